@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FERRY_ENCODING_H
+#define FERRY_ENCODING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Text forms of binary things. All functions are pure and may be called from any thread. */
+
+enum {
+        FERRY_KEY_SIZE = 32,      /* bytes of a notification key */
+        FERRY_KEY_TEXT_SIZE = 44, /* its base64url text without padding, and the final NUL */
+        FERRY_ID_TEXT_SIZE = 24,  /* "op_" or "rgn_", 16 hexadecimal digits, and the final NUL */
+};
+
+/* "op_" / "rgn_" + 16 lower case hexadecimal digits into text[FERRY_ID_TEXT_SIZE]. */
+void ferry_id_format(const char *prefix, uint64_t id, char *text);
+
+/* The reverse. false when text is not prefix + exactly 16 lower case digits, or the id is 0. */
+bool ferry_id_parse(const char *prefix, const char *text, uint64_t *ret_id);
+
+/* Key to base64url without padding, 43 characters and a NUL. */
+void ferry_key_format(const uint8_t key[FERRY_KEY_SIZE], char text[FERRY_KEY_TEXT_SIZE]);
+
+/* The reverse; only the canonical form is accepted (length 43, unused low bits zero). */
+bool ferry_key_parse(const char *text, uint8_t ret_key[FERRY_KEY_SIZE]);
+
+/* Compares two keys in time that does not depend on their content. */
+bool ferry_key_equal(const uint8_t a[FERRY_KEY_SIZE], const uint8_t b[FERRY_KEY_SIZE]);
+
+/* Compares two strings in time that depends only on the length of the first. */
+bool ferry_secret_equal(const char *given, const char *secret);
+
+/* Standard base64 with padding. Returns a string for free(), or NULL when memory is short. */
+char *ferry_base64_encode(const void *data, size_t size);
+
+/*
+ * The reverse; only the canonical form is accepted (padding, unused low bits zero, no white space).
+ * 0 with *ret_data for free(); -EINVAL; -ENOMEM.
+ */
+int ferry_base64_decode(const char *text, size_t length, void **ret_data, size_t *ret_size);
+
+/*
+ * "64", "4k", "1MiB", "1.5G", "2GB" in bytes. k/K, M, G, T with or without iB are powers of 1024; "kB", "MB", "GB",
+ * "TB" are powers of 1000. false when the text is not a size or does not fit below 2^53.
+ */
+bool ferry_size_parse(const char *text, uint64_t *ret_size);
+
+#endif

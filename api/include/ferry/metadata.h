@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FERRY_METADATA_H
+#define FERRY_METADATA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ferry/encoding.h>
+
+struct json_object;
+struct ferry_json_errors;
+
+/*
+ * The metadata of a passive operation: upstream's RdmaMetadata, exactly four keys. It is a secret, because
+ * notification_key is the authority to complete the operation. Any thread.
+ */
+
+enum {
+        FERRY_METADATA_READ = 1,  /* operation_kind of a readable */
+        FERRY_METADATA_WRITE = 2, /* operation_kind of a writable */
+        FERRY_METADATA_PROTOCOL = 1,
+        FERRY_METADATA_NAME_SIZE = 64,
+        FERRY_METADATA_ADDRESS_SIZE = 280, /* [host]:port */
+        FERRY_METADATA_URL_SIZE = 512,
+        FERRY_METADATA_DESCRIPTORS = 65536,
+        FERRY_METADATA_DEVICE_SIZE = 16,
+};
+
+struct ferry_metadata_descriptor {
+        char device[FERRY_METADATA_DEVICE_SIZE];
+        uint64_t ptr; /* an opaque non-zero handle, never an address */
+        uint64_t size;
+};
+
+struct ferry_metadata {
+        int operation_kind; /* FERRY_METADATA_READ or _WRITE */
+        uint8_t key[FERRY_KEY_SIZE];
+
+        /* from the blob */
+        uint32_t protocol;
+        char worker[FERRY_METADATA_NAME_SIZE];
+        uint64_t epoch;
+        uint64_t operation;
+        char data[FERRY_METADATA_ADDRESS_SIZE]; /* host:port of the UCX network side; "" = it is not open */
+        char http[FERRY_METADATA_URL_SIZE];     /* base URL of the worker's HTTP server */
+        uint64_t expires_ms;                    /* Unix time in milliseconds; 0 = never */
+
+        size_t n_descriptors;
+        struct ferry_metadata_descriptor *descriptors; /* owned */
+};
+
+/*
+ * The JSON document of m. The blob is "b64:" + base64 of zlib of a small JSON document; it also holds a digest
+ * (XXH3-64) of the descriptors and the kind, so that a document changed on its way is refused by whoever decodes it. 0
+ * with *ret_object for json_object_put(); -ENOMEM; -EINVAL when m itself is not valid.
+ */
+int ferry_metadata_encode(const struct ferry_metadata *m, struct json_object **ret_object);
+
+/*
+ * Decodes and checks everything: exactly the four keys, types, ranges, canonical base64, bounded inflate (64 KiB),
+ * the blob's own keys, the digest. Does not look at the clock. pointer_prefix ("/remote_metadata") starts the pointers
+ * of complaints. 0 with *ret_metadata for ferry_metadata_free(); FERRY_E_INVALID_METADATA with complaints; -ENOMEM.
+ */
+int ferry_metadata_decode(struct json_object *object, const char *pointer_prefix, struct ferry_metadata **ret_metadata,
+                          struct ferry_json_errors *errors);
+
+/* Wipes the key and frees. Takes NULL; returns NULL. */
+struct ferry_metadata *ferry_metadata_free(struct ferry_metadata *m);
+
+#endif

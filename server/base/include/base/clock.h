@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <stdint.h>
+
+/* Time. Any thread. */
+
+enum { CLOCK_TEXT_SIZE = 32 };
+
+/* CLOCK_MONOTONIC in microseconds; for deadlines and durations. */
+uint64_t clock_now_us(void);
+
+/* Unix time in milliseconds; for what people and peers see. */
+uint64_t clock_unix_ms(void);
+
+/* "2026-11-20T11:01:52.123Z" of a Unix time in milliseconds. */
+void clock_format(uint64_t unix_ms, char text[CLOCK_TEXT_SIZE]);
+
+#endif

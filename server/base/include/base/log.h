@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BASE_LOG_H
+#define BASE_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * One line an event on standard error, logfmt or JSON. A line is written by one write(2), so that lines of different
+ * threads do not mix. Never put a key, a token or an address of memory into a line.
+ */
+
+enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_LEVEL_COUNT };
+enum log_format { LOG_LOGFMT, LOG_JSON };
+
+/* "error", "warn", "info", "debug"; -1 / NULL when not known. */
+int log_level_from_name(const char *name);
+const char *log_level_name(int level);
+
+/* Before the first thread starts. Defaults: LOG_INFO, LOG_LOGFMT. */
+void log_setup(enum log_level level, enum log_format format);
+
+/* Whether a line of that level would be written; for work that only logging needs. Any thread. */
+bool log_enabled(enum log_level level);
+
+/* A field of a line. */
+struct log_field {
+        const char *key;
+        enum { LOG_FIELD_STRING, LOG_FIELD_UINT, LOG_FIELD_INT } type;
+        union {
+                const char *string;
+                uint64_t uinteger;
+                int64_t integer;
+        };
+};
+#define LOG_S(k, v) ((struct log_field){ .key = (k), .type = LOG_FIELD_STRING, .string = (v) })
+#define LOG_U(k, v) ((struct log_field){ .key = (k), .type = LOG_FIELD_UINT, .uinteger = (uint64_t)(v) })
+#define LOG_I(k, v) ((struct log_field){ .key = (k), .type = LOG_FIELD_INT, .integer = (int64_t)(v) })
+
+/*
+ * log_event(LOG_INFO, "region created", LOG_S("region", id), LOG_U("size", size));
+ * Values are quoted and escaped as the format needs; a NULL string is left out. Any thread. errno is kept.
+ */
+#define log_event(level, message, ...)                                                                                 \
+        log_write((level), (message), (const struct log_field[]){ { 0 }, ##__VA_ARGS__ } + 1,                          \
+                  sizeof((const struct log_field[]){ { 0 }, ##__VA_ARGS__ }) / sizeof(struct log_field) - 1)
+
+void log_write(enum log_level level, const char *message, const struct log_field *fields, unsigned n);
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FABRIC_FABRIC_H
+#define FABRIC_FABRIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ferry/encoding.h>
+
+struct metrics;
+
+/*
+ * The data plane: UCX active messages, pulled or pushed in chunks by the active side (PROTOCOL.md).
+ *
+ * One thread, the fabric's, owns every UCX object and makes every UCX call. The functions below may be called from any
+ * other thread; they queue a command and wake that thread. Callbacks run on the fabric's thread with no lock held and
+ * must not block; they may call fabric_transfer_start, fabric_transfer_cancel and fabric_offer_revoke.
+ */
+
+struct fabric;
+struct fabric_memory;
+
+/* A piece of registered memory. */
+struct fabric_segment {
+        uint8_t *address;
+        size_t size; /* never 0 */
+        struct fabric_memory *memory;
+};
+
+enum fabric_direction {
+        FABRIC_READ,  /* the active side takes bytes from the passive side */
+        FABRIC_WRITE, /* the active side puts bytes into the passive side */
+};
+
+enum { FABRIC_TRANSPORT_SIZE = 32, FABRIC_ADDRESS_SIZE = 280 };
+
+/* How an attempt to move bytes ended. */
+struct fabric_outcome {
+        int error;                             /* 0 = every byte moved and both sides know; else FERRY_E_* */
+        uint64_t bytes;                        /* moved */
+        char transport[FABRIC_TRANSPORT_SIZE]; /* what carried the bytes ("posix", "tcp", "rc_verbs"); "" = none did */
+        char detail[128];                      /* for people; may be "" */
+};
+
+/* ---- passive side: what the fabric asks of the operations ---- */
+
+/* A peer's first request of one transfer. */
+struct fabric_request {
+        uint64_t operation;
+        uint64_t transfer; /* drawn at random by the active side; one claim has one */
+        enum fabric_direction direction;
+        uint64_t total; /* bytes that the active side means to move */
+        uint8_t key[FERRY_KEY_SIZE];
+};
+
+/* What the operation grants for one transfer. */
+struct fabric_offer {
+        const struct fabric_segment *segments; /* stay valid, memory too, until offer_ended */
+        size_t n_segments;
+        uint64_t total;
+        void (*progress)(void *context, uint64_t bytes); /* bytes moved so far by this transfer; cheap, often called */
+        void *context;                                   /* for progress and ended */
+        /* The transfer is over and quiet: no byte will be read or written by it. Exactly once for each claim. */
+        void (*ended)(void *context, const struct fabric_outcome *outcome);
+};
+
+struct fabric_operations {
+        /*
+         * Checks key, direction, total and state; claims. 0 with *ret_offer, or the FERRY_E_* that the peer is told:
+         * STALE_METADATA (no such operation), PEER_REFUSED (wrong key), KIND_MISMATCH, SIZE_MISMATCH, ALREADY_CLAIMED,
+         * EXPIRED, CANCELLED_BY_PEER (it was cancelled), …
+         */
+        int (*claim)(void *context, const struct fabric_request *request, struct fabric_offer *ret_offer);
+        void *context;
+};
+
+/* ---- set-up ---- */
+
+struct fabric_config {
+        uint64_t epoch;
+        bool local;              /* shared-memory side for peers on this machine */
+        const char *data_listen; /* "HOST:PORT" of the network side; NULL = off */
+        const char *transports;  /* of the network side, as UCX_TLS; NULL = all but shared memory */
+        const char *interfaces;  /* of the network side, as UCX_NET_DEVICES; NULL = all */
+        uint32_t chunk_size;     /* bytes of one rendezvous; 0 = default */
+        uint32_t window;         /* chunks in flight for each transfer; 0 = default */
+        uint32_t grace_ms; /* how long a cancel waits for bytes in flight before it closes the endpoint; 0 = default */
+        uint32_t connect_ms; /* how long a first answer may take; 0 = default */
+        struct fabric_operations operations;
+        struct metrics *metrics; /* may be NULL */
+};
+
+/* What UCX can do here; fixed after fabric_new. */
+struct fabric_facts {
+        char ucx_version[32];
+        uint64_t memory_types; /* UCS_BIT(UCS_MEMORY_TYPE_*) of ucp_context_query */
+        bool cuda;
+        char data_address[FABRIC_ADDRESS_SIZE]; /* bound "host:port" of the network side; "" = off */
+        const void *local_address;              /* UCX worker address for base/presence.h; NULL = no local side */
+        size_t local_address_size;
+        size_t n_transports; /* names of UCX transports usable by either side, without duplicates */
+        const char *const *transports;
+};
+
+/*
+ * Starts the thread, opens the sides. 0 with *ret_fabric; -EADDRINUSE, -EADDRNOTAVAIL, -EINVAL (data_listen,
+ * transports, interfaces), -ENODEV (UCX has no such transport), other -errno. The reason is logged.
+ */
+int fabric_new(const struct fabric_config *config, struct fabric **ret_fabric);
+
+/*
+ * Ends every transfer and claim (their ended callbacks run), closes the endpoints (flushing at most grace_ms), stops
+ * the thread. Takes NULL; returns NULL.
+ */
+struct fabric *fabric_free(struct fabric *fabric);
+
+const struct fabric_facts *fabric_get_facts(const struct fabric *fabric);
+
+/* Registers memory with every side. Waits for the fabric's thread, so not from a callback. 0 or -errno. */
+int fabric_memory_register(struct fabric *fabric, void *address, size_t size, struct fabric_memory **ret_memory);
+void fabric_memory_unregister(struct fabric *fabric, struct fabric_memory *memory);
+
+/* ---- active side ---- */
+
+struct fabric_transfer {
+        uint64_t id; /* random, not 0, of this worker; names the transfer in fabric_transfer_cancel */
+        enum fabric_direction direction;
+        uint64_t peer_epoch;
+        const char *peer_data; /* "host:port" of the peer's network side; "" = it has none. Copied */
+        uint64_t remote_operation;
+        uint8_t key[FERRY_KEY_SIZE];
+        const struct fabric_segment *segments; /* stay valid, memory too, until ended */
+        size_t n_segments;
+        uint64_t total;
+        bool verify; /* checksum of every chunk */
+
+        void *context;
+        void (*started)(void *context); /* connected and the first chunk asked for; before any progress; at most once */
+        void (*progress)(void *context, uint64_t bytes);
+        /* Over and quiet. Exactly once for every successful fabric_transfer_start. */
+        void (*ended)(void *context, const struct fabric_outcome *outcome);
+};
+
+/*
+ * Starts a transfer: by the local side when the peer's presence file can be opened, else by the network side.
+ * *transfer is copied. 0 or -errno (-ESHUTDOWN, -ENOMEM); all other faults come through ended.
+ */
+int fabric_transfer_start(struct fabric *fabric, const struct fabric_transfer *transfer);
+
+/*
+ * Asks for the end of a transfer: no further chunk is asked for; ended(error = reason, a FERRY_E_*) follows when
+ * nothing is in flight, within grace_ms. A transfer that completes meanwhile ends as complete. Unknown ids are ignored.
+ */
+void fabric_transfer_cancel(struct fabric *fabric, uint64_t id, int reason);
+
+/*
+ * The same for every claim of a passive operation: the peers' further requests are refused with wire_reason, and
+ * ended(error = reason) follows for each claim when nothing is in flight.
+ */
+void fabric_offer_revoke(struct fabric *fabric, uint64_t operation, int reason, int wire_reason);
+
+#endif

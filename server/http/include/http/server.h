@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HTTP_SERVER_H
+#define HTTP_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct device_source;
+struct fabric_facts;
+struct loop;
+struct metrics;
+struct operation_limits;
+struct operation_store;
+struct peers;
+struct region_table;
+
+/* The control plane: libmicrohttpd, routes, handlers. */
+
+struct http_server;
+
+/* What people see at /v1/limits, beside the limits of the operations. */
+struct http_limits {
+        uint64_t body_max;        /* bytes of a JSON body */
+        uint64_t descriptors_max; /* of one operation */
+        uint64_t wait_ms_max;     /* of one parked request */
+        uint64_t waiters_max;     /* parked at the same time */
+        uint64_t connections_max;
+        uint64_t page_max; /* elements of one page */
+        uint64_t regions_max;
+        uint64_t memory_limit;    /* bytes of all worker-owned regions */
+        uint64_t idempotency_max; /* remembered Idempotency-Keys */
+};
+
+struct http_config {
+        const char *const *listen; /* "HOST:PORT" (port 0 = any) or "unix:/path"; at least one */
+        size_t n_listen;
+        const char *advertise;          /* host that links and metadata name; NULL = the bind address */
+        const char *token, *peer_token; /* NULL = none is asked for */
+        bool tls;
+        const char *tls_cert_pem, *tls_key_pem; /* content, not paths */
+        const char *const *allow_origin;
+        size_t n_allow_origin;
+        unsigned threads; /* of libmicrohttpd's pool; 0 = default */
+
+        const char *worker_name, *version;
+        uint64_t epoch;
+        const struct fabric_facts *fabric;
+        const struct device_source *device_source; /* NULL = this machine's */
+        struct operation_store *operations;
+        const struct operation_limits *operation_limits;
+        struct region_table *regions;
+        struct peers *peers;
+        struct loop *loop;
+        struct metrics *metrics;
+        struct http_limits limits;
+};
+
+/* Binds and serves. config's pointers stay valid until http_server_free. 0, -EADDRINUSE, -EACCES, other -errno; logged.
+ */
+int http_server_new(const struct http_config *config, struct http_server **ret_server);
+
+/* Bound base URLs ("http://127.0.0.1:9300", "unix:/path.sock"), in the order of listen. */
+size_t http_server_urls(const struct http_server *server, const char *const **ret_urls);
+
+/* From now on: /readyz and every POST and PUT answer 503 draining; running requests and GETs go on. */
+void http_server_drain(struct http_server *server);
+
+/* Wakes parked requests, stops listening, waits for handlers, frees. Takes NULL; returns NULL. */
+struct http_server *http_server_free(struct http_server *server);
+
+/* ---- the route table, also for the test that holds openapi.yaml against it ---- */
+
+enum http_auth { HTTP_AUTH_NONE, HTTP_AUTH_PEER, HTTP_AUTH_FULL };
+
+struct http_request;
+
+struct http_route {
+        const char *method;       /* GET (which serves HEAD too), POST, PUT, DELETE */
+        const char *path;         /* "/v1/operations/{id}/metadata" */
+        const char *operation_id; /* of openapi.yaml; the stem of the handler's file in camel case */
+        enum http_auth auth;      /* the least token that may call it */
+        enum { HTTP_BODY_NONE, HTTP_BODY_JSON, HTTP_BODY_OPTIONAL_JSON, HTTP_BODY_STREAM } body;
+        void (*handler)(struct http_request *request);
+};
+
+extern const struct http_route http_routes[];
+extern const size_t http_routes_count;
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MEMORY_DEVICE_H
+#define MEMORY_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * What memory and RDMA hardware there is. device_inventory asks libibverbs and sysfs; the inventory itself is plain
+ * data, so that a unit test can feed a faked one to device_gpu_direct and to the JSON of /v1/devices.
+ */
+
+enum { DEVICE_NAME_SIZE = 64, DEVICE_GID_SIZE = 40, DEVICE_GIDS_MAX = 16, DEVICE_MISSING_MAX = 6 };
+
+struct device_port {
+        unsigned number;
+        char state[16];      /* "ACTIVE", "DOWN", "INIT", "ARMED" */
+        char link_layer[16]; /* "InfiniBand", "Ethernet" */
+        unsigned lid;
+        unsigned active_mtu; /* bytes */
+        size_t n_gids;
+        char gids[DEVICE_GIDS_MAX][DEVICE_GID_SIZE]; /* textual IPv6 form; the all-zero ones are left out */
+};
+
+struct device_nic {
+        char name[DEVICE_NAME_SIZE]; /* "mlx5_0" */
+        uint64_t node_guid;
+        size_t n_ports;
+        struct device_port *ports;
+};
+
+struct device_memory {
+        char name[16]; /* "cpu", "cuda:0" */
+        char model[DEVICE_NAME_SIZE];
+        uint64_t total_bytes; /* 0 = not known */
+};
+
+struct device_inventory {
+        size_t n_memories;
+        struct device_memory *memories;
+        size_t n_nics;
+        struct device_nic *nics;
+        bool ucx_cuda;        /* this UCX can move CUDA memory (ucp_context_query) */
+        bool peer_memory;     /* kernel module nvidia_peermem (or nv_peer_mem) is loaded */
+        char rdma_error[128]; /* why RDMA devices could not be listed; "" = they could */
+};
+
+/* Where RDMA devices come from; NULL = libibverbs. A test passes its own. fill stores into n_nics, nics, rdma_error. */
+struct device_source {
+        int (*fill)(void *context, struct device_inventory *inventory);
+        void *context;
+};
+
+/* 0 with *ret_inventory; -ENOMEM. A machine without RDMA is no error: n_nics is 0. Blocks shortly; any thread. */
+int device_inventory_new(bool ucx_cuda, const struct device_source *source, struct device_inventory **ret_inventory);
+struct device_inventory *device_inventory_free(struct device_inventory *inventory);
+
+/* Whether GPU Direct RDMA is possible here, and if not, sentences that say what is missing. */
+struct device_gpu_direct {
+        bool possible;
+        size_t n_missing;
+        char missing[DEVICE_MISSING_MAX][128];
+};
+void device_gpu_direct(const struct device_inventory *inventory, struct device_gpu_direct *ret_answer);
+
+#endif

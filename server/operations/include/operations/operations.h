@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OPERATIONS_OPERATIONS_H
+#define OPERATIONS_OPERATIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ferry/encoding.h>
+#include <ferry/error.h>
+#include <ferry/metadata.h>
+#include <ferry/status.h>
+
+#include "fabric/fabric.h"
+
+struct loop;
+struct metrics;
+struct region;
+
+/*
+ * The operations of this worker: state table, store, waiters, deadlines.
+ *
+ * One lock, the store's, guards every operation; it is a leaf but for base/loop.h, whose functions may be called under
+ * it. Callbacks (waiters) run with no lock held. All functions: any thread, the fabric's included.
+ */
+
+struct operation_store;
+struct operation;
+
+enum { OPERATION_DETAIL_SIZE = 160, OPERATION_TRANSPORT_SIZE = 32 };
+
+/* A slice of a region. */
+struct operation_slice {
+        struct region *region;
+        uint64_t offset;
+        uint64_t size; /* never 0 */
+};
+
+/* The fabric as the operations see it; a test passes a fake. As the functions of fabric/fabric.h. */
+struct operation_mover {
+        int (*transfer_start)(void *context, const struct fabric_transfer *transfer);
+        void (*transfer_cancel)(void *context, uint64_t id, int reason);
+        void (*offer_revoke)(void *context, uint64_t operation, int reason, int wire_reason);
+        void *context;
+};
+
+struct operation_limits {
+        uint64_t ttl_ms_default, ttl_ms_max; /* of passive operations */
+        uint64_t timeout_ms_max;             /* of active ones; the default is none */
+        uint64_t stall_ms;                   /* no byte moved for so long: stalled */
+        uint64_t retention_ms;               /* how long terminal operations are kept */
+        size_t operations_max;               /* live and terminal */
+        size_t terminal_max;                 /* kept terminal ones; the oldest go first */
+        size_t gone_max;                     /* ids remembered as gone (410) after that */
+        uint32_t readers_max;
+};
+
+struct operation_config {
+        uint64_t epoch;
+        struct operation_limits limits;
+        struct operation_mover mover;
+        struct loop *loop;
+        struct metrics *metrics; /* may be NULL */
+};
+
+int operation_store_new(const struct operation_config *config, struct operation_store **ret_store);
+
+/* Cancels all live operations with reason CANCELLED. They end through the mover. Returns how many were live. */
+size_t operation_store_cancel_all(struct operation_store *store);
+
+/* How many are not terminal. */
+size_t operation_store_live(struct operation_store *store);
+
+/* Calls drained once, from any thread, when no live operation is left (at once when there is none). */
+void operation_store_on_drained(struct operation_store *store, void (*drained)(void *context), void *context);
+
+/* Every operation must be terminal (or the mover gone). Takes NULL; returns NULL. */
+struct operation_store *operation_store_free(struct operation_store *store);
+
+/* For struct fabric_config: answers peers' first requests out of the store. context is the store. */
+int operation_store_claim(void *store, const struct fabric_request *request, struct fabric_offer *ret_offer);
+
+/* ---- making ---- */
+
+struct operation_spec {
+        enum ferry_kind kind;
+        enum ferry_layout layout;
+        const struct operation_slice *slices; /* copied; the store takes its own references and uses */
+        size_t n_slices;
+        uint32_t readers;    /* readable only; 0 and 1 = one transfer, whose failure is the operation's */
+        uint64_t ttl_ms;     /* passive; 0 = default */
+        uint64_t timeout_ms; /* active; 0 = none */
+        bool verify;         /* active */
+};
+
+/*
+ * Makes an operation: passive ones INITIALIZED and ready to be claimed, active ones INITIALIZED and waiting for
+ * operation_begin. *ret_operation has a reference. 0; FERRY_E_INVALID_PARAMETER; FERRY_E_LIMIT_REACHED;
+ * FERRY_E_NOT_FOUND (a region was deleted meanwhile); FERRY_E_DRAINING; -ENOMEM.
+ */
+int operation_create(struct operation_store *store, const struct operation_spec *spec,
+                     struct operation **ret_operation);
+
+/*
+ * Starts an active operation with a peer's metadata (borrowed). Checks first and leaves the operation as it was when a
+ * check fails: FERRY_E_KIND_MISMATCH; FERRY_E_SIZE_MISMATCH; FERRY_E_METADATA_EXPIRED; FERRY_E_INVALID_METADATA (of
+ * ourselves). detail gets a sentence. 0: it runs and ends by itself. If it was cancelled meanwhile: 0, and nothing
+ * happens.
+ */
+int operation_begin(struct operation_store *store, struct operation *operation, const struct ferry_metadata *metadata,
+                    char detail[OPERATION_DETAIL_SIZE]);
+
+/* The same checks without starting; for answering a POST with a problem before anything is made. slices as in the spec.
+ */
+int operation_check(struct operation_store *store, const struct operation_spec *spec,
+                    const struct ferry_metadata *metadata, char detail[OPERATION_DETAIL_SIZE]);
+
+/* Ends a not yet begun active operation as ERRORED (its metadata could not be had). Ignored when it has begun or ended.
+ */
+void operation_fail(struct operation_store *store, struct operation *operation, int error, const char *detail);
+
+/* ---- using ---- */
+
+enum operation_lookup { OPERATION_FOUND, OPERATION_GONE, OPERATION_UNKNOWN };
+
+/* *ret_operation has a reference when FOUND. GONE: it was deleted or its retention is over, and the id is remembered.
+ */
+enum operation_lookup operation_find(struct operation_store *store, uint64_t id, struct operation **ret_operation);
+struct operation *operation_ref(struct operation *operation);
+struct operation *operation_unref(struct operation *operation); /* takes NULL; returns NULL */
+
+/* What people see. A consistent copy; descriptors are borrowed from the operation and never change. */
+struct operation_view {
+        uint64_t id;
+        enum ferry_kind kind;
+        enum ferry_status status;
+        enum ferry_layout layout;
+        bool done;
+        bool deleted;
+        bool cancel_requested;
+        bool verify;
+        uint64_t revision;
+        uint64_t bytes_total;
+        uint64_t bytes_done;
+        uint32_t readers, readers_done; /* readers 0 = not asked for */
+        uint64_t ttl_ms, timeout_ms;
+        uint64_t created_unix_ms;
+        uint64_t expires_unix_ms; /* passive and not yet claimed or done; 0 = does not apply */
+        uint64_t ended_unix_ms;
+        uint64_t duration_us; /* from the first chunk (or, if there was none, from creation) to the end */
+        char transport[OPERATION_TRANSPORT_SIZE];
+        int error; /* 0 = none */
+        char detail[OPERATION_DETAIL_SIZE];
+        const struct operation_slice *slices;
+        size_t n_slices;
+};
+void operation_look(struct operation_store *store, struct operation *operation, struct operation_view *ret_view);
+
+/*
+ * The metadata fields that the operation knows: operation_kind, key, epoch, operation, expires_ms, descriptors
+ * (allocated). The caller fills worker, data, http and frees with ferry_metadata_free. 0; FERRY_E_NOT_PASSIVE;
+ * FERRY_E_GONE (terminal or cancel requested); -ENOMEM.
+ */
+int operation_metadata(struct operation_store *store, struct operation *operation,
+                       struct ferry_metadata **ret_metadata);
+
+/*
+ * Cancel: CANCELLED at once when nothing is in flight, else cancel_requested first. 0 also when it is terminal already
+ * (nothing changes).
+ */
+void operation_cancel(struct operation_store *store, struct operation *operation);
+
+/* Cancel and forget: find answers GONE from now on, waiters wake, the memory stays until it is quiet. */
+void operation_delete(struct operation_store *store, struct operation *operation);
+
+/* Sets the time to live of a passive, unclaimed operation anew (0 = as at creation), from now on. FERRY_E_NOT_PASSIVE;
+ * FERRY_E_GONE (terminal); FERRY_E_INVALID_PARAMETER (beyond the maximum). */
+int operation_renew(struct operation_store *store, struct operation *operation, uint64_t ttl_ms);
+
+/* ---- waiting ---- */
+
+/* Embedded in the waiting thing, zero-initialised; guarded by the store's lock while it waits. */
+struct operation_waiter {
+        void (*wake)(struct operation_waiter *waiter); /* called at most once, with no lock held: look again */
+        struct operation_waiter *previous, *next;      /* the store's */
+        struct operation *operation;                   /* the store's; NULL = not waiting */
+        uint64_t revision;                             /* the store's */
+};
+
+/*
+ * Waits until the operation is done or deleted, or (revision not 0) its revision passed that. false: that holds
+ * already, and nothing was registered. true: wake will be called once, unless operation_unwait comes first. May be
+ * called under the caller's own lock; wake is never called from inside this function.
+ */
+bool operation_wait(struct operation_store *store, struct operation *operation, uint64_t revision,
+                    struct operation_waiter *waiter);
+
+/* true: it was waiting and wake will not be called. false: wake was called, or is being called. */
+bool operation_unwait(struct operation_store *store, struct operation_waiter *waiter);
+
+/* ---- listing ---- */
+
+/* A page in order of creation; kind and status -1 = any. *cursor as in region_page. Each has a reference. */
+size_t operation_page(struct operation_store *store, int kind, int status, uint64_t *cursor, struct operation **page,
+                      size_t n);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PEERS_PEERS_H
+#define PEERS_PEERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <ferry/metadata.h>
+
+struct metrics;
+
+/*
+ * Other workers over HTTP: fetches their metadata by libcurl. One thread runs the multi interface. Only admitted hosts,
+ * http and https only, no redirects, no proxy, bounded body and time. Public functions: any thread.
+ */
+
+struct peers;
+
+struct peers_config {
+        const char *const *allow; /* HOST or CIDR, as --allow-peer; n_allow 0 = loopback only */
+        size_t n_allow;
+        const char *token;                       /* Bearer sent to peers; NULL = none */
+        const char *ca_file;                     /* trusted certificates; NULL = the system's */
+        const char *cert_file, *key_file;        /* client certificate; NULL = none */
+        unsigned connect_timeout_ms, timeout_ms; /* 0 = defaults: 3 s, 10 s */
+        size_t max_body;                         /* 0 = 8 MiB */
+        size_t max_fetches;                      /* at the same time; 0 = 256 */
+        const char *user_agent;
+        struct metrics *metrics; /* may be NULL */
+};
+
+/* 0 or -errno (-EINVAL: an entry of allow is neither a host name nor an address nor a CIDR; logged). */
+int peers_new(const struct peers_config *config, struct peers **ret_peers);
+
+/* Ends running fetches with FERRY_E_CANCELLED, stops the thread. Takes NULL; returns NULL. */
+struct peers *peers_free(struct peers *peers);
+
+/*
+ * Whether a host (name or IP literal, without port; an IPv6 literal with or without brackets) is admitted. A name is
+ * admitted when it is listed or is "localhost" while loopback is admitted; addresses by CIDR.
+ */
+bool peers_admits(const struct peers *peers, const char *host);
+
+/* error 0: metadata is handed over (ferry_metadata_free); else FERRY_E_* and a sentence. Runs on the peers' thread. */
+typedef void (*peers_fetched)(void *context, int error, const char *detail, struct ferry_metadata *metadata);
+
+/*
+ * Fetches url, which must be a worker's …/v1/operations/{id}/metadata. 0: fetched will be called exactly once.
+ * FERRY_E_INVALID_PARAMETER (not an http(s) URL, or with user information); FERRY_E_FORBIDDEN (host not admitted: the
+ * address that the name resolves to is checked again at connect time); FERRY_E_LIMIT_REACHED; -ENOMEM. detail gets a
+ * sentence. Errors that come through fetched: PEER_UNREACHABLE, TIMEOUT, FORBIDDEN, STALE_METADATA (404, 410 of the
+ * peer), PEER_REFUSED (401, 403), INVALID_METADATA, TRANSFER_FAILED (anything else).
+ */
+int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
+                         size_t detail_size);
+
+#endif
