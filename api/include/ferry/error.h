@@ -65,6 +65,9 @@ enum ferry_error {
 extern "C" {
 #endif
 
+/* Part of the libraries' interface, which are built with hidden visibility. */
+#pragma GCC visibility push(default)
+
 /* Stable code ("peer-lost") of an error; "internal" for a number that is not in the table. Any thread. */
 const char *ferry_error_code(int error);
 
@@ -82,6 +85,8 @@ int ferry_error_retryable(int error);
  * Returns -1 when the code is not known.
  */
 int ferry_error_from_code(const char *code, int http);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

@@ -33,6 +33,9 @@ enum ferry_layout {
 extern "C" {
 #endif
 
+/* Part of the libraries' interface, which are built with hidden visibility. */
+#pragma GCC visibility push(default)
+
 /* Names as in JSON ("readable", "IN_PROGRESS", "pairwise"); NULL for a value outside the enum. Any thread. */
 const char *ferry_kind_name(int kind);
 const char *ferry_status_name(int status);
@@ -48,6 +51,8 @@ int ferry_kind_is_passive(int kind);
 
 /* Whether a status is final (COMPLETE, CANCELLED, ERRORED). */
 int ferry_status_is_terminal(int status);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

@@ -110,9 +110,13 @@ struct fabric_facts {
 int fabric_new(const struct fabric_config *config, struct fabric **ret_fabric);
 
 /*
- * Ends every transfer and claim (their ended callbacks run), closes the endpoints (flushing at most grace_ms), stops
- * the thread. Takes NULL; returns NULL.
+ * Ends every transfer and claim (their ended callbacks run), closes the endpoints (flushing at most grace_ms), ends the
+ * thread. Afterwards only fabric_get_facts, fabric_memory_unregister and fabric_free may be called. Not from a
+ * callback.
  */
+void fabric_stop(struct fabric *fabric);
+
+/* Stops if need be, and frees. All memory must have been unregistered. Takes NULL; returns NULL. */
 struct fabric *fabric_free(struct fabric *fabric);
 
 const struct fabric_facts *fabric_get_facts(const struct fabric *fabric);

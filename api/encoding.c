@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/encoding.h>
+
+enum { ID_DIGITS = 16 };
+
+void ferry_id_format(const char *prefix, uint64_t id, char *text)
+{
+        (void)snprintf(text, FERRY_ID_TEXT_SIZE, "%s%016" PRIx64, prefix, id);
+}
+
+bool ferry_id_parse(const char *prefix, const char *text, uint64_t *ret_id)
+{
+        size_t n = strlen(prefix);
+        uint64_t id = 0;
+
+        if (strncmp(text, prefix, n) != 0 || strlen(text + n) != ID_DIGITS)
+                return false;
+        for (const char *c = text + n; *c; c++) {
+                if (*c >= '0' && *c <= '9')
+                        id = id << 4 | (uint64_t)(*c - '0');
+                else if (*c >= 'a' && *c <= 'f')
+                        id = id << 4 | (uint64_t)(*c - 'a' + 10);
+                else
+                        return false;
+        }
+        if (id == 0)
+                return false;
+        *ret_id = id;
+        return true;
+}
+
+/* ---- base64: one codec for both alphabets ---- */
+
+static const char standard[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+static const char url_safe[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/* Writes the characters of size bytes without padding; returns how many. */
+static size_t encode(const char *alphabet, const uint8_t *data, size_t size, char *text)
+{
+        size_t n = 0;
+        uint32_t bits = 0;
+        unsigned have = 0;
+
+        for (size_t i = 0; i < size; i++) {
+                bits = bits << 8 | data[i];
+                for (have += 8; have >= 6; have -= 6)
+                        text[n++] = alphabet[bits >> (have - 6) & 63];
+                bits &= (UINT32_C(1) << have) - 1;
+        }
+        if (have > 0)
+                text[n++] = alphabet[bits << (6 - have) & 63];
+        return n;
+}
+
+static int value_of(const char *alphabet, char c)
+{
+        const char *at = c ? strchr(alphabet, c) : NULL;
+
+        return at ? (int)(at - alphabet) : -1;
+}
+
+/* Reads n characters without padding; false for foreign characters, impossible lengths and unused bits that are not 0.
+ */
+static bool decode(const char *alphabet, const char *text, size_t n, uint8_t *data, size_t *ret_size)
+{
+        size_t size = 0;
+        uint32_t bits = 0;
+        unsigned have = 0;
+
+        for (size_t i = 0; i < n; i++) {
+                int value = value_of(alphabet, text[i]);
+
+                if (value < 0)
+                        return false;
+                bits = bits << 6 | (uint32_t)value;
+                have += 6;
+                if (have >= 8) {
+                        have -= 8;
+                        data[size++] = (uint8_t)(bits >> have);
+                        bits &= (UINT32_C(1) << have) - 1;
+                }
+        }
+        if (have >= 6 || bits != 0)
+                return false;
+        *ret_size = size;
+        return true;
+}
+
+void ferry_key_format(const uint8_t key[FERRY_KEY_SIZE], char text[FERRY_KEY_TEXT_SIZE])
+{
+        text[encode(url_safe, key, FERRY_KEY_SIZE, text)] = '\0';
+}
+
+bool ferry_key_parse(const char *text, uint8_t ret_key[FERRY_KEY_SIZE])
+{
+        uint8_t key[FERRY_KEY_SIZE];
+        size_t size;
+
+        if (strlen(text) != FERRY_KEY_TEXT_SIZE - 1 || !decode(url_safe, text, FERRY_KEY_TEXT_SIZE - 1, key, &size))
+                return false;
+        memcpy(ret_key, key, sizeof(key));
+        explicit_bzero(key, sizeof(key));
+        return true;
+}
+
+bool ferry_key_equal(const uint8_t a[FERRY_KEY_SIZE], const uint8_t b[FERRY_KEY_SIZE])
+{
+        volatile uint8_t difference = 0;
+
+        for (size_t i = 0; i < FERRY_KEY_SIZE; i++)
+                difference |= a[i] ^ b[i];
+        return difference == 0;
+}
+
+bool ferry_secret_equal(const char *given, const char *secret)
+{
+        size_t n = strlen(given), m = strlen(secret);
+        volatile size_t difference = n ^ m;
+
+        /* Reads past no end: beyond the secret its final NUL is compared, which no byte of given equals. */
+        for (size_t i = 0; i < n; i++)
+                difference |= (unsigned char)(given[i] ^ secret[i < m ? i : m]);
+        return difference == 0;
+}
+
+char *ferry_base64_encode(const void *data, size_t size)
+{
+        char *text = size / 3 < SIZE_MAX / 4 - 2 ? malloc((size + 2) / 3 * 4 + 1) : NULL;
+        size_t n;
+
+        if (!text)
+                return NULL;
+        n = encode(standard, data, size, text);
+        while (n % 4 != 0)
+                text[n++] = '=';
+        text[n] = '\0';
+        return text;
+}
+
+int ferry_base64_decode(const char *text, size_t length, void **ret_data, size_t *ret_size)
+{
+        size_t n = length;
+        uint8_t *data;
+
+        if (length % 4 != 0)
+                return -EINVAL;
+        for (int i = 0; i < 2 && n > 0 && text[n - 1] == '='; i++)
+                n--;
+        data = malloc(length / 4 * 3 + 1);
+        if (!data)
+                return -ENOMEM;
+        if (!decode(standard, text, n, data, ret_size)) {
+                free(data);
+                return -EINVAL;
+        }
+        *ret_data = data;
+        return 0;
+}
+
+/* ---- sizes ---- */
+
+static const struct {
+        const char *name;
+        uint64_t factor;
+} units[] = {
+        { "", 1 },
+        { "B", 1 },
+        { "k", UINT64_C(1) << 10 },
+        { "K", UINT64_C(1) << 10 },
+        { "M", UINT64_C(1) << 20 },
+        { "G", UINT64_C(1) << 30 },
+        { "T", UINT64_C(1) << 40 },
+        { "KiB", UINT64_C(1) << 10 },
+        { "kiB", UINT64_C(1) << 10 },
+        { "MiB", UINT64_C(1) << 20 },
+        { "GiB", UINT64_C(1) << 30 },
+        { "TiB", UINT64_C(1) << 40 },
+        { "kB", UINT64_C(1000) },
+        { "KB", UINT64_C(1000) },
+        { "MB", UINT64_C(1000000) },
+        { "GB", UINT64_C(1000000000) },
+        { "TB", UINT64_C(1000000000000) },
+};
+
+static bool parse_digits(const char **text, uint64_t *ret_value, uint64_t *ret_scale)
+{
+        uint64_t value = 0, scale = 1;
+        const char *c = *text;
+
+        if (*c < '0' || *c > '9')
+                return false;
+        for (; *c >= '0' && *c <= '9'; c++) {
+                if (__builtin_mul_overflow(value, 10, &value) ||
+                    __builtin_add_overflow(value, (uint64_t)(*c - '0'), &value) ||
+                    __builtin_mul_overflow(scale, 10, &scale))
+                        return false;
+        }
+        *text = c;
+        *ret_value = value;
+        *ret_scale = scale;
+        return true;
+}
+
+bool ferry_size_parse(const char *text, uint64_t *ret_size)
+{
+        uint64_t whole, part = 0, scale = 1, size;
+        const char *rest = text;
+
+        if (!parse_digits(&rest, &whole, &scale))
+                return false;
+        scale = 1;
+        if (*rest == '.') {
+                rest++;
+                if (!parse_digits(&rest, &part, &scale))
+                        return false;
+        }
+        for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+                uint64_t product;
+
+                if (strcmp(rest, units[i].name) != 0)
+                        continue;
+                if (units[i].factor == 1 && part != 0)
+                        return false;
+                if (__builtin_mul_overflow(whole, units[i].factor, &size) ||
+                    __builtin_mul_overflow(part, units[i].factor, &product) ||
+                    __builtin_add_overflow(size, product / scale, &size) || size >= UINT64_C(1) << 53)
+                        return false;
+                *ret_size = size;
+                return true;
+        }
+        return false;
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FABRIC_INTERNAL_H
+#define FABRIC_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <ucp/api/ucp.h>
+#include <uthash.h>
+#include <utlist.h>
+
+#include <ferry/error.h>
+
+#include "fabric/fabric.h"
+#include "stream.h"
+#include "wire.h"
+
+/*
+ * Everything here belongs to the fabric's thread, unless a field or function says otherwise. UCX calls back inside
+ * ucp_worker_progress, on the same thread; no UCX call that can fail an endpoint is made from inside such a callback:
+ * failed peers are put on a list and closed by peers_sweep.
+ */
+
+enum {
+        FABRIC_CHUNK_DEFAULT = 1 << 20,
+        FABRIC_CHUNK_MIN = 64 << 10,
+        FABRIC_WINDOW_DEFAULT = 4,
+        FABRIC_WINDOW_MAX = 64, /* chunks of one transfer in flight, whatever their size; a power of two */
+        FABRIC_GRACE_MS = 2000,
+        FABRIC_CONNECT_MS = 5000,
+        FABRIC_SPIN_US = 50, /* how long the thread looks for more before it sleeps while something moves */
+        FABRIC_TICK_MS = 1000,
+        FABRIC_IDLE_US = 60 * 1000 * 1000, /* an unused network endpoint is closed after this */
+        FABRIC_ACCEPTED_MAX = 4096,        /* endpoints that peers opened */
+        FABRIC_EPITAPHS = 256,
+};
+
+struct side {
+        struct fabric *fabric;
+        const char *name; /* "local", "network" */
+        ucp_context_h context;
+        ucp_worker_h worker; /* NULL = the side is not open */
+        ucp_listener_h listener;
+        ucp_address_t *address; /* local side */
+        size_t address_size;
+        int event_fd;
+};
+
+/* An endpoint to another worker, and what moves over it. */
+struct peer {
+        struct side *side;
+        ucp_ep_h endpoint;
+        uint64_t epoch;                    /* local side: of the peer, its name in peers_by_epoch */
+        char address[FABRIC_ADDRESS_SIZE]; /* network side, opened by us: name in peers_by_address; "" = the peer opened
+                                              it */
+        int pidfd;                         /* local side: readable when the peer is dead; else -1 */
+        bool heard;                        /* a message came: the connection stands */
+        bool failed;                       /* not to be used any more; waits for peers_sweep or for its last transfer */
+        bool closed;                       /* ucp_ep_close_nbx is over */
+        bool swept;
+        int error; /* FERRY_E_* of the failure */
+        char detail[96];
+        char transport[FABRIC_TRANSPORT_SIZE]; /* "" = not asked yet */
+        uint64_t last_used_us;
+        struct transfer *transfers; /* utlist */
+        struct attempt *attempts;   /* utlist */
+        UT_hash_handle by_endpoint, by_name;
+        struct peer *prev, *next; /* all_peers */
+};
+
+/* One send or receive that UCX works on. Buffers stay valid until done ran. */
+struct message {
+        struct fabric *fabric;
+        void (*done)(struct message *message, ucs_status_t status); /* then it is freed; NULL = nobody cares */
+        void *owner;
+        uint64_t transfer;
+        uint32_t seq;
+        struct wire_header answer; /* a receive: what to send when it is done */
+        uint8_t header[WIRE_SIZE];
+        struct iovec *pieces; /* owned; NULL = contiguous */
+        struct message *next; /* free list */
+};
+
+enum chunk_state { CHUNK_FREE, CHUNK_ASKED, CHUNK_MOVING };
+
+struct chunk {
+        enum chunk_state state;
+        bool owned; /* UCX may touch the memory: a posted receive, or a send that is not done */
+        bool acked; /* WRITE: the peer's ACK came */
+        uint32_t seq;
+        uint64_t offset, length;
+        uint64_t checksum; /* READ with verify: what the peer says */
+};
+
+/* The active side of one operation. */
+struct transfer {
+        struct fabric_transfer spec;
+        char peer_data[FABRIC_ADDRESS_SIZE]; /* spec.peer_data */
+        struct fabric *fabric;
+        struct peer *peer; /* NULL = not connected */
+        struct stream stream;
+        uint64_t next;        /* everything before was asked for */
+        uint64_t done;        /* bytes moved and checked */
+        uint64_t in_flight;   /* bytes asked for and not done */
+        unsigned outstanding; /* chunks not free */
+        unsigned owned;       /* chunks that UCX may touch */
+        uint32_t generation;  /* of the next chunk's seq */
+        bool started;
+        bool finishing; /* DONE was sent; DONE_ACK decides */
+        bool committed; /* the passive side is complete and said so */
+        int error;      /* 0, or why it is being ended */
+        char detail[128];
+        uint64_t connect_deadline_us; /* the peer must have been heard by then */
+        uint64_t grace_deadline_us;   /* 0 = none */
+        struct chunk chunks[FABRIC_WINDOW_MAX];
+        UT_hash_handle hh; /* transfers_by_id */
+        struct transfer *peer_prev, *peer_next;
+};
+
+/* The passive side of one transfer: a claim of an operation. */
+struct attempt {
+        struct fabric *fabric;
+        struct peer *peer;
+        uint64_t transfer, operation, peer_epoch;
+        enum fabric_direction direction;
+        uint8_t key[FERRY_KEY_SIZE];
+        struct fabric_offer offer;
+        struct stream stream;
+        uint64_t bytes;     /* moved, as far as this side knows */
+        unsigned in_flight; /* sends and receives that UCX works on */
+        bool final_served;  /* the whole transfer was answered by one eager message; DONE is on its way */
+        bool peer_done;     /* DONE came; the attempt ends when nothing is in flight */
+        bool ack_wanted;
+        int error;      /* why it is being ended */
+        int wire_error; /* what the peer is told */
+        char detail[128];
+        uint64_t grace_deadline_us;
+        UT_hash_handle hh; /* attempts_by_transfer */
+        struct attempt *peer_prev, *peer_next;
+};
+
+/* What a late message of an ended attempt is answered. */
+struct epitaph {
+        uint64_t transfer;
+        int wire_error;
+};
+
+enum command_type {
+        COMMAND_START,
+        COMMAND_CANCEL,
+        COMMAND_REVOKE,
+        COMMAND_REGISTER,
+        COMMAND_UNREGISTER,
+        COMMAND_STOP,
+};
+
+struct command {
+        enum command_type type;
+        struct transfer *transfer;       /* START: owned by the thread from then on */
+        struct sockaddr_storage address; /* START: of the peer's network side; ss_family 0 = none */
+        socklen_t address_length;
+        uint64_t id; /* CANCEL: transfer, REVOKE: operation */
+        int reason, wire_reason;
+        struct fabric_memory *memory; /* REGISTER, UNREGISTER: the caller waits */
+        struct command_reply *reply;
+        struct command *next;
+};
+
+/* A caller that waits for a command; lock is the fabric's command lock. */
+struct command_reply {
+        bool ready;
+        int result;
+};
+
+struct fabric_memory {
+        void *address;
+        size_t size;
+        ucp_mem_h handles[2]; /* by side; NULL = the side is not open */
+};
+
+enum { SIDE_LOCAL, SIDE_NETWORK, SIDE_COUNT };
+
+struct fabric {
+        uint64_t epoch;
+        uint32_t chunk_size, window;
+        uint64_t grace_us, connect_us;
+        struct fabric_operations operations;
+        struct fabric_facts facts;
+        const char **transports; /* owned; facts points here */
+
+        struct side sides[SIDE_COUNT];
+        int epoll_fd;
+        pthread_t thread;
+
+        /* Guarded by command_lock; any thread. wake_fd is an eventfd. */
+        pthread_mutex_t command_lock;
+        pthread_cond_t command_done;
+        struct command *commands, *commands_last;
+        bool closed; /* no more commands: the thread is ending or has ended */
+        atomic_bool commands_waiting;
+        int wake_fd;
+
+        bool stopping;       /* a STOP was taken: nothing new */
+        uint64_t tick_us;    /* when deadlines are looked at next */
+        uint64_t traffic_us; /* when something moved last */
+        struct peer *all_peers;
+        struct peer *peers_by_endpoint, *peers_by_epoch, *peers_by_address;
+        bool sweep_wanted;
+        size_t accepted;
+        struct transfer *transfers_by_id;
+        struct attempt *attempts_by_transfer;
+        struct epitaph epitaphs[FABRIC_EPITAPHS];
+        size_t epitaph_next;
+        struct message *free_messages;
+
+        struct metric *metric_peers[SIDE_COUNT], *metric_failures, *metric_refused;
+};
+
+/* ---- thread.c ---- */
+
+int thread_start(struct fabric *fabric);
+/* Queues a command (handed over) and wakes the thread. -ESHUTDOWN when it is stopping; then the command is freed. Any
+ * thread. */
+int thread_post(struct fabric *fabric, const struct command *command);
+/* The same and waits for its result. Any thread but the fabric's. */
+int thread_call(struct fabric *fabric, const struct command *command);
+/* Withdraws memory from every side. The fabric's thread, or any one after that has ended. */
+void memory_release(struct fabric *fabric, struct fabric_memory *memory);
+/* Watches or forgets a file descriptor whose readability means "look at the peers". */
+int thread_watch(struct fabric *fabric, int fd);
+void thread_unwatch(struct fabric *fabric, int fd);
+
+/* ---- side.c ---- */
+
+/* Opens a side as the configuration says; -errno with a logged reason. Before the thread starts. */
+int side_open(struct side *side, const struct fabric_config *config);
+void side_close(struct side *side);
+int side_register(struct side *side, void *address, size_t size, ucp_mem_h *ret_handle);
+/* Appends the names of the UCX transports that this side can use to names (n_max of them). Returns the new count. */
+size_t side_transports(const struct side *side, char **names, size_t n, size_t n_max);
+
+/* ---- ucx_log.c ---- */
+
+/* Routes UCX's log through ours and takes its handlers of fatal signals away. Once a process; any thread. */
+void ucx_log_setup(void);
+
+/* ---- peer.c ---- */
+
+/* The local peer of an epoch, connected when needed. NULL with *ret_error: -errno of presence_lookup, or of UCX. */
+struct peer *peer_local(struct fabric *fabric, uint64_t epoch, int *ret_error);
+/* The network peer at an address; text names it. */
+struct peer *peer_network(struct fabric *fabric, const char *text, const struct sockaddr *address, socklen_t length,
+                          int *ret_error);
+/* The peer that a message came from; NULL when it is not known (any more) or cannot be reached. */
+struct peer *peer_of_message(struct side *side, ucp_ep_h reply, const struct wire_header *header);
+/* A peer asks for a connection on the network side. */
+void peer_accept(ucp_conn_request_h request, void *side);
+/* Marks the peer as failed; peers_sweep does the rest. Safe inside UCX callbacks. The first reason counts. */
+void peer_fail(struct peer *peer, int error, const char *detail);
+/* Closes what failed and ends what moved over it. Not inside UCX callbacks. */
+void peers_sweep(struct fabric *fabric);
+/* Fails local peers whose process is dead. */
+void peers_check_processes(struct fabric *fabric);
+/* Closes network endpoints that we opened and have not used for long. */
+void peers_close_idle(struct fabric *fabric, uint64_t now_us);
+/* A transfer or attempt has left the peer. */
+void peer_released(struct peer *peer);
+/* Closes everything, giving messages under way until the deadline. */
+void peers_close_all(struct fabric *fabric, uint64_t deadline_us);
+/* After the UCX workers are gone, and with them the last callback. */
+void peers_free_all(struct fabric *fabric);
+/* The UCX transport that carries bulk over the endpoint: "posix", "tcp", … */
+const char *peer_transport(struct peer *peer);
+
+/* ---- message.c ---- */
+
+struct message *message_new(struct fabric *fabric);
+void message_free(struct message *message);
+void messages_clear(struct fabric *fabric);
+/*
+ * Sends header and a payload out of the message's pieces or of address. done runs exactly once, perhaps before this
+ * returns. Takes the message over.
+ */
+void message_send(struct peer *peer, struct message *message, const struct wire_header *header, void *address,
+                  uint64_t length);
+/* Sends a header alone; nobody waits for it. */
+void message_send_header(struct peer *peer, const struct wire_header *header);
+/* Lets a rendezvous payload come into the message's pieces or to address. As message_send. */
+void message_receive(struct side *side, struct message *message, void *descriptor, void *address, uint64_t length);
+/* UCX's callback for every active message of a side. */
+ucs_status_t message_arrived(void *side, const void *header, size_t header_length, void *data, size_t length,
+                             const ucp_am_recv_param_t *param);
+
+/* The payload of a message that arrived. */
+struct payload {
+        void *data; /* bytes, or UCX's descriptor when rendezvous is set */
+        uint64_t length;
+        bool rendezvous;
+};
+
+/* ---- transfer.c: the active side ---- */
+
+int transfer_new(struct fabric *fabric, const struct fabric_transfer *spec, struct transfer **ret_transfer);
+void transfer_free(struct transfer *transfer);
+/* Connects and asks for the first chunks, or ends it. */
+void transfer_run(struct fabric *fabric, const struct command *command);
+void transfer_cancel(struct transfer *transfer, int reason, const char *detail);
+/* The peer is closed: nothing more will come. */
+void transfer_lost(struct transfer *transfer, int error, const char *detail);
+void transfer_tick(struct transfer *transfer, uint64_t now_us);
+/* UCX_INPROGRESS when the payload's descriptor was taken over, else UCS_OK. */
+ucs_status_t transfer_on_data(struct fabric *fabric, struct peer *peer, const struct wire_header *header,
+                              const struct payload *payload);
+void transfer_on_ack(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
+void transfer_on_done_ack(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
+
+/* ---- attempt.c: the passive side ---- */
+
+ucs_status_t attempt_on_read(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
+ucs_status_t attempt_on_write(struct fabric *fabric, struct peer *peer, const struct wire_header *header,
+                              const struct payload *payload);
+void attempt_on_done(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
+void attempt_revoke(struct attempt *attempt, int reason, int wire_reason, const char *detail);
+void attempt_lost(struct attempt *attempt, int error, const char *detail);
+void attempt_tick(struct attempt *attempt, uint64_t now_us);
+
+#endif

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "fabric_internal.h"
+
+/* stream_pieces makes iovecs; UCX wants its own struct of the same shape. */
+_Static_assert(sizeof(struct iovec) == sizeof(ucp_dt_iov_t) &&
+                       offsetof(struct iovec, iov_base) == offsetof(ucp_dt_iov_t, buffer) &&
+                       offsetof(struct iovec, iov_len) == offsetof(ucp_dt_iov_t, length),
+               "iovec and ucp_dt_iov_t have one layout");
+
+struct message *message_new(struct fabric *fabric)
+{
+        struct message *message = fabric->free_messages;
+
+        if (message)
+                LL_DELETE(fabric->free_messages, message);
+        else
+                message = malloc(sizeof(*message));
+        if (message)
+                *message = (struct message){ .fabric = fabric };
+        return message;
+}
+
+void message_free(struct message *message)
+{
+        free(message->pieces);
+        message->pieces = NULL;
+        LL_PREPEND(message->fabric->free_messages, message);
+}
+
+void messages_clear(struct fabric *fabric)
+{
+        struct message *message, *next;
+
+        LL_FOREACH_SAFE (fabric->free_messages, message, next)
+                free(message);
+        fabric->free_messages = NULL;
+}
+
+static void message_done(struct message *message, ucs_status_t status)
+{
+        if (message->done)
+                message->done(message, status);
+        message_free(message);
+}
+
+static void send_callback(void *request, ucs_status_t status, void *user_data)
+{
+        ucp_request_free(request);
+        message_done(user_data, status);
+}
+
+static void receive_callback(void *request, ucs_status_t status, size_t length, void *user_data)
+{
+        ucp_request_free(request);
+        message_done(user_data, status);
+}
+
+/* The three results of an _nbx call meet here: done, failed, or a request whose callback will run. */
+static void message_started(struct message *message, ucs_status_ptr_t result)
+{
+        if (result == NULL)
+                message_done(message, UCS_OK);
+        else if (UCS_PTR_IS_ERR(result))
+                message_done(message, UCS_PTR_STATUS(result));
+}
+
+/* Buffer, count and datatype of a contiguous or scattered payload, as UCX takes them. */
+static void *payload_buffer(struct message *message, void *address, uint64_t length, size_t n_pieces,
+                            ucp_request_param_t *param, size_t *ret_count)
+{
+        if (message->pieces) {
+                param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+                param->datatype = ucp_dt_make_iov();
+                *ret_count = n_pieces;
+                return message->pieces;
+        }
+        *ret_count = length;
+        return address;
+}
+
+static size_t count_pieces(const struct message *message, uint64_t length)
+{
+        size_t n = 0;
+
+        if (!message->pieces)
+                return 0;
+        for (uint64_t sum = 0; sum < length; n++)
+                sum += message->pieces[n].iov_len;
+        return n;
+}
+
+void message_send(struct peer *peer, struct message *message, const struct wire_header *header, void *address,
+                  uint64_t length)
+{
+        ucp_request_param_t param = {
+                .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
+                .flags = UCP_AM_SEND_FLAG_REPLY |
+                         (length > WIRE_EAGER_MAX ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER),
+                .cb.send = send_callback,
+                .user_data = message,
+        };
+        size_t count;
+        void *buffer;
+
+        if (peer->failed) {
+                message_done(message, UCS_ERR_CONNECTION_RESET);
+                return;
+        }
+        wire_encode(header, message->header);
+        buffer = payload_buffer(message, address, length, count_pieces(message, length), &param, &count);
+        message_started(message,
+                        ucp_am_send_nbx(peer->endpoint, WIRE_AM_ID, message->header, WIRE_SIZE, buffer, count, &param));
+}
+
+void message_send_header(struct peer *peer, const struct wire_header *header)
+{
+        struct message *message = message_new(peer->side->fabric);
+
+        if (!message) {
+                peer_fail(peer, FERRY_E_TRANSFER_FAILED, "out of memory");
+                return;
+        }
+        message_send(peer, message, header, NULL, 0);
+}
+
+void message_receive(struct side *side, struct message *message, void *descriptor, void *address, uint64_t length)
+{
+        ucp_request_param_t param = {
+                .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                .cb.recv_am = receive_callback,
+                .user_data = message,
+        };
+        size_t count;
+        void *buffer = payload_buffer(message, address, length, count_pieces(message, length), &param, &count);
+
+        message_started(message, ucp_am_recv_data_nbx(side->worker, descriptor, buffer, count, &param));
+}
+
+static bool is_request(const struct wire_header *header)
+{
+        return header->type == WIRE_READ || header->type == WIRE_WRITE || header->type == WIRE_DONE;
+}
+
+/* A request that was meant for another worker, most likely for an earlier one at the same address. */
+static void refuse_stale(struct fabric *fabric, struct peer *peer, const struct wire_header *header)
+{
+        struct wire_header answer = {
+                .type = header->type == WIRE_READ    ? WIRE_DATA
+                        : header->type == WIRE_WRITE ? WIRE_ACK
+                                                     : WIRE_DONE_ACK,
+                .to_epoch = header->from_epoch,
+                .from_epoch = fabric->epoch,
+                .operation = header->operation,
+                .transfer = header->transfer,
+                .seq = header->seq,
+                .status = FERRY_E_STALE_METADATA,
+        };
+
+        message_send_header(peer, &answer);
+}
+
+ucs_status_t message_arrived(void *context, const void *bytes, size_t size, void *data, size_t length,
+                             const ucp_am_recv_param_t *param)
+{
+        struct side *side = context;
+        struct fabric *fabric = side->fabric;
+        struct wire_header header;
+        struct payload payload = {
+                .data = data,
+                .length = length,
+                .rendezvous = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0,
+        };
+        struct peer *peer;
+
+        if (!wire_decode(bytes, size, &header)) {
+                log_event(LOG_WARN, "message of no known form dropped", LOG_S("side", side->name), LOG_U("size", size));
+                return UCS_OK;
+        }
+        peer = peer_of_message(side, (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) ? param->reply_ep : NULL,
+                               &header);
+        if (!peer)
+                return UCS_OK;
+        peer->heard = true;
+        if (header.to_epoch != fabric->epoch) {
+                if (is_request(&header))
+                        refuse_stale(fabric, peer, &header);
+                return UCS_OK;
+        }
+
+        switch (header.type) {
+        case WIRE_READ:
+                return attempt_on_read(fabric, peer, &header);
+        case WIRE_WRITE:
+                return attempt_on_write(fabric, peer, &header, &payload);
+        case WIRE_DATA:
+                return transfer_on_data(fabric, peer, &header, &payload);
+        case WIRE_ACK:
+                transfer_on_ack(fabric, peer, &header);
+                break;
+        case WIRE_DONE:
+                attempt_on_done(fabric, peer, &header);
+                break;
+        case WIRE_DONE_ACK:
+                transfer_on_done_ack(fabric, peer, &header);
+                break;
+        case WIRE_TYPE_END:
+                break;
+        }
+        return UCS_OK;
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <ferry/error.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/presence.h"
+#include "fabric_internal.h"
+
+/*
+ * Endpoints, cached by peer: on the local side by epoch, on the network side by address (those that we opened) or by
+ * UCX's endpoint alone (those that the peer opened). A failed one leaves the caches at once, so that the next transfer
+ * connects anew; it is freed when UCX has closed it and nothing moves over it any more.
+ */
+
+static void on_endpoint_error(void *context, ucp_ep_h endpoint, ucs_status_t status)
+{
+        struct peer *peer = context;
+
+        peer_fail(peer, peer->heard ? FERRY_E_PEER_LOST : FERRY_E_PEER_UNREACHABLE, ucs_status_string(status));
+}
+
+/* Makes the endpoint and enters the peer into the caches. params' error handling is filled in here. */
+static struct peer *peer_new(struct side *side, ucp_ep_params_t *params, int *ret_error)
+{
+        struct fabric *fabric = side->fabric;
+        struct peer *peer = calloc(1, sizeof(*peer)), *other;
+        ucs_status_t status;
+
+        if (!peer) {
+                *ret_error = -ENOMEM;
+                return NULL;
+        }
+        peer->side = side;
+        peer->pidfd = -1;
+        peer->last_used_us = clock_now_us();
+        params->field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+        params->err_mode = UCP_ERR_HANDLING_MODE_PEER;
+        params->err_handler.cb = on_endpoint_error;
+        params->err_handler.arg = peer;
+        status = ucp_ep_create(side->worker, params, &peer->endpoint);
+        if (status != UCS_OK) {
+                log_event(LOG_INFO, "endpoint not created", LOG_S("side", side->name),
+                          LOG_S("reason", ucs_status_string(status)));
+                free(peer);
+                *ret_error = -EHOSTUNREACH;
+                return NULL;
+        }
+        HASH_FIND(by_endpoint, fabric->peers_by_endpoint, &peer->endpoint, sizeof(peer->endpoint), other);
+        if (other) /* UCX reuses the address of an endpoint that is closed, but not yet forgotten here */
+                HASH_DELETE(by_endpoint, fabric->peers_by_endpoint, other);
+        HASH_ADD(by_endpoint, fabric->peers_by_endpoint, endpoint, sizeof(peer->endpoint), peer);
+        DL_APPEND(fabric->all_peers, peer);
+        metric_add(fabric->metric_peers[side - fabric->sides], 1);
+        return peer;
+}
+
+struct peer *peer_local(struct fabric *fabric, uint64_t epoch, int *ret_error)
+{
+        struct side *side = &fabric->sides[SIDE_LOCAL];
+        struct presence_peer found;
+        ucp_ep_params_t params = { .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS };
+        struct peer *peer;
+        int r;
+
+        if (!side->worker) {
+                *ret_error = -ENODEV;
+                return NULL;
+        }
+        HASH_FIND(by_name, fabric->peers_by_epoch, &epoch, sizeof(epoch), peer);
+        if (peer)
+                return peer;
+        r = presence_lookup(epoch, &found);
+        if (r < 0) {
+                *ret_error = r;
+                return NULL;
+        }
+        params.address = found.address;
+        peer = peer_new(side, &params, ret_error);
+        if (peer) {
+                peer->epoch = epoch;
+                peer->pidfd = found.pidfd;
+                found.pidfd = -1;
+                HASH_ADD(by_name, fabric->peers_by_epoch, epoch, sizeof(peer->epoch), peer);
+                if (thread_watch(fabric, peer->pidfd) < 0)
+                        log_event(LOG_WARN, "a peer's process cannot be watched", LOG_I("pid", found.pid));
+        }
+        presence_peer_clear(&found);
+        return peer;
+}
+
+struct peer *peer_network(struct fabric *fabric, const char *text, const struct sockaddr *address, socklen_t length,
+                          int *ret_error)
+{
+        struct side *side = &fabric->sides[SIDE_NETWORK];
+        ucp_ep_params_t params = {
+                .field_mask = UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_FLAGS,
+                .flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
+                .sockaddr = { .addr = address, .addrlen = length },
+        };
+        struct peer *peer;
+
+        if (!side->worker) {
+                *ret_error = -ENODEV;
+                return NULL;
+        }
+        HASH_FIND(by_name, fabric->peers_by_address, text, strlen(text), peer);
+        if (peer)
+                return peer;
+        peer = peer_new(side, &params, ret_error);
+        if (peer) {
+                (void)snprintf(peer->address, sizeof(peer->address), "%s", text);
+                HASH_ADD(by_name, fabric->peers_by_address, address[0], strlen(peer->address), peer);
+        }
+        return peer;
+}
+
+void peer_accept(ucp_conn_request_h request, void *context)
+{
+        struct side *side = context;
+        ucp_ep_params_t params = { .field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST, .conn_request = request };
+        int error;
+
+        if (side->fabric->accepted >= FABRIC_ACCEPTED_MAX || side->fabric->stopping) {
+                log_event(LOG_WARN, "connection refused: too many endpoints",
+                          LOG_U("accepted", side->fabric->accepted));
+                (void)ucp_listener_reject(side->listener, request);
+                return;
+        }
+        if (peer_new(side, &params, &error))
+                side->fabric->accepted++;
+}
+
+static bool was_accepted(const struct peer *peer)
+{
+        return peer->side == &peer->side->fabric->sides[SIDE_NETWORK] && peer->address[0] == '\0';
+}
+
+struct peer *peer_of_message(struct side *side, ucp_ep_h reply, const struct wire_header *header)
+{
+        struct fabric *fabric = side->fabric;
+        struct peer *peer;
+        int error = 0;
+
+        /* Locally every process of this user is trusted alike, so the name it gives itself will do. */
+        if (side == &fabric->sides[SIDE_LOCAL]) {
+                peer = peer_local(fabric, header->from_epoch, &error);
+                if (!peer)
+                        log_event(LOG_INFO, "message of an unknown local worker dropped", LOG_I("error", error));
+                return peer;
+        }
+        HASH_FIND(by_endpoint, fabric->peers_by_endpoint, &reply, sizeof(reply), peer);
+        return peer && !peer->failed ? peer : NULL;
+}
+
+/* ---- failing and closing ---- */
+
+static void forget(struct peer *peer)
+{
+        struct fabric *fabric = peer->side->fabric;
+        struct peer *found;
+
+        HASH_FIND(by_endpoint, fabric->peers_by_endpoint, &peer->endpoint, sizeof(peer->endpoint), found);
+        if (found == peer)
+                HASH_DELETE(by_endpoint, fabric->peers_by_endpoint, peer);
+        if (peer->epoch)
+                HASH_DELETE(by_name, fabric->peers_by_epoch, peer);
+        else if (peer->address[0])
+                HASH_DELETE(by_name, fabric->peers_by_address, peer);
+        if (peer->pidfd >= 0) {
+                thread_unwatch(fabric, peer->pidfd);
+                (void)close(peer->pidfd);
+                peer->pidfd = -1;
+        }
+        if (was_accepted(peer))
+                fabric->accepted--;
+        metric_add(fabric->metric_peers[peer->side - fabric->sides], -1);
+}
+
+void peer_fail(struct peer *peer, int error, const char *detail)
+{
+        bool busy = peer->transfers || peer->attempts;
+
+        if (peer->failed)
+                return;
+        peer->failed = true;
+        peer->error = error;
+        (void)snprintf(peer->detail, sizeof(peer->detail), "%s", detail);
+        log_event(busy ? LOG_INFO : LOG_DEBUG, "endpoint failed", LOG_S("side", peer->side->name),
+                  LOG_S("code", ferry_error_code(error)), LOG_S("reason", detail));
+        if (busy)
+                metric_add(peer->side->fabric->metric_failures, 1);
+        forget(peer);
+        peer->side->fabric->sweep_wanted = true;
+}
+
+static void close_done(void *request, ucs_status_t status, void *user_data)
+{
+        struct peer *peer = user_data;
+
+        peer->closed = true;
+        peer->side->fabric->sweep_wanted = true;
+        ucp_request_free(request);
+}
+
+static void close_endpoint(struct peer *peer, unsigned flags)
+{
+        ucp_request_param_t param = {
+                .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                .flags = flags,
+                .cb.send = close_done,
+                .user_data = peer,
+        };
+        ucs_status_ptr_t request = ucp_ep_close_nbx(peer->endpoint, &param);
+
+        if (!UCS_PTR_IS_PTR(request)) {
+                peer->closed = true;
+                peer->side->fabric->sweep_wanted = true;
+        }
+}
+
+static void end_traffic(struct peer *peer)
+{
+        struct transfer *t, *t_next;
+        struct attempt *a, *a_next;
+
+        DL_FOREACH_SAFE2(peer->transfers, t, t_next, peer_next)
+        transfer_lost(t, peer->error, peer->detail);
+        DL_FOREACH_SAFE2(peer->attempts, a, a_next, peer_next)
+        attempt_lost(a, peer->error, peer->detail);
+}
+
+void peers_sweep(struct fabric *fabric)
+{
+        struct peer *peer, *next;
+
+        if (!fabric->sweep_wanted)
+                return;
+        fabric->sweep_wanted = false;
+        DL_FOREACH_SAFE (fabric->all_peers, peer, next) {
+                if (!peer->failed)
+                        continue;
+                if (!peer->swept) {
+                        peer->swept = true;
+                        close_endpoint(peer, UCP_EP_CLOSE_FLAG_FORCE);
+                        end_traffic(peer);
+                }
+                if (peer->closed && !peer->transfers && !peer->attempts) {
+                        DL_DELETE(fabric->all_peers, peer);
+                        free(peer);
+                }
+        }
+}
+
+void peer_released(struct peer *peer)
+{
+        peer->last_used_us = clock_now_us();
+        if (peer->failed)
+                peer->side->fabric->sweep_wanted = true;
+}
+
+void peers_check_processes(struct fabric *fabric)
+{
+        struct peer *peer;
+
+        DL_FOREACH (fabric->all_peers, peer) {
+                struct pollfd p = { .fd = peer->pidfd, .events = POLLIN };
+
+                if (peer->pidfd >= 0 && poll(&p, 1, 0) > 0)
+                        peer_fail(peer, FERRY_E_PEER_LOST, "its process ended");
+        }
+}
+
+void peers_close_idle(struct fabric *fabric, uint64_t now_us)
+{
+        struct peer *peer;
+
+        /*
+         * Only whoever opened a network endpoint asks over it, so no request can cross the close. A local endpoint
+         * serves both directions and is closed when the process ends.
+         */
+        DL_FOREACH (fabric->all_peers, peer) {
+                if (peer->failed || !peer->address[0] || peer->transfers || peer->attempts ||
+                    now_us < peer->last_used_us + FABRIC_IDLE_US)
+                        continue;
+                peer->failed = peer->swept = true;
+                forget(peer);
+                close_endpoint(peer, 0);
+        }
+}
+
+void peers_close_all(struct fabric *fabric, uint64_t deadline_us)
+{
+        struct peer *peer;
+        bool open = true;
+
+        DL_FOREACH (fabric->all_peers, peer) {
+                if (peer->failed)
+                        continue;
+                peer->failed = peer->swept = true;
+                forget(peer);
+                close_endpoint(peer, 0);
+        }
+        while (open && clock_now_us() < deadline_us) {
+                open = false;
+                for (int i = 0; i < SIDE_COUNT; i++)
+                        if (fabric->sides[i].worker)
+                                (void)ucp_worker_progress(fabric->sides[i].worker);
+                DL_FOREACH (fabric->all_peers, peer)
+                        open |= !peer->closed;
+        }
+}
+
+void peers_free_all(struct fabric *fabric)
+{
+        struct peer *peer, *next;
+
+        DL_FOREACH_SAFE (fabric->all_peers, peer, next) {
+                DL_DELETE(fabric->all_peers, peer);
+                free(peer);
+        }
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "fabric_internal.h"
+
+/*
+ * A side is one UCX context, worker and, on the network, listener. The local side has shared memory only: whoever can
+ * open its presence file is on this host and of this user. The network side has everything else.
+ */
+
+/*
+ * The local side leaves cma out: it fails in the middle of a transfer where ptrace is restricted (Yama, seccomp), while
+ * posix works for every process of the user, at the same speed in 1 MiB chunks.
+ */
+#define LOCAL_TRANSPORTS "posix"
+#define NETWORK_TRANSPORTS "^sm" /* UCX's alias for all of shared memory, negated */
+
+struct setting {
+        const char *key, *value;
+        bool force; /* also against UCX_<KEY> in the environment */
+};
+
+static int errno_of(ucs_status_t status)
+{
+        switch (status) {
+        case UCS_ERR_NO_MEMORY:
+                return -ENOMEM;
+        case UCS_ERR_NO_DEVICE:
+        case UCS_ERR_UNSUPPORTED:
+                return -ENODEV;
+        case UCS_ERR_BUSY:
+                return -EADDRINUSE;
+        case UCS_ERR_INVALID_ADDR:
+        case UCS_ERR_UNREACHABLE:
+                return -EADDRNOTAVAIL;
+        case UCS_ERR_INVALID_PARAM:
+                return -EINVAL;
+        default:
+                return -EIO;
+        }
+}
+
+static int failed(const struct side *side, const char *what, ucs_status_t status)
+{
+        log_event(LOG_ERROR, "the data plane's side cannot be opened", LOG_S("side", side->name), LOG_S("step", what),
+                  LOG_S("reason", ucs_status_string(status)));
+        return errno_of(status);
+}
+
+static void apply(ucp_config_t *config, const struct setting *settings, size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                char variable[64];
+
+                (void)snprintf(variable, sizeof(variable), "UCX_%s", settings[i].key);
+                if (!settings[i].value || (!settings[i].force && getenv(variable)))
+                        continue;
+                /* Other versions of UCX may not know a key; that must not be fatal. */
+                if (ucp_config_modify(config, settings[i].key, settings[i].value) != UCS_OK)
+                        log_event(LOG_DEBUG, "UCX does not know a setting", LOG_S("key", settings[i].key));
+        }
+}
+
+static bool is_loopback(const struct sockaddr_storage *address)
+{
+        if (address->ss_family == AF_INET)
+                return (ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24) == 127;
+        return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
+}
+
+static int context_open(struct side *side, bool network, const struct fabric_config *config, bool loopback)
+{
+        const struct setting settings[] = {
+                { "TLS", network ? (config->transports ? config->transports : NETWORK_TRANSPORTS) : LOCAL_TRANSPORTS,
+                  !network || config->transports },
+                /* Listening on loopback must not open UCX's ports on the other interfaces. */
+                { "NET_DEVICES",
+                  network ? (config->interfaces ? config->interfaces
+                             : loopback         ? "lo"
+                                                : NULL)
+                          : NULL,
+                  config->interfaces != NULL },
+                /* With peer error handling UCX leaves shared memory out unless told. The key serves posix and sysv. */
+                { "MM_ERROR_HANDLING", network ? NULL : "y", true },
+                { "KEEPALIVE_INTERVAL", "1s", false },
+                { "SOCKADDR_TLS_PRIORITY", network ? "tcp,rdmacm" : NULL, false },
+        };
+        ucp_params_t params = {
+                .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME,
+                /* Not RMA: with it UCX serves reads and writes of any address to anyone connected. */
+                .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
+                .name = side->name,
+        };
+        ucp_config_t *ucp_config;
+        ucs_status_t status = ucp_config_read(NULL, NULL, &ucp_config);
+
+        if (status != UCS_OK)
+                return failed(side, "configuration", status);
+        apply(ucp_config, settings, FERRY_ARRAY_SIZE(settings));
+        status = ucp_init(&params, ucp_config, &side->context);
+        ucp_config_release(ucp_config);
+        return status == UCS_OK ? 0 : failed(side, "transports", status);
+}
+
+static int worker_open(struct side *side)
+{
+        ucp_worker_params_t params = {
+                .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                /* One thread at a time: it is created here and used by the fabric's thread from its start on. */
+                .thread_mode = UCS_THREAD_MODE_SERIALIZED,
+        };
+        ucp_am_handler_param_t handler = {
+                .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                              UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                .id = WIRE_AM_ID,
+                .flags = UCP_AM_FLAG_WHOLE_MSG,
+                .cb = message_arrived,
+                .arg = side,
+        };
+        ucs_status_t status = ucp_worker_create(side->context, &params, &side->worker);
+
+        if (status != UCS_OK)
+                return failed(side, "worker", status);
+        status = ucp_worker_set_am_recv_handler(side->worker, &handler);
+        if (status != UCS_OK)
+                return failed(side, "message handler", status);
+        status = ucp_worker_get_efd(side->worker, &side->event_fd);
+        return status == UCS_OK ? 0 : failed(side, "event descriptor", status);
+}
+
+/* "HOST:PORT", "[v6]:PORT" to a socket address to bind. */
+static int parse_address(const char *text, struct sockaddr_storage *ret_address, socklen_t *ret_length)
+{
+        FERRY_CLEANUP(cleanup_free) char *copy = strdup(text);
+        struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *list;
+        char *colon = copy ? strrchr(copy, ':') : NULL, *host = copy;
+        size_t length;
+
+        if (!copy)
+                return -ENOMEM;
+        if (!colon || colon[1] == '\0')
+                return -EINVAL;
+        *colon = '\0';
+        length = strlen(host);
+        if (length >= 2 && host[0] == '[' && host[length - 1] == ']') {
+                host[length - 1] = '\0';
+                host++;
+        }
+        if (getaddrinfo(*host ? host : NULL, colon + 1, &hints, &list) != 0)
+                return -EADDRNOTAVAIL;
+        memcpy(ret_address, list->ai_addr, list->ai_addrlen);
+        *ret_length = list->ai_addrlen;
+        freeaddrinfo(list);
+        return 0;
+}
+
+static int format_address(const struct sockaddr_storage *address, char *text, size_t size)
+{
+        char host[NI_MAXHOST], port[NI_MAXSERV];
+        socklen_t length = address->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+
+        if (getnameinfo((const struct sockaddr *)address, length, host, sizeof(host), port, sizeof(port),
+                        NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+                return -EADDRNOTAVAIL;
+        (void)snprintf(text, size, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+        return 0;
+}
+
+static int listener_open(struct side *side, const struct sockaddr_storage *address, socklen_t length)
+{
+        ucp_listener_params_t params = {
+                .field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
+                .sockaddr = { .addr = (const struct sockaddr *)address, .addrlen = length },
+                .conn_handler = { .cb = peer_accept, .arg = side },
+        };
+        ucp_listener_attr_t attr = { .field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR };
+        ucs_status_t status = ucp_listener_create(side->worker, &params, &side->listener);
+
+        if (status != UCS_OK)
+                return failed(side, "listener", status);
+        status = ucp_listener_query(side->listener, &attr);
+        if (status != UCS_OK)
+                return failed(side, "listener address", status);
+        return format_address(&attr.sockaddr, side->fabric->facts.data_address,
+                              sizeof(side->fabric->facts.data_address));
+}
+
+int side_open(struct side *side, const struct fabric_config *config)
+{
+        bool network = side == &side->fabric->sides[SIDE_NETWORK];
+        struct sockaddr_storage address = { 0 };
+        socklen_t length = 0;
+        ucs_status_t status;
+        int r = 0;
+
+        if (network)
+                r = parse_address(config->data_listen, &address, &length);
+        if (r < 0) {
+                log_event(LOG_ERROR, "not an address to listen on", LOG_S("data_listen", config->data_listen));
+                return r;
+        }
+        r = context_open(side, network, config, network && is_loopback(&address));
+        if (r == 0)
+                r = worker_open(side);
+        if (r == 0 && network)
+                r = listener_open(side, &address, length);
+        if (r == 0 && !network) {
+                status = ucp_worker_get_address(side->worker, &side->address, &side->address_size);
+                if (status != UCS_OK)
+                        r = failed(side, "address", status);
+        }
+        if (r < 0)
+                side_close(side);
+        return r;
+}
+
+void side_close(struct side *side)
+{
+        if (side->address)
+                ucp_worker_release_address(side->worker, side->address);
+        if (side->listener)
+                ucp_listener_destroy(side->listener);
+        if (side->worker)
+                ucp_worker_destroy(side->worker);
+        if (side->context)
+                ucp_cleanup(side->context);
+        side->address = NULL;
+        side->listener = NULL;
+        side->worker = NULL;
+        side->context = NULL;
+}
+
+int side_register(struct side *side, void *address, size_t size, ucp_mem_h *ret_handle)
+{
+        ucp_mem_map_params_t params = {
+                .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH,
+                .address = address,
+                .length = size,
+        };
+        ucs_status_t status = ucp_mem_map(side->context, &params, ret_handle);
+
+        if (status == UCS_OK)
+                return 0;
+        log_event(LOG_WARN, "memory cannot be registered", LOG_S("side", side->name), LOG_U("size", size),
+                  LOG_S("reason", ucs_status_string(status)));
+        return errno_of(status);
+}
+
+size_t side_transports(const struct side *side, char **names, size_t n, size_t n_max)
+{
+        FERRY_CLEANUP(cleanup_free) char *text = NULL;
+        size_t size = 0;
+        FILE *out = open_memstream(&text, &size);
+        char *save = NULL;
+
+        if (!out)
+                return n;
+        ucp_context_print_info(side->context, out);
+        (void)fclose(out);
+        /* "#   resource 0  :  md 0  dev 0  flags ---- tcp/lo" */
+        for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+                char *slash = strchr(line, '/'), *start = slash;
+                size_t i;
+
+                if (!strstr(line, " resource ") || !slash)
+                        continue;
+                *slash = '\0';
+                while (start > line && start[-1] != ' ')
+                        start--;
+                for (i = 0; i < n && strcmp(names[i], start) != 0; i++)
+                        ;
+                if (i == n && n < n_max && (names[n] = strdup(start)))
+                        n++;
+        }
+        return n;
+}

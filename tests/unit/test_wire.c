@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "wire.h"
+
+static struct wire_header sample(enum wire_type type)
+{
+        struct wire_header h = {
+                .type = type,
+                .flags = WIRE_VERIFY,
+                .to_epoch = 0x1122334455667788,
+                .from_epoch = 2,
+                .operation = 3,
+                .transfer = 4,
+                .seq = 5,
+                .status = 6,
+                .offset = 1000,
+                .length = 24,
+                .total = 1024,
+                .checksum = 0xfedcba9876543210,
+        };
+
+        memset(h.key, 0xa5, sizeof(h.key));
+        return h;
+}
+
+static void a_header_survives_the_wire(void **state)
+{
+        for (int type = WIRE_READ; type < WIRE_TYPE_END; type++) {
+                struct wire_header h = sample((enum wire_type)type), back;
+                uint8_t bytes[WIRE_SIZE];
+
+                wire_encode(&h, bytes);
+                assert_true(wire_decode(bytes, sizeof(bytes), &back));
+                assert_int_equal(back.type, h.type);
+                assert_int_equal(back.flags, h.flags);
+                assert_true(back.to_epoch == h.to_epoch && back.from_epoch == h.from_epoch);
+                assert_true(back.operation == h.operation && back.transfer == h.transfer);
+                assert_true(back.seq == h.seq && back.status == h.status && back.checksum == h.checksum);
+                assert_true(back.offset == h.offset && back.length == h.length && back.total == h.total);
+                assert_memory_equal(back.key, h.key, sizeof(h.key));
+        }
+}
+
+static void the_layout_is_that_of_the_protocol_page(void **state)
+{
+        struct wire_header h = sample(WIRE_READ);
+        uint8_t bytes[WIRE_SIZE];
+        static const uint8_t epoch[] = { 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11 };
+
+        wire_encode(&h, bytes);
+        assert_memory_equal(bytes, "FRRY\x01\x01\x02\x00", 8);
+        assert_memory_equal(bytes + 8, epoch, sizeof(epoch));
+        assert_int_equal(bytes[40], 5);
+        assert_int_equal(bytes[44], 6);
+        assert_int_equal(bytes[64], 0x00);
+        assert_int_equal(bytes[65], 0x04);
+        assert_int_equal(bytes[80], 0xa5);
+}
+
+static void expect_refused(struct wire_header h)
+{
+        uint8_t bytes[WIRE_SIZE];
+
+        wire_encode(&h, bytes);
+        assert_false(wire_decode(bytes, sizeof(bytes), &h));
+}
+
+static void impossible_numbers_are_refused(void **state)
+{
+        struct wire_header h;
+
+        for (int type = WIRE_READ; type <= WIRE_WRITE; type += WIRE_WRITE - WIRE_READ) {
+                h = sample((enum wire_type)type);
+                h.length = 0;
+                expect_refused(h);
+                h.length = 25; /* one beyond the total */
+                expect_refused(h);
+                h.length = (uint64_t)WIRE_CHUNK_MAX + 1;
+                h.total = UINT64_MAX;
+                expect_refused(h);
+                h = sample((enum wire_type)type);
+                h.offset = UINT64_MAX - 10; /* the sum overflows */
+                expect_refused(h);
+        }
+        h = sample(WIRE_DATA);
+        h.transfer = 0;
+        expect_refused(h);
+        h = sample(WIRE_DATA);
+        h.operation = 0;
+        expect_refused(h);
+        h = sample(WIRE_DATA);
+        h.from_epoch = 0;
+        expect_refused(h);
+        h = sample(WIRE_DATA);
+        h.flags = 8;
+        expect_refused(h);
+}
+
+static void foreign_bytes_are_refused(void **state)
+{
+        struct wire_header h = sample(WIRE_READ), back;
+        uint8_t bytes[WIRE_SIZE + 1] = { 0 };
+
+        wire_encode(&h, bytes);
+        assert_false(wire_decode(bytes, 0, &back));
+        assert_false(wire_decode(bytes, WIRE_SIZE - 1, &back));
+        assert_false(wire_decode(bytes, WIRE_SIZE + 1, &back));
+        for (size_t i = 0; i < 6; i++) { /* magic, version, type */
+                bytes[i] ^= 0x40;
+                assert_false(wire_decode(bytes, WIRE_SIZE, &back));
+                bytes[i] ^= 0x40;
+        }
+        assert_true(wire_decode(bytes, WIRE_SIZE, &back));
+        bytes[5] = 0;
+        assert_false(wire_decode(bytes, WIRE_SIZE, &back));
+        bytes[5] = WIRE_TYPE_END;
+        assert_false(wire_decode(bytes, WIRE_SIZE, &back));
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_header_survives_the_wire),
+                cmocka_unit_test(the_layout_is_that_of_the_protocol_page),
+                cmocka_unit_test(impossible_numbers_are_refused),
+                cmocka_unit_test(foreign_bytes_are_refused),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
