@@ -41,12 +41,17 @@ struct device_inventory {
         struct device_memory *memories;
         size_t n_nics;
         struct device_nic *nics;
+        size_t n_gpus;        /* that a driver runs, also where UCX cannot move their memory */
         bool ucx_cuda;        /* this UCX can move CUDA memory (ucp_context_query) */
         bool peer_memory;     /* kernel module nvidia_peermem (or nv_peer_mem) is loaded */
         char rdma_error[128]; /* why RDMA devices could not be listed; "" = they could */
 };
 
-/* Where RDMA devices come from; NULL = libibverbs. A test passes its own. fill stores into n_nics, nics, rdma_error. */
+/*
+ * Where RDMA devices come from; NULL = libibverbs. A test passes its own. fill stores into n_nics, nics, rdma_error;
+ * nics and each nic's ports are from malloc and become the inventory's. A -errno of it (but -ENOMEM) ends up in
+ * rdma_error.
+ */
 struct device_source {
         int (*fill)(void *context, struct device_inventory *inventory);
         void *context;

@@ -20,20 +20,29 @@ struct region;
 /*
  * The operations of this worker: state table, store, waiters, deadlines.
  *
- * One lock, the store's, guards every operation; it is a leaf but for base/loop.h, whose functions may be called under
- * it. Callbacks (waiters) run with no lock held. All functions: any thread, the fabric's included.
+ * One lock, the store's, guards every operation. Under it only base/loop.h and region_unuse are called, so the order
+ * is: a caller's own lock, the store's, the loop's or the region table's. Callbacks (waiters, mover, drained) run with
+ * no lock held. All functions: any thread, the fabric's included.
  */
 
 struct operation_store;
 struct operation;
 
-enum { OPERATION_DETAIL_SIZE = 160, OPERATION_TRANSPORT_SIZE = 32 };
+enum { OPERATION_DETAIL_SIZE = 160, OPERATION_TRANSPORT_SIZE = 32, OPERATION_DEVICE_SIZE = 16 };
 
-/* A slice of a region. */
+/* A slice of a region, as given at creation. */
 struct operation_slice {
         struct region *region;
         uint64_t offset;
         uint64_t size; /* never 0 */
+};
+
+/* The same as people see it: it outlives the region, which is let go when the operation becomes terminal. */
+struct operation_descriptor {
+        uint64_t region_id;
+        uint64_t offset;
+        uint64_t size;
+        char device[OPERATION_DEVICE_SIZE];
 };
 
 /* The fabric as the operations see it; a test passes a fake. As the functions of fabric/fabric.h. */
@@ -65,16 +74,25 @@ struct operation_config {
 
 int operation_store_new(const struct operation_config *config, struct operation_store **ret_store);
 
-/* Cancels all live operations with reason CANCELLED. They end through the mover. Returns how many were live. */
+/*
+ * Cancels all live operations with reason CANCELLED; those in flight end through the mover. None is made from now on
+ * (FERRY_E_DRAINING). Returns how many were live.
+ */
 size_t operation_store_cancel_all(struct operation_store *store);
 
-/* How many are not terminal. */
+/* How many are not terminal; those deleted in flight count until they are quiet. */
 size_t operation_store_live(struct operation_store *store);
 
-/* Calls drained once, from any thread, when no live operation is left (at once when there is none). */
+/*
+ * Calls drained once, from any thread, when no live operation is left (at once, from inside this function, when there
+ * is none). None is made from now on (FERRY_E_DRAINING); those that wait for a peer may still be claimed.
+ */
 void operation_store_on_drained(struct operation_store *store, void (*drained)(void *context), void *context);
 
-/* Every operation must be terminal (or the mover gone). Takes NULL; returns NULL. */
+/*
+ * No transfer may be in flight any more; what has not begun is cancelled. Before loop_free. References to operations
+ * outlive the store and may be given back later. Takes NULL; returns NULL.
+ */
 struct operation_store *operation_store_free(struct operation_store *store);
 
 /* For struct fabric_config: answers peers' first requests out of the store. context is the store. */
@@ -104,8 +122,8 @@ int operation_create(struct operation_store *store, const struct operation_spec 
 /*
  * Starts an active operation with a peer's metadata (borrowed). Checks first and leaves the operation as it was when a
  * check fails: FERRY_E_KIND_MISMATCH; FERRY_E_SIZE_MISMATCH; FERRY_E_METADATA_EXPIRED; FERRY_E_INVALID_METADATA (of
- * ourselves). detail gets a sentence. 0: it runs and ends by itself. If it was cancelled meanwhile: 0, and nothing
- * happens.
+ * ourselves). detail gets a sentence. 0: it runs and ends by itself, also when the mover refuses it (ERRORED). If it
+ * was cancelled meanwhile: 0, and nothing happens. -EALREADY, -EINVAL: begun before, not an active one.
  */
 int operation_begin(struct operation_store *store, struct operation *operation, const struct ferry_metadata *metadata,
                     char detail[OPERATION_DETAIL_SIZE]);
@@ -129,7 +147,10 @@ enum operation_lookup operation_find(struct operation_store *store, uint64_t id,
 struct operation *operation_ref(struct operation *operation);
 struct operation *operation_unref(struct operation *operation); /* takes NULL; returns NULL */
 
-/* What people see. A consistent copy; descriptors are borrowed from the operation and never change. */
+/*
+ * What people see. A consistent copy; descriptors are borrowed from the operation and never change. While bytes move,
+ * revision rises about ten times a second.
+ */
 struct operation_view {
         uint64_t id;
         enum ferry_kind kind;
@@ -141,18 +162,18 @@ struct operation_view {
         bool verify;
         uint64_t revision;
         uint64_t bytes_total;
-        uint64_t bytes_done;
+        uint64_t bytes_done;            /* never falls; with several readers, how far the furthest attempt came */
         uint32_t readers, readers_done; /* readers 0 = not asked for */
         uint64_t ttl_ms, timeout_ms;
         uint64_t created_unix_ms;
-        uint64_t expires_unix_ms; /* passive and not yet claimed or done; 0 = does not apply */
+        uint64_t expires_unix_ms; /* passive, not done and no transfer in flight; 0 = does not apply */
         uint64_t ended_unix_ms;
         uint64_t duration_us; /* from the first chunk (or, if there was none, from creation) to the end */
         char transport[OPERATION_TRANSPORT_SIZE];
         int error; /* 0 = none */
         char detail[OPERATION_DETAIL_SIZE];
-        const struct operation_slice *slices;
-        size_t n_slices;
+        const struct operation_descriptor *descriptors;
+        size_t n_descriptors;
 };
 void operation_look(struct operation_store *store, struct operation *operation, struct operation_view *ret_view);
 
@@ -173,8 +194,11 @@ void operation_cancel(struct operation_store *store, struct operation *operation
 /* Cancel and forget: find answers GONE from now on, waiters wake, the memory stays until it is quiet. */
 void operation_delete(struct operation_store *store, struct operation *operation);
 
-/* Sets the time to live of a passive, unclaimed operation anew (0 = as at creation), from now on. FERRY_E_NOT_PASSIVE;
- * FERRY_E_GONE (terminal); FERRY_E_INVALID_PARAMETER (beyond the maximum). */
+/*
+ * Sets the time to live of a passive operation anew (0 = as at creation), from now on. It stands still while a transfer
+ * is in flight. 0; FERRY_E_NOT_PASSIVE; FERRY_E_GONE (terminal or being cancelled); FERRY_E_INVALID_PARAMETER (beyond
+ * the maximum); -ENOMEM.
+ */
 int operation_renew(struct operation_store *store, struct operation *operation, uint64_t ttl_ms);
 
 /* ---- waiting ---- */

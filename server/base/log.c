@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/util.h"
+
+enum {
+        LINE_SIZE = 4096,
+        LINE_RESERVE = 64, /* room that a line which was cut needs to say so and to end well formed */
+        KEY_SIZE = 64,
+};
+
+/* A line being written. Once truncated, nothing more is taken but what line_force puts into the reserve. */
+struct line {
+        enum log_format format;
+        size_t used;
+        bool truncated;
+        char text[LINE_SIZE];
+};
+
+static const char *const level_names[] = {
+        [LOG_ERROR] = "error",
+        [LOG_WARN] = "warn",
+        [LOG_INFO] = "info",
+        [LOG_DEBUG] = "debug",
+};
+_Static_assert(FERRY_ARRAY_SIZE(level_names) == LOG_LEVEL_COUNT, "every level has a name");
+
+/* Written by log_setup before the first thread, read by all. */
+static _Atomic int current_level = LOG_INFO;
+static _Atomic int current_format = LOG_LOGFMT;
+
+int log_level_from_name(const char *name)
+{
+        for (int i = 0; name && i < LOG_LEVEL_COUNT; i++)
+                if (strcmp(name, level_names[i]) == 0)
+                        return i;
+        return -1;
+}
+
+const char *log_level_name(int level)
+{
+        return level >= 0 && level < LOG_LEVEL_COUNT ? level_names[level] : NULL;
+}
+
+void log_setup(enum log_level level, enum log_format format)
+{
+        atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);
+        atomic_store_explicit(&current_format, (int)format, memory_order_relaxed);
+}
+
+bool log_enabled(enum log_level level)
+{
+        return (int)level <= atomic_load_explicit(&current_level, memory_order_relaxed);
+}
+
+static void line_force(struct line *line, const char *text, size_t n)
+{
+        memcpy(line->text + line->used, text, n);
+        line->used += n;
+}
+
+/* Takes all n bytes or, when the line is full, none. */
+static bool line_put(struct line *line, const char *text, size_t n)
+{
+        if (line->truncated || line->used + n > (size_t)LINE_SIZE - LINE_RESERVE) {
+                line->truncated = true;
+                return false;
+        }
+        line_force(line, text, n);
+        return true;
+}
+
+/*
+ * Length of the well-formed UTF-8 sequence (RFC 3629) that text begins with; 0 when there is none. text ends with NUL,
+ * which is never a continuation, so nothing is read beyond it.
+ */
+static size_t utf8_length(const unsigned char *text, uint32_t *ret_code)
+{
+        static const struct {
+                unsigned char mask, lead;
+                uint32_t least;
+        } forms[] = { { 0x80, 0x00, 0 }, { 0xe0, 0xc0, 0x80 }, { 0xf0, 0xe0, 0x800 }, { 0xf8, 0xf0, 0x10000 } };
+
+        for (size_t n = 1; n <= FERRY_ARRAY_SIZE(forms); n++) {
+                if ((text[0] & forms[n - 1].mask) != forms[n - 1].lead)
+                        continue;
+                uint32_t code = text[0] & (unsigned char)~forms[n - 1].mask;
+                for (size_t i = 1; i < n; i++) {
+                        if ((text[i] & 0xc0) != 0x80)
+                                return 0;
+                        code = code << 6 | (text[i] & 0x3f);
+                }
+                if (code < forms[n - 1].least || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
+                        return 0;
+                *ret_code = code;
+                return n;
+        }
+        return 0;
+}
+
+/*
+ * Whether a character could steer the terminal or the line structure: C0, DEL, C1, and the line and direction marks
+ * that make a text look like another one.
+ */
+static bool is_control(uint32_t code)
+{
+        return code < 0x20 || (code >= 0x7f && code <= 0x9f) || (code >= 0x2028 && code <= 0x202e) ||
+               (code >= 0x2066 && code <= 0x2069);
+}
+
+/* Puts the text in quotes, escaped as in JSON; a byte that is not UTF-8 becomes the replacement character. */
+static void line_quote(struct line *line, const char *text)
+{
+        if (!line_put(line, "\"", 1))
+                return;
+        for (const unsigned char *p = (const unsigned char *)text; *p;) {
+                char escape[8];
+                uint32_t code = 0;
+                size_t n = utf8_length(p, &code);
+                bool fits;
+                if (n == 0)
+                        fits = line_put(line, "\\ufffd", 6);
+                else if (code == '"' || code == '\\')
+                        fits = line_put(line, (char[]){ '\\', (char)code }, 2);
+                else if (code == '\n')
+                        fits = line_put(line, "\\n", 2);
+                else if (code == '\t')
+                        fits = line_put(line, "\\t", 2);
+                else if (is_control(code))
+                        fits = line_put(line, escape,
+                                        (size_t)snprintf(escape, sizeof(escape), "\\u%04x", (unsigned)(code & 0xffff)));
+                else
+                        fits = line_put(line, (const char *)p, n);
+                if (!fits)
+                        break;
+                p += n ? n : 1;
+        }
+        if (line->truncated)
+                line_force(line, "...", 3);
+        line_force(line, "\"", 1);
+}
+
+/* Whether logfmt can show the value without quotes. */
+static bool is_plain(const char *text)
+{
+        if (!*text)
+                return false;
+        for (const unsigned char *p = (const unsigned char *)text; *p; p++)
+                if (*p <= ' ' || *p >= 0x7f || *p == '"' || *p == '=' || *p == '\\')
+                        return false;
+        return true;
+}
+
+static bool line_key(struct line *line, const char *key)
+{
+        char text[KEY_SIZE + 8];
+        bool first = line->used == 0;
+        int n = line->format == LOG_JSON ? snprintf(text, sizeof(text), "%s\"%.*s\":", first ? "{" : ",", KEY_SIZE, key)
+                                         : snprintf(text, sizeof(text), "%s%.*s=", first ? "" : " ", KEY_SIZE, key);
+        return line_put(line, text, (size_t)n);
+}
+
+static void line_string(struct line *line, const char *key, const char *value)
+{
+        size_t before = line->used;
+        if (!line_key(line, key))
+                return;
+        if (line->format == LOG_LOGFMT && is_plain(value) && line_put(line, value, strlen(value)))
+                return;
+        /* A plain value that did not fit is cut within quotes, where the dots show. */
+        line->truncated = false;
+        line_quote(line, value);
+        if (line->truncated && line->text[line->used - 1] != '"')
+                line->used = before;
+}
+
+static void line_number(struct line *line, const char *key, uint64_t magnitude, bool negative)
+{
+        char text[24];
+        size_t before = line->used;
+        int n = snprintf(text, sizeof(text), "%s%llu", negative ? "-" : "", (unsigned long long)magnitude);
+        if (line_key(line, key) && !line_put(line, text, (size_t)n))
+                line->used = before;
+}
+
+static void line_field(struct line *line, const struct log_field *field)
+{
+        switch (field->type) {
+        case LOG_FIELD_STRING:
+                if (field->string)
+                        line_string(line, field->key, field->string);
+                break;
+        case LOG_FIELD_UINT:
+                line_number(line, field->key, field->uinteger, false);
+                break;
+        case LOG_FIELD_INT:
+                line_number(line, field->key, field->integer < 0 ? -(uint64_t)field->integer : (uint64_t)field->integer,
+                            field->integer < 0);
+                break;
+        }
+}
+
+static void line_end(struct line *line)
+{
+        static const char *const marks[][2] = {
+                [LOG_LOGFMT] = { "\n", " truncated=true\n" },
+                [LOG_JSON] = { "}\n", ",\"truncated\":true}\n" },
+        };
+        const char *mark = marks[line->format][line->truncated];
+        line_force(line, mark, strlen(mark));
+}
+
+void log_write(enum log_level level, const char *message, const struct log_field *fields, unsigned n)
+{
+        if (!log_enabled(level))
+                return;
+        int saved_errno = errno;
+        char now[CLOCK_TEXT_SIZE];
+        clock_format(clock_unix_ms(), now);
+
+        struct line line;
+        line.format = (enum log_format)atomic_load_explicit(&current_format, memory_order_relaxed);
+        line.used = 0;
+        line.truncated = false;
+        line_string(&line, "ts", now);
+        line_string(&line, "level", level_names[level]);
+        line_string(&line, "msg", message);
+        for (unsigned i = 0; i < n && !line.truncated; i++)
+                line_field(&line, &fields[i]);
+        line_end(&line);
+
+        while (write(STDERR_FILENO, line.text, line.used) < 0 && errno == EINTR)
+                continue;
+        errno = saved_errno;
+}

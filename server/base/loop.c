@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/loop.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include "base/clock.h"
+#include "base/util.h"
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+enum { LOOP_EVENTS = 32, LOOP_HEAP_FIRST = 64 };
+
+/* The id of the event fd in epoll's data; those of watches begin at 1. */
+static const uint64_t wake_id = 0;
+static const uint64_t never = UINT64_MAX;
+
+/*
+ * A watch by its id. Epoll carries the id and never a pointer: an event that was fetched before its watch was stopped
+ * finds no entry and is dropped, also when the fd's number is in use again.
+ */
+struct watch_entry {
+        uint64_t id;
+        struct loop_watch *watch;
+        UT_hash_handle hh;
+};
+
+struct loop {
+        int epoll_fd;
+        int event_fd;
+        pthread_t thread;
+
+        pthread_mutex_t lock; /* a leaf; guards all below, and slot, deadline_us, fd and id of timers and watches */
+        bool stopping;
+        uint64_t wake_at;         /* when the sleeping thread wakes by itself; 0 = it is awake or has been woken */
+        struct loop_timer **heap; /* binary, the earliest deadline first */
+        size_t n_timers, capacity;
+        struct watch_entry *watches;
+        uint64_t last_id;
+};
+
+static void heap_place(struct loop *loop, size_t i, struct loop_timer *timer)
+{
+        loop->heap[i] = timer;
+        timer->slot = i + 1;
+}
+
+/* Puts a timer where it belongs, given that slot i is free. */
+static void heap_settle(struct loop *loop, size_t i, struct loop_timer *timer)
+{
+        while (i > 0 && timer->deadline_us < loop->heap[(i - 1) / 2]->deadline_us) {
+                heap_place(loop, i, loop->heap[(i - 1) / 2]);
+                i = (i - 1) / 2;
+        }
+        for (size_t child = 2 * i + 1; child < loop->n_timers; child = 2 * i + 1) {
+                if (child + 1 < loop->n_timers && loop->heap[child + 1]->deadline_us < loop->heap[child]->deadline_us)
+                        child++;
+                if (timer->deadline_us <= loop->heap[child]->deadline_us)
+                        break;
+                heap_place(loop, i, loop->heap[child]);
+                i = child;
+        }
+        heap_place(loop, i, timer);
+}
+
+static void heap_remove(struct loop *loop, struct loop_timer *timer)
+{
+        size_t i = timer->slot - 1;
+        struct loop_timer *last = loop->heap[--loop->n_timers];
+        timer->slot = 0;
+        if (last != timer)
+                heap_settle(loop, i, last);
+}
+
+static int heap_reserve(struct loop *loop)
+{
+        if (loop->n_timers < loop->capacity)
+                return 0;
+        size_t capacity = loop->capacity ? loop->capacity * 2 : LOOP_HEAP_FIRST;
+        struct loop_timer **heap = reallocarray(loop->heap, capacity, sizeof(*heap));
+        if (!heap)
+                return -ENOMEM;
+        loop->heap = heap;
+        loop->capacity = capacity;
+        return 0;
+}
+
+static void loop_wake(struct loop *loop)
+{
+        loop->wake_at = 0;
+        (void)eventfd_write(loop->event_fd, 1);
+}
+
+/* Time-out for epoll_wait, rounded up so that the thread never wakes before the deadline only to sleep again. */
+static int timeout_ms(uint64_t deadline_us)
+{
+        if (deadline_us == never)
+                return -1;
+        uint64_t now = clock_now_us();
+        if (deadline_us <= now)
+                return 0;
+        uint64_t ms = (deadline_us - now - 1) / 1000 + 1;
+        return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+/* Notes until when the thread will sleep. false: it shall end. */
+static bool loop_prepare(struct loop *loop, uint64_t *ret_deadline)
+{
+        pthread_mutex_lock(&loop->lock);
+        bool go_on = !loop->stopping;
+        *ret_deadline = loop->n_timers ? loop->heap[0]->deadline_us : never;
+        loop->wake_at = *ret_deadline;
+        pthread_mutex_unlock(&loop->lock);
+        return go_on;
+}
+
+/* Returns how many timers are armed: no more than these fire before the next look at the file descriptors. */
+static size_t loop_awake(struct loop *loop)
+{
+        pthread_mutex_lock(&loop->lock);
+        loop->wake_at = 0;
+        size_t n = loop->n_timers;
+        pthread_mutex_unlock(&loop->lock);
+        return n;
+}
+
+static bool timer_fire_next(struct loop *loop, uint64_t now)
+{
+        struct loop_timer *timer = NULL;
+        pthread_mutex_lock(&loop->lock);
+        if (!loop->stopping && loop->n_timers && loop->heap[0]->deadline_us <= now) {
+                timer = loop->heap[0];
+                heap_remove(loop, timer);
+        }
+        pthread_mutex_unlock(&loop->lock);
+        if (timer)
+                timer->fired(timer);
+        return timer != NULL;
+}
+
+static struct loop_watch *watch_take(struct loop *loop, uint64_t id)
+{
+        struct watch_entry *entry;
+        HASH_FIND(hh, loop->watches, &id, sizeof(id), entry);
+        if (!entry)
+                return NULL;
+        struct loop_watch *watch = entry->watch;
+        HASH_DEL(loop->watches, entry);
+        free(entry);
+        (void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+        watch->id = 0;
+        return watch;
+}
+
+static void event_deliver(struct loop *loop, const struct epoll_event *event)
+{
+        if (event->data.u64 == wake_id) {
+                eventfd_t count;
+                (void)eventfd_read(loop->event_fd, &count);
+                return;
+        }
+        pthread_mutex_lock(&loop->lock);
+        struct loop_watch *watch = loop->stopping ? NULL : watch_take(loop, event->data.u64);
+        pthread_mutex_unlock(&loop->lock);
+        if (watch)
+                watch->fired(watch, event->events);
+}
+
+static void *loop_main(void *argument)
+{
+        struct loop *loop = argument;
+        uint64_t deadline;
+        while (loop_prepare(loop, &deadline)) {
+                struct epoll_event events[LOOP_EVENTS];
+                int n = epoll_wait(loop->epoll_fd, events, LOOP_EVENTS, timeout_ms(deadline));
+                size_t n_timers = loop_awake(loop);
+                for (int i = 0; i < n; i++)
+                        event_deliver(loop, &events[i]);
+                uint64_t now = clock_now_us();
+                while (n_timers > 0 && timer_fire_next(loop, now))
+                        n_timers--;
+        }
+        return NULL;
+}
+
+/* The thread takes no signals: they belong to the program. */
+static int thread_start(struct loop *loop, const char *name)
+{
+        sigset_t all, before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        int error = pthread_create(&loop->thread, NULL, loop_main, loop);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (error)
+                return -error;
+        char text[16];
+        (void)snprintf(text, sizeof(text), "%s", name);
+        (void)pthread_setname_np(loop->thread, text);
+        return 0;
+}
+
+static void loop_destroy(struct loop *loop)
+{
+        struct watch_entry *entry, *next;
+        HASH_ITER (hh, loop->watches, entry, next) {
+                entry->watch->id = 0;
+                HASH_DEL(loop->watches, entry);
+                free(entry);
+        }
+        for (size_t i = 0; i < loop->n_timers; i++)
+                loop->heap[i]->slot = 0;
+        cleanup_close(&loop->event_fd);
+        cleanup_close(&loop->epoll_fd);
+        pthread_mutex_destroy(&loop->lock);
+        free(loop->heap);
+        free(loop);
+}
+
+int loop_new(const char *name, struct loop **ret_loop)
+{
+        struct loop *loop = calloc(1, sizeof(*loop));
+        if (!loop)
+                return -ENOMEM;
+        pthread_mutex_init(&loop->lock, NULL);
+        loop->event_fd = -1;
+        struct epoll_event event = { .events = EPOLLIN, .data.u64 = wake_id };
+        int r = 0;
+        loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+        if (loop->epoll_fd >= 0)
+                loop->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (loop->epoll_fd < 0 || loop->event_fd < 0 ||
+            epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->event_fd, &event) < 0)
+                r = -errno;
+        if (r == 0)
+                r = thread_start(loop, name);
+        if (r < 0) {
+                loop_destroy(loop);
+                return r;
+        }
+        *ret_loop = loop;
+        return 0;
+}
+
+struct loop *loop_free(struct loop *loop)
+{
+        if (!loop)
+                return NULL;
+        pthread_mutex_lock(&loop->lock);
+        loop->stopping = true;
+        loop_wake(loop);
+        pthread_mutex_unlock(&loop->lock);
+        pthread_join(loop->thread, NULL);
+        loop_destroy(loop);
+        return NULL;
+}
+
+int loop_timer_start(struct loop *loop, struct loop_timer *timer, uint64_t deadline_us)
+{
+        int r = 0;
+        pthread_mutex_lock(&loop->lock);
+        if (timer->slot == 0)
+                r = heap_reserve(loop);
+        if (r == 0) {
+                timer->deadline_us = deadline_us;
+                heap_settle(loop, timer->slot ? timer->slot - 1 : loop->n_timers++, timer);
+                if (loop->heap[0]->deadline_us < loop->wake_at)
+                        loop_wake(loop);
+        }
+        pthread_mutex_unlock(&loop->lock);
+        return r;
+}
+
+bool loop_timer_stop(struct loop *loop, struct loop_timer *timer)
+{
+        pthread_mutex_lock(&loop->lock);
+        bool armed = timer->slot != 0;
+        if (armed)
+                heap_remove(loop, timer);
+        pthread_mutex_unlock(&loop->lock);
+        return armed;
+}
+
+static int watch_add(struct loop *loop, struct loop_watch *watch, int fd, uint32_t events)
+{
+        if (watch->id != 0)
+                return -EBUSY;
+        struct watch_entry *entry = calloc(1, sizeof(*entry));
+        if (!entry)
+                return -ENOMEM;
+        entry->id = loop->last_id + 1;
+        entry->watch = watch;
+        HASH_ADD(hh, loop->watches, id, sizeof(entry->id), entry);
+        if (!entry->hh.tbl) {
+                free(entry);
+                return -ENOMEM;
+        }
+        struct epoll_event event = { .events = events | EPOLLONESHOT, .data.u64 = entry->id };
+        if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0) {
+                int error = errno;
+                HASH_DEL(loop->watches, entry);
+                free(entry);
+                return -error;
+        }
+        watch->fd = fd;
+        watch->id = ++loop->last_id;
+        return 0;
+}
+
+int loop_watch_start(struct loop *loop, struct loop_watch *watch, int fd, uint32_t events)
+{
+        pthread_mutex_lock(&loop->lock);
+        int r = watch_add(loop, watch, fd, events);
+        pthread_mutex_unlock(&loop->lock);
+        return r;
+}
+
+bool loop_watch_stop(struct loop *loop, struct loop_watch *watch)
+{
+        pthread_mutex_lock(&loop->lock);
+        bool watched = watch->id != 0 && watch_take(loop, watch->id) != NULL;
+        pthread_mutex_unlock(&loop->lock);
+        return watched;
+}

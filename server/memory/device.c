@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "memory/device.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "device_internal.h"
+
+enum { PATH_SIZE = 512 };
+
+static const struct device_paths system_paths = {
+        .cpuinfo = "/proc/cpuinfo",
+        .gpus = "/proc/driver/nvidia/gpus",
+        .modules = "/sys/module",
+};
+
+/* The value of the first "key<blanks>: value" line of a file. false when there is none. */
+static bool line_value(const char *path, const char *key, char *text, size_t size)
+{
+        FILE *file = fopen(path, "re");
+        if (!file)
+                return false;
+        char line[512];
+        bool found = false;
+        while (!found && fgets(line, sizeof(line), file)) {
+                size_t n = strlen(key);
+                if (strncmp(line, key, n) != 0)
+                        continue;
+                char *value = line + n + strspn(line + n, " \t");
+                if (*value != ':')
+                        continue;
+                value += 1 + strspn(value + 1, " \t");
+                value[strcspn(value, "\n")] = '\0';
+                (void)snprintf(text, size, "%s", value);
+                found = *value != '\0';
+        }
+        (void)fclose(file);
+        return found;
+}
+
+static void cpu_fill(const char *cpuinfo, struct device_memory *memory)
+{
+        (void)snprintf(memory->name, sizeof(memory->name), "cpu");
+        struct utsname system;
+        /* Not every architecture's cpuinfo names a model. */
+        if (!line_value(cpuinfo, "model name", memory->model, sizeof(memory->model)) && uname(&system) == 0)
+                (void)snprintf(memory->model, sizeof(memory->model), "%.*s", (int)sizeof(memory->model) - 1,
+                               system.machine);
+        struct sysinfo info;
+        if (sysinfo(&info) == 0)
+                memory->total_bytes = (uint64_t)info.totalram * info.mem_unit;
+}
+
+static int is_visible(const struct dirent *entry)
+{
+        return entry->d_name[0] != '.';
+}
+
+static void gpu_fill(const char *directory, const char *entry, unsigned number, struct device_memory *memory)
+{
+        char path[PATH_SIZE];
+        (void)snprintf(memory->name, sizeof(memory->name), "cuda:%u", number);
+        int n = snprintf(path, sizeof(path), "%s/%s/information", directory, entry);
+        if (n > 0 && (size_t)n < sizeof(path))
+                (void)line_value(path, "Model", memory->model, sizeof(memory->model));
+}
+
+static bool module_is_loaded(const char *directory, const char *name)
+{
+        char path[PATH_SIZE];
+        int n = snprintf(path, sizeof(path), "%s/%s", directory, name);
+        return n > 0 && (size_t)n < sizeof(path) && access(path, F_OK) == 0;
+}
+
+static void entries_free(struct dirent **entries, size_t n)
+{
+        for (size_t i = 0; i < n; i++)
+                free(entries[i]);
+        free(entries);
+}
+
+/*
+ * GPUs are numbered in the order of their PCI addresses, which are the names of the driver's folders: that of CUDA with
+ * CUDA_DEVICE_ORDER=PCI_BUS_ID. The driver does not tell the size of their memory there.
+ */
+int device_memories_fill(const struct device_paths *paths, struct device_inventory *inventory)
+{
+        struct dirent **gpus = NULL;
+        int n = scandir(paths->gpus, &gpus, is_visible, alphasort);
+        if (n < 0 && errno == ENOMEM)
+                return -ENOMEM;
+        inventory->n_gpus = n > 0 ? (size_t)n : 0;
+        inventory->peer_memory =
+                module_is_loaded(paths->modules, "nvidia_peermem") || module_is_loaded(paths->modules, "nv_peer_mem");
+
+        inventory->memories = calloc(1 + inventory->n_gpus, sizeof(*inventory->memories));
+        int r = inventory->memories ? 0 : -ENOMEM;
+        if (r == 0) {
+                cpu_fill(paths->cpuinfo, &inventory->memories[inventory->n_memories++]);
+                for (size_t i = 0; inventory->ucx_cuda && i < inventory->n_gpus; i++)
+                        gpu_fill(paths->gpus, gpus[i]->d_name, (unsigned)i,
+                                 &inventory->memories[inventory->n_memories++]);
+        }
+        entries_free(gpus, inventory->n_gpus);
+        return r;
+}
+
+int device_inventory_new(bool ucx_cuda, const struct device_source *source, struct device_inventory **ret_inventory)
+{
+        static const struct device_source verbs = { .fill = device_nics_fill };
+        if (!source)
+                source = &verbs;
+        struct device_inventory *inventory = calloc(1, sizeof(*inventory));
+        if (!inventory)
+                return -ENOMEM;
+        inventory->ucx_cuda = ucx_cuda;
+        int r = device_memories_fill(&system_paths, inventory);
+        if (r == 0) {
+                r = source->fill(source->context, inventory);
+                if (r < 0 && r != -ENOMEM) {
+                        char text[64];
+                        if (inventory->rdma_error[0] == '\0')
+                                (void)snprintf(inventory->rdma_error, sizeof(inventory->rdma_error), "%s",
+                                               strerror_r(-r, text, sizeof(text)));
+                        r = 0;
+                }
+        }
+        if (r < 0) {
+                device_inventory_free(inventory);
+                return r;
+        }
+        *ret_inventory = inventory;
+        return 0;
+}
+
+struct device_inventory *device_inventory_free(struct device_inventory *inventory)
+{
+        if (!inventory)
+                return NULL;
+        for (size_t i = 0; i < inventory->n_nics; i++)
+                free(inventory->nics[i].ports);
+        free(inventory->nics);
+        free(inventory->memories);
+        free(inventory);
+        return NULL;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "operations_internal.h"
+
+void attempt_begin(struct operation_attempt *attempt, struct operation *operation)
+{
+        attempt->operation = operation_ref(operation);
+        atomic_store(&attempt->bytes, 0);
+        atomic_store(&operation->moved_us, clock_now_us());
+        operation->n_active++;
+}
+
+/* Takes the lock at most ten times a second, whatever the fabric's rate. */
+void attempt_progress(void *context, uint64_t bytes)
+{
+        struct operation_attempt *attempt = context;
+        struct operation *operation = attempt->operation;
+        struct aftermath after = { 0 };
+        uint64_t now, furthest;
+
+        if (bytes > operation->bytes_total)
+                bytes = operation->bytes_total;
+        if (bytes <= atomic_load_explicit(&attempt->bytes, memory_order_relaxed))
+                return;
+        atomic_store_explicit(&attempt->bytes, bytes, memory_order_relaxed);
+        now = clock_now_us();
+        atomic_store_explicit(&operation->moved_us, now, memory_order_relaxed);
+        furthest = atomic_load(&operation->bytes_done);
+        while (bytes > furthest && !atomic_compare_exchange_weak(&operation->bytes_done, &furthest, bytes))
+                ;
+
+        if (now < atomic_load(&operation->bumped_us) + OPERATION_PROGRESS_US)
+                return;
+        store_lock(operation->store);
+        if (!operation_terminal(operation) && !operation->deleted) {
+                atomic_store(&operation->bumped_us, now);
+                operation_bump(operation, &after);
+        }
+        store_unlock(operation->store, &after);
+}
+
+void attempt_over(struct operation *operation, int error, const char *detail, struct aftermath *after)
+{
+        uint32_t places = operation_places(operation);
+
+        operation->n_active--;
+        if (!error) {
+                operation->n_completed++;
+                atomic_store(&operation->bytes_done, operation->bytes_total);
+        }
+        if (places == 1) {
+                operation_finish(operation, error, detail, after);
+                return;
+        }
+        if (!operation->n_active && operation->n_completed == places) {
+                operation_finish(operation, 0, "", after);
+        } else if (!operation->n_active && operation->stop_reason) {
+                operation_finish(operation, operation->stop_reason, "", after);
+        } else {
+                if (!operation->n_active) {
+                        operation_expire_after(operation, operation->ttl_ms);
+                        if (deadline_arm(operation) < 0)
+                                operation_stop(operation, FERRY_E_INTERNAL, after);
+                }
+                operation_bump(operation, after);
+        }
+}
+
+static void attempt_log_failed(const struct operation *operation, const struct fabric_outcome *outcome)
+{
+        char id[FERRY_ID_TEXT_SIZE];
+
+        if (!outcome->error || operation_places(operation) == 1 || !log_enabled(LOG_DEBUG))
+                return;
+        ferry_id_format("op_", operation->id, id);
+        log_event(LOG_DEBUG, "a reader's attempt failed", LOG_S("operation", id),
+                  LOG_S("error", ferry_error_code(outcome->error)), LOG_S("detail", outcome->detail),
+                  LOG_U("bytes", outcome->bytes));
+}
+
+void attempt_ended(void *context, const struct fabric_outcome *outcome)
+{
+        struct operation_attempt *attempt = context;
+        struct operation *operation = attempt->operation;
+        struct operation_store *store = operation->store;
+        struct aftermath after = { 0 };
+
+        tally_bytes(&store->tally, operation->kind, outcome);
+        attempt_log_failed(operation, outcome);
+        store_lock(store);
+        if (outcome->transport[0])
+                memcpy(operation->transport, outcome->transport, sizeof(outcome->transport));
+        attempt_over(operation, outcome->error, outcome->detail, &after);
+        store_unlock(store, &after);
+        if (attempt != &operation->own)
+                free(attempt);
+        (void)operation_unref(operation);
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "operations_internal.h"
+
+/* The sizes of a list of descriptors or slices, wherever they lie in its elements. */
+struct sizes {
+        const void *first;
+        size_t stride;
+        size_t n;
+};
+
+static uint64_t size_at(const struct sizes *sizes, size_t i)
+{
+        return *(const uint64_t *)(const void *)((const char *)sizes->first + i * sizes->stride);
+}
+
+static bool size_total(const struct sizes *sizes, uint64_t *ret_total)
+{
+        *ret_total = 0;
+        for (size_t i = 0; i < sizes->n; i++)
+                if (__builtin_add_overflow(*ret_total, size_at(sizes, i), ret_total))
+                        return false;
+        return true;
+}
+
+__attribute__((format(printf, 3, 4))) static int refuse(char detail[OPERATION_DETAIL_SIZE], int error,
+                                                        const char *format, ...)
+{
+        va_list arguments;
+
+        va_start(arguments, format);
+        (void)vsnprintf(detail, OPERATION_DETAIL_SIZE, format, arguments);
+        va_end(arguments);
+        return error;
+}
+
+static int check_sizes(enum ferry_layout layout, const struct sizes *local, const struct sizes *remote,
+                       char detail[OPERATION_DETAIL_SIZE])
+{
+        uint64_t here, there;
+
+        if (!size_total(remote, &there))
+                return refuse(detail, FERRY_E_INVALID_METADATA, "The sizes in the metadata add up to more than exists");
+        if (!size_total(local, &here))
+                return refuse(detail, FERRY_E_SIZE_MISMATCH, "The sizes here add up to more than exists");
+        if (layout == FERRY_LAYOUT_STREAM) {
+                if (here == there)
+                        return 0;
+                return refuse(detail, FERRY_E_SIZE_MISMATCH, "%llu bytes here, %llu in the metadata",
+                              (unsigned long long)here, (unsigned long long)there);
+        }
+        if (local->n != remote->n)
+                return refuse(detail, FERRY_E_SIZE_MISMATCH, "%zu descriptors here, %zu in the metadata", local->n,
+                              remote->n);
+        for (size_t i = 0; i < local->n; i++)
+                if (size_at(local, i) != size_at(remote, i))
+                        return refuse(detail, FERRY_E_SIZE_MISMATCH,
+                                      "Descriptor %zu has %llu bytes here, %llu in the metadata", i,
+                                      (unsigned long long)size_at(local, i), (unsigned long long)size_at(remote, i));
+        return 0;
+}
+
+static int check(const struct operation_store *store, enum ferry_kind kind, enum ferry_layout layout,
+                 const struct sizes *local, const struct ferry_metadata *metadata, char detail[OPERATION_DETAIL_SIZE])
+{
+        int wanted = kind == FERRY_READ ? FERRY_METADATA_READ : FERRY_METADATA_WRITE;
+        struct sizes remote = { metadata->descriptors ? &metadata->descriptors[0].size : NULL,
+                                sizeof(metadata->descriptors[0]), metadata->n_descriptors };
+
+        detail[0] = '\0';
+        if (metadata->operation_kind != wanted)
+                return refuse(detail, FERRY_E_KIND_MISMATCH, "A %s needs the metadata of a %s operation",
+                              kind == FERRY_READ ? "read" : "write", kind == FERRY_READ ? "readable" : "writable");
+        if (metadata->epoch == store->config.epoch)
+                return refuse(detail, FERRY_E_INVALID_METADATA,
+                              "The metadata is of an operation of this worker itself");
+        if (metadata->expires_ms && metadata->expires_ms <= clock_unix_ms())
+                return refuse(detail, FERRY_E_METADATA_EXPIRED, "The metadata expired %llu ms ago",
+                              (unsigned long long)(clock_unix_ms() - metadata->expires_ms));
+        return check_sizes(layout, local, &remote, detail);
+}
+
+int operation_check(struct operation_store *store, const struct operation_spec *spec,
+                    const struct ferry_metadata *metadata, char detail[OPERATION_DETAIL_SIZE])
+{
+        struct sizes local = { spec->n_slices ? &spec->slices[0].size : NULL, sizeof(spec->slices[0]), spec->n_slices };
+
+        return check(store, spec->kind, spec->layout, &local, metadata, detail);
+}
+
+static void transfer_started(void *context)
+{
+        struct operation_attempt *attempt = context;
+        struct operation *operation = attempt->operation;
+        struct aftermath after = { 0 };
+
+        store_lock(operation->store);
+        if (operation->status == FERRY_INITIALIZED) {
+                atomic_store(&operation->moved_us, clock_now_us());
+                (void)operation_set_status(operation, FERRY_IN_PROGRESS, &after);
+        }
+        store_unlock(operation->store, &after);
+}
+
+/* Whether the operation may go to the mover; if so, it counts as in flight from now on. */
+static bool operation_may_begin(struct operation_store *store, struct operation *operation, int *ret_r)
+{
+        struct aftermath after = { 0 };
+        bool may = false;
+
+        *ret_r = 0;
+        store_lock(store);
+        if (operation->begun) {
+                *ret_r = -EALREADY;
+        } else if (!operation_terminal(operation)) {
+                attempt_begin(&operation->own, operation);
+                if (deadline_arm(operation) < 0) {
+                        attempt_over(operation, FERRY_E_INTERNAL, "", &after);
+                        (void)operation_unref(operation);
+                } else {
+                        operation->begun = operation->starting = may = true;
+                        operation->transfer = random_id();
+                }
+        }
+        store_unlock(store, &after);
+        return may;
+}
+
+/* The mover has the transfer, or refused it (r < 0). It may have ended it already. */
+static void operation_was_started(struct operation_store *store, struct operation *operation, int r)
+{
+        struct aftermath after = { 0 };
+        int reason = 0;
+
+        store_lock(store);
+        operation->starting = false;
+        if (r < 0)
+                attempt_over(operation, operation->stop_reason ? operation->stop_reason : FERRY_E_TRANSFER_FAILED,
+                             r == -ESHUTDOWN ? "The data plane is shut down" : "The data plane could not start",
+                             &after);
+        else if (!operation_terminal(operation))
+                reason = operation->stop_reason;
+        store_unlock(store, &after);
+        if (reason)
+                store->config.mover.transfer_cancel(store->config.mover.context, operation->transfer, reason);
+        if (r < 0)
+                (void)operation_unref(operation);
+}
+
+int operation_begin(struct operation_store *store, struct operation *operation, const struct ferry_metadata *metadata,
+                    char detail[OPERATION_DETAIL_SIZE])
+{
+        struct sizes local = { &operation->descriptors[0].size, sizeof(operation->descriptors[0]),
+                               operation->n_descriptors };
+        struct fabric_transfer transfer;
+        int r;
+
+        if (ferry_kind_is_passive((int)operation->kind))
+                return refuse(detail, -EINVAL, "A passive operation waits for its peer");
+        r = check(store, operation->kind, operation->layout, &local, metadata, detail);
+        if (r)
+                return r;
+        if (!operation_may_begin(store, operation, &r))
+                return r;
+        transfer = (struct fabric_transfer){
+                .id = operation->transfer,
+                .direction = operation->kind == FERRY_READ ? FABRIC_READ : FABRIC_WRITE,
+                .peer_epoch = metadata->epoch,
+                .peer_data = metadata->data,
+                .remote_operation = metadata->operation,
+                .segments = operation->hold->segments,
+                .n_segments = operation->hold->n_segments,
+                .total = operation->bytes_total,
+                .verify = operation->verify,
+                .context = &operation->own,
+                .started = transfer_started,
+                .progress = attempt_progress,
+                .ended = attempt_ended,
+        };
+        memcpy(transfer.key, metadata->key, sizeof(transfer.key));
+        r = store->config.mover.transfer_start(store->config.mover.context, &transfer);
+        explicit_bzero(transfer.key, sizeof(transfer.key));
+        operation_was_started(store, operation, r);
+        return 0;
+}
+
+void operation_fail(struct operation_store *store, struct operation *operation, int error, const char *detail)
+{
+        struct aftermath after = { 0 };
+
+        store_lock(store);
+        if (!ferry_kind_is_passive((int)operation->kind) && !operation->begun)
+                operation_finish(operation, error, detail ? detail : "", &after);
+        store_unlock(store, &after);
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "operations_internal.h"
+
+/* What a peer is told that comes with the right key after the end. */
+static int refusal_of_terminal(const struct operation *operation)
+{
+        if (operation->status != FERRY_CANCELLED)
+                return FERRY_E_ALREADY_CLAIMED;
+        return operation->error == FERRY_E_EXPIRED ? FERRY_E_EXPIRED : FERRY_E_CANCELLED_BY_PEER;
+}
+
+/* With the lock held. Who has not shown the key learns nothing but that the operation exists. */
+static int claim_check(const struct operation *operation, const struct fabric_request *request)
+{
+        enum ferry_kind kind = request->direction == FABRIC_READ ? FERRY_READABLE : FERRY_WRITABLE;
+
+        if (!operation || !ferry_kind_is_passive((int)operation->kind))
+                return FERRY_E_STALE_METADATA;
+        if (!ferry_key_equal(request->key, operation->key))
+                return FERRY_E_PEER_REFUSED;
+        if (operation->kind != kind)
+                return FERRY_E_KIND_MISMATCH;
+        if (operation_terminal(operation))
+                return refusal_of_terminal(operation);
+        if (operation->cancel_requested)
+                return FERRY_E_CANCELLED_BY_PEER;
+        if (request->total != operation->bytes_total)
+                return FERRY_E_SIZE_MISMATCH;
+        if (operation->stop_reason || operation->n_active + operation->n_completed >= operation_places(operation))
+                return FERRY_E_ALREADY_CLAIMED;
+        return 0;
+}
+
+int operation_store_claim(void *context, const struct fabric_request *request, struct fabric_offer *ret_offer)
+{
+        FERRY_CLEANUP(cleanup_free) struct operation_attempt *attempt = calloc(1, sizeof(*attempt));
+        struct operation_store *store = context;
+        struct operation *operation = NULL;
+        struct aftermath after = { 0 };
+        int r;
+
+        if (!attempt)
+                return FERRY_E_INTERNAL;
+        store_lock(store);
+        HASH_FIND(hh, store->by_id, &request->operation, sizeof(request->operation), operation);
+        r = claim_check(operation, request);
+        if (!r) {
+                attempt_begin(attempt, operation);
+                if (deadline_arm(operation) < 0) {
+                        operation->n_active--;
+                        (void)operation_unref(operation);
+                        r = FERRY_E_INTERNAL;
+                }
+        }
+        if (!r) {
+                *ret_offer = (struct fabric_offer){
+                        .segments = operation->hold->segments,
+                        .n_segments = operation->hold->n_segments,
+                        .total = operation->bytes_total,
+                        .progress = attempt_progress,
+                        .ended = attempt_ended,
+                        .context = FERRY_STEAL(attempt),
+                };
+                if (operation->status == FERRY_INITIALIZED)
+                        (void)operation_set_status(operation, FERRY_IN_PROGRESS, &after);
+        }
+        store_unlock(store, &after);
+        return r;
+}
+
+/* An opaque, non-zero number below 2^53, another one for each descriptor. */
+static uint64_t descriptor_handle(uint64_t operation, size_t i)
+{
+        uint64_t mixed = operation * UINT64_C(0x9e3779b97f4a7c15);
+
+        _Static_assert(FERRY_METADATA_DESCRIPTORS <= 1 << 16, "an index fits into 16 bits");
+        return ((mixed >> 28) << 16 | (uint64_t)i) + 1;
+}
+
+static int metadata_new(const struct operation *operation, struct ferry_metadata **ret_metadata)
+{
+        struct ferry_metadata *metadata = calloc(1, sizeof(*metadata));
+
+        if (!metadata)
+                return -ENOMEM;
+        metadata->descriptors = calloc(operation->n_descriptors, sizeof(metadata->descriptors[0]));
+        if (!metadata->descriptors) {
+                free(metadata);
+                return -ENOMEM;
+        }
+        metadata->operation_kind = operation->kind == FERRY_READABLE ? FERRY_METADATA_READ : FERRY_METADATA_WRITE;
+        metadata->protocol = FERRY_METADATA_PROTOCOL;
+        memcpy(metadata->key, operation->key, sizeof(metadata->key));
+        metadata->epoch = operation->store->config.epoch;
+        metadata->operation = operation->id;
+        metadata->n_descriptors = operation->n_descriptors;
+        for (size_t i = 0; i < operation->n_descriptors; i++) {
+                struct ferry_metadata_descriptor *descriptor = &metadata->descriptors[i];
+
+                memcpy(descriptor->device, operation->descriptors[i].device, sizeof(operation->descriptors[i].device));
+                descriptor->ptr = descriptor_handle(operation->id, i);
+                descriptor->size = operation->descriptors[i].size;
+        }
+        *ret_metadata = metadata;
+        return 0;
+}
+
+int operation_metadata(struct operation_store *store, struct operation *operation, struct ferry_metadata **ret_metadata)
+{
+        struct aftermath after = { 0 };
+        uint64_t expires_ms;
+        bool gone;
+        int r;
+
+        if (!ferry_kind_is_passive((int)operation->kind))
+                return FERRY_E_NOT_PASSIVE;
+        store_lock(store);
+        gone = operation_terminal(operation) || operation->deleted || operation->stop_reason;
+        /* While a reader is at work the time to live stands still; it starts anew when none is, now at the earliest. */
+        expires_ms = operation->n_active ? clock_unix_ms() + operation->ttl_ms : operation->expires_unix_ms;
+        store_unlock(store, &after);
+        if (gone)
+                return FERRY_E_GONE;
+        r = metadata_new(operation, ret_metadata);
+        if (!r)
+                (*ret_metadata)->expires_ms = expires_ms;
+        return r;
+}
+
+int operation_renew(struct operation_store *store, struct operation *operation, uint64_t ttl_ms)
+{
+        struct aftermath after = { 0 };
+        int r = 0;
+
+        if (!ferry_kind_is_passive((int)operation->kind))
+                return FERRY_E_NOT_PASSIVE;
+        if (ttl_ms > store->config.limits.ttl_ms_max)
+                return FERRY_E_INVALID_PARAMETER;
+        store_lock(store);
+        if (operation_terminal(operation) || operation->deleted || operation->stop_reason) {
+                r = FERRY_E_GONE;
+        } else {
+                operation_expire_after(operation, ttl_ms ? ttl_ms : operation->ttl_created_ms);
+                r = deadline_arm(operation);
+                operation_bump(operation, &after);
+        }
+        store_unlock(store, &after);
+        return r;
+}

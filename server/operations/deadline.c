@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operations_internal.h"
+
+/*
+ * One timer an operation, armed for the earliest of its deadlines. It may fire early, because progress and renewal do
+ * not move it: the callback looks again and arms it anew.
+ */
+
+uint64_t deadline_after(uint64_t now_us, uint64_t ms)
+{
+        uint64_t us;
+
+        if (__builtin_mul_overflow(ms, UINT64_C(1000), &us) || __builtin_add_overflow(now_us, us, &us))
+                return OPERATION_NEVER;
+        return us;
+}
+
+static uint64_t deadline_stall(const struct operation *operation)
+{
+        uint64_t stall_ms = operation->store->config.limits.stall_ms;
+
+        return operation->n_active && stall_ms ? deadline_after(atomic_load(&operation->moved_us), stall_ms)
+                                               : OPERATION_NEVER;
+}
+
+static uint64_t deadline_timeout(const struct operation *operation)
+{
+        return operation->timeout_ms ? deadline_after(operation->created_us, operation->timeout_ms) : OPERATION_NEVER;
+}
+
+/* A claimed operation is not reaped under its reader. */
+static uint64_t deadline_expiry(const struct operation *operation)
+{
+        return ferry_kind_is_passive((int)operation->kind) && !operation->n_active ? operation->expires_us
+                                                                                   : OPERATION_NEVER;
+}
+
+static uint64_t deadline_next(const struct operation *operation)
+{
+        uint64_t next = deadline_stall(operation), other = deadline_timeout(operation);
+
+        if (other < next)
+                next = other;
+        other = deadline_expiry(operation);
+        return other < next ? other : next;
+}
+
+void deadline_disarm(struct operation *operation)
+{
+        operation->armed_us = 0;
+        if (loop_timer_stop(operation->store->config.loop, &operation->timer))
+                (void)operation_unref(operation);
+}
+
+int deadline_arm(struct operation *operation)
+{
+        struct loop *loop = operation->store->config.loop;
+        uint64_t next = deadline_next(operation);
+        int r;
+
+        if (operation->store->closed || next == OPERATION_NEVER || (operation->armed_us && operation->armed_us <= next))
+                return 0;
+        if (!loop_timer_stop(loop, &operation->timer))
+                (void)operation_ref(operation);
+        operation->armed_us = next;
+        r = loop_timer_start(loop, &operation->timer, next);
+        if (r < 0) {
+                operation->armed_us = 0;
+                (void)operation_unref(operation);
+        }
+        return r;
+}
+
+/* Some deadline has come. Returns whether the claims of an operation with many readers are to be revoked: of those only
+ * the attempts fail that do not move. */
+static bool deadline_due(struct operation *operation, uint64_t now, struct aftermath *after)
+{
+        if (deadline_timeout(operation) <= now) {
+                operation_stop(operation, FERRY_E_TIMEOUT, after);
+        } else if (deadline_expiry(operation) <= now) {
+                operation_stop(operation, FERRY_E_EXPIRED, after);
+        } else if (deadline_stall(operation) <= now) {
+                if (operation_places(operation) > 1) {
+                        atomic_store(&operation->moved_us, now);
+                        return true;
+                }
+                operation_stop(operation, FERRY_E_STALLED, after);
+        }
+        return false;
+}
+
+void deadline_fired(struct loop_timer *timer)
+{
+        struct operation *operation = FERRY_CONTAINER_OF(timer, struct operation, timer);
+        struct operation_store *store = operation->store;
+        const struct operation_mover *mover = &store->config.mover;
+        struct aftermath after = { 0 };
+        bool revoke = false;
+
+        store_lock(store);
+        operation->armed_us = 0;
+        if (!operation_terminal(operation) && !operation->stop_reason) {
+                revoke = deadline_due(operation, clock_now_us(), &after);
+                if (!operation_terminal(operation) && !operation->stop_reason && deadline_arm(operation) < 0)
+                        operation_stop(operation, FERRY_E_INTERNAL, &after);
+        }
+        store_unlock(store, &after);
+        if (revoke)
+                mover->offer_revoke(mover->context, operation->id, FERRY_E_STALLED, FERRY_E_STALLED);
+        (void)operation_unref(operation);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operations_internal.h"
+
+/* With the lock held. Returns how many were live. */
+static size_t store_stop_all(struct operation_store *store, struct aftermath *after)
+{
+        size_t n_live = store->n_live;
+
+        store->draining = true;
+        /* Retention may evict while this goes on, which leaves holes and, when they are many, closes them: go by
+         * serial. */
+        for (uint64_t serial = 0;;) {
+                size_t i = order_seek(&store->order, serial);
+
+                if (i == store->order.n)
+                        break;
+                serial = store->order.entries[i].serial;
+                if (store->order.entries[i].operation)
+                        operation_stop(store->order.entries[i].operation, FERRY_E_CANCELLED, after);
+        }
+        return n_live;
+}
+
+size_t operation_store_cancel_all(struct operation_store *store)
+{
+        struct aftermath after = { 0 };
+        size_t n_live;
+
+        store_lock(store);
+        n_live = store_stop_all(store, &after);
+        store_unlock(store, &after);
+        return n_live;
+}
+
+size_t operation_store_live(struct operation_store *store)
+{
+        struct aftermath after = { 0 };
+        size_t n_live;
+
+        store_lock(store);
+        n_live = store->n_live;
+        store_unlock(store, &after);
+        return n_live;
+}
+
+void operation_store_on_drained(struct operation_store *store, void (*drained)(void *context), void *context)
+{
+        struct aftermath after = { 0 };
+
+        store_lock(store);
+        store->draining = true;
+        if (store->n_live) {
+                store->drained = drained;
+                store->drained_context = context;
+        } else {
+                after.drained = drained;
+                after.drained_context = context;
+        }
+        store_unlock(store, &after);
+}
+
+struct operation_store *operation_store_free(struct operation_store *store)
+{
+        struct aftermath after = { 0 };
+
+        if (!store)
+                return NULL;
+        store_lock(store);
+        store->closed = true;
+        (void)store_stop_all(store, &after);
+        while (retention_evict(store))
+                ;
+        if (loop_timer_stop(store->config.loop, &store->timer))
+                store_unref(store);
+        store_unlock(store, &after);
+        store_unref(store);
+        return NULL;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <string.h>
+
+#include <ferry/json.h>
+
+#include "operations_internal.h"
+
+_Static_assert((int)OPERATION_DEVICE_SIZE >= (int)REGION_DEVICE_SIZE, "a region's device fits");
+_Static_assert((int)FERRY_METADATA_DEVICE_SIZE >= (int)OPERATION_DEVICE_SIZE, "a descriptor's device fits");
+_Static_assert((int)OPERATION_TRANSPORT_SIZE >= (int)FABRIC_TRANSPORT_SIZE, "the fabric's transport fits");
+
+struct operation *operation_ref(struct operation *operation)
+{
+        atomic_fetch_add_explicit(&operation->refs, 1, memory_order_relaxed);
+        return operation;
+}
+
+/* May run under the store's lock: a hold, whose regions must be let go without it, is long gone from all but those
+ * operations that were never in a store. */
+struct operation *operation_unref(struct operation *operation)
+{
+        if (!operation || atomic_fetch_sub_explicit(&operation->refs, 1, memory_order_acq_rel) != 1)
+                return NULL;
+        if (operation->hold)
+                operation_hold_release(operation->hold);
+        operation->hold = operation_hold_free(operation->hold);
+        store_unref(operation->store);
+        explicit_bzero(operation->key, sizeof(operation->key));
+        free(operation);
+        return NULL;
+}
+
+static void operation_unref_p(struct operation **operation)
+{
+        (void)operation_unref(*operation);
+}
+
+static bool slices_valid(const struct operation_slice *slices, size_t n, uint64_t *ret_total)
+{
+        uint64_t total = 0, end;
+
+        if (n < 1 || n > FERRY_METADATA_DESCRIPTORS)
+                return false;
+        for (size_t i = 0; i < n; i++) {
+                const struct operation_slice *slice = &slices[i];
+
+                if (!slice->region || !slice->size || __builtin_add_overflow(slice->offset, slice->size, &end) ||
+                    end > slice->region->size || __builtin_add_overflow(total, slice->size, &total))
+                        return false;
+        }
+        *ret_total = total;
+        return total <= FERRY_JSON_INTEGER_MAX;
+}
+
+static bool spec_valid(const struct operation_limits *limits, const struct operation_spec *spec, uint64_t *ret_total)
+{
+        bool passive;
+
+        if ((unsigned)spec->kind >= FERRY_KIND_COUNT || (unsigned)spec->layout >= FERRY_LAYOUT_COUNT)
+                return false;
+        passive = ferry_kind_is_passive((int)spec->kind);
+        if (spec->readers && (spec->kind != FERRY_READABLE || spec->readers > limits->readers_max))
+                return false;
+        if (spec->ttl_ms && (!passive || spec->ttl_ms > limits->ttl_ms_max))
+                return false;
+        if (spec->timeout_ms && (passive || spec->timeout_ms > limits->timeout_ms_max))
+                return false;
+        if (spec->verify && passive)
+                return false;
+        return slices_valid(spec->slices, spec->n_slices, ret_total);
+}
+
+static void operation_describe(struct operation *operation, const struct operation_slice *slices)
+{
+        for (size_t i = 0; i < operation->n_descriptors; i++) {
+                struct operation_descriptor *descriptor = &operation->descriptors[i];
+
+                descriptor->region_id = slices[i].region->id;
+                descriptor->offset = slices[i].offset;
+                descriptor->size = slices[i].size;
+                memcpy(descriptor->device, slices[i].region->device, sizeof(slices[i].region->device));
+        }
+}
+
+static int operation_new(struct operation_store *store, const struct operation_spec *spec, uint64_t total,
+                         struct operation **ret_operation)
+{
+        FERRY_CLEANUP(operation_unref_p) struct operation *operation = NULL;
+        const struct operation_limits *limits = &store->config.limits;
+        int r;
+
+        operation = calloc(1, sizeof(*operation) + spec->n_slices * sizeof(operation->descriptors[0]));
+        if (!operation)
+                return -ENOMEM;
+        operation->refs = 1;
+        operation->store = store_ref(store);
+        operation->id = random_id();
+        operation->kind = spec->kind;
+        operation->layout = spec->layout;
+        operation->verify = spec->verify;
+        operation->readers = spec->readers;
+        operation->bytes_total = total;
+        operation->timeout_ms = spec->timeout_ms;
+        operation->created_us = clock_now_us();
+        operation->created_unix_ms = clock_unix_ms();
+        operation->timer.fired = deadline_fired;
+        operation->n_descriptors = spec->n_slices;
+        operation_describe(operation, spec->slices);
+        if (ferry_kind_is_passive((int)spec->kind)) {
+                random_bytes(operation->key, sizeof(operation->key));
+                operation->ttl_created_ms = spec->ttl_ms ? spec->ttl_ms : limits->ttl_ms_default;
+        }
+        r = operation_hold_new(spec->slices, spec->n_slices, &operation->hold);
+        if (r)
+                return r;
+        *ret_operation = FERRY_STEAL(operation);
+        return 0;
+}
+
+int operation_create(struct operation_store *store, const struct operation_spec *spec, struct operation **ret_operation)
+{
+        FERRY_CLEANUP(operation_unref_p) struct operation *operation = NULL;
+        struct aftermath after = { 0 };
+        uint64_t total;
+        int r;
+
+        if (!spec_valid(&store->config.limits, spec, &total))
+                return FERRY_E_INVALID_PARAMETER;
+        r = operation_new(store, spec, total, &operation);
+        if (r)
+                return r;
+        store_lock(store);
+        if (operation->ttl_created_ms)
+                operation_expire_after(operation, operation->ttl_created_ms);
+        r = store_insert(store, operation);
+        if (!r)
+                (void)operation_set_status(operation, FERRY_INITIALIZED, &after);
+        store_unlock(store, &after);
+        if (r)
+                return r;
+        *ret_operation = FERRY_STEAL(operation);
+        return 0;
+}
+
+void operation_expire_after(struct operation *operation, uint64_t ttl_ms)
+{
+        operation->ttl_ms = ttl_ms;
+        operation->expires_us = deadline_after(clock_now_us(), ttl_ms);
+        operation->expires_unix_ms = clock_unix_ms() + ttl_ms;
+}
+
+void operation_look(struct operation_store *store, struct operation *operation, struct operation_view *ret_view)
+{
+        struct operation_view *v = ret_view;
+        struct aftermath after = { 0 };
+
+        *v = (struct operation_view){
+                .id = operation->id,
+                .kind = operation->kind,
+                .layout = operation->layout,
+                .verify = operation->verify,
+                .bytes_total = operation->bytes_total,
+                .readers = operation->readers,
+                .timeout_ms = operation->timeout_ms,
+                .created_unix_ms = operation->created_unix_ms,
+                .descriptors = operation->descriptors,
+                .n_descriptors = operation->n_descriptors,
+        };
+        store_lock(store);
+        v->status = operation->status;
+        v->done = operation_terminal(operation);
+        v->deleted = operation->deleted;
+        v->cancel_requested = operation->cancel_requested;
+        v->revision = operation->revision;
+        v->bytes_done = v->status == FERRY_COMPLETE ? v->bytes_total : atomic_load(&operation->bytes_done);
+        v->readers_done = operation->readers ? operation->n_completed : 0;
+        v->ttl_ms = operation->ttl_ms;
+        if (!v->done && !operation->n_active)
+                v->expires_unix_ms = operation->expires_unix_ms;
+        if (v->done) {
+                v->ended_unix_ms = operation->ended_unix_ms;
+                v->duration_us =
+                        operation->ended_us - (operation->started_us ? operation->started_us : operation->created_us);
+                v->error = operation->error;
+                memcpy(v->transport, operation->transport, sizeof(v->transport));
+                memcpy(v->detail, operation->detail, sizeof(v->detail));
+        }
+        store_unlock(store, &after);
+}
+
+void operation_cancel(struct operation_store *store, struct operation *operation)
+{
+        struct aftermath after = { 0 };
+
+        store_lock(store);
+        operation_stop(operation, FERRY_E_CANCELLED, &after);
+        store_unlock(store, &after);
+}
+
+void operation_delete(struct operation_store *store, struct operation *operation)
+{
+        struct aftermath after = { 0 };
+
+        store_lock(store);
+        if (!operation->deleted && operation->hh.tbl) {
+                operation->deleted = true;
+                if (operation_terminal(operation))
+                        tally_move(&store->tally, operation->kind, operation->status, FERRY_UNINITIALIZED);
+                store_remove(operation);
+                operation_bump(operation, &after);
+                operation_stop(operation, FERRY_E_CANCELLED, &after);
+        }
+        store_unlock(store, &after);
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OPERATIONS_INTERNAL_H
+#define OPERATIONS_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* The ids are random: their own low bits are the best hash. */
+#define HASH_FUNCTION(key, length, hash) ((hash) = (unsigned)*(const uint64_t *)(const void *)(key))
+/* Short of memory, uthash leaves the element out (hh.tbl is NULL) instead of ending the process. */
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/metrics.h"
+#include "base/util.h"
+#include "memory/region.h"
+#include "operations/operations.h"
+
+#define OPERATION_NEVER UINT64_MAX
+#define OPERATION_PROGRESS_US UINT64_C(100000) /* progress bumps the revision no more often than this */
+
+/* ---- operation.c, state.c ---- */
+
+/* What a live operation keeps of its regions: a reference to and a use of each distinct one, and what the fabric sees.
+ */
+struct operation_hold {
+        size_t n_regions;
+        struct region **regions;
+        size_t n_segments;
+        struct fabric_segment segments[];
+};
+
+/* One transfer of an operation. Holds a reference to it from the start until ended. */
+struct operation_attempt {
+        struct operation *operation;
+        _Atomic uint64_t bytes;
+};
+
+struct operation {
+        /* Fixed from creation on. */
+        struct operation_store *store; /* a reference */
+        uint64_t id;
+        uint64_t serial; /* order of creation, from 1 */
+        enum ferry_kind kind;
+        enum ferry_layout layout;
+        bool verify;
+        uint32_t readers;
+        uint64_t bytes_total;
+        uint64_t ttl_created_ms;
+        uint64_t timeout_ms;
+        uint64_t created_us, created_unix_ms;
+        uint8_t key[FERRY_KEY_SIZE]; /* of passive ones */
+
+        /* Written by the fabric's thread without the lock. */
+        _Atomic uint64_t bytes_done; /* of the furthest attempt; never falls */
+        _Atomic uint64_t moved_us;   /* when a byte last moved, or an attempt started */
+        _Atomic uint64_t bumped_us;  /* when progress last bumped the revision */
+
+        atomic_uint refs;
+
+        /* Guarded by the store's lock. Nothing but deleted and revision changes once status is terminal. */
+        enum ferry_status status;
+        bool deleted;
+        bool cancel_requested;
+        bool begun;      /* active: operation_begin was called */
+        bool starting;   /* active: the mover does not know the transfer yet, so it cannot be told to cancel it */
+        int stop_reason; /* why the mover was (or will be) told to end the transfers; 0 = it was not */
+        uint32_t n_active;
+        uint32_t n_completed;
+        uint64_t revision;
+        uint64_t transfer; /* active: its id at the mover */
+        uint64_t ttl_ms, expires_us, expires_unix_ms;
+        uint64_t started_us, ended_us, ended_unix_ms;
+        int error;
+        char transport[OPERATION_TRANSPORT_SIZE];
+        char detail[OPERATION_DETAIL_SIZE];
+        struct operation_waiter *waiters;
+        struct operation_hold *hold; /* NULL once terminal */
+
+        /* Each pending run of the timer's callback owns a reference. armed_us 0 = the timer may not be armed. */
+        struct loop_timer timer;
+        uint64_t armed_us;
+
+        struct operation_attempt own; /* of active ones */
+
+        UT_hash_handle hh;                               /* by id, while it can be found */
+        struct operation *terminal_prev, *terminal_next; /* the store's list, while terminal and not deleted */
+        struct operation *ended_next;                    /* aftermath's */
+        struct operation *stopping_next;                 /* aftermath's */
+
+        size_t n_descriptors;
+        struct operation_descriptor descriptors[];
+};
+
+static inline bool operation_terminal(const struct operation *operation)
+{
+        return ferry_status_is_terminal((int)operation->status);
+}
+
+/* How many transfers an operation serves. */
+static inline uint32_t operation_places(const struct operation *operation)
+{
+        return operation->readers > 1 ? operation->readers : 1;
+}
+
+/* What a change under the lock leaves to be done without it. Zero-initialise; store_unlock does it. */
+struct aftermath {
+        struct operation *changed; /* borrowed from the caller; went to changed_to, which is not terminal */
+        enum ferry_status changed_to;
+        struct operation *ended;    /* became terminal; a reference each */
+        struct operation *stopping; /* the mover is to be told; a reference each */
+        struct operation_waiter *woken;
+        void (*drained)(void *context);
+        void *drained_context;
+};
+
+/* All with the lock held. */
+
+/* The only writer of status. false, and an error in the log: the table does not allow it. */
+bool operation_set_status(struct operation *operation, enum ferry_status status, struct aftermath *after);
+
+/* Ends the operation, quiet as it must be by now. error 0 = COMPLETE; detail may be "". */
+void operation_finish(struct operation *operation, int error, const char *detail, struct aftermath *after);
+
+/* Ends the operation at once when nothing is in flight, else has the mover told; reason is a FERRY_E_*. */
+void operation_stop(struct operation *operation, int reason, struct aftermath *after);
+
+/* Something that people see has changed: a new revision, and whoever waits for it is woken. */
+void operation_bump(struct operation *operation, struct aftermath *after);
+
+/* Starts the time to live from now. */
+void operation_expire_after(struct operation *operation, uint64_t ttl_ms);
+
+/* Without the lock. One log line about a status that was reached. */
+void operation_log_changed(const struct operation *operation, enum ferry_status status);
+void operation_log_ended(const struct operation *operation);
+
+/* Uses and references the regions, makes the segments. 0; FERRY_E_NOT_FOUND; -ENOMEM. Without the lock. */
+int operation_hold_new(const struct operation_slice *slices, size_t n, struct operation_hold **ret_hold);
+/* Counts the regions as unused. */
+void operation_hold_release(struct operation_hold *hold);
+/* Gives the references back; takes NULL, returns NULL. Without the lock. */
+struct operation_hold *operation_hold_free(struct operation_hold *hold);
+
+/* ---- attempt.c ---- */
+
+void attempt_progress(void *attempt, uint64_t bytes);
+void attempt_ended(void *attempt, const struct fabric_outcome *outcome);
+
+/* With the lock held: one more transfer runs, from now on. */
+void attempt_begin(struct operation_attempt *attempt, struct operation *operation);
+
+/* With the lock held: one transfer less; error 0 = it moved every byte. */
+void attempt_over(struct operation *operation, int error, const char *detail, struct aftermath *after);
+
+/* ---- deadline.c; with the lock held ---- */
+
+/* Makes sure that the timer fires no later than the operation's next deadline. 0 or -ENOMEM. */
+int deadline_arm(struct operation *operation);
+void deadline_disarm(struct operation *operation);
+void deadline_fired(struct loop_timer *timer);
+
+/* now_us + ms, or OPERATION_NEVER when that is too far. */
+uint64_t deadline_after(uint64_t now_us, uint64_t ms);
+
+/* ---- order.c: the operations in order of creation; guarded by the store's lock ---- */
+
+struct order_entry {
+        uint64_t serial;
+        struct operation *operation; /* NULL = removed */
+};
+
+struct order {
+        struct order_entry *entries; /* ascending serials */
+        size_t n, n_removed, capacity;
+};
+
+/* 0 or -ENOMEM. */
+int order_append(struct order *order, struct operation *operation);
+void order_remove(struct order *order, const struct operation *operation);
+/* Position of the first entry whose serial is above that. */
+size_t order_seek(const struct order *order, uint64_t serial);
+
+/* ---- gone.c: the last ids that went; guarded by the store's lock ---- */
+
+struct gone_id {
+        uint64_t id;
+        UT_hash_handle hh;
+};
+
+struct gone {
+        struct gone_id *ring;
+        struct gone_id *by_id;
+        size_t size, next;
+};
+
+int gone_init(struct gone *gone, size_t size);
+void gone_clear(struct gone *gone);
+void gone_add(struct gone *gone, uint64_t id);
+bool gone_has(const struct gone *gone, uint64_t id);
+
+/* ---- tally.c: the metrics ---- */
+
+struct tally {
+        struct metric *now[FERRY_KIND_COUNT][FERRY_STATUS_COUNT];
+        struct metric *ended[FERRY_KIND_COUNT][FERRY_STATUS_COUNT];
+        struct metric *duration[FERRY_KIND_COUNT];
+        struct metric *waiters;
+        struct metric_family *bytes;
+};
+
+void tally_init(struct tally *tally, struct metrics *metrics);
+/* An operation left one status and reached another; FERRY_UNINITIALIZED = it is not in the store. */
+void tally_move(struct tally *tally, enum ferry_kind kind, enum ferry_status from, enum ferry_status to);
+void tally_ended(struct tally *tally, const struct operation *operation);
+void tally_bytes(struct tally *tally, enum ferry_kind kind, const struct fabric_outcome *outcome);
+
+/* ---- store.c, retention.c ---- */
+
+struct operation_store {
+        struct operation_config config; /* fixed */
+        struct tally tally;
+        atomic_uint refs; /* of its user, its operations and its timer's pending callbacks */
+
+        pthread_mutex_t lock;
+        struct operation *by_id;
+        struct order order;
+        struct operation *terminal; /* oldest first */
+        size_t n_terminal;
+        size_t n_live; /* the deleted ones that are not quiet yet, too */
+        uint64_t last_serial;
+        struct gone gone;
+        bool draining; /* makes no operation any more */
+        bool closed;   /* operation_store_free was called: arms no timer, calls no mover */
+        void (*drained)(void *context);
+        void *drained_context;
+        struct loop_timer timer; /* of retention; its pending callback owns a reference */
+        bool timer_armed;
+};
+
+void store_lock(struct operation_store *store);
+/* Unlocks, then does what is left: tells the mover, wakes, logs, lets regions go. */
+void store_unlock(struct operation_store *store, struct aftermath *after);
+
+struct operation_store *store_ref(struct operation_store *store);
+void store_unref(struct operation_store *store);
+
+/* With the lock held. */
+int store_insert(struct operation_store *store, struct operation *operation);
+/* Its id is gone from now on. Drops the store's reference. */
+void store_remove(struct operation *operation);
+/* A terminal operation is kept for a while. */
+void retention_keep(struct operation *operation);
+void retention_forget(struct operation *operation);
+/* Evicts the oldest terminal operation. false: there is none. */
+bool retention_evict(struct operation_store *store);
+void retention_fired(struct loop_timer *timer);
+
+#endif

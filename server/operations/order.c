@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "operations_internal.h"
+
+enum { ORDER_SLACK = 64 };
+
+/* A sorted array finds a page's start in O(log n), which a list could not; holes are closed when they are the most. */
+static void order_compact(struct order *order)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < order->n; i++)
+                if (order->entries[i].operation)
+                        order->entries[n++] = order->entries[i];
+        order->n = n;
+        order->n_removed = 0;
+}
+
+int order_append(struct order *order, struct operation *operation)
+{
+        if (order->n == order->capacity) {
+                size_t capacity = order->capacity ? 2 * order->capacity : ORDER_SLACK;
+                struct order_entry *entries = realloc(order->entries, capacity * sizeof(entries[0]));
+
+                if (!entries)
+                        return -ENOMEM;
+                order->entries = entries;
+                order->capacity = capacity;
+        }
+        order->entries[order->n++] = (struct order_entry){ operation->serial, operation };
+        return 0;
+}
+
+size_t order_seek(const struct order *order, uint64_t serial)
+{
+        size_t low = 0, high = order->n;
+
+        while (low < high) {
+                size_t middle = low + (high - low) / 2;
+
+                if (order->entries[middle].serial > serial)
+                        high = middle;
+                else
+                        low = middle + 1;
+        }
+        return low;
+}
+
+void order_remove(struct order *order, const struct operation *operation)
+{
+        size_t i = order_seek(order, operation->serial - 1);
+
+        order->entries[i].operation = NULL;
+        if (++order->n_removed > ORDER_SLACK && order->n_removed > order->n / 2)
+                order_compact(order);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operations_internal.h"
+
+#define RETENTION_SLACK_US UINT64_C(1000000) /* runs no oftener than this: idle workers sleep */
+
+/* With the lock held. When memory is short, the next terminal operation tries again. */
+static void retention_arm(struct operation_store *store, uint64_t earliest_us)
+{
+        uint64_t due_us;
+
+        if (store->closed || store->timer_armed || !store->terminal)
+                return;
+        due_us = deadline_after(store->terminal->ended_us, store->config.limits.retention_ms);
+        if (due_us == OPERATION_NEVER)
+                return;
+        (void)store_ref(store);
+        store->timer_armed = true;
+        if (loop_timer_start(store->config.loop, &store->timer, due_us > earliest_us ? due_us : earliest_us) < 0) {
+                store->timer_armed = false;
+                store_unref(store);
+        }
+}
+
+void retention_keep(struct operation *operation)
+{
+        struct operation_store *store = operation->store;
+
+        DL_APPEND2(store->terminal, operation, terminal_prev, terminal_next);
+        store->n_terminal++;
+        while (store->n_terminal > store->config.limits.terminal_max)
+                (void)retention_evict(store);
+        retention_arm(store, 0);
+}
+
+void retention_forget(struct operation *operation)
+{
+        struct operation_store *store = operation->store;
+
+        DL_DELETE2(store->terminal, operation, terminal_prev, terminal_next);
+        store->n_terminal--;
+}
+
+bool retention_evict(struct operation_store *store)
+{
+        struct operation *oldest = store->terminal;
+
+        if (!oldest)
+                return false;
+        tally_move(&store->tally, oldest->kind, oldest->status, FERRY_UNINITIALIZED);
+        store_remove(oldest);
+        return true;
+}
+
+void retention_fired(struct loop_timer *timer)
+{
+        struct operation_store *store = FERRY_CONTAINER_OF(timer, struct operation_store, timer);
+        struct aftermath after = { 0 };
+        uint64_t now;
+
+        store_lock(store);
+        store->timer_armed = false;
+        now = clock_now_us();
+        while (store->terminal && deadline_after(store->terminal->ended_us, store->config.limits.retention_ms) <= now)
+                (void)retention_evict(store);
+        retention_arm(store, now + RETENTION_SLACK_US);
+        store_unlock(store, &after);
+        store_unref(store);
+}

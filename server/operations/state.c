@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "operations_internal.h"
+
+#define BIT(status) (1u << FERRY_##status)
+#define ENDS (BIT(CANCELLED) | BIT(ERRORED))
+
+/* From where to where. Nothing leaves a terminal status. */
+#define TRANSITIONS(X)                                                                                                 \
+        X(UNINITIALIZED, BIT(INITIALIZED))                                                                             \
+        X(INITIALIZED, BIT(IN_PROGRESS) | ENDS)                                                                        \
+        X(IN_PROGRESS, BIT(COMPLETE) | ENDS)                                                                           \
+        X(COMPLETE, 0)                                                                                                 \
+        X(CANCELLED, 0)                                                                                                \
+        X(ERRORED, 0)
+
+static const unsigned transitions[FERRY_STATUS_COUNT] = {
+#define X(from, to) [FERRY_##from] = (to),
+        TRANSITIONS(X)
+#undef X
+};
+
+#define X(from, to) +1
+_Static_assert(0 TRANSITIONS(X) == FERRY_STATUS_COUNT, "every status has its row of transitions");
+#undef X
+
+/* Whose fault an error is that an operation ended with; the rest is the peer's. */
+static const char *error_fault(int error)
+{
+        switch (error) {
+        case FERRY_E_TRANSFER_FAILED:
+        case FERRY_E_INTERNAL:
+        case FERRY_E_NO_SPACE:
+        case FERRY_E_LIMIT_REACHED:
+                return "worker";
+        case FERRY_E_TIMEOUT:
+        case FERRY_E_FORBIDDEN:
+        case FERRY_E_INVALID_PARAMETER:
+                return "caller";
+        default:
+                return "peer";
+        }
+}
+
+void operation_log_changed(const struct operation *operation, enum ferry_status status)
+{
+        char id[FERRY_ID_TEXT_SIZE];
+
+        if (!log_enabled(LOG_DEBUG))
+                return;
+        ferry_id_format("op_", operation->id, id);
+        log_event(LOG_DEBUG, "operation changed", LOG_S("operation", id),
+                  LOG_S("kind", ferry_kind_name((int)operation->kind)), LOG_S("status", ferry_status_name((int)status)),
+                  LOG_U("bytes_total", operation->bytes_total));
+}
+
+/* Reads without the lock: what it reads of a terminal operation does not change. */
+void operation_log_ended(const struct operation *operation)
+{
+        enum log_level level = operation->status == FERRY_ERRORED ? LOG_WARN : LOG_INFO;
+        int error = operation->error;
+        uint64_t start_us = operation->started_us ? operation->started_us : operation->created_us;
+        char id[FERRY_ID_TEXT_SIZE];
+
+        if (!log_enabled(level))
+                return;
+        ferry_id_format("op_", operation->id, id);
+        log_event(level, "operation ended", LOG_S("operation", id),
+                  LOG_S("kind", ferry_kind_name((int)operation->kind)),
+                  LOG_S("status", ferry_status_name((int)operation->status)),
+                  LOG_S("error", error ? ferry_error_code(error) : NULL),
+                  LOG_S("fault", operation->status == FERRY_ERRORED ? error_fault(error) : NULL),
+                  LOG_S("detail", error ? operation->detail : NULL),
+                  LOG_S("transport", operation->transport[0] ? operation->transport : NULL),
+                  LOG_U("bytes", atomic_load(&operation->bytes_done)), LOG_U("bytes_total", operation->bytes_total),
+                  LOG_U("duration_us", operation->ended_us - start_us));
+}
+
+void operation_bump(struct operation *operation, struct aftermath *after)
+{
+        bool over = operation->deleted || operation_terminal(operation);
+        struct operation_waiter *waiter, *next;
+
+        operation->revision++;
+        DL_FOREACH_SAFE2(operation->waiters, waiter, next, next)
+        {
+                if (!over && (!waiter->revision || operation->revision <= waiter->revision))
+                        continue;
+                DL_DELETE2(operation->waiters, waiter, previous, next);
+                waiter->operation = NULL;
+                waiter->next = after->woken;
+                after->woken = waiter;
+                metric_add(operation->store->tally.waiters, -1);
+        }
+}
+
+/* Regions count as unused before anyone can see the status: who sees it may delete them. */
+static void operation_entered_terminal(struct operation *operation, struct aftermath *after)
+{
+        struct operation_store *store = operation->store;
+
+        operation->ended_us = clock_now_us();
+        operation->ended_unix_ms = clock_unix_ms();
+        deadline_disarm(operation);
+        operation_hold_release(operation->hold);
+        tally_ended(&store->tally, operation);
+        operation->ended_next = after->ended;
+        after->ended = operation_ref(operation);
+
+        store->n_live--;
+        if (!store->n_live && store->drained) {
+                after->drained = FERRY_STEAL(store->drained);
+                after->drained_context = store->drained_context;
+        }
+        if (!operation->deleted)
+                retention_keep(operation);
+}
+
+bool operation_set_status(struct operation *operation, enum ferry_status status, struct aftermath *after)
+{
+        struct operation_store *store = operation->store;
+        enum ferry_status from = operation->status;
+        bool terminal = ferry_status_is_terminal((int)status);
+
+        if (!(transitions[from] & (1u << status))) {
+                log_event(LOG_ERROR, "an operation was to leave its status in a way that the table does not allow",
+                          LOG_S("from", ferry_status_name((int)from)), LOG_S("to", ferry_status_name((int)status)));
+                return false;
+        }
+        operation->status = status;
+        tally_move(&store->tally, operation->kind, from, terminal && operation->deleted ? FERRY_UNINITIALIZED : status);
+        if (terminal) {
+                operation_entered_terminal(operation, after);
+        } else {
+                after->changed = operation;
+                after->changed_to = status;
+                if (status == FERRY_IN_PROGRESS) {
+                        operation->started_us = clock_now_us();
+                        atomic_store(&operation->bumped_us, operation->started_us);
+                }
+        }
+        operation_bump(operation, after);
+        return true;
+}
+
+static enum ferry_status status_of_error(const struct operation *operation, int error)
+{
+        switch (error) {
+        case 0:
+                return FERRY_COMPLETE;
+        case FERRY_E_CANCELLED:
+        case FERRY_E_CANCELLED_BY_PEER:
+        case FERRY_E_EXPIRED:
+                return FERRY_CANCELLED;
+        default:
+                return operation->cancel_requested ? FERRY_CANCELLED : FERRY_ERRORED;
+        }
+}
+
+void operation_finish(struct operation *operation, int error, const char *detail, struct aftermath *after)
+{
+        if (operation_terminal(operation))
+                return;
+        operation->error = error;
+        if (error)
+                (void)snprintf(operation->detail, sizeof(operation->detail), "%s",
+                               detail[0] ? detail : ferry_error_title(error));
+        else if (operation->status == FERRY_INITIALIZED) /* the mover moved it all before it said that it started */
+                (void)operation_set_status(operation, FERRY_IN_PROGRESS, after);
+        (void)operation_set_status(operation, status_of_error(operation, error), after);
+}
+
+void operation_stop(struct operation *operation, int reason, struct aftermath *after)
+{
+        bool asked = reason == FERRY_E_CANCELLED && !operation->cancel_requested;
+
+        if (operation_terminal(operation))
+                return;
+        if (asked)
+                operation->cancel_requested = true;
+        if (!operation->n_active) {
+                operation_finish(operation, reason, "", after);
+                return;
+        }
+        if (!operation->stop_reason) {
+                operation->stop_reason = reason;
+                deadline_disarm(operation);
+                if (!operation->starting) {
+                        operation->stopping_next = after->stopping;
+                        after->stopping = operation_ref(operation);
+                }
+        }
+        if (asked)
+                operation_bump(operation, after);
+}

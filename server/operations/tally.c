@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operations_internal.h"
+
+static const char *const kind_status[] = { "kind", "status" };
+static const char *const direction_transport[] = { "direction", "transport" };
+static const double seconds[] = { 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300 };
+
+void tally_init(struct tally *tally, struct metrics *metrics)
+{
+        struct metric_family *now = metrics_family(metrics, METRIC_GAUGE, "ferry_operations",
+                                                   "Operations in the store.", 2, kind_status, NULL, 0);
+        struct metric_family *ended = metrics_family(metrics, METRIC_COUNTER, "ferry_operations_ended_total",
+                                                     "Operations that became terminal.", 2, kind_status, NULL, 0);
+        struct metric_family *duration =
+                metrics_family(metrics, METRIC_HISTOGRAM, "ferry_operation_duration_seconds",
+                               "Time from the first chunk to the end of operations that completed.", 1, kind_status,
+                               seconds, FERRY_ARRAY_SIZE(seconds));
+
+        for (int kind = 0; kind < FERRY_KIND_COUNT; kind++) {
+                const char *labels[] = { ferry_kind_name(kind), NULL };
+
+                tally->duration[kind] = metric_get(duration, labels);
+                for (int status = FERRY_INITIALIZED; status < FERRY_STATUS_COUNT; status++) {
+                        labels[1] = ferry_status_name(status);
+                        tally->now[kind][status] = metric_get(now, labels);
+                        if (ferry_status_is_terminal(status))
+                                tally->ended[kind][status] = metric_get(ended, labels);
+                }
+        }
+        tally->waiters = metric_get(metrics_family(metrics, METRIC_GAUGE, "ferry_waiters",
+                                                   "Requests that wait for an operation.", 0, NULL, NULL, 0),
+                                    NULL);
+        tally->bytes = metrics_family(metrics, METRIC_COUNTER, "ferry_transferred_bytes_total",
+                                      "Bytes moved into (received) and out of (sent) this worker's memory.", 2,
+                                      direction_transport, NULL, 0);
+}
+
+void tally_move(struct tally *tally, enum ferry_kind kind, enum ferry_status from, enum ferry_status to)
+{
+        metric_add(tally->now[kind][from], -1);
+        metric_add(tally->now[kind][to], 1);
+}
+
+void tally_ended(struct tally *tally, const struct operation *operation)
+{
+        metric_add(tally->ended[operation->kind][operation->status], 1);
+        if (operation->status == FERRY_COMPLETE)
+                metric_observe(tally->duration[operation->kind],
+                               (double)(operation->ended_us - operation->started_us) / 1e6);
+}
+
+void tally_bytes(struct tally *tally, enum ferry_kind kind, const struct fabric_outcome *outcome)
+{
+        const char *labels[] = { kind == FERRY_READ || kind == FERRY_WRITABLE ? "received" : "sent",
+                                 outcome->transport[0] ? outcome->transport : "unknown" };
+
+        if (outcome->bytes)
+                metric_add(metric_get(tally->bytes, labels), (int64_t)outcome->bytes);
+}

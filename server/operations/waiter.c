@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operations_internal.h"
+
+bool operation_wait(struct operation_store *store, struct operation *operation, uint64_t revision,
+                    struct operation_waiter *waiter)
+{
+        struct aftermath after = { 0 };
+        bool waits;
+
+        store_lock(store);
+        waits = !operation_terminal(operation) && !operation->deleted && (!revision || operation->revision <= revision);
+        if (waits) {
+                waiter->operation = operation;
+                waiter->revision = revision;
+                DL_APPEND2(operation->waiters, waiter, previous, next);
+                metric_add(store->tally.waiters, 1);
+        }
+        store_unlock(store, &after);
+        return waits;
+}
+
+bool operation_unwait(struct operation_store *store, struct operation_waiter *waiter)
+{
+        struct aftermath after = { 0 };
+        bool waited;
+
+        store_lock(store);
+        waited = waiter->operation;
+        if (waited) {
+                DL_DELETE2(waiter->operation->waiters, waiter, previous, next);
+                waiter->operation = NULL;
+                metric_add(store->tally.waiters, -1);
+        }
+        store_unlock(store, &after);
+        return waited;
+}

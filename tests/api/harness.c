@@ -1,0 +1,764 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+/* ---- processes ---- */
+
+static const char *ferryd_path(void)
+{
+        const char *path = getenv("FERRYD");
+
+        assert_non_null(path);
+        return path;
+}
+
+static uint64_t now_ms(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* In the child: dies with its parent, and runs ferryd with the given descriptors. */
+static void exec_ferryd(pid_t parent, const char *const *arguments, int out, int errors)
+{
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+                _exit(127);
+        (void)dup2(open("/dev/null", O_RDONLY), 0);
+        (void)dup2(out, 1);
+        (void)dup2(errors, 2);
+        (void)close_range(3, ~0U, 0);
+        execv(ferryd_path(), (char *const *)arguments);
+        _exit(127);
+}
+
+static size_t copy_flags(const char **arguments, size_t n, size_t max, const char *const *flags)
+{
+        for (; flags && *flags; flags++) {
+                assert_true(n + 1 < max);
+                arguments[n++] = *flags;
+        }
+        arguments[n] = NULL;
+        return n;
+}
+
+static char *read_line(int fd)
+{
+        char *line = calloc(1, 4096);
+        size_t n = 0;
+        uint64_t deadline = now_ms() + WAIT_MS;
+
+        while (n < 4095 && (n == 0 || line[n - 1] != '\n')) {
+                struct pollfd p = { .fd = fd, .events = POLLIN };
+
+                if (poll(&p, 1, (int)(deadline > now_ms() ? deadline - now_ms() : 0)) <= 0 ||
+                    read(fd, line + n, 1) != 1)
+                        break;
+                n++;
+        }
+        return line;
+}
+
+static void take_ready_line(struct worker *w)
+{
+        char *line = read_line(w->out);
+        struct json_object *ready = json_tokener_parse(line), *value;
+
+        if (!ready) {
+                char *log = worker_log(w);
+
+                print_error("no ready line but \"%s\"; log:\n%s\n", line, log);
+                free(log);
+        }
+        assert_non_null(ready);
+        assert_true(json_object_object_get_ex(ready, "event", &value));
+        assert_string_equal(json_object_get_string(value), "ready");
+        assert_true(json_object_object_get_ex(ready, "pid", &value));
+        assert_int_equal(json_object_get_int(value), w->pid);
+        assert_true(json_object_object_get_ex(ready, "http", &value));
+        (void)snprintf(w->url, sizeof(w->url), "%s", json_object_get_string(json_object_array_get_idx(value, 0)));
+        if (json_object_object_get_ex(ready, "data", &value))
+                (void)snprintf(w->data, sizeof(w->data), "%s", json_object_get_string(value));
+        json_object_put(ready);
+        free(line);
+}
+
+static void spawn(struct worker *w, const char *name, const char *const *arguments)
+{
+        int out[2], errors;
+        pid_t parent = getpid();
+
+        *w = (struct worker){ .out = -1 };
+        (void)snprintf(w->name, sizeof(w->name), "%s", name);
+        (void)snprintf(w->log, sizeof(w->log), "/tmp/ferry-test-XXXXXX");
+        errors = mkstemp(w->log);
+        assert_true(errors >= 0);
+        assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+        w->pid = fork();
+        if (w->pid == 0)
+                exec_ferryd(parent, arguments, out[1], errors);
+        assert_true(w->pid > 0);
+        (void)close(out[1]);
+        (void)close(errors);
+        w->out = out[0];
+        take_ready_line(w);
+}
+
+void worker_start(struct worker *w, const char *name, const char *const *flags)
+{
+        const char *arguments[64] = { ferryd_path(), "--listen", "127.0.0.1:0", "--name", name };
+        struct ferry_worker_info info;
+
+        (void)copy_flags(arguments, 5, 64, flags);
+        spawn(w, name, arguments);
+        assert_int_equal(ferry_new(w->url, NULL, &w->client), 0);
+        assert_int_equal(ferry_get_worker(w->client, &info), 0);
+        (void)snprintf(w->epoch, sizeof(w->epoch), "%.16s", info.epoch);
+        ferry_worker_info_clear(&info);
+}
+
+void worker_start_plain(struct worker *w, const char *name, const char *const *flags)
+{
+        const char *arguments[64] = { ferryd_path(), "--name", name };
+
+        (void)copy_flags(arguments, 3, 64, flags);
+        spawn(w, name, arguments);
+}
+
+static char *read_all(int fd)
+{
+        size_t n = 0, room = 4096;
+        char *text = malloc(room);
+        ssize_t r;
+
+        while ((r = read(fd, text + n, room - n - 1)) > 0) {
+                n += (size_t)r;
+                if (room - n < 2048)
+                        text = realloc(text, room *= 2);
+        }
+        text[n] = '\0';
+        return text;
+}
+
+int ferryd_run(const char *const *flags, char **ret_output, char **ret_errors)
+{
+        const char *arguments[64] = { ferryd_path() };
+        char path[] = "/tmp/ferry-test-XXXXXX";
+        int out[2], errors = mkstemp(path), status;
+        pid_t parent = getpid(), pid;
+        char *output;
+
+        assert_true(errors >= 0);
+        (void)unlink(path);
+        (void)copy_flags(arguments, 1, 64, flags);
+        assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+        pid = fork();
+        if (pid == 0)
+                exec_ferryd(parent, arguments, out[1], errors);
+        assert_true(pid > 0);
+        (void)close(out[1]);
+        output = read_all(out[0]);
+        (void)close(out[0]);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (ret_errors) {
+                (void)lseek(errors, 0, SEEK_SET);
+                *ret_errors = read_all(errors);
+        }
+        (void)close(errors);
+        if (ret_output)
+                *ret_output = output;
+        else
+                free(output);
+        assert_true(WIFEXITED(status));
+        return WEXITSTATUS(status);
+}
+
+void worker_expect(struct worker *w, const char *text)
+{
+        assert_true(w->n_expected < WORKER_EXPECTED_MAX);
+        w->expected[w->n_expected++] = text;
+}
+
+char *worker_log(const struct worker *w)
+{
+        int fd = open(w->log, O_RDONLY | O_CLOEXEC);
+        char *text = fd < 0 ? strdup("") : read_all(fd);
+
+        if (fd >= 0)
+                (void)close(fd);
+        return text;
+}
+
+static bool is_expected(const struct worker *w, const char *line)
+{
+        for (size_t i = 0; i < w->n_expected; i++)
+                if (strstr(line, w->expected[i]))
+                        return true;
+        return false;
+}
+
+static void assert_log_quiet(const struct worker *w)
+{
+        static const char *const alarms[] = { "level=warn", "level=error", "Sanitizer", "runtime error:" };
+        char *log = worker_log(w), *save = NULL;
+
+        for (char *line = strtok_r(log, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+                for (size_t i = 0; i < sizeof(alarms) / sizeof(alarms[0]); i++) {
+                        if (!strstr(line, alarms[i]) || is_expected(w, line))
+                                continue;
+                        print_error("worker %s: %s\n%s\n", w->name, line, save ? save : "");
+                        fail_msg("an unexpected warning in the log of worker %s", w->name);
+                }
+        }
+        free(log);
+}
+
+static bool is_file_of(const struct worker *w, const char *name)
+{
+        size_t n = strlen(w->epoch);
+
+        return n > 0 && strncmp(name, "ferry-", 6) == 0 && strncmp(name + 6, w->epoch, n) == 0;
+}
+
+size_t worker_files(const struct worker *w)
+{
+        DIR *d = opendir("/dev/shm");
+        size_t n = 0;
+
+        for (struct dirent *e; d && (e = readdir(d));)
+                n += is_file_of(w, e->d_name);
+        if (d)
+                (void)closedir(d);
+        return n;
+}
+
+static void forget_process(struct worker *w)
+{
+        w->pid = 0;
+        w->client = ferry_free(w->client);
+        if (w->out >= 0)
+                (void)close(w->out);
+        w->out = -1;
+}
+
+void worker_stop(struct worker *w)
+{
+        int status;
+        char *rest;
+
+        w->client = ferry_free(w->client);
+        assert_int_equal(kill(w->pid, SIGTERM), 0);
+        rest = read_all(w->out);
+        assert_int_equal(waitpid(w->pid, &status, 0), w->pid);
+        forget_process(w);
+        assert_string_equal(rest, "");
+        free(rest);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+                char *log = worker_log(w);
+
+                print_error("worker %s ended with status %#x; log:\n%s\n", w->name, status, log);
+                free(log);
+        }
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+        assert_log_quiet(w);
+        assert_int_equal(worker_files(w), 0);
+        (void)unlink(w->log);
+        w->log[0] = '\0';
+}
+
+void worker_kill(struct worker *w)
+{
+        int status;
+
+        assert_int_equal(kill(w->pid, SIGKILL), 0);
+        assert_int_equal(waitpid(w->pid, &status, 0), w->pid);
+        forget_process(w);
+        (void)unlink(w->log);
+        w->log[0] = '\0';
+}
+
+void worker_clean(struct worker *w)
+{
+        DIR *d;
+
+        if (w->pid > 0) {
+                (void)kill(w->pid, SIGKILL);
+                (void)waitpid(w->pid, NULL, 0);
+                forget_process(w);
+        }
+        if (w->log[0])
+                (void)unlink(w->log);
+        d = opendir("/dev/shm");
+        for (struct dirent *e; d && (e = readdir(d));)
+                if (is_file_of(w, e->d_name))
+                        (void)unlinkat(dirfd(d), e->d_name, 0);
+        if (d)
+                (void)closedir(d);
+        *w = (struct worker){ .out = -1 };
+}
+
+uint64_t worker_status_kb(const struct worker *w, const char *field)
+{
+        char path[64], line[256];
+        uint64_t value = 0;
+        FILE *f;
+
+        (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)w->pid);
+        f = fopen(path, "re");
+        assert_non_null(f);
+        while (fgets(line, sizeof(line), f))
+                if (strncmp(line, field, strlen(field)) == 0 && line[strlen(field)] == ':')
+                        value = strtoull(line + strlen(field) + 1, NULL, 10);
+        (void)fclose(f);
+        return value;
+}
+
+size_t worker_descriptors(const struct worker *w)
+{
+        char path[64];
+        size_t n = 0;
+        DIR *d;
+
+        (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)w->pid);
+        d = opendir(path);
+        assert_non_null(d);
+        for (struct dirent *e; (e = readdir(d));)
+                n += e->d_name[0] != '.';
+        (void)closedir(d);
+        return n;
+}
+
+/* ---- pairs ---- */
+
+const char *const side_names[2] = { "local", "network" };
+
+void pair_start_with(struct pair *p, bool network, const char *const *flags)
+{
+        const char *all[64] = { NULL };
+        size_t n = 0;
+
+        if (network)
+                n = copy_flags(all, 0, 64,
+                               (const char *const[]){ "--data-listen", "127.0.0.1:0", "--local", "off", "--transports",
+                                                      "tcp,self", NULL });
+        (void)copy_flags(all, n, 64, flags);
+        p->network = network;
+        worker_start(&p->a, "a", all);
+        worker_start(&p->b, "b", all);
+}
+
+void pair_start(struct pair *p, bool network)
+{
+        pair_start_with(p, network, NULL);
+}
+
+void pair_stop(struct pair *p)
+{
+        worker_stop(&p->b);
+        worker_stop(&p->a);
+}
+
+void pair_clean(struct pair *p)
+{
+        worker_clean(&p->a);
+        worker_clean(&p->b);
+}
+
+void pair_assert_serving(struct pair *p)
+{
+        enum { SIZE = 100000 };
+        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
+        struct ferry_operation passive, active;
+
+        region_make(&p->a, SIZE, 77, source);
+        region_make(&p->b, SIZE, 0, target);
+        offer_make(&p->a, FERRY_READABLE, source, &passive);
+        begin_make(&p->b, FERRY_READ, target, passive.metadata, &active);
+        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+        operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+        region_assert_pattern(&p->b, target, 77, 0, SIZE);
+        assert_int_equal(ferry_delete_operation(p->a.client, passive.id), 0);
+        assert_int_equal(ferry_delete_operation(p->b.client, active.id), 0);
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
+        region_drop(&p->a, source);
+        region_drop(&p->b, target);
+}
+
+/* ---- shorthands ---- */
+
+static void assert_call(struct worker *w, int result, const char *what)
+{
+        if (result != 0)
+                print_error("worker %s: %s: %d %s\n", w->name, what, result, ferry_last_message(w->client));
+        assert_int_equal(result, 0);
+}
+
+/* splitmix64, so that any slice of the pattern can be made alone. */
+static uint64_t pattern_word(uint64_t seed, uint64_t index)
+{
+        uint64_t z = seed * UINT64_C(0x9e3779b97f4a7c15) + (index + 1) * UINT64_C(0xbf58476d1ce4e5b9);
+
+        z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+        z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+        return z ^ (z >> 31);
+}
+
+void pattern_fill(uint64_t seed, uint64_t offset, void *buffer, size_t size)
+{
+        uint8_t *to = buffer;
+
+        if (seed == 0) {
+                memset(buffer, 0, size);
+                return;
+        }
+        while (size > 0) {
+                uint64_t word = pattern_word(seed, offset / 8);
+                size_t skip = offset % 8, n = 8 - skip < size ? 8 - skip : size;
+
+                memcpy(to, (const uint8_t *)&word + skip, n);
+                to += n;
+                offset += n;
+                size -= n;
+        }
+}
+
+struct pattern_source {
+        uint64_t seed, offset, left;
+};
+
+static ssize_t pattern_read(void *context, void *buffer, size_t size)
+{
+        struct pattern_source *s = context;
+        size_t n = size < s->left ? size : (size_t)s->left;
+
+        pattern_fill(s->seed, s->offset, buffer, n);
+        s->offset += n;
+        s->left -= n;
+        return (ssize_t)n;
+}
+
+void region_make(struct worker *w, uint64_t size, uint64_t seed, char *id)
+{
+        struct ferry_region_spec spec = { .size = size };
+        struct pattern_source source = { .seed = seed, .left = size };
+        struct ferry_region region;
+
+        assert_call(w, ferry_create_region(w->client, &spec, &region), "create region");
+        memcpy(id, region.id, FERRY_ID_SIZE);
+        if (seed != 0)
+                assert_call(w, ferry_put_region_content_from(w->client, id, 0, pattern_read, &source, size),
+                            "fill region");
+}
+
+void region_drop(struct worker *w, const char *id)
+{
+        assert_call(w, ferry_delete_region(w->client, id), "delete region");
+}
+
+struct pattern_check {
+        uint64_t seed, offset;
+        bool good;
+};
+
+static int pattern_compare(void *context, const void *data, size_t size)
+{
+        struct pattern_check *c = context;
+        uint8_t wanted[4096];
+
+        for (size_t at = 0; at < size;) {
+                size_t n = size - at < sizeof(wanted) ? size - at : sizeof(wanted);
+
+                pattern_fill(c->seed, c->offset, wanted, n);
+                if (memcmp((const uint8_t *)data + at, wanted, n) != 0)
+                        c->good = false;
+                c->offset += n;
+                at += n;
+        }
+        return 0;
+}
+
+void region_assert_pattern(struct worker *w, const char *id, uint64_t seed, uint64_t offset, uint64_t size)
+{
+        struct pattern_check check = { .seed = seed, .offset = offset, .good = true };
+        uint64_t n;
+
+        assert_call(w, ferry_get_region_content_to(w->client, id, offset, size, pattern_compare, &check, &n),
+                    "read region");
+        assert_int_equal(n, size);
+        assert_true(check.good);
+}
+
+void offer_make(struct worker *w, enum ferry_kind kind, const char *region, struct ferry_operation *ret_operation)
+{
+        struct ferry_descriptor descriptor = { .region = region };
+        struct ferry_operation_spec spec = {
+                .kind = kind, .descriptors = &descriptor, .n_descriptors = 1, .include_metadata = true
+        };
+
+        assert_call(w, ferry_create_operation(w->client, &spec, ret_operation), "create passive operation");
+        assert_non_null(ret_operation->metadata);
+}
+
+void begin_make(struct worker *w, enum ferry_kind kind, const char *region, const char *metadata,
+                struct ferry_operation *ret_operation)
+{
+        struct ferry_descriptor descriptor = { .region = region };
+        struct ferry_operation_spec spec = {
+                .kind = kind, .descriptors = &descriptor, .n_descriptors = 1, .remote_metadata = metadata
+        };
+
+        assert_call(w, ferry_create_operation(w->client, &spec, ret_operation), "create active operation");
+}
+
+enum ferry_kind kind_of_peer(enum ferry_kind passive)
+{
+        assert_true(ferry_kind_is_passive((int)passive));
+        return passive == FERRY_READABLE ? FERRY_READ : FERRY_WRITE;
+}
+
+void operation_assert_end(struct worker *w, const char *id, enum ferry_status status,
+                          struct ferry_operation *ret_operation)
+{
+        struct ferry_operation operation = { 0 };
+
+        assert_call(w, ferry_wait_operation(w->client, id, WAIT_MS, &operation), "wait for operation");
+        assert_true(operation.done);
+        if (operation.status != (int)status)
+                print_error("worker %s: %s is %s: %s %s\n", w->name, id, ferry_status_name(operation.status),
+                            operation.error_code, operation.error_detail);
+        assert_int_equal(operation.status, status);
+        if (status == FERRY_COMPLETE) {
+                assert_int_equal(operation.error, 0);
+                assert_int_equal(operation.bytes_done, operation.bytes_total);
+        } else {
+                assert_int_not_equal(operation.error, 0);
+        }
+        if (ret_operation)
+                *ret_operation = operation;
+        else
+                ferry_operation_clear(&operation);
+}
+
+void operation_assert_error(struct worker *w, const char *id, enum ferry_status status, int error)
+{
+        struct ferry_operation operation;
+
+        operation_assert_end(w, id, status, &operation);
+        assert_string_equal(operation.error_code, ferry_error_code(error));
+        ferry_operation_clear(&operation);
+}
+
+/* ---- raw HTTP ---- */
+
+void raw_answer_clear(struct raw_answer *answer)
+{
+        free(answer->head);
+        free(answer->body);
+        *answer = (struct raw_answer){ 0 };
+}
+
+int raw_connect(const struct worker *w)
+{
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        const char *colon = strrchr(w->url, ':');
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        assert_non_null(colon);
+        address.sin_port = htons((uint16_t)atoi(colon + 1));
+        assert_true(fd >= 0);
+        assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        return fd;
+}
+
+void raw_send(int fd, const void *data, size_t size)
+{
+        const char *at = data;
+
+        while (size > 0) {
+                ssize_t n = send(fd, at, size, MSG_NOSIGNAL);
+
+                if (n <= 0)
+                        return; /* the worker has closed: its answer tells why */
+                at += n;
+                size -= (size_t)n;
+        }
+}
+
+struct raw_input {
+        int fd;
+        char *data;
+        size_t n, room;
+        uint64_t deadline;
+};
+
+/* Reads some more; false at the end, on an error or when the time is over. */
+static bool read_more(struct raw_input *in)
+{
+        struct pollfd p = { .fd = in->fd, .events = POLLIN };
+        ssize_t n;
+
+        if (in->room - in->n < 4096)
+                in->data = realloc(in->data, in->room = in->room * 2 + 8192);
+        if (poll(&p, 1, (int)(in->deadline > now_ms() ? in->deadline - now_ms() : 0)) <= 0)
+                fail_msg("no answer within %d ms", WAIT_MS);
+        n = read(in->fd, in->data + in->n, in->room - in->n - 1);
+        if (n <= 0)
+                return false;
+        in->n += (size_t)n;
+        in->data[in->n] = '\0';
+        return true;
+}
+
+/* Turns a chunked body into a plain one, reading as needed. */
+static void read_chunked(struct raw_input *in, size_t start, struct raw_answer *answer)
+{
+        size_t at = start;
+
+        answer->body = calloc(1, 1);
+        for (;;) {
+                char *end;
+                size_t size;
+
+                while (!memmem(in->data + at, in->n - at, "\r\n", 2))
+                        if (!read_more(in))
+                                return;
+                size = strtoull(in->data + at, &end, 16);
+                at = (size_t)(end - in->data) + 2;
+                while (in->n < at + size + 2)
+                        if (!read_more(in))
+                                return;
+                if (size == 0)
+                        return;
+                answer->body = realloc(answer->body, answer->body_size + size + 1);
+                memcpy(answer->body + answer->body_size, in->data + at, size);
+                answer->body_size += size;
+                answer->body[answer->body_size] = '\0';
+                at += size + 2;
+        }
+}
+
+static void read_body(struct raw_input *in, size_t start, struct raw_answer *answer)
+{
+        char *length = raw_header(answer, "Content-Length"), *encoding = raw_header(answer, "Transfer-Encoding");
+        size_t wanted = length ? strtoull(length, NULL, 10) : SIZE_MAX;
+
+        if (encoding) {
+                read_chunked(in, start, answer);
+        } else {
+                while (in->n - start < wanted)
+                        if (!read_more(in))
+                                break;
+                answer->body_size = in->n - start < wanted ? in->n - start : wanted;
+                answer->body = calloc(1, answer->body_size + 1);
+                memcpy(answer->body, in->data + start, answer->body_size);
+        }
+        free(length);
+        free(encoding);
+}
+
+void raw_receive(int fd, bool head_only, struct raw_answer *ret_answer)
+{
+        struct raw_input in = { .fd = fd, .deadline = now_ms() + WAIT_MS };
+        struct raw_answer answer = { 0 };
+        char *end = NULL;
+
+        do {
+                while (!in.data || !(end = strstr(in.data, "\r\n\r\n")))
+                        if (!read_more(&in))
+                                break;
+                if (!end)
+                        break;
+                answer.status = atoi(in.data + strlen("HTTP/1.1 "));
+                if (answer.status == 100) { /* the real answer follows */
+                        in.n -= (size_t)(end + 4 - in.data);
+                        memmove(in.data, end + 4, in.n + 1);
+                        end = NULL;
+                }
+        } while (answer.status == 100);
+        answer.head = end ? strndup(in.data, (size_t)(end + 2 - in.data)) : strdup("");
+        if (end && !head_only && answer.status != 204 && answer.status != 304)
+                read_body(&in, (size_t)(end + 4 - in.data), &answer);
+        if (!answer.body)
+                answer.body = strdup("");
+        free(in.data);
+        if (end) {
+                char *connection = raw_header(&answer, "Connection");
+
+                answer.closed = connection && strcasecmp(connection, "close") == 0;
+                free(connection);
+        } else {
+                answer.closed = true;
+        }
+        *ret_answer = answer;
+}
+
+void raw_exchange(const struct worker *w, const char *request, struct raw_answer *ret_answer)
+{
+        int fd = raw_connect(w);
+
+        raw_send(fd, request, strlen(request));
+        raw_receive(fd, strncmp(request, "HEAD ", 5) == 0, ret_answer);
+        (void)close(fd);
+}
+
+char *raw_header(const struct raw_answer *answer, const char *name)
+{
+        size_t n = strlen(name);
+
+        for (const char *line = strstr(answer->head, "\r\n"); line; line = strstr(line, "\r\n")) {
+                line += 2;
+                if (strncasecmp(line, name, n) == 0 && line[n] == ':') {
+                        line += n + 1;
+                        line += strspn(line, " ");
+                        return strndup(line, strcspn(line, "\r\n"));
+                }
+        }
+        return NULL;
+}
+
+/* ---- problems ---- */
+
+void assert_problem(struct worker *w, const char *method, const char *path, const char *body, int status,
+                    const char *code, const char *pointer)
+{
+        struct ferry_exchange exchange = {
+                .method = method,
+                .path = path,
+                .content_type = body ? "application/json" : NULL,
+                .body = body,
+                .size = body ? strlen(body) : 0,
+                .no_status_retry = true,
+        };
+        struct ferry_answer answer;
+        int r = ferry_exchange_perform(w->client, &exchange, &answer);
+        const struct ferry_problem *problem = ferry_last_problem(w->client);
+
+        if (answer.http_status != status || strcmp(problem->code, code) != 0)
+                print_error("%s %s %.200s\n→ %d (%d) %s\n", method, path, body ? body : "", answer.http_status, r,
+                            answer.body ? answer.body : ferry_last_message(w->client));
+        assert_int_equal(answer.http_status, status);
+        assert_string_equal(problem->code, code);
+        assert_string_equal(answer.content_type, "application/problem+json");
+        if (pointer)
+                assert_string_equal(problem->pointer, pointer);
+        ferry_answer_clear(&answer);
+}

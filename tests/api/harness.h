@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_HARNESS_H
+#define TESTS_HARNESS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include <cmocka.h>
+
+#include <ferry/ferry.h>
+
+/*
+ * Real workers for the API tests: ferryd on port 0, found by its ready line, dead with the test (also when the test is
+ * killed). Every function asserts; none returns an error. One thread, but for what says otherwise.
+ */
+
+enum { WORKER_EXPECTED_MAX = 16, WAIT_MS = 30000 };
+
+struct worker {
+        pid_t pid; /* 0 = not running */
+        char name[32];
+        char url[160];  /* of the first listener */
+        char data[160]; /* host:port of the network side; "" = off */
+        char epoch[20];
+        char log[64]; /* path of its standard error */
+        int out;      /* its standard output */
+        struct ferry *client;
+        const char *expected[WORKER_EXPECTED_MAX]; /* what warnings and errors in its log may contain */
+        size_t n_expected;
+};
+
+/* Starts a worker with extra flags (NULL-terminated; NULL = none) after --listen 127.0.0.1:0 --name NAME. */
+void worker_start(struct worker *w, const char *name, const char *const *flags);
+
+/* The same without --listen 127.0.0.1:0 in front: flags name the listeners. No client is made for unix sockets or TLS.
+ */
+void worker_start_plain(struct worker *w, const char *name, const char *const *flags);
+
+/* Runs ferryd with flags and waits for its end. Returns the exit status; output and errors (may be NULL) are for
+ * free(). */
+int ferryd_run(const char *const *flags, char **ret_output, char **ret_errors);
+
+/* The log may contain warnings and errors with this text (a string literal). Any other fails worker_stop. */
+void worker_expect(struct worker *w, const char *text);
+
+/*
+ * SIGTERM; asserts exit status 0, nothing on standard output after the ready line, no unexpected warning in the log (a
+ * sanitizer's report counts), and no file of it in /dev/shm.
+ */
+void worker_stop(struct worker *w);
+
+/* SIGKILL, and reaps it. Its files in /dev/shm stay, as after a crash, until worker_clean or the next worker's start.
+ */
+void worker_kill(struct worker *w);
+
+/* Ends whatever still runs and removes what it left. For teardown; asserts nothing. */
+void worker_clean(struct worker *w);
+
+/* Its log so far, for free(). */
+char *worker_log(const struct worker *w);
+
+/* How many files of it are in /dev/shm. */
+size_t worker_files(const struct worker *w);
+
+/* "VmRSS"-like field of /proc/<pid>/status in kB, and the number of open descriptors. */
+uint64_t worker_status_kb(const struct worker *w, const char *field);
+size_t worker_descriptors(const struct worker *w);
+
+/* ---- two workers ---- */
+
+/* a offers, b is active, in most tests. */
+struct pair {
+        struct worker a, b;
+        bool network;
+};
+
+extern const char *const side_names[2]; /* "local", "network" */
+
+/* network false: the shared-memory side; true: --data-listen 127.0.0.1:0 --local off --transports tcp,self. */
+void pair_start(struct pair *p, bool network);
+/* The same with further flags for both. */
+void pair_start_with(struct pair *p, bool network, const char *const *flags);
+void pair_stop(struct pair *p);
+void pair_clean(struct pair *p);
+
+/* Moves a few bytes over a fresh pair of operations and compares: the workers still serve. */
+void pair_assert_serving(struct pair *p);
+
+/* ---- shorthands over libferry; each asserts success ---- */
+
+/* A region of size bytes filled with a pattern that depends on seed (seed 0: left zero). id: FERRY_ID_SIZE. */
+void region_make(struct worker *w, uint64_t size, uint64_t seed, char *id);
+void region_drop(struct worker *w, const char *id);
+/* The pattern of seed in [offset, offset + size) of a region, as region_make stores it. */
+void pattern_fill(uint64_t seed, uint64_t offset, void *buffer, size_t size);
+/* Asserts that the region holds the pattern of seed in [offset, offset + size); seed 0: zeros. */
+void region_assert_pattern(struct worker *w, const char *id, uint64_t seed, uint64_t offset, uint64_t size);
+
+/* A passive operation over a whole region with its metadata. */
+void offer_make(struct worker *w, enum ferry_kind kind, const char *region, struct ferry_operation *ret_operation);
+/* An active operation over a whole region, started with remote metadata. */
+void begin_make(struct worker *w, enum ferry_kind kind, const char *region, const char *metadata,
+                struct ferry_operation *ret_operation);
+/* The active kind for a passive one: readable → read, writable → write. */
+enum ferry_kind kind_of_peer(enum ferry_kind passive);
+
+/* Waits for the end (WAIT_MS) and asserts the status; on a mismatch prints the error's code and detail. */
+void operation_assert_end(struct worker *w, const char *id, enum ferry_status status,
+                          struct ferry_operation *ret_operation);
+/* The same and the error's number. */
+void operation_assert_error(struct worker *w, const char *id, enum ferry_status status, int error);
+
+/* ---- raw HTTP, for what libferry refuses to send ---- */
+
+struct raw_answer {
+        int status; /* 0 = none came */
+        char *head; /* status line and headers; "" when none came */
+        char *body;
+        size_t body_size;
+        bool closed; /* the worker closed the connection */
+};
+void raw_answer_clear(struct raw_answer *answer);
+
+/* A TCP connection to the worker's first listener. */
+int raw_connect(const struct worker *w);
+void raw_send(int fd, const void *data, size_t size);
+/* Reads one answer (by Content-Length, chunked or until close), at most WAIT_MS. head_only: the answer to a HEAD. */
+void raw_receive(int fd, bool head_only, struct raw_answer *ret_answer);
+/* One connection, one request (NUL-terminated bytes as they go on the wire), one answer. */
+void raw_exchange(const struct worker *w, const char *request, struct raw_answer *ret_answer);
+/* A header's value in the answer, for free(); NULL when it is not there. */
+char *raw_header(const struct raw_answer *answer, const char *name);
+
+/* ---- problems ---- */
+
+/* method, path, JSON body (NULL = none) → asserts HTTP status and code; pointer (NULL = any) is the first complaint's.
+ */
+void assert_problem(struct worker *w, const char *method, const char *path, const char *body, int status,
+                    const char *code, const char *pointer);
+
+#endif

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operation_fixture.h"
+
+#include "base/log.h"
+
+const struct operation_limits default_limits = {
+        .ttl_ms_default = 600000,
+        .ttl_ms_max = 3600000,
+        .timeout_ms_max = 3600000,
+        .stall_ms = 30000,
+        .retention_ms = 600000,
+        .operations_max = 100,
+        .terminal_max = 50,
+        .gone_max = 20,
+        .readers_max = 8,
+};
+
+static int fake_enroll(void *context, void *address, size_t size, void **ret_registration)
+{
+        *ret_registration = address;
+        return 0;
+}
+
+static void fake_withdraw(void *context, void *registration)
+{
+}
+
+static int fake_start(void *context, const struct fabric_transfer *transfer)
+{
+        struct fixture *f = context;
+        int r;
+
+        pthread_mutex_lock(&f->mover.lock);
+        f->mover.transfer = *transfer;
+        f->mover.n_started++;
+        r = f->mover.start_result;
+        pthread_mutex_unlock(&f->mover.lock);
+        if (f->mover.cancel_in_start)
+                operation_cancel(f->store, f->mover.cancel_in_start);
+        if (f->mover.end_in_start)
+                transfer->ended(transfer->context, f->mover.end_in_start);
+        return r;
+}
+
+static void fake_cancel(void *context, uint64_t id, int reason)
+{
+        struct fixture *f = context;
+
+        pthread_mutex_lock(&f->mover.lock);
+        f->mover.n_cancelled++;
+        f->mover.cancelled = id;
+        f->mover.cancel_reason = reason;
+        pthread_cond_broadcast(&f->mover.changed);
+        pthread_mutex_unlock(&f->mover.lock);
+}
+
+static void fake_revoke(void *context, uint64_t operation, int reason, int wire_reason)
+{
+        struct fixture *f = context;
+
+        pthread_mutex_lock(&f->mover.lock);
+        f->mover.n_revoked++;
+        f->mover.revoked = operation;
+        f->mover.revoke_reason = reason;
+        f->mover.revoke_wire = wire_reason;
+        pthread_cond_broadcast(&f->mover.changed);
+        pthread_mutex_unlock(&f->mover.lock);
+}
+
+static void fixture_store(struct fixture *f, const struct operation_limits *limits)
+{
+        struct operation_config config = {
+                .epoch = EPOCH,
+                .limits = *limits,
+                .mover = { fake_start, fake_cancel, fake_revoke, f },
+                .loop = f->loop,
+                .metrics = f->metrics,
+        };
+
+        assert_int_equal(operation_store_new(&config, &f->store), 0);
+}
+
+void fixture_limits(struct fixture *f, const struct operation_limits *limits)
+{
+        f->store = operation_store_free(f->store);
+        fixture_store(f, limits);
+}
+
+int fixture_setup(void **state)
+{
+        struct fixture *f = calloc(1, sizeof(*f));
+        struct region_config config = { .epoch = random_id(),
+                                        .memory_limit = 4 * REGION_SIZE,
+                                        .max_regions = 8,
+                                        .registrar = { fake_enroll, fake_withdraw, f } };
+
+        log_setup(LOG_ERROR, LOG_LOGFMT);
+        assert_non_null(f);
+        pthread_mutex_init(&f->mover.lock, NULL);
+        pthread_cond_init(&f->mover.changed, NULL);
+        assert_int_equal(loop_new("test", &f->loop), 0);
+        assert_int_equal(metrics_new(&f->metrics), 0);
+        assert_int_equal(region_table_new(&config, &f->regions), 0);
+        assert_int_equal(region_create(f->regions, REGION_SIZE, "cpu", "", &f->region), 0);
+        assert_int_equal(region_create(f->regions, REGION_SIZE, "cpu", "", &f->other), 0);
+        fixture_store(f, &default_limits);
+        *state = f;
+        return 0;
+}
+
+int fixture_teardown(void **state)
+{
+        struct fixture *f = *state;
+
+        f->store = operation_store_free(f->store);
+        f->loop = loop_free(f->loop);
+        assert_int_equal(region_in_use(f->region), 0);
+        assert_int_equal(region_in_use(f->other), 0);
+        f->region = region_unref(f->region);
+        f->other = region_unref(f->other);
+        f->regions = region_table_free(f->regions);
+        f->metrics = metrics_free(f->metrics);
+        pthread_cond_destroy(&f->mover.changed);
+        pthread_mutex_destroy(&f->mover.lock);
+        free(f);
+        return 0;
+}
+
+int make_spec(struct fixture *f, const struct operation_spec *spec, struct operation **ret_operation)
+{
+        struct operation_slice slice = { f->region, 512, 4096 };
+        struct operation_spec copy = *spec;
+
+        if (!copy.slices) {
+                copy.slices = &slice;
+                copy.n_slices = 1;
+        }
+        return operation_create(f->store, &copy, ret_operation);
+}
+
+struct operation *make(struct fixture *f, enum ferry_kind kind)
+{
+        struct operation *operation = NULL;
+
+        assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = kind }, &operation), 0);
+        return operation;
+}
+
+struct operation *make_readers(struct fixture *f, uint32_t readers, uint64_t ttl_ms)
+{
+        struct operation_spec spec = { .kind = FERRY_READABLE, .readers = readers, .ttl_ms = ttl_ms };
+        struct operation *operation = NULL;
+
+        assert_int_equal(make_spec(f, &spec, &operation), 0);
+        return operation;
+}
+
+struct operation_view look(struct fixture *f, struct operation *operation)
+{
+        struct operation_view view;
+
+        operation_look(f->store, operation, &view);
+        return view;
+}
+
+struct ferry_metadata *metadata_of(struct fixture *f, struct operation *operation)
+{
+        struct ferry_metadata *metadata = NULL;
+
+        assert_int_equal(operation_metadata(f->store, operation, &metadata), 0);
+        return metadata;
+}
+
+struct fabric_request request_for(struct fixture *f, struct operation *operation)
+{
+        struct operation_view view = look(f, operation);
+        struct ferry_metadata *metadata = metadata_of(f, operation);
+        struct fabric_request request = {
+                .operation = view.id,
+                .transfer = random_id(),
+                .direction = view.kind == FERRY_READABLE ? FABRIC_READ : FABRIC_WRITE,
+                .total = view.bytes_total,
+        };
+
+        memcpy(request.key, metadata->key, sizeof(request.key));
+        (void)ferry_metadata_free(metadata);
+        return request;
+}
+
+int claim(struct fixture *f, struct operation *operation, struct fabric_offer *ret_offer)
+{
+        struct fabric_request request = request_for(f, operation);
+
+        return operation_store_claim(f->store, &request, ret_offer);
+}
+
+struct ferry_metadata *peer_metadata(enum ferry_kind active)
+{
+        struct ferry_metadata *metadata = calloc(1, sizeof(*metadata));
+
+        assert_non_null(metadata);
+        metadata->descriptors = calloc(1, sizeof(metadata->descriptors[0]));
+        assert_non_null(metadata->descriptors);
+        metadata->operation_kind = active == FERRY_READ ? FERRY_METADATA_READ : FERRY_METADATA_WRITE;
+        memset(metadata->key, 7, sizeof(metadata->key));
+        metadata->protocol = FERRY_METADATA_PROTOCOL;
+        strcpy(metadata->data, "127.0.0.1:9");
+        metadata->epoch = EPOCH + 1;
+        metadata->operation = 0x2222;
+        metadata->n_descriptors = 1;
+        metadata->descriptors[0] = (struct ferry_metadata_descriptor){ "cpu", 1, 4096 };
+        return metadata;
+}
+
+void begin(struct fixture *f, struct operation *operation)
+{
+        struct ferry_metadata *metadata = peer_metadata(look(f, operation).kind);
+        char detail[OPERATION_DETAIL_SIZE];
+
+        assert_int_equal(operation_begin(f->store, operation, metadata, detail), 0);
+        (void)ferry_metadata_free(metadata);
+}
+
+void end(void (*ended)(void *, const struct fabric_outcome *), void *context, int error, uint64_t bytes)
+{
+        struct fabric_outcome outcome = { .error = error, .bytes = bytes, .transport = "posix" };
+
+        ended(context, &outcome);
+}
+
+void end_offer(const struct fabric_offer *offer, int error)
+{
+        end(offer->ended, offer->context, error, error ? 0 : offer->total);
+}
+
+void end_transfer(struct fixture *f, int error)
+{
+        end(f->mover.transfer.ended, f->mover.transfer.context, error, error ? 0 : f->mover.transfer.total);
+}
+
+struct signal {
+        pthread_mutex_t lock;
+        pthread_cond_t raised_cond;
+        bool raised;
+        struct operation_waiter waiter;
+        struct loop_timer timer;
+};
+
+static void signal_init(struct signal *signal)
+{
+        *signal = (struct signal){ 0 };
+        pthread_mutex_init(&signal->lock, NULL);
+        pthread_cond_init(&signal->raised_cond, NULL);
+}
+
+static void signal_raise(struct signal *signal)
+{
+        pthread_mutex_lock(&signal->lock);
+        signal->raised = true;
+        pthread_cond_signal(&signal->raised_cond);
+        pthread_mutex_unlock(&signal->lock);
+}
+
+static void signal_await(struct signal *signal)
+{
+        pthread_mutex_lock(&signal->lock);
+        while (!signal->raised)
+                pthread_cond_wait(&signal->raised_cond, &signal->lock);
+        pthread_mutex_unlock(&signal->lock);
+        pthread_cond_destroy(&signal->raised_cond);
+        pthread_mutex_destroy(&signal->lock);
+}
+
+static void waiter_woken(struct operation_waiter *waiter)
+{
+        signal_raise(FERRY_CONTAINER_OF(waiter, struct signal, waiter));
+}
+
+void await(struct fixture *f, struct operation *operation, uint64_t revision)
+{
+        struct signal signal;
+
+        signal_init(&signal);
+        signal.waiter.wake = waiter_woken;
+        if (operation_wait(f->store, operation, revision, &signal.waiter))
+                signal_await(&signal);
+}
+
+static void timer_passed(struct loop_timer *timer)
+{
+        signal_raise(FERRY_CONTAINER_OF(timer, struct signal, timer));
+}
+
+void await_loop(struct fixture *f, uint64_t at_us)
+{
+        struct signal signal;
+
+        signal_init(&signal);
+        signal.timer.fired = timer_passed;
+        assert_int_equal(loop_timer_start(f->loop, &signal.timer, at_us), 0);
+        signal_await(&signal);
+}
+
+static void await_count(struct fixture *f, const unsigned *count, unsigned n)
+{
+        pthread_mutex_lock(&f->mover.lock);
+        while (*count < n)
+                pthread_cond_wait(&f->mover.changed, &f->mover.lock);
+        pthread_mutex_unlock(&f->mover.lock);
+}
+
+void await_revokes(struct fixture *f, unsigned n)
+{
+        await_count(f, &f->mover.n_revoked, n);
+}
+
+void await_cancels(struct fixture *f, unsigned n)
+{
+        await_count(f, &f->mover.n_cancelled, n);
+}

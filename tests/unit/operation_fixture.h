@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OPERATION_FIXTURE_H
+#define OPERATION_FIXTURE_H
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "base/metrics.h"
+#include "base/util.h"
+#include "memory/region.h"
+#include "operations/operations.h"
+
+/* A store on a real loop and real regions, and a mover that does only what the test says. */
+
+enum { REGION_SIZE = 65536, EPOCH = 0x1111 };
+
+/* What the store asked of the mover. */
+struct fake_mover {
+        pthread_mutex_t lock;
+        pthread_cond_t changed;
+        struct fabric_transfer transfer; /* the last started */
+        unsigned n_started;
+        int start_result;
+        const struct fabric_outcome *end_in_start; /* ended comes before transfer_start returns */
+        struct operation *cancel_in_start;         /* somebody cancels this meanwhile */
+        unsigned n_cancelled;
+        uint64_t cancelled;
+        int cancel_reason;
+        unsigned n_revoked;
+        uint64_t revoked;
+        int revoke_reason, revoke_wire;
+};
+
+struct fixture {
+        struct loop *loop;
+        struct metrics *metrics;
+        struct region_table *regions;
+        struct region *region, *other;
+        struct operation_store *store;
+        struct fake_mover mover;
+};
+
+/* Long enough that no deadline is met by accident. */
+extern const struct operation_limits default_limits;
+
+int fixture_setup(void **state); /* with default_limits */
+int fixture_teardown(void **state);
+
+/* The store anew, with other limits. */
+void fixture_limits(struct fixture *f, const struct operation_limits *limits);
+
+struct operation *make(struct fixture *f, enum ferry_kind kind);                      /* one slice of 4096 bytes */
+struct operation *make_readers(struct fixture *f, uint32_t readers, uint64_t ttl_ms); /* readable */
+int make_spec(struct fixture *f, const struct operation_spec *spec, struct operation **ret_operation);
+
+struct operation_view look(struct fixture *f, struct operation *operation);
+struct ferry_metadata *metadata_of(struct fixture *f, struct operation *operation);
+
+/* The first request of the rightful peer. */
+struct fabric_request request_for(struct fixture *f, struct operation *operation);
+int claim(struct fixture *f, struct operation *operation, struct fabric_offer *ret_offer);
+
+/* As the worker of a peer would describe itself: 4096 bytes in one descriptor. */
+struct ferry_metadata *peer_metadata(enum ferry_kind active);
+void begin(struct fixture *f, struct operation *operation);
+
+void end(void (*ended)(void *, const struct fabric_outcome *), void *context, int error, uint64_t bytes);
+void end_offer(const struct fabric_offer *offer, int error);
+void end_transfer(struct fixture *f, int error);
+
+/* Blocks until the operation is done or its revision passed that. */
+void await(struct fixture *f, struct operation *operation, uint64_t revision);
+void await_revokes(struct fixture *f, unsigned n);
+void await_cancels(struct fixture *f, unsigned n);
+
+/* Blocks until the loop has run everything that was due at that time. */
+void await_loop(struct fixture *f, uint64_t at_us);
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/util.h"
+
+static void formats_known_times(void **state)
+{
+        static const struct {
+                uint64_t unix_ms;
+                const char *text;
+        } cases[] = {
+                { 0, "1970-01-01T00:00:00.000Z" },
+                { 999, "1970-01-01T00:00:00.999Z" },
+                { UINT64_C(1709164800001), "2024-02-29T00:00:00.001Z" },
+                { UINT64_C(1795172512123), "2026-11-20T11:01:52.123Z" },
+                { UINT64_C(253402300799999), "9999-12-31T23:59:59.999Z" },
+        };
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
+                char text[CLOCK_TEXT_SIZE];
+                clock_format(cases[i].unix_ms, text);
+                assert_string_equal(text, cases[i].text);
+        }
+}
+
+static void clamps_times_that_rfc3339_cannot_write(void **state)
+{
+        char text[CLOCK_TEXT_SIZE];
+        clock_format(UINT64_C(253402300800000), text);
+        assert_string_equal(text, "9999-12-31T23:59:59.999Z");
+        clock_format(UINT64_MAX, text);
+        assert_string_equal(text, "9999-12-31T23:59:59.999Z");
+}
+
+static void now_us_is_the_monotonic_clock(void **state)
+{
+        struct timespec before, after;
+        clock_gettime(CLOCK_MONOTONIC, &before);
+        uint64_t now = clock_now_us();
+        clock_gettime(CLOCK_MONOTONIC, &after);
+        assert_in_range(now, (uint64_t)before.tv_sec * 1000000 + (uint64_t)before.tv_nsec / 1000,
+                        (uint64_t)after.tv_sec * 1000000 + (uint64_t)after.tv_nsec / 1000);
+}
+
+static void unix_ms_is_the_wall_clock(void **state)
+{
+        time_t before = time(NULL);
+        uint64_t now = clock_unix_ms();
+        assert_in_range(now / 1000, (uint64_t)before - 1, (uint64_t)time(NULL) + 1);
+}
+
+static void random_bytes_fill_all_of_large_buffers(void **state)
+{
+        enum { SIZE = 1 << 20 };
+        static unsigned char buffer[SIZE];
+        size_t counts[256] = { 0 };
+        random_bytes(buffer, sizeof(buffer));
+        for (size_t i = 0; i < SIZE; i++)
+                counts[buffer[i]]++;
+        for (size_t i = 0; i < 256; i++)
+                assert_in_range(counts[i], SIZE / 256 / 2, SIZE / 256 * 2);
+}
+
+static void random_ids_differ_and_are_not_zero(void **state)
+{
+        uint64_t last = 0;
+        for (int i = 0; i < 1000; i++) {
+                uint64_t id = random_id();
+                assert_int_not_equal(id, 0);
+                assert_int_not_equal(id, last);
+                last = id;
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(formats_known_times),
+                cmocka_unit_test(clamps_times_that_rfc3339_cannot_write),
+                cmocka_unit_test(now_us_is_the_monotonic_clock),
+                cmocka_unit_test(unix_ms_is_the_wall_clock),
+                cmocka_unit_test(random_bytes_fill_all_of_large_buffers),
+                cmocka_unit_test(random_ids_differ_and_are_not_zero),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

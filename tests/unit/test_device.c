@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <errno.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "device_internal.h"
+
+/* One NIC with two ports, the second in the state that context names. */
+static int fill_one_nic(void *context, struct device_inventory *inventory)
+{
+        inventory->nics = calloc(1, sizeof(*inventory->nics));
+        inventory->nics[0].ports = calloc(2, sizeof(*inventory->nics[0].ports));
+        inventory->n_nics = 1;
+        struct device_nic *nic = &inventory->nics[0];
+        strcpy(nic->name, "mlx5_0");
+        nic->n_ports = 2;
+        strcpy(nic->ports[0].state, "DOWN");
+        strcpy(nic->ports[1].state, context);
+        return 0;
+}
+
+static int fill_nothing(void *context, struct device_inventory *inventory)
+{
+        return 0;
+}
+
+static int fill_error(void *context, struct device_inventory *inventory)
+{
+        return *(int *)context;
+}
+
+static struct device_inventory *inventory_of(bool ucx_cuda, int (*fill)(void *, struct device_inventory *),
+                                             void *context)
+{
+        struct device_source source = { .fill = fill, .context = context };
+        struct device_inventory *inventory = NULL;
+        assert_int_equal(device_inventory_new(ucx_cuda, &source, &inventory), 0);
+        return inventory;
+}
+
+static bool is_missing(const struct device_gpu_direct *answer, const char *word)
+{
+        for (size_t i = 0; i < answer->n_missing; i++)
+                if (strstr(answer->missing[i], word))
+                        return true;
+        return false;
+}
+
+/* Everything there; a test takes one thing away. */
+static struct device_inventory *complete(const char *port_state)
+{
+        struct device_inventory *inventory = inventory_of(true, fill_one_nic, (void *)(uintptr_t)port_state);
+        inventory->n_gpus = 1;
+        inventory->peer_memory = true;
+        return inventory;
+}
+
+static struct device_gpu_direct answer_and_free(struct device_inventory *inventory)
+{
+        struct device_gpu_direct answer;
+        device_gpu_direct(inventory, &answer);
+        device_inventory_free(inventory);
+        assert_int_equal(answer.possible, answer.n_missing == 0);
+        for (size_t i = 0; i < answer.n_missing; i++) {
+                size_t length = strlen(answer.missing[i]);
+                assert_true(length > 0 && answer.missing[i][length - 1] == '.');
+        }
+        return answer;
+}
+
+static void gpu_direct_is_possible_when_all_is_there(void **state)
+{
+        struct device_gpu_direct answer = answer_and_free(complete("ACTIVE"));
+        assert_true(answer.possible);
+        assert_int_equal(answer.n_missing, 0);
+}
+
+static void machine_without_nic_says_so(void **state)
+{
+        struct device_inventory *inventory = inventory_of(true, fill_nothing, NULL);
+        inventory->n_gpus = 1;
+        inventory->peer_memory = true;
+        struct device_gpu_direct answer = answer_and_free(inventory);
+        assert_int_equal(answer.n_missing, 1);
+        assert_true(is_missing(&answer, "no RDMA network card"));
+}
+
+static void port_that_is_not_active_says_so(void **state)
+{
+        static const char *const states[] = { "DOWN", "INIT", "ARMED", "" };
+        for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
+                struct device_gpu_direct answer = answer_and_free(complete(states[i]));
+                assert_int_equal(answer.n_missing, 1);
+                assert_true(is_missing(&answer, "ACTIVE"));
+        }
+}
+
+static void each_missing_piece_of_software_says_so(void **state)
+{
+        struct device_inventory *inventory = complete("ACTIVE");
+        inventory->n_gpus = 0;
+        struct device_gpu_direct answer = answer_and_free(inventory);
+        assert_int_equal(answer.n_missing, 1);
+        assert_true(is_missing(&answer, "NVIDIA kernel driver"));
+
+        inventory = complete("ACTIVE");
+        inventory->ucx_cuda = false;
+        answer = answer_and_free(inventory);
+        assert_int_equal(answer.n_missing, 1);
+        assert_true(is_missing(&answer, "--with-cuda"));
+
+        inventory = complete("ACTIVE");
+        inventory->peer_memory = false;
+        answer = answer_and_free(inventory);
+        assert_int_equal(answer.n_missing, 1);
+        assert_true(is_missing(&answer, "nvidia_peermem"));
+}
+
+static void error_of_libibverbs_is_told_with_all_else_that_is_missing(void **state)
+{
+        int error = -EACCES;
+        struct device_inventory *inventory = inventory_of(false, fill_error, &error);
+        assert_string_equal(inventory->rdma_error, "Permission denied");
+        assert_int_equal(inventory->n_nics, 0);
+        inventory->n_gpus = 0;
+        inventory->peer_memory = false;
+        memset(inventory->rdma_error, 'e', sizeof(inventory->rdma_error) - 1);
+        struct device_gpu_direct answer = answer_and_free(inventory);
+        assert_false(answer.possible);
+        assert_int_equal(answer.n_missing, 5);
+        assert_true(is_missing(&answer, "eeee"));
+}
+
+static void source_without_memory_fails_the_inventory(void **state)
+{
+        int error = -ENOMEM;
+        struct device_source source = { .fill = fill_error, .context = &error };
+        struct device_inventory *inventory = NULL;
+        assert_int_equal(device_inventory_new(false, &source, &inventory), -ENOMEM);
+        assert_null(inventory);
+        assert_null(device_inventory_free(NULL));
+}
+
+static void real_inventory_has_the_cpu_and_never_fails(void **state)
+{
+        struct device_inventory *inventory = NULL;
+        assert_int_equal(device_inventory_new(false, NULL, &inventory), 0);
+        assert_int_equal(inventory->n_memories, 1);
+        assert_string_equal(inventory->memories[0].name, "cpu");
+        assert_true(inventory->memories[0].total_bytes > 1 << 20);
+        assert_true(inventory->memories[0].model[0] != '\0');
+        answer_and_free(inventory);
+}
+
+static char root[64];
+
+static void put(const char *name, const char *text)
+{
+        char path[256];
+        snprintf(path, sizeof(path), "%s/%s", root, name);
+        if (!text) {
+                assert_int_equal(mkdir(path, 0700), 0);
+                return;
+        }
+        FILE *file = fopen(path, "we");
+        assert_non_null(file);
+        fputs(text, file);
+        fclose(file);
+}
+
+static int make_root(void **state)
+{
+        strcpy(root, "/tmp/ferry-device-XXXXXX");
+        if (!mkdtemp(root))
+                return -1;
+        put("cpuinfo", "processor\t: 0\nmodel name\t: A CPU @ 2.0 GHz\nmodel\t\t: 7\n");
+        put("modules", NULL);
+        put("gpus", NULL);
+        return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+        return remove(path);
+}
+
+static int drop_root(void **state)
+{
+        return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static struct device_inventory *faked_memories(bool ucx_cuda)
+{
+        char paths[3][96];
+        static const char *const names[] = { "cpuinfo", "gpus", "modules" };
+        for (size_t i = 0; i < 3; i++)
+                snprintf(paths[i], sizeof(paths[i]), "%s/%s", root, names[i]);
+        struct device_inventory *inventory = calloc(1, sizeof(*inventory));
+        inventory->ucx_cuda = ucx_cuda;
+        assert_int_equal(device_memories_fill(&(struct device_paths){ paths[0], paths[1], paths[2] }, inventory), 0);
+        return inventory;
+}
+
+static void gpus_are_listed_in_pci_order_when_ucx_can_move_their_memory(void **state)
+{
+        put("gpus/0000:5a:00.0", NULL);
+        put("gpus/0000:5a:00.0/information", "Model: \t\t NVIDIA B\nIRQ:   \t\t 57\n");
+        put("gpus/0000:1b:00.0", NULL);
+        put("gpus/0000:1b:00.0/information", "Device Minor: 0\nModel: \t\t NVIDIA A\n");
+        put("gpus/0000:9b:00.0", NULL);
+        struct device_inventory *inventory = faked_memories(true);
+        assert_int_equal(inventory->n_gpus, 3);
+        assert_int_equal(inventory->n_memories, 4);
+        assert_string_equal(inventory->memories[0].model, "A CPU @ 2.0 GHz");
+        assert_string_equal(inventory->memories[1].name, "cuda:0");
+        assert_string_equal(inventory->memories[1].model, "NVIDIA A");
+        assert_string_equal(inventory->memories[2].name, "cuda:1");
+        assert_string_equal(inventory->memories[2].model, "NVIDIA B");
+        assert_string_equal(inventory->memories[3].model, "");
+        device_inventory_free(inventory);
+
+        inventory = faked_memories(false);
+        assert_int_equal(inventory->n_gpus, 3);
+        assert_int_equal(inventory->n_memories, 1);
+        device_inventory_free(inventory);
+}
+
+static void peer_memory_is_either_kernel_module(void **state)
+{
+        struct device_inventory *inventory = faked_memories(true);
+        assert_false(inventory->peer_memory);
+        assert_int_equal(inventory->n_gpus, 0);
+        device_inventory_free(inventory);
+        put("modules/nv_peer_mem", NULL);
+        inventory = faked_memories(true);
+        assert_true(inventory->peer_memory);
+        device_inventory_free(inventory);
+        put("modules/nvidia_peermem", NULL);
+        inventory = faked_memories(true);
+        assert_true(inventory->peer_memory);
+        device_inventory_free(inventory);
+}
+
+static void strange_files_do_no_harm(void **state)
+{
+        char huge[3000];
+        memset(huge, 'x', sizeof(huge) - 1);
+        memcpy(huge, "model name: ", 12);
+        huge[sizeof(huge) - 1] = '\0';
+        put("cpuinfo", huge);
+        put("gpus/not-a-folder", "Model: x\n");
+        struct device_inventory *inventory = faked_memories(true);
+        assert_int_equal(strlen(inventory->memories[0].model), DEVICE_NAME_SIZE - 1);
+        assert_int_equal(inventory->n_memories, 2);
+        device_inventory_free(inventory);
+
+        put("cpuinfo", "processor : 0\nmodel names: no\nmodel name:\n");
+        inventory = faked_memories(false);
+        assert_true(inventory->memories[0].model[0] != '\0');
+        assert_string_not_equal(inventory->memories[0].model, "no");
+        device_inventory_free(inventory);
+}
+
+#define ROOT_TEST(f) cmocka_unit_test_setup_teardown(f, make_root, drop_root)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(gpu_direct_is_possible_when_all_is_there),
+                cmocka_unit_test(machine_without_nic_says_so),
+                cmocka_unit_test(port_that_is_not_active_says_so),
+                cmocka_unit_test(each_missing_piece_of_software_says_so),
+                cmocka_unit_test(error_of_libibverbs_is_told_with_all_else_that_is_missing),
+                cmocka_unit_test(source_without_memory_fails_the_inventory),
+                cmocka_unit_test(real_inventory_has_the_cpu_and_never_fails),
+                ROOT_TEST(gpus_are_listed_in_pci_order_when_ucx_can_move_their_memory),
+                ROOT_TEST(peer_memory_is_either_kernel_module),
+                ROOT_TEST(strange_files_do_no_harm),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

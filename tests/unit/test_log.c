@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <json.h>
+
+#include "base/log.h"
+#include "base/util.h"
+
+enum { CAPTURE_SIZE = 1 << 20, LINE_LIMIT = 4096 };
+
+/* Standard error goes into a memory file between begin and end; end returns what came. */
+static int capture_fd = -1, saved_stderr = -1;
+static char captured[CAPTURE_SIZE];
+
+static void capture_begin(void)
+{
+        saved_stderr = dup(STDERR_FILENO);
+        capture_fd = memfd_create("log", MFD_CLOEXEC);
+        /* As a log file should be: a memfd's position is not shared safely between threads. */
+        assert_int_equal(fcntl(capture_fd, F_SETFL, O_APPEND), 0);
+        assert_true(capture_fd >= 0 && dup2(capture_fd, STDERR_FILENO) == STDERR_FILENO);
+}
+
+static const char *capture_end(void)
+{
+        dup2(saved_stderr, STDERR_FILENO);
+        close(saved_stderr);
+        ssize_t n = pread(capture_fd, captured, sizeof(captured) - 1, 0);
+        close(capture_fd);
+        assert_true(n >= 0);
+        captured[n] = '\0';
+        return captured;
+}
+
+static const char *logfmt_of(const char *message, struct log_field field)
+{
+        log_setup(LOG_DEBUG, LOG_LOGFMT);
+        capture_begin();
+        log_event(LOG_INFO, message, field);
+        return capture_end();
+}
+
+/* The text after the time stamp, which is 24 characters after "ts=". */
+static const char *after_time(const char *line)
+{
+        assert_memory_equal(line, "ts=20", 5);
+        assert_int_equal(line[26], 'Z');
+        return line + 28;
+}
+
+/* A JSON line, which must be one object that json-c takes in strict mode. */
+static struct json_object *json_of(const char *line)
+{
+        size_t length = strlen(line);
+        assert_true(length > 0 && line[length - 1] == '\n');
+        struct json_tokener *tokener = json_tokener_new();
+        json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+        struct json_object *object = json_tokener_parse_ex(tokener, line, (int)length - 1);
+        assert_non_null(object);
+        assert_int_equal(json_tokener_get_parse_end(tokener), length - 1);
+        json_tokener_free(tokener);
+        return object;
+}
+
+static struct json_object *json_line_of(const char *message, struct log_field field)
+{
+        log_setup(LOG_DEBUG, LOG_JSON);
+        capture_begin();
+        log_event(LOG_WARN, message, field);
+        return json_of(capture_end());
+}
+
+static const char *member(struct json_object *object, const char *key)
+{
+        return json_object_get_string(json_object_object_get(object, key));
+}
+
+static void logfmt_line_has_time_level_message_and_fields(void **state)
+{
+        log_setup(LOG_INFO, LOG_LOGFMT);
+        capture_begin();
+        log_event(LOG_INFO, "region created", LOG_S("region", "rgn_1"), LOG_U("size", UINT64_MAX),
+                  LOG_I("delta", INT64_MIN));
+        assert_string_equal(after_time(capture_end()),
+                            "level=info msg=\"region created\" region=rgn_1 size=18446744073709551615 "
+                            "delta=-9223372036854775808\n");
+}
+
+static void logfmt_quotes_only_what_needs_it(void **state)
+{
+        static const char *const cases[][2] = {
+                { "plain-1.2/3:4", "plain-1.2/3:4" },
+                { "", "\"\"" },
+                { "a b", "\"a b\"" },
+                { "a=b", "\"a=b\"" },
+                { "a\"b", "\"a\\\"b\"" },
+                { "a\\b", "\"a\\\\b\"" },
+                { "\xc3\xa4", "\"\xc3\xa4\"" },
+        };
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
+                char expected[80];
+                snprintf(expected, sizeof(expected), "level=info msg=m v=%s\n", cases[i][1]);
+                assert_string_equal(after_time(logfmt_of("m", LOG_S("v", cases[i][0]))), expected);
+        }
+}
+
+static void control_characters_never_reach_the_terminal(void **state)
+{
+        assert_string_equal(after_time(logfmt_of("m", LOG_S("v", "a\nb\tc\x1b[31m\x7f\xc2\x9b\xe2\x80\xae"))),
+                            "level=info msg=m v=\"a\\nb\\tc\\u001b[31m\\u007f\\u009b\\u202e\"\n");
+}
+
+static void invalid_utf8_becomes_the_replacement_character(void **state)
+{
+        static const char *const cases[] = {
+                "\xff",
+                "\x80",
+                "\xc3",
+                "\xc0\xaf",
+                "\xe2\x82",
+                "\xed\xa0\x80",
+                "\xf4\x90\x80\x80",
+                "\xf8\x88\x80\x80\x80",
+        };
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
+                char value[16];
+                snprintf(value, sizeof(value), "<%s>", cases[i]);
+                struct json_object *object = json_line_of("m", LOG_S("v", value));
+                char expected[32] = "<";
+                for (size_t k = 0; k < strlen(cases[i]); k++)
+                        strcat(expected, "\xef\xbf\xbd");
+                strcat(expected, ">");
+                assert_string_equal(member(object, "v"), expected);
+                json_object_put(object);
+        }
+}
+
+static void json_line_is_one_object_that_gives_values_back(void **state)
+{
+        const char *hard = "q\" b\\ n\n t\t e\x1b \xc3\xa4 \xf0\x9f\x9a\x80";
+        struct json_object *object = json_line_of("a \"message\"", LOG_S("v", hard));
+        assert_string_equal(member(object, "level"), "warn");
+        assert_string_equal(member(object, "msg"), "a \"message\"");
+        assert_string_equal(member(object, "v"), hard);
+        assert_int_equal(strlen(member(object, "ts")), 24);
+        json_object_put(object);
+        object = json_line_of("m", LOG_I("n", -5));
+        assert_int_equal(json_object_get_int64(json_object_object_get(object, "n")), -5);
+        json_object_put(object);
+}
+
+static void null_string_is_left_out(void **state)
+{
+        assert_string_equal(after_time(logfmt_of("m", LOG_S("v", NULL))), "level=info msg=m\n");
+}
+
+static void line_without_fields_is_whole(void **state)
+{
+        log_setup(LOG_INFO, LOG_JSON);
+        capture_begin();
+        log_event(LOG_ERROR, "alone");
+        struct json_object *object = json_of(capture_end());
+        assert_int_equal(json_object_object_length(object), 3);
+        json_object_put(object);
+}
+
+static void levels_above_the_set_one_are_silent(void **state)
+{
+        log_setup(LOG_WARN, LOG_LOGFMT);
+        assert_true(log_enabled(LOG_ERROR) && log_enabled(LOG_WARN));
+        assert_false(log_enabled(LOG_INFO) || log_enabled(LOG_DEBUG));
+        capture_begin();
+        log_event(LOG_INFO, "no");
+        log_event(LOG_WARN, "yes");
+        assert_string_equal(after_time(capture_end()), "level=warn msg=yes\n");
+}
+
+/* Every length around the limit, in both formats: the line stays whole and says that it was cut. */
+static void long_lines_are_cut_visibly_and_stay_well_formed(void **state)
+{
+        static char value[2 * LINE_LIMIT];
+        for (size_t length = LINE_LIMIT - 200; length < LINE_LIMIT + 20; length++) {
+                memset(value, length % 2 ? 'x' : '\n', length);
+                value[length] = '\0';
+                for (int format = LOG_LOGFMT; format <= LOG_JSON; format++) {
+                        log_setup(LOG_INFO, (enum log_format)format);
+                        capture_begin();
+                        log_event(LOG_INFO, "m", LOG_S("v", value), LOG_U("after", 12345678), LOG_S("last", "z"));
+                        const char *line = capture_end();
+                        assert_true(strlen(line) <= LINE_LIMIT);
+                        assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
+                        bool cut = strstr(line, "last") == NULL;
+                        assert_int_equal(cut, strstr(line, "truncated") != NULL);
+                        if (format == LOG_JSON)
+                                json_object_put(json_of(line));
+                        else if (cut)
+                                assert_non_null(strstr(line, " truncated=true\n"));
+                }
+        }
+}
+
+static void cut_never_splits_a_character(void **state)
+{
+        static char value[3 * LINE_LIMIT];
+        for (size_t shift = 0; shift < 4; shift++) {
+                memset(value, 'x', shift);
+                value[shift] = '\0';
+                for (size_t used = shift; used < 2 * LINE_LIMIT; used += 4)
+                        memcpy(value + used, "\xf0\x9f\x9a\x80", 5);
+                struct json_object *object = json_line_of("m", LOG_S("v", value));
+                const char *got = member(object, "v");
+                size_t kept = strlen(got) - 3;
+                assert_string_equal(got + kept, "...");
+                assert_int_equal((kept - shift) % 4, 0);
+                assert_memory_equal(got, value, kept);
+                json_object_put(object);
+        }
+}
+
+static void errno_is_kept(void **state)
+{
+        log_setup(LOG_INFO, LOG_LOGFMT);
+        capture_begin();
+        close(STDERR_FILENO);
+        errno = EXDEV;
+        log_event(LOG_ERROR, "nowhere to go");
+        int after = errno;
+        capture_end();
+        assert_int_equal(after, EXDEV);
+}
+
+static void *write_lines(void *argument)
+{
+        for (int i = 0; i < 500; i++)
+                log_event(LOG_INFO, "from a thread", LOG_U("thread", (uintptr_t)argument), LOG_U("line", i));
+        return NULL;
+}
+
+static void lines_of_threads_do_not_mix(void **state)
+{
+        log_setup(LOG_INFO, LOG_JSON);
+        capture_begin();
+        pthread_t threads[4];
+        for (uintptr_t i = 0; i < 4; i++)
+                pthread_create(&threads[i], NULL, write_lines, (void *)i);
+        for (size_t i = 0; i < 4; i++)
+                pthread_join(threads[i], NULL);
+        capture_end();
+        size_t lines = 0;
+        char *rest = captured;
+        for (char *line; (line = strsep(&rest, "\n")) && *line; lines++) {
+                struct json_object *object = json_tokener_parse(line);
+                assert_non_null(object);
+                json_object_put(object);
+        }
+        assert_int_equal(lines, 2000);
+}
+
+static void level_names_map_both_ways(void **state)
+{
+        static const char *const names[] = { "error", "warn", "info", "debug" };
+        for (int i = 0; i < LOG_LEVEL_COUNT; i++) {
+                assert_int_equal(log_level_from_name(names[i]), i);
+                assert_string_equal(log_level_name(i), names[i]);
+        }
+        assert_int_equal(log_level_from_name("INFO"), -1);
+        assert_int_equal(log_level_from_name(""), -1);
+        assert_int_equal(log_level_from_name(NULL), -1);
+        assert_null(log_level_name(-1));
+        assert_null(log_level_name(LOG_LEVEL_COUNT));
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(logfmt_line_has_time_level_message_and_fields),
+                cmocka_unit_test(logfmt_quotes_only_what_needs_it),
+                cmocka_unit_test(control_characters_never_reach_the_terminal),
+                cmocka_unit_test(invalid_utf8_becomes_the_replacement_character),
+                cmocka_unit_test(json_line_is_one_object_that_gives_values_back),
+                cmocka_unit_test(null_string_is_left_out),
+                cmocka_unit_test(line_without_fields_is_whole),
+                cmocka_unit_test(levels_above_the_set_one_are_silent),
+                cmocka_unit_test(long_lines_are_cut_visibly_and_stay_well_formed),
+                cmocka_unit_test(cut_never_splits_a_character),
+                cmocka_unit_test(errno_is_kept),
+                cmocka_unit_test(lines_of_threads_do_not_mix),
+                cmocka_unit_test(level_names_map_both_ways),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

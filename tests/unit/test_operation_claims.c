@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operation_fixture.h"
+
+static void metadata_names_the_operation_and_not_its_memory(void **state)
+{
+        struct fixture *f = *state;
+        struct operation_slice slices[] = { { f->region, 8, 100 }, { f->region, 200, 1 } };
+        struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 2 };
+        struct operation *operation;
+        struct ferry_metadata *metadata, *other;
+        struct operation_view v;
+
+        assert_int_equal(make_spec(f, &spec, &operation), 0);
+        v = look(f, operation);
+        metadata = metadata_of(f, operation);
+        assert_int_equal(metadata->operation_kind, FERRY_METADATA_READ);
+        assert_int_equal(metadata->protocol, FERRY_METADATA_PROTOCOL);
+        assert_int_equal(metadata->epoch, EPOCH);
+        assert_int_equal(metadata->operation, v.id);
+        assert_int_equal(metadata->expires_ms, v.expires_unix_ms);
+        assert_int_equal(metadata->n_descriptors, 2);
+        assert_int_equal(metadata->descriptors[0].size, 100);
+        assert_int_equal(metadata->descriptors[1].size, 1);
+        assert_string_equal(metadata->descriptors[0].device, "cpu");
+        for (size_t i = 0; i < 2; i++) {
+                uint64_t ptr = metadata->descriptors[i].ptr;
+
+                assert_true(ptr > 0 && ptr < UINT64_C(1) << 53);
+                assert_false(ptr >= (uintptr_t)f->region->address && ptr < (uintptr_t)f->region->address + REGION_SIZE);
+        }
+        assert_int_not_equal(metadata->descriptors[0].ptr, metadata->descriptors[1].ptr);
+        (void)operation_unref(operation);
+
+        operation = make(f, FERRY_WRITABLE);
+        other = metadata_of(f, operation);
+        assert_int_equal(other->operation_kind, FERRY_METADATA_WRITE);
+        assert_memory_not_equal(other->key, metadata->key, FERRY_KEY_SIZE);
+        (void)ferry_metadata_free(metadata);
+        (void)ferry_metadata_free(other);
+        (void)operation_unref(operation);
+}
+
+static void metadata_is_had_only_of_live_passive_operations(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *active = make(f, FERRY_READ), *passive = make(f, FERRY_READABLE);
+        struct ferry_metadata *metadata = NULL;
+        struct fabric_offer offer;
+
+        assert_int_equal(operation_metadata(f->store, active, &metadata), FERRY_E_NOT_PASSIVE);
+        assert_int_equal(claim(f, passive, &offer), 0);
+        operation_cancel(f->store, passive);
+        assert_int_equal(operation_metadata(f->store, passive, &metadata), FERRY_E_GONE);
+        end_offer(&offer, FERRY_E_CANCELLED);
+        assert_int_equal(operation_metadata(f->store, passive, &metadata), FERRY_E_GONE);
+        assert_null(metadata);
+        (void)operation_unref(active);
+        (void)operation_unref(passive);
+}
+
+/* Wrong in everything, then right in one thing after the other: the answer shows what is looked at first. */
+static void a_claim_is_checked_key_first(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READABLE), *ended = make(f, FERRY_READABLE);
+        struct fabric_request good = request_for(f, operation), bad = good, late = request_for(f, ended);
+        struct fabric_offer offer, none;
+
+        assert_int_equal(operation_store_claim(f->store, &good, &offer), 0);
+        operation_cancel(f->store, ended);
+
+        bad.operation ^= 1;
+        bad.key[31] ^= 1;
+        bad.direction = FABRIC_WRITE;
+        bad.total++;
+        assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_STALE_METADATA);
+        bad.operation = good.operation;
+        assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_PEER_REFUSED);
+        bad.key[31] ^= 1;
+        assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_KIND_MISMATCH);
+        bad.direction = FABRIC_READ;
+        assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_SIZE_MISMATCH);
+        bad.total--;
+        assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_ALREADY_CLAIMED);
+
+        late.key[0] ^= 0x80;
+        assert_int_equal(operation_store_claim(f->store, &late, &none), FERRY_E_PEER_REFUSED);
+        late.key[0] ^= 0x80;
+        assert_int_equal(operation_store_claim(f->store, &late, &none), FERRY_E_CANCELLED_BY_PEER);
+
+        assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
+        end_offer(&offer, 0);
+        assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
+        (void)operation_unref(operation);
+        (void)operation_unref(ended);
+}
+
+static void each_byte_of_the_key_counts(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_WRITABLE);
+        struct fabric_request request = request_for(f, operation);
+        struct fabric_offer offer;
+
+        for (size_t i = 0; i < FERRY_KEY_SIZE; i++) {
+                request.key[i] ^= 1;
+                assert_int_equal(operation_store_claim(f->store, &request, &offer), FERRY_E_PEER_REFUSED);
+                request.key[i] ^= 1;
+        }
+        assert_int_equal(look(f, operation).status, FERRY_INITIALIZED);
+        assert_int_equal(operation_store_claim(f->store, &request, &offer), 0);
+        end_offer(&offer, 0);
+        (void)operation_unref(operation);
+}
+
+static void an_active_operation_cannot_be_claimed(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+        struct fabric_request request = { .operation = look(f, operation).id, .direction = FABRIC_READ, .total = 4096 };
+        struct fabric_offer offer;
+
+        assert_int_equal(operation_store_claim(f->store, &request, &offer), FERRY_E_STALE_METADATA);
+        request.direction = FABRIC_WRITE;
+        assert_int_equal(operation_store_claim(f->store, &request, &offer), FERRY_E_STALE_METADATA);
+        (void)operation_unref(operation);
+}
+
+static void a_late_claim_is_told_why(void **state)
+{
+        struct fixture *f = *state;
+        static const struct {
+                int error, told;
+        } rows[] = {
+                { 0, FERRY_E_ALREADY_CLAIMED },
+                { FERRY_E_EXPIRED, FERRY_E_EXPIRED },
+                { FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER },
+                { FERRY_E_CANCELLED_BY_PEER, FERRY_E_CANCELLED_BY_PEER },
+                { FERRY_E_PEER_LOST, FERRY_E_ALREADY_CLAIMED },
+        };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++) {
+                struct operation *operation = make(f, FERRY_READABLE);
+                struct fabric_request request = request_for(f, operation);
+                struct fabric_offer offer;
+
+                assert_int_equal(operation_store_claim(f->store, &request, &offer), 0);
+                end_offer(&offer, rows[i].error);
+                assert_int_equal(operation_store_claim(f->store, &request, &offer), rows[i].told);
+                (void)operation_unref(operation);
+        }
+}
+
+static void a_claim_during_a_cancel_is_told_so(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READABLE);
+        struct fabric_request request = request_for(f, operation);
+        struct fabric_offer offer, none;
+
+        assert_int_equal(operation_store_claim(f->store, &request, &offer), 0);
+        operation_cancel(f->store, operation);
+        assert_int_equal(operation_store_claim(f->store, &request, &none), FERRY_E_CANCELLED_BY_PEER);
+        end_offer(&offer, FERRY_E_CANCELLED);
+        (void)operation_unref(operation);
+}
+
+static void a_deleted_operation_is_stale_for_its_peer(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READABLE);
+        struct fabric_request request = request_for(f, operation);
+        struct fabric_offer offer;
+
+        operation_delete(f->store, operation);
+        assert_int_equal(operation_store_claim(f->store, &request, &offer), FERRY_E_STALE_METADATA);
+        (void)operation_unref(operation);
+}
+
+static void progress_only_rises_and_stays_within_the_total(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READABLE);
+        struct fabric_offer offer;
+
+        assert_int_equal(claim(f, operation, &offer), 0);
+        offer.progress(offer.context, 1000);
+        assert_int_equal(look(f, operation).bytes_done, 1000);
+        offer.progress(offer.context, 10);
+        assert_int_equal(look(f, operation).bytes_done, 1000);
+        offer.progress(offer.context, 1 << 20);
+        assert_int_equal(look(f, operation).bytes_done, 4096);
+        end_offer(&offer, FERRY_E_PEER_LOST);
+        assert_int_equal(look(f, operation).bytes_done, 4096);
+        (void)operation_unref(operation);
+}
+
+/* A burst bumps once at most, and then not before a tenth of a second has passed. */
+static void progress_wakes_who_waits_for_a_revision_but_not_often(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READABLE);
+        struct fabric_offer offer;
+        uint64_t started = clock_now_us(), revision, took;
+
+        assert_int_equal(claim(f, operation, &offer), 0);
+        for (uint64_t i = 1; i <= 1000; i++)
+                offer.progress(offer.context, i);
+        took = clock_now_us() - started;
+        revision = look(f, operation).revision;
+        assert_true(revision <= 2 + took / 100000);
+
+        await_loop(f, clock_now_us() + 110000);
+        offer.progress(offer.context, 1001);
+        await(f, operation, revision);
+        assert_int_equal(look(f, operation).revision, revision + 1);
+        assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
+        end_offer(&offer, 0);
+        (void)operation_unref(operation);
+}
+
+static struct operation_view check_of(struct fixture *f, struct ferry_metadata *metadata, int expected,
+                                      const char *words)
+{
+        struct operation *operation = make(f, FERRY_READ);
+        struct operation_slice slice = { f->region, 512, 4096 };
+        struct operation_spec spec = { .kind = FERRY_READ, .slices = &slice, .n_slices = 1 };
+        char detail[OPERATION_DETAIL_SIZE];
+        struct operation_view view;
+        unsigned n_started = f->mover.n_started;
+
+        assert_int_equal(operation_check(f->store, &spec, metadata, detail), expected);
+        assert_non_null(strstr(detail, words));
+        assert_int_equal(operation_begin(f->store, operation, metadata, detail), expected);
+        assert_non_null(strstr(detail, words));
+        assert_int_equal(f->mover.n_started, n_started + (expected ? 0 : 1));
+        view = look(f, operation);
+        if (!expected)
+                end_transfer(f, 0);
+        (void)operation_unref(operation);
+        return view;
+}
+
+static void metadata_is_checked_before_anything_begins(void **state)
+{
+        struct fixture *f = *state;
+        struct ferry_metadata *metadata = peer_metadata(FERRY_READ);
+        struct operation_view view;
+
+        metadata->operation_kind = FERRY_METADATA_WRITE;
+        view = check_of(f, metadata, FERRY_E_KIND_MISMATCH, "readable");
+        assert_int_equal(view.status, FERRY_INITIALIZED);
+        assert_int_equal(view.revision, 1);
+        metadata->operation_kind = FERRY_METADATA_READ;
+
+        metadata->epoch = EPOCH;
+        (void)check_of(f, metadata, FERRY_E_INVALID_METADATA, "itself");
+        metadata->epoch = EPOCH + 1;
+
+        metadata->expires_ms = clock_unix_ms() - 5;
+        (void)check_of(f, metadata, FERRY_E_METADATA_EXPIRED, "expired");
+        metadata->expires_ms = clock_unix_ms() + 60000;
+
+        metadata->descriptors[0].size = 4095;
+        (void)check_of(f, metadata, FERRY_E_SIZE_MISMATCH, "Descriptor 0 has 4096 bytes here, 4095");
+        metadata->descriptors[0].size = 4096;
+        (void)check_of(f, metadata, 0, "");
+        (void)ferry_metadata_free(metadata);
+}
+
+static void lists_match_pairwise_or_as_a_stream(void **state)
+{
+        struct fixture *f = *state;
+        struct operation_slice slices[] = { { f->region, 0, 10 }, { f->region, 100, 20 } };
+        struct ferry_metadata_descriptor descriptors[] = { { "cpu", 1, 10 }, { "cpu", 2, 19 }, { "cpu", 3, 1 } };
+        struct operation_spec spec = { .kind = FERRY_WRITE, .slices = slices, .n_slices = 2 };
+        struct ferry_metadata m = {
+                .operation_kind = FERRY_METADATA_WRITE, .epoch = 1, .descriptors = descriptors, .n_descriptors = 2
+        };
+        char detail[OPERATION_DETAIL_SIZE];
+
+        assert_int_equal(operation_check(f->store, &spec, &m, detail), FERRY_E_SIZE_MISMATCH);
+        assert_non_null(strstr(detail, "Descriptor 1 has 20 bytes here, 19"));
+        m.n_descriptors = 3;
+        assert_int_equal(operation_check(f->store, &spec, &m, detail), FERRY_E_SIZE_MISMATCH);
+        assert_non_null(strstr(detail, "2 descriptors here, 3"));
+        spec.layout = FERRY_LAYOUT_STREAM;
+        assert_int_equal(operation_check(f->store, &spec, &m, detail), 0);
+        descriptors[2].size = 2;
+        assert_int_equal(operation_check(f->store, &spec, &m, detail), FERRY_E_SIZE_MISMATCH);
+        assert_non_null(strstr(detail, "30 bytes here, 31"));
+        descriptors[2].size = UINT64_MAX;
+        assert_int_equal(operation_check(f->store, &spec, &m, detail), FERRY_E_INVALID_METADATA);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                T(metadata_names_the_operation_and_not_its_memory),
+                T(metadata_is_had_only_of_live_passive_operations),
+                T(a_claim_is_checked_key_first),
+                T(each_byte_of_the_key_counts),
+                T(an_active_operation_cannot_be_claimed),
+                T(a_late_claim_is_told_why),
+                T(a_claim_during_a_cancel_is_told_so),
+                T(a_deleted_operation_is_stale_for_its_peer),
+                T(progress_only_rises_and_stays_within_the_total),
+                T(progress_wakes_who_waits_for_a_revision_but_not_often),
+                T(metadata_is_checked_before_anything_begins),
+                T(lists_match_pairwise_or_as_a_stream),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

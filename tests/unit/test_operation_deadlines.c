@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operation_fixture.h"
+
+enum { SHORT_MS = 100, STALL_MS = 400 };
+
+static void with_stall(struct fixture *f, uint64_t stall_ms)
+{
+        struct operation_limits limits = default_limits;
+
+        limits.stall_ms = stall_ms;
+        fixture_limits(f, &limits);
+}
+
+static struct operation *make_active(struct fixture *f, uint64_t timeout_ms)
+{
+        struct operation *operation = NULL;
+
+        assert_int_equal(
+                make_spec(f, &(struct operation_spec){ .kind = FERRY_READ, .timeout_ms = timeout_ms }, &operation), 0);
+        return operation;
+}
+
+static void an_unclaimed_operation_expires(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make_readers(f, 0, SHORT_MS);
+        struct fabric_request request = request_for(f, operation);
+        uint64_t made = clock_now_us() - 1000;
+        struct fabric_offer offer;
+
+        await(f, operation, 0);
+        assert_true(clock_now_us() >= made + SHORT_MS * 1000);
+        assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
+        assert_int_equal(look(f, operation).error, FERRY_E_EXPIRED);
+        assert_int_equal(operation_store_claim(f->store, &request, &offer), FERRY_E_EXPIRED);
+        assert_int_equal(region_in_use(f->region), 0);
+        (void)operation_unref(operation);
+}
+
+static void a_claimed_operation_is_not_reaped(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make_readers(f, 0, SHORT_MS);
+        struct fabric_offer offer;
+
+        if (claim(f, operation, &offer) == 0) {
+                await_loop(f, clock_now_us() + 2 * SHORT_MS * 1000);
+                assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
+                assert_int_equal(f->mover.n_revoked, 0);
+                end_offer(&offer, 0);
+                assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
+        }
+        (void)operation_unref(operation);
+}
+
+static void the_time_to_live_applies_again_between_readers(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make_readers(f, 2, SHORT_MS);
+        struct fabric_request request = request_for(f, operation);
+        struct fabric_offer offer;
+
+        assert_int_equal(operation_store_claim(f->store, &request, &offer), 0);
+        await_loop(f, clock_now_us() + 2 * SHORT_MS * 1000);
+        end_offer(&offer, FERRY_E_PEER_LOST);
+        assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
+        await(f, operation, 0);
+        assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
+        assert_int_equal(look(f, operation).error, FERRY_E_EXPIRED);
+        (void)operation_unref(operation);
+}
+
+static void renewal_moves_the_end_both_ways(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make_readers(f, 0, 600000);
+        struct ferry_metadata *metadata;
+        uint64_t revision = look(f, operation).revision;
+
+        assert_int_equal(operation_renew(f->store, operation, 700000), 0);
+        assert_int_equal(look(f, operation).revision, revision + 1);
+        assert_int_equal(look(f, operation).ttl_ms, 700000);
+        metadata = metadata_of(f, operation);
+        assert_true(metadata->expires_ms >= look(f, operation).created_unix_ms + 700000);
+        (void)ferry_metadata_free(metadata);
+        assert_int_equal(operation_renew(f->store, operation, 0), 0);
+        assert_int_equal(look(f, operation).ttl_ms, 600000);
+        assert_int_equal(operation_renew(f->store, operation, SHORT_MS), 0);
+        await(f, operation, 0);
+        assert_int_equal(look(f, operation).error, FERRY_E_EXPIRED);
+        assert_int_equal(operation_renew(f->store, operation, SHORT_MS), FERRY_E_GONE);
+        (void)operation_unref(operation);
+}
+
+static void renewal_outlives_the_first_end(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make_readers(f, 0, 200);
+
+        if (operation_renew(f->store, operation, 600000) == 0) {
+                await_loop(f, clock_now_us() + 210000);
+                assert_int_equal(look(f, operation).status, FERRY_INITIALIZED);
+        }
+        (void)operation_unref(operation);
+}
+
+static void renewal_is_checked(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *active = make(f, FERRY_READ), *passive = make(f, FERRY_WRITABLE);
+
+        assert_int_equal(operation_renew(f->store, active, 0), FERRY_E_NOT_PASSIVE);
+        assert_int_equal(operation_renew(f->store, passive, 3600001), FERRY_E_INVALID_PARAMETER);
+        (void)operation_unref(active);
+        (void)operation_unref(passive);
+}
+
+static void a_timeout_before_the_begin_ends_it_at_once(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make_active(f, SHORT_MS);
+
+        await(f, operation, 0);
+        assert_int_equal(look(f, operation).status, FERRY_ERRORED);
+        assert_int_equal(look(f, operation).error, FERRY_E_TIMEOUT);
+        begin(f, operation);
+        assert_int_equal(f->mover.n_started, 0);
+        (void)operation_unref(operation);
+}
+
+static void a_timeout_in_flight_cancels_the_transfer(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make_active(f, 300);
+
+        begin(f, operation);
+        if (f->mover.n_started) {
+                await_cancels(f, 1);
+                assert_int_equal(f->mover.cancelled, f->mover.transfer.id);
+                assert_int_equal(f->mover.cancel_reason, FERRY_E_TIMEOUT);
+                assert_int_equal(look(f, operation).status, FERRY_INITIALIZED);
+                assert_false(look(f, operation).cancel_requested);
+                end_transfer(f, FERRY_E_TIMEOUT);
+        }
+        await(f, operation, 0);
+        assert_int_equal(look(f, operation).status, FERRY_ERRORED);
+        assert_int_equal(look(f, operation).error, FERRY_E_TIMEOUT);
+        (void)operation_unref(operation);
+}
+
+static void a_transfer_that_never_starts_is_stalled(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation;
+
+        with_stall(f, SHORT_MS);
+        operation = make(f, FERRY_READ);
+        begin(f, operation);
+        await_cancels(f, 1);
+        assert_int_equal(f->mover.cancel_reason, FERRY_E_STALLED);
+        end_transfer(f, FERRY_E_STALLED);
+        assert_int_equal(look(f, operation).status, FERRY_ERRORED);
+        assert_int_equal(look(f, operation).error, FERRY_E_STALLED);
+        (void)operation_unref(operation);
+}
+
+static void a_claim_that_does_not_move_is_revoked(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation;
+        struct fabric_offer offer;
+
+        with_stall(f, SHORT_MS);
+        operation = make(f, FERRY_WRITABLE);
+        assert_int_equal(claim(f, operation, &offer), 0);
+        await_revokes(f, 1);
+        assert_int_equal(f->mover.revoked, look(f, operation).id);
+        assert_int_equal(f->mover.revoke_reason, FERRY_E_STALLED);
+        assert_int_equal(f->mover.revoke_wire, FERRY_E_STALLED);
+        end_offer(&offer, FERRY_E_STALLED);
+        assert_int_equal(look(f, operation).status, FERRY_ERRORED);
+        (void)operation_unref(operation);
+}
+
+/* Tries again when this machine was too slow to move a byte within the limit. */
+static void a_byte_that_moves_puts_the_stall_off(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation;
+        struct fabric_offer offer;
+        uint64_t moved;
+        bool in_time;
+
+        with_stall(f, STALL_MS);
+        do {
+                operation = make(f, FERRY_READABLE);
+                f->mover.n_revoked = 0;
+                assert_int_equal(claim(f, operation, &offer), 0);
+                await_loop(f, clock_now_us() + 40000);
+                moved = clock_now_us();
+                offer.progress(offer.context, 1);
+                pthread_mutex_lock(&f->mover.lock);
+                in_time = !f->mover.n_revoked;
+                pthread_mutex_unlock(&f->mover.lock);
+                await_revokes(f, 1);
+                if (in_time)
+                        assert_true(clock_now_us() >= moved + STALL_MS * 1000);
+                end_offer(&offer, FERRY_E_STALLED);
+                (void)operation_unref(operation);
+        } while (!in_time);
+}
+
+static void with_many_readers_a_stall_costs_the_attempts_only(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation;
+        struct fabric_offer offer;
+
+        with_stall(f, SHORT_MS);
+        operation = make_readers(f, 2, 0);
+        assert_int_equal(claim(f, operation, &offer), 0);
+        await_revokes(f, 2); /* again, as long as the attempt is there */
+        assert_int_equal(f->mover.revoke_reason, FERRY_E_STALLED);
+        end_offer(&offer, FERRY_E_STALLED);
+        assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
+        assert_int_equal(claim(f, operation, &offer), 0);
+        end_offer(&offer, 0);
+        assert_int_equal(claim(f, operation, &offer), 0);
+        end_offer(&offer, 0);
+        assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
+        (void)operation_unref(operation);
+}
+
+static void a_cancel_after_a_stall_is_not_told_twice(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation;
+
+        with_stall(f, SHORT_MS);
+        operation = make(f, FERRY_READ);
+        begin(f, operation);
+        await_cancels(f, 1);
+        operation_cancel(f->store, operation);
+        await_loop(f, clock_now_us() + 2 * SHORT_MS * 1000);
+        assert_int_equal(f->mover.n_cancelled, 1);
+        assert_true(look(f, operation).cancel_requested);
+        end_transfer(f, FERRY_E_STALLED);
+        assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
+        assert_int_equal(look(f, operation).error, FERRY_E_STALLED);
+        (void)operation_unref(operation);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                T(an_unclaimed_operation_expires),
+                T(a_claimed_operation_is_not_reaped),
+                T(the_time_to_live_applies_again_between_readers),
+                T(renewal_moves_the_end_both_ways),
+                T(renewal_outlives_the_first_end),
+                T(renewal_is_checked),
+                T(a_timeout_before_the_begin_ends_it_at_once),
+                T(a_timeout_in_flight_cancels_the_transfer),
+                T(a_transfer_that_never_starts_is_stalled),
+                T(a_claim_that_does_not_move_is_revoked),
+                T(a_byte_that_moves_puts_the_stall_off),
+                T(with_many_readers_a_stall_costs_the_attempts_only),
+                T(a_cancel_after_a_stall_is_not_told_twice),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operation_fixture.h"
+
+static void count(void *context)
+{
+        ++*(unsigned *)context;
+}
+
+static void an_idle_store_is_drained_at_once(void **state)
+{
+        struct fixture *f = *state;
+        unsigned n = 0;
+
+        operation_store_on_drained(f->store, count, &n);
+        assert_int_equal(n, 1);
+}
+
+static void a_busy_store_is_drained_once_when_the_last_is_quiet(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *read = make(f, FERRY_READ), *readable = make(f, FERRY_READABLE), *none = NULL;
+        struct fabric_offer offer;
+        unsigned n = 0;
+
+        operation_store_on_drained(f->store, count, &n);
+        assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &none), FERRY_E_DRAINING);
+        assert_null(none);
+        begin(f, read);
+        assert_int_equal(claim(f, readable, &offer), 0);
+        end_offer(&offer, 0);
+        operation_delete(f->store, read);
+        assert_int_equal(n, 0);
+        end_transfer(f, FERRY_E_CANCELLED);
+        assert_int_equal(n, 1);
+        assert_int_equal(operation_store_live(f->store), 0);
+        (void)operation_unref(read);
+        (void)operation_unref(readable);
+}
+
+static void cancelling_all_ends_the_idle_and_tells_the_mover_of_the_rest(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *waiting[200], *moving = NULL, *claimed = NULL, *none;
+        struct operation_limits limits = default_limits;
+        struct fabric_offer offer;
+
+        limits.operations_max = 300;
+        limits.terminal_max = 10;
+        fixture_limits(f, &limits);
+        for (size_t i = 0; i < 200; i++)
+                waiting[i] = make(f, (enum ferry_kind)(i % 4));
+        moving = make(f, FERRY_READ);
+        claimed = make(f, FERRY_READABLE);
+        begin(f, moving);
+        assert_int_equal(claim(f, claimed, &offer), 0);
+
+        assert_int_equal(operation_store_cancel_all(f->store), 202);
+        assert_int_equal(operation_store_live(f->store), 2);
+        assert_int_equal(f->mover.n_cancelled, 1);
+        assert_int_equal(f->mover.n_revoked, 1);
+        assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &none), FERRY_E_DRAINING);
+        for (size_t i = 0; i < 200; i++) {
+                assert_int_equal(look(f, waiting[i]).status, FERRY_CANCELLED);
+                (void)operation_unref(waiting[i]);
+        }
+        end_transfer(f, FERRY_E_CANCELLED);
+        end_offer(&offer, FERRY_E_CANCELLED);
+        assert_int_equal(operation_store_live(f->store), 0);
+        (void)operation_unref(moving);
+        (void)operation_unref(claimed);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                T(an_idle_store_is_drained_at_once),
+                T(a_busy_store_is_drained_once_when_the_last_is_quiet),
+                T(cancelling_all_ends_the_idle_and_tells_the_mover_of_the_rest),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operation_fixture.h"
+
+enum { MANY = 3000 };
+
+static void with_room(struct fixture *f)
+{
+        struct operation_limits limits = default_limits;
+
+        limits.operations_max = limits.terminal_max = 2 * MANY;
+        fixture_limits(f, &limits);
+}
+
+/* Walks all pages of that size; stores the ids. */
+static size_t walk(struct fixture *f, int kind, int status, size_t n, uint64_t *ret_ids, size_t *ret_pages)
+{
+        struct operation *page[64];
+        uint64_t cursor = 0;
+        size_t n_ids = 0, n_page, n_pages = 0;
+
+        do {
+                n_page = operation_page(f->store, kind, status, &cursor, page, n);
+                n_pages += n_page > 0;
+                for (size_t i = 0; i < n_page; i++) {
+                        ret_ids[n_ids++] = look(f, page[i]).id;
+                        (void)operation_unref(page[i]);
+                }
+        } while (cursor);
+        if (ret_pages)
+                *ret_pages = n_pages;
+        return n_ids;
+}
+
+static void an_empty_store_has_no_page(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *page[1];
+        uint64_t cursor = 0;
+
+        assert_int_equal(operation_page(f->store, -1, -1, &cursor, page, 1), 0);
+        assert_int_equal(cursor, 0);
+        cursor = 12345;
+        assert_int_equal(operation_page(f->store, -1, -1, &cursor, page, 1), 0);
+        assert_int_equal(cursor, 0);
+}
+
+static void pages_are_in_order_of_creation_and_the_last_is_not_empty(void **state)
+{
+        struct fixture *f = *state;
+        uint64_t made[12], seen[12];
+        size_t n_pages;
+
+        for (size_t i = 0; i < 12; i++) {
+                struct operation *operation = make(f, FERRY_READ);
+
+                made[i] = look(f, operation).id;
+                (void)operation_unref(operation);
+        }
+        for (size_t n = 1; n <= 13; n++) {
+                assert_int_equal(walk(f, -1, -1, n, seen, &n_pages), 12);
+                assert_memory_equal(seen, made, sizeof(made));
+                assert_int_equal(n_pages, (12 + n - 1) / n);
+        }
+}
+
+static void filters_choose_by_kind_and_status(void **state)
+{
+        struct fixture *f = *state;
+        uint64_t ids[40], cancelled_writes[5];
+        size_t n_cancelled = 0;
+
+        for (int i = 0; i < 40; i++) {
+                struct operation *operation = make(f, (enum ferry_kind)(i % 4));
+
+                if (i % 8 == 3) {
+                        operation_cancel(f->store, operation);
+                        cancelled_writes[n_cancelled++] = look(f, operation).id;
+                }
+                (void)operation_unref(operation);
+        }
+        assert_int_equal(walk(f, FERRY_WRITE, -1, 3, ids, NULL), 10);
+        assert_int_equal(walk(f, -1, FERRY_INITIALIZED, 3, ids, NULL), 35);
+        assert_int_equal(walk(f, FERRY_READ, FERRY_CANCELLED, 3, ids, NULL), 0);
+        assert_int_equal(walk(f, FERRY_WRITE, FERRY_CANCELLED, 2, ids, NULL), 5);
+        assert_memory_equal(ids, cancelled_writes, sizeof(cancelled_writes));
+}
+
+static void a_cursor_outlives_the_operation_it_stands_at(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *made[5], *page[2];
+        uint64_t cursor = 0;
+
+        for (size_t i = 0; i < 5; i++)
+                made[i] = make(f, FERRY_READ);
+        assert_int_equal(operation_page(f->store, -1, -1, &cursor, page, 2), 2);
+        (void)operation_unref(page[0]);
+        (void)operation_unref(page[1]);
+        operation_delete(f->store, made[1]);
+        operation_delete(f->store, made[2]);
+        assert_int_equal(operation_page(f->store, -1, -1, &cursor, page, 2), 2);
+        assert_ptr_equal(page[0], made[3]);
+        assert_ptr_equal(page[1], made[4]);
+        assert_int_equal(cursor, 0);
+        (void)operation_unref(page[0]);
+        (void)operation_unref(page[1]);
+        for (size_t i = 0; i < 5; i++)
+                (void)operation_unref(made[i]);
+}
+
+static void many_with_many_gone_between_are_all_seen(void **state)
+{
+        struct fixture *f = *state;
+        uint64_t *kept = calloc(MANY, sizeof(*kept)), *seen = calloc(MANY, sizeof(*seen));
+        size_t n = 0;
+
+        assert_non_null(kept);
+        assert_non_null(seen);
+        with_room(f);
+        for (size_t i = 0; i < MANY; i++) {
+                struct operation *operation = make(f, i % 1500 == 1499 ? FERRY_WRITE : FERRY_READ);
+
+                if (i % 3)
+                        operation_delete(f->store, operation);
+                else
+                        kept[n++] = look(f, operation).id;
+                (void)operation_unref(operation);
+        }
+        assert_int_equal(walk(f, -1, -1, 64, seen, NULL), n);
+        assert_memory_equal(seen, kept, n * sizeof(*kept));
+        assert_int_equal(walk(f, FERRY_WRITE, -1, 64, seen, NULL), 0);
+        free(kept);
+        free(seen);
+}
+
+static void a_rare_match_is_found_far_behind(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation;
+        uint64_t first, seen[2];
+
+        with_room(f);
+        operation = make(f, FERRY_WRITE);
+        first = look(f, operation).id;
+        (void)operation_unref(operation);
+        for (size_t i = 0; i < MANY; i++)
+                (void)operation_unref(make(f, FERRY_READ));
+        operation = make(f, FERRY_WRITE);
+        assert_int_equal(walk(f, FERRY_WRITE, -1, 1, seen, NULL), 2);
+        assert_int_equal(seen[0], first);
+        assert_int_equal(seen[1], look(f, operation).id);
+        (void)operation_unref(operation);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                T(an_empty_store_has_no_page),
+                T(pages_are_in_order_of_creation_and_the_last_is_not_empty),
+                T(filters_choose_by_kind_and_status),
+                T(a_cursor_outlives_the_operation_it_stands_at),
+                T(many_with_many_gone_between_are_all_seen),
+                T(a_rare_match_is_found_far_behind),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

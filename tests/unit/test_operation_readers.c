@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operation_fixture.h"
+
+static void it_completes_when_every_reader_has(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make_readers(f, 3, 0);
+        struct fabric_offer offers[3], none;
+
+        for (uint32_t i = 0; i < 3; i++)
+                assert_int_equal(claim(f, operation, &offers[i]), 0);
+        assert_int_equal(claim(f, operation, &none), FERRY_E_ALREADY_CLAIMED);
+        assert_ptr_equal(offers[0].segments, offers[2].segments);
+        for (uint32_t i = 0; i < 3; i++) {
+                struct operation_view v = look(f, operation);
+
+                assert_int_equal(v.status, FERRY_IN_PROGRESS);
+                assert_int_equal(v.readers_done, i);
+                assert_int_equal(v.readers, 3);
+                end_offer(&offers[i], 0);
+        }
+        assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
+        assert_int_equal(look(f, operation).readers_done, 3);
+        assert_int_equal(look(f, operation).error, 0);
+        (void)operation_unref(operation);
+}
+
+static void one_that_fails_costs_only_its_own_attempt(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make_readers(f, 2, 0);
+        struct fabric_offer a, b, c;
+
+        assert_int_equal(claim(f, operation, &a), 0);
+        assert_int_equal(claim(f, operation, &b), 0);
+        end_offer(&a, FERRY_E_PEER_LOST);
+        assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
+        assert_int_equal(claim(f, operation, &c), 0);
+        end_offer(&b, 0);
+        assert_int_equal(claim(f, operation, &b), FERRY_E_ALREADY_CLAIMED);
+        end_offer(&c, 0);
+        assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
+        assert_int_equal(look(f, operation).readers_done, 2);
+        (void)operation_unref(operation);
+}
+
+static void one_reader_is_one_transfer(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make_readers(f, 1, 0);
+        struct fabric_offer offer;
+
+        assert_int_equal(claim(f, operation, &offer), 0);
+        end_offer(&offer, FERRY_E_PEER_LOST);
+        assert_int_equal(look(f, operation).status, FERRY_ERRORED);
+        assert_int_equal(look(f, operation).error, FERRY_E_PEER_LOST);
+        (void)operation_unref(operation);
+}
+
+static void a_cancel_waits_for_all_attempts(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make_readers(f, 3, 0);
+        struct fabric_offer a, b;
+
+        assert_int_equal(claim(f, operation, &a), 0);
+        assert_int_equal(claim(f, operation, &b), 0);
+        operation_cancel(f->store, operation);
+        assert_int_equal(f->mover.n_revoked, 1);
+        end_offer(&a, 0); /* was faster than the cancel */
+        assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
+        assert_int_equal(region_in_use(f->region), 1);
+        end_offer(&b, FERRY_E_CANCELLED);
+        assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
+        assert_int_equal(look(f, operation).error, FERRY_E_CANCELLED);
+        assert_int_equal(look(f, operation).readers_done, 1);
+        assert_int_equal(region_in_use(f->region), 0);
+        (void)operation_unref(operation);
+}
+
+static void a_cancel_between_attempts_is_immediate(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make_readers(f, 2, 0);
+        struct fabric_offer offer;
+
+        assert_int_equal(claim(f, operation, &offer), 0);
+        end_offer(&offer, 0);
+        operation_cancel(f->store, operation);
+        assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
+        assert_int_equal(f->mover.n_revoked, 0);
+        (void)operation_unref(operation);
+}
+
+static void bytes_done_is_that_of_the_furthest_attempt(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make_readers(f, 2, 0);
+        struct fabric_offer a, b;
+
+        assert_int_equal(claim(f, operation, &a), 0);
+        assert_int_equal(claim(f, operation, &b), 0);
+        a.progress(a.context, 3000);
+        b.progress(b.context, 100);
+        assert_int_equal(look(f, operation).bytes_done, 3000);
+        end_offer(&a, FERRY_E_PEER_LOST);
+        assert_int_equal(look(f, operation).bytes_done, 3000);
+        b.progress(b.context, 3001);
+        assert_int_equal(look(f, operation).bytes_done, 3001);
+        end_offer(&b, 0);
+        operation_cancel(f->store, operation);
+        (void)operation_unref(operation);
+}
+
+static void metadata_of_a_claimed_one_lives_a_whole_ttl(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make_readers(f, 2, 5000);
+        struct ferry_metadata *metadata;
+        struct fabric_offer offer;
+        uint64_t now;
+
+        assert_int_equal(claim(f, operation, &offer), 0);
+        assert_int_equal(look(f, operation).expires_unix_ms, 0);
+        now = clock_unix_ms();
+        metadata = metadata_of(f, operation);
+        assert_true(metadata->expires_ms >= now + 5000);
+        (void)ferry_metadata_free(metadata);
+        end_offer(&offer, FERRY_E_PEER_LOST);
+        assert_true(look(f, operation).expires_unix_ms >= now + 5000);
+        (void)operation_unref(operation);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                T(it_completes_when_every_reader_has),
+                T(one_that_fails_costs_only_its_own_attempt),
+                T(one_reader_is_one_transfer),
+                T(a_cancel_waits_for_all_attempts),
+                T(a_cancel_between_attempts_is_immediate),
+                T(bytes_done_is_that_of_the_furthest_attempt),
+                T(metadata_of_a_claimed_one_lives_a_whole_ttl),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

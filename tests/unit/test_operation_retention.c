@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operation_fixture.h"
+
+static void with_limits(struct fixture *f, size_t operations, size_t terminal, size_t gone, uint64_t retention_ms)
+{
+        struct operation_limits limits = default_limits;
+
+        limits.operations_max = operations;
+        limits.terminal_max = terminal;
+        limits.gone_max = gone;
+        limits.retention_ms = retention_ms;
+        fixture_limits(f, &limits);
+}
+
+static uint64_t make_ended(struct fixture *f)
+{
+        struct operation *operation = make(f, FERRY_READ);
+        uint64_t id = look(f, operation).id;
+
+        operation_cancel(f->store, operation);
+        (void)operation_unref(operation);
+        return id;
+}
+
+static enum operation_lookup find(struct fixture *f, uint64_t id)
+{
+        struct operation *operation = NULL;
+        enum operation_lookup lookup = operation_find(f->store, id, &operation);
+
+        assert_int_equal(lookup == OPERATION_FOUND, operation != NULL);
+        (void)operation_unref(operation);
+        return lookup;
+}
+
+static void an_ended_operation_is_found_for_a_while(void **state)
+{
+        struct fixture *f = *state;
+        uint64_t id;
+
+        with_limits(f, 100, 100, 100, 200);
+        id = make_ended(f);
+        assert_int_equal(find(f, id), OPERATION_FOUND);
+        await_loop(f, clock_now_us() + 201000);
+        assert_int_equal(find(f, id), OPERATION_GONE);
+}
+
+static void a_live_operation_is_kept_however_old(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *live;
+        uint64_t id;
+
+        with_limits(f, 100, 100, 100, 1);
+        live = make(f, FERRY_READ);
+        id = make_ended(f);
+        await_loop(f, clock_now_us() + 50000);
+        assert_int_equal(find(f, id), OPERATION_GONE);
+        assert_int_equal(find(f, look(f, live).id), OPERATION_FOUND);
+        (void)operation_unref(live);
+}
+
+static void the_oldest_ended_goes_when_there_are_too_many(void **state)
+{
+        struct fixture *f = *state;
+        uint64_t ids[5];
+
+        with_limits(f, 100, 3, 100, 600000);
+        for (size_t i = 0; i < 5; i++)
+                ids[i] = make_ended(f);
+        for (size_t i = 0; i < 5; i++)
+                assert_int_equal(find(f, ids[i]), i < 2 ? OPERATION_GONE : OPERATION_FOUND);
+}
+
+static void ended_ones_make_room_for_new_ones_and_live_ones_do_not(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *live[3], *none = NULL;
+        uint64_t ids[3];
+
+        with_limits(f, 3, 3, 100, 600000);
+        for (size_t i = 0; i < 3; i++)
+                ids[i] = make_ended(f);
+        live[0] = make(f, FERRY_READ);
+        assert_int_equal(find(f, ids[0]), OPERATION_GONE);
+        assert_int_equal(find(f, ids[1]), OPERATION_FOUND);
+        live[1] = make(f, FERRY_READ);
+        live[2] = make(f, FERRY_READ);
+        assert_int_equal(find(f, ids[2]), OPERATION_GONE);
+        assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &none), FERRY_E_LIMIT_REACHED);
+        assert_int_equal(region_in_use(f->region), 3);
+        operation_cancel(f->store, live[1]);
+        assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &none), 0);
+        (void)operation_unref(none);
+        for (size_t i = 0; i < 3; i++)
+                (void)operation_unref(live[i]);
+}
+
+static void a_deleted_operation_counts_until_it_is_quiet(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation, *next = NULL;
+
+        with_limits(f, 1, 1, 100, 600000);
+        operation = make(f, FERRY_READ);
+        begin(f, operation);
+        operation_delete(f->store, operation);
+        (void)operation_unref(operation);
+        assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &next), FERRY_E_LIMIT_REACHED);
+        end_transfer(f, FERRY_E_CANCELLED);
+        assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &next), 0);
+        (void)operation_unref(next);
+}
+
+static void gone_ids_are_remembered_in_a_bounded_number(void **state)
+{
+        struct fixture *f = *state;
+        uint64_t ids[500];
+
+        with_limits(f, 100, 0, 40, 600000);
+        for (size_t i = 0; i < 500; i++)
+                ids[i] = make_ended(f);
+        for (size_t i = 0; i < 500; i++)
+                assert_int_equal(find(f, ids[i]), i < 460 ? OPERATION_UNKNOWN : OPERATION_GONE);
+        assert_int_equal(find(f, 0), OPERATION_UNKNOWN);
+}
+
+static void nothing_need_be_remembered(void **state)
+{
+        struct fixture *f = *state;
+
+        with_limits(f, 100, 0, 0, 600000);
+        assert_int_equal(find(f, make_ended(f)), OPERATION_UNKNOWN);
+}
+
+static void a_reference_keeps_what_the_store_let_go(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation;
+
+        with_limits(f, 100, 0, 10, 600000);
+        operation = make(f, FERRY_READ);
+        operation_cancel(f->store, operation);
+        assert_int_equal(find(f, look(f, operation).id), OPERATION_GONE);
+        assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
+        operation_delete(f->store, operation);
+        (void)operation_unref(operation);
+}
+
+/* The value of a series in the text that Prometheus reads; -1 when it is not there. */
+static long value(struct fixture *f, const char *series)
+{
+        FERRY_CLEANUP(cleanup_free) char *text = NULL;
+        const char *line;
+        size_t size;
+
+        text = metrics_render(f->metrics, &size);
+        assert_non_null(text);
+        line = strstr(text, series);
+        return line ? strtol(line + strlen(series), NULL, 10) : -1;
+}
+
+static void metrics_follow_every_operation(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+
+#define NOW(status) value(f, "ferry_operations{kind=\"read\",status=\"" status "\"} ")
+#define ENDED(status) value(f, "ferry_operations_ended_total{kind=\"read\",status=\"" status "\"} ")
+        assert_int_equal(NOW("INITIALIZED"), 1);
+        begin(f, operation);
+        f->mover.transfer.started(f->mover.transfer.context);
+        assert_int_equal(NOW("INITIALIZED"), 0);
+        assert_int_equal(NOW("IN_PROGRESS"), 1);
+        end_transfer(f, 0);
+        assert_int_equal(NOW("IN_PROGRESS"), 0);
+        assert_int_equal(NOW("COMPLETE"), 1);
+        assert_int_equal(ENDED("COMPLETE"), 1);
+        assert_int_equal(value(f, "ferry_transferred_bytes_total{direction=\"received\",transport=\"posix\"} "), 4096);
+        assert_int_equal(value(f, "ferry_operation_duration_seconds_count{kind=\"read\"} "), 1);
+        operation_delete(f->store, operation);
+        assert_int_equal(NOW("COMPLETE"), 0);
+        (void)operation_unref(operation);
+
+        operation = make(f, FERRY_READ);
+        begin(f, operation);
+        operation_delete(f->store, operation);
+        assert_int_equal(NOW("INITIALIZED"), 1);
+        end_transfer(f, FERRY_E_CANCELLED);
+        assert_int_equal(NOW("INITIALIZED"), 0);
+        assert_int_equal(NOW("CANCELLED"), 0);
+        assert_int_equal(ENDED("CANCELLED"), 1);
+        (void)operation_unref(operation);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                T(an_ended_operation_is_found_for_a_while),
+                T(a_live_operation_is_kept_however_old),
+                T(the_oldest_ended_goes_when_there_are_too_many),
+                T(ended_ones_make_room_for_new_ones_and_live_ones_do_not),
+                T(a_deleted_operation_counts_until_it_is_quiet),
+                T(gone_ids_are_remembered_in_a_bounded_number),
+                T(nothing_need_be_remembered),
+                T(a_reference_keeps_what_the_store_let_go),
+                T(metrics_follow_every_operation),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "operation_fixture.h"
+
+static void assert_view(struct fixture *f, struct operation *operation, enum ferry_status status, int error)
+{
+        struct operation_view v = look(f, operation);
+
+        assert_int_equal(v.status, status);
+        assert_int_equal(v.error, error);
+        assert_int_equal(v.done, ferry_status_is_terminal((int)status));
+}
+
+static void a_new_operation_is_initialized_at_revision_1(void **state)
+{
+        struct fixture *f = *state;
+
+        for (int kind = 0; kind < FERRY_KIND_COUNT; kind++) {
+                struct operation *operation = make(f, (enum ferry_kind)kind);
+                struct operation_view v = look(f, operation);
+
+                assert_int_equal(v.status, FERRY_INITIALIZED);
+                assert_int_equal(v.kind, kind);
+                assert_int_equal(v.revision, 1);
+                assert_int_equal(v.bytes_total, 4096);
+                assert_int_equal(v.bytes_done, 0);
+                assert_false(v.done);
+                assert_int_not_equal(v.id, 0);
+                assert_int_equal(v.n_descriptors, 1);
+                assert_int_equal(v.descriptors[0].region_id, f->region->id);
+                assert_int_equal(v.descriptors[0].offset, 512);
+                assert_int_equal(v.descriptors[0].size, 4096);
+                assert_string_equal(v.descriptors[0].device, "cpu");
+                if (ferry_kind_is_passive(kind))
+                        assert_true(v.expires_unix_ms >= v.created_unix_ms + 600000);
+                else
+                        assert_int_equal(v.expires_unix_ms, 0);
+                (void)operation_unref(operation);
+        }
+}
+
+static void a_passive_operation_runs_when_claimed_and_completes(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READABLE);
+        struct operation_view v;
+        struct fabric_offer offer;
+
+        assert_int_equal(claim(f, operation, &offer), 0);
+        v = look(f, operation);
+        assert_int_equal(v.status, FERRY_IN_PROGRESS);
+        assert_int_equal(v.revision, 2);
+        assert_int_equal(v.expires_unix_ms, 0);
+        end_offer(&offer, 0);
+        v = look(f, operation);
+        assert_int_equal(v.status, FERRY_COMPLETE);
+        assert_int_equal(v.revision, 3);
+        assert_int_equal(v.bytes_done, 4096);
+        assert_int_equal(v.error, 0);
+        assert_string_equal(v.transport, "posix");
+        assert_true(v.ended_unix_ms >= v.created_unix_ms);
+        (void)operation_unref(operation);
+}
+
+static void an_active_operation_runs_when_started_and_completes(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_WRITE);
+        const struct fabric_transfer *transfer = &f->mover.transfer;
+
+        begin(f, operation);
+        assert_int_equal(f->mover.n_started, 1);
+        assert_int_equal(transfer->direction, FABRIC_WRITE);
+        assert_int_equal(transfer->peer_epoch, EPOCH + 1);
+        assert_int_equal(transfer->remote_operation, 0x2222);
+        assert_int_equal(transfer->key[31], 7);
+        assert_int_equal(transfer->total, 4096);
+        assert_int_equal(transfer->n_segments, 1);
+        assert_ptr_equal(transfer->segments[0].address, (uint8_t *)f->region->address + 512);
+        assert_ptr_equal(transfer->segments[0].memory, f->region->registration);
+        assert_view(f, operation, FERRY_INITIALIZED, 0);
+        transfer->started(transfer->context);
+        assert_view(f, operation, FERRY_IN_PROGRESS, 0);
+        end_transfer(f, 0);
+        assert_view(f, operation, FERRY_COMPLETE, 0);
+        assert_int_equal(look(f, operation).revision, 3);
+        (void)operation_unref(operation);
+}
+
+static void an_end_without_a_start_completes_through_in_progress(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+
+        begin(f, operation);
+        end_transfer(f, 0);
+        assert_view(f, operation, FERRY_COMPLETE, 0);
+        assert_int_equal(look(f, operation).revision, 3);
+        (void)operation_unref(operation);
+}
+
+static void an_end_before_the_start_returns_is_kept(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+        struct fabric_outcome outcome = { .error = FERRY_E_PEER_LOST, .detail = "it died" };
+
+        f->mover.end_in_start = &outcome;
+        begin(f, operation);
+        assert_view(f, operation, FERRY_ERRORED, FERRY_E_PEER_LOST);
+        assert_string_equal(look(f, operation).detail, "it died");
+        (void)operation_unref(operation);
+}
+
+static void a_start_that_is_refused_is_transfer_failed(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+
+        f->mover.start_result = -ESHUTDOWN;
+        begin(f, operation);
+        assert_view(f, operation, FERRY_ERRORED, FERRY_E_TRANSFER_FAILED);
+        assert_int_equal(region_in_use(f->region), 0);
+        (void)operation_unref(operation);
+}
+
+static void every_outcome_has_its_status(void **state)
+{
+        struct fixture *f = *state;
+        static const struct {
+                int error;
+                enum ferry_status status;
+        } rows[] = {
+                { 0, FERRY_COMPLETE },
+                { FERRY_E_CANCELLED, FERRY_CANCELLED },
+                { FERRY_E_CANCELLED_BY_PEER, FERRY_CANCELLED },
+                { FERRY_E_EXPIRED, FERRY_CANCELLED },
+                { FERRY_E_PEER_LOST, FERRY_ERRORED },
+                { FERRY_E_PEER_UNREACHABLE, FERRY_ERRORED },
+                { FERRY_E_STALE_METADATA, FERRY_ERRORED },
+                { FERRY_E_CHECKSUM_MISMATCH, FERRY_ERRORED },
+                { FERRY_E_STALLED, FERRY_ERRORED },
+                { FERRY_E_TIMEOUT, FERRY_ERRORED },
+                { FERRY_E_TRANSFER_FAILED, FERRY_ERRORED },
+        };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++) {
+                struct operation *active = make(f, FERRY_READ), *passive = make(f, FERRY_WRITABLE);
+                struct fabric_offer offer;
+
+                begin(f, active);
+                f->mover.transfer.started(f->mover.transfer.context);
+                end_transfer(f, rows[i].error);
+                assert_view(f, active, rows[i].status, rows[i].error);
+                assert_int_equal(claim(f, passive, &offer), 0);
+                end_offer(&offer, rows[i].error);
+                assert_view(f, passive, rows[i].status, rows[i].error);
+                assert_int_equal(look(f, passive).detail[0] != '\0', rows[i].error != 0);
+                (void)operation_unref(active);
+                (void)operation_unref(passive);
+        }
+}
+
+static void nothing_leaves_a_terminal_status(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+        struct operation_view before, now;
+
+        begin(f, operation);
+        end_transfer(f, FERRY_E_PEER_LOST);
+        before = look(f, operation);
+        operation_cancel(f->store, operation);
+        operation_fail(f->store, operation, FERRY_E_PEER_UNREACHABLE, "late");
+        now = look(f, operation);
+        assert_int_equal(now.status, before.status);
+        assert_int_equal(now.error, before.error);
+        assert_int_equal(now.revision, before.revision);
+        assert_false(now.cancel_requested);
+        assert_int_equal(f->mover.n_cancelled, 0);
+        (void)operation_unref(operation);
+}
+
+static void a_cancel_before_any_claim_is_immediate(void **state)
+{
+        struct fixture *f = *state;
+
+        for (int kind = 0; kind < FERRY_KIND_COUNT; kind++) {
+                struct operation *operation = make(f, (enum ferry_kind)kind);
+
+                operation_cancel(f->store, operation);
+                assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
+                (void)operation_unref(operation);
+        }
+        assert_int_equal(f->mover.n_cancelled + f->mover.n_revoked, 0);
+        assert_int_equal(region_in_use(f->region), 0);
+}
+
+static void a_cancel_in_flight_waits_until_it_is_quiet(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+
+        begin(f, operation);
+        f->mover.transfer.started(f->mover.transfer.context);
+        operation_cancel(f->store, operation);
+        assert_view(f, operation, FERRY_IN_PROGRESS, 0);
+        assert_true(look(f, operation).cancel_requested);
+        assert_int_equal(look(f, operation).revision, 3);
+        assert_int_equal(f->mover.n_cancelled, 1);
+        assert_int_equal(f->mover.cancelled, f->mover.transfer.id);
+        assert_int_equal(f->mover.cancel_reason, FERRY_E_CANCELLED);
+        assert_int_equal(region_in_use(f->region), 1);
+        operation_cancel(f->store, operation);
+        assert_int_equal(f->mover.n_cancelled, 1);
+        assert_int_equal(look(f, operation).revision, 3);
+        end_transfer(f, FERRY_E_CANCELLED);
+        assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
+        assert_int_equal(region_in_use(f->region), 0);
+        (void)operation_unref(operation);
+}
+
+static void a_cancel_of_a_claim_revokes_it_and_tells_the_peer(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_WRITABLE);
+        struct fabric_offer offer;
+
+        assert_int_equal(claim(f, operation, &offer), 0);
+        operation_cancel(f->store, operation);
+        assert_int_equal(f->mover.n_revoked, 1);
+        assert_int_equal(f->mover.revoked, look(f, operation).id);
+        assert_int_equal(f->mover.revoke_reason, FERRY_E_CANCELLED);
+        assert_int_equal(f->mover.revoke_wire, FERRY_E_CANCELLED_BY_PEER);
+        assert_view(f, operation, FERRY_IN_PROGRESS, 0);
+        end_offer(&offer, FERRY_E_CANCELLED);
+        assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
+        (void)operation_unref(operation);
+}
+
+static void a_cancel_that_comes_too_late_completes(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READABLE);
+        struct fabric_offer offer;
+
+        assert_int_equal(claim(f, operation, &offer), 0);
+        operation_cancel(f->store, operation);
+        end_offer(&offer, 0);
+        assert_view(f, operation, FERRY_COMPLETE, 0);
+        (void)operation_unref(operation);
+}
+
+static void a_fault_during_a_cancel_is_cancelled_with_that_error(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+
+        begin(f, operation);
+        operation_cancel(f->store, operation);
+        end_transfer(f, FERRY_E_PEER_LOST);
+        assert_view(f, operation, FERRY_CANCELLED, FERRY_E_PEER_LOST);
+        (void)operation_unref(operation);
+}
+
+/* The mover ignores ids that it does not know yet: the cancel must come after the start. */
+static void a_cancel_while_the_start_is_under_way_follows_it(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+
+        f->mover.cancel_in_start = operation;
+        begin(f, operation);
+        assert_int_equal(f->mover.n_started, 1);
+        assert_int_equal(f->mover.n_cancelled, 1);
+        assert_int_equal(f->mover.cancelled, f->mover.transfer.id);
+        assert_int_equal(f->mover.cancel_reason, FERRY_E_CANCELLED);
+        end_transfer(f, FERRY_E_CANCELLED);
+        assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
+        (void)operation_unref(operation);
+}
+
+static void a_begin_after_a_cancel_does_nothing(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+
+        operation_cancel(f->store, operation);
+        begin(f, operation);
+        assert_int_equal(f->mover.n_started, 0);
+        assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
+        (void)operation_unref(operation);
+}
+
+static void a_second_begin_is_refused(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+        struct ferry_metadata *metadata = peer_metadata(FERRY_READ);
+        char detail[OPERATION_DETAIL_SIZE];
+
+        begin(f, operation);
+        assert_int_equal(operation_begin(f->store, operation, metadata, detail), -EALREADY);
+        assert_int_equal(f->mover.n_started, 1);
+        end_transfer(f, 0);
+        (void)ferry_metadata_free(metadata);
+        (void)operation_unref(operation);
+}
+
+static void a_failed_fetch_of_metadata_ends_the_operation(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+
+        operation_fail(f->store, operation, FERRY_E_PEER_UNREACHABLE, "no route");
+        assert_view(f, operation, FERRY_ERRORED, FERRY_E_PEER_UNREACHABLE);
+        assert_string_equal(look(f, operation).detail, "no route");
+        (void)operation_unref(operation);
+
+        operation = make(f, FERRY_READ);
+        begin(f, operation);
+        operation_fail(f->store, operation, FERRY_E_PEER_UNREACHABLE, "late");
+        assert_view(f, operation, FERRY_INITIALIZED, 0);
+        end_transfer(f, 0);
+        (void)operation_unref(operation);
+}
+
+static void a_region_is_used_once_until_the_end_and_survives_in_the_view(void **state)
+{
+        struct fixture *f = *state;
+        struct operation_slice slices[] = {
+                { f->region, 0, 1 }, { f->other, 5, 7 }, { f->region, 100, 3 }, { f->other, 6, 9 }, { f->region, 0, 1 }
+        };
+        struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 5 };
+        uint64_t id = f->other->id;
+        struct operation *operation;
+        struct fabric_offer offer;
+
+        assert_int_equal(make_spec(f, &spec, &operation), 0);
+        assert_int_equal(region_in_use(f->region), 1);
+        assert_int_equal(region_in_use(f->other), 1);
+        assert_int_equal(region_delete(f->regions, id), FERRY_E_REGION_IN_USE);
+        assert_int_equal(claim(f, operation, &offer), 0);
+        assert_int_equal(offer.n_segments, 5);
+        assert_int_equal(offer.total, 21);
+        assert_ptr_equal(offer.segments[3].address, (uint8_t *)f->other->address + 6);
+        assert_int_equal(offer.segments[3].size, 9);
+        end_offer(&offer, 0);
+        assert_int_equal(region_delete(f->regions, id), 0);
+        assert_int_equal(look(f, operation).descriptors[1].region_id, id);
+        assert_int_equal(look(f, operation).descriptors[1].size, 7);
+        (void)operation_unref(operation);
+}
+
+static void a_deleted_region_cannot_be_offered(void **state)
+{
+        struct fixture *f = *state;
+        struct operation_slice slices[] = { { f->region, 0, 1 }, { f->other, 5, 7 } };
+        struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 2 };
+        struct operation *operation = NULL;
+
+        assert_int_equal(region_delete(f->regions, f->other->id), 0);
+        assert_int_equal(make_spec(f, &spec, &operation), FERRY_E_NOT_FOUND);
+        assert_null(operation);
+        assert_int_equal(region_in_use(f->region), 0);
+}
+
+static void a_wrong_specification_is_refused(void **state)
+{
+        struct fixture *f = *state;
+        struct operation_slice empty = { f->region, 0, 0 }, beyond = { f->region, 1, REGION_SIZE },
+                               overflow = { f->region, UINT64_MAX, 2 }, good = { f->region, 0, REGION_SIZE };
+        const struct operation_spec bad[] = {
+                { .kind = FERRY_READ, .slices = &empty, .n_slices = 1 },
+                { .kind = FERRY_READ, .slices = &beyond, .n_slices = 1 },
+                { .kind = FERRY_READ, .slices = &overflow, .n_slices = 1 },
+                { .kind = FERRY_READ, .slices = &good, .n_slices = 0 },
+                { .kind = FERRY_READ, .slices = &good, .n_slices = (size_t)FERRY_METADATA_DESCRIPTORS + 1 },
+                { .kind = FERRY_KIND_COUNT },
+                { .kind = FERRY_READ, .layout = FERRY_LAYOUT_COUNT },
+                { .kind = FERRY_READ, .ttl_ms = 1 },
+                { .kind = FERRY_READ, .readers = 1 },
+                { .kind = FERRY_WRITABLE, .readers = 2 },
+                { .kind = FERRY_READABLE, .readers = 9 },
+                { .kind = FERRY_READABLE, .timeout_ms = 1 },
+                { .kind = FERRY_READABLE, .verify = true },
+                { .kind = FERRY_READABLE, .ttl_ms = 3600001 },
+                { .kind = FERRY_WRITE, .timeout_ms = 3600001 },
+        };
+        struct operation *operation = NULL;
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++)
+                assert_int_equal(make_spec(f, &bad[i], &operation), FERRY_E_INVALID_PARAMETER);
+        assert_null(operation);
+        assert_int_equal(operation_store_live(f->store), 0);
+        assert_int_equal(region_in_use(f->region), 0);
+}
+
+static void a_deleted_operation_is_gone_at_once_but_holds_its_memory_until_quiet(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ), *found = NULL;
+        uint64_t id = look(f, operation).id;
+
+        assert_int_equal(operation_find(f->store, id, &found), OPERATION_FOUND);
+        assert_ptr_equal(found, operation);
+        (void)operation_unref(found);
+        begin(f, operation);
+        operation_delete(f->store, operation);
+        operation_delete(f->store, operation);
+        assert_int_equal(operation_find(f->store, id, &found), OPERATION_GONE);
+        assert_true(look(f, operation).deleted);
+        assert_int_equal(f->mover.n_cancelled, 1);
+        assert_int_equal(region_in_use(f->region), 1);
+        assert_int_equal(operation_store_live(f->store), 1);
+        (void)operation_unref(operation);
+        end_transfer(f, FERRY_E_CANCELLED);
+        assert_int_equal(region_in_use(f->region), 0);
+        assert_int_equal(operation_store_live(f->store), 0);
+        assert_int_equal(operation_find(f->store, id + 1, &found), OPERATION_UNKNOWN);
+}
+
+static void an_operation_may_outlive_its_store(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READABLE);
+
+        f->store = operation_store_free(f->store);
+        assert_int_equal(region_in_use(f->region), 0);
+        (void)operation_unref(operation);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                T(a_new_operation_is_initialized_at_revision_1),
+                T(a_passive_operation_runs_when_claimed_and_completes),
+                T(an_active_operation_runs_when_started_and_completes),
+                T(an_end_without_a_start_completes_through_in_progress),
+                T(an_end_before_the_start_returns_is_kept),
+                T(a_start_that_is_refused_is_transfer_failed),
+                T(every_outcome_has_its_status),
+                T(nothing_leaves_a_terminal_status),
+                T(a_cancel_before_any_claim_is_immediate),
+                T(a_cancel_in_flight_waits_until_it_is_quiet),
+                T(a_cancel_of_a_claim_revokes_it_and_tells_the_peer),
+                T(a_cancel_that_comes_too_late_completes),
+                T(a_fault_during_a_cancel_is_cancelled_with_that_error),
+                T(a_cancel_while_the_start_is_under_way_follows_it),
+                T(a_begin_after_a_cancel_does_nothing),
+                T(a_second_begin_is_refused),
+                T(a_failed_fetch_of_metadata_ends_the_operation),
+                T(a_region_is_used_once_until_the_end_and_survives_in_the_view),
+                T(a_deleted_region_cannot_be_offered),
+                T(a_wrong_specification_is_refused),
+                T(a_deleted_operation_is_gone_at_once_but_holds_its_memory_until_quiet),
+                T(an_operation_may_outlive_its_store),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

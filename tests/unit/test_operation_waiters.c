@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operation_fixture.h"
+
+struct counter {
+        struct operation_waiter waiter;
+        struct fixture *f;
+        struct operation *again; /* waits for this from inside wake */
+        _Atomic unsigned woken;
+};
+
+static void count(struct operation_waiter *waiter)
+{
+        struct counter *counter = FERRY_CONTAINER_OF(waiter, struct counter, waiter);
+
+        counter->woken++;
+        if (counter->again)
+                assert_false(operation_wait(counter->f->store, counter->again, 0, waiter));
+}
+
+static void a_waiter_is_woken_once_at_the_end(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+        struct counter counters[3] = { { .waiter.wake = count, .f = f },
+                                       { .waiter.wake = count, .f = f },
+                                       { .waiter.wake = count, .f = f } };
+
+        for (size_t i = 0; i < 3; i++)
+                assert_true(operation_wait(f->store, operation, 0, &counters[i].waiter));
+        begin(f, operation);
+        f->mover.transfer.started(f->mover.transfer.context);
+        operation_cancel(f->store, operation);
+        assert_int_equal(counters[0].woken, 0);
+        end_transfer(f, 0);
+        for (size_t i = 0; i < 3; i++) {
+                assert_int_equal(counters[i].woken, 1);
+                assert_false(operation_unwait(f->store, &counters[i].waiter));
+        }
+        (void)operation_unref(operation);
+}
+
+static void nobody_waits_for_what_holds_already(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ), *deleted = make(f, FERRY_READ);
+        struct counter counter = { .waiter.wake = count };
+
+        begin(f, operation);
+        f->mover.transfer.started(f->mover.transfer.context);
+        assert_int_equal(look(f, operation).revision, 2);
+        assert_false(operation_wait(f->store, operation, 1, &counter.waiter));
+        end_transfer(f, 0);
+        assert_false(operation_wait(f->store, operation, 0, &counter.waiter));
+        assert_false(operation_wait(f->store, operation, 99, &counter.waiter));
+        operation_delete(f->store, deleted);
+        assert_false(operation_wait(f->store, deleted, 0, &counter.waiter));
+        assert_int_equal(counter.woken, 0);
+        (void)operation_unref(operation);
+        (void)operation_unref(deleted);
+}
+
+static void a_waiter_for_a_revision_is_woken_when_it_is_passed(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+        struct counter next = { .waiter.wake = count }, later = { .waiter.wake = count };
+
+        assert_true(operation_wait(f->store, operation, 1, &next.waiter));
+        assert_true(operation_wait(f->store, operation, 2, &later.waiter));
+        begin(f, operation);
+        f->mover.transfer.started(f->mover.transfer.context);
+        assert_int_equal(next.woken, 1);
+        assert_int_equal(later.woken, 0);
+        operation_cancel(f->store, operation);
+        assert_int_equal(later.woken, 1);
+        end_transfer(f, 0);
+        assert_int_equal(next.woken, 1);
+        (void)operation_unref(operation);
+}
+
+static void who_no_longer_waits_is_not_woken(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+        struct counter a = { .waiter.wake = count }, b = { .waiter.wake = count };
+
+        assert_true(operation_wait(f->store, operation, 0, &a.waiter));
+        assert_true(operation_wait(f->store, operation, 0, &b.waiter));
+        assert_true(operation_unwait(f->store, &a.waiter));
+        assert_false(operation_unwait(f->store, &a.waiter));
+        operation_cancel(f->store, operation);
+        assert_int_equal(a.woken, 0);
+        assert_int_equal(b.woken, 1);
+        (void)operation_unref(operation);
+}
+
+static void a_deletion_wakes_even_while_bytes_are_in_flight(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+        struct counter counter = { .waiter.wake = count };
+
+        begin(f, operation);
+        assert_true(operation_wait(f->store, operation, 0, &counter.waiter));
+        operation_delete(f->store, operation);
+        assert_int_equal(counter.woken, 1);
+        end_transfer(f, FERRY_E_CANCELLED);
+        assert_int_equal(counter.woken, 1);
+        (void)operation_unref(operation);
+}
+
+static void a_deletion_wakes_although_it_was_cancelled_before(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+        struct counter counter = { .waiter.wake = count };
+
+        begin(f, operation);
+        operation_cancel(f->store, operation);
+        assert_true(operation_wait(f->store, operation, 0, &counter.waiter));
+        operation_delete(f->store, operation);
+        assert_int_equal(counter.woken, 1);
+        end_transfer(f, FERRY_E_CANCELLED);
+        (void)operation_unref(operation);
+}
+
+/* Would deadlock if the lock were held. */
+static void wake_may_call_the_store(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+        struct counter counter = { .waiter.wake = count, .f = f, .again = operation };
+
+        assert_true(operation_wait(f->store, operation, 0, &counter.waiter));
+        operation_cancel(f->store, operation);
+        assert_int_equal(counter.woken, 1);
+        (void)operation_unref(operation);
+}
+
+static void freeing_the_store_wakes_who_waits(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READABLE);
+        struct counter counter = { .waiter.wake = count };
+
+        assert_true(operation_wait(f->store, operation, 0, &counter.waiter));
+        f->store = operation_store_free(f->store);
+        assert_int_equal(counter.woken, 1);
+        (void)operation_unref(operation);
+}
+
+static void waiters_are_counted(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+        struct metric *waiters =
+                metric_get(metrics_family(f->metrics, METRIC_GAUGE, "ferry_waiters", "", 0, NULL, NULL, 0), NULL);
+        struct counter a = { .waiter.wake = count }, b = { .waiter.wake = count };
+
+        assert_true(operation_wait(f->store, operation, 0, &a.waiter));
+        assert_true(operation_wait(f->store, operation, 0, &b.waiter));
+        assert_int_equal(metric_value(waiters), 2);
+        assert_true(operation_unwait(f->store, &a.waiter));
+        assert_int_equal(metric_value(waiters), 1);
+        operation_cancel(f->store, operation);
+        assert_int_equal(metric_value(waiters), 0);
+        (void)operation_unref(operation);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                T(a_waiter_is_woken_once_at_the_end),
+                T(nobody_waits_for_what_holds_already),
+                T(a_waiter_for_a_revision_is_woken_when_it_is_passed),
+                T(who_no_longer_waits_is_not_woken),
+                T(a_deletion_wakes_even_while_bytes_are_in_flight),
+                T(a_deletion_wakes_although_it_was_cancelled_before),
+                T(wake_may_call_the_store),
+                T(freeing_the_store_wakes_who_waits),
+                T(waiters_are_counted),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
