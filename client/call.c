@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+
+#include <ferry/json.h>
+
+#include "client_internal.h"
+
+static bool call_type_is(const struct reply *reply, const char *type)
+{
+        size_t length = strlen(type);
+        return strncasecmp(reply->content_type, type, length) == 0 &&
+               (reply->content_type[length] == '\0' || strchr("; \t", reply->content_type[length]));
+}
+
+static int call_parse(struct ferry *f, const struct reply *reply, struct json_object **ret_json)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct json_object *json = NULL;
+        if (!call_type_is(reply, "application/json"))
+                return problem_protocol(f, "the content type is not application/json", reply->content_type);
+        int r = ferry_json_parse(reply->body.data ? reply->body.data : "", reply->body.size, &json, &errors);
+        if (r > 0)
+                return problem_protocol(f, "the body is not JSON", errors.n ? errors.items[0].detail : "");
+        if (r < 0)
+                return r;
+        if (!json_object_is_type(json, json_type_object)) {
+                json_object_put(json);
+                return problem_protocol(f, "the body is not a JSON object", "");
+        }
+        *ret_json = json;
+        return 0;
+}
+
+int call_json(struct ferry *f, const struct request *request, struct json_object **ret_json, char **ret_text)
+{
+        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
+        struct json_object *json = NULL;
+        int r = perform(f, request, &reply);
+        if (r == 0)
+                r = call_parse(f, &reply, &json);
+        if (r != 0)
+                return r;
+        if (ret_text) {
+                *ret_text = buffer_take(&reply.body);
+                if (!*ret_text) {
+                        json_object_put(json);
+                        return -ENOMEM;
+                }
+        }
+        *ret_json = json;
+        return 0;
+}
+
+int call_decode(struct ferry *f, const struct request *request, call_decoder decode, void *target)
+{
+        struct json_object *json = NULL;
+        const char *field = "";
+        int r = call_json(f, request, &json, NULL);
+        if (r != 0)
+                return r;
+        r = decode(json, target, &field);
+        if (r == -EPROTO)
+                (void)problem_protocol(f, "a field is missing or wrong", field);
+        json_object_put(json);
+        return r;
+}
+
+int call_get_text(struct ferry *f, const char *path, char **ret_json)
+{
+        struct request request = { .exchange = { .method = "GET", .path = path }, .secret = true };
+        struct json_object *json = NULL;
+        int r = call_json(f, &request, &json, ret_json);
+        if (r == 0)
+                json_object_put(json);
+        return r;
+}
+
+int call_text(struct ferry *f, const char *path, const char *const *types, char **ret_text)
+{
+        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
+        int r = perform(f, &(struct request){ .exchange = { .method = "GET", .path = path } }, &reply);
+        if (r != 0)
+                return r;
+        while (*types && !call_type_is(&reply, *types))
+                types++;
+        if (!*types)
+                return problem_protocol(f, "another content type was expected", reply.content_type);
+        char *text = buffer_take(&reply.body);
+        if (!text)
+                return -ENOMEM;
+        *ret_text = text;
+        return 0;
+}
+
+int call_plain(struct ferry *f, const struct request *request)
+{
+        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
+        return perform(f, request, &reply);
+}
+
+int call_path(struct ferry *f, const char *collection, const char *id, const char *suffix, struct path *path)
+{
+        path_add(path, collection);
+        path_add_segment(path, id);
+        path_add(path, suffix);
+        if (path->error == -EINVAL)
+                return problem_argument(f, "the id is empty or too long");
+        return path->error;
+}
+
+char *call_body(struct json_object *json)
+{
+        const char *text =
+                json_object_to_json_string_ext(json, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+        char *copy = text ? strdup(text) : NULL;
+        json_object_put(json);
+        return copy;
+}
+
+int call_delete(struct ferry *f, const char *collection, const char *id)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
+        int r = call_path(f, collection, id, "", &path);
+        if (r < 0)
+                return r;
+        r = perform(f, &(struct request){ .exchange = { .method = "DELETE", .path = path.text.data } }, &reply);
+        if ((r == FERRY_E_NOT_FOUND || r == FERRY_E_GONE) && reply.lost) {
+                problem_clear(f);
+                return 0;
+        }
+        return r;
+}
+
+int call_key(char key[CLIENT_KEY_TEXT_SIZE])
+{
+        unsigned char random[(CLIENT_KEY_TEXT_SIZE - 1) / 2];
+        if (getentropy(random, sizeof(random)) < 0)
+                return -EIO;
+        for (size_t i = 0; i < sizeof(random); i++)
+                snprintf(key + 2 * i, 3, "%02x", random[i]);
+        return 0;
+}

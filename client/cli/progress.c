@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+
+#include "cli.h"
+
+enum { PROGRESS_COLUMNS = 80, PROGRESS_TEXT = 60, PROGRESS_BAR_MAX = 50 };
+
+static uint64_t progress_clock_ms(void)
+{
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
+}
+
+static void progress_bytes(char *text, size_t size, double bytes)
+{
+        static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
+        size_t unit = 0;
+        while (bytes >= 1024 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+                bytes /= 1024;
+                unit++;
+        }
+        snprintf(text, size, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+}
+
+static void progress_eta(char *text, size_t size, double left, double rate)
+{
+        double seconds = rate > 0 ? left / rate : -1;
+        if (seconds < 0 || seconds > 359999)
+                snprintf(text, size, "-:--");
+        else
+                snprintf(text, size, "%u:%02u", (unsigned)seconds / 60, (unsigned)seconds % 60);
+}
+
+static unsigned progress_bar_width(FILE *stream)
+{
+        struct winsize window = { 0 };
+        unsigned columns = PROGRESS_COLUMNS;
+        if (ioctl(fileno(stream), TIOCGWINSZ, &window) == 0 && window.ws_col)
+                columns = window.ws_col;
+        unsigned width = columns > PROGRESS_TEXT ? columns - PROGRESS_TEXT : 0;
+        return width < PROGRESS_BAR_MAX ? width : PROGRESS_BAR_MAX;
+}
+
+int cli_progress_show(void *context, const struct ferry_operation *operation)
+{
+        static const char full[PROGRESS_BAR_MAX + 1] = "##################################################";
+        static const char empty[PROGRESS_BAR_MAX + 1] = "..................................................";
+        struct cli_progress *p = context;
+        uint64_t now = progress_clock_ms();
+        char done[32], total[32], speed[32], eta[32];
+        if (p->start_ms == 0) {
+                p->start_ms = now;
+                p->start_bytes = operation->bytes_done;
+        }
+        double part = operation->bytes_total ? (double)operation->bytes_done / (double)operation->bytes_total : 0;
+        double moved = (double)operation->bytes_done - (double)p->start_bytes;
+        double rate = now > p->start_ms && moved > 0 ? moved * 1000 / (double)(now - p->start_ms) : 0;
+        if (operation->done && operation->duration_us)
+                rate = (double)operation->bytes_done * 1e6 / (double)operation->duration_us;
+        part = part > 1 ? 1 : part;
+        progress_bytes(done, sizeof(done), (double)operation->bytes_done);
+        progress_bytes(total, sizeof(total), (double)operation->bytes_total);
+        progress_bytes(speed, sizeof(speed), rate);
+        progress_eta(eta, sizeof(eta), (double)operation->bytes_total - (double)operation->bytes_done, rate);
+        int width = (int)progress_bar_width(p->stream), filled = (int)(part * width);
+        fprintf(p->stream, "\r\033[K[%.*s%.*s] %3.0f%% %s / %s  %s/s  eta %s", filled, full, width - filled, empty,
+                part * 100, done, total, speed, eta);
+        fflush(p->stream);
+        p->drawn = true;
+        return 0;
+}
+
+void cli_progress_end(struct cli_progress *progress)
+{
+        if (progress->drawn)
+                fputc('\n', progress->stream);
+        progress->drawn = false;
+}

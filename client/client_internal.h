@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLIENT_INTERNAL_H
+#define CLIENT_INTERNAL_H
+
+#include <curl/curl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <ferry/ferry.h>
+
+#include "buffer.h"
+#include "url.h"
+
+struct json_object;
+
+#define FERRY_CLEANUP(function) __attribute__((cleanup(function)))
+
+/* Hands a pointer over: yields its value and leaves NULL behind. */
+#define FERRY_STEAL(pointer)                                                                                           \
+        ({                                                                                                             \
+                __typeof__(pointer) *steal_p_ = &(pointer);                                                            \
+                __typeof__(pointer) steal_v_ = *steal_p_;                                                              \
+                *steal_p_ = NULL;                                                                                      \
+                steal_v_;                                                                                              \
+        })
+
+static inline void cleanup_free(void *p)
+{
+        free(*(void **)p);
+}
+
+static inline void cleanup_secret(char **secret)
+{
+        ferry_secret_free(*secret);
+}
+
+enum {
+        CLIENT_CONNECT_TIMEOUT_MS = 5000,
+        CLIENT_TIMEOUT_MS = 30000,
+        CLIENT_RETRIES = 4,
+        CLIENT_MESSAGE_SIZE = 1024,
+        CLIENT_KEY_TEXT_SIZE = 33,             /* of an Idempotency-Key: 128 bits in hexadecimal, NUL */
+        CLIENT_ANSWER_MAX = 64 * 1024 * 1024,  /* bytes of an answer kept in memory */
+        CLIENT_PROBLEM_BODY_MAX = 1024 * 1024, /* bytes of a refusal, whatever answer_max says */
+};
+
+/* All fields belong to the one thread that uses the handle. */
+struct ferry {
+        CURLM *multi; /* owns the connections, which outlive a request */
+        CURL *easy;
+        char *base;        /* "http://host:port/prefix", without a final slash */
+        char *unix_socket; /* NULL = TCP */
+        char *authorization;
+        char *ca_file, *cert_file, *key_file;
+        unsigned connect_timeout_ms, timeout_ms, retries;
+        size_t answer_max;
+        struct ferry_problem problem;
+        char message[CLIENT_MESSAGE_SIZE];
+};
+
+/* What the library knows about a request beyond what the public struct says. */
+struct request {
+        struct ferry_exchange exchange;
+        bool repeatable;      /* a POST that may be repeated although it has no Idempotency-Key */
+        int sink_status;      /* the sink takes the body of this status only; 0 = of any 2xx */
+        uint64_t deadline_ms; /* clock_ms() at which to give up; 0 = the handle's time-outs alone */
+        bool secret;          /* wipe the answer's body when it is freed */
+};
+
+/* An answer, whole or as far as it came. */
+struct reply {
+        int status; /* 0 = none */
+        char content_type[128];
+        char etag[128];
+        char location[256];
+        char request_id[128];
+        char content_range[128];
+        char retry_after[64];
+        uint64_t retry_after_ms;
+        struct buffer body;
+        bool secret;
+
+        bool delivered;              /* the sink has taken bytes */
+        bool consumed;               /* the source has given bytes */
+        bool lost;                   /* an earlier attempt may have reached the worker, and its answer was lost */
+        char fault[CURL_ERROR_SIZE]; /* why there is no answer */
+};
+
+void reply_clear(struct reply *reply);
+
+/* ---- exchange.c: one attempt ---- */
+
+/* Milliseconds of the monotonic clock; never 0. */
+uint64_t clock_ms(void);
+
+/* Sends once. 0 when an answer came, of any status; -errno as in ferry.h, reply->fault says why. */
+int exchange_attempt(struct ferry *f, const struct request *request, struct reply *reply);
+
+/* Lets time pass without spinning; the connections stay. */
+void exchange_pause(struct ferry *f, uint64_t ms);
+
+/* ---- perform.c: attempts, problems ---- */
+
+/*
+ * Sends, repeats where that is allowed, and judges the answer: 0 for 2xx and 3xx, FERRY_E_* for a problem, -errno.
+ * Sets f->problem. reply is filled whenever an answer came; the caller clears it in any case.
+ */
+int perform(struct ferry *f, const struct request *request, struct reply *ret_reply);
+
+/* ---- request.c ---- */
+
+/* What is wrong with a request before anything is sent, as a sentence; NULL = nothing. Pure. */
+const char *request_check(const struct ferry_exchange *e);
+
+/* ---- problem.c ---- */
+
+void problem_clear(struct ferry *f);
+
+/* Fills f->problem from the outcome of perform. Pure but for the handle. Returns the result that the caller sees. */
+int problem_judge(struct ferry *f, const struct request *request, const struct reply *reply, int result);
+
+/* Records that an answer was not a worker's; why is part of a sentence. Returns -EPROTO. */
+int problem_protocol(struct ferry *f, const char *why, const char *what);
+
+/* Records wrong arguments. Returns -EINVAL. */
+int problem_argument(struct ferry *f, const char *why);
+
+/* ---- call.c: what the calls have in common ---- */
+
+/* Decodes one answer. 0, or -EPROTO with *ret_field naming the field that is wrong, or -ENOMEM. */
+typedef int (*call_decoder)(struct json_object *json, void *target, const char **ret_field);
+
+/* The answer must be a JSON object. *ret_text, when wanted, is its text for free(). */
+int call_json(struct ferry *f, const struct request *request, struct json_object **ret_json, char **ret_text);
+
+/* The answer is a JSON object, decoded into target. */
+int call_decode(struct ferry *f, const struct request *request, call_decoder decode, void *target);
+
+/* The answer must have one of the content types, a list that ends with NULL. */
+int call_text(struct ferry *f, const char *path, const char *const *types, char **ret_text);
+
+/* Any 2xx will do, and the body does not matter. */
+int call_plain(struct ferry *f, const struct request *request);
+
+/* A DELETE; see ferry_delete_region. */
+int call_delete(struct ferry *f, const char *collection, const char *id);
+
+/* GET of a JSON object as text, which is wiped wherever it was kept. */
+int call_get_text(struct ferry *f, const char *path, char **ret_json);
+
+/* The path collection + id + suffix. 0, or -EINVAL with f->problem set. */
+int call_path(struct ferry *f, const char *collection, const char *id, const char *suffix, struct path *path);
+
+/* The text of json, for free(), or NULL when memory is short. Takes over json in any case. */
+char *call_body(struct json_object *json);
+
+/* ferry_get_operation with a time at which to give up, 0 = the handle's own. */
+int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, uint64_t deadline_ms,
+                    struct ferry_operation *ret_operation);
+
+/* A random Idempotency-Key. 0 or -EIO. */
+int call_key(char key[CLIENT_KEY_TEXT_SIZE]);
+
+#endif

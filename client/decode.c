@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "decode.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/status.h>
+
+static bool decode_text(struct json_object *value, const struct decode_field *field, char *target)
+{
+        bool number = field->type == DECODE_LABEL && json_object_is_type(value, json_type_int);
+        if (!json_object_is_type(value, json_type_string) && !number)
+                return false;
+        const char *text = json_object_get_string(value);
+        size_t length = strlen(text);
+        if (field->type == DECODE_PROSE) {
+                if (length >= field->size) {
+                        length = field->size - 1;
+                        while (length && ((unsigned char)text[length] & 0xc0) == 0x80)
+                                length--;
+                }
+        } else if (length >= field->size || (!number && length != (size_t)json_object_get_string_len(value))) {
+                return false;
+        }
+        memcpy(target, text, length);
+        target[length] = '\0';
+        return true;
+}
+
+static bool decode_uint(struct json_object *value, uint64_t *target)
+{
+        if (!json_object_is_type(value, json_type_int))
+                return false;
+        /* json-c answers 0 for a negative number asked for as unsigned. */
+        if (json_object_get_int64(value) < 0)
+                return false;
+        *target = json_object_get_uint64(value);
+        return true;
+}
+
+static bool decode_value(struct json_object *value, const struct decode_field *field, void *target)
+{
+        char *at = (char *)target + field->offset;
+        switch (field->type) {
+        case DECODE_TEXT:
+        case DECODE_LABEL:
+        case DECODE_PROSE:
+                return decode_text(value, field, at);
+        case DECODE_UINT:
+                return decode_uint(value, (uint64_t *)(void *)at);
+        case DECODE_BOOL:
+                if (!json_object_is_type(value, json_type_boolean))
+                        return false;
+                *(bool *)(void *)at = json_object_get_boolean(value);
+                return true;
+        case DECODE_KIND:
+        case DECODE_STATUS:
+                if (!json_object_is_type(value, json_type_string))
+                        return false;
+                *(int *)(void *)at = field->type == DECODE_KIND ? ferry_kind_from_name(json_object_get_string(value))
+                                                                : ferry_status_from_name(json_object_get_string(value));
+                return true;
+        }
+        return false;
+}
+
+int decode_object(struct json_object *json, const struct decode_field *fields, size_t n, void *target,
+                  const char **ret_field)
+{
+        *ret_field = "not an object";
+        if (!json_object_is_type(json, json_type_object))
+                return -EPROTO;
+        for (size_t i = 0; i < n; i++) {
+                struct json_object *value = NULL;
+                *ret_field = fields[i].name;
+                json_object_object_get_ex(json, fields[i].name, &value);
+                if (!value) {
+                        if (fields[i].required)
+                                return -EPROTO;
+                } else if (!decode_value(value, &fields[i], target)) {
+                        return -EPROTO;
+                }
+        }
+        return 0;
+}
+
+void decode_page_clear(const struct decode_list *list, struct decode_page *page)
+{
+        for (size_t i = 0; list->clear && i < page->n; i++)
+                list->clear((char *)page->items + i * list->item_size);
+        free(page->items);
+        free(page->next);
+        *page = (struct decode_page){ 0 };
+}
+
+static int decode_page_next(struct json_object *json, struct decode_page *page)
+{
+        struct json_object *next = NULL;
+        json_object_object_get_ex(json, "next", &next);
+        if (!next)
+                return 0;
+        if (!json_object_is_type(next, json_type_string))
+                return -EPROTO;
+        page->next = strdup(json_object_get_string(next));
+        return page->next ? 0 : -ENOMEM;
+}
+
+int decode_page(struct json_object *json, const struct decode_list *list, struct decode_page *ret_page,
+                const char **ret_field)
+{
+        struct json_object *items = NULL;
+        struct decode_page page = { 0 };
+        *ret_field = list->key;
+        if (!json_object_is_type(json, json_type_object) || !json_object_object_get_ex(json, list->key, &items) ||
+            !json_object_is_type(items, json_type_array))
+                return -EPROTO;
+        size_t n = json_object_array_length(items);
+        page.items = calloc(n ? n : 1, list->item_size);
+        if (!page.items)
+                return -ENOMEM;
+        int r = 0;
+        for (; r == 0 && page.n < n; page.n += r == 0)
+                r = list->decode(json_object_array_get_idx(items, page.n),
+                                 (char *)page.items + page.n * list->item_size, ret_field);
+        if (r == 0) {
+                *ret_field = "next";
+                r = decode_page_next(json, &page);
+        }
+        if (r < 0)
+                decode_page_clear(list, &page);
+        else
+                *ret_page = page;
+        return r;
+}

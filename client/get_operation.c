@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client_internal.h"
+#include "decode.h"
+
+int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, uint64_t deadline_ms,
+                    struct ferry_operation *ret_operation)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        int r = call_path(f, "/v1/operations/", id, "", &path);
+        if (r < 0)
+                return r;
+        path_query_number(&path, "wait_ms", wait_ms);
+        path_query_number(&path, "revision", revision);
+        if (path.error)
+                return path.error;
+        struct request request = { .exchange = { .method = "GET", .path = path.text.data, .wait_ms = wait_ms },
+                                   .deadline_ms = deadline_ms };
+        return call_decode(f, &request, operation_decode, ret_operation);
+}
+
+int ferry_get_operation(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,
+                        struct ferry_operation *ret_operation)
+{
+        return operation_fetch(f, id, wait_ms, revision, 0, ret_operation);
+}

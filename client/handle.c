@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client_internal.h"
+#include "sigpipe.h"
+
+static pthread_once_t handle_once = PTHREAD_ONCE_INIT;
+static CURLcode handle_curl = CURLE_FAILED_INIT; /* written once under handle_once */
+
+static void handle_curl_init(void)
+{
+        handle_curl = curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+/* 0, also for no text at all. */
+static int handle_copy(const char *text, char **ret_copy)
+{
+        if (!text)
+                return 0;
+        *ret_copy = strdup(text);
+        return *ret_copy ? 0 : -ENOMEM;
+}
+
+static int handle_set_token(struct ferry *f, const char *token)
+{
+        if (!token)
+                return 0;
+        /* A line break would smuggle headers in. */
+        for (const char *p = token; *p; p++) {
+                if ((unsigned char)*p <= ' ' || (unsigned char)*p >= 0x7f)
+                        return -EINVAL;
+        }
+        if (!*token)
+                return -EINVAL;
+        return asprintf(&f->authorization, "Authorization: Bearer %s", token) < 0 ? -ENOMEM : 0;
+}
+
+static int handle_set_options(struct ferry *f, const struct ferry_options *o)
+{
+        f->connect_timeout_ms = o->connect_timeout_ms ? o->connect_timeout_ms : CLIENT_CONNECT_TIMEOUT_MS;
+        f->timeout_ms = o->timeout_ms ? o->timeout_ms : CLIENT_TIMEOUT_MS;
+        f->retries = o->retries < 0 ? 0 : o->retries ? (unsigned)o->retries : CLIENT_RETRIES;
+        f->answer_max = o->answer_max ? o->answer_max : CLIENT_ANSWER_MAX;
+        const struct {
+                const char *from;
+                char **to;
+        } files[] = { { o->ca_file, &f->ca_file }, { o->cert_file, &f->cert_file }, { o->key_file, &f->key_file } };
+        for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+                int r = handle_copy(files[i].from, files[i].to);
+                if (r < 0)
+                        return r;
+        }
+        return handle_set_token(f, o->token);
+}
+
+int ferry_new(const char *url, const struct ferry_options *options, struct ferry **ret_ferry)
+{
+        static const struct ferry_options defaults;
+        if (!ret_ferry)
+                return -EINVAL;
+        pthread_once(&handle_once, handle_curl_init);
+        if (handle_curl != CURLE_OK)
+                return -ENOMEM;
+        struct ferry *f = calloc(1, sizeof(*f));
+        if (!f)
+                return -ENOMEM;
+        int r = url_parse(url, &f->base, &f->unix_socket);
+        if (r == 0)
+                r = handle_set_options(f, options ? options : &defaults);
+        if (r == 0) {
+                f->multi = curl_multi_init();
+                f->easy = curl_easy_init();
+                if (!f->multi || !f->easy)
+                        r = -ENOMEM;
+        }
+        if (r < 0) {
+                ferry_free(f);
+                return r;
+        }
+        *ret_ferry = f;
+        return 0;
+}
+
+struct ferry *ferry_free(struct ferry *f)
+{
+        if (!f)
+                return NULL;
+        problem_clear(f);
+        struct sigpipe_guard guard = sigpipe_block();
+        curl_easy_cleanup(f->easy);
+        if (f->multi)
+                curl_multi_cleanup(f->multi);
+        sigpipe_restore(&guard);
+        ferry_secret_free(f->authorization);
+        free(f->base);
+        free(f->unix_socket);
+        free(f->ca_file);
+        free(f->cert_file);
+        free(f->key_file);
+        free(f);
+        return NULL;
+}
+
+const char *ferry_version(void)
+{
+        return FERRY_VERSION;
+}
+
+const struct ferry_problem *ferry_last_problem(const struct ferry *f)
+{
+        return &f->problem;
+}
+
+const char *ferry_last_message(const struct ferry *f)
+{
+        return f->message;
+}
+
+void ferry_secret_free(char *secret)
+{
+        if (secret)
+                explicit_bzero(secret, strlen(secret));
+        free(secret);
+}

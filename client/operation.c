@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <json-c/json.h>
+#include <string.h>
+
+#include <ferry/ferry.h>
+
+#include "client_internal.h"
+#include "decode.h"
+
+static const struct decode_field operation_fields[] = {
+        DECODE_FIELD("id", DECODE_TEXT, true, struct ferry_operation, id),
+        DECODE_FIELD("kind", DECODE_KIND, true, struct ferry_operation, kind),
+        DECODE_FIELD("status", DECODE_STATUS, true, struct ferry_operation, status),
+        DECODE_FIELD("done", DECODE_BOOL, true, struct ferry_operation, done),
+        DECODE_FIELD("cancel_requested", DECODE_BOOL, false, struct ferry_operation, cancel_requested),
+        DECODE_FIELD("revision", DECODE_UINT, true, struct ferry_operation, revision),
+        DECODE_FIELD("bytes_total", DECODE_UINT, true, struct ferry_operation, bytes_total),
+        DECODE_FIELD("bytes_done", DECODE_UINT, true, struct ferry_operation, bytes_done),
+        DECODE_FIELD("readers", DECODE_UINT, false, struct ferry_operation, readers),
+        DECODE_FIELD("readers_done", DECODE_UINT, false, struct ferry_operation, readers_done),
+        DECODE_FIELD("duration_us", DECODE_UINT, false, struct ferry_operation, duration_us),
+        DECODE_FIELD("transport", DECODE_TEXT, false, struct ferry_operation, transport),
+        DECODE_FIELD("created_at", DECODE_TEXT, false, struct ferry_operation, created_at),
+        DECODE_FIELD("ended_at", DECODE_TEXT, false, struct ferry_operation, ended_at),
+        DECODE_FIELD("expires_at", DECODE_TEXT, false, struct ferry_operation, expires_at),
+};
+
+static const struct decode_field operation_error_fields[] = {
+        DECODE_FIELD("code", DECODE_TEXT, true, struct ferry_operation, error_code),
+        DECODE_FIELD("detail", DECODE_PROSE, false, struct ferry_operation, error_detail),
+};
+
+struct operation_slice {
+        char region[FERRY_ID_SIZE];
+        uint64_t offset, size;
+};
+
+static const struct decode_field operation_slice_fields[] = {
+        DECODE_FIELD("region", DECODE_TEXT, true, struct operation_slice, region),
+        DECODE_FIELD("offset", DECODE_UINT, false, struct operation_slice, offset),
+        DECODE_FIELD("size", DECODE_UINT, true, struct operation_slice, size),
+};
+
+static int operation_decode_error(struct json_object *json, struct ferry_operation *o, const char **ret_field)
+{
+        struct json_object *error = NULL;
+        json_object_object_get_ex(json, "error", &error);
+        if (!error)
+                return 0;
+        int r = decode_object(error, operation_error_fields,
+                              sizeof(operation_error_fields) / sizeof(operation_error_fields[0]), o, ret_field);
+        if (r < 0)
+                return r;
+        int number = ferry_error_from_code(o->error_code, 0);
+        o->error = number > 0 ? number : FERRY_E_OTHER;
+        return 0;
+}
+
+/* One block: the descriptors, then the texts that they point to. */
+static int operation_decode_descriptors(struct json_object *json, struct ferry_operation *o, const char **ret_field)
+{
+        struct json_object *list = NULL;
+        json_object_object_get_ex(json, "descriptors", &list);
+        if (!list)
+                return 0;
+        *ret_field = "descriptors";
+        if (!json_object_is_type(list, json_type_array))
+                return -EPROTO;
+        size_t n = json_object_array_length(list);
+        if (n == 0)
+                return 0;
+        o->descriptors = calloc(n, sizeof(*o->descriptors) + FERRY_ID_SIZE);
+        if (!o->descriptors)
+                return -ENOMEM;
+        char *text = (char *)(o->descriptors + n);
+        for (size_t i = 0; i < n; i++, text += FERRY_ID_SIZE) {
+                struct operation_slice slice = { 0 };
+                int r = decode_object(json_object_array_get_idx(list, i), operation_slice_fields,
+                                      sizeof(operation_slice_fields) / sizeof(operation_slice_fields[0]), &slice,
+                                      ret_field);
+                if (r < 0)
+                        return r;
+                memcpy(text, slice.region, FERRY_ID_SIZE);
+                o->descriptors[i] = (struct ferry_descriptor){ text, slice.offset, slice.size };
+        }
+        o->n_descriptors = n;
+        return 0;
+}
+
+static int operation_decode_metadata(struct json_object *json, struct ferry_operation *o, const char **ret_field)
+{
+        struct json_object *metadata = NULL;
+        json_object_object_get_ex(json, "metadata", &metadata);
+        if (!metadata)
+                return 0;
+        *ret_field = "metadata";
+        if (!json_object_is_type(metadata, json_type_object))
+                return -EPROTO;
+        const char *text =
+                json_object_to_json_string_ext(metadata, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+        o->metadata = text ? strdup(text) : NULL;
+        return o->metadata ? 0 : -ENOMEM;
+}
+
+int operation_decode(struct json_object *json, void *operation, const char **ret_field)
+{
+        struct ferry_operation o = { 0 };
+        int r = decode_object(json, operation_fields, sizeof(operation_fields) / sizeof(operation_fields[0]), &o,
+                              ret_field);
+        if (r == 0)
+                r = operation_decode_error(json, &o, ret_field);
+        if (r == 0)
+                r = operation_decode_descriptors(json, &o, ret_field);
+        if (r == 0)
+                r = operation_decode_metadata(json, &o, ret_field);
+        if (r < 0)
+                ferry_operation_clear(&o);
+        else
+                *(struct ferry_operation *)operation = o;
+        return r;
+}
+
+void ferry_operation_clear(struct ferry_operation *operation)
+{
+        free(operation->descriptors);
+        ferry_secret_free(operation->metadata);
+        *operation = (struct ferry_operation){ 0 };
+}
+
+static void operation_clear_item(void *item)
+{
+        ferry_operation_clear(item);
+}
+
+static const struct decode_list operation_list = { "operations", sizeof(struct ferry_operation), operation_decode,
+                                                   operation_clear_item };
+
+int operation_page_decode(struct json_object *json, void *list, const char **ret_field)
+{
+        struct decode_page page;
+        int r = decode_page(json, &operation_list, &page, ret_field);
+        if (r == 0)
+                *(struct ferry_operation_list *)list = (struct ferry_operation_list){ page.items, page.n, page.next };
+        return r;
+}
+
+void ferry_operation_list_clear(struct ferry_operation_list *list)
+{
+        struct decode_page page = { list->items, list->n, list->next };
+        decode_page_clear(&operation_list, &page);
+        *list = (struct ferry_operation_list){ 0 };
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include <ferry/json.h>
+
+#include "client_internal.h"
+#include "decode.h"
+
+#define PROBLEM_TYPE "application/problem+json"
+
+void problem_clear(struct ferry *f)
+{
+        free(f->problem.body);
+        f->problem = (struct ferry_problem){ 0 };
+        f->message[0] = '\0';
+}
+
+int problem_argument(struct ferry *f, const char *why)
+{
+        problem_clear(f);
+        snprintf(f->problem.detail, sizeof(f->problem.detail), "%s", why);
+        snprintf(f->message, sizeof(f->message), "%s", why);
+        return -EINVAL;
+}
+
+int problem_protocol(struct ferry *f, const char *why, const char *what)
+{
+        struct ferry_problem *p = &f->problem;
+        snprintf(p->detail, sizeof(p->detail), "%s%s%s", why, *what ? ": " : "", what);
+        if (p->http_status)
+                snprintf(f->message, sizeof(f->message), "not the answer of a worker (HTTP status %d): %s",
+                         p->http_status, p->detail);
+        else
+                snprintf(f->message, sizeof(f->message), "not the answer of a worker: %s", p->detail);
+        return -EPROTO;
+}
+
+static void problem_take_complaint(struct ferry_problem *p, struct json_object *json)
+{
+        static const struct decode_field fields[] = {
+                DECODE_FIELD("pointer", DECODE_PROSE, false, struct ferry_problem, pointer),
+        };
+        struct json_object *errors, *first;
+        const char *field;
+        if (!json_object_object_get_ex(json, "errors", &errors) || !json_object_is_type(errors, json_type_array))
+                return;
+        first = json_object_array_length(errors) ? json_object_array_get_idx(errors, 0) : NULL;
+        (void)decode_object(first, fields, 1, p, &field);
+}
+
+/* false when the body is not a problem document. */
+static bool problem_take(struct ferry_problem *p, const struct reply *reply)
+{
+        static const struct decode_field fields[] = {
+                DECODE_FIELD("code", DECODE_TEXT, true, struct ferry_problem, code),
+                DECODE_FIELD("title", DECODE_PROSE, false, struct ferry_problem, title),
+                DECODE_FIELD("detail", DECODE_PROSE, false, struct ferry_problem, detail),
+                DECODE_FIELD("retryable", DECODE_BOOL, false, struct ferry_problem, retryable),
+        };
+        struct ferry_json_errors errors = { 0 };
+        struct json_object *json = NULL;
+        const char *field;
+        if (strncasecmp(reply->content_type, PROBLEM_TYPE, strlen(PROBLEM_TYPE)) != 0 || !reply->body.data)
+                return false;
+        if (ferry_json_parse(reply->body.data, reply->body.size, &json, &errors) != 0)
+                return false;
+        bool ok = decode_object(json, fields, sizeof(fields) / sizeof(fields[0]), p, &field) == 0;
+        if (ok)
+                problem_take_complaint(p, json);
+        json_object_put(json);
+        return ok;
+}
+
+static int problem_worker(struct ferry *f)
+{
+        struct ferry_problem *p = &f->problem;
+        int error = ferry_error_from_code(p->code, p->http_status);
+        if (error < 0)
+                error = ferry_error_from_code(p->code, 0);
+        p->error = error > 0 ? error : FERRY_E_OTHER;
+        snprintf(f->message, sizeof(f->message), "%d %s: %s%s%s%s", p->http_status, p->code,
+                 p->detail[0] ? p->detail : p->title, p->pointer[0] ? " (at " : "", p->pointer,
+                 p->pointer[0] ? ")" : "");
+        return p->error;
+}
+
+/* The answer to a HEAD has no body to tell the code by. */
+static int problem_bodiless(struct ferry *f)
+{
+        f->problem.error = FERRY_E_OTHER;
+        snprintf(f->message, sizeof(f->message), "HTTP status %d", f->problem.http_status);
+        return FERRY_E_OTHER;
+}
+
+static int problem_transport(struct ferry *f, const struct reply *reply, int result)
+{
+        snprintf(f->problem.detail, sizeof(f->problem.detail), "%s", reply->fault);
+        snprintf(f->message, sizeof(f->message), "%s%s%s", strerror(-result), reply->fault[0] ? ": " : "",
+                 reply->fault);
+        return result;
+}
+
+int problem_judge(struct ferry *f, const struct request *request, const struct reply *reply, int result)
+{
+        struct ferry_problem *p = &f->problem;
+        p->http_status = reply->status;
+        snprintf(p->request_id, sizeof(p->request_id), "%s", reply->request_id);
+        if (result < 0)
+                return problem_transport(f, reply, result);
+        if (reply->status >= 200 && reply->status < 400)
+                return 0;
+        p->retry_after_ms = reply->retry_after_ms;
+        if (reply->body.data) {
+                p->body = malloc(reply->body.size + 1);
+                if (!p->body)
+                        return -ENOMEM;
+                memcpy(p->body, reply->body.data, reply->body.size + 1);
+                p->body_size = reply->body.size;
+        }
+        if (problem_take(p, reply))
+                return problem_worker(f);
+        if (strcmp(request->exchange.method, "HEAD") == 0 &&
+            strncasecmp(reply->content_type, PROBLEM_TYPE, strlen(PROBLEM_TYPE)) == 0)
+                return problem_bodiless(f);
+        return problem_protocol(f, "no problem document came", reply->content_type);
+}

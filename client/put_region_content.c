@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <unistd.h>
+
+#include "client_internal.h"
+
+static int upload(struct ferry *f, const char *id, uint64_t offset, struct request *request)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        int r = call_path(f, "/v1/regions/", id, "/content", &path);
+        if (r < 0)
+                return r;
+        path_query_number(&path, "offset", offset);
+        if (path.error)
+                return path.error;
+        request->exchange.method = "PUT";
+        request->exchange.path = path.text.data;
+        request->exchange.content_type = "application/octet-stream";
+        return call_plain(f, request);
+}
+
+int ferry_put_region_content(struct ferry *f, const char *id, uint64_t offset, const void *data, size_t size)
+{
+        struct request request = { .exchange = { .body = data, .size = size } };
+        if (size && !data)
+                return problem_argument(f, "there is no data");
+        return upload(f, id, offset, &request);
+}
+
+int ferry_put_region_content_from(struct ferry *f, const char *id, uint64_t offset, ferry_source source, void *context,
+                                  uint64_t size)
+{
+        struct request request = { .exchange = { .source = source, .source_context = context, .source_size = size } };
+        return upload(f, id, offset, &request);
+}
+
+static ssize_t upload_from_fd(void *context, void *buffer, size_t size)
+{
+        const int *fd = context;
+        for (;;) {
+                ssize_t n = read(*fd, buffer, size);
+                if (n >= 0)
+                        return n;
+                if (errno != EINTR)
+                        return -errno;
+        }
+}
+
+int ferry_put_region_content_fd(struct ferry *f, const char *id, uint64_t offset, int fd, uint64_t size)
+{
+        return ferry_put_region_content_from(f, id, offset, upload_from_fd, &fd, size);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client_internal.h"
+
+/* No control character may end the line or begin another one. */
+static bool request_text_is_safe(const char *text, unsigned char least)
+{
+        for (; text && *text; text++) {
+                if ((unsigned char)*text < least || *text == 0x7f)
+                        return false;
+        }
+        return true;
+}
+
+const char *request_check(const struct ferry_exchange *e)
+{
+        if (!e->method || !*e->method || strspn(e->method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != strlen(e->method))
+                return "the method is not valid";
+        if (!e->path || *e->path != '/' || !request_text_is_safe(e->path, '!') || strchr(e->path, '#'))
+                return "the path is not valid";
+        if (!request_text_is_safe(e->content_type, ' ') || !request_text_is_safe(e->idempotency_key, ' '))
+                return "a header is not valid";
+        for (const char *const *line = e->headers; line && *line; line++) {
+                if (!strchr(*line, ':') || !request_text_is_safe(*line, ' '))
+                        return "a header is not valid";
+        }
+        if (e->body && e->source)
+                return "body and source exclude each other";
+        if (e->source && e->source_size != FERRY_SIZE_UNKNOWN && e->source_size > INT64_MAX)
+                return "the size is not valid";
+        return NULL;
+}
+
+static void answer_fill(struct reply *reply, struct ferry_answer *answer)
+{
+        answer->http_status = reply->status;
+        snprintf(answer->content_type, sizeof(answer->content_type), "%s", reply->content_type);
+        snprintf(answer->etag, sizeof(answer->etag), "%s", reply->etag);
+        snprintf(answer->location, sizeof(answer->location), "%s", reply->location);
+        if (reply->body.data) {
+                answer->body_size = reply->body.size;
+                answer->body = buffer_take(&reply->body);
+        }
+}
+
+int ferry_exchange_perform(struct ferry *f, const struct ferry_exchange *exchange, struct ferry_answer *ret_answer)
+{
+        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
+        *ret_answer = (struct ferry_answer){ 0 };
+        int r = perform(f, &(struct request){ .exchange = *exchange, .secret = true }, &reply);
+        if (reply.status)
+                answer_fill(&reply, ret_answer);
+        return r;
+}
+
+int ferry_request(struct ferry *f, const char *method, const char *path, const char *content_type, const void *body,
+                  size_t size, struct ferry_answer *ret_answer)
+{
+        struct ferry_exchange exchange = {
+                .method = method,
+                .path = path,
+                .content_type = content_type,
+                .body = body,
+                .size = size,
+        };
+        return ferry_exchange_perform(f, &exchange, ret_answer);
+}
+
+void ferry_answer_clear(struct ferry_answer *answer)
+{
+        /* Any answer may be metadata. */
+        if (answer->body)
+                explicit_bzero(answer->body, answer->body_size);
+        free(answer->body);
+        *answer = (struct ferry_answer){ 0 };
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLIENT_RETRY_H
+#define CLIENT_RETRY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+        RETRY_FIRST_MS = 50,
+        RETRY_LONGEST_MS = 2000,
+        RETRY_AFTER_LONGEST_MS = 10000, /* a worker that asks for more is handed to the caller */
+};
+
+/* What is known after an attempt. */
+struct retry_facts {
+        int result;       /* 0 = an answer came; -errno */
+        int status;       /* of the answer */
+        bool allowed;     /* the request may be repeated without harm, and nothing of it was given away yet */
+        bool by_status;   /* 429 and 503 count as well */
+        unsigned attempt; /* how many were made, 1 after the first */
+        unsigned retries; /* how many more than one may be made */
+        bool has_retry_after;
+        uint64_t retry_after_ms;
+        uint32_t random; /* spreads the callers of a worker that comes back */
+};
+
+/* Whether to repeat, and after how long. Pure. */
+bool retry_decide(const struct retry_facts *facts, uint64_t *ret_delay_ms);
+
+#endif

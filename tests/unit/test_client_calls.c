@@ -1,0 +1,557 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include <ferry/ferry.h>
+
+#include "test_client_server.h"
+
+#define JSON(status, body)                                                                                             \
+        "HTTP/1.1 " status " Yes\r\nContent-Type: application/json; charset=utf-8\r\nConnection: close\r\n\r\n" body
+#define OPERATION(status, done, extra)                                                                                 \
+        "{\"id\":\"op_1\",\"kind\":\"read\",\"status\":\"" status "\",\"done\":" done                                  \
+        ",\"revision\":2,\"bytes_total\":8,\"bytes_done\":4,\"descriptors\":[{\"region\":\"rgn_1\",\"offset\":0,"      \
+        "\"size\":8}]" extra "}"
+#define RUNNING JSON("200", OPERATION("IN_PROGRESS", "false", ""))
+#define COMPLETE JSON("200", OPERATION("COMPLETE", "true", ""))
+#define REGION "{\"id\":\"rgn_1\",\"size\":4096,\"device\":\"cpu\",\"name\":\"kv\"}"
+#define NO_CONTENT "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
+#define DRAINING                                                                                                       \
+        "HTTP/1.1 503 No\r\nContent-Type: application/problem+json\r\nConnection: "                                    \
+        "close\r\n\r\n{\"code\":\"draining\"}"
+
+struct fixture {
+        struct server server;
+        struct ferry *ferry;
+};
+
+#define START(x, ...)                                                                                                  \
+        static const struct server_step steps[] = { __VA_ARGS__ };                                                     \
+        struct fixture x;                                                                                              \
+        server_start(&x.server, steps, sizeof(steps) / sizeof(steps[0]));                                              \
+        assert_int_equal(ferry_new(x.server.url, &(struct ferry_options){ .retries = -1 }, &x.ferry), 0)
+
+static void finish(struct fixture *x)
+{
+        ferry_free(x->ferry);
+        server_clear(&x->server);
+}
+
+/* Stops the server and compares the request line and, when not NULL, the body of request i. */
+static void sent(struct fixture *x, size_t i, const char *line, const char *body)
+{
+        server_stop(&x->server);
+        assert_true(i < x->server.served);
+        const char *request = x->server.requests[i];
+        if (strncmp(request, line, strlen(line)) != 0 || strncmp(request + strlen(line), " HTTP/1.1\r\n", 11) != 0)
+                fail_msg("not \"%s\": %s", line, request);
+        if (body)
+                assert_string_equal(strstr(request, "\r\n\r\n") + 4, body);
+}
+
+static void has_header(struct fixture *x, size_t i, const char *line)
+{
+        char text[256];
+        snprintf(text, sizeof(text), "\r\n%s\r\n", line);
+        if (!strstr(x->server.requests[i], text))
+                fail_msg("no \"%s\": %s", line, x->server.requests[i]);
+}
+
+/* ---- the worker ---- */
+
+static void the_worker_is_described(void **state)
+{
+        START(x,
+              { JSON("200", "{\"name\":\"w\",\"epoch\":\"00ff\",\"version\":\"0.1.0\",\"ucx_version\":\"1.13.1\","
+                            "\"uptime_ms\":12,\"http\":[]}"),
+                .end = SERVER_CLOSE },
+              { JSON("200", "{\"name\":\"w\"}"), .end = SERVER_CLOSE });
+        struct ferry_worker_info info;
+        assert_int_equal(ferry_get_worker(x.ferry, &info), 0);
+        assert_string_equal(info.name, "w");
+        assert_string_equal(info.epoch, "00ff");
+        assert_string_equal(info.version, "0.1.0");
+        assert_string_equal(info.ucx_version, "1.13.1");
+        assert_int_equal(info.uptime_ms, 12);
+        assert_non_null(strstr(info.json, "\"http\":[]"));
+        ferry_worker_info_clear(&info);
+        assert_int_equal(ferry_get_worker(x.ferry, &info), -EPROTO);
+        sent(&x, 0, "GET /v1/worker", "");
+        finish(&x);
+}
+
+static void texts_come_as_they_are(void **state)
+{
+#define TEXT(type, body) "HTTP/1.1 200 OK\r\nContent-Type: " type "\r\nConnection: close\r\n\r\n" body
+        START(x, { JSON("200", "{ \"a\":1 }"), .end = SERVER_CLOSE }, { JSON("200", "{}"), .end = SERVER_CLOSE },
+              { JSON("200", "{}"), .end = SERVER_CLOSE },
+              { TEXT("text/plain; version=0.0.4", "up 1\n"), .end = SERVER_CLOSE },
+              { TEXT("application/yaml", "openapi: 3.0\n"), .end = SERVER_CLOSE }, { NO_CONTENT, .end = SERVER_CLOSE },
+              { NO_CONTENT, .end = SERVER_CLOSE }, { TEXT("text/html", "hm"), .end = SERVER_CLOSE });
+        char *text = NULL;
+        assert_int_equal(ferry_get_root(x.ferry, &text), 0);
+        assert_string_equal(text, "{ \"a\":1 }");
+        free(text);
+        assert_int_equal(ferry_get_devices(x.ferry, &text), 0);
+        free(text);
+        assert_int_equal(ferry_get_limits(x.ferry, &text), 0);
+        free(text);
+        assert_int_equal(ferry_get_metrics(x.ferry, &text), 0);
+        assert_string_equal(text, "up 1\n");
+        free(text);
+        assert_int_equal(ferry_get_openapi(x.ferry, &text), 0);
+        assert_string_equal(text, "openapi: 3.0\n");
+        free(text);
+        assert_int_equal(ferry_get_livez(x.ferry), 0);
+        assert_int_equal(ferry_get_readyz(x.ferry), 0);
+        assert_int_equal(ferry_get_metrics(x.ferry, &text), -EPROTO);
+        static const char *const lines[] = { "GET /",        "GET /v1/devices",   "GET /v1/limits",
+                                             "GET /metrics", "GET /openapi.yaml", "GET /livez",
+                                             "GET /readyz" };
+        for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+                sent(&x, i, lines[i], "");
+        finish(&x);
+}
+
+/* ---- regions ---- */
+
+static void a_region_is_created(void **state)
+{
+        START(x, { JSON("201", REGION), .end = SERVER_CLOSE }, { JSON("201", REGION), .end = SERVER_CLOSE });
+        struct ferry_region region;
+        assert_int_equal(ferry_create_region(x.ferry,
+                                             &(struct ferry_region_spec){ .size = UINT64_C(1) << 40,
+                                                                          .device = "cuda:0",
+                                                                          .name = "a\"b/c",
+                                                                          .idempotency_key = "mine" },
+                                             &region),
+                         0);
+        assert_string_equal(region.name, "kv");
+        assert_int_equal(ferry_create_region(x.ferry, &(struct ferry_region_spec){ .size = 1 }, &region), 0);
+        sent(&x, 0, "POST /v1/regions", "{\"size\":1099511627776,\"device\":\"cuda:0\",\"name\":\"a\\\"b/c\"}");
+        has_header(&x, 0, "Idempotency-Key: mine");
+        has_header(&x, 0, "Content-Type: application/json");
+        sent(&x, 1, "POST /v1/regions", "{\"size\":1}");
+        finish(&x);
+}
+
+static void regions_are_fetched_listed_and_deleted(void **state)
+{
+        START(x, { JSON("200", REGION), .end = SERVER_CLOSE },
+              { JSON("200", "{\"regions\":[" REGION "],\"next\":\"c+/=\"}"), .end = SERVER_CLOSE },
+              { JSON("200", "{\"regions\":[]}"), .end = SERVER_CLOSE }, { NO_CONTENT, .end = SERVER_CLOSE });
+        struct ferry_region region;
+        struct ferry_region_list list;
+        assert_int_equal(ferry_get_region(x.ferry, "rgn/1", &region), 0);
+        assert_int_equal(ferry_list_regions(x.ferry, 0, NULL, &list), 0);
+        assert_int_equal(list.n, 1);
+        char *next = strdup(list.next);
+        ferry_region_list_clear(&list);
+        assert_int_equal(ferry_list_regions(x.ferry, 5, next, &list), 0);
+        assert_int_equal(list.n, 0);
+        ferry_region_list_clear(&list);
+        free(next);
+        assert_int_equal(ferry_delete_region(x.ferry, "rgn_1"), 0);
+        sent(&x, 0, "GET /v1/regions/rgn%2F1", "");
+        sent(&x, 1, "GET /v1/regions", "");
+        sent(&x, 2, "GET /v1/regions?limit=5&after=c%2B%2F%3D", "");
+        sent(&x, 3, "DELETE /v1/regions/rgn_1", "");
+        finish(&x);
+}
+
+#define PART(range, body) "HTTP/1.1 206 Partial\r\nContent-Range: bytes " range "\r\nConnection: close\r\n\r\n" body
+
+static void content_is_read_by_parts(void **state)
+{
+        START(x, { PART("16-23/4096", "01234567"), .end = SERVER_CLOSE },
+              { PART("4092-4095/4096", "tail"), .end = SERVER_CLOSE });
+        char buffer[9] = "";
+        size_t size = 0;
+        assert_int_equal(ferry_get_region_content(x.ferry, "rgn_1", 16, buffer, 8, &size), 0);
+        assert_string_equal(buffer, "01234567");
+        assert_int_equal(size, 8);
+        assert_int_equal(ferry_get_region_content(x.ferry, "rgn_1", 4092, buffer, 8, &size), 0);
+        assert_int_equal(size, 4);
+        assert_memory_equal(buffer, "tail4567", 8);
+        sent(&x, 0, "GET /v1/regions/rgn_1/content", "");
+        has_header(&x, 0, "Range: bytes=16-23");
+        finish(&x);
+}
+
+static void content_that_is_another_part_is_refused(void **state)
+{
+        START(x, { PART("0-7/4096", "01234567"), .end = SERVER_CLOSE },
+              { PART("16-24/4096", "012345678"), .end = SERVER_CLOSE },
+              { "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n01234567", .end = SERVER_CLOSE },
+              { PART("lies", "01234567"), .end = SERVER_CLOSE });
+        char buffer[9];
+        for (int i = 0; i < 4; i++) {
+                buffer[8] = '!';
+                assert_int_equal(ferry_get_region_content(x.ferry, "rgn_1", 16, buffer, 8, NULL), -EPROTO);
+                assert_int_equal(buffer[8], '!');
+        }
+        assert_int_equal(ferry_get_region_content(x.ferry, "rgn_1", UINT64_MAX, buffer, 2, NULL), -EINVAL);
+        assert_int_equal(ferry_get_region_content(x.ferry, "rgn_1", 0, buffer, 0, NULL), -EINVAL);
+        finish(&x);
+}
+
+static void content_flows_into_a_file(void **state)
+{
+        START(x, { "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", .end = SERVER_CLOSE, .filler = 1000000 },
+              { PART("9-10/11", "xy"), .end = SERVER_CLOSE });
+        int fd = memfd_create("content", MFD_CLOEXEC);
+        uint64_t size = 0;
+        char last = 0;
+        assert_int_equal(ferry_get_region_content_fd(x.ferry, "rgn_1", 0, 0, fd, &size), 0);
+        assert_int_equal(size, 1000000);
+        assert_int_equal(pread(fd, &last, 1, 999999), 1);
+        assert_int_equal(last, 'x');
+        assert_int_equal(ferry_get_region_content_fd(x.ferry, "rgn_1", 9, 0, fd, &size), 0);
+        assert_int_equal(size, 2);
+        close(fd);
+        sent(&x, 0, "GET /v1/regions/rgn_1/content", "");
+        assert_null(strstr(x.server.requests[0], "\r\nRange:"));
+        has_header(&x, 1, "Range: bytes=9-");
+        finish(&x);
+}
+
+static int count_and_stop(void *context, const void *data, size_t size)
+{
+        size_t *calls = context;
+        return ++*calls == 2 ? -ECANCELED : 0;
+}
+
+static void a_sink_can_end_the_transfer(void **state)
+{
+        START(x, { "HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n", .end = SERVER_CLOSE, .filler = 10000000 });
+        size_t calls = 0;
+        assert_int_equal(ferry_get_region_content_to(x.ferry, "rgn_1", 0, 0, count_and_stop, &calls, NULL), -ECANCELED);
+        assert_int_equal(calls, 2);
+        finish(&x);
+}
+
+static void content_that_broke_off_is_not_asked_for_again(void **state)
+{
+        static const struct server_step steps[] = {
+                { "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", .end = SERVER_CLOSE },
+                { "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfull", .end = SERVER_CLOSE },
+        };
+        struct fixture x;
+        server_start(&x.server, steps, 2);
+        assert_int_equal(ferry_new(x.server.url, NULL, &x.ferry), 0);
+        size_t calls = 5;
+        assert_int_equal(ferry_get_region_content_to(x.ferry, "rgn_1", 0, 0, count_and_stop, &calls, NULL),
+                         -ECONNRESET);
+        assert_int_equal(calls, 6);
+        finish(&x);
+}
+
+static void content_is_written_from_memory(void **state)
+{
+        START(x, { NO_CONTENT, .end = SERVER_CLOSE }, { NO_CONTENT, .end = SERVER_CLOSE });
+        assert_int_equal(ferry_put_region_content(x.ferry, "rgn_1", 12, "bytes", 5), 0);
+        assert_int_equal(ferry_put_region_content(x.ferry, "rgn_1", 0, NULL, 0), 0);
+        sent(&x, 0, "PUT /v1/regions/rgn_1/content?offset=12", "bytes");
+        has_header(&x, 0, "Content-Type: application/octet-stream");
+        has_header(&x, 0, "Content-Length: 5");
+        sent(&x, 1, "PUT /v1/regions/rgn_1/content", "");
+        has_header(&x, 1, "Content-Length: 0");
+        finish(&x);
+}
+
+static void memory_is_sent_again_after_a_reset(void **state)
+{
+        static const struct server_step steps[] = { { NULL, .end = SERVER_RESET },
+                                                    { NO_CONTENT, .end = SERVER_CLOSE } };
+        struct fixture x;
+        server_start(&x.server, steps, 2);
+        assert_int_equal(ferry_new(x.server.url, NULL, &x.ferry), 0);
+        assert_int_equal(ferry_put_region_content(x.ferry, "rgn_1", 0, "bytes", 5), 0);
+        sent(&x, 1, "PUT /v1/regions/rgn_1/content", "bytes");
+        finish(&x);
+}
+
+static void content_is_written_from_a_file(void **state)
+{
+        START(x, { NO_CONTENT, .end = SERVER_CLOSE }, { NULL, .end = SERVER_HANG });
+        int fd = memfd_create("content", MFD_CLOEXEC);
+        assert_int_equal(write(fd, "skip:bytes:rest", 15), 15);
+        lseek(fd, 5, SEEK_SET);
+        assert_int_equal(ferry_put_region_content_fd(x.ferry, "rgn_1", 0, fd, 5), 0);
+        /* A file that is shorter than announced must not leave the worker waiting. */
+        assert_int_equal(ferry_put_region_content_fd(x.ferry, "rgn_1", 0, fd, 100), -ENODATA);
+        close(fd);
+        sent(&x, 0, "PUT /v1/regions/rgn_1/content", "bytes");
+        finish(&x);
+}
+
+static ssize_t three_letters(void *context, void *buffer, size_t size)
+{
+        size_t *calls = context;
+        if (++*calls > 3)
+                return 0;
+        *(char *)buffer = (char)('a' + *calls - 1);
+        return 1;
+}
+
+static ssize_t broken_source(void *context, void *buffer, size_t size)
+{
+        return -ENOTRECOVERABLE;
+}
+
+static void content_is_written_from_a_source(void **state)
+{
+        START(x, { NO_CONTENT, .end = SERVER_CLOSE }, { NO_CONTENT, .end = SERVER_CLOSE },
+              { NULL, .end = SERVER_HANG });
+        size_t calls = 0;
+        assert_int_equal(ferry_put_region_content_from(x.ferry, "rgn_1", 0, three_letters, &calls, 3), 0);
+        calls = 0;
+        assert_int_equal(ferry_put_region_content_from(x.ferry, "rgn_1", 0, three_letters, &calls, FERRY_SIZE_UNKNOWN),
+                         0);
+        assert_int_equal(ferry_put_region_content_from(x.ferry, "rgn_1", 0, broken_source, NULL, 3), -ENOTRECOVERABLE);
+        sent(&x, 0, "PUT /v1/regions/rgn_1/content", "abc");
+        has_header(&x, 1, "Transfer-Encoding: chunked");
+        finish(&x);
+}
+
+/* ---- operations ---- */
+
+static void an_active_operation_is_created(void **state)
+{
+        START(x, { JSON("201", OPERATION("IN_PROGRESS", "false", "")), .end = SERVER_CLOSE });
+        const struct ferry_descriptor descriptors[] = { { "rgn_1", 0, 0 }, { "rgn_2", 4096, 8 } };
+        struct ferry_operation o;
+        const struct ferry_operation_spec spec = {
+                .kind = FERRY_READ,
+                .layout = FERRY_LAYOUT_STREAM,
+                .descriptors = descriptors,
+                .n_descriptors = 2,
+                .remote_metadata = "{\"descriptors\": [{\"ptr\":9007199254740991}],\"nixl_metadata\":\"b64:eJ/+\"}",
+                .timeout_ms = 1000,
+                .verify = true,
+                .wait_ms = 1001,
+        };
+        assert_int_equal(ferry_create_operation(x.ferry, &spec, &o), 0);
+        assert_string_equal(o.id, "op_1");
+        assert_string_equal(o.descriptors[0].region, "rgn_1");
+        ferry_operation_clear(&o);
+        sent(&x, 0, "POST /v1/operations",
+             "{\"kind\":\"read\",\"layout\":\"stream\",\"timeout_ms\":1000,\"verify\":true,"
+             "\"descriptors\":[{\"region\":\"rgn_1\"},{\"region\":\"rgn_2\",\"offset\":4096,\"size\":8}],"
+             "\"remote_metadata\":{\"descriptors\":[{\"ptr\":9007199254740991}],\"nixl_metadata\":\"b64:eJ/+\"}}");
+        has_header(&x, 0, "Prefer: wait=2");
+        finish(&x);
+}
+
+static void a_passive_operation_brings_its_metadata(void **state)
+{
+        START(x,
+              { JSON("201", OPERATION("INITIALIZED", "false", ",\"metadata\":{\"operation_kind\":1}")),
+                .end = SERVER_CLOSE },
+              { JSON("201", OPERATION("IN_PROGRESS", "false", "")), .end = SERVER_CLOSE });
+        const struct ferry_descriptor descriptor = { "rgn_1", 0, 8 };
+        struct ferry_operation o;
+        const struct ferry_operation_spec spec = {
+                .kind = FERRY_READABLE,
+                .descriptors = &descriptor,
+                .n_descriptors = 1,
+                .readers = 3,
+                .ttl_ms = 60000,
+                .include_metadata = true,
+                .idempotency_key = "mine",
+        };
+        assert_int_equal(ferry_create_operation(x.ferry, &spec, &o), 0);
+        assert_string_equal(o.metadata, "{\"operation_kind\":1}");
+        ferry_operation_clear(&o);
+        assert_int_equal(ferry_create_operation(
+                                 x.ferry,
+                                 &(struct ferry_operation_spec){ .kind = FERRY_WRITE, .remote_url = "http://peer/m" },
+                                 &o),
+                         0);
+        ferry_operation_clear(&o);
+        sent(&x, 0, "POST /v1/operations?include=metadata",
+             "{\"kind\":\"readable\",\"readers\":3,\"ttl_ms\":60000,"
+             "\"descriptors\":[{\"region\":\"rgn_1\",\"size\":8}]}");
+        has_header(&x, 0, "Idempotency-Key: mine");
+        assert_null(strstr(x.server.requests[0], "\r\nPrefer:"));
+        sent(&x, 1, "POST /v1/operations", "{\"kind\":\"write\",\"remote_url\":\"http://peer/m\",\"descriptors\":[]}");
+        finish(&x);
+}
+
+static void metadata_cannot_break_out_of_the_body(void **state)
+{
+        START(x, { NULL, .end = SERVER_HANG });
+        static const char *const wrong[] = { "", "{", "{},\"verify\":true", "{} {}", "NaN", "{\"a\":1,\"a\":2}" };
+        struct ferry_operation o;
+        for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+                struct ferry_operation_spec spec = { .kind = FERRY_READ, .remote_metadata = wrong[i] };
+                assert_int_equal(ferry_create_operation(x.ferry, &spec, &o), -EINVAL);
+        }
+        assert_int_equal(ferry_create_operation(x.ferry, &(struct ferry_operation_spec){ .kind = 9 }, &o), -EINVAL);
+        assert_int_equal(ferry_create_operation(x.ferry, &(struct ferry_operation_spec){ .n_descriptors = 1 }, &o),
+                         -EINVAL);
+        server_stop(&x.server);
+        assert_int_equal(x.server.served, 0);
+        finish(&x);
+}
+
+static void operations_are_fetched_listed_and_ended(void **state)
+{
+        START(x, { RUNNING, .end = SERVER_CLOSE }, { RUNNING, .end = SERVER_CLOSE },
+              { JSON("200", "{\"operations\":[" OPERATION("COMPLETE", "true", "") "]}"), .end = SERVER_CLOSE },
+              { RUNNING, .end = SERVER_CLOSE }, { RUNNING, .end = SERVER_CLOSE }, { RUNNING, .end = SERVER_CLOSE },
+              { NO_CONTENT, .end = SERVER_CLOSE },
+              { JSON("200", "{\"notification_key\":\"k\"}"), .end = SERVER_CLOSE });
+        struct ferry_operation o;
+        struct ferry_operation_list list;
+        char *metadata;
+        assert_int_equal(ferry_get_operation(x.ferry, "op_1", 0, 0, &o), 0);
+        ferry_operation_clear(&o);
+        assert_int_equal(ferry_get_operation(x.ferry, "op_1", 500, 7, &o), 0);
+        ferry_operation_clear(&o);
+        assert_int_equal(ferry_list_operations(x.ferry,
+                                               &(struct ferry_operation_query){
+                                                       .kind = "read", .status = "COMPLETE", .limit = 2, .after = "c" },
+                                               &list),
+                         0);
+        assert_int_equal(list.n, 1);
+        assert_true(list.items[0].done);
+        ferry_operation_list_clear(&list);
+        assert_int_equal(ferry_cancel_operation(x.ferry, "op_1", NULL), 0);
+        assert_int_equal(ferry_renew_operation(x.ferry, "op_1", 0, NULL), 0);
+        assert_int_equal(ferry_renew_operation(x.ferry, "op_1", 5000, &o), 0);
+        ferry_operation_clear(&o);
+        assert_int_equal(ferry_delete_operation(x.ferry, "op_1"), 0);
+        assert_int_equal(ferry_get_operation_metadata(x.ferry, "op_1", &metadata), 0);
+        assert_string_equal(metadata, "{\"notification_key\":\"k\"}");
+        ferry_secret_free(metadata);
+        sent(&x, 0, "GET /v1/operations/op_1", "");
+        sent(&x, 1, "GET /v1/operations/op_1?wait_ms=500&revision=7", "");
+        sent(&x, 2, "GET /v1/operations?kind=read&status=COMPLETE&limit=2&after=c", "");
+        sent(&x, 3, "POST /v1/operations/op_1/cancel", "");
+        sent(&x, 4, "POST /v1/operations/op_1/renew", "");
+        assert_null(strcasestr(x.server.requests[4], "content-type"));
+        sent(&x, 5, "POST /v1/operations/op_1/renew", "{\"ttl_ms\":5000}");
+        sent(&x, 6, "DELETE /v1/operations/op_1", "");
+        sent(&x, 7, "GET /v1/operations/op_1/metadata", "");
+        finish(&x);
+}
+
+/* ---- waiting ---- */
+
+static void a_wait_goes_on_over_lost_connections(void **state)
+{
+        START(x, { RUNNING, .end = SERVER_CLOSE }, { NULL, .end = SERVER_RESET }, { DRAINING, .end = SERVER_CLOSE },
+              { COMPLETE, .end = SERVER_CLOSE });
+        struct ferry_operation o;
+        assert_int_equal(ferry_wait_operation(x.ferry, "op_1", FERRY_FOREVER, &o), 0);
+        assert_int_equal(o.status, FERRY_COMPLETE);
+        ferry_operation_clear(&o);
+        sent(&x, 0, "GET /v1/operations/op_1?wait_ms=30000", "");
+        assert_int_equal(x.server.served, 4);
+        finish(&x);
+}
+
+static void a_wait_has_an_end(void **state)
+{
+        START(x, { RUNNING, .end = SERVER_CLOSE }, { NULL, .end = SERVER_HANG });
+        struct ferry_operation o;
+        assert_int_equal(ferry_wait_operation(x.ferry, "op_1", 100, &o), -ETIMEDOUT);
+        assert_string_equal(o.id, "op_1");
+        assert_int_equal(o.status, FERRY_IN_PROGRESS);
+        ferry_operation_clear(&o);
+        finish(&x);
+}
+
+static void a_wait_without_time_looks_once(void **state)
+{
+        START(x, { RUNNING, .end = SERVER_CLOSE }, { COMPLETE, .end = SERVER_CLOSE });
+        struct ferry_operation o;
+        assert_int_equal(ferry_wait_operation(x.ferry, "op_1", 0, &o), -ETIMEDOUT);
+        ferry_operation_clear(&o);
+        assert_int_equal(ferry_wait_operation(x.ferry, "op_1", 0, &o), 0);
+        ferry_operation_clear(&o);
+        sent(&x, 0, "GET /v1/operations/op_1", "");
+        finish(&x);
+}
+
+static void a_wait_for_what_is_gone_ends_at_once(void **state)
+{
+        START(x, { "HTTP/1.1 410 No\r\nContent-Type: application/problem+json\r\nConnection: "
+                   "close\r\n\r\n{\"code\":\"gone\"}",
+                   .end = SERVER_CLOSE });
+        struct ferry_operation o;
+        assert_int_equal(ferry_wait_operation(x.ferry, "op_1", FERRY_FOREVER, &o), FERRY_E_GONE);
+        finish(&x);
+}
+
+struct progress {
+        int calls, stop_at;
+        bool done;
+};
+
+static int on_progress(void *context, const struct ferry_operation *operation)
+{
+        struct progress *p = context;
+        p->done = operation->done;
+        return ++p->calls == p->stop_at ? -ECANCELED : 0;
+}
+
+static void a_watcher_sees_every_state(void **state)
+{
+        START(x, { RUNNING, .end = SERVER_CLOSE }, { RUNNING, .end = SERVER_CLOSE }, { COMPLETE, .end = SERVER_CLOSE },
+              { RUNNING, .end = SERVER_CLOSE });
+        struct progress p = { 0 };
+        struct ferry_watch watch = {
+                .timeout_ms = FERRY_FOREVER, .interval_ms = 70, .progress = on_progress, .context = &p
+        };
+        struct ferry_operation o;
+        assert_int_equal(ferry_watch_operation(x.ferry, "op_1", &watch, &o), 0);
+        ferry_operation_clear(&o);
+        assert_int_equal(p.calls, 3);
+        assert_true(p.done);
+        p = (struct progress){ .stop_at = 1 };
+        assert_int_equal(ferry_watch_operation(x.ferry, "op_1", &watch, &o), -ECANCELED);
+        sent(&x, 0, "GET /v1/operations/op_1", "");
+        sent(&x, 1, "GET /v1/operations/op_1?wait_ms=70", "");
+        finish(&x);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(the_worker_is_described),
+                cmocka_unit_test(texts_come_as_they_are),
+                cmocka_unit_test(a_region_is_created),
+                cmocka_unit_test(regions_are_fetched_listed_and_deleted),
+                cmocka_unit_test(content_is_read_by_parts),
+                cmocka_unit_test(content_that_is_another_part_is_refused),
+                cmocka_unit_test(content_flows_into_a_file),
+                cmocka_unit_test(a_sink_can_end_the_transfer),
+                cmocka_unit_test(content_that_broke_off_is_not_asked_for_again),
+                cmocka_unit_test(content_is_written_from_memory),
+                cmocka_unit_test(memory_is_sent_again_after_a_reset),
+                cmocka_unit_test(content_is_written_from_a_file),
+                cmocka_unit_test(content_is_written_from_a_source),
+                cmocka_unit_test(an_active_operation_is_created),
+                cmocka_unit_test(a_passive_operation_brings_its_metadata),
+                cmocka_unit_test(metadata_cannot_break_out_of_the_body),
+                cmocka_unit_test(operations_are_fetched_listed_and_ended),
+                cmocka_unit_test(a_wait_goes_on_over_lost_connections),
+                cmocka_unit_test(a_wait_has_an_end),
+                cmocka_unit_test(a_wait_without_time_looks_once),
+                cmocka_unit_test(a_wait_for_what_is_gone_ends_at_once),
+                cmocka_unit_test(a_watcher_sees_every_state),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ferry command against the scripted server. Its path comes as the first argument. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "test_client_server.h"
+
+#define JSON(body) "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" body
+#define NO_CONTENT "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
+#define OPERATION(status, done, extra)                                                                                 \
+        JSON("{\"id\":\"op_1\",\"kind\":\"read\",\"status\":\"" status "\",\"done\":" done                             \
+             ",\"revision\":2,\"bytes_total\":8,\"bytes_done\":4" extra "}")
+#define NOT_FOUND                                                                                                      \
+        "HTTP/1.1 404 No\r\nContent-Type: application/problem+json\r\nConnection: close\r\n\r\n"                       \
+        "{\"code\":\"not-found\",\"title\":\"T\",\"detail\":\"no such region\"}"
+
+static const char *program;
+
+enum { OUTPUT_MAX = 65536, ARGUMENTS_MAX = 12 };
+
+/* One run of the command. */
+struct run {
+        int status; /* exit status; -1 = a signal */
+        char out[OUTPUT_MAX], err[OUTPUT_MAX];
+};
+
+static int file_of(const char *text)
+{
+        int fd = memfd_create("stream", MFD_CLOEXEC);
+        assert_true(fd >= 0);
+        assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+        lseek(fd, 0, SEEK_SET);
+        return fd;
+}
+
+static void take(int fd, char *text)
+{
+        ssize_t n = pread(fd, text, OUTPUT_MAX - 1, 0);
+        text[n > 0 ? n : 0] = '\0';
+        close(fd);
+}
+
+/* url NULL = none is given; input is standard input; the arguments end with NULL. */
+static void run(struct run *r, const char *url, const char *input, ...)
+{
+        char *arguments[ARGUMENTS_MAX] = { (char *)(uintptr_t)program };
+        size_t n = 1;
+        va_list list;
+        va_start(list, input);
+        for (char *a = va_arg(list, char *); a && n < ARGUMENTS_MAX - 1; a = va_arg(list, char *))
+                arguments[n++] = a;
+        va_end(list);
+        int in = file_of(input), out = file_of(""), err = file_of(""), status = 0;
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+                if (url)
+                        setenv("FERRY_URL", url, 1);
+                dup2(in, 0);
+                dup2(out, 1);
+                dup2(err, 2);
+                execv(program, arguments);
+                _exit(127);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        r->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        close(in);
+        take(out, r->out);
+        take(err, r->err);
+}
+
+static void contains(const char *text, const char *part)
+{
+        if (!strstr(text, part))
+                fail_msg("no \"%s\" in \"%s\"", part, text);
+}
+
+#define START(s, ...)                                                                                                  \
+        static const struct server_step steps[] = { __VA_ARGS__ };                                                     \
+        struct server s;                                                                                               \
+        struct run r;                                                                                                  \
+        server_start(&s, steps, sizeof(steps) / sizeof(steps[0]))
+
+static void it_tells_its_version_without_a_worker(void **state)
+{
+        struct run r;
+        run(&r, "http://127.0.0.1:1", "", "version", NULL);
+        assert_int_equal(r.status, 0);
+        assert_string_equal(r.out, "ferry " FERRY_VERSION "\n");
+        run(&r, NULL, "", "--version", NULL);
+        assert_int_equal(r.status, 0);
+        assert_string_equal(r.out, "ferry " FERRY_VERSION "\n");
+}
+
+static void help_names_every_command(void **state)
+{
+        static const char *const parts[] = { "version",     "get PATH",       "post PATH",    "put PATH",
+                                             "delete PATH", "wait OPERATION", "--token-file", "FERRY_URL" };
+        struct run r;
+        run(&r, NULL, "", "--help", NULL);
+        assert_int_equal(r.status, 0);
+        for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+                contains(r.out, parts[i]);
+        run(&r, NULL, "", "wait", "--help", NULL);
+        assert_int_equal(r.status, 0);
+        contains(r.out, "--timeout");
+}
+
+static void wrong_usage_is_told(void **state)
+{
+        static const char *const wrong[][4] = {
+                { NULL },
+                { "frobnicate" },
+                { "get" },
+                { "get", "a", "b" },
+                { "put", "/x", "/nonexistent/file" },
+                { "post", "/x", "@/nonexistent/file" },
+                { "--nonsense", "version" },
+                { "--url", "ftp://h", "get", "/" },
+                { "--token-file", "/nonexistent", "get", "/" },
+                { "wait", "op_1", "--timeout", "soon" },
+                { "wait", "op_1", "--timeout", "-1s" },
+                { "wait", "a", "b" },
+                { "get", "/a b" },
+        };
+        struct run r;
+        for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+                run(&r, NULL, "", wrong[i][0], wrong[i][1], wrong[i][2], wrong[i][3], NULL);
+                assert_int_equal(r.status, 2);
+                contains(r.err, "ferry: ");
+                assert_string_equal(r.out, "");
+        }
+}
+
+static void get_prints_what_comes(void **state)
+{
+        START(s, { JSON("{ \"a\" : 1 }"), .end = SERVER_CLOSE }, { JSON("x"), .end = SERVER_CLOSE });
+        run(&r, s.url, "", "get", "/v1/worker", NULL);
+        assert_int_equal(r.status, 0);
+        assert_string_equal(r.out, "{ \"a\" : 1 }");
+        assert_string_equal(r.err, "");
+        run(&r, "http://127.0.0.1:1", "", "--url", s.url, "get", "v1/limits", NULL);
+        assert_int_equal(r.status, 0);
+        server_stop(&s);
+        contains(s.requests[0], "GET /v1/worker HTTP/1.1\r\n");
+        contains(s.requests[1], "GET /v1/limits HTTP/1.1\r\n");
+        server_clear(&s);
+}
+
+static void a_problem_goes_to_standard_error(void **state)
+{
+        START(s, { NOT_FOUND, .end = SERVER_CLOSE });
+        run(&r, s.url, "", "get", "/v1/regions/rgn_1", NULL);
+        assert_int_equal(r.status, 1);
+        assert_string_equal(r.out, "");
+        assert_string_equal(r.err, "ferry: 404 not-found: no such region\n");
+        server_clear(&s);
+}
+
+static void no_worker_is_told(void **state)
+{
+        START(s,
+              { "HTTP/1.1 400 No\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>", .end = SERVER_CLOSE });
+        run(&r, s.url, "", "get", "/", NULL);
+        assert_int_equal(r.status, 3);
+        contains(r.err, "not the answer of a worker");
+        server_stop(&s);
+        run(&r, s.url, "", "get", "/", NULL);
+        assert_int_equal(r.status, 3);
+        contains(r.err, "Connection refused");
+        server_clear(&s);
+}
+
+static void post_takes_its_body_from_anywhere(void **state)
+{
+        START(s, { JSON("{}"), .end = SERVER_CLOSE }, { JSON("{}"), .end = SERVER_CLOSE },
+              { JSON("{}"), .end = SERVER_CLOSE }, { JSON("{}"), .end = SERVER_CLOSE });
+        char name[] = "/tmp/ferry-test-XXXXXX", at[40];
+        int fd = mkstemp(name);
+        assert_int_equal(write(fd, "{\"c\":3}", 7), 7);
+        close(fd);
+        snprintf(at, sizeof(at), "@%s", name);
+        run(&r, s.url, "", "post", "/v1/regions", "{\"a\":1}", NULL);
+        assert_int_equal(r.status, 0);
+        run(&r, s.url, "{\"b\":2}", "post", "/v1/regions", "-", NULL);
+        assert_int_equal(r.status, 0);
+        run(&r, s.url, "", "post", "/v1/regions", at, NULL);
+        assert_int_equal(r.status, 0);
+        run(&r, s.url, "", "post", "/v1/operations/op_1/cancel", NULL);
+        assert_int_equal(r.status, 0);
+        unlink(name);
+        server_stop(&s);
+        static const char *const bodies[] = { "\r\n\r\n{\"a\":1}", "\r\n\r\n{\"b\":2}", "\r\n\r\n{\"c\":3}" };
+        for (size_t i = 0; i < 3; i++) {
+                contains(s.requests[i], bodies[i]);
+                contains(s.requests[i], "Content-Type: application/json\r\n");
+        }
+        contains(s.requests[3], "POST /v1/operations/op_1/cancel HTTP/1.1\r\n");
+        assert_null(strcasestr(s.requests[3], "content-type"));
+        server_clear(&s);
+}
+
+static void put_sends_a_file(void **state)
+{
+        START(s, { NO_CONTENT, .end = SERVER_CLOSE });
+        run(&r, s.url, "octets", "put", "/v1/regions/rgn_1/content?offset=4", "-", NULL);
+        assert_int_equal(r.status, 0);
+        server_stop(&s);
+        contains(s.requests[0], "PUT /v1/regions/rgn_1/content?offset=4 HTTP/1.1\r\n");
+        contains(s.requests[0], "Content-Length: 6\r\n");
+        contains(s.requests[0], "\r\n\r\noctets");
+        server_clear(&s);
+}
+
+static void delete_is_silent(void **state)
+{
+        START(s, { NO_CONTENT, .end = SERVER_CLOSE });
+        run(&r, s.url, "", "delete", "/v1/regions/rgn_1", NULL);
+        assert_int_equal(r.status, 0);
+        assert_string_equal(r.out, "");
+        assert_string_equal(r.err, "");
+        server_clear(&s);
+}
+
+static void the_token_comes_from_a_file(void **state)
+{
+        START(s, { JSON("{}"), .end = SERVER_CLOSE });
+        char name[] = "/tmp/ferry-test-XXXXXX";
+        int fd = mkstemp(name);
+        assert_int_equal(write(fd, "s3cret\n", 7), 7);
+        run(&r, s.url, "", "--token-file", name, "get", "/", NULL);
+        assert_int_equal(r.status, 0);
+        server_stop(&s);
+        contains(s.requests[0], "Authorization: Bearer s3cret\r\n");
+        assert_int_equal(ftruncate(fd, 0), 0);
+        run(&r, s.url, "", "--token-file", name, "get", "/", NULL);
+        assert_int_equal(r.status, 2);
+        close(fd);
+        unlink(name);
+        server_clear(&s);
+}
+
+static void wait_prints_the_operation_when_it_is_done(void **state)
+{
+        START(s, { OPERATION("IN_PROGRESS", "false", ""), .end = SERVER_CLOSE },
+              { OPERATION("COMPLETE", "true", ""), .end = SERVER_CLOSE },
+              { OPERATION("COMPLETE", "true", ",\"raw\":1"), .end = SERVER_CLOSE });
+        run(&r, s.url, "", "wait", "op_1", "--timeout", "20s", NULL);
+        assert_int_equal(r.status, 0);
+        contains(r.out, "\"raw\":1}\n");
+        assert_string_equal(r.err, ""); /* no progress: it is no terminal */
+        server_clear(&s);
+}
+
+static void wait_tells_of_a_failed_operation(void **state)
+{
+#define ERRORED OPERATION("ERRORED", "true", ",\"error\":{\"code\":\"peer-lost\",\"detail\":\"it died\"}")
+        START(s, { ERRORED, .end = SERVER_CLOSE }, { ERRORED, .end = SERVER_CLOSE });
+        run(&r, s.url, "", "wait", "op_1", NULL);
+        assert_int_equal(r.status, 1);
+        contains(r.out, "\"status\":\"ERRORED\"");
+        assert_string_equal(r.err, "ferry: op_1 did not complete: peer-lost: it died\n");
+        server_clear(&s);
+}
+
+static void wait_gives_up_in_time(void **state)
+{
+        START(s, { OPERATION("IN_PROGRESS", "false", ""), .end = SERVER_CLOSE });
+        run(&r, s.url, "", "wait", "--timeout", "0ms", "op_1", NULL);
+        assert_int_equal(r.status, 4);
+        assert_string_equal(r.out, "");
+        contains(r.err, "op_1 is not done yet");
+        server_clear(&s);
+}
+
+int main(int argc, char **argv)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(it_tells_its_version_without_a_worker),
+                cmocka_unit_test(help_names_every_command),
+                cmocka_unit_test(wrong_usage_is_told),
+                cmocka_unit_test(get_prints_what_comes),
+                cmocka_unit_test(a_problem_goes_to_standard_error),
+                cmocka_unit_test(no_worker_is_told),
+                cmocka_unit_test(post_takes_its_body_from_anywhere),
+                cmocka_unit_test(put_sends_a_file),
+                cmocka_unit_test(delete_is_silent),
+                cmocka_unit_test(the_token_comes_from_a_file),
+                cmocka_unit_test(wait_prints_the_operation_when_it_is_done),
+                cmocka_unit_test(wait_tells_of_a_failed_operation),
+                cmocka_unit_test(wait_gives_up_in_time),
+        };
+        program = argc > 1 ? argv[1] : "ferry";
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <json-c/json.h>
+
+#include <ferry/ferry.h>
+
+#include "decode.h"
+
+#define OPERATION_START                                                                                                \
+        "{\"id\":\"op_1\",\"kind\":\"read\",\"status\":\"IN_PROGRESS\",\"done\":false,\"revision\":2,"                 \
+        "\"bytes_total\":9007199254740991,\"bytes_done\":4096"
+
+/* Decodes text; field gets what was wrong. */
+static int decode(const char *text, int (*decoder)(struct json_object *, void *, const char **), void *target,
+                  const char **field)
+{
+        static const char *unused;
+        struct json_object *json = json_tokener_parse(text);
+        assert_non_null(json);
+        int r = decoder(json, target, field ? field : &unused);
+        json_object_put(json);
+        return r;
+}
+
+static void a_running_operation_is_understood(void **state)
+{
+        struct ferry_operation o;
+        assert_int_equal(decode(OPERATION_START ",\"descriptors\":[{\"region\":\"rgn_a\",\"offset\":1,\"size\":2},"
+                                                "{\"region\":\"rgn_b\",\"offset\":0,\"size\":3}],"
+                                                "\"created_at\":\"2026-01-31T12:00:00.000Z\",\"readers\":3,"
+                                                "\"readers_done\":1,\"cancel_requested\":true}",
+                                operation_decode, &o, NULL),
+                         0);
+        assert_string_equal(o.id, "op_1");
+        assert_int_equal(o.kind, FERRY_READ);
+        assert_int_equal(o.status, FERRY_IN_PROGRESS);
+        assert_false(o.done);
+        assert_true(o.cancel_requested);
+        assert_int_equal(o.revision, 2);
+        assert_int_equal(o.bytes_total, 9007199254740991);
+        assert_int_equal(o.bytes_done, 4096);
+        assert_int_equal(o.readers, 3);
+        assert_int_equal(o.readers_done, 1);
+        assert_int_equal(o.n_descriptors, 2);
+        assert_string_equal(o.descriptors[0].region, "rgn_a");
+        assert_int_equal(o.descriptors[0].offset, 1);
+        assert_int_equal(o.descriptors[0].size, 2);
+        assert_string_equal(o.descriptors[1].region, "rgn_b");
+        assert_int_equal(o.descriptors[1].size, 3);
+        assert_string_equal(o.created_at, "2026-01-31T12:00:00.000Z");
+        assert_string_equal(o.ended_at, "");
+        assert_null(o.metadata);
+        ferry_operation_clear(&o);
+        assert_null(o.descriptors);
+}
+
+static void a_failed_operation_tells_number_and_text(void **state)
+{
+        struct ferry_operation o;
+        assert_int_equal(decode("{\"id\":\"op_1\",\"kind\":\"write\",\"status\":\"ERRORED\",\"done\":true,\"revision\":"
+                                "3,\"bytes_total\":8,\"bytes_done\":1,\"ended_at\":\"t\",\"duration_us\":17,"
+                                "\"transport\":\"tcp\",\"error\":{\"code\":\"peer-lost\",\"detail\":\"it died\"}}",
+                                operation_decode, &o, NULL),
+                         0);
+        assert_true(o.done);
+        assert_int_equal(o.error, FERRY_E_PEER_LOST);
+        assert_string_equal(o.error_code, "peer-lost");
+        assert_string_equal(o.error_detail, "it died");
+        assert_string_equal(o.transport, "tcp");
+        assert_int_equal(o.duration_us, 17);
+        assert_string_equal(o.ended_at, "t");
+        ferry_operation_clear(&o);
+}
+
+static void what_a_newer_worker_adds_is_borne(void **state)
+{
+        struct ferry_operation o;
+        assert_int_equal(
+                decode("{\"id\":\"op_1\",\"kind\":\"swap\",\"status\":\"PAUSED\",\"done\":false,\"revision\":3,"
+                       "\"bytes_total\":8,\"bytes_done\":1,\"colour\":{\"deep\":[1]},\"transport\":null,"
+                       "\"error\":{\"code\":\"moon-phase\",\"severity\":7}}",
+                       operation_decode, &o, NULL),
+                0);
+        assert_int_equal(o.kind, -1);
+        assert_int_equal(o.status, -1);
+        assert_int_equal(o.error, FERRY_E_OTHER);
+        assert_string_equal(o.error_code, "moon-phase");
+        assert_string_equal(o.transport, "");
+        ferry_operation_clear(&o);
+}
+
+static void included_metadata_is_handed_over_as_text(void **state)
+{
+        struct ferry_operation o;
+        assert_int_equal(decode(OPERATION_START ",\"metadata\":{\"nixl_metadata\":\"b64:eJ/+\",\"operation_kind\":1}}",
+                                operation_decode, &o, NULL),
+                         0);
+        assert_string_equal(o.metadata, "{\"nixl_metadata\":\"b64:eJ/+\",\"operation_kind\":1}");
+        ferry_operation_clear(&o);
+}
+
+static void fields_that_lack_or_are_wrong_are_named(void **state)
+{
+        static const struct {
+                const char *text, *field;
+        } cases[] = {
+                { "[]", "not an object" },
+                { "{}", "id" },
+                { "{\"id\":7}", "id" },
+                { "{\"id\":\"\\u0000hidden\"}", "id" },
+                { "{\"id\":\"op_0123456789012345678901234567890123456789\"}", "id" },
+                { "{\"id\":\"op_1\",\"kind\":2}", "kind" },
+                { "{\"id\":\"op_1\",\"kind\":\"read\",\"status\":\"COMPLETE\",\"done\":\"yes\"}", "done" },
+                { "{\"id\":\"op_1\",\"kind\":\"read\",\"status\":\"COMPLETE\",\"done\":1}", "done" },
+                { "{\"id\":\"op_1\",\"kind\":\"read\",\"status\":\"COMPLETE\",\"done\":true,\"revision\":-1}",
+                  "revision" },
+                { "{\"id\":\"op_1\",\"kind\":\"read\",\"status\":\"COMPLETE\",\"done\":true,\"revision\":1.5}",
+                  "revision" },
+                { OPERATION_START ",\"error\":\"bad\"}", "not an object" },
+                { OPERATION_START ",\"error\":{}}", "code" },
+                { OPERATION_START ",\"descriptors\":{}}", "descriptors" },
+                { OPERATION_START ",\"descriptors\":[{\"region\":\"a\"}]}", "size" },
+                { OPERATION_START ",\"descriptors\":[{\"region\":\"a\",\"size\":1},7]}", "not an object" },
+                { OPERATION_START ",\"metadata\":\"text\"}", "metadata" },
+        };
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                struct ferry_operation o = { .revision = 77 };
+                const char *field = "";
+                assert_int_equal(decode(cases[i].text, operation_decode, &o, &field), -EPROTO);
+                assert_string_equal(field, cases[i].field);
+                assert_int_equal(o.revision, 77);
+        }
+}
+
+static void a_long_detail_is_cut_between_characters(void **state)
+{
+        struct ferry_operation o;
+        char text[2048], detail[1024] = "";
+        for (size_t i = 0; i < 300; i++)
+                strcat(detail, i ? "\xc3\xa9" : "x"); /* from then on each character is two bytes */
+        snprintf(text, sizeof(text), OPERATION_START ",\"error\":{\"code\":\"timeout\",\"detail\":\"%s\"}}", detail);
+        assert_int_equal(decode(text, operation_decode, &o, NULL), 0);
+        assert_int_equal(strlen(o.error_detail), 511);
+        ferry_operation_clear(&o);
+        snprintf(text, sizeof(text), OPERATION_START ",\"error\":{\"code\":\"timeout\",\"detail\":\"x%s\"}}", detail);
+        assert_int_equal(decode(text, operation_decode, &o, NULL), 0);
+        assert_int_equal(strlen(o.error_detail), 510);
+        ferry_operation_clear(&o);
+}
+
+static void a_region_is_understood(void **state)
+{
+        struct ferry_region region;
+        assert_int_equal(decode("{\"id\":\"rgn_1\",\"size\":4096,\"device\":\"cpu\",\"name\":\"kv0\",\"path\":"
+                                "\"/dev/shm/x\",\"in_use\":2,\"created_at\":\"t\",\"new\":1}",
+                                region_decode, &region, NULL),
+                         0);
+        assert_string_equal(region.id, "rgn_1");
+        assert_int_equal(region.size, 4096);
+        assert_string_equal(region.device, "cpu");
+        assert_string_equal(region.name, "kv0");
+        assert_string_equal(region.path, "/dev/shm/x");
+        assert_int_equal(region.in_use, 2);
+        assert_string_equal(region.created_at, "t");
+}
+
+static void pages_are_understood(void **state)
+{
+        struct ferry_region_list list;
+        assert_int_equal(
+                decode("{\"regions\":[{\"id\":\"rgn_1\",\"size\":1,\"device\":\"cpu\"},{\"id\":\"rgn_2\",\"size\":"
+                       "2,\"device\":\"cpu\"}],\"next\":\"rgn_2\"}",
+                       region_page_decode, &list, NULL),
+                0);
+        assert_int_equal(list.n, 2);
+        assert_string_equal(list.items[1].id, "rgn_2");
+        assert_string_equal(list.next, "rgn_2");
+        ferry_region_list_clear(&list);
+        assert_int_equal(decode("{\"regions\":[]}", region_page_decode, &list, NULL), 0);
+        assert_int_equal(list.n, 0);
+        assert_null(list.next);
+        ferry_region_list_clear(&list);
+}
+
+static void one_bad_item_spoils_the_page(void **state)
+{
+        static const char *const wrong[] = {
+                "{\"operations\":[" OPERATION_START
+                ",\"descriptors\":[{\"region\":\"r\",\"size\":1}]},{\"id\":\"op_2\"}]}",
+                "{\"operations\":[" OPERATION_START "}],\"next\":5}",
+                "{\"operations\":{}}",
+                "{\"regions\":[]}",
+                "[]",
+        };
+        struct ferry_operation_list list = { .n = 77 };
+        for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+                assert_int_equal(decode(wrong[i], operation_page_decode, &list, NULL), -EPROTO);
+                assert_int_equal(list.n, 77);
+        }
+}
+
+static void a_label_may_be_a_number(void **state)
+{
+        struct target {
+                char label[8];
+        } target;
+        static const struct decode_field fields[] = { DECODE_FIELD("l", DECODE_LABEL, true, struct target, label) };
+        struct json_object *json = json_tokener_parse("{\"l\":12345}");
+        const char *field;
+        assert_int_equal(decode_object(json, fields, 1, &target, &field), 0);
+        assert_string_equal(target.label, "12345");
+        json_object_put(json);
+        json = json_tokener_parse("{\"l\":123456789}");
+        assert_int_equal(decode_object(json, fields, 1, &target, &field), -EPROTO);
+        json_object_put(json);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_running_operation_is_understood),
+                cmocka_unit_test(a_failed_operation_tells_number_and_text),
+                cmocka_unit_test(what_a_newer_worker_adds_is_borne),
+                cmocka_unit_test(included_metadata_is_handed_over_as_text),
+                cmocka_unit_test(fields_that_lack_or_are_wrong_are_named),
+                cmocka_unit_test(a_long_detail_is_cut_between_characters),
+                cmocka_unit_test(a_region_is_understood),
+                cmocka_unit_test(pages_are_understood),
+                cmocka_unit_test(one_bad_item_spoils_the_page),
+                cmocka_unit_test(a_label_may_be_a_number),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,561 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include <cmocka.h>
+
+#include <ferry/ferry.h>
+
+#include "test_client_server.h"
+
+#define OK(body) "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n" body
+#define OK_EMPTY OK("Content-Length: 2\r\n\r\n{}")
+#define NO_CONTENT "HTTP/1.1 204 No Content\r\nRequest-Id: req-7\r\n\r\n"
+#define REGION "{\"id\":\"rgn_1\",\"size\":4096,\"device\":\"cpu\"}"
+#define CREATED_REGION "HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 41\r\n\r\n" REGION
+#define PROBLEM(status, code, extra)                                                                                   \
+        "HTTP/1.1 " status " No\r\nContent-Type: application/problem+json\r\nRequest-Id: req-9\r\n" extra              \
+        "Connection: close\r\n\r\n{\"type\":\"about:blank\",\"title\":\"A title\",\"status\":" status ","              \
+        "\"detail\":\"Some detail\",\"code\":\"" code "\",\"retryable\":true,"                                         \
+        "\"errors\":[{\"pointer\":\"/descriptors/0/size\",\"detail\":\"must not be 0\"}]}"
+
+struct fixture {
+        struct server server;
+        struct ferry *ferry;
+};
+
+static void start_with(struct fixture *x, const struct server_step *steps, size_t n, struct ferry_options options)
+{
+        server_start(&x->server, steps, n);
+        assert_int_equal(ferry_new(x->server.url, &options, &x->ferry), 0);
+}
+
+static void start(struct fixture *x, const struct server_step *steps, size_t n)
+{
+        start_with(x, steps, n, (struct ferry_options){ .timeout_ms = 20000 });
+}
+#define START(x, ...)                                                                                                  \
+        static const struct server_step steps[] = { __VA_ARGS__ };                                                     \
+        struct fixture x;                                                                                              \
+        start(&x, steps, sizeof(steps) / sizeof(steps[0]))
+
+static void finish(struct fixture *x)
+{
+        ferry_free(x->ferry);
+        server_clear(&x->server);
+}
+
+/* The value of a header of a request, in a static buffer; "" = none. */
+static const char *header_of(const char *request, const char *name)
+{
+        static char value[256];
+        char start[64];
+        snprintf(start, sizeof(start), "\r\n%s: ", name);
+        const char *line = strcasestr(request, start);
+        snprintf(value, sizeof(value), "%.*s", line ? (int)strcspn(line + strlen(start), "\r") : 0,
+                 line ? line + strlen(start) : "");
+        return value;
+}
+
+static void assert_starts(const char *text, const char *start)
+{
+        if (strncmp(text, start, strlen(start)) != 0)
+                fail_msg("\"%s\" does not start with \"%s\"", text, start);
+}
+
+/* ---- good answers ---- */
+
+static void an_answer_comes_with_its_headers(void **state)
+{
+        START(x, { OK("ETag: \"r1\"\r\nLocation:  /v1/x \r\nRequest-Id: req-1\r\nContent-Length: 2\r\n\r\n{}"),
+                   .end = SERVER_CLOSE });
+        struct ferry_answer answer;
+        assert_int_equal(ferry_request(x.ferry, "GET", "/v1/worker?a=b", NULL, NULL, 0, &answer), 0);
+        assert_int_equal(answer.http_status, 200);
+        assert_string_equal(answer.content_type, "application/json");
+        assert_string_equal(answer.etag, "\"r1\"");
+        assert_string_equal(answer.location, "/v1/x");
+        assert_string_equal(answer.body, "{}");
+        assert_int_equal(answer.body_size, 2);
+        assert_string_equal(ferry_last_problem(x.ferry)->request_id, "req-1");
+        assert_string_equal(ferry_last_message(x.ferry), "");
+        ferry_answer_clear(&answer);
+        server_stop(&x.server);
+        assert_starts(x.server.requests[0], "GET /v1/worker?a=b HTTP/1.1\r\n");
+        assert_string_equal(header_of(x.server.requests[0], "User-Agent"), "libferry/" FERRY_VERSION);
+        assert_string_equal(header_of(x.server.requests[0], "Content-Type"), "");
+        finish(&x);
+}
+
+static void connections_are_kept(void **state)
+{
+        START(x, { OK_EMPTY, .end = SERVER_KEEP }, { OK_EMPTY, .end = SERVER_KEEP }, { OK_EMPTY, .end = SERVER_KEEP });
+        struct ferry_answer answer;
+        for (int i = 0; i < 3; i++) {
+                assert_int_equal(ferry_request(x.ferry, "GET", "/", NULL, NULL, 0, &answer), 0);
+                ferry_answer_clear(&answer);
+        }
+        server_stop(&x.server);
+        assert_int_equal(x.server.connections, 1);
+        finish(&x);
+}
+
+static void interim_answers_do_not_count(void **state)
+{
+        START(x, { "HTTP/1.1 103 Early\r\nETag: \"early\"\r\n\r\n" OK_EMPTY, .end = SERVER_CLOSE });
+        struct ferry_answer answer;
+        assert_int_equal(ferry_request(x.ferry, "GET", "/", NULL, NULL, 0, &answer), 0);
+        assert_int_equal(answer.http_status, 200);
+        assert_string_equal(answer.etag, "");
+        ferry_answer_clear(&answer);
+        finish(&x);
+}
+
+static void the_token_is_sent_and_checked(void **state)
+{
+        static const struct server_step steps[] = { { NO_CONTENT, .end = SERVER_CLOSE } };
+        struct fixture x;
+        start_with(&x, steps, 1, (struct ferry_options){ .token = "s3cret" });
+        assert_int_equal(ferry_get_livez(x.ferry), 0);
+        server_stop(&x.server);
+        assert_string_equal(header_of(x.server.requests[0], "Authorization"), "Bearer s3cret");
+        finish(&x);
+        struct ferry *f = NULL;
+        assert_int_equal(ferry_new("http://h", &(struct ferry_options){ .token = "a\r\nX: y" }, &f), -EINVAL);
+        assert_int_equal(ferry_new("http://h", &(struct ferry_options){ .token = "" }, &f), -EINVAL);
+        assert_null(f);
+}
+
+static void proxies_of_the_environment_are_not_used(void **state)
+{
+        START(x, { NO_CONTENT, .end = SERVER_CLOSE });
+        setenv("http_proxy", "http://127.0.0.1:1", 1);
+        assert_int_equal(ferry_get_livez(x.ferry), 0);
+        unsetenv("http_proxy");
+        finish(&x);
+}
+
+static void redirects_are_not_followed(void **state)
+{
+        START(x, { "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+                   .end = SERVER_CLOSE });
+        struct ferry_answer answer;
+        assert_int_equal(ferry_request(x.ferry, "GET", "/", NULL, NULL, 0, &answer), 0);
+        assert_int_equal(answer.http_status, 302);
+        assert_string_equal(answer.location, "http://127.0.0.1:1/");
+        ferry_answer_clear(&answer);
+        finish(&x);
+}
+
+static void a_unix_socket_serves_as_well(void **state)
+{
+        static const struct server_step steps[] = { { NO_CONTENT, .end = SERVER_CLOSE } };
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        struct fixture x;
+        char directory[] = "/tmp/ferry-test-XXXXXX", url[160];
+        assert_non_null(mkdtemp(directory));
+        snprintf(address.sun_path, sizeof(address.sun_path), "%s/s", directory);
+        server_start_at(&x.server, steps, 1, (struct sockaddr *)&address, sizeof(address));
+        snprintf(url, sizeof(url), "unix:%s/s", directory);
+        assert_int_equal(ferry_new(url, NULL, &x.ferry), 0);
+        assert_int_equal(ferry_get_livez(x.ferry), 0);
+        server_stop(&x.server);
+        assert_string_equal(header_of(x.server.requests[0], "Host"), "localhost");
+        unlink(address.sun_path);
+        rmdir(directory);
+        finish(&x);
+}
+
+/* ---- problems ---- */
+
+static void a_problem_is_decoded(void **state)
+{
+        START(x, { PROBLEM("400", "invalid-parameter", ""), .end = SERVER_CLOSE });
+        struct ferry_region region;
+        assert_int_equal(ferry_get_region(x.ferry, "rgn_1", &region), FERRY_E_INVALID_PARAMETER);
+        const struct ferry_problem *p = ferry_last_problem(x.ferry);
+        assert_int_equal(p->http_status, 400);
+        assert_int_equal(p->error, FERRY_E_INVALID_PARAMETER);
+        assert_string_equal(p->code, "invalid-parameter");
+        assert_string_equal(p->title, "A title");
+        assert_string_equal(p->detail, "Some detail");
+        assert_string_equal(p->pointer, "/descriptors/0/size");
+        assert_string_equal(p->request_id, "req-9");
+        assert_true(p->retryable);
+        assert_starts(p->body, "{\"type\":");
+        assert_int_equal(p->body_size, strlen(p->body));
+        assert_string_equal(ferry_last_message(x.ferry), "400 invalid-parameter: Some detail (at /descriptors/0/size)");
+        finish(&x);
+}
+
+static void the_two_limits_are_told_apart_by_status(void **state)
+{
+        START(x, { PROBLEM("507", "limit-reached", ""), .end = SERVER_CLOSE });
+        struct ferry_region region;
+        assert_int_equal(ferry_create_region(x.ferry, &(struct ferry_region_spec){ .size = 1 }, &region),
+                         FERRY_E_NO_SPACE);
+        finish(&x);
+}
+
+static void an_unknown_code_keeps_its_text(void **state)
+{
+        START(x, { PROBLEM("418", "teapot", ""), .end = SERVER_CLOSE });
+        struct ferry_region region;
+        assert_int_equal(ferry_get_region(x.ferry, "rgn_1", &region), FERRY_E_OTHER);
+        assert_string_equal(ferry_last_problem(x.ferry)->code, "teapot");
+        finish(&x);
+}
+
+static void a_success_wipes_the_last_problem(void **state)
+{
+        START(x, { PROBLEM("404", "not-found", ""), .end = SERVER_CLOSE }, { NO_CONTENT, .end = SERVER_CLOSE });
+        assert_int_equal(ferry_delete_region(x.ferry, "rgn_1"), FERRY_E_NOT_FOUND);
+        assert_int_equal(ferry_delete_region(x.ferry, "rgn_1"), 0);
+        const struct ferry_problem *p = ferry_last_problem(x.ferry);
+        assert_int_equal(p->http_status, 204);
+        assert_int_equal(p->error, 0);
+        assert_string_equal(p->code, "");
+        assert_null(p->body);
+        finish(&x);
+}
+
+static void refusals_that_are_no_problem_documents_are_protocol_errors(void **state)
+{
+        START(x,
+              { "HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>no</html>",
+                .end = SERVER_CLOSE },
+              { "HTTP/1.1 400 No\r\nContent-Type: application/problem+json\r\nContent-Length: 4\r\n\r\n{\"a\"",
+                .end = SERVER_CLOSE },
+              { "HTTP/1.1 400 No\r\nContent-Type: application/problem+json\r\nContent-Length: 2\r\n\r\n{}",
+                .end = SERVER_CLOSE },
+              { "HTTP/1.1 400 No\r\nContent-Type: application/problem+json\r\nContent-Length: 10\r\n\r\n{\"code\":1}",
+                .end = SERVER_CLOSE },
+              { "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", .end = SERVER_CLOSE });
+        struct ferry_region region;
+        for (int i = 0; i < 5; i++) {
+                assert_int_equal(ferry_get_region(x.ferry, "rgn_1", &region), -EPROTO);
+                assert_int_equal(ferry_last_problem(x.ferry)->http_status, i < 4 ? 400 : 500);
+                if (i == 0)
+                        assert_string_equal(ferry_last_problem(x.ferry)->body, "<html>no</html>");
+        }
+        finish(&x);
+}
+
+static void answers_that_are_not_a_workers_are_protocol_errors(void **state)
+{
+        START(x, { "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\n{}", .end = SERVER_CLOSE },
+              { "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", .end = SERVER_CLOSE },
+              { OK("Content-Length: 1\r\n\r\n{"), .end = SERVER_CLOSE },
+              { OK("Content-Length: 2\r\n\r\n[]"), .end = SERVER_CLOSE },
+              { OK("Content-Length: 0\r\n\r\n"), .end = SERVER_CLOSE }, { OK_EMPTY, .end = SERVER_CLOSE },
+              { "220 smtp.example ready\r\n", .end = SERVER_CLOSE });
+        struct ferry_region region = { .size = 77 };
+        for (int i = 0; i < 7; i++) {
+                assert_int_equal(ferry_get_region(x.ferry, "rgn_1", &region), -EPROTO);
+                assert_int_equal(region.size, 77);
+                assert_true(*ferry_last_message(x.ferry));
+        }
+        finish(&x);
+}
+
+static void a_refused_head_is_known_by_its_status(void **state)
+{
+        START(x, { "HTTP/1.1 404 No\r\nContent-Type: application/problem+json\r\nContent-Length: 99\r\n\r\n",
+                   .end = SERVER_CLOSE });
+        struct ferry_answer answer;
+        assert_int_equal(ferry_request(x.ferry, "HEAD", "/v1/regions/rgn_1/content", NULL, NULL, 0, &answer),
+                         FERRY_E_OTHER);
+        assert_int_equal(answer.http_status, 404);
+        ferry_answer_clear(&answer);
+        finish(&x);
+}
+
+/* ---- lost and repeated requests ---- */
+
+static void a_create_is_repeated_with_the_same_key(void **state)
+{
+        START(x, { NULL, .end = SERVER_RESET }, { NULL, .end = SERVER_CLOSE }, { CREATED_REGION, .end = SERVER_CLOSE },
+              { CREATED_REGION, .end = SERVER_CLOSE });
+        struct ferry_region region;
+        char key[64];
+        assert_int_equal(ferry_create_region(x.ferry, &(struct ferry_region_spec){ .size = 4096 }, &region), 0);
+        assert_string_equal(region.id, "rgn_1");
+        assert_int_equal(ferry_create_region(x.ferry, &(struct ferry_region_spec){ .size = 4096 }, &region), 0);
+        server_stop(&x.server);
+        assert_int_equal(x.server.served, 4);
+        snprintf(key, sizeof(key), "%s", header_of(x.server.requests[0], "Idempotency-Key"));
+        assert_int_equal(strlen(key), 32);
+        assert_string_equal(header_of(x.server.requests[1], "Idempotency-Key"), key);
+        assert_string_equal(header_of(x.server.requests[2], "Idempotency-Key"), key);
+        assert_string_not_equal(header_of(x.server.requests[3], "Idempotency-Key"), key);
+        finish(&x);
+}
+
+static void a_bare_post_is_not_repeated(void **state)
+{
+        START(x, { OK_EMPTY, .end = SERVER_KEEP }, { NULL, .end = SERVER_RESET }, { OK_EMPTY, .end = SERVER_CLOSE });
+        struct ferry_answer answer;
+        assert_int_equal(ferry_request(x.ferry, "GET", "/", NULL, NULL, 0, &answer), 0);
+        ferry_answer_clear(&answer);
+        /* Also not by libcurl, which would do so on a kept connection: hence a fresh one. */
+        assert_int_equal(ferry_request(x.ferry, "POST", "/v1/regions", "application/json", "{}", 2, &answer),
+                         -ECONNRESET);
+        assert_int_equal(answer.http_status, 0);
+        ferry_answer_clear(&answer);
+        server_stop(&x.server);
+        assert_int_equal(x.server.served, 2);
+        assert_int_equal(x.server.connections, 2);
+        finish(&x);
+}
+
+static void retries_end(void **state)
+{
+        static const struct server_step steps[] = { { NULL, .end = SERVER_RESET },
+                                                    { NULL, .end = SERVER_RESET },
+                                                    { NULL, .end = SERVER_RESET },
+                                                    { OK_EMPTY, .end = SERVER_CLOSE } };
+        struct fixture x;
+        struct ferry_answer answer;
+        start_with(&x, steps, 4, (struct ferry_options){ .retries = 2 });
+        assert_int_equal(ferry_request(x.ferry, "GET", "/", NULL, NULL, 0, &answer), -ECONNRESET);
+        ferry_answer_clear(&answer);
+        server_stop(&x.server);
+        assert_int_equal(x.server.served, 3);
+        finish(&x);
+}
+
+static void retries_can_be_switched_off(void **state)
+{
+        static const struct server_step steps[] = { { PROBLEM("429", "limit-reached", "Retry-After: 0\r\n"),
+                                                      .end = SERVER_CLOSE },
+                                                    { NO_CONTENT, .end = SERVER_CLOSE } };
+        struct fixture x;
+        start_with(&x, steps, 2, (struct ferry_options){ .retries = -1 });
+        assert_int_equal(ferry_delete_region(x.ferry, "rgn_1"), FERRY_E_LIMIT_REACHED);
+        finish(&x);
+}
+
+static void a_busy_worker_is_asked_again(void **state)
+{
+        START(x, { PROBLEM("429", "limit-reached", "Retry-After: 0\r\n"), .end = SERVER_CLOSE },
+              { PROBLEM("503", "draining", ""), .end = SERVER_CLOSE }, { CREATED_REGION, .end = SERVER_CLOSE });
+        struct ferry_region region;
+        assert_int_equal(ferry_create_region(x.ferry, &(struct ferry_region_spec){ .size = 4096 }, &region), 0);
+        server_stop(&x.server);
+        assert_int_equal(x.server.served, 3);
+        finish(&x);
+}
+
+static void a_long_retry_after_is_told(void **state)
+{
+        START(x, { PROBLEM("429", "limit-reached", "Retry-After: 3600\r\n"), .end = SERVER_CLOSE });
+        assert_int_equal(ferry_delete_region(x.ferry, "rgn_1"), FERRY_E_LIMIT_REACHED);
+        assert_int_equal(ferry_last_problem(x.ferry)->retry_after_ms, 3600000);
+        finish(&x);
+}
+
+static void readiness_is_asked_once(void **state)
+{
+        START(x, { PROBLEM("503", "draining", "Retry-After: 0\r\n"), .end = SERVER_CLOSE },
+              { NO_CONTENT, .end = SERVER_CLOSE });
+        assert_int_equal(ferry_get_readyz(x.ferry), FERRY_E_DRAINING);
+        finish(&x);
+}
+
+static void a_delete_whose_answer_was_lost_is_done(void **state)
+{
+        START(x, { NULL, .end = SERVER_RESET }, { PROBLEM("404", "not-found", ""), .end = SERVER_CLOSE },
+              { NULL, .end = SERVER_RESET }, { PROBLEM("410", "gone", ""), .end = SERVER_CLOSE },
+              { PROBLEM("410", "gone", ""), .end = SERVER_CLOSE });
+        assert_int_equal(ferry_delete_region(x.ferry, "rgn_1"), 0);
+        assert_int_equal(ferry_delete_operation(x.ferry, "op_1"), 0);
+        assert_int_equal(ferry_delete_operation(x.ferry, "op_1"), FERRY_E_GONE);
+        finish(&x);
+}
+
+static void a_truncated_answer_is_a_lost_one(void **state)
+{
+        START(x, { OK("Content-Length: 100\r\n\r\n{\"id\":"), .end = SERVER_CLOSE },
+              { CREATED_REGION, .end = SERVER_CLOSE });
+        struct ferry_region region;
+        assert_int_equal(ferry_get_region(x.ferry, "rgn_1", &region), 0);
+        assert_string_equal(region.id, "rgn_1");
+        server_stop(&x.server);
+        assert_int_equal(x.server.served, 2);
+        finish(&x);
+}
+
+static void nobody_there_is_refused(void **state)
+{
+        struct server server;
+        struct ferry *f;
+        struct ferry_region region;
+        static const struct server_step steps[] = { { NULL, .end = SERVER_CLOSE } };
+        server_start(&server, steps, 1);
+        server_stop(&server); /* its port is free now */
+        assert_int_equal(ferry_new(server.url, NULL, &f), 0);
+        assert_int_equal(ferry_get_region(f, "rgn_1", &region), -ECONNREFUSED);
+        assert_int_equal(ferry_last_problem(f)->http_status, 0);
+        assert_starts(ferry_last_message(f), "Connection refused");
+        ferry_free(f);
+        server_clear(&server);
+        assert_int_equal(ferry_new("unix:/nonexistent/ferry.sock", &(struct ferry_options){ .retries = -1 }, &f), 0);
+        assert_int_equal(ferry_get_livez(f), -ECONNREFUSED);
+        ferry_free(f);
+}
+
+static void a_silent_worker_times_out(void **state)
+{
+        static const struct server_step steps[] = { { NULL, .end = SERVER_HANG } };
+        struct fixture x;
+        start_with(&x, steps, 1, (struct ferry_options){ .timeout_ms = 50 });
+        assert_int_equal(ferry_get_livez(x.ferry), -ETIMEDOUT);
+        assert_starts(ferry_last_message(x.ferry), "Connection timed out");
+        finish(&x);
+}
+
+static void huge_answers_are_cut_off(void **state)
+{
+        static const struct server_step steps[] = {
+                { OK("Content-Length: 100000000\r\n\r\n"), .end = SERVER_CLOSE, .filler = 100000000 },
+                { "HTTP/1.1 500 No\r\nContent-Length: 100000000\r\n\r\n", .end = SERVER_CLOSE, .filler = 100000000 },
+        };
+        struct fixture x;
+        struct ferry_answer answer;
+        start_with(&x, steps, 2, (struct ferry_options){ .answer_max = 1000000 });
+        for (int i = 0; i < 2; i++) {
+                assert_int_equal(ferry_request(x.ferry, "GET", "/", NULL, NULL, 0, &answer), -EMSGSIZE);
+                assert_null(answer.body);
+                ferry_answer_clear(&answer);
+        }
+        finish(&x);
+}
+
+static void an_answer_before_the_upload_is_understood(void **state)
+{
+        static const struct server_step steps[] = { { PROBLEM("413", "too-large", ""), SERVER_CLOSE,
+                                                      .head_only = true } };
+        struct fixture x;
+        start(&x, steps, 1);
+        size_t size = 8 << 20;
+        char *data = calloc(1, size);
+        assert_int_equal(ferry_put_region_content(x.ferry, "rgn_1", 0, data, size), FERRY_E_TOO_LARGE);
+        free(data);
+        finish(&x);
+}
+
+/* ---- what is refused before it is sent ---- */
+
+static void requests_that_would_smuggle_are_not_sent(void **state)
+{
+        struct ferry *f;
+        assert_int_equal(ferry_new("http://127.0.0.1:1", NULL, &f), 0);
+        static const char *const split[] = { "X: a\r\nY: b", NULL };
+        static const char *const nameless[] = { "no colon", NULL };
+        const struct ferry_exchange wrong[] = {
+                { .method = "GET", .path = "/a b" },
+                { .method = "GET", .path = "v1" },
+                { .method = "GET", .path = "/\r\nHost: x" },
+                { .method = "GET", .path = "/#x" },
+                { .method = "GET" },
+                { .path = "/" },
+                { .method = "", .path = "/" },
+                { .method = "GET / HTTP/1.1\r\n", .path = "/" },
+                { .method = "GET", .path = "/", .headers = split },
+                { .method = "GET", .path = "/", .headers = nameless },
+                { .method = "GET", .path = "/", .content_type = "a\nb" },
+                { .method = "POST", .path = "/", .idempotency_key = "a\rb" },
+        };
+        struct ferry_answer answer;
+        for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+                assert_int_equal(ferry_exchange_perform(f, &wrong[i], &answer), -EINVAL);
+                assert_true(*ferry_last_message(f));
+        }
+        struct ferry_region region;
+        assert_int_equal(ferry_get_region(f, "", &region), -EINVAL);
+        assert_int_equal(ferry_get_region(f, NULL, &region), -EINVAL);
+        assert_int_equal(ferry_delete_operation(f, ""), -EINVAL);
+        ferry_free(f);
+}
+
+static void handles_are_independent(void **state)
+{
+        assert_null(ferry_free(NULL));
+        struct ferry *f = NULL;
+        assert_int_equal(ferry_new("nonsense", NULL, &f), -EINVAL);
+        assert_int_equal(ferry_new(NULL, NULL, &f), -EINVAL);
+        assert_null(f);
+        assert_string_equal(ferry_version(), FERRY_VERSION);
+}
+
+static void *use_a_handle(void *context)
+{
+        static const struct server_step steps[] = { { NO_CONTENT, .end = SERVER_KEEP },
+                                                    { NO_CONTENT, .end = SERVER_KEEP },
+                                                    { NO_CONTENT, .end = SERVER_CLOSE },
+                                                    { NO_CONTENT, .end = SERVER_CLOSE } };
+        struct fixture x;
+        int *failures = context;
+        server_start(&x.server, steps, 4);
+        *failures = ferry_new(x.server.url, NULL, &x.ferry) != 0;
+        for (int i = 0; i < 4 && !*failures; i++)
+                *failures = ferry_get_livez(x.ferry) != 0;
+        finish(&x);
+        return NULL;
+}
+
+static void threads_have_their_own_handles(void **state)
+{
+        pthread_t threads[4];
+        int failures[4];
+        for (int i = 0; i < 4; i++)
+                assert_int_equal(pthread_create(&threads[i], NULL, use_a_handle, &failures[i]), 0);
+        for (int i = 0; i < 4; i++) {
+                pthread_join(threads[i], NULL);
+                assert_int_equal(failures[i], 0);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(threads_have_their_own_handles), /* first: it is about the global initialisation too */
+                cmocka_unit_test(an_answer_comes_with_its_headers),
+                cmocka_unit_test(connections_are_kept),
+                cmocka_unit_test(interim_answers_do_not_count),
+                cmocka_unit_test(the_token_is_sent_and_checked),
+                cmocka_unit_test(proxies_of_the_environment_are_not_used),
+                cmocka_unit_test(redirects_are_not_followed),
+                cmocka_unit_test(a_unix_socket_serves_as_well),
+                cmocka_unit_test(a_problem_is_decoded),
+                cmocka_unit_test(the_two_limits_are_told_apart_by_status),
+                cmocka_unit_test(an_unknown_code_keeps_its_text),
+                cmocka_unit_test(a_success_wipes_the_last_problem),
+                cmocka_unit_test(refusals_that_are_no_problem_documents_are_protocol_errors),
+                cmocka_unit_test(answers_that_are_not_a_workers_are_protocol_errors),
+                cmocka_unit_test(a_refused_head_is_known_by_its_status),
+                cmocka_unit_test(a_create_is_repeated_with_the_same_key),
+                cmocka_unit_test(a_bare_post_is_not_repeated),
+                cmocka_unit_test(retries_end),
+                cmocka_unit_test(retries_can_be_switched_off),
+                cmocka_unit_test(a_busy_worker_is_asked_again),
+                cmocka_unit_test(a_long_retry_after_is_told),
+                cmocka_unit_test(readiness_is_asked_once),
+                cmocka_unit_test(a_delete_whose_answer_was_lost_is_done),
+                cmocka_unit_test(a_truncated_answer_is_a_lost_one),
+                cmocka_unit_test(nobody_there_is_refused),
+                cmocka_unit_test(a_silent_worker_times_out),
+                cmocka_unit_test(huge_answers_are_cut_off),
+                cmocka_unit_test(an_answer_before_the_upload_is_understood),
+                cmocka_unit_test(requests_that_would_smuggle_are_not_sent),
+                cmocka_unit_test(handles_are_independent),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
