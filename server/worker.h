@@ -74,6 +74,12 @@ FERRY_WORKER_EXPORT size_t ferry_worker_drain(struct ferry_worker *worker, unsig
 /* Ends everything that still runs, frees. Takes NULL; returns NULL. */
 FERRY_WORKER_EXPORT struct ferry_worker *ferry_worker_free(struct ferry_worker *worker);
 
+/*
+ * For a program that must end at once, without ferry_worker_free: unlinks the files (regions, presence, sockets) of
+ * every worker of this process. Ends nothing. Any thread, at any time, also while another thread drains or frees.
+ */
+FERRY_WORKER_EXPORT void ferry_worker_abandon(void);
+
 #ifdef __cplusplus
 }
 #endif

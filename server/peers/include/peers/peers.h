@@ -19,6 +19,7 @@ struct peers;
 struct peers_config {
         const char *const *allow; /* HOST or CIDR, as --allow-peer; n_allow 0 = loopback only */
         size_t n_allow;
+        bool nobody; /* with n_allow 0: admit no host at all, for a worker that is not on loopback */
         const char *token;                       /* Bearer sent to peers; NULL = none */
         const char *ca_file;                     /* trusted certificates; NULL = the system's */
         const char *cert_file, *key_file;        /* client certificate; NULL = none */

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "options.h"
+#include "worker.h"
+
+/* The daemon: a thin main over libferry-worker. */
+
+enum {
+        EXIT_USAGE = 2,
+        EXIT_SIGNAL = 128, /* + the signal's number, as shells say it */
+        FILES_WANTED = 1 << 20,
+        MESSAGE_SIZE = 512,
+};
+
+/* What the thread that ends the worker needs. */
+struct ending {
+        struct ferry_worker *worker;
+        unsigned timeout_ms;
+        int done; /* eventfd */
+};
+
+/* A descriptor 0, 1 or 2 that is closed would be taken by a socket, and then be written to as if it were a log. */
+static bool standard_streams_open(void)
+{
+        bool output = fcntl(STDOUT_FILENO, F_GETFD) >= 0;
+        int fd;
+
+        do {
+                fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+        } while (fd >= 0 && fd <= STDERR_FILENO);
+        if (fd > STDERR_FILENO)
+                (void)close(fd);
+        return output;
+}
+
+/* Each connection and region takes a file. Programs that use select() lower the soft limit; this one does not. */
+static void raise_file_limit(void)
+{
+        struct rlimit files;
+
+        if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur >= FILES_WANTED)
+                return;
+        files.rlim_cur = files.rlim_max < FILES_WANTED ? files.rlim_max : FILES_WANTED;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+}
+
+/*
+ * Before any thread starts, so that all inherit it: the signals that end the worker come through a descriptor, SIGPIPE
+ * not at all. SIGHUP ends it too, unless nohup(1) said otherwise. The descriptor, or -errno.
+ */
+static int signals_take(void)
+{
+        struct sigaction hangup = { .sa_handler = SIG_DFL };
+        const struct sigaction ignore = { .sa_handler = SIG_IGN };
+        sigset_t set;
+        int fd;
+
+        (void)sigemptyset(&set);
+        (void)sigaddset(&set, SIGTERM);
+        (void)sigaddset(&set, SIGINT);
+        (void)sigaction(SIGHUP, NULL, &hangup);
+        if (hangup.sa_handler != SIG_IGN)
+                (void)sigaddset(&set, SIGHUP);
+        (void)sigaction(SIGPIPE, &ignore, NULL);
+        (void)sigprocmask(SIG_BLOCK, &set, NULL);
+        fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+        return fd < 0 ? -errno : fd;
+}
+
+/*
+ * The ready line is all that ever goes to standard output: what a library might print goes to standard error. The
+ * duplicate stays open, so that whoever reads sees its end only when the worker ends.
+ */
+static int output_take(void)
+{
+        int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+
+        if (fd < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+                return -errno;
+        return fd;
+}
+
+static int line_write(int fd, const char *text)
+{
+        FERRY_CLEANUP(cleanup_free) char *line = NULL;
+        size_t size, done = 0;
+
+        if (asprintf(&line, "%s\n", text) < 0) {
+                line = NULL;
+                return -ENOMEM;
+        }
+        size = strlen(line);
+        while (done < size) {
+                ssize_t n = write(fd, line + done, size - done);
+
+                if (n < 0 && errno == EAGAIN) {
+                        struct pollfd wait = { .fd = fd, .events = POLLOUT };
+
+                        (void)poll(&wait, 1, -1);
+                } else if (n < 0 && errno != EINTR) {
+                        return -errno;
+                } else if (n > 0) {
+                        done += (size_t)n;
+                }
+        }
+        return 0;
+}
+
+static int signal_read(int signals)
+{
+        struct signalfd_siginfo information;
+
+        if (read(signals, &information, sizeof(information)) != (ssize_t)sizeof(information))
+                return 0;
+        return (int)information.ssi_signo;
+}
+
+static void *end_worker(void *argument)
+{
+        struct ending *ending = argument;
+        size_t cancelled = ferry_worker_drain(ending->worker, ending->timeout_ms);
+
+        ending->worker = ferry_worker_free(ending->worker);
+        log_event(LOG_INFO, "stopped", LOG_U("cancelled", cancelled));
+        (void)eventfd_write(ending->done, 1);
+        return NULL;
+}
+
+/* Sleeps until a signal; ends the worker; a second signal ends the process at once. The exit status. */
+static int serve(int signals, struct ferry_worker *worker, uint64_t drain_timeout_ms)
+{
+        FERRY_CLEANUP(cleanup_close) int done = eventfd(0, EFD_CLOEXEC);
+        struct ending ending = { .worker = worker, .timeout_ms = (unsigned)drain_timeout_ms, .done = done };
+        struct pollfd fds[] = { { .fd = signals, .events = POLLIN }, { .fd = done, .events = POLLIN } };
+        pthread_t thread;
+        int number;
+
+        do {
+                (void)poll(fds, 1, -1);
+                number = signal_read(signals);
+        } while (number == 0);
+        log_event(LOG_INFO, "stopping", LOG_S("signal", sigabbrev_np(number)));
+        if (done < 0 || pthread_create(&thread, NULL, end_worker, &ending) != 0) {
+                (void)end_worker(&ending);
+                return EXIT_SUCCESS;
+        }
+        while (!(fds[1].revents & POLLIN)) {
+                (void)poll(fds, FERRY_ARRAY_SIZE(fds), -1);
+                number = signal_read(signals);
+                if (number != 0) {
+                        ferry_worker_abandon();
+                        _exit(EXIT_SIGNAL + number);
+                }
+        }
+        (void)pthread_join(thread, NULL);
+        return EXIT_SUCCESS;
+}
+
+static int complain(const char *message, int status)
+{
+        (void)fprintf(stderr, "ferryd: %s\n", message);
+        return status;
+}
+
+/* --help and --version: their text is the whole output. */
+static int print_and_exit(const struct options *options)
+{
+        if (options->help)
+                options_help(stdout);
+        else
+                (void)printf("ferryd %s\n", FERRY_VERSION);
+        if (fflush(stdout) != 0 || ferror(stdout))
+                return complain("standard output cannot be written", EXIT_FAILURE);
+        return EXIT_SUCCESS;
+}
+
+static int run(const struct options *options)
+{
+        struct ferry_worker *worker = NULL;
+        char message[MESSAGE_SIZE];
+        int signals, output, r;
+
+        log_setup((enum log_level)options->log_level, (enum log_format)options->log_format);
+        raise_file_limit();
+        signals = signals_take();
+        output = signals < 0 ? signals : output_take();
+        if (output < 0)
+                return complain(strerror(-output), EXIT_FAILURE);
+        r = ferry_worker_new(&options->worker, &worker, message, sizeof(message));
+        if (r < 0)
+                return complain(message, r == -EINVAL ? EXIT_USAGE : EXIT_FAILURE);
+        r = line_write(output, ferry_worker_ready_line(worker));
+        if (r < 0) {
+                worker = ferry_worker_free(worker);
+                (void)snprintf(message, sizeof(message), "the ready line could not be written: %s", strerror(-r));
+                return complain(message, EXIT_FAILURE);
+        }
+        return serve(signals, worker, options->drain_timeout_ms);
+}
+
+int main(int argc, char **argv)
+{
+        char message[OPTION_MESSAGE_SIZE];
+        struct options options;
+        int r;
+
+        if (!standard_streams_open())
+                return complain("standard output is closed; the ready line is written there", EXIT_FAILURE);
+        r = options_parse(argc, argv, &options, message);
+        if (r < 0)
+                return complain(r == -EINVAL ? message : strerror(-r), r == -EINVAL ? EXIT_USAGE : EXIT_FAILURE);
+        r = options.help || options.version ? print_and_exit(&options) : run(&options);
+        options_clear(&options);
+        return r;
+}

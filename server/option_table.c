@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "options.h"
+
+#define KIB UINT64_C(1024)
+#define GIB (KIB * KIB * KIB)
+#define SECOND UINT64_C(1000)
+#define HOUR (3600 * SECOND)
+
+enum { HOST_SIZE_MAX = 255, NAME_SIZE_MAX = 63 };
+
+static const char *const local_names[] = { "auto", "off", NULL };
+static const char *const level_names[] = { "error", "warn", "info", "debug", NULL };
+static const char *const format_names[] = { "logfmt", "json", NULL };
+
+_Static_assert(LOG_ERROR == 0 && LOG_WARN == 1 && LOG_INFO == 2 && LOG_DEBUG == 3 && LOG_LEVEL_COUNT == 4,
+               "level_names is in the order of enum log_level");
+_Static_assert(LOG_LOGFMT == 0 && LOG_JSON == 1, "format_names is in the order of enum log_format");
+
+static bool is_host_text(const char *text, size_t length)
+{
+        if (length == 0 || length > HOST_SIZE_MAX)
+                return false;
+        if (text[0] == '[')
+                return length > 2 && text[length - 1] == ']' &&
+                       strspn(text + 1, "0123456789abcdefABCDEF:.%") == length - 2;
+        for (size_t i = 0; i < length; i++)
+                if (!isalnum((unsigned char)text[i]) && !strchr("-._", text[i]))
+                        return false;
+        return true;
+}
+
+static bool is_host_port(const char *text)
+{
+        const char *colon = strrchr(text, ':');
+        size_t digits;
+
+        if (!colon || !is_host_text(text, (size_t)(colon - text)))
+                return false;
+        digits = strspn(colon + 1, "0123456789");
+        return digits > 0 && digits <= 5 && !colon[1 + digits] && strtoul(colon + 1, NULL, 10) <= UINT16_MAX;
+}
+
+static bool is_listen(const char *text)
+{
+        if (strncmp(text, "unix:", 5) == 0)
+                return text[5] == '/';
+        return is_host_port(text);
+}
+
+/* A host name, an IPv4 address, an IPv6 address with or without brackets. */
+static bool is_host(const char *text)
+{
+        if (strchr(text, ':') && text[0] != '[')
+                return strspn(text, "0123456789abcdefABCDEF:.") == strlen(text);
+        return is_host_text(text, strlen(text));
+}
+
+static bool is_name(const char *text)
+{
+        size_t length = strlen(text);
+
+        return length <= NAME_SIZE_MAX && text[0] != '[' && is_host_text(text, length);
+}
+
+#define GROUP_HTTP "HTTP, the control plane"
+#define GROUP_UCX "UCX, the data plane"
+#define GROUP_ACCESS "Access"
+#define GROUP_LIMITS "Limits"
+#define GROUP_TIMES "Times, like 500ms, 30s, 10m, 2h"
+#define GROUP_OTHER "Other"
+#define AT(field) .offset = offsetof(struct options, field)
+#define WORKER(field) .offset = offsetof(struct options, worker.field)
+
+const struct option option_table[] = {
+        { .group = GROUP_HTTP,
+          .flag = "listen",
+          .argument = "HOST:PORT|unix:PATH",
+          .type = OPTION_LIST,
+          AT(listen),
+          .accepts = is_listen,
+          .accepted = "HOST:PORT, [IPV6]:PORT or unix:/PATH",
+          .help = "Serve HTTP there; repeatable; port 0 is any free one. Beyond loopback it needs --token-file "
+                  "(default 127.0.0.1:9300)" },
+        { .group = GROUP_HTTP,
+          .flag = "advertise",
+          .argument = "HOST",
+          .type = OPTION_STRING,
+          WORKER(advertise),
+          .accepts = is_host,
+          .accepted = "a host name or an address, without a port",
+          .help = "What metadata and links name instead of the bind address" },
+        { .group = GROUP_HTTP,
+          .flag = "name",
+          .argument = "NAME",
+          .type = OPTION_STRING,
+          WORKER(name),
+          .accepts = is_name,
+          .accepted = "1 to 63 letters, digits, '.', '-' and '_'",
+          .help = "Name of this worker (default host name and process id)" },
+
+        { .group = GROUP_UCX,
+          .flag = "local",
+          .argument = "auto|off",
+          .type = OPTION_CHOICE,
+          AT(local),
+          .names = local_names,
+          .help = "Shared memory, for peers on this machine run by this user (default auto)" },
+        { .group = GROUP_UCX,
+          .flag = "data-listen",
+          .argument = "HOST:PORT",
+          .type = OPTION_STRING,
+          WORKER(data_listen),
+          .accepts = is_host_port,
+          .accepted = "HOST:PORT or [IPV6]:PORT",
+          .help = "Open the network side, for peers on other machines; port 0 is any free one. UCX trusts its network: "
+                  "see ferryd(8), SECURITY (default off)" },
+        { .group = GROUP_UCX,
+          .flag = "transports",
+          .argument = "LIST",
+          .type = OPTION_STRING,
+          WORKER(transports),
+          .help = "Transports of the network side, as UCX_TLS takes them (default all of UCX)" },
+        { .group = GROUP_UCX,
+          .flag = "interfaces",
+          .argument = "LIST",
+          .type = OPTION_STRING,
+          WORKER(interfaces),
+          .help = "Interfaces of the network side, as UCX_NET_DEVICES takes them (default all)" },
+        { .group = GROUP_UCX,
+          .flag = "chunk-size",
+          .argument = "SIZE",
+          .type = OPTION_SIZE,
+          WORKER(chunk_size),
+          .min = 64 * KIB,
+          .max = GIB,
+          .help = "Bytes of one rendezvous (default 1MiB)" },
+        { .group = GROUP_UCX,
+          .flag = "window",
+          .argument = "N",
+          .type = OPTION_UINT32,
+          WORKER(window),
+          .min = 1,
+          .max = 64,
+          .help = "Chunks in flight for each transfer (default 4)" },
+
+        { .group = GROUP_ACCESS,
+          .flag = "token-file",
+          .argument = "FILE",
+          .type = OPTION_STRING,
+          WORKER(token_file),
+          .help = "File with the token that HTTP clients must present (Authorization: Bearer)" },
+        { .group = GROUP_ACCESS,
+          .flag = "peer-token-file",
+          .argument = "FILE",
+          .type = OPTION_STRING,
+          WORKER(peer_token_file),
+          .help = "File with the token that may only fetch metadata; it is also what this worker sends to its peers" },
+        { .group = GROUP_ACCESS,
+          .flag = "no-auth",
+          .type = OPTION_FLAG,
+          WORKER(no_auth),
+          .help = "Serve beyond loopback without a token: whoever reaches the port may do everything" },
+        { .group = GROUP_ACCESS,
+          .flag = "allow-peer",
+          .argument = "HOST|CIDR",
+          .type = OPTION_LIST,
+          AT(allow_peer),
+          .help = "Hosts that this worker may fetch metadata from and connect to; repeatable (default loopback, while "
+                  "all of --listen is loopback)" },
+        { .group = GROUP_ACCESS,
+          .flag = "allow-origin",
+          .argument = "ORIGIN",
+          .type = OPTION_LIST,
+          AT(allow_origin),
+          .help = "Web origins (https://host) whose browsers may call; repeatable (default none)" },
+        { .group = GROUP_ACCESS,
+          .flag = "tls-cert",
+          .argument = "FILE",
+          .type = OPTION_STRING,
+          WORKER(tls_cert),
+          .help = "PEM certificate chain: serve HTTPS" },
+        { .group = GROUP_ACCESS,
+          .flag = "tls-key",
+          .argument = "FILE",
+          .type = OPTION_STRING,
+          WORKER(tls_key),
+          .help = "PEM key of --tls-cert" },
+        { .group = GROUP_ACCESS,
+          .flag = "peer-ca",
+          .argument = "FILE",
+          .type = OPTION_STRING,
+          WORKER(peer_ca),
+          .help = "PEM certificates that peers' HTTPS is checked against (default the system's)" },
+        { .group = GROUP_ACCESS,
+          .flag = "peer-cert",
+          .argument = "FILE",
+          .type = OPTION_STRING,
+          WORKER(peer_cert),
+          .help = "PEM client certificate shown to peers" },
+        { .group = GROUP_ACCESS,
+          .flag = "peer-key",
+          .argument = "FILE",
+          .type = OPTION_STRING,
+          WORKER(peer_key),
+          .help = "PEM key of --peer-cert" },
+
+        { .group = GROUP_LIMITS,
+          .flag = "memory-limit",
+          .argument = "SIZE",
+          .type = OPTION_SIZE,
+          WORKER(memory_limit),
+          .min = 4 * KIB,
+          .max = UINT64_C(1) << 52,
+          .help = "Most memory of all regions together, like 512M or 8GiB (default half of this machine's)" },
+        { .group = GROUP_LIMITS,
+          .flag = "max-regions",
+          .argument = "N",
+          .type = OPTION_UINT,
+          WORKER(max_regions),
+          .min = 1,
+          .max = 60000,
+          .help = "Most regions (default 4096)" },
+        { .group = GROUP_LIMITS,
+          .flag = "max-operations",
+          .argument = "N",
+          .type = OPTION_UINT,
+          WORKER(max_operations),
+          .min = 1,
+          .max = 1000000,
+          .help = "Most operations, ended and still kept ones included (default 16384)" },
+        { .group = GROUP_LIMITS,
+          .flag = "max-connections",
+          .argument = "N",
+          .type = OPTION_UINT,
+          WORKER(max_connections),
+          .min = 1,
+          .max = 1000000,
+          .help = "Most HTTP connections (default 10000, as far as open files allow)" },
+        { .group = GROUP_LIMITS,
+          .flag = "max-waiters",
+          .argument = "N",
+          .type = OPTION_UINT,
+          WORKER(max_waiters),
+          .min = 1,
+          .max = 1000000,
+          .help = "Most waiting requests (default 8192)" },
+        { .group = GROUP_LIMITS,
+          .flag = "http-threads",
+          .argument = "N",
+          .type = OPTION_UINT32,
+          WORKER(http_threads),
+          .min = 1,
+          .max = 64,
+          .help = "Threads that serve HTTP (default 2 to 4, by the number of processors)" },
+
+        { .group = GROUP_TIMES,
+          .flag = "ttl",
+          .argument = "TIME",
+          .type = OPTION_DURATION,
+          WORKER(ttl_ms),
+          .min = 1,
+          .max = 24 * HOUR,
+          .help = "How long an offer stands that nobody uses and that names no time itself (default 10m)" },
+        { .group = GROUP_TIMES,
+          .flag = "stall-limit",
+          .argument = "TIME",
+          .type = OPTION_DURATION,
+          WORKER(stall_ms),
+          .min = 100,
+          .max = HOUR,
+          .help = "End a transfer that moves no byte for so long (default 30s)" },
+        { .group = GROUP_TIMES,
+          .flag = "retention",
+          .argument = "TIME",
+          .type = OPTION_DURATION,
+          WORKER(retention_ms),
+          .min = 1,
+          .max = 24 * HOUR,
+          .help = "How long ended operations can still be asked for (default 10m)" },
+        { .group = GROUP_TIMES,
+          .flag = "grace",
+          .argument = "TIME",
+          .type = OPTION_DURATION,
+          WORKER(grace_ms),
+          .min = 1,
+          .max = 60 * SECOND,
+          .help = "How long a cancel waits for bytes in flight before it closes the connection (default 2s)" },
+        { .group = GROUP_TIMES,
+          .flag = "drain-timeout",
+          .argument = "TIME",
+          .type = OPTION_DURATION,
+          AT(drain_timeout_ms),
+          .min = 0,
+          .max = HOUR,
+          .help = "How long SIGTERM waits for running transfers (default 30s)" },
+
+        { .group = GROUP_OTHER,
+          .flag = "log-level",
+          .argument = "error|warn|info|debug",
+          .type = OPTION_CHOICE,
+          AT(log_level),
+          .names = level_names,
+          .help = "What is logged on standard error (default info)" },
+        { .group = GROUP_OTHER,
+          .flag = "log-format",
+          .argument = "logfmt|json",
+          .type = OPTION_CHOICE,
+          AT(log_format),
+          .names = format_names,
+          .help = "How (default logfmt)" },
+        { .group = GROUP_OTHER,
+          .flag = "help",
+          .letter = 'h',
+          .type = OPTION_FLAG,
+          AT(help),
+          .not_in_environment = true,
+          .help = "Print this and exit" },
+        { .group = GROUP_OTHER,
+          .flag = "version",
+          .letter = 'V',
+          .type = OPTION_FLAG,
+          AT(version),
+          .not_in_environment = true,
+          .help = "Print the version and exit" },
+};
+const size_t option_count = FERRY_ARRAY_SIZE(option_table);
+
+_Static_assert(FERRY_ARRAY_SIZE(option_table) <= OPTIONS_MAX, "the parser keeps a mark for each");

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/encoding.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "options.h"
+
+#define SECOND UINT64_C(1000)
+
+void option_variable(const struct option *option, char text[OPTION_VARIABLE_SIZE])
+{
+        (void)snprintf(text, OPTION_VARIABLE_SIZE, "FERRY_%s", option->flag);
+        for (char *c = text; *c; c++)
+                *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+}
+
+/* One complaint, without what a terminal or a log could take for its own. */
+static int complain(char message[OPTION_MESSAGE_SIZE], const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int complain(char message[OPTION_MESSAGE_SIZE], const char *format, ...)
+{
+        va_list arguments;
+
+        va_start(arguments, format);
+        (void)vsnprintf(message, OPTION_MESSAGE_SIZE, format, arguments);
+        va_end(arguments);
+        for (char *c = message; *c; c++)
+                if (iscntrl((unsigned char)*c))
+                        *c = '?';
+        return -EINVAL;
+}
+
+static bool uint_parse(const char *text, uint64_t *ret_value, const char **ret_end)
+{
+        uint64_t value = 0;
+        const char *c;
+
+        for (c = text; isdigit((unsigned char)*c); c++)
+                if (__builtin_mul_overflow(value, UINT64_C(10), &value) ||
+                    __builtin_add_overflow(value, (uint64_t)(*c - '0'), &value))
+                        return false;
+        *ret_value = value;
+        *ret_end = c;
+        return c != text;
+}
+
+static bool duration_parse(const char *text, uint64_t *ret_ms)
+{
+        static const struct {
+                const char *unit;
+                uint64_t ms;
+        } units[] = { { "ms", 1 }, { "s", SECOND }, { "m", 60 * SECOND }, { "h", 3600 * SECOND } };
+        const char *unit;
+        uint64_t n;
+
+        if (!uint_parse(text, &n, &unit))
+                return false;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(units); i++)
+                if (strcmp(unit, units[i].unit) == 0)
+                        return !__builtin_mul_overflow(n, units[i].ms, ret_ms);
+        return false;
+}
+
+static bool number_parse(const struct option *option, const char *text, uint64_t *ret_value)
+{
+        const char *end;
+        bool good;
+
+        if (option->type == OPTION_SIZE)
+                good = ferry_size_parse(text, ret_value);
+        else if (option->type == OPTION_DURATION)
+                good = duration_parse(text, ret_value);
+        else
+                good = uint_parse(text, ret_value, &end) && !*end;
+        return good && *ret_value >= option->min && *ret_value <= option->max;
+}
+
+static int refuse_number(const struct option *option, const char *source, const char *value,
+                         char message[OPTION_MESSAGE_SIZE])
+{
+        switch (option->type) {
+        case OPTION_SIZE:
+                return complain(message,
+                                "%s: \"%s\" is not a size like 64k, 1MiB or 2G, %" PRIu64 " to %" PRIu64 " bytes",
+                                source, value, option->min, option->max);
+        case OPTION_DURATION:
+                return complain(message,
+                                "%s: \"%s\" is not a time like 500ms, 30s, 10m or 2h, %" PRIu64 "ms to %" PRIu64 "s",
+                                source, value, option->min, option->max / SECOND);
+        default:
+                return complain(message, "%s: \"%s\" is not a number from %" PRIu64 " to %" PRIu64, source, value,
+                                option->min, option->max);
+        }
+}
+
+static int refuse_choice(const struct option *option, const char *source, const char *value,
+                         char message[OPTION_MESSAGE_SIZE])
+{
+        return complain(message, "%s: \"%s\" is not one of %s", source, value, option->argument);
+}
+
+static int list_add(struct option_list *list, const char *value, size_t length)
+{
+        char **items = realloc(list->items, (list->n + 1) * sizeof(*items));
+
+        if (!items)
+                return -ENOMEM;
+        list->items = items;
+        items[list->n] = strndup(value, length);
+        if (!items[list->n])
+                return -ENOMEM;
+        list->n++;
+        return 0;
+}
+
+static void list_clear(struct option_list *list)
+{
+        for (size_t i = 0; i < list->n; i++)
+                free(list->items[i]);
+        free(list->items);
+        *list = (struct option_list){ 0 };
+}
+
+static int text_check(const struct option *option, const char *source, const char *value,
+                      char message[OPTION_MESSAGE_SIZE])
+{
+        if (!*value)
+                return complain(message, "%s: the value is empty; it takes %s", source,
+                                option->accepted ?: option->argument);
+        if (option->accepts && !option->accepts(value))
+                return complain(message, "%s: \"%s\" is not %s", source, value, option->accepted);
+        return 0;
+}
+
+/* source is the flag or the variable, for the message. */
+static int option_set(const struct option *option, struct options *options, const char *source, const char *value,
+                      char message[OPTION_MESSAGE_SIZE])
+{
+        void *target = (char *)options + option->offset;
+        uint64_t number = 0;
+        int r;
+
+        switch (option->type) {
+        case OPTION_FLAG:
+                *(bool *)target = true;
+                return 0;
+        case OPTION_STRING:
+                r = text_check(option, source, value, message);
+                if (r == 0)
+                        *(const char **)target = value;
+                return r;
+        case OPTION_LIST:
+                r = text_check(option, source, value, message);
+                return r ? r : list_add(target, value, strlen(value));
+        case OPTION_CHOICE:
+                for (unsigned i = 0; option->names[i]; i++)
+                        if (strcmp(option->names[i], value) == 0) {
+                                *(unsigned *)target = i;
+                                return 0;
+                        }
+                return refuse_choice(option, source, value, message);
+        default:
+                if (!number_parse(option, value, &number))
+                        return refuse_number(option, source, value, message);
+                if (option->type == OPTION_UINT32)
+                        *(uint32_t *)target = (uint32_t)number;
+                else
+                        *(uint64_t *)target = number;
+                return 0;
+        }
+}
+
+static int set_list_variable(const struct option *option, struct options *options, const char *variable,
+                             const char *value, char message[OPTION_MESSAGE_SIZE])
+{
+        FERRY_CLEANUP(cleanup_free) char *copy = strdup(value);
+        char *rest = copy, *item;
+        int r;
+
+        if (!copy)
+                return -ENOMEM;
+        while ((item = strsep(&rest, ","))) {
+                item += strspn(item, " ");
+                item[strcspn(item, " ")] = '\0';
+                r = option_set(option, options, variable, item, message);
+                if (r)
+                        return r;
+        }
+        return 0;
+}
+
+static int set_flag_variable(const struct option *option, struct options *options, const char *variable,
+                             const char *value, char message[OPTION_MESSAGE_SIZE])
+{
+        bool on = strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
+
+        if (!on && strcmp(value, "0") != 0 && strcmp(value, "false") != 0)
+                return complain(message, "%s: \"%s\" is not one of 1, true, 0, false", variable, value);
+        *(bool *)((char *)options + option->offset) = on;
+        return 0;
+}
+
+/* An empty variable is as good as none. Variables of other names (FERRY_PORT of a Kubernetes service) are not ours. */
+static int environment_parse(struct options *options, char message[OPTION_MESSAGE_SIZE])
+{
+        char variable[OPTION_VARIABLE_SIZE];
+
+        for (size_t i = 0; i < option_count; i++) {
+                const struct option *option = &option_table[i];
+                const char *value;
+                int r;
+
+                option_variable(option, variable);
+                value = option->not_in_environment ? NULL : getenv(variable);
+                if (!value || !*value)
+                        continue;
+                if (option->type == OPTION_LIST)
+                        r = set_list_variable(option, options, variable, value, message);
+                else if (option->type == OPTION_FLAG)
+                        r = set_flag_variable(option, options, variable, value, message);
+                else
+                        r = option_set(option, options, variable, value, message);
+                if (r)
+                        return r;
+        }
+        return 0;
+}
+
+static const struct option *option_find(const char *argument, size_t length)
+{
+        for (size_t i = 0; i < option_count; i++) {
+                const struct option *option = &option_table[i];
+
+                if (argument[1] != '-') {
+                        if (length == 2 && option->letter && option->letter == argument[1])
+                                return option;
+                } else if (strlen(option->flag) == length - 2 && strncmp(option->flag, argument + 2, length - 2) == 0) {
+                        return option;
+                }
+        }
+        return NULL;
+}
+
+static int arguments_parse(int argc, char *const *argv, struct options *options, char message[OPTION_MESSAGE_SIZE])
+{
+        bool seen[OPTIONS_MAX] = { false };
+        char source[OPTION_VARIABLE_SIZE];
+
+        for (int i = 1; i < argc; i++) {
+                const char *argument = argv[i];
+                size_t length = strcspn(argument, "=");
+                const char *value = argument[length] ? argument + length + 1 : NULL;
+                const struct option *option;
+                int r;
+
+                if (argument[0] != '-' || length < 2)
+                        return complain(message, "unexpected argument \"%s\"; every value follows a flag", argument);
+                option = option_find(argument, length);
+                if (!option)
+                        return complain(message, "unknown flag \"%.*s\"; ferryd --help lists all", (int)length,
+                                        argument);
+                (void)snprintf(source, sizeof(source), "--%s", option->flag);
+                if (!option->argument && value)
+                        return complain(message, "%s takes no value", source);
+                if (option->argument && !value) {
+                        if (i + 1 >= argc || strncmp(argv[i + 1], "--", 2) == 0)
+                                return complain(message, "%s needs a value: %s", source,
+                                                option->accepted ?: option->argument);
+                        value = argv[++i];
+                }
+                /* The command line's list takes the place of the environment's; its own elements add up. */
+                if (option->type == OPTION_LIST && !seen[option - option_table])
+                        list_clear((struct option_list *)(void *)((char *)options + option->offset));
+                seen[option - option_table] = true;
+                r = option_set(option, options, source, value, message);
+                if (r)
+                        return r;
+                if (options->help || options->version)
+                        return 0;
+        }
+        return 0;
+}
+
+/* Flags that make no sense alone. */
+static int options_check(const struct options *options, char message[OPTION_MESSAGE_SIZE])
+{
+        const struct ferry_worker_options *worker = &options->worker;
+
+        if (!worker->tls_cert != !worker->tls_key)
+                return complain(message, "--tls-cert and --tls-key need each other");
+        if (!worker->peer_cert != !worker->peer_key)
+                return complain(message, "--peer-cert and --peer-key need each other");
+        if (!worker->data_listen && (worker->transports || worker->interfaces))
+                return complain(message, "--transports and --interfaces are of the network side, which only "
+                                         "--data-listen opens");
+        return 0;
+}
+
+int options_parse(int argc, char *const *argv, struct options *ret_options, char message[OPTION_MESSAGE_SIZE])
+{
+        struct options options = { .log_level = LOG_INFO, .drain_timeout_ms = 30 * SECOND };
+        int r;
+
+        message[0] = '\0';
+        /* First, so that --help works whatever the environment says. */
+        r = arguments_parse(argc, argv, &options, message);
+        if (r == 0 && !options.help && !options.version) {
+                options_clear(&options);
+                options = (struct options){ .log_level = LOG_INFO, .drain_timeout_ms = 30 * SECOND };
+                r = environment_parse(&options, message);
+                if (r == 0)
+                        r = arguments_parse(argc, argv, &options, message);
+                if (r == 0)
+                        r = options_check(&options, message);
+        }
+        if (r) {
+                options_clear(&options);
+                return r;
+        }
+        options.worker.no_local = options.local != 0;
+        options.worker.listen = (const char *const *)options.listen.items;
+        options.worker.n_listen = options.listen.n;
+        options.worker.allow_peer = (const char *const *)options.allow_peer.items;
+        options.worker.n_allow_peer = options.allow_peer.n;
+        options.worker.allow_origin = (const char *const *)options.allow_origin.items;
+        options.worker.n_allow_origin = options.allow_origin.n;
+        *ret_options = options;
+        return 0;
+}
+
+void options_clear(struct options *options)
+{
+        list_clear(&options->listen);
+        list_clear(&options->allow_peer);
+        list_clear(&options->allow_origin);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SERVER_OPTIONS_H
+#define SERVER_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "worker.h"
+
+/*
+ * What ferryd can be told, on the command line and in the environment. One table has it all; parsing, --help and the
+ * check of the man page come from it. The main thread only.
+ */
+
+struct option_list {
+        char **items;
+        size_t n;
+};
+
+struct options {
+        struct ferry_worker_options worker; /* its strings are those of argv and the environment */
+        struct option_list listen, allow_peer, allow_origin;
+        unsigned local, log_level, log_format; /* positions in the lists of names; log_level is an enum log_level */
+        uint64_t drain_timeout_ms;
+        bool help, version;
+};
+
+enum option_type {
+        OPTION_STRING,
+        OPTION_LIST,     /* repeatable; separated by commas in the environment */
+        OPTION_FLAG,     /* no value; 0, 1, true, false in the environment */
+        OPTION_CHOICE,   /* one of names */
+        OPTION_UINT,     /* uint64_t, min to max */
+        OPTION_UINT32,   /* uint32_t, min to max */
+        OPTION_SIZE,     /* uint64_t, bytes, min to max */
+        OPTION_DURATION, /* uint64_t, milliseconds, min to max */
+};
+
+struct option {
+        const char *group;    /* heading in --help */
+        const char *flag;     /* "data-listen"; FERRY_DATA_LISTEN in the environment */
+        const char *argument; /* "HOST:PORT"; NULL for a flag without a value */
+        const char *help;
+        char letter; /* 0 = none */
+        enum option_type type;
+        size_t offset; /* in struct options */
+        uint64_t min, max;
+        const char *const *names;           /* ended by NULL */
+        bool (*accepts)(const char *value); /* of a string or list; NULL = anything that is not empty */
+        const char *accepted;               /* what accepts takes, for the error */
+        bool not_in_environment;
+};
+
+extern const struct option option_table[];
+extern const size_t option_count;
+
+enum { OPTION_VARIABLE_SIZE = 48, OPTION_MESSAGE_SIZE = 320, OPTIONS_MAX = 64 };
+
+/* "FERRY_DATA_LISTEN" */
+void option_variable(const struct option *option, char text[OPTION_VARIABLE_SIZE]);
+
+/*
+ * Reads the environment, then argv, which wins. 0 with *ret_options for options_clear; -EINVAL with a sentence that
+ * names the flag and what it takes; -ENOMEM. Strings of argv and of the environment are borrowed. After --help or
+ * --version nothing more is looked at.
+ */
+int options_parse(int argc, char *const *argv, struct options *ret_options, char message[OPTION_MESSAGE_SIZE]);
+void options_clear(struct options *options);
+
+/* The text of --help. */
+void options_help(FILE *file);
+
+#endif

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdint.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#include "admission.h"
+#include "base/log.h"
+#include "base/util.h"
+
+enum {
+        ADDRESS_BYTES = 16,
+        MAPPED_BITS = 96,      /* ::ffff:0:0/96 holds the IPv4 addresses */
+        HOST_NAME_SIZE = 254,  /* RFC 1035: 253 characters */
+        LITERAL_TEXT_SIZE = 64 /* the longest IPv6 text, brackets, zone or prefix length */
+};
+
+/* IPv4 networks are kept v4-mapped, so that one address written in two ways is one address. */
+struct network {
+        uint8_t address[ADDRESS_BYTES];
+        unsigned bits;
+};
+
+struct admission {
+        struct network *networks;
+        size_t n_networks;
+        char **names;
+        size_t n_names;
+        bool loopback;
+};
+
+static const uint8_t mapped_prefix[MAPPED_BITS / 8] = { [10] = 0xff, [11] = 0xff };
+
+static void address_map(const struct in_addr *v4, uint8_t ret_address[ADDRESS_BYTES])
+{
+        memcpy(ret_address, mapped_prefix, sizeof(mapped_prefix));
+        memcpy(ret_address + sizeof(mapped_prefix), v4, sizeof(*v4));
+}
+
+static bool address_is_mapped(const uint8_t address[ADDRESS_BYTES])
+{
+        return memcmp(address, mapped_prefix, sizeof(mapped_prefix)) == 0;
+}
+
+static bool network_contains(const struct network *network, const uint8_t address[ADDRESS_BYTES])
+{
+        unsigned bytes = network->bits / 8;
+        unsigned rest = network->bits % 8;
+
+        /* ::/0 means all of IPv6; it must not take in IPv4 only because of how we keep it. */
+        if (network->bits < MAPPED_BITS && address_is_mapped(address))
+                return false;
+        if (memcmp(network->address, address, bytes) != 0)
+                return false;
+        return rest == 0 || ((network->address[bytes] ^ address[bytes]) >> (8 - rest)) == 0;
+}
+
+static bool networks_contain(const struct admission *admission, const uint8_t address[ADDRESS_BYTES])
+{
+        for (size_t i = 0; i < admission->n_networks; i++)
+                if (network_contains(&admission->networks[i], address))
+                        return true;
+        return false;
+}
+
+/* An IP literal, with or without brackets and zone. ret_bits: width of its family. */
+static bool literal_parse(const char *text, size_t length, uint8_t ret_address[ADDRESS_BYTES], unsigned *ret_bits)
+{
+        char buffer[LITERAL_TEXT_SIZE];
+        struct in_addr v4;
+        char *zone;
+
+        if (length >= 2 && text[0] == '[' && text[length - 1] == ']') {
+                text++;
+                length -= 2;
+        }
+        if (length >= sizeof(buffer))
+                return false;
+        memcpy(buffer, text, length);
+        buffer[length] = '\0';
+        if (inet_pton(AF_INET, buffer, &v4) == 1) {
+                address_map(&v4, ret_address);
+                *ret_bits = 32;
+                return true;
+        }
+        zone = strchr(buffer, '%');
+        if (zone)
+                *zone = '\0';
+        *ret_bits = 128;
+        return inet_pton(AF_INET6, buffer, ret_address) == 1;
+}
+
+/* "ADDRESS" or "ADDRESS/BITS". */
+static bool network_parse(const char *text, struct network *ret_network)
+{
+        const char *slash = strchr(text, '/');
+        size_t length = slash ? (size_t)(slash - text) : strlen(text);
+        unsigned width, bits = 0;
+
+        if (!literal_parse(text, length, ret_network->address, &width))
+                return false;
+        if (!slash) {
+                ret_network->bits = 128;
+                return true;
+        }
+        for (const char *c = slash + 1; *c; c++) {
+                if (*c < '0' || *c > '9' || c - slash > 3)
+                        return false;
+                bits = bits * 10 + (unsigned)(*c - '0');
+        }
+        if (!slash[1] || bits > width)
+                return false;
+        ret_network->bits = 128 - width + bits;
+        return true;
+}
+
+/* A DNS name, not what merely fails to be an address: the last label has a letter. A final dot is not kept. */
+static bool name_parse(const char *text, char ret_name[HOST_NAME_SIZE])
+{
+        size_t length = strlen(text);
+        bool letter = false;
+
+        if (length && text[length - 1] == '.')
+                length--;
+        if (length == 0 || length >= HOST_NAME_SIZE)
+                return false;
+        for (size_t i = 0; i < length; i++) {
+                char c = text[i];
+
+                if (c == '.') {
+                        if (i == 0 || text[i - 1] == '.')
+                                return false;
+                        letter = false;
+                } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_') {
+                        letter = true;
+                } else if (c < '0' || c > '9') {
+                        return false;
+                }
+        }
+        memcpy(ret_name, text, length);
+        ret_name[length] = '\0';
+        return letter;
+}
+
+static void add_loopback(struct admission *admission)
+{
+        static const struct network loopback[] = {
+                { .address = { [10] = 0xff, [11] = 0xff, [12] = 127 }, .bits = MAPPED_BITS + 8 },
+                { .address = { [15] = 1 }, .bits = 128 },
+        };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(loopback); i++)
+                admission->networks[admission->n_networks++] = loopback[i];
+}
+
+static int add_entry(struct admission *admission, const char *entry)
+{
+        char name[HOST_NAME_SIZE];
+
+        if (network_parse(entry, &admission->networks[admission->n_networks])) {
+                admission->n_networks++;
+                return 0;
+        }
+        if (!name_parse(entry, name)) {
+                log_event(LOG_ERROR, "an admitted peer is neither a host name nor an address nor a CIDR",
+                          LOG_S("entry", entry));
+                return -EINVAL;
+        }
+        /* Its meaning is fixed (RFC 6761), whatever a resolver says. */
+        if (strcasecmp(name, "localhost") == 0) {
+                add_loopback(admission);
+                return 0;
+        }
+        admission->names[admission->n_names] = strdup(name);
+        if (!admission->names[admission->n_names])
+                return -ENOMEM;
+        admission->n_names++;
+        return 0;
+}
+
+static void cleanup_admission(struct admission **admission)
+{
+        *admission = admission_free(*admission);
+}
+
+int admission_new(const char *const *entries, size_t n, bool nobody, struct admission **ret_admission)
+{
+        FERRY_CLEANUP(cleanup_admission) struct admission *admission = calloc(1, sizeof(*admission));
+        static const char *const probes[] = { "127.0.0.1", "::1" };
+        int r;
+
+        if (!admission)
+                return -ENOMEM;
+        /* "localhost" takes two. */
+        admission->networks = calloc(2 * n + 2, sizeof(*admission->networks));
+        admission->names = calloc(n + 1, sizeof(*admission->names));
+        if (!admission->networks || !admission->names)
+                return -ENOMEM;
+        for (size_t i = 0; i < n; i++) {
+                r = add_entry(admission, entries[i]);
+                if (r < 0)
+                        return r;
+        }
+        if (n == 0 && !nobody)
+                add_loopback(admission);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(probes); i++)
+                if (admission_host(admission, probes[i]))
+                        admission->loopback = true;
+        *ret_admission = FERRY_STEAL(admission);
+        return 0;
+}
+
+struct admission *admission_free(struct admission *admission)
+{
+        if (!admission)
+                return NULL;
+        for (size_t i = 0; i < admission->n_names; i++)
+                free(admission->names[i]);
+        free(admission->names);
+        free(admission->networks);
+        free(admission);
+        return NULL;
+}
+
+bool admission_name(const struct admission *admission, const char *host)
+{
+        char name[HOST_NAME_SIZE];
+
+        if (!name_parse(host, name))
+                return false;
+        for (size_t i = 0; i < admission->n_names; i++)
+                if (strcasecmp(admission->names[i], name) == 0)
+                        return true;
+        return false;
+}
+
+bool admission_host(const struct admission *admission, const char *host)
+{
+        uint8_t address[ADDRESS_BYTES];
+        char name[HOST_NAME_SIZE];
+        unsigned bits;
+
+        if (literal_parse(host, strlen(host), address, &bits))
+                return networks_contain(admission, address);
+        if (name_parse(host, name) && strcasecmp(name, "localhost") == 0)
+                return admission->loopback;
+        return admission_name(admission, host);
+}
+
+bool admission_address(const struct admission *admission, const struct sockaddr *address)
+{
+        uint8_t mapped[ADDRESS_BYTES];
+
+        switch (address->sa_family) {
+        case AF_INET:
+                address_map(&((const struct sockaddr_in *)(const void *)address)->sin_addr, mapped);
+                return networks_contain(admission, mapped);
+        case AF_INET6:
+                return networks_contain(admission,
+                                        ((const struct sockaddr_in6 *)(const void *)address)->sin6_addr.s6_addr);
+        default:
+                return false;
+        }
+}

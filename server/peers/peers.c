@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <utlist.h>
+
+#include <ferry/error.h>
+
+#include "admission.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/util.h"
+#include "fetch.h"
+#include "peers/peers.h"
+
+enum {
+        DEFAULT_CONNECT_MS = 3000,
+        DEFAULT_TIMEOUT_MS = 10000,
+        DEFAULT_BODY = 8 << 20,
+        DEFAULT_FETCHES = 256,
+        CONNECTIONS_KEPT = 64,
+};
+
+struct peers {
+        /* fixed after peers_new */
+        struct fetch_settings settings;
+        struct admission *admission;
+        char *strings[4];
+        size_t max_fetches;
+        struct metric_family *fetches;
+        pthread_t thread;
+        bool started;
+        CURLM *multi; /* the thread's, but for curl_multi_wakeup */
+
+        struct fetch *running; /* the thread's */
+
+        pthread_mutex_t lock; /* a leaf; guards what follows */
+        struct fetch *queued;
+        size_t count; /* queued and running */
+        bool stopping;
+};
+
+static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
+static CURLcode curl_state;
+
+static void curl_start(void)
+{
+        curl_state = curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+/* Thread: the peers'. Ends a fetch that is in neither list any more. */
+static void fetch_finish(struct peers *peers, struct fetch *fetch, int error, const char *detail,
+                         struct ferry_metadata *metadata)
+{
+        const char *result = error ? ferry_error_code(error) : "ok";
+
+        metric_add(metric_get(peers->fetches, &result), 1);
+        pthread_mutex_lock(&peers->lock);
+        peers->count--;
+        pthread_mutex_unlock(&peers->lock);
+        fetch->fetched(fetch->context, error, detail, metadata);
+        fetch_free(fetch);
+}
+
+static void fetch_cancel(struct peers *peers, struct fetch *fetch)
+{
+        fetch_finish(peers, fetch, FERRY_E_CANCELLED, "the worker is shutting down", NULL);
+}
+
+/* Starts what was queued. false: the thread is to stop. */
+static bool take_queued(struct peers *peers)
+{
+        struct fetch *queued, *fetch, *next;
+        bool stopping;
+
+        pthread_mutex_lock(&peers->lock);
+        queued = FERRY_STEAL(peers->queued);
+        stopping = peers->stopping;
+        pthread_mutex_unlock(&peers->lock);
+        DL_FOREACH_SAFE (queued, fetch, next) {
+                DL_DELETE(queued, fetch);
+                if (stopping) {
+                        fetch_cancel(peers, fetch);
+                } else if (curl_multi_add_handle(peers->multi, fetch->easy) != CURLM_OK) {
+                        fetch_finish(peers, fetch, FERRY_E_TRANSFER_FAILED, "memory is short", NULL);
+                } else {
+                        DL_APPEND(peers->running, fetch);
+                }
+        }
+        return !stopping;
+}
+
+static void finish_done(struct peers *peers)
+{
+        char detail[FETCH_DETAIL_SIZE];
+        CURLMsg *message;
+        int left;
+
+        while ((message = curl_multi_info_read(peers->multi, &left))) {
+                struct ferry_metadata *metadata = NULL;
+                CURLcode result = message->data.result;
+                struct fetch *fetch = NULL;
+                char *private = NULL;
+                int error;
+
+                if (message->msg != CURLMSG_DONE)
+                        continue;
+                (void)curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &private);
+                fetch = (struct fetch *)(void *)private;
+                (void)curl_multi_remove_handle(peers->multi, fetch->easy);
+                DL_DELETE(peers->running, fetch);
+                error = fetch_judge(fetch, result, &metadata, detail);
+                fetch_finish(peers, fetch, error, detail, metadata);
+        }
+}
+
+static void *peers_run(void *argument)
+{
+        struct peers *peers = argument;
+        struct fetch *fetch, *next;
+        int running = 0;
+
+        while (take_queued(peers)) {
+                (void)curl_multi_perform(peers->multi, &running);
+                finish_done(peers);
+                /* curl shortens this to its own timers; with nothing to do it has none. */
+                (void)curl_multi_poll(peers->multi, NULL, 0, INT_MAX, NULL);
+        }
+        DL_FOREACH_SAFE (peers->running, fetch, next) {
+                DL_DELETE(peers->running, fetch);
+                (void)curl_multi_remove_handle(peers->multi, fetch->easy);
+                fetch_cancel(peers, fetch);
+        }
+        return NULL;
+}
+
+/* Signals belong to the program, SIGPIPE of a TLS connection included, not to this thread. */
+static int thread_start(struct peers *peers)
+{
+        sigset_t all, before;
+        int r;
+
+        (void)sigfillset(&all);
+        (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+        r = pthread_create(&peers->thread, NULL, peers_run, peers);
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (r)
+                return -r;
+        (void)pthread_setname_np(peers->thread, "ferry-peers");
+        peers->started = true;
+        return 0;
+}
+
+static bool add_header(struct curl_slist **headers, const char *header)
+{
+        struct curl_slist *longer = curl_slist_append(*headers, header);
+
+        if (longer)
+                *headers = longer;
+        return longer != NULL;
+}
+
+static bool headers_make(const struct peers_config *config, struct curl_slist **headers)
+{
+        FERRY_CLEANUP(cleanup_free) char *authorization = NULL;
+
+        if (!add_header(headers, "Accept: application/json"))
+                return false;
+        if (!config->token)
+                return true;
+        if (asprintf(&authorization, "Authorization: Bearer %s", config->token) < 0) {
+                authorization = NULL;
+                return false;
+        }
+        return add_header(headers, authorization);
+}
+
+static int settings_make(struct peers *peers, const struct peers_config *config)
+{
+        struct fetch_settings *settings = &peers->settings;
+        const struct {
+                const char *from;
+                const char **to;
+        } strings[] = {
+                { config->ca_file, &settings->ca_file },
+                { config->cert_file, &settings->cert_file },
+                { config->key_file, &settings->key_file },
+                { config->user_agent, &settings->user_agent },
+        };
+        int r;
+
+        _Static_assert(FERRY_ARRAY_SIZE(strings) == FERRY_ARRAY_SIZE(peers->strings), "a place for each");
+        r = admission_new(config->allow, config->n_allow, config->nobody, &peers->admission);
+        if (r < 0)
+                return r;
+        settings->admission = peers->admission;
+        settings->connect_timeout_ms = (long)(config->connect_timeout_ms ?: DEFAULT_CONNECT_MS);
+        settings->timeout_ms = (long)(config->timeout_ms ?: DEFAULT_TIMEOUT_MS);
+        settings->max_body = config->max_body ?: DEFAULT_BODY;
+        peers->max_fetches = config->max_fetches ?: DEFAULT_FETCHES;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(strings); i++) {
+                if (!strings[i].from)
+                        continue;
+                *strings[i].to = peers->strings[i] = strdup(strings[i].from);
+                if (!peers->strings[i])
+                        return -ENOMEM;
+        }
+        return headers_make(config, &settings->headers) ? 0 : -ENOMEM;
+}
+
+static void cleanup_peers(struct peers **peers)
+{
+        *peers = peers_free(*peers);
+}
+
+int peers_new(const struct peers_config *config, struct peers **ret_peers)
+{
+        static const char *const labels[] = { "result" };
+        FERRY_CLEANUP(cleanup_peers) struct peers *peers = calloc(1, sizeof(*peers));
+        int r;
+
+        if (!peers)
+                return -ENOMEM;
+        pthread_mutex_init(&peers->lock, NULL);
+        (void)pthread_once(&curl_once, curl_start);
+        if (curl_state != CURLE_OK) {
+                log_event(LOG_ERROR, "libcurl could not be set up", LOG_S("reason", curl_easy_strerror(curl_state)));
+                return -EIO;
+        }
+        r = settings_make(peers, config);
+        if (r < 0)
+                return r;
+        peers->fetches = metrics_family(config->metrics, METRIC_COUNTER, "ferry_peer_fetches_total",
+                                        "Metadata fetched from other workers, by result.", 1, labels, NULL, 0);
+        peers->multi = curl_multi_init();
+        if (!peers->multi || curl_multi_setopt(peers->multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT) != CURLM_OK)
+                return -ENOMEM;
+        r = thread_start(peers);
+        if (r < 0)
+                return r;
+        *ret_peers = FERRY_STEAL(peers);
+        return 0;
+}
+
+struct peers *peers_free(struct peers *peers)
+{
+        if (!peers)
+                return NULL;
+        if (peers->started) {
+                pthread_mutex_lock(&peers->lock);
+                peers->stopping = true;
+                pthread_mutex_unlock(&peers->lock);
+                (void)curl_multi_wakeup(peers->multi);
+                (void)pthread_join(peers->thread, NULL);
+        }
+        if (peers->multi)
+                (void)curl_multi_cleanup(peers->multi);
+        for (struct curl_slist *header = peers->settings.headers; header; header = header->next)
+                explicit_bzero(header->data, strlen(header->data)); /* one of them is a token */
+        curl_slist_free_all(peers->settings.headers);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(peers->strings); i++)
+                free(peers->strings[i]);
+        admission_free(peers->admission);
+        pthread_mutex_destroy(&peers->lock);
+        free(peers);
+        return NULL;
+}
+
+bool peers_admits(const struct peers *peers, const char *host)
+{
+        return admission_host(peers->admission, host);
+}
+
+int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
+                         size_t detail_size)
+{
+        struct fetch *fetch;
+        bool full;
+        int r;
+
+        if (detail_size)
+                detail[0] = '\0';
+        r = fetch_new(&peers->settings, url, &fetch, detail, detail_size);
+        if (r)
+                return r;
+        fetch->fetched = fetched;
+        fetch->context = context;
+        pthread_mutex_lock(&peers->lock);
+        full = peers->count >= peers->max_fetches;
+        if (!full) {
+                peers->count++;
+                DL_APPEND(peers->queued, fetch);
+        }
+        pthread_mutex_unlock(&peers->lock);
+        if (full) {
+                fetch_free(fetch);
+                (void)snprintf(detail, detail_size, "too many metadata documents are being fetched already");
+                return FERRY_E_LIMIT_REACHED;
+        }
+        (void)curl_multi_wakeup(peers->multi);
+        return 0;
+}

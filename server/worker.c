@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <glob.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/metrics.h"
+#include "base/presence.h"
+#include "base/util.h"
+#include "fabric/fabric.h"
+#include "http/server.h"
+#include "memory/region.h"
+#include "operations/operations.h"
+#include "peers/peers.h"
+#include "worker_internal.h"
+#include "worker_settings.h"
+
+enum {
+        GRACE_DEFAULT_MS = 2000, /* the fabric's */
+        END_MARGIN_MS = 10000,   /* beyond the grace time: a worker that does not end by then has a fault */
+        PAGE = 64,
+};
+
+/* Workers whose files ferry_worker_abandon unlinks. The lock is a leaf. */
+static pthread_mutex_t living_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ferry_worker *living;
+
+/* ---- making ---- */
+
+static struct ferry_worker *worker_allocate(void)
+{
+        struct ferry_worker *worker = calloc(1, sizeof(*worker));
+        pthread_condattr_t attributes;
+
+        if (!worker)
+                return NULL;
+        worker->epoch = random_id();
+        pthread_mutex_init(&worker->lock, NULL);
+        pthread_condattr_init(&attributes);
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        pthread_cond_init(&worker->drained, &attributes);
+        pthread_condattr_destroy(&attributes);
+        pthread_mutex_lock(&living_lock);
+        DL_APPEND(living, worker);
+        pthread_mutex_unlock(&living_lock);
+        return worker;
+}
+
+static void set_serving(struct ferry_worker *worker, bool serving)
+{
+        pthread_mutex_lock(&living_lock);
+        worker->serving = serving;
+        pthread_mutex_unlock(&living_lock);
+}
+
+static void cleanup_worker(struct ferry_worker **worker)
+{
+        *worker = ferry_worker_free(*worker);
+}
+
+int ferry_worker_new(const struct ferry_worker_options *options, struct ferry_worker **ret_worker, char *message,
+                     size_t message_size)
+{
+        FERRY_CLEANUP(cleanup_worker) struct ferry_worker *worker = NULL;
+        const struct fabric_facts *facts;
+        char unread[2];
+        int r;
+
+        if (!message || message_size == 0) {
+                message = unread;
+                message_size = sizeof(unread);
+        }
+        (void)snprintf(message, message_size, "%s", strerror(ENOMEM));
+        worker = worker_allocate();
+        if (!worker)
+                return -ENOMEM;
+        r = worker_settings_new(options, &worker->settings, message, message_size);
+        if (r < 0)
+                return r;
+        r = worker_start(worker, message, message_size);
+        if (r < 0)
+                return r;
+        set_serving(worker, true);
+        facts = fabric_get_facts(worker->fabric);
+        log_event(LOG_INFO, "worker ready", LOG_S("worker", worker->settings->options.name),
+                  LOG_S("version", FERRY_VERSION), LOG_S("ucx", facts->ucx_version),
+                  LOG_S("http", ferry_worker_url(worker, 0)),
+                  LOG_S("data", facts->data_address[0] ? facts->data_address : NULL));
+        message[0] = '\0';
+        *ret_worker = FERRY_STEAL(worker);
+        return 0;
+}
+
+/* ---- using ---- */
+
+const char *ferry_worker_ready_line(const struct ferry_worker *worker)
+{
+        return worker->ready_line;
+}
+
+const char *ferry_worker_url(const struct ferry_worker *worker, size_t i)
+{
+        const char *const *urls;
+
+        return i < http_server_urls(worker->http, &urls) ? urls[i] : NULL;
+}
+
+int ferry_worker_region_add(struct ferry_worker *worker, void *address, size_t size, const char *device,
+                            const char *name, char *ret_id)
+{
+        struct region *region;
+        int r;
+
+        _Static_assert((int)FERRY_WORKER_ID_SIZE == (int)FERRY_ID_TEXT_SIZE, "an id fits");
+        r = region_adopt(worker->regions, address, size, device ?: "cpu", name ?: "", &region);
+        if (r)
+                return r;
+        ferry_id_format("rgn_", region->id, ret_id);
+        region_unref(region);
+        return 0;
+}
+
+int ferry_worker_region_remove(struct ferry_worker *worker, const char *id)
+{
+        uint64_t number;
+
+        if (!ferry_id_parse("rgn_", id, &number))
+                return FERRY_E_NOT_FOUND;
+        return region_delete(worker->regions, number);
+}
+
+/* ---- ending ---- */
+
+/* Thread: any. */
+static void on_drained(void *context)
+{
+        struct ferry_worker *worker = context;
+
+        pthread_mutex_lock(&worker->lock);
+        worker->drain = DRAIN_DONE;
+        pthread_cond_broadcast(&worker->drained);
+        pthread_mutex_unlock(&worker->lock);
+}
+
+/* From now on no operation is made, and the end of the last one is noticed. */
+static void ask_drained(struct ferry_worker *worker)
+{
+        bool asked;
+
+        pthread_mutex_lock(&worker->lock);
+        asked = worker->drain == DRAIN_ASKED;
+        worker->drain = DRAIN_ASKED;
+        pthread_mutex_unlock(&worker->lock);
+        if (!asked)
+                operation_store_on_drained(worker->operations, on_drained, worker);
+}
+
+/* After ask_drained. false: it took longer. */
+static bool wait_drained(struct ferry_worker *worker, uint64_t timeout_ms)
+{
+        const uint64_t until_us = clock_now_us() + timeout_ms * 1000;
+        const struct timespec until = { .tv_sec = (time_t)(until_us / 1000000),
+                                        .tv_nsec = (long)(until_us % 1000000) * 1000 };
+        bool done;
+
+        pthread_mutex_lock(&worker->lock);
+        while (worker->drain != DRAIN_DONE)
+                if (pthread_cond_timedwait(&worker->drained, &worker->lock, &until) == ETIMEDOUT)
+                        break;
+        done = worker->drain == DRAIN_DONE;
+        pthread_mutex_unlock(&worker->lock);
+        return done;
+}
+
+static uint64_t end_time_ms(const struct ferry_worker *worker)
+{
+        return (worker->settings->options.grace_ms ?: GRACE_DEFAULT_MS) + END_MARGIN_MS;
+}
+
+/* Nobody will come for what nobody has come for yet. */
+static void cancel_unclaimed(struct ferry_worker *worker)
+{
+        struct operation *page[PAGE];
+        struct operation_view view;
+        uint64_t cursor = 0;
+
+        do {
+                size_t n = operation_page(worker->operations, -1, FERRY_INITIALIZED, &cursor, page, PAGE);
+
+                for (size_t i = 0; i < n; i++) {
+                        operation_look(worker->operations, page[i], &view);
+                        if (ferry_kind_is_passive((int)view.kind))
+                                operation_cancel(worker->operations, page[i]);
+                        operation_unref(page[i]);
+                }
+        } while (cursor);
+}
+
+size_t ferry_worker_drain(struct ferry_worker *worker, unsigned timeout_ms)
+{
+        size_t left;
+
+        http_server_drain(worker->http);
+        ask_drained(worker);
+        cancel_unclaimed(worker);
+        log_event(LOG_INFO, "draining", LOG_U("running", operation_store_live(worker->operations)));
+        if (wait_drained(worker, timeout_ms))
+                return 0;
+        left = operation_store_cancel_all(worker->operations);
+        log_event(LOG_WARN, "the drain time is over; what still runs is cancelled", LOG_U("cancelled", left));
+        (void)wait_drained(worker, end_time_ms(worker));
+        return left;
+}
+
+/*
+ * Not simply bottom-up reversed: first nobody may ask for anything more (HTTP, peers); then every operation ends, which
+ * takes the fabric; then its thread, which calls into the operations, ends before they go; its memory goes last, after
+ * the regions that are registered with it and the loop whose callbacks may still tell it of a cancel.
+ */
+struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
+{
+        if (!worker)
+                return NULL;
+        if (worker->http) {
+                http_server_drain(worker->http);
+                (void)operation_store_cancel_all(worker->operations); /* gives parked requests an answer */
+        }
+        worker->http = http_server_free(worker->http);
+        set_serving(worker, false);
+        worker->peers = peers_free(worker->peers);
+        if (worker->operations) {
+                ask_drained(worker);
+                (void)operation_store_cancel_all(worker->operations);
+                if (!wait_drained(worker, end_time_ms(worker)))
+                        log_event(LOG_ERROR, "operations did not end in time",
+                                  LOG_U("left", operation_store_live(worker->operations)));
+        }
+        if (worker->fabric)
+                fabric_stop(worker->fabric);
+        worker->operations = operation_store_free(worker->operations);
+        worker->regions = region_table_free(worker->regions);
+        worker->presence = presence_free(worker->presence);
+        worker->loop = loop_free(worker->loop);
+        worker->fabric = fabric_free(worker->fabric);
+        worker->metrics = metrics_free(worker->metrics);
+
+        pthread_mutex_lock(&living_lock);
+        DL_DELETE(living, worker);
+        pthread_mutex_unlock(&living_lock);
+        worker_settings_free(worker->settings);
+        free(worker->ready_line);
+        pthread_cond_destroy(&worker->drained);
+        pthread_mutex_destroy(&worker->lock);
+        free(worker);
+        return NULL;
+}
+
+/* With the lock of the living workers held. */
+static void unlink_files(const struct ferry_worker *worker)
+{
+        char path[PRESENCE_PATH_SIZE];
+        glob_t files = { 0 };
+
+        presence_path(worker->epoch, "*", path);
+        if (glob(path, GLOB_NOSORT, NULL, &files) == 0)
+                for (size_t i = 0; i < files.gl_pathc; i++)
+                        (void)unlink(files.gl_pathv[i]);
+        globfree(&files);
+        presence_path(worker->epoch, NULL, path);
+        (void)unlink(path);
+        if (!worker->serving)
+                return;
+        for (size_t i = 0; i < worker->settings->options.n_listen; i++)
+                if (strncmp(worker->settings->options.listen[i], "unix:", 5) == 0)
+                        (void)unlink(worker->settings->options.listen[i] + 5);
+}
+
+void ferry_worker_abandon(void)
+{
+        struct ferry_worker *worker;
+
+        pthread_mutex_lock(&living_lock);
+        DL_FOREACH (living, worker)
+                unlink_files(worker);
+        pthread_mutex_unlock(&living_lock);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SERVER_WORKER_INTERNAL_H
+#define SERVER_WORKER_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "operations/operations.h"
+#include "worker.h"
+
+struct fabric;
+struct http_server;
+struct loop;
+struct metrics;
+struct peers;
+struct presence;
+struct region_table;
+struct worker_settings;
+
+struct ferry_worker {
+        struct ferry_worker *prev, *next; /* of the living workers */
+        uint64_t epoch;
+        bool serving; /* the sockets of --listen are this worker's; guarded by the lock of the living workers */
+
+        /* made in this order by steps, freed by ferry_worker_free in the order that stands there */
+        struct worker_settings *settings;
+        struct metrics *metrics;
+        struct loop *loop;
+        struct fabric *fabric;
+        struct presence *presence;
+        struct region_table *regions;
+        struct operation_limits limits;
+        struct operation_store *operations;
+        _Atomic(struct operation_store *) claims; /* NULL until there is a store that can be asked */
+        struct peers *peers;
+        struct http_server *http;
+        char *ready_line;
+
+        pthread_mutex_t lock; /* a leaf; guards what follows */
+        pthread_cond_t drained;
+        enum { DRAIN_NOT_ASKED, DRAIN_ASKED, DRAIN_DONE } drain;
+};
+
+/*
+ * Starts every layer, bottom up. settings are there. 0, or -errno with a sentence in message; what was started stays
+ * for ferry_worker_free.
+ */
+int worker_start(struct ferry_worker *worker, char *message, size_t message_size);
+
+#endif

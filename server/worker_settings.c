@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include <ferry/metadata.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "worker_settings.h"
+
+enum {
+        TOKEN_FILE_MAX = 4096,
+        PEM_FILE_MAX = 1 << 20,
+        PROCESS_ID_ROOM = 12, /* "-" and a process id at the end of the default name */
+};
+
+bool worker_settings_is_loopback(const char *address)
+{
+        const char *colon = strrchr(address, ':');
+        char host[INET6_ADDRSTRLEN + 2];
+        struct in6_addr v6;
+        struct in_addr v4;
+        size_t length;
+
+        if (strncmp(address, "unix:", 5) == 0)
+                return true;
+        length = colon ? (size_t)(colon - address) : strlen(address);
+        if (length >= 2 && address[0] == '[' && address[length - 1] == ']') {
+                address++;
+                length -= 2;
+        }
+        if (length >= sizeof(host))
+                return false;
+        memcpy(host, address, length);
+        host[length] = '\0';
+        if (inet_pton(AF_INET, host, &v4) == 1)
+                return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+        if (inet_pton(AF_INET6, host, &v6) == 1)
+                return IN6_IS_ADDR_LOOPBACK(&v6);
+        return strcasecmp(host, "localhost") == 0;
+}
+
+static int say(char *message, size_t message_size, int error, const char *format, ...)
+        __attribute__((format(printf, 4, 5)));
+static int say(char *message, size_t message_size, int error, const char *format, ...)
+{
+        va_list arguments;
+
+        va_start(arguments, format);
+        (void)vsnprintf(message, message_size, format, arguments);
+        va_end(arguments);
+        return error;
+}
+
+/* A whole file as a string. 0 or -errno; -EFBIG beyond max. */
+static int file_read(const char *path, size_t max, char **ret_text, struct stat *ret_stat)
+{
+        FERRY_CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
+        FERRY_CLEANUP(cleanup_free) char *text = NULL;
+        size_t size = 0;
+
+        if (fd < 0 || fstat(fd, ret_stat) < 0)
+                return -errno;
+        text = malloc(max + 1);
+        if (!text)
+                return -ENOMEM;
+        for (;;) {
+                ssize_t n = read(fd, text + size, max + 1 - size);
+
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return -errno;
+                if (n == 0)
+                        break;
+                size += (size_t)n;
+                if (size > max)
+                        return -EFBIG;
+        }
+        text[size] = '\0';
+        /* A NUL inside would silently cut what follows. */
+        if (strlen(text) != size)
+                return -EINVAL;
+        *ret_text = FERRY_STEAL(text);
+        return 0;
+}
+
+static int token_read(const char *flag, const char *path, char **ret_token, char *message, size_t message_size)
+{
+        FERRY_CLEANUP(cleanup_free) char *text = NULL;
+        struct stat status;
+        size_t length;
+        int r;
+
+        if (!path)
+                return 0;
+        r = file_read(path, TOKEN_FILE_MAX, &text, &status);
+        if (r < 0)
+                return say(message, message_size, r, "--%s: %s: %s", flag, path, strerror(-r));
+        length = strcspn(text, "\r\n");
+        if (text[length + strspn(text + length, "\r\n")])
+                return say(message, message_size, -EINVAL, "--%s: %s holds more than one line", flag, path);
+        text[length] = '\0';
+        if (length == 0)
+                return say(message, message_size, -EINVAL, "--%s: %s is empty", flag, path);
+        for (size_t i = 0; i < length; i++)
+                if (!isgraph((unsigned char)text[i]))
+                        return say(message, message_size, -EINVAL,
+                                   "--%s: %s: a token has only visible ASCII characters", flag, path);
+        if (S_ISREG(status.st_mode) && status.st_mode & (S_IRGRP | S_IROTH))
+                log_event(LOG_WARN, "a token file can be read by other users; chmod 600 mends that",
+                          LOG_S("file", path));
+        *ret_token = FERRY_STEAL(text);
+        return 0;
+}
+
+static int pem_read(const char *flag, const char *path, char **ret_pem, char *message, size_t message_size)
+{
+        struct stat status;
+        int r;
+
+        if (!path)
+                return 0;
+        r = file_read(path, PEM_FILE_MAX, ret_pem, &status);
+        if (r < 0)
+                return say(message, message_size, r, "--%s: %s: %s", flag, path, strerror(-r));
+        if (!strstr(*ret_pem, "-----BEGIN "))
+                return say(message, message_size, -EINVAL, "--%s: %s is not a PEM file", flag, path);
+        return 0;
+}
+
+/* Files that libcurl opens itself, later; a mistake is better told now. */
+static int peer_files_check(const struct ferry_worker_options *options, char *message, size_t message_size)
+{
+        const struct {
+                const char *flag, *path;
+        } files[] = { { "peer-ca", options->peer_ca },
+                      { "peer-cert", options->peer_cert },
+                      { "peer-key", options->peer_key } };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(files); i++) {
+                FERRY_CLEANUP(cleanup_free) char *pem = NULL;
+                int r = pem_read(files[i].flag, files[i].path, &pem, message, message_size);
+
+                if (pem)
+                        explicit_bzero(pem, strlen(pem));
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+static const char *keep(struct worker_settings *settings, const char *text)
+{
+        char **owned = realloc(settings->owned, (settings->n_owned + 1) * sizeof(*owned));
+
+        if (!owned)
+                return NULL;
+        settings->owned = owned;
+        owned[settings->n_owned] = strdup(text);
+        return owned[settings->n_owned] ? owned[settings->n_owned++] : NULL;
+}
+
+static bool keep_list(struct worker_settings *settings, const char *const *list, size_t n, const char *const **ret_copy)
+{
+        const char **copy = calloc(n + 1, sizeof(*copy));
+
+        *ret_copy = copy;
+        for (size_t i = 0; copy && i < n; i++) {
+                copy[i] = keep(settings, list[i]);
+                if (!copy[i])
+                        return false;
+        }
+        return copy != NULL;
+}
+
+static bool keep_strings(struct worker_settings *settings)
+{
+        struct ferry_worker_options *options = &settings->options;
+        const char **strings[] = {
+                &options->data_listen, &options->transports, &options->interfaces, &options->advertise,
+                &options->name,        &options->token_file, &options->tls_cert,   &options->peer_token_file,
+                &options->tls_key,     &options->peer_ca,    &options->peer_cert,  &options->peer_key
+        };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(strings); i++) {
+                if (!*strings[i])
+                        continue;
+                *strings[i] = keep(settings, *strings[i]);
+                if (!*strings[i])
+                        return false;
+        }
+        return true;
+}
+
+static bool keep_all(struct worker_settings *settings, const struct ferry_worker_options *given)
+{
+        static const char *const listen[] = { "127.0.0.1:9300" };
+        struct ferry_worker_options *options = &settings->options;
+        bool listens = given->n_listen > 0;
+
+        *options = *given;
+        options->listen = options->allow_peer = options->allow_origin = NULL;
+        if (!listens)
+                options->n_listen = FERRY_ARRAY_SIZE(listen);
+        return keep_list(settings, listens ? given->listen : listen, options->n_listen, &options->listen) &&
+               keep_list(settings, given->allow_peer, given->n_allow_peer, &options->allow_peer) &&
+               keep_list(settings, given->allow_origin, given->n_allow_origin, &options->allow_origin) &&
+               keep_strings(settings);
+}
+
+/* "host-pid": tells workers of one machine, and of many, apart. */
+static const char *name_make(struct worker_settings *settings)
+{
+        char name[FERRY_METADATA_NAME_SIZE] = "";
+
+        if (gethostname(name, sizeof(name) - PROCESS_ID_ROOM) < 0 || !name[0])
+                (void)snprintf(name, sizeof(name), "worker");
+        name[sizeof(name) - PROCESS_ID_ROOM - 1] = '\0';
+        for (char *c = name; *c; c++)
+                if (!isalnum((unsigned char)*c) && !strchr("-._", *c))
+                        *c = '-';
+        (void)snprintf(name + strlen(name), sizeof(name) - strlen(name), "-%ld", (long)getpid());
+        return keep(settings, name);
+}
+
+static uint64_t half_of_memory(void)
+{
+        long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+        return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page / 2 : UINT64_C(1) << 30;
+}
+
+/* Zeros become what --help says. Those of the fabric and of libmicrohttpd's pool are their own business. */
+static bool defaults_fill(struct worker_settings *settings)
+{
+        struct ferry_worker_options *options = &settings->options;
+        const struct {
+                uint64_t *value;
+                uint64_t otherwise;
+        } defaults[] = {
+                { &options->memory_limit, half_of_memory() },
+                { &options->ttl_ms, 600 * 1000 },
+                { &options->stall_ms, 30 * 1000 },
+                { &options->retention_ms, 600 * 1000 },
+                { &options->max_operations, 16384 },
+                { &options->max_regions, 4096 },
+                { &options->max_connections, 10000 },
+                { &options->max_waiters, 8192 },
+        };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(defaults); i++)
+                if (*defaults[i].value == 0)
+                        *defaults[i].value = defaults[i].otherwise;
+        if (!options->name)
+                options->name = name_make(settings);
+        return options->name != NULL;
+}
+
+static int options_judge(struct worker_settings *settings, char *message, size_t message_size)
+{
+        const struct ferry_worker_options *options = &settings->options;
+        const char *beyond = NULL;
+
+        for (size_t i = 0; i < options->n_listen; i++)
+                if (!worker_settings_is_loopback(options->listen[i]))
+                        beyond = options->listen[i];
+        settings->beyond_loopback = beyond != NULL;
+        if (beyond && !options->token_file && !options->no_auth)
+                return say(message, message_size, -EINVAL,
+                           "--listen %s can be reached from other machines: give a token by --token-file, or say "
+                           "--no-auth if whoever reaches it may do everything",
+                           beyond);
+        if (!options->tls_cert != !options->tls_key)
+                return say(message, message_size, -EINVAL, "--tls-cert and --tls-key need each other");
+        if (!options->peer_cert != !options->peer_key)
+                return say(message, message_size, -EINVAL, "--peer-cert and --peer-key need each other");
+        if (options->chunk_size > UINT32_MAX || options->grace_ms > UINT32_MAX)
+                return say(message, message_size, -EINVAL, "--chunk-size or --grace is too large");
+        if (strlen(options->name) >= FERRY_METADATA_NAME_SIZE)
+                return say(message, message_size, -EINVAL, "--name is longer than %d characters",
+                           FERRY_METADATA_NAME_SIZE - 1);
+        return 0;
+}
+
+static int files_read(struct worker_settings *settings, char *message, size_t message_size)
+{
+        const struct ferry_worker_options *options = &settings->options;
+        int r;
+
+        r = token_read("token-file", options->token_file, &settings->token, message, message_size);
+        if (r == 0)
+                r = token_read("peer-token-file", options->peer_token_file, &settings->peer_token, message,
+                               message_size);
+        if (r == 0)
+                r = pem_read("tls-cert", options->tls_cert, &settings->tls_cert_pem, message, message_size);
+        if (r == 0)
+                r = pem_read("tls-key", options->tls_key, &settings->tls_key_pem, message, message_size);
+        if (r == 0)
+                r = peer_files_check(options, message, message_size);
+        if (r == 0 && settings->token && settings->peer_token && strcmp(settings->token, settings->peer_token) == 0)
+                r = say(message, message_size, -EINVAL,
+                        "--token-file and --peer-token-file hold the same token; a peer could do everything with it");
+        return r;
+}
+
+static void cleanup_settings(struct worker_settings **settings)
+{
+        *settings = worker_settings_free(*settings);
+}
+
+int worker_settings_new(const struct ferry_worker_options *options, struct worker_settings **ret_settings,
+                        char *message, size_t message_size)
+{
+        FERRY_CLEANUP(cleanup_settings) struct worker_settings *settings = calloc(1, sizeof(*settings));
+        int r;
+
+        if (!settings || !keep_all(settings, options) || !defaults_fill(settings))
+                return -ENOMEM;
+        r = options_judge(settings, message, message_size);
+        if (r == 0)
+                r = files_read(settings, message, message_size);
+        if (r < 0)
+                return r;
+        *ret_settings = FERRY_STEAL(settings);
+        return 0;
+}
+
+struct worker_settings *worker_settings_free(struct worker_settings *settings)
+{
+        char *secrets[4];
+
+        if (!settings)
+                return NULL;
+        secrets[0] = settings->token;
+        secrets[1] = settings->peer_token;
+        secrets[2] = settings->tls_key_pem;
+        secrets[3] = settings->tls_cert_pem;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(secrets); i++) {
+                if (secrets[i])
+                        explicit_bzero(secrets[i], strlen(secrets[i]));
+                free(secrets[i]);
+        }
+        for (size_t i = 0; i < settings->n_owned; i++)
+                free(settings->owned[i]);
+        free(settings->owned);
+        free((void *)settings->options.listen);
+        free((void *)settings->options.allow_peer);
+        free((void *)settings->options.allow_origin);
+        free(settings);
+        return NULL;
+}

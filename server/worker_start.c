@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/metrics.h"
+#include "base/presence.h"
+#include "base/util.h"
+#include "fabric/fabric.h"
+#include "http/server.h"
+#include "memory/region.h"
+#include "peers/peers.h"
+#include "worker_internal.h"
+#include "worker_settings.h"
+
+/* Files for all but HTTP connections. */
+enum { DESCRIPTORS_KEPT = 256 };
+
+/* ---- downward calls' callbacks ---- */
+
+static int on_enroll(void *context, void *address, size_t size, void **ret_registration)
+{
+        struct fabric_memory *memory;
+        int r;
+
+        r = fabric_memory_register(context, address, size, &memory);
+        if (r == 0)
+                *ret_registration = memory;
+        return r;
+}
+
+static void on_withdraw(void *context, void *registration)
+{
+        fabric_memory_unregister(context, registration);
+}
+
+static int on_transfer_start(void *context, const struct fabric_transfer *transfer)
+{
+        return fabric_transfer_start(context, transfer);
+}
+
+static void on_transfer_cancel(void *context, uint64_t id, int reason)
+{
+        fabric_transfer_cancel(context, id, reason);
+}
+
+static void on_offer_revoke(void *context, uint64_t operation, int reason, int wire_reason)
+{
+        fabric_offer_revoke(context, operation, reason, wire_reason);
+}
+
+/* Thread: the fabric's. The fabric is older than the store and dies before it. */
+static int on_claim(void *context, const struct fabric_request *request, struct fabric_offer *ret_offer)
+{
+        struct ferry_worker *worker = context;
+        struct operation_store *store = atomic_load(&worker->claims);
+
+        return store ? operation_store_claim(store, request, ret_offer) : FERRY_E_STALE_METADATA;
+}
+
+/* ---- the layers, bottom up ---- */
+
+static int start_metrics(struct ferry_worker *worker)
+{
+        return metrics_new(&worker->metrics);
+}
+
+static int start_loop(struct ferry_worker *worker)
+{
+        return loop_new("ferry-loop", &worker->loop);
+}
+
+static int start_fabric(struct ferry_worker *worker)
+{
+        const struct ferry_worker_options *options = &worker->settings->options;
+        const struct fabric_config config = {
+                .epoch = worker->epoch,
+                .local = !options->no_local,
+                .data_listen = options->data_listen,
+                .transports = options->transports,
+                .interfaces = options->interfaces,
+                .chunk_size = (uint32_t)options->chunk_size,
+                .window = options->window,
+                .grace_ms = (uint32_t)options->grace_ms,
+                .operations = { .claim = on_claim, .context = worker },
+                .metrics = worker->metrics,
+        };
+
+        return fabric_new(&config, &worker->fabric);
+}
+
+/* The file's lock protects the region files of this epoch from reapers, so there is one without a local side too. */
+static int start_presence(struct ferry_worker *worker)
+{
+        const struct fabric_facts *facts = fabric_get_facts(worker->fabric);
+        size_t reaped = presence_reap();
+
+        if (reaped)
+                log_event(LOG_INFO, "files of dead workers removed", LOG_U("files", reaped));
+        return presence_new(worker->epoch, facts->local_address, facts->local_address_size, &worker->presence);
+}
+
+static int start_regions(struct ferry_worker *worker)
+{
+        const struct region_config config = {
+                .epoch = worker->epoch,
+                .memory_limit = worker->settings->options.memory_limit,
+                .max_regions = worker->settings->options.max_regions,
+                .registrar = { .enroll = on_enroll, .withdraw = on_withdraw, .context = worker->fabric },
+                .metrics = worker->metrics,
+        };
+
+        return region_table_new(&config, &worker->regions);
+}
+
+static uint64_t at_least(uint64_t a, uint64_t b)
+{
+        return a > b ? a : b;
+}
+
+static uint64_t at_most(uint64_t a, uint64_t b)
+{
+        return a < b ? a : b;
+}
+
+static int start_operations(struct ferry_worker *worker)
+{
+        const struct ferry_worker_options *options = &worker->settings->options;
+        struct operation_config config = {
+                .epoch = worker->epoch,
+                .mover = { .transfer_start = on_transfer_start,
+                           .transfer_cancel = on_transfer_cancel,
+                           .offer_revoke = on_offer_revoke,
+                           .context = worker->fabric },
+                .loop = worker->loop,
+                .metrics = worker->metrics,
+        };
+        const uint64_t day_ms = 24 * 3600 * 1000;
+        int r;
+
+        worker->limits = (struct operation_limits){
+                .ttl_ms_default = options->ttl_ms,
+                .ttl_ms_max = at_least(day_ms, options->ttl_ms),
+                .timeout_ms_max = day_ms,
+                .stall_ms = options->stall_ms,
+                .retention_ms = options->retention_ms,
+                .operations_max = options->max_operations,
+                .terminal_max = at_most(4096, options->max_operations),
+                .gone_max = 65536,
+                .readers_max = 1024,
+        };
+        config.limits = worker->limits;
+        r = operation_store_new(&config, &worker->operations);
+        if (r == 0)
+                atomic_store(&worker->claims, worker->operations);
+        return r;
+}
+
+static int start_peers(struct ferry_worker *worker)
+{
+        const struct worker_settings *settings = worker->settings;
+        const struct peers_config config = {
+                .allow = settings->options.allow_peer,
+                .n_allow = settings->options.n_allow_peer,
+                /* Otherwise others could make this worker ask servers that listen on loopback because they trust it. */
+                .nobody = settings->beyond_loopback,
+                .token = settings->peer_token,
+                .ca_file = settings->options.peer_ca,
+                .cert_file = settings->options.peer_cert,
+                .key_file = settings->options.peer_key,
+                .user_agent = "ferryd/" FERRY_VERSION,
+                .metrics = worker->metrics,
+        };
+
+        return peers_new(&config, &worker->peers);
+}
+
+/* Accepting what cannot be opened would make a busy loop of it. */
+static uint64_t connections_possible(uint64_t wanted)
+{
+        struct rlimit files;
+
+        if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur == RLIM_INFINITY)
+                return wanted;
+        if (files.rlim_cur <= 2 * DESCRIPTORS_KEPT)
+                return at_most(wanted, at_least(files.rlim_cur / 2, 1));
+        return at_most(wanted, files.rlim_cur - DESCRIPTORS_KEPT);
+}
+
+static int start_http(struct ferry_worker *worker)
+{
+        const struct worker_settings *settings = worker->settings;
+        const struct ferry_worker_options *options = &settings->options;
+        const struct http_config config = {
+                .listen = options->listen,
+                .n_listen = options->n_listen,
+                .advertise = options->advertise,
+                .token = settings->token,
+                .peer_token = settings->peer_token,
+                .tls = settings->tls_cert_pem != NULL,
+                .tls_cert_pem = settings->tls_cert_pem,
+                .tls_key_pem = settings->tls_key_pem,
+                .allow_origin = options->allow_origin,
+                .n_allow_origin = options->n_allow_origin,
+                .threads = options->http_threads,
+                .worker_name = options->name,
+                .version = FERRY_VERSION,
+                .epoch = worker->epoch,
+                .fabric = fabric_get_facts(worker->fabric),
+                .operations = worker->operations,
+                .operation_limits = &worker->limits,
+                .regions = worker->regions,
+                .peers = worker->peers,
+                .loop = worker->loop,
+                .metrics = worker->metrics,
+                .limits = { .body_max = 8 << 20,
+                            .descriptors_max = FERRY_METADATA_DESCRIPTORS,
+                            .wait_ms_max = 60 * 1000,
+                            .waiters_max = options->max_waiters,
+                            .connections_max = connections_possible(options->max_connections),
+                            .page_max = 1000,
+                            .regions_max = options->max_regions,
+                            .memory_limit = options->memory_limit,
+                            .idempotency_max = 4096 },
+        };
+
+        return http_server_new(&config, &worker->http);
+}
+
+static bool object_add(struct json_object *object, const char *key, struct json_object *value)
+{
+        if (value && json_object_object_add(object, key, value) == 0)
+                return true;
+        json_object_put(value);
+        return false;
+}
+
+static void cleanup_json(struct json_object **object)
+{
+        json_object_put(*object);
+}
+
+static int make_ready_line(struct ferry_worker *worker)
+{
+        FERRY_CLEANUP(cleanup_json) struct json_object *line = json_object_new_object();
+        const struct fabric_facts *facts = fabric_get_facts(worker->fabric);
+        struct json_object *http = NULL;
+        const char *const *urls, *text;
+        size_t n = http_server_urls(worker->http, &urls);
+
+        if (!line || !object_add(line, "event", json_object_new_string("ready")))
+                return -ENOMEM;
+        http = json_object_new_array();
+        if (!object_add(line, "http", http))
+                return -ENOMEM;
+        for (size_t i = 0; i < n; i++)
+                if (json_object_array_add(http, json_object_new_string(urls[i])) < 0)
+                        return -ENOMEM;
+        if (facts->data_address[0] && !object_add(line, "data", json_object_new_string(facts->data_address)))
+                return -ENOMEM;
+        if (!object_add(line, "worker", json_object_new_string(worker->settings->options.name)) ||
+            !object_add(line, "pid", json_object_new_int64(getpid())))
+                return -ENOMEM;
+        text = json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+        worker->ready_line = text ? strdup(text) : NULL;
+        return worker->ready_line ? 0 : -ENOMEM;
+}
+
+/* UCX's tcp transport stores what the wire says where the wire says; nothing above it can prevent that. */
+static void warn_of_network(const struct fabric_facts *facts)
+{
+        if (!facts->data_address[0] || worker_settings_is_loopback(facts->data_address))
+                return;
+        for (size_t i = 0; i < facts->n_transports; i++)
+                if (strcmp(facts->transports[i], "tcp") == 0) {
+                        log_event(LOG_WARN,
+                                  "UCX over TCP has no protection of its own: whoever reaches its ports can write this "
+                                  "worker's memory; keep them on a network where every machine is trusted",
+                                  LOG_S("data", facts->data_address));
+                        return;
+                }
+}
+
+static const struct step {
+        const char *what;
+        int (*start)(struct ferry_worker *worker);
+        const char *invalid; /* the sentence for -EINVAL, which is the caller's fault; NULL = none of its options */
+} steps[] = {
+        { "metrics", start_metrics, NULL },
+        { "the event loop", start_loop, NULL },
+        { "the data plane", start_fabric,
+          "--data-listen, --transports or --interfaces is not one that this machine and its UCX have" },
+        { "the presence file in /dev/shm", start_presence, NULL },
+        { "the regions", start_regions, NULL },
+        { "the operations", start_operations, NULL },
+        { "the HTTP client", start_peers, "--allow-peer takes a host name, an address or a CIDR like 10.0.0.0/8" },
+        { "the HTTP server", start_http, "--listen, --advertise, --tls-cert or --tls-key is not usable" },
+        { "the ready line", make_ready_line, NULL },
+};
+
+int worker_start(struct ferry_worker *worker, char *message, size_t message_size)
+{
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(steps); i++) {
+                int r = steps[i].start(worker);
+
+                if (r == -EINVAL && steps[i].invalid)
+                        (void)snprintf(message, message_size, "%s", steps[i].invalid);
+                else if (r < 0)
+                        (void)snprintf(message, message_size, "%s could not be started: %s (the log says more)",
+                                       steps[i].what, strerror(-r));
+                if (r < 0)
+                        return r;
+        }
+        warn_of_network(fabric_get_facts(worker->fabric));
+        return 0;
+}

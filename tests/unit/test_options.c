@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "options.h"
+
+/* The arguments after the program's name, ended by NULL. */
+#define PARSE(options, message, ...)                                                                                   \
+        parse((options), (message), (char *const[]){ (char *)(uintptr_t) "ferryd", ##__VA_ARGS__, NULL })
+
+static int parse(struct options *options, char message[OPTION_MESSAGE_SIZE], char *const *argv)
+{
+        int argc = 0;
+
+        while (argv[argc])
+                argc++;
+        return options_parse(argc, argv, options, message);
+}
+
+static int forget_environment(void **state)
+{
+        char variable[OPTION_VARIABLE_SIZE];
+
+        (void)state;
+        for (size_t i = 0; i < option_count; i++) {
+                option_variable(&option_table[i], variable);
+                (void)unsetenv(variable);
+        }
+        return 0;
+}
+
+static void nothing_given_is_valid_and_leaves_the_defaults(void **state)
+{
+        char message[OPTION_MESSAGE_SIZE];
+        struct options options;
+
+        (void)state;
+        assert_int_equal(PARSE(&options, message), 0);
+        assert_int_equal(options.worker.n_listen, 0);
+        assert_null(options.worker.data_listen);
+        assert_false(options.worker.no_local);
+        assert_false(options.worker.no_auth);
+        assert_int_equal(options.log_level, LOG_INFO);
+        assert_int_equal(options.log_format, LOG_LOGFMT);
+        assert_int_equal(options.drain_timeout_ms, 30000);
+        options_clear(&options);
+}
+
+static void every_type_of_flag_is_read(void **state)
+{
+        char message[OPTION_MESSAGE_SIZE];
+        struct options options;
+
+        (void)state;
+        assert_int_equal(PARSE(&options, message, "--name", "kv-0", "--local=off", "--no-auth", "--window", "7",
+                               "--memory-limit=1.5G", "--ttl", "90s", "--grace=250ms", "--retention", "2h",
+                               "--stall-limit", "3m", "--max-operations=12", "--log-level", "debug",
+                               "--log-format=json"),
+                         0);
+        assert_string_equal(options.worker.name, "kv-0");
+        assert_true(options.worker.no_local);
+        assert_true(options.worker.no_auth);
+        assert_int_equal(options.worker.window, 7);
+        assert_int_equal(options.worker.memory_limit, UINT64_C(3) << 29);
+        assert_int_equal(options.worker.ttl_ms, 90000);
+        assert_int_equal(options.worker.grace_ms, 250);
+        assert_int_equal(options.worker.retention_ms, 7200000);
+        assert_int_equal(options.worker.stall_ms, 180000);
+        assert_int_equal(options.worker.max_operations, 12);
+        assert_int_equal(options.log_level, LOG_DEBUG);
+        assert_int_equal(options.log_format, LOG_JSON);
+        options_clear(&options);
+}
+
+static void a_value_may_hold_an_equals_sign(void **state)
+{
+        char message[OPTION_MESSAGE_SIZE];
+        struct options options;
+
+        (void)state;
+        assert_int_equal(PARSE(&options, message, "--token-file=/etc/a=b"), 0);
+        assert_string_equal(options.worker.token_file, "/etc/a=b");
+        options_clear(&options);
+}
+
+static void a_repeated_flag_makes_a_list(void **state)
+{
+        char message[OPTION_MESSAGE_SIZE];
+        struct options options;
+
+        (void)state;
+        assert_int_equal(PARSE(&options, message, "--listen", "127.0.0.1:0", "--listen=unix:/run/f.sock", "--listen",
+                               "[::1]:80"),
+                         0);
+        assert_int_equal(options.worker.n_listen, 3);
+        assert_string_equal(options.worker.listen[0], "127.0.0.1:0");
+        assert_string_equal(options.worker.listen[1], "unix:/run/f.sock");
+        assert_string_equal(options.worker.listen[2], "[::1]:80");
+        options_clear(&options);
+}
+
+static void the_environment_sets_every_type_of_flag(void **state)
+{
+        char message[OPTION_MESSAGE_SIZE];
+        struct options options;
+
+        (void)state;
+        (void)setenv("FERRY_DATA_LISTEN", "10.0.0.1:0", 1);
+        (void)setenv("FERRY_ALLOW_PEER", "10.0.0.0/8, ::1,host.example", 1);
+        (void)setenv("FERRY_NO_AUTH", "true", 1);
+        (void)setenv("FERRY_WINDOW", "3", 1);
+        (void)setenv("FERRY_CHUNK_SIZE", "1MiB", 1);
+        (void)setenv("FERRY_DRAIN_TIMEOUT", "0s", 1);
+        (void)setenv("FERRY_LOCAL", "off", 1);
+        assert_int_equal(PARSE(&options, message), 0);
+        assert_string_equal(options.worker.data_listen, "10.0.0.1:0");
+        assert_int_equal(options.worker.n_allow_peer, 3);
+        assert_string_equal(options.worker.allow_peer[1], "::1");
+        assert_string_equal(options.worker.allow_peer[2], "host.example");
+        assert_true(options.worker.no_auth);
+        assert_int_equal(options.worker.window, 3);
+        assert_int_equal(options.worker.chunk_size, 1 << 20);
+        assert_int_equal(options.drain_timeout_ms, 0);
+        assert_true(options.worker.no_local);
+        options_clear(&options);
+}
+
+static void the_command_line_wins_over_the_environment(void **state)
+{
+        char message[OPTION_MESSAGE_SIZE];
+        struct options options;
+
+        (void)state;
+        (void)setenv("FERRY_NAME", "from-environment", 1);
+        (void)setenv("FERRY_LISTEN", "127.0.0.1:1,127.0.0.1:2", 1);
+        assert_int_equal(
+                PARSE(&options, message, "--name", "from-flag", "--listen", "127.0.0.1:3", "--listen", "127.0.0.1:4"),
+                0);
+        assert_string_equal(options.worker.name, "from-flag");
+        assert_int_equal(options.worker.n_listen, 2);
+        assert_string_equal(options.worker.listen[0], "127.0.0.1:3");
+        options_clear(&options);
+}
+
+static void empty_and_foreign_variables_do_not_count(void **state)
+{
+        char message[OPTION_MESSAGE_SIZE];
+        struct options options;
+
+        (void)state;
+        (void)setenv("FERRY_NAME", "", 1);
+        (void)setenv("FERRY_HELP", "1", 1);
+        (void)setenv("FERRY_VERSION", "2", 1);
+        (void)setenv("FERRY_PORT", "tcp://10.0.0.1:80", 1);
+        assert_int_equal(PARSE(&options, message), 0);
+        assert_null(options.worker.name);
+        assert_false(options.help);
+        assert_false(options.version);
+        options_clear(&options);
+}
+
+static void a_flag_in_the_environment_can_be_off(void **state)
+{
+        char message[OPTION_MESSAGE_SIZE];
+        struct options options;
+
+        (void)state;
+        (void)setenv("FERRY_NO_AUTH", "0", 1);
+        assert_int_equal(PARSE(&options, message), 0);
+        assert_false(options.worker.no_auth);
+        options_clear(&options);
+}
+
+static void bad_values_are_refused_with_the_flag_and_what_it_takes(void **state)
+{
+        static const struct {
+                const char *flag, *value, *says;
+        } bad[] = {
+                { "--listen", "9300", "HOST:PORT" },
+                { "--listen", "127.0.0.1", "HOST:PORT" },
+                { "--listen", ":9300", "HOST:PORT" },
+                { "--listen", "127.0.0.1:65536", "HOST:PORT" },
+                { "--listen", "127.0.0.1:-1", "HOST:PORT" },
+                { "--listen", "127.0.0.1:80x", "HOST:PORT" },
+                { "--listen", "::1:80", "[IPV6]:PORT" },
+                { "--listen", "http://127.0.0.1:80", "HOST:PORT" },
+                { "--listen", "unix:relative.sock", "unix:/PATH" },
+                { "--listen", "", "HOST:PORT" },
+                { "--data-listen", "unix:/x", "HOST:PORT" },
+                { "--name", "two words", "letters" },
+                { "--name", "0123456789012345678901234567890123456789012345678901234567890123", "63" },
+                { "--name", "", "letters" },
+                { "--advertise", "host:80", "host name" },
+                { "--local", "on", "auto|off" },
+                { "--log-level", "verbose", "error|warn|info|debug" },
+                { "--log-format", "xml", "logfmt|json" },
+                { "--window", "0", "1 to 64" },
+                { "--window", "65", "1 to 64" },
+                { "--window", "-1", "1 to 64" },
+                { "--window", "1.5", "1 to 64" },
+                { "--window", " 1", "1 to 64" },
+                { "--window", "18446744073709551617", "1 to 64" },
+                { "--chunk-size", "1k", "65536" },
+                { "--chunk-size", "2G", "1073741824" },
+                { "--chunk-size", "x", "size" },
+                { "--memory-limit", "0", "size" },
+                { "--memory-limit", "-1", "size" },
+                { "--ttl", "30", "500ms" },
+                { "--ttl", "s", "500ms" },
+                { "--ttl", "0s", "500ms" },
+                { "--ttl", "25h", "500ms" },
+                { "--ttl", "1d", "500ms" },
+                { "--ttl", "18446744073709551615s", "500ms" },
+                { "--max-regions", "0", "1 to 60000" },
+                { "--token-file", "", "FILE" },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
+                char message[OPTION_MESSAGE_SIZE];
+                struct options options;
+
+                print_message("%s %s\n", bad[i].flag, bad[i].value);
+                assert_int_equal(
+                        PARSE(&options, message, (char *)(uintptr_t)bad[i].flag, (char *)(uintptr_t)bad[i].value),
+                        -EINVAL);
+                assert_non_null(strstr(message, bad[i].flag));
+                assert_non_null(strstr(message, bad[i].says));
+        }
+}
+
+static void bad_variables_are_refused_by_name(void **state)
+{
+        static const struct {
+                const char *variable, *value;
+        } bad[] = {
+                { "FERRY_WINDOW", "many" },      { "FERRY_NO_AUTH", "maybe" },
+                { "FERRY_LOCAL", "yes" },        { "FERRY_LISTEN", "127.0.0.1:1,,127.0.0.1:2" },
+                { "FERRY_LISTEN", "127.0.0.1" }, { "FERRY_GRACE", "1" },
+        };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
+                char message[OPTION_MESSAGE_SIZE];
+                struct options options;
+
+                (void)forget_environment(state);
+                (void)setenv(bad[i].variable, bad[i].value, 1);
+                assert_int_equal(PARSE(&options, message), -EINVAL);
+                assert_non_null(strstr(message, bad[i].variable));
+        }
+}
+
+static void usage_errors_are_told(void **state)
+{
+        static char *const bad[][4] = {
+                { "ferryd", "--bogus", NULL },
+                { "ferryd", "--bogus=1", NULL },
+                { "ferryd", "-x", NULL },
+                { "ferryd", "-", NULL },
+                { "ferryd", "--", NULL },
+                { "ferryd", "--listenx", "127.0.0.1:0", NULL },
+                { "ferryd", "--liste", "127.0.0.1:0", NULL },
+                { "ferryd", "127.0.0.1:0", NULL },
+                { "ferryd", "", NULL },
+                { "ferryd", "--name", NULL },
+                { "ferryd", "--name", "--no-auth", NULL },
+                { "ferryd", "--no-auth=1", NULL },
+                { "ferryd", "--no-auth", "1", NULL },
+                { "ferryd", "--tls-cert", "/c", NULL },
+                { "ferryd", "--tls-key", "/k", NULL },
+                { "ferryd", "--peer-cert", "/c", NULL },
+                { "ferryd", "--transports", "tcp", NULL },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
+                char message[OPTION_MESSAGE_SIZE];
+                struct options options;
+
+                print_message("%s\n", bad[i][1]);
+                assert_int_equal(parse(&options, message, bad[i]), -EINVAL);
+                assert_true(strlen(message) > 10);
+        }
+}
+
+static void a_message_is_one_clean_line(void **state)
+{
+        char message[OPTION_MESSAGE_SIZE];
+        char longest[4096];
+        struct options options;
+
+        (void)state;
+        memset(longest, 'x', sizeof(longest));
+        longest[sizeof(longest) - 1] = '\0';
+        assert_int_equal(PARSE(&options, message, "--name", "a\nb\033[31m"), -EINVAL);
+        assert_null(strpbrk(message, "\n\033"));
+        assert_int_equal(PARSE(&options, message, "--name", longest), -EINVAL);
+        assert_true(strlen(message) < OPTION_MESSAGE_SIZE);
+}
+
+static void help_and_version_have_short_forms_and_need_nothing_else(void **state)
+{
+        char message[OPTION_MESSAGE_SIZE];
+        struct options options;
+
+        (void)state;
+        (void)setenv("FERRY_WINDOW", "broken", 1);
+        assert_int_equal(PARSE(&options, message, "-h"), 0);
+        assert_true(options.help);
+        options_clear(&options);
+        assert_int_equal(PARSE(&options, message, "--help", "--bogus"), 0);
+        assert_true(options.help);
+        options_clear(&options);
+        assert_int_equal(PARSE(&options, message, "-V"), 0);
+        assert_true(options.version);
+        options_clear(&options);
+        assert_int_equal(PARSE(&options, message, "--listen", "127.0.0.1:0", "--version"), 0);
+        assert_true(options.version);
+        options_clear(&options);
+}
+
+static void flags_and_variables_are_unique(void **state)
+{
+        (void)state;
+        for (size_t i = 0; i < option_count; i++)
+                for (size_t j = 0; j < i; j++)
+                        assert_string_not_equal(option_table[i].flag, option_table[j].flag);
+}
+
+static void help_names_every_flag_in_lines_that_fit(void **state)
+{
+        char *text = NULL, *line, *rest, needle[64];
+        size_t size;
+        FILE *file = open_memstream(&text, &size);
+
+        (void)state;
+        assert_non_null(file);
+        options_help(file);
+        (void)fclose(file);
+        for (size_t i = 0; i < option_count; i++) {
+                (void)snprintf(needle, sizeof(needle), "--%s%s%s\n", option_table[i].flag,
+                               option_table[i].argument ? " " : "", option_table[i].argument ?: "");
+                assert_non_null(strstr(text, needle));
+        }
+        rest = text;
+        while ((line = strsep(&rest, "\n")))
+                assert_true(strlen(line) <= 80);
+        free(text);
+}
+
+/* In mdoc a flag is "Fl -name"; its item in a list starts with it. */
+static void the_man_page_describes_every_flag(void **state)
+{
+        static char page[128 * 1024];
+        FILE *file = fopen(FERRYD_MAN_PAGE, "re");
+        char needle[64];
+        size_t size;
+
+        (void)state;
+        assert_non_null(file);
+        size = fread(page, 1, sizeof(page) - 1, file);
+        (void)fclose(file);
+        assert_true(size > 0);
+        for (size_t i = 0; i < option_count; i++) {
+                const struct option *option = &option_table[i];
+                char *found = NULL;
+
+                if (option->letter)
+                        (void)snprintf(needle, sizeof(needle), "\n.It Fl %c , Fl -%s\n", option->letter, option->flag);
+                else
+                        (void)snprintf(needle, sizeof(needle), "\n.It Fl -%s%s", option->flag,
+                                       option->argument ? " " : "\n");
+                found = strstr(page, needle);
+                if (!found)
+                        print_error("the man page lacks --%s\n", option->flag);
+                assert_non_null(found);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup(nothing_given_is_valid_and_leaves_the_defaults, forget_environment),
+                cmocka_unit_test_setup(every_type_of_flag_is_read, forget_environment),
+                cmocka_unit_test_setup(a_value_may_hold_an_equals_sign, forget_environment),
+                cmocka_unit_test_setup(a_repeated_flag_makes_a_list, forget_environment),
+                cmocka_unit_test_setup(the_environment_sets_every_type_of_flag, forget_environment),
+                cmocka_unit_test_setup(the_command_line_wins_over_the_environment, forget_environment),
+                cmocka_unit_test_setup(empty_and_foreign_variables_do_not_count, forget_environment),
+                cmocka_unit_test_setup(a_flag_in_the_environment_can_be_off, forget_environment),
+                cmocka_unit_test_setup(bad_values_are_refused_with_the_flag_and_what_it_takes, forget_environment),
+                cmocka_unit_test_setup(bad_variables_are_refused_by_name, forget_environment),
+                cmocka_unit_test_setup(usage_errors_are_told, forget_environment),
+                cmocka_unit_test_setup(a_message_is_one_clean_line, forget_environment),
+                cmocka_unit_test_setup(help_and_version_have_short_forms_and_need_nothing_else, forget_environment),
+                cmocka_unit_test_setup(flags_and_variables_are_unique, forget_environment),
+                cmocka_unit_test_setup(help_names_every_flag_in_lines_that_fit, forget_environment),
+                cmocka_unit_test_setup(the_man_page_describes_every_flag, forget_environment),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

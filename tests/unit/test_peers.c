@@ -1,0 +1,751 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <json-c/json.h>
+
+#include <ferry/error.h>
+#include <ferry/metadata.h>
+
+#include "admission.h"
+#include "base/metrics.h"
+#include "base/util.h"
+#include "peers/peers.h"
+
+/* ---- a peer that answers by script: one thread, one connection at a time ---- */
+
+struct peer {
+        int fd;
+        unsigned port;
+        pthread_t thread;
+        const char *answer; /* NULL = read on until the client leaves */
+        size_t fill;        /* bytes of 'x' after the answer */
+        bool keep_alive;    /* serve further requests on the connection */
+        atomic_uint accepted, requests;
+        char request[8192]; /* the last; valid once an answer was seen */
+};
+
+static bool read_request(struct peer *peer, int fd)
+{
+        size_t size = 0;
+
+        do {
+                ssize_t n = read(fd, peer->request + size, sizeof(peer->request) - 1 - size);
+
+                if (n <= 0)
+                        return false;
+                size += (size_t)n;
+                peer->request[size] = '\0';
+        } while (!strstr(peer->request, "\r\n\r\n"));
+        atomic_fetch_add(&peer->requests, 1);
+        return true;
+}
+
+static bool send_all(int fd, const char *data, size_t size)
+{
+        while (size) {
+                ssize_t n = send(fd, data, size, MSG_NOSIGNAL);
+
+                if (n <= 0)
+                        return false;
+                data += n;
+                size -= (size_t)n;
+        }
+        return true;
+}
+
+static void serve(struct peer *peer, int fd)
+{
+        char chunk[4096];
+
+        memset(chunk, 'x', sizeof(chunk));
+        while (read_request(peer, fd)) {
+                if (!peer->answer) {
+                        while (read(fd, chunk, sizeof(chunk)) > 0)
+                                ;
+                        return;
+                }
+                if (!send_all(fd, peer->answer, strlen(peer->answer)))
+                        return;
+                for (size_t left = peer->fill; left;) {
+                        size_t piece = left < sizeof(chunk) ? left : sizeof(chunk);
+
+                        if (!send_all(fd, chunk, piece))
+                                return;
+                        left -= piece;
+                }
+                if (!peer->keep_alive)
+                        return;
+        }
+}
+
+static void *peer_run(void *argument)
+{
+        struct peer *peer = argument;
+        int fd;
+
+        /* shutdown() of the listening socket ends this. */
+        while ((fd = accept4(peer->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+                atomic_fetch_add(&peer->accepted, 1);
+                serve(peer, fd);
+                (void)close(fd);
+        }
+        return NULL;
+}
+
+static void peer_start(struct peer *peer, const char *answer)
+{
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        socklen_t size = sizeof(address);
+
+        memset(peer, 0, sizeof(*peer));
+        peer->answer = answer;
+        peer->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_true(peer->fd >= 0);
+        assert_int_equal(bind(peer->fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        assert_int_equal(listen(peer->fd, 16), 0);
+        assert_int_equal(getsockname(peer->fd, (struct sockaddr *)&address, &size), 0);
+        peer->port = ntohs(address.sin_port);
+}
+
+static void peer_go(struct peer *peer)
+{
+        assert_int_equal(pthread_create(&peer->thread, NULL, peer_run, peer), 0);
+}
+
+static void peer_stop(struct peer *peer)
+{
+        (void)shutdown(peer->fd, SHUT_RDWR);
+        (void)pthread_join(peer->thread, NULL);
+        (void)close(peer->fd);
+}
+
+/* ---- a fetch that is waited for ---- */
+
+struct result {
+        pthread_mutex_t lock;
+        pthread_cond_t done;
+        unsigned calls;
+        int error;
+        char detail[256];
+        struct ferry_metadata *metadata;
+};
+
+static void result_init(struct result *result)
+{
+        memset(result, 0, sizeof(*result));
+        pthread_mutex_init(&result->lock, NULL);
+        pthread_cond_init(&result->done, NULL);
+}
+
+static void result_clear(struct result *result)
+{
+        ferry_metadata_free(result->metadata);
+        pthread_cond_destroy(&result->done);
+        pthread_mutex_destroy(&result->lock);
+}
+
+static void on_fetched(void *context, int error, const char *detail, struct ferry_metadata *metadata)
+{
+        struct result *result = context;
+
+        pthread_mutex_lock(&result->lock);
+        result->calls++;
+        result->error = error;
+        (void)snprintf(result->detail, sizeof(result->detail), "%s", detail ?: "");
+        result->metadata = metadata;
+        pthread_cond_signal(&result->done);
+        pthread_mutex_unlock(&result->lock);
+}
+
+static void result_wait(struct result *result)
+{
+        pthread_mutex_lock(&result->lock);
+        while (!result->calls)
+                pthread_cond_wait(&result->done, &result->lock);
+        pthread_mutex_unlock(&result->lock);
+        assert_int_equal(result->calls, 1);
+        assert_true((result->error == 0) == (result->metadata != NULL));
+        assert_true(result->error == 0 || result->detail[0]);
+}
+
+#define METADATA_PATH "/v1/operations/op_0123456789abcdef/metadata"
+
+static int fetch_url(struct peers *peers, const char *url, struct result *result)
+{
+        char detail[256] = "";
+        int r = peers_fetch_metadata(peers, url, on_fetched, result, detail, sizeof(detail));
+
+        if (r)
+                assert_true(r < 0 || detail[0]);
+        return r;
+}
+
+static int fetch_from(struct peers *peers, const char *host, unsigned port, struct result *result)
+{
+        char url[256];
+
+        (void)snprintf(url, sizeof(url), "http://%s:%u" METADATA_PATH, host, port);
+        return fetch_url(peers, url, result);
+}
+
+static struct peers *make_peers(const struct peers_config *config)
+{
+        const struct peers_config none = { 0 };
+        struct peers *peers = NULL;
+
+        assert_int_equal(peers_new(config ?: &none, &peers), 0);
+        return peers;
+}
+
+/* A whole fetch from a peer with this answer. */
+static int error_of(const char *answer, size_t fill, const struct peers_config *config)
+{
+        struct peers *peers = make_peers(config);
+        struct result result;
+        struct peer peer;
+        int error;
+
+        peer_start(&peer, answer);
+        peer.fill = fill;
+        peer_go(&peer);
+        result_init(&result);
+        assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &result), 0);
+        result_wait(&result);
+        error = result.error;
+        peers_free(peers);
+        peer_stop(&peer);
+        result_clear(&result);
+        return error;
+}
+
+/* A complete answer with true metadata in it. */
+static char *good_answer(void)
+{
+        struct ferry_metadata_descriptor descriptor = { .device = "cpu", .ptr = 4096, .size = 77 };
+        struct ferry_metadata metadata = { .operation_kind = FERRY_METADATA_READ,
+                                           .key = { 1, 2, 3 },
+                                           .protocol = FERRY_METADATA_PROTOCOL,
+                                           .worker = "a",
+                                           .epoch = 5,
+                                           .operation = 6,
+                                           .http = "http://127.0.0.1:1",
+                                           .n_descriptors = 1,
+                                           .descriptors = &descriptor };
+        struct json_object *object = NULL;
+        const char *body;
+        char *answer;
+
+        assert_int_equal(ferry_metadata_encode(&metadata, &object), 0);
+        body = json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN);
+        assert_true(asprintf(&answer,
+                             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+                             strlen(body), body) > 0);
+        json_object_put(object);
+        return answer;
+}
+
+static void metadata_is_fetched_and_decoded(void **state)
+{
+        FERRY_CLEANUP(cleanup_free) char *answer = good_answer();
+        struct peers *peers = make_peers(NULL);
+        struct result result;
+        struct peer peer;
+
+        (void)state;
+        peer_start(&peer, answer);
+        peer_go(&peer);
+        result_init(&result);
+        assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &result), 0);
+        result_wait(&result);
+        assert_int_equal(result.error, 0);
+        assert_int_equal(result.metadata->operation, 6);
+        assert_int_equal(result.metadata->n_descriptors, 1);
+        assert_int_equal(result.metadata->descriptors[0].size, 77);
+        assert_non_null(strstr(peer.request, "GET " METADATA_PATH " HTTP/1.1\r\n"));
+        assert_null(strstr(peer.request, "Authorization"));
+        peers_free(peers);
+        peer_stop(&peer);
+        result_clear(&result);
+}
+
+static void the_token_and_the_user_agent_are_sent(void **state)
+{
+        FERRY_CLEANUP(cleanup_free) char *answer = good_answer();
+        const struct peers_config config = { .token = "s3cret", .user_agent = "ferryd/9" };
+        struct peers *peers = make_peers(&config);
+        struct result result;
+        struct peer peer;
+
+        (void)state;
+        peer_start(&peer, answer);
+        peer_go(&peer);
+        result_init(&result);
+        assert_int_equal(fetch_from(peers, "localhost", peer.port, &result), 0);
+        result_wait(&result);
+        assert_int_equal(result.error, 0);
+        assert_non_null(strstr(peer.request, "\r\nAuthorization: Bearer s3cret\r\n"));
+        assert_non_null(strstr(peer.request, "\r\nUser-Agent: ferryd/9\r\n"));
+        peers_free(peers);
+        peer_stop(&peer);
+        result_clear(&result);
+}
+
+static void a_connection_is_used_again(void **state)
+{
+        FERRY_CLEANUP(cleanup_free) char *answer = good_answer();
+        struct peers *peers = make_peers(NULL);
+        struct peer peer;
+
+        (void)state;
+        peer_start(&peer, answer);
+        peer.keep_alive = true;
+        peer_go(&peer);
+        for (unsigned i = 0; i < 5; i++) {
+                struct result result;
+
+                result_init(&result);
+                assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &result), 0);
+                result_wait(&result);
+                assert_int_equal(result.error, 0);
+                result_clear(&result);
+        }
+        assert_int_equal(peer.requests, 5);
+        assert_int_equal(peer.accepted, 1);
+        peers_free(peers);
+        peer_stop(&peer);
+}
+
+static void answers_are_told_apart(void **state)
+{
+#define EMPTY "Content-Length: 0\r\n\r\n"
+        static const struct {
+                const char *answer;
+                int error;
+        } cases[] = {
+                { "HTTP/1.1 404 Not Found\r\n" EMPTY, FERRY_E_STALE_METADATA },
+                { "HTTP/1.1 410 Gone\r\n" EMPTY, FERRY_E_STALE_METADATA },
+                { "HTTP/1.1 401 Unauthorized\r\n" EMPTY, FERRY_E_PEER_REFUSED },
+                { "HTTP/1.1 403 Forbidden\r\n" EMPTY, FERRY_E_PEER_REFUSED },
+                { "HTTP/1.1 409 Conflict\r\n" EMPTY, FERRY_E_TRANSFER_FAILED },
+                { "HTTP/1.1 500 Oops\r\n" EMPTY, FERRY_E_TRANSFER_FAILED },
+                { "HTTP/1.1 204 No Content\r\n\r\n", FERRY_E_TRANSFER_FAILED },
+                { "HTTP/1.1 200 OK\r\n" EMPTY, FERRY_E_INVALID_METADATA },
+                { "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nnot json!", FERRY_E_INVALID_METADATA },
+                { "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", FERRY_E_INVALID_METADATA },
+                { "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", FERRY_E_INVALID_METADATA },
+                { "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{\"descriptors\":", FERRY_E_TRANSFER_FAILED },
+                { "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", FERRY_E_TRANSFER_FAILED },
+                { "HTTP/1.1 200 OK\r\nContent-Le", FERRY_E_INVALID_METADATA },
+                { "", FERRY_E_TRANSFER_FAILED },
+                { "SSH-2.0-OpenSSH_9.2\r\n", FERRY_E_TRANSFER_FAILED },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
+                print_message("%.40s\n", cases[i].answer);
+                assert_int_equal(error_of(cases[i].answer, 0, NULL), cases[i].error);
+        }
+}
+
+static void a_redirect_is_not_followed(void **state)
+{
+        struct peers *peers = make_peers(NULL);
+        struct peer peer, target;
+        struct result result;
+        char answer[256];
+
+        (void)state;
+        peer_start(&target, "HTTP/1.1 404 Not Found\r\n" EMPTY);
+        peer_go(&target);
+        (void)snprintf(answer, sizeof(answer), "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:%u/\r\n" EMPTY,
+                       target.port);
+        peer_start(&peer, answer);
+        peer_go(&peer);
+        result_init(&result);
+        assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &result), 0);
+        result_wait(&result);
+        assert_int_equal(result.error, FERRY_E_TRANSFER_FAILED);
+        assert_int_equal(target.accepted, 0);
+        peers_free(peers);
+        peer_stop(&peer);
+        peer_stop(&target);
+        result_clear(&result);
+}
+
+static void a_proxy_in_the_environment_is_not_used(void **state)
+{
+        struct peer peer;
+        char proxy[64];
+
+        (void)state;
+        peer_start(&peer, "HTTP/1.1 404 Not Found\r\n" EMPTY);
+        peer_go(&peer);
+        (void)snprintf(proxy, sizeof(proxy), "http://127.0.0.1:%u", peer.port);
+        (void)setenv("http_proxy", proxy, 1);
+        assert_int_equal(error_of("HTTP/1.1 401 No\r\n" EMPTY, 0, NULL), FERRY_E_PEER_REFUSED);
+        (void)unsetenv("http_proxy");
+        assert_int_equal(peer.accepted, 0);
+        peer_stop(&peer);
+}
+
+static void a_body_beyond_the_limit_ends_the_fetch(void **state)
+{
+        const struct peers_config config = { .max_body = 10000 };
+
+        (void)state;
+        /* Announced and not, so that the count and not the header decides. */
+        assert_int_equal(error_of("HTTP/1.1 200 OK\r\n\r\n", 64 << 20, &config), FERRY_E_INVALID_METADATA);
+        assert_int_equal(error_of("HTTP/1.1 200 OK\r\nContent-Length: 67108864\r\n\r\n", 64 << 20, &config),
+                         FERRY_E_INVALID_METADATA);
+        assert_int_equal(error_of("HTTP/1.1 200 OK\r\n\r\n", 10000, &config), FERRY_E_INVALID_METADATA);
+}
+
+static void endless_headers_end_the_fetch(void **state)
+{
+        static char answer[300000];
+        size_t size = (size_t)snprintf(answer, sizeof(answer), "HTTP/1.1 200 OK\r\n");
+
+        (void)state;
+        while (size + 64 < sizeof(answer))
+                size += (size_t)snprintf(answer + size, sizeof(answer) - size, "X-Filler: %032d\r\n", 0);
+        assert_int_equal(error_of(answer, 0, NULL), FERRY_E_INVALID_METADATA);
+}
+
+static void a_peer_that_never_answers_is_a_timeout(void **state)
+{
+        const struct peers_config config = { .timeout_ms = 200 };
+
+        (void)state;
+        assert_int_equal(error_of(NULL, 0, &config), FERRY_E_TIMEOUT);
+}
+
+static void a_port_where_nobody_listens_is_unreachable(void **state)
+{
+        struct peers *peers = make_peers(NULL);
+        struct result result;
+        struct peer peer;
+
+        (void)state;
+        peer_start(&peer, "");
+        (void)close(peer.fd); /* its port is free, and nobody's */
+        result_init(&result);
+        assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &result), 0);
+        result_wait(&result);
+        assert_int_equal(result.error, FERRY_E_PEER_UNREACHABLE);
+        peers_free(peers);
+        result_clear(&result);
+}
+
+static void hosts_that_are_not_admitted_are_refused_before_anything_is_sent(void **state)
+{
+        static const char *const urls[] = {
+                "http://192.0.2.1" METADATA_PATH,          "http://192.0.2.1:80" METADATA_PATH,
+                "http://worker.example" METADATA_PATH,     "http://169.254.169.254" METADATA_PATH,
+                "http://0.0.0.0:9300" METADATA_PATH,       "http://0:9300" METADATA_PATH,
+                "http://[::]:9300" METADATA_PATH,          "http://[2001:db8::1]" METADATA_PATH,
+                "http://[::ffff:192.0.2.1]" METADATA_PATH, "http://127.0.0.1.example" METADATA_PATH,
+                "http://localhost.example" METADATA_PATH,  "https://3221225985" METADATA_PATH,
+        };
+        struct peers *peers = make_peers(NULL);
+        struct result result;
+
+        (void)state;
+        result_init(&result);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(urls); i++) {
+                print_message("%s\n", urls[i]);
+                assert_int_equal(fetch_url(peers, urls[i], &result), FERRY_E_FORBIDDEN);
+        }
+        peers_free(peers);
+        assert_int_equal(result.calls, 0);
+        result_clear(&result);
+}
+
+static void urls_that_are_not_a_workers_metadata_are_refused(void **state)
+{
+        static const char *const urls[] = {
+                "",
+                "127.0.0.1:9300" METADATA_PATH,
+                "ftp://127.0.0.1" METADATA_PATH,
+                "file:///v1/operations/op_1/metadata",
+                "gopher://127.0.0.1" METADATA_PATH,
+                "http://" METADATA_PATH,
+                "http://user@127.0.0.1" METADATA_PATH,
+                "http://user:password@127.0.0.1" METADATA_PATH,
+                "http://127.0.0.1:99999" METADATA_PATH,
+                "http://127.0.0.1/",
+                "http://127.0.0.1/v1/operations//metadata",
+                "http://127.0.0.1/v1/operations/op_1/metadata/",
+                "http://127.0.0.1/v1/operations/op_1/metadata/x",
+                "http://127.0.0.1/v1/operations/op_1",
+                "http://127.0.0.1/v1/regions?x=/v1/operations/op_1/metadata",
+                "http://127.0.0.1/#/v1/operations/op_1/metadata",
+                "http://127.0.0.1 " METADATA_PATH,
+                "http://127.0.0.1\r\nX: y" METADATA_PATH,
+        };
+        struct peers *peers = make_peers(NULL);
+        struct result result;
+
+        (void)state;
+        result_init(&result);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(urls); i++) {
+                print_message("%s\n", urls[i]);
+                assert_int_equal(fetch_url(peers, urls[i], &result), FERRY_E_INVALID_PARAMETER);
+        }
+        peers_free(peers);
+        assert_int_equal(result.calls, 0);
+        result_clear(&result);
+}
+
+/* "localhost" is admitted by ::1, but leads to 127.0.0.1 as well, which is not. */
+static void the_address_behind_a_name_is_checked_again(void **state)
+{
+        static const char *const allow[] = { "::1" };
+        const struct peers_config config = { .allow = allow, .n_allow = 1 };
+        struct peers *peers = make_peers(&config);
+        struct result result;
+        struct peer peer;
+
+        (void)state;
+        peer_start(&peer, "HTTP/1.1 404 Not Found\r\n" EMPTY);
+        peer_go(&peer);
+        result_init(&result);
+        assert_int_equal(fetch_from(peers, "localhost", peer.port, &result), 0);
+        result_wait(&result);
+        /* Unreachable where there is an ::1 to try. */
+        assert_true(result.error == FERRY_E_FORBIDDEN || result.error == FERRY_E_PEER_UNREACHABLE);
+        assert_int_equal(peer.accepted, 0);
+        peers_free(peers);
+        peer_stop(&peer);
+        result_clear(&result);
+}
+
+static void fetches_at_the_same_time_are_bounded(void **state)
+{
+        const struct peers_config config = { .max_fetches = 2 };
+        struct peers *peers = make_peers(&config);
+        struct result results[3];
+        struct peer peer;
+
+        (void)state;
+        peer_start(&peer, NULL);
+        peer_go(&peer);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(results); i++)
+                result_init(&results[i]);
+        assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &results[0]), 0);
+        assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &results[1]), 0);
+        assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &results[2]), FERRY_E_LIMIT_REACHED);
+        peers_free(peers);
+        assert_int_equal(results[0].calls + results[1].calls, 2);
+        assert_int_equal(results[2].calls, 0);
+        peer_stop(&peer);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(results); i++)
+                result_clear(&results[i]);
+}
+
+static void ending_cancels_what_still_runs(void **state)
+{
+        struct peers *peers = make_peers(NULL);
+        struct result result;
+        struct peer peer;
+
+        (void)state;
+        peer_start(&peer, NULL);
+        peer_go(&peer);
+        result_init(&result);
+        assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &result), 0);
+        peers_free(peers);
+        result_wait(&result);
+        assert_int_equal(result.error, FERRY_E_CANCELLED);
+        peer_stop(&peer);
+        result_clear(&result);
+}
+
+static void fetches_are_counted_by_result(void **state)
+{
+        struct metrics *metrics = NULL;
+        FERRY_CLEANUP(cleanup_free) char *text = NULL;
+        struct peers_config config = { 0 };
+
+        (void)state;
+        assert_int_equal(metrics_new(&metrics), 0);
+        config.metrics = metrics;
+        assert_int_equal(error_of("HTTP/1.1 404 Not Found\r\n" EMPTY, 0, &config), FERRY_E_STALE_METADATA);
+        text = metrics_render(metrics, &(size_t){ 0 });
+        assert_non_null(text);
+        assert_non_null(strstr(text, "ferry_peer_fetches_total{result=\"stale-metadata\"} 1\n"));
+        metrics_free(metrics);
+}
+
+/* ---- who is admitted ---- */
+
+static void admission_is_by_name_address_and_network(void **state)
+{
+        static const char *const allow[] = { "10.1.0.0/16",   "192.168.7.9",           "2001:db8:5::/48",
+                                             "fe80::/10",     "Worker-B.example",      "[fd00::1]",
+                                             "172.16.0.0/12", "::ffff:203.0.113.0/120" };
+        static const struct {
+                const char *host;
+                bool admitted;
+        } cases[] = {
+                { "10.1.0.0", true },
+                { "10.1.255.255", true },
+                { "10.2.0.0", false },
+                { "10.0.255.255", false },
+                { "192.168.7.9", true },
+                { "192.168.7.8", false },
+                { "172.31.255.255", true },
+                { "172.32.0.0", false },
+                { "::ffff:10.1.2.3", true },
+                { "[::ffff:a01:203]", true },
+                { "::ffff:10.2.2.3", false },
+                { "203.0.113.77", true },
+                { "203.0.114.77", false },
+                { "2001:db8:5:ffff::1", true },
+                { "[2001:db8:5::1]", true },
+                { "2001:db8:6::1", false },
+                { "fe80::1%eth0", true },
+                { "[fe80::1%25eth0]", true },
+                { "fec0::1", false },
+                { "fd00::1", true },
+                { "fd00::2", false },
+                { "worker-b.example", true },
+                { "WORKER-B.EXAMPLE.", true },
+                { "worker-c.example", false },
+                { "b.worker-b.example", false },
+                { "localhost", false },
+                { "127.0.0.1", false },
+                { "::1", false },
+                { "", false },
+                { "[]", false },
+                { "10.1.0.0/16", false },
+        };
+        const struct peers_config config = { .allow = allow, .n_allow = FERRY_ARRAY_SIZE(allow) };
+        struct peers *peers = make_peers(&config);
+
+        (void)state;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
+                print_message("%s\n", cases[i].host);
+                assert_int_equal(peers_admits(peers, cases[i].host), cases[i].admitted);
+        }
+        peers_free(peers);
+}
+
+static void loopback_is_the_default_and_nobody_can_be_asked_for(void **state)
+{
+        struct peers_config config = { 0 };
+        struct peers *peers = make_peers(&config);
+
+        (void)state;
+        assert_true(peers_admits(peers, "localhost"));
+        assert_true(peers_admits(peers, "LOCALHOST."));
+        assert_true(peers_admits(peers, "127.0.0.1"));
+        assert_true(peers_admits(peers, "127.255.255.255"));
+        assert_true(peers_admits(peers, "::1"));
+        assert_true(peers_admits(peers, "::ffff:127.0.0.1"));
+        assert_false(peers_admits(peers, "128.0.0.1"));
+        assert_false(peers_admits(peers, "::2"));
+        peers_free(peers);
+        config.nobody = true;
+        peers = make_peers(&config);
+        assert_false(peers_admits(peers, "localhost"));
+        assert_false(peers_admits(peers, "127.0.0.1"));
+        assert_false(peers_admits(peers, "::1"));
+        peers_free(peers);
+}
+
+static void all_of_ipv6_is_not_all_of_ipv4(void **state)
+{
+        static const char *const allow[] = { "::/0" };
+        const struct peers_config config = { .allow = allow, .n_allow = 1 };
+        struct peers *peers = make_peers(&config);
+
+        (void)state;
+        assert_true(peers_admits(peers, "2001:db8::1"));
+        assert_false(peers_admits(peers, "10.0.0.1"));
+        assert_false(peers_admits(peers, "::ffff:10.0.0.1"));
+        peers_free(peers);
+}
+
+static void entries_that_are_no_hosts_are_refused(void **state)
+{
+        static const char *const bad[] = { "",          "10.0.0.0/33", "10.0.0.0/",     "10.0.0.0/x", "10.0.0/8",
+                                           "256.0.0.1", "::1/129",     "http://a",      "a:80",       "a b",
+                                           "a..b",      ".a",          "10.0.0.0/0008", "1.2.3.4.5",  "-1/8" };
+
+        (void)state;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
+                const struct peers_config config = { .allow = &bad[i], .n_allow = 1 };
+                struct peers *peers = NULL;
+
+                print_message("%s\n", bad[i]);
+                assert_int_equal(peers_new(&config, &peers), -EINVAL);
+                assert_null(peers);
+        }
+}
+
+static void socket_addresses_are_judged_like_text(void **state)
+{
+        static const char *const allow[] = { "10.0.0.0/8", "fd00::/8" };
+        struct sockaddr_in v4 = { .sin_family = AF_INET };
+        struct sockaddr_in6 v6 = { .sin6_family = AF_INET6 };
+        struct sockaddr other = { .sa_family = AF_UNIX };
+        struct admission *admission;
+
+        (void)state;
+        assert_int_equal(admission_new(allow, 2, false, &admission), 0);
+        v4.sin_addr.s_addr = htonl(0x0a010203);
+        assert_true(admission_address(admission, (struct sockaddr *)&v4));
+        v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        assert_false(admission_address(admission, (struct sockaddr *)&v4));
+        assert_int_equal(inet_pton(AF_INET6, "fd12::1", &v6.sin6_addr), 1);
+        assert_true(admission_address(admission, (struct sockaddr *)&v6));
+        assert_int_equal(inet_pton(AF_INET6, "::ffff:10.9.9.9", &v6.sin6_addr), 1);
+        assert_true(admission_address(admission, (struct sockaddr *)&v6));
+        assert_int_equal(inet_pton(AF_INET6, "::ffff:11.9.9.9", &v6.sin6_addr), 1);
+        assert_false(admission_address(admission, (struct sockaddr *)&v6));
+        assert_false(admission_address(admission, &other));
+        admission_free(admission);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(metadata_is_fetched_and_decoded),
+                cmocka_unit_test(the_token_and_the_user_agent_are_sent),
+                cmocka_unit_test(a_connection_is_used_again),
+                cmocka_unit_test(answers_are_told_apart),
+                cmocka_unit_test(a_redirect_is_not_followed),
+                cmocka_unit_test(a_proxy_in_the_environment_is_not_used),
+                cmocka_unit_test(a_body_beyond_the_limit_ends_the_fetch),
+                cmocka_unit_test(endless_headers_end_the_fetch),
+                cmocka_unit_test(a_peer_that_never_answers_is_a_timeout),
+                cmocka_unit_test(a_port_where_nobody_listens_is_unreachable),
+                cmocka_unit_test(hosts_that_are_not_admitted_are_refused_before_anything_is_sent),
+                cmocka_unit_test(urls_that_are_not_a_workers_metadata_are_refused),
+                cmocka_unit_test(the_address_behind_a_name_is_checked_again),
+                cmocka_unit_test(fetches_at_the_same_time_are_bounded),
+                cmocka_unit_test(ending_cancels_what_still_runs),
+                cmocka_unit_test(fetches_are_counted_by_result),
+                cmocka_unit_test(admission_is_by_name_address_and_network),
+                cmocka_unit_test(loopback_is_the_default_and_nobody_can_be_asked_for),
+                cmocka_unit_test(all_of_ipv6_is_not_all_of_ipv4),
+                cmocka_unit_test(entries_that_are_no_hosts_are_refused),
+                cmocka_unit_test(socket_addresses_are_judged_like_text),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

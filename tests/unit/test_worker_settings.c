@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "worker_settings.h"
+
+static char directory[] = "/tmp/ferry-settings-XXXXXX";
+static char path[128];
+
+static int make_directory(void **state)
+{
+        (void)state;
+        if (!mkdtemp(directory))
+                return -1;
+        (void)snprintf(path, sizeof(path), "%s/file", directory);
+        return 0;
+}
+
+static int remove_directory(void **state)
+{
+        (void)state;
+        (void)unlink(path);
+        return rmdir(directory);
+}
+
+static void write_file(const char *text, size_t size)
+{
+        FILE *file = fopen(path, "we");
+
+        assert_non_null(file);
+        assert_int_equal(fwrite(text, 1, size, file), size);
+        assert_int_equal(fclose(file), 0);
+        assert_int_equal(chmod(path, 0600), 0);
+}
+
+/* The error of these options; message must name what is wrong. */
+static int error_of(const struct ferry_worker_options *options, const char *names)
+{
+        struct worker_settings *settings = NULL;
+        char message[512] = "";
+        int r = worker_settings_new(options, &settings, message, sizeof(message));
+
+        assert_int_equal(r < 0, settings == NULL);
+        if (r < 0 && !strstr(message, names))
+                fail_msg("\"%s\" does not name %s", message, names);
+        worker_settings_free(settings);
+        return r;
+}
+
+static void defaults_take_the_place_of_zeros(void **state)
+{
+        const struct ferry_worker_options options = { 0 };
+        struct worker_settings *settings = NULL;
+        char end[32];
+
+        (void)state;
+        assert_int_equal(worker_settings_new(&options, &settings, NULL, 0), 0);
+        assert_int_equal(settings->options.n_listen, 1);
+        assert_string_equal(settings->options.listen[0], "127.0.0.1:9300");
+        assert_true(settings->options.memory_limit > 0);
+        assert_int_equal(settings->options.ttl_ms, 600000);
+        assert_int_equal(settings->options.stall_ms, 30000);
+        assert_int_equal(settings->options.retention_ms, 600000);
+        assert_false(settings->beyond_loopback);
+        (void)snprintf(end, sizeof(end), "-%ld", (long)getpid());
+        assert_non_null(strstr(settings->options.name, end));
+        worker_settings_free(settings);
+}
+
+static void strings_are_copied(void **state)
+{
+        char name[] = "first", listen[] = "127.0.0.1:1";
+        const char *const list[] = { listen };
+        const struct ferry_worker_options options = { .name = name, .listen = list, .n_listen = 1 };
+        struct worker_settings *settings = NULL;
+
+        (void)state;
+        assert_int_equal(worker_settings_new(&options, &settings, NULL, 0), 0);
+        memset(name, 'x', sizeof(name) - 1);
+        memset(listen, 'x', sizeof(listen) - 1);
+        assert_string_equal(settings->options.name, "first");
+        assert_string_equal(settings->options.listen[0], "127.0.0.1:1");
+        worker_settings_free(settings);
+}
+
+static void only_this_machines_addresses_are_loopback(void **state)
+{
+        static const struct {
+                const char *address;
+                bool loopback;
+        } cases[] = {
+                { "127.0.0.1:9300", true },  { "127.9.9.9:0", true },
+                { "localhost:1", true },     { "LocalHost:1", true },
+                { "[::1]:0", true },         { "unix:/run/ferry.sock", true },
+                { "0.0.0.0:9300", false },   { "[::]:9300", false },
+                { "10.0.0.1:1", false },     { "128.0.0.1:1", false },
+                { "host.example:1", false }, { "localhost.example:1", false },
+                { "[fe80::1]:1", false },    { "[::ffff:127.0.0.1]:1", false },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
+                print_message("%s\n", cases[i].address);
+                assert_int_equal(worker_settings_is_loopback(cases[i].address), cases[i].loopback);
+        }
+}
+
+static void listening_beyond_loopback_needs_a_token_or_a_word(void **state)
+{
+        static const char *const listen[] = { "127.0.0.1:0", "0.0.0.0:0" };
+        struct ferry_worker_options options = { .listen = listen, .n_listen = 2 };
+
+        (void)state;
+        assert_int_equal(error_of(&options, "--token-file"), -EINVAL);
+        assert_int_equal(error_of(&options, "0.0.0.0:0"), -EINVAL);
+        options.no_auth = true;
+        assert_int_equal(error_of(&options, ""), 0);
+        options.no_auth = false;
+        options.token_file = path;
+        write_file("secret\n", 7);
+        assert_int_equal(error_of(&options, ""), 0);
+}
+
+static void a_peer_token_alone_does_not_guard_a_worker(void **state)
+{
+        static const char *const listen[] = { "0.0.0.0:0" };
+        const struct ferry_worker_options options = { .listen = listen, .n_listen = 1, .peer_token_file = path };
+
+        (void)state;
+        write_file("secret\n", 7);
+        assert_int_equal(error_of(&options, "--token-file"), -EINVAL);
+}
+
+static void a_token_is_one_line_without_its_end(void **state)
+{
+        static const char *const good[] = { "s3cret", "s3cret\n", "s3cret\r\n", "s3cret\n\n" };
+        const struct ferry_worker_options options = { .token_file = path };
+
+        (void)state;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(good); i++) {
+                struct worker_settings *settings = NULL;
+
+                write_file(good[i], strlen(good[i]));
+                assert_int_equal(worker_settings_new(&options, &settings, NULL, 0), 0);
+                assert_string_equal(settings->token, "s3cret");
+                assert_null(settings->peer_token);
+                worker_settings_free(settings);
+        }
+}
+
+static void token_files_that_hold_no_token_are_refused(void **state)
+{
+        static const struct {
+                const char *text;
+                size_t size;
+        } bad[] = { { "", 0 }, { "\n", 1 }, { "a\nb\n", 4 }, { "a b\n", 4 }, { "a\0b", 3 }, { "\xc3\xa4\n", 3 } };
+        static char large[5000];
+        struct ferry_worker_options options = { .token_file = path };
+
+        (void)state;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
+                write_file(bad[i].text, bad[i].size);
+                assert_int_equal(error_of(&options, "--token-file"), -EINVAL);
+        }
+        memset(large, 'x', sizeof(large));
+        write_file(large, sizeof(large));
+        assert_int_equal(error_of(&options, "--token-file"), -EFBIG);
+        options.token_file = "/nonexistent/token";
+        assert_int_equal(error_of(&options, "/nonexistent/token"), -ENOENT);
+        options.token_file = directory;
+        assert_int_equal(error_of(&options, "--token-file"), -EISDIR);
+}
+
+static void both_tokens_may_not_be_the_same(void **state)
+{
+        const struct ferry_worker_options options = { .token_file = path, .peer_token_file = path };
+
+        (void)state;
+        write_file("secret\n", 7);
+        assert_int_equal(error_of(&options, "same token"), -EINVAL);
+}
+
+static void certificates_come_with_keys_and_are_pem(void **state)
+{
+        struct ferry_worker_options options = { .tls_cert = path };
+
+        (void)state;
+        write_file("secret\n", 7);
+        assert_int_equal(error_of(&options, "--tls-key"), -EINVAL);
+        options.tls_key = path;
+        assert_int_equal(error_of(&options, "not a PEM file"), -EINVAL);
+        options = (struct ferry_worker_options){ .peer_key = path };
+        assert_int_equal(error_of(&options, "--peer-cert"), -EINVAL);
+        options = (struct ferry_worker_options){ .peer_ca = "/nonexistent/ca" };
+        assert_int_equal(error_of(&options, "--peer-ca"), -ENOENT);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(defaults_take_the_place_of_zeros),
+                cmocka_unit_test(strings_are_copied),
+                cmocka_unit_test(only_this_machines_addresses_are_loopback),
+                cmocka_unit_test(listening_beyond_loopback_needs_a_token_or_a_word),
+                cmocka_unit_test(a_peer_token_alone_does_not_guard_a_worker),
+                cmocka_unit_test(a_token_is_one_line_without_its_end),
+                cmocka_unit_test(token_files_that_hold_no_token_are_refused),
+                cmocka_unit_test(both_tokens_may_not_be_the_same),
+                cmocka_unit_test(certificates_come_with_keys_and_are_pem),
+        };
+
+        return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}
