@@ -232,6 +232,31 @@ void region_unuse(struct region *region)
         atomic_fetch_sub(&region->private->state, 1);
 }
 
+bool region_deleted(const struct region *region)
+{
+        return (atomic_load(&region->private->state) & REGION_DELETED) != 0;
+}
+
+int region_stream_begin(struct region *region)
+{
+        int r = 0;
+
+        if (region->path[0] == '\0')
+                r = region_use(region);
+        else if (region_deleted(region))
+                r = FERRY_E_NOT_FOUND;
+        if (r == 0)
+                (void)region_ref(region);
+        return r;
+}
+
+void region_stream_end(struct region *region)
+{
+        if (region->path[0] == '\0')
+                region_unuse(region);
+        (void)region_unref(region);
+}
+
 uint32_t region_in_use(const struct region *region)
 {
         return atomic_load(&region->private->state) & ~REGION_DELETED;

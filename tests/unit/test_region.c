@@ -277,6 +277,28 @@ static void region_in_use_cannot_be_deleted(void **state)
         region_unref(region);
 }
 
+static void own_memory_may_be_deleted_under_a_stream_but_foreign_memory_may_not(void **state)
+{
+        static char foreign[4096];
+        struct region *own = create(4096), *adopted;
+
+        assert_int_equal(region_stream_begin(own), 0);
+        assert_int_equal(region_in_use(own), 0);
+        assert_int_equal(region_delete(table, own->id), 0);
+        assert_true(region_deleted(own));
+        region_unref(own);
+        memset(own->address, 1, own->size); /* the stream keeps it mapped */
+        region_stream_end(own);
+
+        assert_int_equal(region_adopt(table, foreign, sizeof(foreign), "cpu", NULL, &adopted), 0);
+        assert_int_equal(region_stream_begin(adopted), 0);
+        assert_int_equal(region_delete(table, adopted->id), FERRY_E_REGION_IN_USE);
+        region_stream_end(adopted);
+        assert_int_equal(region_delete(table, adopted->id), 0);
+        assert_int_equal(region_stream_begin(adopted), FERRY_E_NOT_FOUND);
+        region_unref(adopted);
+}
+
 static void unknown_ids_are_not_found(void **state)
 {
         assert_null(region_find(table, 1));
@@ -453,6 +475,7 @@ int main(void)
                 REGION_TEST(too_many_regions_are_refused),
                 REGION_TEST(deleted_region_is_not_found_and_its_file_is_gone_but_memory_stays_for_holders),
                 REGION_TEST(region_in_use_cannot_be_deleted),
+                REGION_TEST(own_memory_may_be_deleted_under_a_stream_but_foreign_memory_may_not),
                 REGION_TEST(unknown_ids_are_not_found),
                 REGION_TEST(adopted_memory_is_registered_but_not_counted_against_the_limit),
                 REGION_TEST(pages_follow_the_order_of_creation_though_regions_go),

@@ -75,6 +75,22 @@ enum http_auth { HTTP_AUTH_NONE, HTTP_AUTH_PEER, HTTP_AUTH_FULL };
 
 struct http_request;
 
+/* Query parameters. A route lists those it takes; any other is refused. */
+enum http_parameter {
+        HTTP_PARAMETER_AFTER,
+        HTTP_PARAMETER_INCLUDE,
+        HTTP_PARAMETER_KIND,
+        HTTP_PARAMETER_LIMIT,
+        HTTP_PARAMETER_OFFSET,
+        HTTP_PARAMETER_REVISION,
+        HTTP_PARAMETER_STATUS,
+        HTTP_PARAMETER_WAIT_MS,
+        HTTP_PARAMETER_COUNT
+};
+
+/* "wait_ms"; NULL for a value outside the enum. */
+const char *http_parameter_name(int parameter);
+
 struct http_route {
         const char *method;       /* GET (which serves HEAD too), POST, PUT, DELETE */
         const char *path;         /* "/v1/operations/{id}/metadata" */
@@ -82,6 +98,7 @@ struct http_route {
         enum http_auth auth;      /* the least token that may call it */
         enum { HTTP_BODY_NONE, HTTP_BODY_JSON, HTTP_BODY_OPTIONAL_JSON, HTTP_BODY_STREAM } body;
         void (*handler)(struct http_request *request);
+        unsigned parameters; /* 1u << HTTP_PARAMETER_*, ored */
 };
 
 extern const struct http_route http_routes[];

@@ -16,7 +16,7 @@ struct metrics;
  * the embedding program owns. All functions: any thread, unless said otherwise.
  *
  * Reference counting: whoever got a region from region_find or region_create holds one reference and gives it back with
- * region_unref. "In use" is counted apart: region_use/region_unuse by operations and content streams; a region in use
+ * region_unref. "In use" is counted apart: region_use/region_unuse by operations; a region in use
  * cannot be deleted.
  */
 
@@ -80,6 +80,17 @@ struct region *region_unref(struct region *region); /* takes NULL; returns NULL 
 int region_use(struct region *region);
 void region_unuse(struct region *region);
 uint32_t region_in_use(const struct region *region);
+
+/*
+ * A stream of content keeps the memory mapped (a reference) until its end. The worker's own memory may be deleted
+ * under it; it then goes with the last stream. Foreign memory counts as in use as well, because its owner may free it as
+ * soon as the region is deleted. FERRY_E_NOT_FOUND when it was deleted meanwhile.
+ */
+int region_stream_begin(struct region *region);
+void region_stream_end(struct region *region);
+
+/* Whether the region was deleted; its memory is there as long as the caller's reference. */
+bool region_deleted(const struct region *region);
 
 /*
  * Deletes: afterwards region_find does not find it, its file is unlinked and its registration withdrawn; memory is

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HTTP_ADDRESS_H
+#define HTTP_ADDRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Host names, IP literals and ports as text. Pure; any thread. */
+
+enum {
+        ADDRESS_HOST_SIZE = 256, /* a DNS name, or an IPv6 literal without brackets */
+        ADDRESS_SIZE = ADDRESS_HOST_SIZE + 16,
+};
+
+/* "HOST:PORT" or "[V6]:PORT" into host (without brackets) and port. false when it is not of that form. */
+bool address_split(const char *text, char host[ADDRESS_HOST_SIZE], uint16_t *ret_port);
+
+/* The host of a Host header: port optional, brackets and one final dot taken off. false when it is malformed. */
+bool address_host(const char *text, char host[ADDRESS_HOST_SIZE]);
+
+/* The reverse of address_split: brackets are put around IPv6 literals. */
+void address_join(const char *host, uint16_t port, char text[ADDRESS_SIZE]);
+
+/* An IPv4 or IPv6 literal without brackets; a zone ("fe80::1%eth0") is allowed. */
+bool address_is_literal(const char *host);
+
+/* 0.0.0.0 or ::, which name no host. */
+bool address_is_wildcard(const char *host);
+
+/*
+ * What peers are told instead of a bound "host:port": host becomes advertise when that is not NULL, else local_host
+ * when the bound host is a wildcard and local_host is not "". Text that is not an address is copied as it is.
+ */
+void address_publish(const char *bound, const char *advertise, const char *local_host, char *text, size_t size);
+
+#endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <json-c/json.h>
+#include <microhttpd.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include <ferry/error.h>
+#include <ferry/json.h>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/util.h"
+#include "http_internal.h"
+#include "idempotency.h"
+#include "problem.h"
+#include "request.h"
+
+void request_header(struct http_request *request, const char *name, const char *format, ...)
+{
+        va_list arguments;
+
+        if (request->n_headers == REQUEST_HEADERS_MAX)
+                return;
+        va_start(arguments, format);
+        request->answer_headers[request->n_headers].name = name;
+        vsnprintf(request->answer_headers[request->n_headers].value, REQUEST_HEADER_SIZE, format, arguments);
+        va_end(arguments);
+        request->n_headers++;
+}
+
+/*
+ * Whether an answer waits for the end of the body. libmicrohttpd closes the connection after an answer that comes
+ * before that, and what the client still sends then resets it, often before the client has read the answer.
+ */
+static bool must_defer(const struct http_request *request)
+{
+        switch (request->phase) {
+        case REQUEST_NEW:
+        case REQUEST_END:
+                return false;
+        case REQUEST_DATA:
+                return true;
+        case REQUEST_BEGIN:
+                if (request->must_close)
+                        return false;
+                if (!request->chunked && !request->content_length)
+                        return true;
+                return !request->headers.expect && request->content_length <= REQUEST_DISCARD_MAX;
+        }
+        __builtin_unreachable();
+}
+
+static void count(const struct http_request *request, unsigned status)
+{
+        char code[12];
+        const char *labels[] = { request->route ? request->route->operation_id : "none", code };
+
+        snprintf(code, sizeof(code), "%u", status);
+        metric_add(metric_get(request->server->requests, labels), 1);
+}
+
+static void add_headers(const struct http_request *request, struct MHD_Response *response)
+{
+        MHD_add_response_header(response, "Request-Id", request->id);
+        if (request->cross_origin) {
+                MHD_add_response_header(response, "Access-Control-Allow-Origin", request->headers.origin);
+                MHD_add_response_header(response, "Access-Control-Expose-Headers",
+                                        "ETag, Location, Request-Id, Retry-After, Content-Range");
+                MHD_add_response_header(response, "Vary", "Origin");
+        }
+        if (request->must_close)
+                MHD_add_response_header(response, "Connection", "close");
+        for (size_t i = 0; i < request->n_headers; i++)
+                MHD_add_response_header(response, request->answer_headers[i].name, request->answer_headers[i].value);
+}
+
+void request_answer(struct http_request *request, unsigned status, struct MHD_Response *response)
+{
+        replay_abort(request);
+        if (!response || request->answered) {
+                if (response)
+                        MHD_destroy_response(response);
+                request->broken = true;
+                return;
+        }
+        add_headers(request, response);
+        request->answered = true;
+        request->status = status;
+        count(request, status);
+        if (must_defer(request)) {
+                request->deferred = response;
+                return;
+        }
+        if (MHD_queue_response(request->connection, status, response) != MHD_YES)
+                request->broken = true;
+        MHD_destroy_response(response);
+}
+
+/* The document and a newline, for people at a terminal. object is given up. */
+static struct MHD_Response *json_response(struct json_object *object, const char *type)
+{
+        struct MHD_Response *response;
+        size_t length;
+
+        if (!object)
+                return NULL;
+        const char *text = json_object_to_json_string_length(
+                object, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &length);
+        char *copy = text ? malloc(length + 1) : NULL;
+        if (copy) {
+                memcpy(copy, text, length);
+                copy[length] = '\n';
+        }
+        json_object_put(object);
+        if (!copy)
+                return NULL;
+        response = MHD_create_response_from_buffer(length + 1, copy, MHD_RESPMEM_MUST_FREE);
+        if (!response) {
+                free(copy);
+                return NULL;
+        }
+        MHD_add_response_header(response, "Content-Type", type);
+        MHD_add_response_header(response, "Cache-Control", "no-store");
+        return response;
+}
+
+void request_answer_json(struct http_request *request, unsigned status, struct json_object *object)
+{
+        if (!object) {
+                request_problem(request, -ENOMEM, NULL);
+                return;
+        }
+        request_answer(request, status, json_response(object, "application/json"));
+}
+
+void request_answer_empty(struct http_request *request, unsigned status)
+{
+        request_answer(request, status, MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT));
+}
+
+void request_answer_text(struct http_request *request, const char *type, char *text, size_t size)
+{
+        struct MHD_Response *response = MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE);
+
+        if (response)
+                MHD_add_response_header(response, "Content-Type", type);
+        else
+                free(text);
+        request_answer(request, 200, response);
+}
+
+static void answer_problem(struct http_request *request, int error, const char *detail,
+                           const struct ferry_json_errors *errors)
+{
+        unsigned retry_after = problem_retry_after(error);
+        bool retryable = ferry_error_retryable(error);
+
+        for (size_t i = 0; i < request->n_headers; i++)
+                retryable = retryable || !strcasecmp(request->answer_headers[i].name, "Retry-After");
+        if (retry_after)
+                request_header(request, "Retry-After", "%u", retry_after);
+        request_answer(request, problem_status(error),
+                       json_response(problem_new(error, retryable, detail, errors), "application/problem+json"));
+}
+
+void request_problem(struct http_request *request, int error, const char *format, ...)
+{
+        char detail[256] = "";
+        va_list arguments;
+
+        if (error < 0) {
+                log_event(LOG_ERROR, "a request failed in the worker", LOG_S("request_id", request->id),
+                          LOG_S("route", request->route ? request->route->operation_id : "none"),
+                          LOG_S("error", strerror(-error)));
+                answer_problem(request, FERRY_E_INTERNAL, NULL, NULL);
+                return;
+        }
+        if (format) {
+                va_start(arguments, format);
+                vsnprintf(detail, sizeof(detail), format, arguments);
+                va_end(arguments);
+        }
+        answer_problem(request, error, detail, NULL);
+}
+
+void request_problem_at(struct http_request *request, int error, const char *pointer, const char *detail)
+{
+        struct ferry_json_errors errors = { 0 };
+
+        ferry_json_complain(&errors, error, pointer, "%s", detail && *detail ? detail : ferry_error_title(error));
+        request_problem_body(request, &errors);
+}
+
+void request_problem_body(struct http_request *request, const struct ferry_json_errors *errors)
+{
+        const char *detail = errors->n ? errors->items[0].detail : NULL;
+
+        answer_problem(request, errors->error ? errors->error : FERRY_E_INVALID_JSON, detail, errors);
+}

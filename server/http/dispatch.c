@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <json-c/json.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <xxhash.h>
+
+#include <ferry/error.h>
+#include <ferry/json.h>
+
+#include "base/util.h"
+#include "guard.h"
+#include "handlers.h"
+#include "http_internal.h"
+#include "request.h"
+#include "routes.h"
+
+static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const char *name, size_t name_size,
+                                   const char *value, size_t value_size)
+{
+        struct http_request *request = context;
+
+        headers_add(&request->headers, name, value ? value : "", value_size);
+        return MHD_YES;
+}
+
+struct query_context {
+        struct http_request *request;
+        char detail[QUERY_DETAIL_SIZE];
+};
+
+static enum MHD_Result take_parameter(void *context, enum MHD_ValueKind kind, const char *name, size_t name_size,
+                                      const char *value, size_t value_size)
+{
+        struct query_context *query = context;
+        struct http_request *request = query->request;
+
+        return query_add(&request->query, request->route->parameters, name, value, value_size, query->detail) ? MHD_YES
+                                                                                                              : MHD_NO;
+}
+
+static bool read_query(struct http_request *request)
+{
+        struct query_context context = { .request = request };
+
+        MHD_get_connection_values_n(request->connection, MHD_GET_ARGUMENT_KIND, take_parameter, &context);
+        uint64_t limit = request->query.values[HTTP_PARAMETER_LIMIT];
+        if (!*context.detail && limit > request->server->config.limits.page_max)
+                snprintf(context.detail, sizeof(context.detail), "The query parameter limit is %llu at most",
+                         (unsigned long long)request->server->config.limits.page_max);
+        if (!*context.detail)
+                return true;
+        request_problem(request, FERRY_E_INVALID_PARAMETER, "%s", context.detail);
+        return false;
+}
+
+static void name_request(struct http_request *request)
+{
+        if (request->headers.request_id && headers_request_id_valid(request->headers.request_id))
+                snprintf(request->id, sizeof(request->id), "%s", request->headers.request_id);
+        else
+                ferry_id_format("req_", random_id(), request->id);
+}
+
+static bool find_route(struct http_request *request)
+{
+        char allow[64];
+
+        request->route = route_find(request->method, request->path, request->resource_id);
+        if (request->route)
+                return true;
+        if (route_allow(request->path, allow, sizeof(allow))) {
+                request_header(request, "Allow", "%s", allow);
+                request_problem(request, FERRY_E_METHOD_NOT_ALLOWED, "It has %s", allow);
+        } else {
+                request_problem(request, FERRY_E_NOT_FOUND, "There is nothing at this path");
+        }
+        return false;
+}
+
+/* What a body's headers say against what the route takes. */
+static bool check_body(struct http_request *request)
+{
+        const struct http_headers *headers = &request->headers;
+        bool some = request->chunked || request->content_length;
+
+        switch (request->route->body) {
+        case HTTP_BODY_STREAM:
+                if (!some || !headers->content_type ||
+                    headers_media_type_is(headers->content_type, "application/octet-stream") ||
+                    headers_media_type_is(headers->content_type, "application/x-www-form-urlencoded"))
+                        return true;
+                request_problem(request, FERRY_E_UNSUPPORTED_MEDIA_TYPE,
+                                "The content is raw octets: application/octet-stream");
+                return false;
+        case HTTP_BODY_JSON:
+        case HTTP_BODY_OPTIONAL_JSON:
+                if (some && !headers_media_type_is(headers->content_type, "application/json")) {
+                        request_problem(request, FERRY_E_UNSUPPORTED_MEDIA_TYPE, "The body must be application/json");
+                        return false;
+                }
+                break;
+        case HTTP_BODY_NONE:
+                break;
+        }
+        if (request->content_length <= request->server->config.limits.body_max)
+                return true;
+        request_problem(request, FERRY_E_TOO_LARGE, "The body may have %llu bytes",
+                        (unsigned long long)request->server->config.limits.body_max);
+        return false;
+}
+
+static bool admit_method(struct http_request *request)
+{
+        bool changes = !strcmp(request->method, "POST") || !strcmp(request->method, "PUT");
+
+        if (!changes || !atomic_load(&request->server->draining))
+                return true;
+        request_problem(request, FERRY_E_DRAINING, NULL);
+        return false;
+}
+
+/* The first call: the headers are there, the body is not. Everything that can be refused is refused here. */
+static void begin(struct http_request *request)
+{
+        MHD_get_connection_values_n(request->connection, MHD_HEADER_KIND, take_header, request);
+        name_request(request);
+        request->chunked = request->headers.transfer_encoding != NULL;
+        if (!request->chunked && request->headers.content_length)
+                (void)headers_parse_length(request->headers.content_length, &request->content_length);
+
+        if (!guard_admit(request) || !find_route(request) || !guard_authenticate(request) || !admit_method(request) ||
+            !read_query(request) || !check_body(request))
+                return;
+        if (request->route->body == HTTP_BODY_STREAM)
+                request->route->handler(request);
+}
+
+static int append_body(struct http_request *request, const char *data, size_t size)
+{
+        size_t wanted;
+
+        if (__builtin_add_overflow(request->body_size, size, &wanted) ||
+            wanted > request->server->config.limits.body_max)
+                return FERRY_E_TOO_LARGE;
+        if (wanted > request->body_capacity) {
+                size_t capacity = request->body_capacity ? request->body_capacity : 1024;
+                while (capacity < wanted)
+                        capacity *= 2;
+                char *grown = realloc(request->body, capacity);
+                if (!grown)
+                        return -ENOMEM;
+                request->body = grown;
+                request->body_capacity = capacity;
+        }
+        memcpy(request->body + request->body_size, data, size);
+        request->body_size = wanted;
+        return 0;
+}
+
+/* A piece of the body. false: the client sends on and on although it was refused. */
+static bool take_data(struct http_request *request, const char *data, size_t size)
+{
+        int error;
+
+        if (!request->answered) {
+                if (request->route->body == HTTP_BODY_STREAM) {
+                        upload_take(request, data, size);
+                } else if ((error = append_body(request, data, size))) {
+                        request_problem(request, error, "The body may have %llu bytes",
+                                        (unsigned long long)request->server->config.limits.body_max);
+                }
+                return true;
+        }
+        request->discarded += size;
+        return request->discarded <= REQUEST_DISCARD_MAX;
+}
+
+/*
+ * libmicrohttpd takes a short read for the last until the socket reports something new, and so misses the end of a
+ * client whose last octets came together with its FIN: until the idle time-out, the connection and what the request
+ * holds would stay. Closing our reading side, which the FIN has ended anyway, makes the socket report once more.
+ */
+static void notice_end(const struct http_request *request)
+{
+        const union MHD_ConnectionInfo *info =
+                MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        char octet;
+
+        if (info && recv(info->connect_fd, &octet, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+                (void)shutdown(info->connect_fd, SHUT_RD);
+}
+
+/* Parses the body of a JSON route. false: the request has been answered. */
+static bool parse_body(struct http_request *request)
+{
+        struct ferry_json_errors errors = { 0 };
+        XXH3_state_t *hash;
+
+        if (request->route->body != HTTP_BODY_JSON && request->route->body != HTTP_BODY_OPTIONAL_JSON)
+                return true;
+        if (!request->body_size) {
+                if (request->route->body == HTTP_BODY_OPTIONAL_JSON)
+                        return true;
+                request_problem_at(request, FERRY_E_INVALID_JSON, "", "The request needs a JSON body");
+                return false;
+        }
+        if (request->headers.idempotency_key) {
+                hash = XXH3_createState();
+                if (!hash) {
+                        request_problem(request, -ENOMEM, NULL);
+                        return false;
+                }
+                XXH3_64bits_reset_withSeed(hash, request->target_hash);
+                XXH3_64bits_update(hash, request->body, request->body_size);
+                request->idempotency_hash = XXH3_64bits_digest(hash);
+                XXH3_freeState(hash);
+        }
+        int error = ferry_json_parse(request->body, request->body_size, &request->json, &errors);
+        free(FERRY_STEAL(request->body));
+        request->body_size = request->body_capacity = 0;
+        if (error < 0)
+                request_problem(request, error, NULL);
+        else if (error)
+                request_problem_body(request, &errors);
+        return !error;
+}
+
+/* The whole request is there, or it was parked and looks again. */
+static void end(struct http_request *request)
+{
+        if (request->deferred) {
+                struct MHD_Response *response = FERRY_STEAL(request->deferred);
+                if (MHD_queue_response(request->connection, request->status, response) != MHD_YES)
+                        request->broken = true;
+                MHD_destroy_response(response);
+                return;
+        }
+        if (request->answered)
+                return;
+        if (request->resume) {
+                void (*resume)(struct http_request *) = FERRY_STEAL(request->resume);
+                resume(request);
+        } else if (parse_body(request)) {
+                request->route->handler(request);
+        }
+        if (!request->answered && !request->resume)
+                request->broken = true;
+}
+
+enum MHD_Result dispatch_call(void *listener, struct MHD_Connection *connection, const char *url, const char *method,
+                              const char *version, const char *data, size_t *size, void **state)
+{
+        struct http_request *request = *state;
+
+        if (!request)
+                return MHD_NO;
+        if (request->phase == REQUEST_NEW) {
+                request->phase = REQUEST_BEGIN;
+                request->path = url;
+                request->method = method;
+                request->version = version;
+                waits_enter(&request->server->waits);
+                begin(request);
+                if (request->chunked || request->content_length)
+                        notice_end(request);
+        } else if (*size) {
+                request->phase = REQUEST_DATA;
+                if (!take_data(request, data, *size))
+                        request->broken = true;
+                *size = 0;
+                notice_end(request);
+        } else {
+                request->phase = REQUEST_END;
+                end(request);
+        }
+        return request->broken ? MHD_NO : MHD_YES;
+}
+
+void *dispatch_target(void *listener, const char *target, struct MHD_Connection *connection)
+{
+        return request_new(listener, connection, target);
+}

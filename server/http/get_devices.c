@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device_json.h"
+#include "fabric/fabric.h"
+#include "handlers.h"
+#include "http_internal.h"
+#include "memory/device.h"
+#include "request.h"
+
+void get_devices(struct http_request *request)
+{
+        const struct http_config *config = &request->server->config;
+        struct device_inventory *inventory;
+
+        int error = device_inventory_new(config->fabric->cuda, config->device_source, &inventory);
+        if (error) {
+                request_problem(request, error, NULL);
+                return;
+        }
+        request_answer_json(request, 200, device_json_new(inventory, config->fabric));
+        device_inventory_free(inventory);
+}

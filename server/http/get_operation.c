@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ferry/error.h>
+
+#include "handlers.h"
+#include "http_internal.h"
+#include "operations/operations.h"
+#include "request.h"
+
+static void answer(struct http_request *request)
+{
+        request_answer_operation(request, 200);
+}
+
+/* Every operation's revision is past 0 from the start. */
+static bool already_past(const struct http_request *request)
+{
+        return query_has(&request->query, HTTP_PARAMETER_REVISION) && !request->query.values[HTTP_PARAMETER_REVISION];
+}
+
+void get_operation(struct http_request *request)
+{
+        if (!request_find_operation(request))
+                return;
+        uint64_t wait_ms = request_wait_ms(request);
+        if (!wait_ms || already_past(request)) {
+                answer(request);
+                return;
+        }
+        switch (wait_park(request, request->query.values[HTTP_PARAMETER_REVISION], wait_ms, answer)) {
+        case WAIT_PARKED:
+                break;
+        case WAIT_NEEDLESS:
+                answer(request);
+                break;
+        case WAIT_FULL:
+                request_problem(request, FERRY_E_LIMIT_REACHED, "Too many requests are waiting");
+                break;
+        }
+}

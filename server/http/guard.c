@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guard.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include <ferry/encoding.h>
+#include <ferry/error.h>
+
+#include "address.h"
+#include "http_internal.h"
+#include "request.h"
+
+const char *guard_framing_fault(const struct http_headers *headers, const char *version)
+{
+        uint64_t length;
+
+        if (headers->fault)
+                return "A header that may come only once is given twice or holds a NUL";
+        if (headers->transfer_encoding && headers->content_length)
+                return "The request has both Content-Length and Transfer-Encoding";
+        if (headers->transfer_encoding && strcasecmp(headers->transfer_encoding, "chunked"))
+                return "The only Transfer-Encoding is chunked";
+        if (headers->transfer_encoding && !strcmp(version, "HTTP/1.0"))
+                return "HTTP/1.0 has no Transfer-Encoding";
+        if (headers->content_length && !headers_parse_length(headers->content_length, &length))
+                return "Content-Length is not a number";
+        return NULL;
+}
+
+bool guard_host_allowed(const char *header, const char *const *names, size_t n)
+{
+        char host[ADDRESS_HOST_SIZE];
+
+        if (!address_host(header, host))
+                return false;
+        if (address_is_literal(host) || !strcasecmp(host, "localhost"))
+                return true;
+        for (size_t i = 0; i < n; i++)
+                if (names[i] && !strcasecmp(host, names[i]))
+                        return true;
+        return false;
+}
+
+bool guard_origin_allowed(const char *origin, const char *const *allowed, size_t n)
+{
+        for (size_t i = 0; i < n; i++)
+                if (!strcasecmp(origin, allowed[i]))
+                        return true;
+        return false;
+}
+
+int guard_authorize(const char *authorization, const char *token, const char *peer_token, enum http_auth need)
+{
+        if (need == HTTP_AUTH_NONE || !token)
+                return 0;
+        if (!authorization || strncasecmp(authorization, "Bearer ", 7))
+                return FERRY_E_UNAUTHENTICATED;
+        const char *given = authorization + 7;
+        while (*given == ' ')
+                given++;
+        /* Both are always compared, so that the time tells nothing about which one was close. */
+        bool full = ferry_secret_equal(given, token);
+        bool peer = peer_token && ferry_secret_equal(given, peer_token);
+        if (full || (peer && need == HTTP_AUTH_PEER))
+                return 0;
+        return peer ? FERRY_E_FORBIDDEN : FERRY_E_UNAUTHENTICATED;
+}
+
+/* A browser's question before the request that it means to send. Asked without a token. */
+static void answer_preflight(struct http_request *request)
+{
+        request_header(request, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE");
+        request_header(request, "Access-Control-Allow-Headers",
+                       "Authorization, Content-Type, Idempotency-Key, If-None-Match, Prefer, Range, Request-Id");
+        request_header(request, "Access-Control-Max-Age", "600");
+        request_answer_empty(request, 204);
+}
+
+bool guard_admit(struct http_request *request)
+{
+        const struct http_headers *headers = &request->headers;
+        const struct http_config *config = &request->server->config;
+        const char *fault = request->target_fault ? "The request target holds a NUL"
+                                                  : guard_framing_fault(headers, request->version);
+
+        if (fault) {
+                request->must_close = true;
+                request_problem(request, FERRY_E_INVALID_PARAMETER, "%s", fault);
+                return false;
+        }
+        const char *names[] = { config->advertise, request->listener->host };
+        if (!request->listener->local && headers->host && !guard_host_allowed(headers->host, names, 2)) {
+                request_problem(request, FERRY_E_HOST_REFUSED,
+                                "Use an IP address, localhost or the name that the worker advertises");
+                return false;
+        }
+        if (!request->listener->local && !headers->host && strcmp(request->version, "HTTP/1.0")) {
+                request->must_close = true;
+                request_problem(request, FERRY_E_INVALID_PARAMETER, "The request has no Host");
+                return false;
+        }
+        if (!headers->origin)
+                return true;
+        if (!guard_origin_allowed(headers->origin, config->allow_origin, config->n_allow_origin)) {
+                request_problem(request, FERRY_E_ORIGIN_REFUSED, "The worker was not started with this origin allowed");
+                return false;
+        }
+        request->cross_origin = true;
+        if (!strcmp(request->method, "OPTIONS") && headers->requested_method) {
+                answer_preflight(request);
+                return false;
+        }
+        return true;
+}
+
+bool guard_authenticate(struct http_request *request)
+{
+        const struct http_config *config = &request->server->config;
+        int error = guard_authorize(request->headers.authorization, config->token, config->peer_token,
+                                    request->route->auth);
+
+        if (!error)
+                return true;
+        if (error == FERRY_E_UNAUTHENTICATED)
+                request_header(request, "WWW-Authenticate", "Bearer");
+        request_problem(request, error, "%s",
+                        error == FERRY_E_FORBIDDEN ? "A peer's token may fetch metadata only"
+                                                   : "Send the worker's token as Authorization: Bearer");
+        return false;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HTTP_GUARD_H
+#define HTTP_GUARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "headers.h"
+#include "http/server.h"
+
+struct http_request;
+
+/*
+ * What stands before every handler: a message whose end is not clear, a name that is not ours (DNS rebinding), a
+ * browser's page of another origin, a missing token.
+ */
+
+/*
+ * Whether the headers leave no doubt about where the body ends: request smuggling lives on such doubts, and
+ * libmicrohttpd lets some through. NULL when they do, else a sentence. Pure.
+ */
+const char *guard_framing_fault(const struct http_headers *headers, const char *version);
+
+/* Whether a Host header names this worker: an IP literal, localhost, or one of the n names. Pure. */
+bool guard_host_allowed(const char *header, const char *const *names, size_t n);
+
+/* Whether an Origin is one of the n allowed ones; they are compared without regard to case. Pure. */
+bool guard_origin_allowed(const char *origin, const char *const *allowed, size_t n);
+
+/*
+ * Whether an Authorization header (NULL = none) opens a route that needs the given token. token NULL = no token is
+ * asked for. 0, FERRY_E_UNAUTHENTICATED or FERRY_E_FORBIDDEN (a peer's token where the full one is needed). Pure;
+ * compares in constant time.
+ */
+int guard_authorize(const char *authorization, const char *token, const char *peer_token, enum http_auth need);
+
+/* Framing, Host and Origin of a request. false: it has been answered. */
+bool guard_admit(struct http_request *request);
+
+/* The token of a request that has a route. false: it has been answered. */
+bool guard_authenticate(struct http_request *request);
+
+#endif

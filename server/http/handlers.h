@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HTTP_HANDLERS_H
+#define HTTP_HANDLERS_H
+
+#include <stddef.h>
+
+struct http_request;
+
+/*
+ * The handlers, each in the file of its name. Called on the connection's thread when the whole request is there; those
+ * of a stream also before the body (request->phase tells). Each answers the request or parks it.
+ */
+void get_root(struct http_request *request);
+void get_worker(struct http_request *request);
+void get_devices(struct http_request *request);
+void get_limits(struct http_request *request);
+void list_regions(struct http_request *request);
+void create_region(struct http_request *request);
+void get_region(struct http_request *request);
+void delete_region(struct http_request *request);
+void get_region_content(struct http_request *request);
+void put_region_content(struct http_request *request);
+void list_operations(struct http_request *request);
+void create_operation(struct http_request *request);
+void get_operation(struct http_request *request);
+void delete_operation(struct http_request *request);
+void cancel_operation(struct http_request *request);
+void renew_operation(struct http_request *request);
+void get_operation_metadata(struct http_request *request);
+void get_livez(struct http_request *request);
+void get_readyz(struct http_request *request);
+void get_metrics(struct http_request *request);
+void get_openapi(struct http_request *request);
+
+/* The next octets of an upload that put_region_content has admitted. */
+void upload_take(struct http_request *request, const char *data, size_t size);
+
+#endif

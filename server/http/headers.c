@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "headers.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/util.h"
+
+static const struct {
+        const char *name;
+        size_t offset;
+        bool list; /* may come again; the first is what counts */
+} table[] = {
+        { "Authorization", offsetof(struct http_headers, authorization), false },
+        { "Content-Length", offsetof(struct http_headers, content_length), false },
+        { "Content-Type", offsetof(struct http_headers, content_type), false },
+        { "Expect", offsetof(struct http_headers, expect), false },
+        { "Host", offsetof(struct http_headers, host), false },
+        { "Idempotency-Key", offsetof(struct http_headers, idempotency_key), false },
+        { "If-None-Match", offsetof(struct http_headers, if_none_match), true },
+        { "If-Range", offsetof(struct http_headers, if_range), false },
+        { "Origin", offsetof(struct http_headers, origin), false },
+        { "Range", offsetof(struct http_headers, range), false },
+        { "Request-Id", offsetof(struct http_headers, request_id), true },
+        { "Access-Control-Request-Method", offsetof(struct http_headers, requested_method), false },
+        { "traceparent", offsetof(struct http_headers, traceparent), true },
+        { "Transfer-Encoding", offsetof(struct http_headers, transfer_encoding), false },
+};
+
+void headers_add(struct http_headers *headers, const char *name, const char *value, size_t size)
+{
+        if (!strcasecmp(name, "Prefer")) {
+                if (!headers->prefer_wait)
+                        headers->prefer_wait = headers_prefer_wait(value, &headers->prefer_wait_s);
+                return;
+        }
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(table); i++) {
+                if (strcasecmp(name, table[i].name))
+                        continue;
+                const char **slot = (const char **)(void *)((char *)headers + table[i].offset);
+                if ((*slot && !table[i].list) || strlen(value) != size)
+                        headers->fault = table[i].name;
+                if (!*slot)
+                        *slot = value;
+                return;
+        }
+}
+
+static const char *skip_blanks(const char *text)
+{
+        while (*text == ' ' || *text == '\t')
+                text++;
+        return text;
+}
+
+static bool is_token_character(char c)
+{
+        return isalnum((unsigned char)c) || (c && strchr("!#$%&'*+-.^_`|~", c));
+}
+
+bool headers_prefer_wait(const char *value, uint64_t *ret_seconds)
+{
+        while (*(value = skip_blanks(value))) {
+                const char *name = value;
+                while (is_token_character(*value))
+                        value++;
+                bool wait = value - name == 4 && !strncasecmp(name, "wait", 4);
+                value = skip_blanks(value);
+                if (wait && *value == '=') {
+                        uint64_t seconds = 0;
+                        const char *digit = skip_blanks(value + 1);
+                        bool quoted = *digit == '"';
+                        digit += quoted;
+                        const char *start = digit;
+                        for (; isdigit((unsigned char)*digit) && digit - start < 10; digit++)
+                                seconds = seconds * 10 + (uint64_t)(*digit - '0');
+                        if (digit == start || isdigit((unsigned char)*digit) || (quoted && *digit++ != '"'))
+                                return false;
+                        digit = skip_blanks(digit);
+                        if (*digit && *digit != ',' && *digit != ';')
+                                return false;
+                        *ret_seconds = seconds;
+                        return true;
+                }
+                /* On to the next preference; a comma inside quotes is none. */
+                for (bool quoted = false; *value && (quoted || *value != ','); value++)
+                        if (*value == '"')
+                                quoted = !quoted;
+                if (*value == ',')
+                        value++;
+        }
+        return false;
+}
+
+bool headers_etag_matches(const char *value, const char *etag)
+{
+        size_t length = strlen(etag);
+
+        value = skip_blanks(value);
+        if (*value == '*')
+                return !*skip_blanks(value + 1);
+        while (*value) {
+                if (!strncmp(value, "W/", 2))
+                        value += 2;
+                if (*value != '"')
+                        return false;
+                const char *end = strchr(value + 1, '"');
+                if (!end)
+                        return false;
+                if ((size_t)(end + 1 - value) == length && !memcmp(value, etag, length))
+                        return true;
+                value = skip_blanks(end + 1);
+                if (*value != ',')
+                        return false;
+                value = skip_blanks(value + 1);
+        }
+        return false;
+}
+
+bool headers_media_type_is(const char *value, const char *type)
+{
+        size_t length = strlen(type);
+
+        if (!value)
+                return false;
+        value = skip_blanks(value);
+        if (strncasecmp(value, type, length))
+                return false;
+        value = skip_blanks(value + length);
+        return *value == '\0' || *value == ';';
+}
+
+bool headers_parse_length(const char *value, uint64_t *ret_length)
+{
+        uint64_t length = 0;
+
+        if (!*value)
+                return false;
+        for (; *value; value++)
+                if (!isdigit((unsigned char)*value) || __builtin_mul_overflow(length, 10, &length) ||
+                    __builtin_add_overflow(length, (uint64_t)(*value - '0'), &length) || length > INT64_MAX)
+                        return false;
+        *ret_length = length;
+        return true;
+}
+
+bool headers_request_id_valid(const char *value)
+{
+        size_t length = strlen(value);
+
+        return length >= 1 && length <= 64 &&
+               strspn(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == length;
+}
+
+bool headers_idempotency_key_valid(const char *value)
+{
+        size_t length = 0;
+
+        for (; value[length]; length++)
+                if (value[length] < 0x21 || value[length] > 0x7e)
+                        return false;
+        return length >= 1 && length <= 255;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HTTP_HEADERS_H
+#define HTTP_HEADERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The request headers that Ferry looks at. Values are borrowed from the connection and live as long as the request. */
+struct http_headers {
+        const char *authorization;
+        const char *content_length;
+        const char *content_type;
+        const char *expect;
+        const char *host;
+        const char *idempotency_key;
+        const char *if_none_match;
+        const char *if_range;
+        const char *origin;
+        const char *range;
+        const char *request_id;
+        const char *requested_method; /* Access-Control-Request-Method */
+        const char *traceparent;
+        const char *transfer_encoding;
+
+        bool prefer_wait; /* a Prefer header has a valid wait=N */
+        uint64_t prefer_wait_s;
+
+        const char *fault; /* name of a header that came twice or has a NUL inside; NULL = none */
+};
+
+/* Notes one header, in any order. A header that may come only once and comes again is a fault. Pure. */
+void headers_add(struct http_headers *headers, const char *name, const char *value, size_t size);
+
+/* The wait preference of a Prefer header (RFC 7240), in seconds. false when there is none or it is no number. */
+bool headers_prefer_wait(const char *value, uint64_t *ret_seconds);
+
+/* Whether an If-None-Match header ("*", or a list of entity tags, weak or strong) names etag (with its quotes). */
+bool headers_etag_matches(const char *value, const char *etag);
+
+/* Whether a Content-Type is of the media type, whatever its parameters. NULL is not. */
+bool headers_media_type_is(const char *value, const char *type);
+
+/* Digits only and below 2^63. */
+bool headers_parse_length(const char *value, uint64_t *ret_length);
+
+/* 1 to 64 of A-Z a-z 0-9 . _ - */
+bool headers_request_id_valid(const char *value);
+
+/* 1 to 255 visible ASCII characters. */
+bool headers_idempotency_key_valid(const char *value);
+
+#endif

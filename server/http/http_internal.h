@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HTTP_INTERNAL_H
+#define HTTP_INTERNAL_H
+
+#include <microhttpd.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "address.h"
+#include "http/server.h"
+#include "wait.h"
+
+struct idempotency;
+struct metric_family;
+
+/* One bound address. Fixed after http_server_new. */
+struct http_listener {
+        struct http_server *server;
+        struct MHD_Daemon *daemon; /* NULL = not started */
+        int fd;                    /* ours until the daemon has it; -1 afterwards */
+        bool local;                /* a Unix socket: file permissions say who may talk, Host does not matter */
+        char host[ADDRESS_HOST_SIZE];
+        uint16_t port;
+        char *path; /* of the Unix socket; NULL = TCP */
+        char *url;  /* as bound */
+};
+
+/* Fixed after http_server_new, but for what names its lock. */
+struct http_server {
+        struct http_config config;
+        size_t n_listeners;
+        struct http_listener *listeners;
+        const char **urls; /* of the listeners */
+        uint64_t started_us;
+        uint64_t started_unix_ms;
+        struct idempotency *idempotency; /* has its own lock */
+        struct metric_family *requests;  /* {route, code} */
+        atomic_bool draining;
+        struct http_waits waits;
+};
+
+/* Opens and binds the listener's socket. 0 or -errno; logged. */
+int listener_open(struct http_listener *listener, const char *text, bool tls);
+
+/* Closes what is open, unlinks the Unix socket, frees the strings. Idempotent. */
+void listener_close(struct http_listener *listener);
+
+/* The access handler of libmicrohttpd and its companions; the listener is their context. */
+enum MHD_Result dispatch_call(void *listener, struct MHD_Connection *connection, const char *url, const char *method,
+                              const char *version, const char *data, size_t *size, void **state);
+void *dispatch_target(void *listener, const char *target, struct MHD_Connection *connection);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "http_internal.h"
+
+static int fail(const char *text, int error)
+{
+        log_event(LOG_ERROR, "cannot listen", LOG_S("address", text), LOG_S("error", strerror(-error)));
+        return error;
+}
+
+/* A socket that its owner has left behind: nobody answers. */
+static bool is_stale(const struct sockaddr_un *address)
+{
+        struct stat status;
+        FERRY_CLEANUP(cleanup_close) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+        return fd >= 0 && !lstat(address->sun_path, &status) && S_ISSOCK(status.st_mode) &&
+               connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 && errno == ECONNREFUSED;
+}
+
+static int open_local(struct http_listener *listener, const char *path)
+{
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+        if (!*path || strlen(path) >= sizeof(address.sun_path))
+                return -EINVAL;
+        strcpy(address.sun_path, path);
+        listener->local = true;
+        if (asprintf(&listener->url, "unix:%s", path) < 0) {
+                listener->url = NULL;
+                return -ENOMEM;
+        }
+        listener->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (listener->fd < 0)
+                return -errno;
+        /* Linux gives the file the mode of the socket, so that it is never open to others, not even for a moment. */
+        if (fchmod(listener->fd, 0600) < 0)
+                return -errno;
+        if (bind(listener->fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+                if (errno != EADDRINUSE || !is_stale(&address))
+                        return -errno;
+                (void)unlink(path);
+                if (bind(listener->fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+                        return -errno;
+        }
+        listener->path = strdup(path);
+        return listener->path ? 0 : -ENOMEM;
+}
+
+static int open_address(struct http_listener *listener, const struct addrinfo *info)
+{
+        int on = 1;
+
+        listener->fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (listener->fd < 0)
+                return -errno;
+        (void)setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+        if (bind(listener->fd, info->ai_addr, info->ai_addrlen) < 0) {
+                int error = -errno;
+                close(listener->fd);
+                listener->fd = -1;
+                return error;
+        }
+        return 0;
+}
+
+static int resolve(const char *host, uint16_t port, struct addrinfo **ret_list)
+{
+        const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV };
+        char service[8];
+
+        snprintf(service, sizeof(service), "%u", port);
+        switch (getaddrinfo(host, service, &hints, ret_list)) {
+        case 0:
+                return 0;
+        case EAI_MEMORY:
+                return -ENOMEM;
+        case EAI_SYSTEM:
+                return -errno;
+        default:
+                return -EADDRNOTAVAIL;
+        }
+}
+
+static int open_network(struct http_listener *listener, const char *text, bool tls)
+{
+        struct sockaddr_storage bound;
+        socklen_t length = sizeof(bound);
+        struct addrinfo *list;
+        char public[ADDRESS_SIZE];
+
+        if (!address_split(text, listener->host, &listener->port))
+                return -EINVAL;
+        int error = resolve(listener->host, listener->port, &list);
+        if (error)
+                return error;
+        error = -EADDRNOTAVAIL;
+        for (const struct addrinfo *info = list; info && error; info = info->ai_next)
+                error = open_address(listener, info);
+        freeaddrinfo(list);
+        if (error)
+                return error;
+        if (getsockname(listener->fd, (struct sockaddr *)&bound, &length) < 0)
+                return -errno;
+        /* The port is at the same place in both families. */
+        listener->port = ntohs(((struct sockaddr_in *)&bound)->sin_port);
+        address_join(listener->host, listener->port, public);
+        if (asprintf(&listener->url, "%s://%s", tls ? "https" : "http", public) < 0) {
+                listener->url = NULL;
+                return -ENOMEM;
+        }
+        return 0;
+}
+
+int listener_open(struct http_listener *listener, const char *text, bool tls)
+{
+        static const char prefix[] = "unix:";
+        int error;
+
+        listener->fd = -1;
+        if (!strncmp(text, prefix, strlen(prefix)))
+                error = open_local(listener, text + strlen(prefix));
+        else
+                error = open_network(listener, text, tls);
+        if (!error && listen(listener->fd, SOMAXCONN) < 0)
+                error = -errno;
+        return error ? fail(text, error) : 0;
+}
+
+void listener_close(struct http_listener *listener)
+{
+        if (listener->fd >= 0)
+                close(listener->fd);
+        listener->fd = -1;
+        if (listener->path)
+                (void)unlink(listener->path);
+        free(FERRY_STEAL(listener->path));
+        free(FERRY_STEAL(listener->url));
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operation_body.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/encoding.h>
+#include <ferry/error.h>
+#include <ferry/json.h>
+#include <ferry/status.h>
+
+#include "base/util.h"
+#include "http/server.h"
+#include "memory/region.h"
+
+/* The fields as they stand in the document; numbers 0 = not given. */
+struct raw_body {
+        const char *kind, *layout, *remote_url;
+        struct json_object *descriptors, *remote_metadata;
+        uint64_t readers, ttl_ms, timeout_ms;
+        bool verify;
+};
+
+struct raw_descriptor {
+        const char *region;
+        uint64_t offset, size; /* size 0 = the rest of the region */
+};
+
+static const char *const kinds[] = { "readable", "read", "writable", "write", NULL };
+static const char *const layouts[] = { "pairwise", "stream", NULL };
+
+static bool decode_raw(const struct http_config *config, struct json_object *document, struct raw_body *raw,
+                       struct ferry_json_errors *errors)
+{
+        const struct operation_limits *limits = config->operation_limits;
+        const struct ferry_json_field fields[] = {
+                { "kind", FERRY_JSON_STRING, true, offsetof(struct raw_body, kind), 0, 0, kinds },
+                { "descriptors", FERRY_JSON_ARRAY, true, offsetof(struct raw_body, descriptors), 1,
+                  config->limits.descriptors_max, NULL },
+                { "layout", FERRY_JSON_STRING, false, offsetof(struct raw_body, layout), 0, 0, layouts },
+                { "readers", FERRY_JSON_UINT, false, offsetof(struct raw_body, readers), 1, limits->readers_max, NULL },
+                { "ttl_ms", FERRY_JSON_UINT, false, offsetof(struct raw_body, ttl_ms), 1, limits->ttl_ms_max, NULL },
+                { "timeout_ms", FERRY_JSON_UINT, false, offsetof(struct raw_body, timeout_ms), 1,
+                  limits->timeout_ms_max, NULL },
+                { "verify", FERRY_JSON_BOOL, false, offsetof(struct raw_body, verify), 0, 0, NULL },
+                { "remote_metadata", FERRY_JSON_OBJECT, false, offsetof(struct raw_body, remote_metadata), 0, 0, NULL },
+                { "remote_url", FERRY_JSON_STRING, false, offsetof(struct raw_body, remote_url), 1,
+                  FERRY_METADATA_URL_SIZE, NULL },
+        };
+
+        return ferry_json_decode(document, fields, FERRY_ARRAY_SIZE(fields), raw, "", errors);
+}
+
+/* A field that the kind of operation does not have. */
+static void refuse(bool given, const char *pointer, const char *kinds_that_have_it, struct ferry_json_errors *errors)
+{
+        if (given)
+                ferry_json_complain(errors, FERRY_E_INVALID_PARAMETER, pointer, "is for %s only", kinds_that_have_it);
+}
+
+static void check_kind(const struct raw_body *raw, enum ferry_kind kind, struct ferry_json_errors *errors)
+{
+        bool passive = ferry_kind_is_passive((int)kind);
+
+        refuse(raw->readers && kind != FERRY_READABLE, "/readers", "readable", errors);
+        refuse(raw->ttl_ms && !passive, "/ttl_ms", "readable and writable", errors);
+        refuse(raw->timeout_ms && passive, "/timeout_ms", "read and write", errors);
+        refuse(raw->verify && passive, "/verify", "read and write", errors);
+        refuse(raw->remote_metadata && passive, "/remote_metadata", "read and write", errors);
+        refuse(raw->remote_url && passive, "/remote_url", "read and write", errors);
+        if (!passive && !raw->remote_metadata == !raw->remote_url)
+                ferry_json_complain(errors, FERRY_E_INVALID_PARAMETER, "",
+                                    "needs exactly one of remote_metadata and remote_url");
+}
+
+/* The region of a name, with a reference; the one before is asked first, for lists of slices of one region. */
+static struct region *find_region(const struct http_config *config, const char *name, struct region *before)
+{
+        uint64_t id;
+
+        if (!ferry_id_parse("rgn_", name, &id))
+                return NULL;
+        return before && before->id == id ? region_ref(before) : region_find(config->regions, id);
+}
+
+static bool resolve_descriptor(const struct http_config *config, struct json_object *document, size_t i,
+                               struct operation_slice *slice, struct region *before, struct ferry_json_errors *errors)
+{
+        static const struct ferry_json_field fields[] = {
+                { "region", FERRY_JSON_STRING, true, offsetof(struct raw_descriptor, region), 0, 0, NULL },
+                { "offset", FERRY_JSON_UINT, false, offsetof(struct raw_descriptor, offset), 0, 0, NULL },
+                { "size", FERRY_JSON_UINT, false, offsetof(struct raw_descriptor, size), 1, 0, NULL },
+        };
+        struct raw_descriptor raw = { 0 };
+        char pointer[FERRY_JSON_POINTER_SIZE], place[FERRY_JSON_POINTER_SIZE + 16];
+        uint64_t end;
+
+        snprintf(pointer, sizeof(pointer), "/descriptors/%zu", i);
+        if (!ferry_json_decode(document, fields, FERRY_ARRAY_SIZE(fields), &raw, pointer, errors))
+                return false;
+        slice->region = find_region(config, raw.region, before);
+        if (!slice->region) {
+                snprintf(place, sizeof(place), "%s/region", pointer);
+                ferry_json_complain(errors, FERRY_E_NOT_FOUND, place, "there is no such region");
+                return false;
+        }
+        uint64_t room = slice->region->size;
+        if (raw.offset >= room) {
+                snprintf(place, sizeof(place), "%s/offset", pointer);
+                ferry_json_complain(errors, FERRY_E_OUT_OF_BOUNDS, place, "the region has %llu bytes",
+                                    (unsigned long long)room);
+                return false;
+        }
+        slice->offset = raw.offset;
+        slice->size = raw.size ? raw.size : room - raw.offset;
+        if (__builtin_add_overflow(slice->offset, slice->size, &end) || end > room) {
+                snprintf(place, sizeof(place), "%s/size", pointer);
+                ferry_json_complain(errors, FERRY_E_OUT_OF_BOUNDS, place, "the region has %llu bytes from this offset",
+                                    (unsigned long long)(room - raw.offset));
+                return false;
+        }
+        return true;
+}
+
+/* Goes on after a complaint, so that one answer names many; stops when the list of them is full. */
+static int resolve_descriptors(const struct http_config *config, struct json_object *list, struct operation_body *body,
+                               struct ferry_json_errors *errors)
+{
+        size_t n = json_object_array_length(list);
+        struct region *before = NULL;
+
+        body->slices = calloc(n, sizeof(*body->slices));
+        if (!body->slices)
+                return -ENOMEM;
+        body->spec.slices = body->slices;
+        body->spec.n_slices = n;
+        for (size_t i = 0; i < n && errors->n < FERRY_JSON_ERRORS; i++) {
+                resolve_descriptor(config, json_object_array_get_idx(list, i), i, &body->slices[i], before, errors);
+                if (body->slices[i].region)
+                        before = body->slices[i].region;
+        }
+        return 0;
+}
+
+int operation_body_decode(const struct http_config *config, struct json_object *document, struct operation_body *body,
+                          struct ferry_json_errors *errors)
+{
+        struct raw_body raw = { .layout = "pairwise" };
+
+        memset(body, 0, sizeof(*body));
+        if (!decode_raw(config, document, &raw, errors))
+                return errors->error;
+        body->spec.kind = (enum ferry_kind)ferry_kind_from_name(raw.kind);
+        body->spec.layout = (enum ferry_layout)ferry_layout_from_name(raw.layout);
+        body->spec.readers = (uint32_t)raw.readers;
+        body->spec.ttl_ms = raw.ttl_ms;
+        body->spec.timeout_ms = raw.timeout_ms;
+        body->spec.verify = raw.verify;
+        body->remote_url = raw.remote_url;
+        check_kind(&raw, body->spec.kind, errors);
+        int error = resolve_descriptors(config, raw.descriptors, body, errors);
+        if (!error && !errors->n && raw.remote_metadata)
+                error = ferry_metadata_decode(raw.remote_metadata, "/remote_metadata", &body->metadata, errors);
+        return error < 0 ? error : errors->error;
+}
+
+void operation_body_clear(struct operation_body *body)
+{
+        for (size_t i = 0; i < body->spec.n_slices; i++)
+                region_unref(body->slices[i].region);
+        free(body->slices);
+        ferry_metadata_free(body->metadata);
+        memset(body, 0, sizeof(*body));
+}

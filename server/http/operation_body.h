@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HTTP_OPERATION_BODY_H
+#define HTTP_OPERATION_BODY_H
+
+#include <ferry/metadata.h>
+
+#include "operations/operations.h"
+
+struct ferry_json_errors;
+struct http_config;
+struct json_object;
+
+/* What the body of POST /v1/operations asks for. */
+struct operation_body {
+        struct operation_spec spec;      /* slices are ours */
+        struct operation_slice *slices;  /* owned, with a reference on each region */
+        struct ferry_metadata *metadata; /* owned; NULL = passive, or remote_url */
+        const char *remote_url;          /* borrowed from the document; NULL = passive, or remote_metadata */
+};
+
+/*
+ * Decodes and resolves. 0; FERRY_E_* with complaints in errors; -ENOMEM. operation_body_clear in any case. document
+ * must outlive the body.
+ */
+int operation_body_decode(const struct http_config *config, struct json_object *document, struct operation_body *body,
+                          struct ferry_json_errors *errors);
+
+void operation_body_clear(struct operation_body *body);
+
+#endif

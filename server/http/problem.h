@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HTTP_PROBLEM_H
+#define HTTP_PROBLEM_H
+
+#include <stdbool.h>
+
+struct ferry_json_errors;
+struct json_object;
+
+/* HTTP status of a problem: that of the table, and 500 for errors that belong inside operations. */
+unsigned problem_status(int error);
+
+/* Seconds for Retry-After; 0 = the header does not apply. */
+unsigned problem_retry_after(int error);
+
+/*
+ * The document of RFC 9457: type (urn:ferry:error:<code>), title, status, detail, code, retryable, and errors when
+ * there are some. detail NULL or "" = left out. NULL when memory is short. Pure.
+ */
+struct json_object *problem_new(int error, bool retryable, const char *detail, const struct ferry_json_errors *errors);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <string.h>
+
+#include <ferry/error.h>
+
+#include "handlers.h"
+#include "memory/region.h"
+#include "request.h"
+
+static void refuse_length(struct http_request *request, uint64_t room)
+{
+        request_problem(request, FERRY_E_TOO_LARGE, "The region has room for %" PRIu64 " bytes from this offset", room);
+}
+
+/* Before the body: everything that can be checked is, so that a refused upload stores nothing. */
+static void begin(struct http_request *request)
+{
+        uint64_t offset = request->query.values[HTTP_PARAMETER_OFFSET];
+        struct region *region = request_find_region(request);
+
+        if (!region)
+                return;
+        int error = region_stream_begin(region);
+        region_unref(region);
+        if (error) {
+                request_problem(request, error, "There is no region of this id");
+                return;
+        }
+        request->region = region; /* the stream ends with the request, however that ends */
+        request->upload_offset = offset;
+        if (strcmp(region->device, "cpu"))
+                request_problem(request, FERRY_E_UNKNOWN_DEVICE, "Only the content of host memory goes over HTTP");
+        else if (offset > region->size)
+                request_problem(request, FERRY_E_OUT_OF_BOUNDS, "The region has %zu bytes", region->size);
+        else if (request->content_length > region->size - offset)
+                refuse_length(request, region->size - offset);
+}
+
+void put_region_content(struct http_request *request)
+{
+        if (request->phase == REQUEST_BEGIN)
+                begin(request);
+        else if (region_deleted(request->region))
+                request_problem(request, FERRY_E_GONE, "The region was deleted during the upload");
+        else
+                request_answer_empty(request, 204);
+}
+
+void upload_take(struct http_request *request, const char *data, size_t size)
+{
+        struct region *region = request->region;
+        size_t room = region->size - request->upload_offset;
+
+        if (size > room) {
+                refuse_length(request, region->size - request->query.values[HTTP_PARAMETER_OFFSET]);
+                return;
+        }
+        memcpy((uint8_t *)region->address + request->upload_offset, data, size);
+        request->upload_offset += size;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "query.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <ferry/encoding.h>
+#include <ferry/json.h>
+#include <ferry/status.h>
+
+static const char cursor_prefix[] = "c_";
+
+static bool parse_number(const char *text, uint64_t *ret_value)
+{
+        uint64_t value = 0;
+
+        if (!*text)
+                return false;
+        for (; *text; text++) {
+                if (!isdigit((unsigned char)*text))
+                        return false;
+                value = value * 10 + (uint64_t)(*text - '0');
+                if (value > FERRY_JSON_INTEGER_MAX)
+                        return false;
+        }
+        *ret_value = value;
+        return true;
+}
+
+static bool parse_positive(const char *text, uint64_t *ret_value)
+{
+        return parse_number(text, ret_value) && *ret_value > 0;
+}
+
+static bool parse_cursor(const char *text, uint64_t *ret_value)
+{
+        return ferry_id_parse(cursor_prefix, text, ret_value);
+}
+
+static bool parse_kind(const char *text, uint64_t *ret_value)
+{
+        int kind = ferry_kind_from_name(text);
+
+        *ret_value = (uint64_t)kind;
+        return kind >= 0;
+}
+
+static bool parse_status(const char *text, uint64_t *ret_value)
+{
+        int status = ferry_status_from_name(text);
+
+        *ret_value = (uint64_t)status;
+        return status >= 0;
+}
+
+static bool parse_include(const char *text, uint64_t *ret_value)
+{
+        *ret_value = 1;
+        return !strcmp(text, "metadata");
+}
+
+static const struct {
+        const char *name;
+        const char *wanted;
+        bool (*parse)(const char *text, uint64_t *ret_value);
+} table[] = {
+        [HTTP_PARAMETER_AFTER] = { "after", "the \"next\" of an earlier page", parse_cursor },
+        [HTTP_PARAMETER_INCLUDE] = { "include", "\"metadata\"", parse_include },
+        [HTTP_PARAMETER_KIND] = { "kind", "a kind of operation", parse_kind },
+        [HTTP_PARAMETER_LIMIT] = { "limit", "a number from 1", parse_positive },
+        [HTTP_PARAMETER_OFFSET] = { "offset", "a number of bytes", parse_number },
+        [HTTP_PARAMETER_REVISION] = { "revision", "a revision number", parse_number },
+        [HTTP_PARAMETER_STATUS] = { "status", "a status of operations", parse_status },
+        [HTTP_PARAMETER_WAIT_MS] = { "wait_ms", "a number of milliseconds", parse_number },
+};
+_Static_assert(sizeof(table) / sizeof(table[0]) == HTTP_PARAMETER_COUNT, "every parameter is in the table");
+
+const char *http_parameter_name(int parameter)
+{
+        return parameter >= 0 && parameter < HTTP_PARAMETER_COUNT ? table[parameter].name : NULL;
+}
+
+bool query_add(struct http_query *query, unsigned allowed, const char *name, const char *value, size_t size,
+               char detail[QUERY_DETAIL_SIZE])
+{
+        for (int i = 0; i < HTTP_PARAMETER_COUNT; i++) {
+                if (!(allowed & (1u << i)) || strcmp(name, table[i].name))
+                        continue;
+                if (query->present & (1u << i)) {
+                        snprintf(detail, QUERY_DETAIL_SIZE, "The query parameter %s is given twice", table[i].name);
+                        return false;
+                }
+                if (!value || strlen(value) != size || !table[i].parse(value, &query->values[i])) {
+                        snprintf(detail, QUERY_DETAIL_SIZE, "The query parameter %s must be %s", table[i].name,
+                                 table[i].wanted);
+                        return false;
+                }
+                query->present |= 1u << i;
+                return true;
+        }
+        snprintf(detail, QUERY_DETAIL_SIZE, "The query has a parameter that this resource does not take");
+        return false;
+}
+
+void query_format_cursor(uint64_t cursor, char text[QUERY_CURSOR_SIZE])
+{
+        _Static_assert((int)QUERY_CURSOR_SIZE >= (int)FERRY_ID_TEXT_SIZE, "ferry_id_format writes so much");
+        ferry_id_format(cursor_prefix, cursor, text);
+}

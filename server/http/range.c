@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "range.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <strings.h>
+
+/* Reads digits at *text; a number that does not fit is as good as the largest. */
+static bool take_number(const char **text, uint64_t *ret_value)
+{
+        uint64_t value = 0;
+
+        if (!isdigit((unsigned char)**text))
+                return false;
+        for (; isdigit((unsigned char)**text); (*text)++)
+                if (__builtin_mul_overflow(value, 10, &value) ||
+                    __builtin_add_overflow(value, (uint64_t)(**text - '0'), &value))
+                        value = UINT64_MAX;
+        *ret_value = value;
+        return true;
+}
+
+static const char *skip_blanks(const char *text)
+{
+        while (*text == ' ' || *text == '\t')
+                text++;
+        return text;
+}
+
+enum range_result range_parse(const char *header, uint64_t size, uint64_t *ret_first, uint64_t *ret_last)
+{
+        uint64_t first, last = UINT64_MAX;
+
+        if (!header || strncasecmp(header, "bytes=", 6))
+                return RANGE_WHOLE;
+        const char *text = skip_blanks(header + 6);
+        if (*text == '-') {
+                text++;
+                if (!take_number(&text, &last) || *skip_blanks(text))
+                        return RANGE_WHOLE;
+                if (!last || !size)
+                        return RANGE_UNSATISFIABLE;
+                *ret_first = last < size ? size - last : 0;
+                *ret_last = size - 1;
+                return RANGE_PART;
+        }
+        if (!take_number(&text, &first) || *text++ != '-')
+                return RANGE_WHOLE;
+        (void)take_number(&text, &last);
+        if (*skip_blanks(text) || first > last)
+                return RANGE_WHOLE;
+        if (first >= size)
+                return RANGE_UNSATISFIABLE;
+        *ret_first = first;
+        *ret_last = last < size ? last : size - 1;
+        return RANGE_PART;
+}

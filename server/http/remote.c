@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "remote.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/error.h>
+#include <ferry/metadata.h>
+
+#include "address.h"
+#include "base/log.h"
+#include "http/server.h"
+#include "operations/operations.h"
+#include "peers/peers.h"
+
+/* What outlives the request. */
+struct remote {
+        struct operation_store *store;
+        struct peers *peers;
+        struct operation *operation; /* a reference */
+};
+
+void remote_screen(const struct peers *peers, struct ferry_metadata *metadata)
+{
+        char host[ADDRESS_HOST_SIZE];
+        uint16_t port;
+
+        if (!*metadata->data)
+                return;
+        if (address_split(metadata->data, host, &port) && peers_admits(peers, host))
+                return;
+        log_event(LOG_INFO, "a peer's network address is not admitted and will not be used",
+                  LOG_S("peer", metadata->worker));
+        *metadata->data = '\0';
+}
+
+static void on_fetched(void *context, int error, const char *detail, struct ferry_metadata *metadata)
+{
+        struct remote *remote = context;
+        char reason[OPERATION_DETAIL_SIZE] = "";
+
+        if (!error) {
+                remote_screen(remote->peers, metadata);
+                error = operation_begin(remote->store, remote->operation, metadata, reason);
+                detail = reason;
+        }
+        if (error < 0) {
+                log_event(LOG_ERROR, "an operation could not begin", LOG_S("error", strerror(-error)));
+                error = FERRY_E_INTERNAL;
+                detail = NULL;
+        }
+        if (error)
+                operation_fail(remote->store, remote->operation, error,
+                               detail && *detail ? detail : ferry_error_title(error));
+        ferry_metadata_free(metadata);
+        operation_unref(remote->operation);
+        free(remote);
+}
+
+int remote_begin(const struct http_config *config, struct operation *operation, const char *url, char *detail,
+                 size_t detail_size)
+{
+        struct remote *remote = malloc(sizeof(*remote));
+
+        if (!remote)
+                return -ENOMEM;
+        remote->store = config->operations;
+        remote->peers = config->peers;
+        remote->operation = operation_ref(operation);
+        int error = peers_fetch_metadata(config->peers, url, on_fetched, remote, detail, detail_size);
+        if (error) {
+                operation_unref(remote->operation);
+                free(remote);
+        }
+        return error;
+}

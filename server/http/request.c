@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "request.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <xxhash.h>
+
+#include <ferry/error.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "http_internal.h"
+#include "idempotency.h"
+#include "memory/region.h"
+#include "operation_json.h"
+#include "operations/operations.h"
+
+struct http_request *request_new(struct http_listener *listener, struct MHD_Connection *connection, const char *target)
+{
+        struct http_request *request = calloc(1, sizeof(*request));
+
+        if (!request)
+                return NULL;
+        request->server = listener->server;
+        request->listener = listener;
+        request->connection = connection;
+        request->started_us = clock_now_us();
+        request->target_hash = XXH3_64bits(target, strlen(target));
+        request->target_fault = strstr(target, "%00") != NULL;
+        return request;
+}
+
+static void log_request(const struct http_request *request)
+{
+        if (request->phase == REQUEST_NEW || !log_enabled(LOG_DEBUG))
+                return;
+        log_event(LOG_DEBUG, "request", LOG_S("method", request->method),
+                  LOG_S("route", request->route ? request->route->operation_id : "none"),
+                  LOG_U("status", request->status), LOG_U("duration_us", clock_now_us() - request->started_us),
+                  LOG_S("request_id", request->id), LOG_S("traceparent", request->headers.traceparent));
+}
+
+struct http_request *request_free(struct http_request *request)
+{
+        if (!request)
+                return NULL;
+        log_request(request);
+        replay_abort(request);
+        if (request->deferred)
+                MHD_destroy_response(request->deferred);
+        json_object_put(request->json);
+        free(request->body);
+        operation_unref(request->operation);
+        if (request->region)
+                region_stream_end(request->region);
+        free(request);
+        return NULL;
+}
+
+struct operation *request_find_operation(struct http_request *request)
+{
+        uint64_t id;
+
+        if (ferry_id_parse("op_", request->resource_id, &id)) {
+                switch (operation_find(request->server->config.operations, id, &request->operation)) {
+                case OPERATION_FOUND:
+                        return request->operation;
+                case OPERATION_GONE:
+                        request_problem(request, FERRY_E_GONE,
+                                        "The operation was deleted or has been kept long enough");
+                        return NULL;
+                case OPERATION_UNKNOWN:
+                        break;
+                }
+        }
+        request_problem(request, FERRY_E_NOT_FOUND, "There is no operation of this id");
+        return NULL;
+}
+
+struct region *request_find_region(struct http_request *request)
+{
+        struct region *region = NULL;
+        uint64_t id;
+
+        if (ferry_id_parse("rgn_", request->resource_id, &id))
+                region = region_find(request->server->config.regions, id);
+        if (!region)
+                request_problem(request, FERRY_E_NOT_FOUND, "There is no region of this id");
+        return region;
+}
+
+uint64_t request_wait_ms(struct http_request *request)
+{
+        uint64_t cap = request->server->config.limits.wait_ms_max, wait_ms;
+
+        if (query_has(&request->query, HTTP_PARAMETER_WAIT_MS)) {
+                wait_ms = request->query.values[HTTP_PARAMETER_WAIT_MS];
+                return wait_ms < cap ? wait_ms : cap;
+        }
+        if (!request->headers.prefer_wait)
+                return 0;
+        if (__builtin_mul_overflow(request->headers.prefer_wait_s, 1000, &wait_ms) || wait_ms > cap)
+                wait_ms = cap;
+        request_header(request, "Preference-Applied", "wait=%" PRIu64, wait_ms / 1000);
+        return wait_ms;
+}
+
+void request_answer_operation(struct http_request *request, unsigned status)
+{
+        struct operation_view view;
+        char etag[32];
+
+        operation_look(request->server->config.operations, request->operation, &view);
+        if (view.deleted) {
+                request_problem(request, FERRY_E_GONE, "The operation was deleted");
+                return;
+        }
+        snprintf(etag, sizeof(etag), "\"r%" PRIu64 "\"", view.revision);
+        request_header(request, "ETag", "%s", etag);
+        if (status == 200 && request->headers.if_none_match && !strcmp(request->route->method, "GET") &&
+            headers_etag_matches(request->headers.if_none_match, etag)) {
+                request_answer_empty(request, 304);
+                return;
+        }
+        request_answer_json(request, status, operation_json_new(&view));
+}
+
+void request_local_host(const struct http_request *request, char *host, size_t size)
+{
+        const union MHD_ConnectionInfo *info =
+                MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        struct sockaddr_storage address;
+        socklen_t length = sizeof(address);
+        char text[INET6_ADDRSTRLEN] = "";
+
+        if (info && !getsockname(info->connect_fd, (struct sockaddr *)&address, &length)) {
+                if (address.ss_family == AF_INET)
+                        inet_ntop(AF_INET, &((struct sockaddr_in *)&address)->sin_addr, text, sizeof(text));
+                else if (address.ss_family == AF_INET6)
+                        inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&address)->sin6_addr, text, sizeof(text));
+        }
+        /* An IPv4 client of a dual-stack socket is reached by IPv4. */
+        snprintf(host, size, "%s", strncasecmp(text, "::ffff:", 7) || !strchr(text, '.') ? text : text + 7);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HTTP_REQUEST_H
+#define HTTP_REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ferry/encoding.h>
+
+#include "headers.h"
+#include "http/server.h"
+#include "query.h"
+
+struct MHD_Connection;
+struct MHD_Response;
+struct ferry_json_errors;
+struct http_listener;
+struct json_object;
+struct operation;
+struct region;
+
+enum {
+        REQUEST_ID_SIZE = 65,
+        REQUEST_HEADERS_MAX = 10, /* of an answer, beside those that every answer has */
+        REQUEST_HEADER_SIZE = 128,
+        REQUEST_DISCARD_MAX = 64 << 20, /* bytes of a refused body that are read, so that the client sees the answer */
+};
+
+/*
+ * One request, from its target to the end of its answer. Owned by libmicrohttpd's thread of the connection: all
+ * functions here are called from its handlers only. While it is parked (wait.h), nobody touches it.
+ */
+struct http_request {
+        struct http_server *server;
+        struct http_listener *listener;
+        struct MHD_Connection *connection;
+        uint64_t started_us;
+        bool target_fault; /* the raw target hides a NUL, which would cut the decoded path short */
+
+        /* Borrowed from the connection. */
+        const char *method, *path, *version;
+        struct http_headers headers;
+        struct http_query query;
+        const struct http_route *route;       /* NULL = there is none */
+        char resource_id[FERRY_ID_TEXT_SIZE]; /* what stood for {id}; "" = none, or too long to be one */
+        char id[REQUEST_ID_SIZE];
+        bool cross_origin;
+
+        /* Where it stands. */
+        enum { REQUEST_NEW, REQUEST_BEGIN, REQUEST_DATA, REQUEST_END } phase;
+        bool must_close; /* the message's end is in doubt */
+        bool answered;
+        bool broken; /* no answer could be made: the connection is closed */
+        unsigned status;
+        struct MHD_Response *deferred;                /* an answer that waits for the end of the body; owned */
+        void (*resume)(struct http_request *request); /* called instead of the handler after it was parked */
+
+        /* The body. */
+        bool chunked;
+        uint64_t content_length; /* 0 when chunked */
+        uint64_t discarded;
+        char *body; /* of a JSON route; owned */
+        size_t body_size, body_capacity;
+        struct json_object *json; /* owned; NULL = the body was empty, which only HTTP_BODY_OPTIONAL_JSON lets by */
+
+        /* What the handler holds; given back when the request ends. */
+        struct operation *operation; /* a reference */
+        struct region *region;       /* an upload into it: region_stream_end */
+        uint64_t upload_offset;      /* where the next byte goes */
+        uint64_t idempotency_hash;   /* of target and body */
+        uint64_t target_hash;
+        bool idempotency_reserved; /* and neither committed nor aborted */
+
+        size_t n_headers;
+        struct {
+                const char *name;
+                char value[REQUEST_HEADER_SIZE];
+        } answer_headers[REQUEST_HEADERS_MAX];
+};
+
+struct http_request *request_new(struct http_listener *listener, struct MHD_Connection *connection, const char *target);
+
+/* Gives everything back. Takes NULL; returns NULL. */
+struct http_request *request_free(struct http_request *request);
+
+/* ---- answering: exactly one answer for each request ---- */
+
+/* Adds a header to the answer to come; name is a literal. */
+void request_header(struct http_request *request, const char *name, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+/*
+ * Sends response (owned from here on; NULL closes the connection), with Request-Id and the headers added. Before the
+ * body has arrived the answer is kept until it has, unless the client waits for 100 Continue or the rest is too long.
+ */
+void request_answer(struct http_request *request, unsigned status, struct MHD_Response *response);
+
+/* object is given up; NULL (memory was short) answers 500. */
+void request_answer_json(struct http_request *request, unsigned status, struct json_object *object);
+void request_answer_empty(struct http_request *request, unsigned status);
+
+/* Text from malloc, given up. */
+void request_answer_text(struct http_request *request, const char *type, char *text, size_t size);
+
+/* A problem. error is FERRY_E_*, or a negative errno, which is logged and shown as internal without the detail. */
+void request_problem(struct http_request *request, int error, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+/* A problem about one place of the body. */
+void request_problem_at(struct http_request *request, int error, const char *pointer, const char *detail);
+
+/* A problem about the body. errors->error says which. */
+void request_problem_body(struct http_request *request, const struct ferry_json_errors *errors);
+
+/* ---- what several handlers need ---- */
+
+/* The operation of {id}, kept in request->operation. NULL: the request has been answered with 404 or 410. */
+struct operation *request_find_operation(struct http_request *request);
+
+/* The region of {id}, with a reference. NULL: the request has been answered with 404. */
+struct region *request_find_region(struct http_request *request);
+
+/* Milliseconds to wait (0 = do not), from wait_ms or Prefer; the latter is acknowledged in the answer. Capped. */
+uint64_t request_wait_ms(struct http_request *request);
+
+/* Answers with request->operation as it is now. 410 when it was deleted. */
+void request_answer_operation(struct http_request *request, unsigned status);
+
+/* The address at which the client reached the worker; "" = a Unix socket. */
+void request_local_host(const struct http_request *request, char host[], size_t size);
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "routes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "handlers.h"
+
+#define P(name) (1u << HTTP_PARAMETER_##name)
+
+const struct http_route http_routes[] = {
+        { "GET", "/", "getRoot", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_root, 0 },
+        { "GET", "/v1/worker", "getWorker", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_worker, 0 },
+        { "GET", "/v1/devices", "getDevices", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_devices, 0 },
+        { "GET", "/v1/limits", "getLimits", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_limits, 0 },
+        { "GET", "/v1/regions", "listRegions", HTTP_AUTH_FULL, HTTP_BODY_NONE, list_regions, P(LIMIT) | P(AFTER) },
+        { "POST", "/v1/regions", "createRegion", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_region, 0 },
+        { "GET", "/v1/regions/{id}", "getRegion", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_region, 0 },
+        { "DELETE", "/v1/regions/{id}", "deleteRegion", HTTP_AUTH_FULL, HTTP_BODY_NONE, delete_region, 0 },
+        { "GET", "/v1/regions/{id}/content", "getRegionContent", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_region_content,
+          0 },
+        { "PUT", "/v1/regions/{id}/content", "putRegionContent", HTTP_AUTH_FULL, HTTP_BODY_STREAM, put_region_content,
+          P(OFFSET) },
+        { "GET", "/v1/operations", "listOperations", HTTP_AUTH_FULL, HTTP_BODY_NONE, list_operations,
+          P(LIMIT) | P(AFTER) | P(KIND) | P(STATUS) },
+        { "POST", "/v1/operations", "createOperation", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_operation, P(INCLUDE) },
+        { "GET", "/v1/operations/{id}", "getOperation", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_operation,
+          P(WAIT_MS) | P(REVISION) },
+        { "DELETE", "/v1/operations/{id}", "deleteOperation", HTTP_AUTH_FULL, HTTP_BODY_NONE, delete_operation, 0 },
+        { "POST", "/v1/operations/{id}/cancel", "cancelOperation", HTTP_AUTH_FULL, HTTP_BODY_NONE, cancel_operation,
+          0 },
+        { "POST", "/v1/operations/{id}/renew", "renewOperation", HTTP_AUTH_FULL, HTTP_BODY_OPTIONAL_JSON,
+          renew_operation, 0 },
+        { "GET", "/v1/operations/{id}/metadata", "getOperationMetadata", HTTP_AUTH_PEER, HTTP_BODY_NONE,
+          get_operation_metadata, 0 },
+        { "GET", "/livez", "getLivez", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_livez, 0 },
+        { "GET", "/readyz", "getReadyz", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_readyz, 0 },
+        { "GET", "/metrics", "getMetrics", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_metrics, 0 },
+        { "GET", "/openapi.yaml", "getOpenapi", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_openapi, 0 },
+};
+const size_t http_routes_count = FERRY_ARRAY_SIZE(http_routes);
+
+/* Whether a path is of a route's form; *ret_id is what stands for {id}, not terminated, NULL when there is none. */
+static bool path_matches(const char *form, const char *path, const char **ret_id, size_t *ret_length)
+{
+        const char *brace = strstr(form, "{id}");
+
+        *ret_id = NULL;
+        *ret_length = 0;
+        if (!brace)
+                return !strcmp(form, path);
+        size_t before = (size_t)(brace - form);
+        if (strncmp(form, path, before))
+                return false;
+        size_t length = strcspn(path + before, "/");
+        if (!length || strcmp(brace + strlen("{id}"), path + before + length))
+                return false;
+        *ret_id = path + before;
+        *ret_length = length;
+        return true;
+}
+
+const struct http_route *route_find(const char *method, const char *path, char id[FERRY_ID_TEXT_SIZE])
+{
+        const char *start;
+        size_t length;
+
+        id[0] = '\0';
+        if (!strcmp(method, "HEAD"))
+                method = "GET";
+        for (size_t i = 0; i < http_routes_count; i++) {
+                if (strcmp(method, http_routes[i].method) || !path_matches(http_routes[i].path, path, &start, &length))
+                        continue;
+                if (length < FERRY_ID_TEXT_SIZE) {
+                        if (length)
+                                memcpy(id, start, length);
+                        id[length] = '\0';
+                }
+                return &http_routes[i];
+        }
+        return NULL;
+}
+
+bool route_allow(const char *path, char *allow, size_t size)
+{
+        const char *start;
+        size_t length, used = 0;
+
+        for (size_t i = 0; i < http_routes_count && used < size; i++) {
+                if (!path_matches(http_routes[i].path, path, &start, &length))
+                        continue;
+                used += (size_t)snprintf(allow + used, size - used, "%s%s%s", used ? ", " : "", http_routes[i].method,
+                                         strcmp(http_routes[i].method, "GET") ? "" : ", HEAD");
+        }
+        return used > 0;
+}

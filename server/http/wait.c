@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wait.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "base/metrics.h"
+#include "base/util.h"
+#include "http_internal.h"
+#include "operations/operations.h"
+#include "request.h"
+
+/*
+ * One parked request. Counted references: one for each armed source (waiter, timer, watch), which goes when its
+ * callback has run or was certainly prevented, and one for being parked, which goes with the wake-up.
+ */
+struct http_park {
+        struct http_server *server;
+        struct MHD_Connection *connection; /* suspended while parked */
+        struct operation *operation;       /* a reference */
+        atomic_uint references;
+        struct operation_waiter waiter;
+        struct loop_timer timer;
+        struct loop_watch watch;
+        /* waits.lock: */
+        bool parked;
+        struct http_park *previous, *next;
+};
+
+int waits_init(struct http_waits *waits, struct metric *gauge)
+{
+        pthread_condattr_t attributes;
+
+        waits->gauge = gauge;
+        if (pthread_condattr_init(&attributes))
+                return -ENOMEM;
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        int error = pthread_cond_init(&waits->changed, &attributes);
+        pthread_condattr_destroy(&attributes);
+        if (error)
+                return -error;
+        error = pthread_mutex_init(&waits->lock, NULL);
+        if (error)
+                pthread_cond_destroy(&waits->changed);
+        return -error;
+}
+
+void waits_destroy(struct http_waits *waits)
+{
+        pthread_mutex_destroy(&waits->lock);
+        pthread_cond_destroy(&waits->changed);
+}
+
+void waits_enter(struct http_waits *waits)
+{
+        pthread_mutex_lock(&waits->lock);
+        waits->n_active++;
+        pthread_mutex_unlock(&waits->lock);
+}
+
+void waits_leave(struct http_waits *waits)
+{
+        pthread_mutex_lock(&waits->lock);
+        if (!--waits->n_active)
+                pthread_cond_broadcast(&waits->changed);
+        pthread_mutex_unlock(&waits->lock);
+}
+
+static void park_unref(struct http_park *park)
+{
+        struct http_waits *waits = &park->server->waits;
+
+        if (atomic_fetch_sub(&park->references, 1) != 1)
+                return;
+        operation_unref(park->operation);
+        free(park);
+        /* From here on, only the lock keeps the server alive for this thread. */
+        pthread_mutex_lock(&waits->lock);
+        if (!--waits->n_alive)
+                pthread_cond_broadcast(&waits->changed);
+        pthread_mutex_unlock(&waits->lock);
+}
+
+/* Any thread, no lock held. The first call resumes the connection; it may be gone once that is done. */
+static void park_wake(struct http_park *park)
+{
+        struct http_server *server = park->server;
+        struct http_waits *waits = &server->waits;
+
+        pthread_mutex_lock(&waits->lock);
+        bool parked = park->parked;
+        if (parked) {
+                park->parked = false;
+                if (park->previous)
+                        park->previous->next = park->next;
+                else
+                        waits->parked = park->next;
+                if (park->next)
+                        park->next->previous = park->previous;
+                waits->n_parked--;
+                metric_add(waits->gauge, -1);
+                pthread_cond_broadcast(&waits->changed);
+        }
+        pthread_mutex_unlock(&waits->lock);
+        if (!parked)
+                return;
+
+        /* The watch ends before the connection can be closed and its descriptor be used for another one. */
+        if (loop_watch_stop(server->config.loop, &park->watch))
+                park_unref(park);
+        if (loop_timer_stop(server->config.loop, &park->timer))
+                park_unref(park);
+        if (operation_unwait(server->config.operations, &park->waiter))
+                park_unref(park);
+        MHD_resume_connection(park->connection);
+        park_unref(park);
+}
+
+static void on_operation(struct operation_waiter *waiter)
+{
+        struct http_park *park = FERRY_CONTAINER_OF(waiter, struct http_park, waiter);
+
+        park_wake(park);
+        park_unref(park);
+}
+
+static void on_deadline(struct loop_timer *timer)
+{
+        struct http_park *park = FERRY_CONTAINER_OF(timer, struct http_park, timer);
+
+        park_wake(park);
+        park_unref(park);
+}
+
+static void on_hangup(struct loop_watch *watch, uint32_t events)
+{
+        struct http_park *park = FERRY_CONTAINER_OF(watch, struct http_park, watch);
+
+        park_wake(park);
+        park_unref(park);
+}
+
+/*
+ * Registers every source. waits.lock is held, so that a source that fires at once waits for the connection to be
+ * suspended. false: nothing to wait for; sources that are armed nevertheless find the park not parked.
+ */
+static bool park_arm(struct http_park *park, uint64_t revision, uint64_t wait_ms)
+{
+        const struct http_config *config = &park->server->config;
+        const union MHD_ConnectionInfo *info;
+
+        atomic_fetch_add(&park->references, 1);
+        if (!operation_wait(config->operations, park->operation, revision, &park->waiter)) {
+                atomic_fetch_sub(&park->references, 1);
+                return false;
+        }
+        atomic_fetch_add(&park->references, 1);
+        if (loop_timer_start(config->loop, &park->timer, clock_now_us() + wait_ms * 1000) < 0) {
+                /* Without a deadline it must not wait. */
+                atomic_fetch_sub(&park->references, 1);
+                if (operation_unwait(config->operations, &park->waiter))
+                        atomic_fetch_sub(&park->references, 1);
+                return false;
+        }
+        /* Without a watch it only learns later that the client has left. */
+        info = MHD_get_connection_info(park->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        atomic_fetch_add(&park->references, 1);
+        if (!info || loop_watch_start(config->loop, &park->watch, info->connect_fd, EPOLLRDHUP) < 0)
+                atomic_fetch_sub(&park->references, 1);
+        return true;
+}
+
+enum wait_result wait_park(struct http_request *request, uint64_t revision, uint64_t wait_ms,
+                           void (*resume)(struct http_request *request))
+{
+        struct http_server *server = request->server;
+        struct http_waits *waits = &server->waits;
+        enum wait_result result = WAIT_NEEDLESS;
+
+        struct http_park *park = calloc(1, sizeof(*park));
+        if (!park)
+                return WAIT_FULL;
+        park->server = server;
+        park->connection = request->connection;
+        park->operation = operation_ref(request->operation);
+        park->waiter.wake = on_operation;
+        park->timer.fired = on_deadline;
+        park->watch.fired = on_hangup;
+        atomic_init(&park->references, 1);
+
+        pthread_mutex_lock(&waits->lock);
+        waits->n_alive++;
+        if (waits->stopping) {
+                result = WAIT_NEEDLESS;
+        } else if (waits->n_parked >= server->config.limits.waiters_max) {
+                result = WAIT_FULL;
+        } else if (park_arm(park, revision, wait_ms)) {
+                result = WAIT_PARKED;
+                request->resume = resume;
+                park->parked = true;
+                park->next = waits->parked;
+                if (park->next)
+                        park->next->previous = park;
+                waits->parked = park;
+                waits->n_parked++;
+                metric_add(waits->gauge, 1);
+                MHD_suspend_connection(park->connection);
+                pthread_cond_broadcast(&waits->changed);
+        }
+        pthread_mutex_unlock(&waits->lock);
+        if (result != WAIT_PARKED)
+                park_unref(park);
+        return result;
+}
+
+void waits_stop(struct http_server *server, uint64_t limit_us)
+{
+        struct http_waits *waits = &server->waits;
+        uint64_t deadline = clock_now_us() + limit_us;
+        struct timespec until = { .tv_sec = (time_t)(deadline / 1000000),
+                                  .tv_nsec = (long)(deadline % 1000000) * 1000 };
+
+        pthread_mutex_lock(&waits->lock);
+        waits->stopping = true;
+        while (waits->parked) {
+                struct http_park *park = waits->parked;
+                atomic_fetch_add(&park->references, 1);
+                pthread_mutex_unlock(&waits->lock);
+                park_wake(park);
+                park_unref(park);
+                pthread_mutex_lock(&waits->lock);
+        }
+        while (waits->n_active && pthread_cond_timedwait(&waits->changed, &waits->lock, &until) != ETIMEDOUT)
+                ;
+        pthread_mutex_unlock(&waits->lock);
+}
+
+void waits_drain(struct http_waits *waits)
+{
+        pthread_mutex_lock(&waits->lock);
+        while (waits->n_alive)
+                pthread_cond_wait(&waits->changed, &waits->lock);
+        pthread_mutex_unlock(&waits->lock);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HTTP_WAIT_H
+#define HTTP_WAIT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct http_park;
+struct http_request;
+struct http_server;
+struct metric;
+
+/*
+ * Parked requests: suspended connections that hold no thread. Each is woken exactly once, by whichever comes first:
+ * its operation, its deadline, its client leaving (a suspended connection does not notice by itself), or the end of the
+ * server. Lock order: waits.lock, then those of libmicrohttpd, the operation store and the loop.
+ */
+struct http_waits {
+        pthread_mutex_t lock;
+        pthread_cond_t changed; /* CLOCK_MONOTONIC; n_parked changed, or n_active or n_alive went to 0 */
+        /* All below: under the lock. */
+        struct http_park *parked;
+        size_t n_parked;
+        size_t n_alive;  /* parks whose memory is still in use, if only by a callback on its way */
+        size_t n_active; /* requests between their headers and the end of their answer */
+        bool stopping;
+        struct metric *gauge; /* fixed */
+};
+
+int waits_init(struct http_waits *waits, struct metric *gauge);
+void waits_destroy(struct http_waits *waits);
+
+/* Counts a request that has begun or ended. */
+void waits_enter(struct http_waits *waits);
+void waits_leave(struct http_waits *waits);
+
+/* Wakes all, parks no more, and waits until the requests are answered, at most limit_us. */
+void waits_stop(struct http_server *server, uint64_t limit_us);
+
+/* Waits until no callback will touch the waits any more. After waits_stop and the end of the HTTP threads. */
+void waits_drain(struct http_waits *waits);
+
+enum wait_result {
+        WAIT_PARKED,   /* the handler returns now; resume will be called on the connection's thread */
+        WAIT_NEEDLESS, /* done already, or the server stops: answer what is known */
+        WAIT_FULL,     /* too many are parked */
+};
+
+/*
+ * Parks the request until request->operation is done or deleted, or (revision not 0) its revision passed that, for at
+ * most wait_ms. resume answers with what is known then. Only from a handler, after the body.
+ */
+enum wait_result wait_park(struct http_request *request, uint64_t revision, uint64_t wait_ms,
+                           void (*resume)(struct http_request *request));
+
+#endif

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http_fixture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static void an_unknown_path_is_not_found(void **state)
+{
+        expect_problem(http_call(*state, "GET", "/v2/worker", "", NULL), 404, "not-found");
+        expect_problem(http_call(*state, "GET", "/v1/worker/", "", NULL), 404, "not-found");
+        expect_problem(http_call(*state, "POST", "/nowhere", "", "{}"), 404, "not-found");
+}
+
+static void a_wrong_method_is_told_the_right_ones(void **state)
+{
+        struct reply reply = http_call(*state, "PATCH", "/v1/regions", "", "{}");
+
+        assert_string_equal(reply_header(&reply, "Allow"), "GET, HEAD, POST");
+        expect_problem(reply, 405, "method-not-allowed");
+}
+
+static void head_has_the_head_of_get_and_no_body(void **state)
+{
+        struct reply get = http_call(*state, "GET", "/livez", "", NULL);
+        struct reply head = http_call(*state, "HEAD", "/livez", "", NULL);
+        char length[32];
+
+        snprintf(length, sizeof(length), "%zu", get.body_size);
+        assert_int_equal(head.status, 200);
+        assert_int_equal(head.body_size, 0);
+        assert_string_equal(reply_header(&head, "Content-Length"), length);
+        reply_clear(&get);
+        reply_clear(&head);
+}
+
+static void a_valid_request_id_comes_back(void **state)
+{
+        struct reply reply = http_call(*state, "GET", "/livez", "Request-Id: my.id-1\r\n", NULL);
+
+        assert_string_equal(reply_header(&reply, "Request-Id"), "my.id-1");
+        reply_clear(&reply);
+        reply = http_call(*state, "GET", "/livez", "Request-Id: not valid\r\n", NULL);
+        assert_memory_equal(reply_header(&reply, "Request-Id"), "req_", 4);
+        reply_clear(&reply);
+}
+
+static void an_unknown_or_repeated_parameter_is_refused(void **state)
+{
+        expect_problem(http_call(*state, "GET", "/v1/worker?x=1", "", NULL), 400, "invalid-parameter");
+        expect_problem(http_call(*state, "GET", "/v1/regions?limit=1&limit=1", "", NULL), 400, "invalid-parameter");
+        expect_problem(http_call(*state, "GET", "/v1/regions?limit=11", "", NULL), 400, "invalid-parameter");
+        expect_problem(http_call(*state, "GET", "/v1/regions?limit", "", NULL), 400, "invalid-parameter");
+        expect_problem(http_call(*state, "GET", "/v1/regions%00x", "", NULL), 400, "invalid-parameter");
+}
+
+static void a_foreign_host_is_refused(void **state)
+{
+        expect_problem(http_raw(*state, "GET /livez HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"), 421,
+                       "host-refused");
+        expect_status(http_raw(*state, "GET /livez HTTP/1.1\r\nHost: [::1]:1\r\nConnection: close\r\n\r\n"), 200);
+        expect_status(http_raw(*state, "GET /livez HTTP/1.0\r\n\r\n"), 200);
+}
+
+static void a_foreign_origin_is_refused(void **state)
+{
+        static const char *const allowed[] = { "https://ui.example" };
+        struct http_fixture *h = *state;
+        struct reply reply;
+
+        expect_problem(http_call(h, "GET", "/livez", "Origin: https://evil.example\r\n", NULL), 403, "origin-refused");
+        http_stop(h);
+        h->config.allow_origin = allowed;
+        h->config.n_allow_origin = 1;
+        http_start(h);
+        expect_problem(http_call(h, "GET", "/livez", "Origin: null\r\n", NULL), 403, "origin-refused");
+        reply = http_call(h, "GET", "/nowhere", "Origin: https://ui.example\r\n", NULL);
+        assert_string_equal(reply_header(&reply, "Access-Control-Allow-Origin"), "https://ui.example");
+        expect_problem(reply, 404, "not-found");
+        reply = http_call(h, "OPTIONS", "/v1/regions",
+                          "Origin: https://ui.example\r\nAccess-Control-Request-Method: POST\r\n", NULL);
+        assert_non_null(strstr(reply_header(&reply, "Access-Control-Allow-Methods"), "POST"));
+        expect_status(reply, 204);
+}
+
+static void tokens_open_what_they_are_for(void **state)
+{
+        struct http_fixture *h = *state;
+        struct reply reply;
+
+        http_stop(h);
+        h->config.token = "full";
+        h->config.peer_token = "peer";
+        http_start(h);
+        reply = http_call(h, "GET", "/v1/worker", "", NULL);
+        assert_string_equal(reply_header(&reply, "WWW-Authenticate"), "Bearer");
+        expect_problem(reply, 401, "unauthenticated");
+        expect_problem(http_call(h, "GET", "/v1/worker", "Authorization: Bearer peer\r\n", NULL), 403, "forbidden");
+        expect_status(http_call(h, "GET", "/v1/worker", "Authorization: Bearer full\r\n", NULL), 200);
+        expect_problem(http_call(h, "GET", "/v1/operations/op_0000000000000001/metadata",
+                                 "Authorization: Bearer peer\r\n", NULL),
+                       404, "not-found");
+        expect_status(http_call(h, "GET", "/readyz", "", NULL), 200);
+        expect_problem(http_call(h, "POST", "/v1/regions", "", "{\"size\":1}"), 401, "unauthenticated");
+}
+
+static void doubtful_framing_ends_the_connection(void **state)
+{
+        static const char *const heads[] = {
+                "Content-Length: 2\r\nContent-Length: 2\r\n",
+                "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+                "Transfer-Encoding: gzip, chunked\r\n",
+                "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+                "Host: localhost\r\n",
+        };
+        char text[512];
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(heads); i++) {
+                struct reply reply;
+                /* What follows must never be taken for a request of its own. */
+                snprintf(text, sizeof(text),
+                         "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\n%s\r\n{}"
+                         "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                         heads[i]);
+                reply = http_raw(*state, text);
+                assert_null(strstr(reply.text, "live"));
+                expect_problem(reply, 400, "invalid-parameter");
+        }
+}
+
+static void a_refused_request_leaves_the_connection_usable(void **state)
+{
+        struct reply reply =
+                http_raw(*state, "POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"
+                                 "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+
+        assert_non_null(strstr(reply.text, "HTTP/1.1 200"));
+        expect_problem(reply, 404, "not-found");
+}
+
+static void a_body_too_large_is_refused_by_length_and_in_chunks(void **state)
+{
+        struct http_fixture *h = *state;
+        char *body = malloc(70001), head[256];
+        int fd;
+
+        memset(body, ' ', 70000);
+        body[70000] = '\0';
+        expect_problem(http_call(h, "POST", "/v1/regions", "", body), 413, "too-large");
+        fd = http_connect(h);
+        snprintf(head, sizeof(head),
+                 "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                 "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n",
+                 70000);
+        http_send(fd, head, strlen(head));
+        http_send(fd, body, 70000);
+        http_send(fd, "\r\n0\r\n\r\n", 7);
+        expect_problem(http_receive(fd), 413, "too-large");
+        free(body);
+}
+
+static void who_expects_100_is_refused_before_the_body(void **state)
+{
+        expect_problem(http_raw(*state, "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+                                        "Content-Type: application/json\r\nContent-Length: 9999999\r\n\r\n"),
+                       413, "too-large");
+}
+
+static void a_body_that_is_no_json_is_refused(void **state)
+{
+        struct http_fixture *h = *state;
+
+        expect_problem(http_call(h, "POST", "/v1/regions", "", "{\"size\":"), 400, "invalid-json");
+        expect_problem(http_call(h, "POST", "/v1/regions", "", NULL), 400, "invalid-json");
+        expect_problem(http_raw(h, "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                                   "Content-Length: 10\r\nContent-Type: text/plain\r\n\r\n{\"size\":1}"),
+                       415, "unsupported-media-type");
+        expect_problem(http_raw(h, "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                                   "Content-Length: 10\r\n\r\n{\"size\":1}"),
+                       415, "unsupported-media-type");
+}
+
+static void a_draining_server_takes_no_new_work(void **state)
+{
+        struct http_fixture *h = *state;
+        struct reply reply;
+
+        http_server_drain(h->server);
+        reply = http_call(h, "POST", "/v1/regions", "", "{\"size\":1}");
+        assert_non_null(reply_header(&reply, "Retry-After"));
+        expect_problem(reply, 503, "draining");
+        expect_problem(http_call(h, "GET", "/readyz", "", NULL), 503, "draining");
+        expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
+        expect_status(http_call(h, "GET", "/v1/regions", "", NULL), 200);
+}
+
+static void a_unix_socket_is_private_and_asks_for_no_host(void **state)
+{
+        struct http_fixture *h = *state;
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        const char *const *urls;
+        char listen[64];
+        struct stat status;
+        int fd;
+
+        snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/ferry-test-%d.sock", getpid());
+        snprintf(listen, sizeof(listen), "unix:%s", address.sun_path);
+        http_stop(h);
+        h->listen[0] = listen;
+        http_start(h);
+        assert_int_equal(http_server_urls(h->server, &urls), 1);
+        assert_string_equal(urls[0], listen);
+        assert_int_equal(stat(address.sun_path, &status), 0);
+        assert_int_equal(status.st_mode & 0777, 0600);
+        fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        static const char request[] = "GET /livez HTTP/1.1\r\nHost: what.ever\r\nConnection: close\r\n\r\n";
+        http_send(fd, request, strlen(request));
+        expect_status(http_receive(fd), 200);
+        http_stop(h);
+        assert_int_equal(access(address.sun_path, F_OK), -1);
+}
+
+static void addresses_in_use_or_malformed_are_refused(void **state)
+{
+        struct http_fixture *h = *state;
+        struct http_server *other;
+        struct http_config config = h->config;
+        char taken[64];
+        const char *listen[1] = { taken };
+
+        snprintf(taken, sizeof(taken), "127.0.0.1:%u", h->port);
+        config.listen = listen;
+        config.metrics = NULL;
+        assert_int_equal(http_server_new(&config, &other), -EADDRINUSE);
+        listen[0] = "127.0.0.1";
+        assert_int_equal(http_server_new(&config, &other), -EINVAL);
+        listen[0] = "unix:";
+        assert_int_equal(http_server_new(&config, &other), -EINVAL);
+}
+
+static void requests_are_counted_by_route_and_code(void **state)
+{
+        struct reply reply;
+
+        expect_status(http_call(*state, "GET", "/livez", "", NULL), 200);
+        expect_problem(http_call(*state, "GET", "/nowhere", "", NULL), 404, "not-found");
+        reply = http_call(*state, "GET", "/metrics", "", NULL);
+        assert_non_null(strstr(reply.body, "ferry_http_requests_total{route=\"getLivez\",code=\"200\"} 1\n"));
+        assert_non_null(strstr(reply.body, "ferry_http_requests_total{route=\"none\",code=\"404\"} 1\n"));
+        assert_non_null(strstr(reply.body, "ferry_http_waiters 0\n"));
+        assert_memory_equal(reply_header(&reply, "Content-Type"), "text/plain; version=0.0.4", 25);
+        expect_status(reply, 200);
+}
+
+static void the_documents_about_the_worker_are_there(void **state)
+{
+        static const struct {
+                const char *path, *field;
+        } documents[] = { { "/", "links" },
+                          { "/v1/worker", "epoch" },
+                          { "/v1/devices", "gpu_direct_rdma" },
+                          { "/v1/limits", "body_max" } };
+        struct reply reply;
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(documents); i++) {
+                reply = http_call(*state, "GET", documents[i].path, "", NULL);
+                assert_non_null(reply_field(&reply, documents[i].field));
+                assert_string_equal(reply_header(&reply, "Cache-Control"), "no-store");
+                expect_status(reply, 200);
+        }
+        reply = http_call(*state, "GET", "/openapi.yaml", "", NULL);
+        assert_non_null(strstr(reply.body, "openapi: 3."));
+        expect_status(reply, 200);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, http_setup, http_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(an_unknown_path_is_not_found),
+                TEST(a_wrong_method_is_told_the_right_ones),
+                TEST(head_has_the_head_of_get_and_no_body),
+                TEST(a_valid_request_id_comes_back),
+                TEST(an_unknown_or_repeated_parameter_is_refused),
+                TEST(a_foreign_host_is_refused),
+                TEST(a_foreign_origin_is_refused),
+                TEST(tokens_open_what_they_are_for),
+                TEST(doubtful_framing_ends_the_connection),
+                TEST(a_refused_request_leaves_the_connection_usable),
+                TEST(a_body_too_large_is_refused_by_length_and_in_chunks),
+                TEST(who_expects_100_is_refused_before_the_body),
+                TEST(a_body_that_is_no_json_is_refused),
+                TEST(a_draining_server_takes_no_new_work),
+                TEST(a_unix_socket_is_private_and_asks_for_no_host),
+                TEST(addresses_in_use_or_malformed_are_refused),
+                TEST(requests_are_counted_by_route_and_code),
+                TEST(the_documents_about_the_worker_are_there),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <ferry/error.h>
+
+#include "guard.h"
+
+static const char *framing(const char *length, const char *encoding, const char *version)
+{
+        struct http_headers headers = { .content_length = length, .transfer_encoding = encoding };
+
+        return guard_framing_fault(&headers, version);
+}
+
+static void plain_framing_is_admitted(void **state)
+{
+        assert_null(framing(NULL, NULL, "HTTP/1.1"));
+        assert_null(framing("12", NULL, "HTTP/1.1"));
+        assert_null(framing(NULL, "Chunked", "HTTP/1.1"));
+        assert_null(framing("0", NULL, "HTTP/1.0"));
+}
+
+static void doubtful_framing_is_refused(void **state)
+{
+        struct http_headers twice = { .content_length = "1", .fault = "Content-Length" };
+
+        assert_non_null(framing("5", "chunked", "HTTP/1.1"));
+        assert_non_null(framing(NULL, "gzip, chunked", "HTTP/1.1"));
+        assert_non_null(framing(NULL, "chunked, chunked", "HTTP/1.1"));
+        assert_non_null(framing(NULL, "identity", "HTTP/1.1"));
+        assert_non_null(framing(NULL, "", "HTTP/1.1"));
+        assert_non_null(framing(NULL, "chunked", "HTTP/1.0"));
+        assert_non_null(framing("5, 5", NULL, "HTTP/1.1"));
+        assert_non_null(framing("-5", NULL, "HTTP/1.1"));
+        assert_non_null(framing("", NULL, "HTTP/1.1"));
+        assert_non_null(guard_framing_fault(&twice, "HTTP/1.1"));
+}
+
+static const char *const names[] = { "worker.example", NULL };
+
+static void own_names_and_literals_are_hosts(void **state)
+{
+        static const char *const good[] = { "127.0.0.1",      "127.0.0.1:9300", "[::1]:9300",        "10.1.2.3:80",
+                                            "localhost:9300", "LOCALHOST",      "Worker.Example:80", "localhost." };
+
+        for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+                if (!guard_host_allowed(good[i], names, 2))
+                        fail_msg("%s was refused", good[i]);
+}
+
+static void foreign_names_are_no_hosts(void **state)
+{
+        static const char *const bad[] = {
+                "evil.example", "worker.example.evil", "localhost.evil", "127.0.0.1.evil", "evil.localhost", "",
+                ":80",          "127.0.0.1:x",         "[localhost]",    "user@127.0.0.1", "127.0.0.1 evil", "::1"
+        };
+
+        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+                if (guard_host_allowed(bad[i], names, 2))
+                        fail_msg("%s was admitted", bad[i]);
+}
+
+static void origins_match_exactly(void **state)
+{
+        static const char *const allowed[] = { "https://ui.example" };
+
+        assert_true(guard_origin_allowed("https://UI.example", allowed, 1));
+        assert_false(guard_origin_allowed("http://ui.example", allowed, 1));
+        assert_false(guard_origin_allowed("https://ui.example.evil", allowed, 1));
+        assert_false(guard_origin_allowed("null", allowed, 1));
+        assert_false(guard_origin_allowed("https://ui.example", NULL, 0));
+}
+
+static void without_a_token_all_is_open(void **state)
+{
+        assert_int_equal(guard_authorize(NULL, NULL, NULL, HTTP_AUTH_FULL), 0);
+        assert_int_equal(guard_authorize("Bearer x", NULL, NULL, HTTP_AUTH_FULL), 0);
+}
+
+static void the_full_token_opens_everything(void **state)
+{
+        assert_int_equal(guard_authorize("Bearer full", "full", "peer", HTTP_AUTH_FULL), 0);
+        assert_int_equal(guard_authorize("bearer  full", "full", "peer", HTTP_AUTH_PEER), 0);
+        assert_int_equal(guard_authorize("Bearer full", "full", NULL, HTTP_AUTH_FULL), 0);
+}
+
+static void the_peer_token_opens_metadata_only(void **state)
+{
+        assert_int_equal(guard_authorize("Bearer peer", "full", "peer", HTTP_AUTH_PEER), 0);
+        assert_int_equal(guard_authorize("Bearer peer", "full", "peer", HTTP_AUTH_FULL), FERRY_E_FORBIDDEN);
+}
+
+static void no_or_a_wrong_token_is_unauthenticated(void **state)
+{
+        static const char *const wrong[] = { NULL,   "",           "Bearer",       "Bearer ",     "Bearer ful",
+                                             "full", "Basic full", "Bearer fulll", "Bearer FULL", "Bearerfull" };
+
+        for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+                assert_int_equal(guard_authorize(wrong[i], "full", "peer", HTTP_AUTH_FULL), FERRY_E_UNAUTHENTICATED);
+                assert_int_equal(guard_authorize(wrong[i], "full", "peer", HTTP_AUTH_PEER), FERRY_E_UNAUTHENTICATED);
+        }
+        assert_int_equal(guard_authorize(NULL, "full", "peer", HTTP_AUTH_NONE), 0);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(plain_framing_is_admitted),
+                cmocka_unit_test(doubtful_framing_is_refused),
+                cmocka_unit_test(own_names_and_literals_are_hosts),
+                cmocka_unit_test(foreign_names_are_no_hosts),
+                cmocka_unit_test(origins_match_exactly),
+                cmocka_unit_test(without_a_token_all_is_open),
+                cmocka_unit_test(the_full_token_opens_everything),
+                cmocka_unit_test(the_peer_token_opens_metadata_only),
+                cmocka_unit_test(no_or_a_wrong_token_is_unauthenticated),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "headers.h"
+
+static void wait_is_found_among_preferences(void **state)
+{
+        static const struct {
+                const char *value;
+                uint64_t seconds;
+        } good[] = {
+                { "wait=10", 10 },
+                { "respond-async, wait=3", 3 },
+                { "WAIT = 7", 7 },
+                { "wait=\"5\"", 5 },
+                { "foo=\"a, wait=1\"; x, wait=2", 2 },
+                { "wait=4; strict", 4 },
+                { "wait=0", 0 },
+                { ", ,wait=1", 1 },
+        };
+        uint64_t seconds;
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(good); i++) {
+                assert_true(headers_prefer_wait(good[i].value, &seconds));
+                assert_int_equal(seconds, good[i].seconds);
+        }
+}
+
+static void a_wait_that_is_no_number_is_no_preference(void **state)
+{
+        static const char *const bad[] = {
+                "",         "wait",      "wait=",    "wait=x",           "wait=-1",        "wait=1.5",
+                "awaits=1", "waiting=1", "wait=\"5", "wait=99999999999", "foo=\"wait=1\"", "respond-async; wait=1"
+        };
+        uint64_t seconds;
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++)
+                if (headers_prefer_wait(bad[i], &seconds))
+                        fail_msg("%s was taken", bad[i]);
+}
+
+static void etags_match_in_lists_weak_and_strong(void **state)
+{
+        assert_true(headers_etag_matches("\"r2\"", "\"r2\""));
+        assert_true(headers_etag_matches("W/\"r2\"", "\"r2\""));
+        assert_true(headers_etag_matches("\"r1\", W/\"x,y\" ,\"r2\"", "\"r2\""));
+        assert_true(headers_etag_matches(" * ", "\"r2\""));
+        assert_false(headers_etag_matches("\"r22\"", "\"r2\""));
+        assert_false(headers_etag_matches("\"r1\"", "\"r2\""));
+        assert_false(headers_etag_matches("r2", "\"r2\""));
+        assert_false(headers_etag_matches("\"r2", "\"r2\""));
+        assert_false(headers_etag_matches("", "\"r2\""));
+        assert_false(headers_etag_matches("\"r1\" \"r2\"", "\"r2\""));
+        assert_false(headers_etag_matches("*, \"r2\"", "\"r3\""));
+}
+
+static void media_types_match_whatever_their_parameters(void **state)
+{
+        assert_true(headers_media_type_is("application/json", "application/json"));
+        assert_true(headers_media_type_is("Application/JSON ; charset=utf-8", "application/json"));
+        assert_false(headers_media_type_is("application/jsonp", "application/json"));
+        assert_false(headers_media_type_is("application/json-patch+json", "application/json"));
+        assert_false(headers_media_type_is("text/plain; application/json", "application/json"));
+        assert_false(headers_media_type_is("", "application/json"));
+        assert_false(headers_media_type_is(NULL, "application/json"));
+}
+
+static void lengths_are_digits_only(void **state)
+{
+        uint64_t length;
+
+        assert_true(headers_parse_length("0", &length));
+        assert_int_equal(length, 0);
+        assert_true(headers_parse_length("9223372036854775807", &length));
+        assert_int_equal(length, INT64_MAX);
+        assert_false(headers_parse_length("9223372036854775808", &length));
+        assert_false(headers_parse_length("99999999999999999999999", &length));
+        assert_false(headers_parse_length("", &length));
+        assert_false(headers_parse_length("-1", &length));
+        assert_false(headers_parse_length("+1", &length));
+        assert_false(headers_parse_length("1, 1", &length));
+        assert_false(headers_parse_length("0x10", &length));
+}
+
+static void request_ids_are_bounded_and_plain(void **state)
+{
+        char text[66];
+
+        assert_true(headers_request_id_valid("a"));
+        assert_true(headers_request_id_valid("A-1_b.c"));
+        assert_false(headers_request_id_valid(""));
+        assert_false(headers_request_id_valid("a b"));
+        assert_false(headers_request_id_valid("a\"b"));
+        assert_false(headers_request_id_valid("\xc3\xa4"));
+        memset(text, 'x', 65);
+        text[65] = '\0';
+        assert_false(headers_request_id_valid(text));
+        text[64] = '\0';
+        assert_true(headers_request_id_valid(text));
+}
+
+static void idempotency_keys_are_visible_ascii(void **state)
+{
+        char text[257];
+
+        assert_true(headers_idempotency_key_valid("\"550e8400-e29b\""));
+        assert_true(headers_idempotency_key_valid("~"));
+        assert_false(headers_idempotency_key_valid(""));
+        assert_false(headers_idempotency_key_valid("a b"));
+        assert_false(headers_idempotency_key_valid("a\x7f"));
+        assert_false(headers_idempotency_key_valid("\xff"));
+        memset(text, 'x', 256);
+        text[256] = '\0';
+        assert_false(headers_idempotency_key_valid(text));
+        text[255] = '\0';
+        assert_true(headers_idempotency_key_valid(text));
+}
+
+static void add(struct http_headers *headers, const char *name, const char *value)
+{
+        headers_add(headers, name, value, strlen(value));
+}
+
+static void headers_are_found_in_any_case(void **state)
+{
+        struct http_headers headers = { 0 };
+
+        add(&headers, "hOST", "h");
+        add(&headers, "content-type", "t");
+        add(&headers, "X-Other", "o");
+        add(&headers, "X-Other", "o");
+        add(&headers, "Prefer", "respond-async");
+        add(&headers, "prefer", "wait=3");
+        add(&headers, "Prefer", "wait=9");
+        assert_string_equal(headers.host, "h");
+        assert_string_equal(headers.content_type, "t");
+        assert_true(headers.prefer_wait);
+        assert_int_equal(headers.prefer_wait_s, 3);
+        assert_null(headers.fault);
+}
+
+static void a_repeated_header_is_a_fault(void **state)
+{
+        static const char *const names[] = { "Content-Length", "Host",  "Authorization", "Transfer-Encoding",
+                                             "Content-Type",   "Range", "Origin",        "Idempotency-Key" };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(names); i++) {
+                struct http_headers headers = { 0 };
+                add(&headers, names[i], "5");
+                assert_null(headers.fault);
+                add(&headers, names[i], "5");
+                assert_string_equal(headers.fault, names[i]);
+        }
+}
+
+static void a_nul_in_a_value_is_a_fault(void **state)
+{
+        struct http_headers headers = { 0 };
+
+        headers_add(&headers, "Host", "localhost\0evil", 14);
+        assert_non_null(headers.fault);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(wait_is_found_among_preferences),
+                cmocka_unit_test(a_wait_that_is_no_number_is_no_preference),
+                cmocka_unit_test(etags_match_in_lists_weak_and_strong),
+                cmocka_unit_test(media_types_match_whatever_their_parameters),
+                cmocka_unit_test(lengths_are_digits_only),
+                cmocka_unit_test(request_ids_are_bounded_and_plain),
+                cmocka_unit_test(idempotency_keys_are_visible_ascii),
+                cmocka_unit_test(headers_are_found_in_any_case),
+                cmocka_unit_test(a_repeated_header_is_a_fault),
+                cmocka_unit_test(a_nul_in_a_value_is_a_fault),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "idempotency.h"
+
+static struct idempotency *cache;
+
+static int setup(void **state)
+{
+        return idempotency_new(3, &cache);
+}
+
+static int teardown(void **state)
+{
+        cache = idempotency_free(cache);
+        return 0;
+}
+
+static enum idempotency_verdict begin(const char *key, uint64_t hash, uint64_t now, uint64_t *id)
+{
+        return idempotency_begin(cache, key, hash, now, id);
+}
+
+static void the_same_request_gets_what_the_first_made(void **state)
+{
+        uint64_t id = 0;
+
+        assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_NEW);
+        idempotency_commit(cache, "k", 42);
+        assert_int_equal(begin("k", 1, 1, &id), IDEMPOTENCY_REPLAY);
+        assert_int_equal(id, 42);
+}
+
+static void another_request_of_the_same_key_is_a_conflict(void **state)
+{
+        uint64_t id;
+
+        assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_NEW);
+        assert_int_equal(begin("k", 2, 0, &id), IDEMPOTENCY_CONFLICT);
+        idempotency_commit(cache, "k", 42);
+        assert_int_equal(begin("k", 2, 0, &id), IDEMPOTENCY_CONFLICT);
+}
+
+static void a_duplicate_of_a_request_in_the_making_is_told_so(void **state)
+{
+        uint64_t id;
+
+        assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_NEW);
+        assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_BUSY);
+}
+
+static void a_request_that_failed_may_come_again(void **state)
+{
+        uint64_t id;
+
+        assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_NEW);
+        idempotency_abort(cache, "k");
+        assert_int_equal(begin("k", 2, 0, &id), IDEMPOTENCY_NEW);
+}
+
+static void an_abort_does_not_undo_a_commit(void **state)
+{
+        uint64_t id;
+
+        assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_NEW);
+        idempotency_commit(cache, "k", 42);
+        idempotency_abort(cache, "k");
+        assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_REPLAY);
+}
+
+static void keys_are_forgotten_after_their_time(void **state)
+{
+        uint64_t id;
+
+        assert_int_equal(begin("k", 1, 5, &id), IDEMPOTENCY_NEW);
+        idempotency_commit(cache, "k", 42);
+        assert_int_equal(begin("k", 1, 4 + IDEMPOTENCY_KEEP_US, &id), IDEMPOTENCY_REPLAY);
+        assert_int_equal(begin("k", 2, 5 + IDEMPOTENCY_KEEP_US, &id), IDEMPOTENCY_NEW);
+}
+
+static void the_oldest_makes_room(void **state)
+{
+        static const char *const keys[] = { "a", "b", "c", "d" };
+        uint64_t id;
+
+        for (uint64_t i = 0; i < 4; i++) {
+                assert_int_equal(begin(keys[i], 1, i, &id), IDEMPOTENCY_NEW);
+                idempotency_commit(cache, keys[i], i + 1);
+        }
+        assert_int_equal(begin("b", 1, 9, &id), IDEMPOTENCY_REPLAY);
+        assert_int_equal(begin("d", 1, 9, &id), IDEMPOTENCY_REPLAY);
+        assert_int_equal(begin("a", 1, 9, &id), IDEMPOTENCY_NEW);
+}
+
+static void what_is_in_the_making_is_not_forgotten(void **state)
+{
+        uint64_t id;
+
+        assert_int_equal(begin("a", 1, 0, &id), IDEMPOTENCY_NEW);
+        assert_int_equal(begin("b", 1, 0, &id), IDEMPOTENCY_NEW);
+        assert_int_equal(begin("c", 1, 0, &id), IDEMPOTENCY_NEW);
+        assert_int_equal(begin("d", 1, 0, &id), IDEMPOTENCY_FULL);
+        assert_int_equal(begin("d", 1, 2 * (uint64_t)IDEMPOTENCY_KEEP_US, &id), IDEMPOTENCY_FULL);
+        idempotency_commit(cache, "b", 7);
+        assert_int_equal(begin("d", 1, 1, &id), IDEMPOTENCY_NEW);
+        assert_int_equal(begin("a", 1, 1, &id), IDEMPOTENCY_BUSY);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(the_same_request_gets_what_the_first_made, setup, teardown),
+                cmocka_unit_test_setup_teardown(another_request_of_the_same_key_is_a_conflict, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_duplicate_of_a_request_in_the_making_is_told_so, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_request_that_failed_may_come_again, setup, teardown),
+                cmocka_unit_test_setup_teardown(an_abort_does_not_undo_a_commit, setup, teardown),
+                cmocka_unit_test_setup_teardown(keys_are_forgotten_after_their_time, setup, teardown),
+                cmocka_unit_test_setup_teardown(the_oldest_makes_room, setup, teardown),
+                cmocka_unit_test_setup_teardown(what_is_in_the_making_is_not_forgotten, setup, teardown),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

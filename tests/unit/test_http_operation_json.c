@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <ferry/error.h>
+#include <json-c/json.h>
+
+#include "operation_json.h"
+#include "operations/operations.h"
+
+static const struct operation_descriptor descriptors[] = { { 0xa1, 0, 100, "cpu" }, { 0xa2, 5, 28, "cpu" } };
+
+static struct operation_view passive(void)
+{
+        return (struct operation_view){ .id = 0xc3,
+                                        .kind = FERRY_READABLE,
+                                        .status = FERRY_INITIALIZED,
+                                        .revision = 1,
+                                        .bytes_total = 128,
+                                        .ttl_ms = 60000,
+                                        .created_unix_ms = 1000,
+                                        .expires_unix_ms = 61000,
+                                        .descriptors = descriptors,
+                                        .n_descriptors = 2 };
+}
+
+static void check(const struct operation_view *view, const char *expected)
+{
+        struct json_object *object = operation_json_new(view);
+
+        assert_string_equal(
+                json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE),
+                expected);
+        json_object_put(object);
+}
+
+static void an_offer_shows_what_applies_and_nothing_else(void **state)
+{
+        struct operation_view view = passive();
+
+        check(&view, "{\"id\":\"op_00000000000000c3\",\"kind\":\"readable\",\"status\":\"INITIALIZED\",\"done\":false,"
+                     "\"revision\":1,\"bytes_total\":128,\"bytes_done\":0,\"descriptors\":["
+                     "{\"region\":\"rgn_00000000000000a1\",\"offset\":0,\"size\":100},"
+                     "{\"region\":\"rgn_00000000000000a2\",\"offset\":5,\"size\":28}],\"ttl_ms\":60000,"
+                     "\"created_at\":\"1970-01-01T00:00:01.000Z\",\"expires_at\":\"1970-01-01T00:01:01.000Z\"}");
+}
+
+static void options_are_shown_when_they_were_asked_for(void **state)
+{
+        struct operation_view view = passive();
+
+        view.layout = FERRY_LAYOUT_STREAM;
+        view.readers = 3;
+        view.readers_done = 1;
+        view.cancel_requested = true;
+        view.n_descriptors = 0;
+        check(&view, "{\"id\":\"op_00000000000000c3\",\"kind\":\"readable\",\"status\":\"INITIALIZED\",\"done\":false,"
+                     "\"revision\":1,\"bytes_total\":128,\"bytes_done\":0,\"descriptors\":[],\"layout\":\"stream\","
+                     "\"readers\":3,\"readers_done\":1,\"ttl_ms\":60000,\"created_at\":\"1970-01-01T00:00:01.000Z\","
+                     "\"cancel_requested\":true,\"expires_at\":\"1970-01-01T00:01:01.000Z\"}");
+}
+
+static void the_end_has_time_transport_and_error(void **state)
+{
+        struct operation_view view = { .id = 1,
+                                       .kind = FERRY_READ,
+                                       .status = FERRY_ERRORED,
+                                       .done = true,
+                                       .verify = true,
+                                       .revision = 4,
+                                       .bytes_total = 128,
+                                       .bytes_done = 64,
+                                       .timeout_ms = 5000,
+                                       .created_unix_ms = 1000,
+                                       .ended_unix_ms = 2000,
+                                       .duration_us = 77,
+                                       .transport = "tcp",
+                                       .error = FERRY_E_PEER_LOST,
+                                       .detail = "It went away" };
+
+        check(&view, "{\"id\":\"op_0000000000000001\",\"kind\":\"read\",\"status\":\"ERRORED\",\"done\":true,"
+                     "\"revision\":4,\"bytes_total\":128,\"bytes_done\":64,\"descriptors\":[],\"timeout_ms\":5000,"
+                     "\"verify\":true,\"created_at\":\"1970-01-01T00:00:01.000Z\","
+                     "\"ended_at\":\"1970-01-01T00:00:02.000Z\",\"duration_us\":77,\"transport\":\"tcp\","
+                     "\"error\":{\"code\":\"peer-lost\",\"detail\":\"It went away\"}}");
+}
+
+static void an_error_without_detail_has_the_tables_text(void **state)
+{
+        struct operation_view view = passive();
+        struct json_object *object, *error, *detail;
+
+        view.error = FERRY_E_EXPIRED;
+        object = operation_json_new(&view);
+        assert_true(json_object_object_get_ex(object, "error", &error));
+        assert_true(json_object_object_get_ex(error, "detail", &detail));
+        assert_string_equal(json_object_get_string(detail), ferry_error_title(FERRY_E_EXPIRED));
+        json_object_put(object);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(an_offer_shows_what_applies_and_nothing_else),
+                cmocka_unit_test(options_are_shown_when_they_were_asked_for),
+                cmocka_unit_test(the_end_has_time_transport_and_error),
+                cmocka_unit_test(an_error_without_detail_has_the_tables_text),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

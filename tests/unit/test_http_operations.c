@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http_fixture.h"
+
+#include <json-c/json.h>
+#include <stdio.h>
+
+#include <ferry/encoding.h>
+#include <ferry/error.h>
+#include <ferry/json.h>
+#include <ferry/metadata.h>
+
+/* A body with the fixture's region in place of %s. */
+static struct reply post(struct http_fixture *h, const char *query, const char *headers, const char *format)
+{
+        char path[128], body[8192];
+
+        snprintf(path, sizeof(path), "/v1/operations%s", query);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        snprintf(body, sizeof(body), format, h->region, h->region, h->region);
+#pragma GCC diagnostic pop
+        return http_call(h, "POST", path, headers, body);
+}
+
+static const char readable[] =
+        "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"offset\":512,\"size\":4096}]}";
+
+/* The body of an active operation with a peer's metadata. */
+static struct reply post_active(struct http_fixture *h, enum ferry_kind kind, const struct ferry_metadata *metadata)
+{
+        struct json_object *document;
+        char format[4096];
+
+        assert_int_equal(ferry_metadata_encode(metadata, &document), 0);
+        snprintf(format, sizeof(format),
+                 "{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%%s\",\"size\":4096}],\"remote_metadata\":%s}",
+                 ferry_kind_name((int)kind), json_object_to_json_string_ext(document, JSON_C_TO_STRING_PLAIN));
+        json_object_put(document);
+        return post(h, "", "", format);
+}
+
+static struct ferry_metadata *of_peer(enum ferry_kind active)
+{
+        struct ferry_metadata *metadata = peer_metadata(active);
+
+        strcpy(metadata->worker, "peer");
+        strcpy(metadata->http, "http://127.0.0.1:9300");
+        return metadata;
+}
+
+static size_t count_operations(struct http_fixture *h)
+{
+        struct operation *page[10];
+        uint64_t cursor = 0;
+        size_t n = operation_page(h->f->store, -1, -1, &cursor, page, 10);
+
+        for (size_t i = 0; i < n; i++)
+                operation_unref(page[i]);
+        return n;
+}
+
+static void an_offer_is_made_with_its_defaults(void **state)
+{
+        struct reply reply = post(*state, "", "", "{\"kind\":\"writable\",\"descriptors\":[{\"region\":\"%s\"}]}");
+
+        assert_string_equal(reply_field(&reply, "kind"), "writable");
+        assert_string_equal(reply_field(&reply, "status"), "INITIALIZED");
+        assert_string_equal(reply_field(&reply, "bytes_total"), "65536");
+        assert_string_equal(reply_header(&reply, "ETag"), "\"r1\"");
+        assert_memory_equal(reply_header(&reply, "Location"), "/v1/operations/op_", 18);
+        assert_null(reply_field(&reply, "metadata"));
+        expect_status(reply, 201);
+}
+
+static void metadata_come_with_the_answer_when_asked_for(void **state)
+{
+        struct http_fixture *h = *state;
+        struct reply reply = post(h, "?include=metadata", "", readable), other;
+        char path[128], metadata[4096];
+
+        snprintf(metadata, sizeof(metadata), "%s", reply_field(&reply, "metadata"));
+        assert_non_null(strstr(metadata, "notification_key"));
+        assert_string_equal(reply_header(&reply, "Cache-Control"), "no-store");
+        snprintf(path, sizeof(path), "%s/metadata", reply_header(&reply, "Location"));
+        expect_status(reply, 201);
+        other = http_call(h, "GET", path, "", NULL);
+        assert_string_equal(reply_header(&other, "Cache-Control"), "no-store");
+        assert_non_null(strstr(metadata, reply_field(&other, "notification_key")));
+        expect_status(other, 200);
+        expect_problem(post(h, "?include=metadata", "",
+                            "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"remote_url\":\"http://x\"}"),
+                       400, "invalid-parameter");
+        assert_int_equal(count_operations(h), 1);
+}
+
+static void metadata_name_this_worker_and_where_it_was_asked(void **state)
+{
+        struct http_fixture *h = *state;
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_metadata *metadata;
+        struct json_object *document;
+        struct reply reply;
+        char url[64];
+
+        http_stop(h);
+        strcpy(h->facts.data_address, "0.0.0.0:9400");
+        http_start(h);
+        reply = post(h, "?include=metadata", "", readable);
+        document = json_tokener_parse(reply_field(&reply, "metadata"));
+        assert_int_equal(ferry_metadata_decode(document, "", &metadata, &errors), 0);
+        snprintf(url, sizeof(url), "http://127.0.0.1:%u", h->port);
+        assert_string_equal(metadata->worker, "tester");
+        assert_string_equal(metadata->http, url);
+        assert_string_equal(metadata->data, "127.0.0.1:9400");
+        metadata = ferry_metadata_free(metadata);
+        json_object_put(document);
+        expect_status(reply, 201);
+}
+
+static void a_bad_operation_is_refused_with_the_place(void **state)
+{
+        struct http_fixture *h = *state;
+        static const struct {
+                const char *format, *pointer, *code;
+                int status;
+        } bad[] = {
+                { "{\"descriptors\":[{\"region\":\"%s\"}]}", "/kind", "invalid-parameter", 400 },
+                { "{\"kind\":\"reader\",\"descriptors\":[{\"region\":\"%s\"}]}", "/kind", "invalid-parameter", 400 },
+                { "{\"kind\":\"readable\"}", "/descriptors", "invalid-parameter", 400 },
+                { "{\"kind\":\"readable\",\"descriptors\":[]}", "/descriptors", "invalid-parameter", 400 },
+                { "{\"kind\":\"readable\",\"descriptors\":[1]}", "/descriptors/0", "invalid-parameter", 400 },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"rgn_0000000000000001\"}]}",
+                  "/descriptors/0/region", "not-found", 404 },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"},{\"region\":\"x\"}]}",
+                  "/descriptors/1/region", "not-found", 404 },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"offset\":65536}]}",
+                  "/descriptors/0/offset", "out-of-bounds", 400 },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"offset\":1,\"size\":65536}]}",
+                  "/descriptors/0/size", "out-of-bounds", 400 },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"offset\":9007199254740991,"
+                  "\"size\":9007199254740991}]}",
+                  "/descriptors/0/offset", "out-of-bounds", 400 },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":0}]}", "/descriptors/0/size",
+                  "invalid-parameter", 400 },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"len\":1}]}", "/descriptors/0/len",
+                  "unknown-field", 400 },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"timeout_ms\":1}", "/timeout_ms",
+                  "invalid-parameter", 400 },
+                { "{\"kind\":\"writable\",\"descriptors\":[{\"region\":\"%s\"}],\"readers\":2}", "/readers",
+                  "invalid-parameter", 400 },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"readers\":9}", "/readers",
+                  "invalid-parameter", 400 },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"ttl_ms\":99999999999}", "/ttl_ms",
+                  "invalid-parameter", 400 },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"remote_url\":\"http://x\"}",
+                  "/remote_url", "invalid-parameter", 400 },
+                { "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}]}", "", "invalid-parameter", 400 },
+                { "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"remote_metadata\":{}}",
+                  "/remote_metadata", "invalid-metadata", 400 },
+                { "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"remote_url\":\"ftp://127.0.0.1/\"}",
+                  "/remote_url", "invalid-parameter", 400 },
+                { "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],"
+                  "\"remote_url\":\"http://192.0.2.1/v1/operations/op_0000000000000001/metadata\"}",
+                  "/remote_url", "forbidden", 403 },
+        };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
+                struct reply reply = post(h, "", "", bad[i].format);
+                char expected[128];
+                snprintf(expected, sizeof(expected), "\"pointer\":\"%s", bad[i].pointer);
+                if (!strstr(reply.body, expected))
+                        fail_msg("%s: %s", bad[i].format, reply.body);
+                expect_problem(reply, bad[i].status, bad[i].code);
+        }
+        assert_int_equal(count_operations(h), 0);
+        assert_int_equal(region_in_use(h->f->region), 0);
+}
+
+static void too_many_descriptors_are_refused(void **state)
+{
+        struct http_fixture *h = *state;
+        char body[2048] = "{\"kind\":\"readable\",\"descriptors\":[", item[64];
+
+        for (int i = 0; i < 17; i++) {
+                snprintf(item, sizeof(item), "%s{\"region\":\"%s\"}", i ? "," : "", h->region);
+                strcat(body, item);
+        }
+        strcat(body, "]}");
+        expect_problem(http_call(h, "POST", "/v1/operations", "", body), 400, "invalid-parameter");
+}
+
+static void an_active_operation_starts_with_its_metadata(void **state)
+{
+        struct http_fixture *h = *state;
+        struct ferry_metadata *metadata = of_peer(FERRY_WRITE);
+        struct reply reply = post_active(h, FERRY_WRITE, metadata);
+
+        assert_string_equal(reply_field(&reply, "kind"), "write");
+        assert_int_equal(h->f->mover.n_started, 1);
+        expect_status(reply, 201);
+        end_transfer(h->f, 0);
+        metadata = ferry_metadata_free(metadata);
+}
+
+static char started_with[FABRIC_ADDRESS_SIZE];
+
+/* A mover that notes the peer's address and is done at once. */
+static int note_address(void *context, const struct fabric_transfer *transfer)
+{
+        snprintf(started_with, sizeof(started_with), "%s", transfer->peer_data);
+        end(transfer->ended, transfer->context, 0, transfer->total);
+        return 0;
+}
+
+static void a_peers_address_is_used_only_when_it_is_admitted(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation_config config = { .epoch = EPOCH,
+                                           .limits = default_limits,
+                                           .mover = { .transfer_start = note_address },
+                                           .loop = h->f->loop };
+        struct ferry_metadata *metadata = of_peer(FERRY_READ);
+
+        http_stop(h);
+        assert_int_equal(operation_store_new(&config, &h->config.operations), 0);
+        http_start(h);
+        expect_status(post_active(h, FERRY_READ, metadata), 201);
+        assert_string_equal(started_with, "127.0.0.1:9");
+        strcpy(metadata->data, "192.0.2.1:9");
+        expect_status(post_active(h, FERRY_READ, metadata), 201);
+        assert_string_equal(started_with, "");
+        http_stop(h);
+        operation_store_free(h->config.operations);
+        metadata = ferry_metadata_free(metadata);
+}
+
+static void metadata_that_do_not_fit_make_nothing(void **state)
+{
+        struct http_fixture *h = *state;
+        struct ferry_metadata *metadata = of_peer(FERRY_READ);
+
+        expect_problem(post_active(h, FERRY_WRITE, metadata), 409, "kind-mismatch");
+        metadata->descriptors[0].size = 4095;
+        expect_problem(post_active(h, FERRY_READ, metadata), 409, "size-mismatch");
+        metadata->descriptors[0].size = 4096;
+        metadata->expires_ms = 1;
+        expect_problem(post_active(h, FERRY_READ, metadata), 410, "metadata-expired");
+        assert_int_equal(count_operations(h), 0);
+        assert_int_equal(h->f->mover.n_started, 0);
+        metadata = ferry_metadata_free(metadata);
+}
+
+static void a_url_that_leads_nowhere_ends_the_operation(void **state)
+{
+        struct http_fixture *h = *state;
+        char format[512];
+        struct reply reply;
+
+        snprintf(format, sizeof(format),
+                 "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%%s\"}],"
+                 "\"remote_url\":\"http://127.0.0.1:%u/v1/operations/op_0000000000000001/metadata\"}",
+                 h->port);
+        reply = post(h, "", "Prefer: wait=30\r\n", format);
+        assert_string_equal(reply_field(&reply, "status"), "ERRORED");
+        assert_non_null(strstr(reply_field(&reply, "error"), "stale-metadata"));
+        expect_status(reply, 201);
+}
+
+static void cancel_delete_and_renew_act_on_the_operation(void **state)
+{
+        struct http_fixture *h = *state;
+        struct reply reply = post(h, "", "", readable);
+        char path[64], sub[80];
+
+        snprintf(path, sizeof(path), "%s", reply_header(&reply, "Location"));
+        expect_status(reply, 201);
+        snprintf(sub, sizeof(sub), "%s/renew", path);
+        reply = http_call(h, "POST", sub, "", "{\"ttl_ms\":1234567}");
+        assert_string_equal(reply_field(&reply, "ttl_ms"), "1234567");
+        expect_status(reply, 200);
+        expect_status(http_call(h, "POST", sub, "", NULL), 200);
+        expect_problem(http_call(h, "POST", sub, "", "{\"ttl_ms\":0}"), 400, "invalid-parameter");
+        expect_problem(http_call(h, "POST", sub, "", "{\"ttl\":1}"), 400, "unknown-field");
+        snprintf(sub, sizeof(sub), "%s/cancel", path);
+        reply = http_call(h, "POST", sub, "", NULL);
+        assert_string_equal(reply_field(&reply, "status"), "CANCELLED");
+        expect_status(reply, 200);
+        expect_status(http_call(h, "POST", sub, "", NULL), 200);
+        snprintf(sub, sizeof(sub), "%s/renew", path);
+        expect_problem(http_call(h, "POST", sub, "", NULL), 410, "gone");
+        snprintf(sub, sizeof(sub), "%s/metadata", path);
+        expect_problem(http_call(h, "GET", sub, "", NULL), 410, "gone");
+        expect_status(http_call(h, "DELETE", path, "", NULL), 204);
+        expect_problem(http_call(h, "DELETE", path, "", NULL), 410, "gone");
+        expect_problem(http_call(h, "GET", path, "", NULL), 410, "gone");
+}
+
+static void an_active_operation_has_no_metadata(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READ);
+        char id[FERRY_ID_TEXT_SIZE], path[80];
+
+        ferry_id_format("op_", look(h->f, operation).id, id);
+        snprintf(path, sizeof(path), "/v1/operations/%s/metadata", id);
+        expect_problem(http_call(h, "GET", path, "", NULL), 409, "not-passive");
+        snprintf(path, sizeof(path), "/v1/operations/%s/renew", id);
+        expect_problem(http_call(h, "POST", path, "", NULL), 409, "not-passive");
+        operation_unref(operation);
+}
+
+static void the_same_key_makes_one_operation(void **state)
+{
+        struct http_fixture *h = *state;
+        static const char key[] = "Idempotency-Key: k\r\n";
+        struct reply reply = post(h, "?include=metadata", key, readable);
+        char id[64];
+
+        snprintf(id, sizeof(id), "%s", reply_field(&reply, "id"));
+        expect_status(reply, 201);
+        reply = post(h, "?include=metadata", key, readable);
+        assert_string_equal(reply_field(&reply, "id"), id);
+        assert_non_null(reply_field(&reply, "metadata"));
+        assert_string_equal(reply_header(&reply, "Idempotency-Replayed"), "true");
+        expect_status(reply, 201);
+        expect_problem(post(h, "", key, readable), 422, "idempotency-conflict");
+        assert_int_equal(count_operations(h), 1);
+}
+
+static void operations_are_listed_by_kind_and_status(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *offer = make(h->f, FERRY_READABLE), *active = make(h->f, FERRY_READ);
+        char id[FERRY_ID_TEXT_SIZE];
+        struct reply reply;
+
+        ferry_id_format("op_", look(h->f, offer).id, id);
+        reply = http_call(h, "GET", "/v1/operations", "", NULL);
+        assert_non_null(strstr(reply.body, id));
+        assert_non_null(strstr(reply.body, "\"read\""));
+        assert_null(strstr(reply.body, "notification_key"));
+        expect_status(reply, 200);
+        reply = http_call(h, "GET", "/v1/operations?kind=readable&status=INITIALIZED&limit=5", "", NULL);
+        assert_non_null(strstr(reply.body, id));
+        assert_null(strstr(reply.body, "\"read\""));
+        expect_status(reply, 200);
+        reply = http_call(h, "GET", "/v1/operations?status=COMPLETE", "", NULL);
+        assert_string_equal(reply.body, "{\"operations\":[]}\n");
+        expect_status(reply, 200);
+        operation_unref(offer);
+        operation_unref(active);
+}
+
+static void an_etag_that_still_holds_is_304(void **state)
+{
+        struct http_fixture *h = *state;
+        struct reply reply = post(h, "", "", readable);
+        char path[64];
+
+        snprintf(path, sizeof(path), "%s", reply_header(&reply, "Location"));
+        expect_status(reply, 201);
+        reply = http_call(h, "GET", path, "If-None-Match: \"r1\"\r\n", NULL);
+        assert_int_equal(reply.body_size, 0);
+        assert_string_equal(reply_header(&reply, "ETag"), "\"r1\"");
+        expect_status(reply, 304);
+        expect_status(http_call(h, "GET", path, "If-None-Match: \"r2\"\r\n", NULL), 200);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, http_setup, http_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(an_offer_is_made_with_its_defaults),
+                TEST(metadata_come_with_the_answer_when_asked_for),
+                TEST(metadata_name_this_worker_and_where_it_was_asked),
+                TEST(a_bad_operation_is_refused_with_the_place),
+                TEST(too_many_descriptors_are_refused),
+                TEST(an_active_operation_starts_with_its_metadata),
+                TEST(a_peers_address_is_used_only_when_it_is_admitted),
+                TEST(metadata_that_do_not_fit_make_nothing),
+                TEST(a_url_that_leads_nowhere_ends_the_operation),
+                TEST(cancel_delete_and_renew_act_on_the_operation),
+                TEST(an_active_operation_has_no_metadata),
+                TEST(the_same_key_makes_one_operation),
+                TEST(operations_are_listed_by_kind_and_status),
+                TEST(an_etag_that_still_holds_is_304),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <ferry/error.h>
+#include <ferry/json.h>
+#include <json-c/json.h>
+
+#include "problem.h"
+
+static const char *text_of(struct json_object *object, const char *key)
+{
+        struct json_object *value = NULL;
+
+        if (!json_object_object_get_ex(object, key, &value))
+                return NULL;
+        return json_object_get_string(value);
+}
+
+static void a_problem_has_the_fields_of_rfc_9457(void **state)
+{
+        struct json_object *problem = problem_new(FERRY_E_REGION_IN_USE, true, "Someone uses it", NULL);
+
+        assert_string_equal(text_of(problem, "type"), "urn:ferry:error:region-in-use");
+        assert_string_equal(text_of(problem, "title"), ferry_error_title(FERRY_E_REGION_IN_USE));
+        assert_string_equal(text_of(problem, "status"), "409");
+        assert_string_equal(text_of(problem, "detail"), "Someone uses it");
+        assert_string_equal(text_of(problem, "code"), "region-in-use");
+        assert_string_equal(text_of(problem, "retryable"), "true");
+        assert_null(text_of(problem, "errors"));
+        json_object_put(problem);
+}
+
+static void an_empty_detail_is_left_out(void **state)
+{
+        struct json_object *problem = problem_new(FERRY_E_DRAINING, true, "", NULL);
+
+        assert_null(text_of(problem, "detail"));
+        json_object_put(problem);
+}
+
+static void complaints_about_the_body_are_listed(void **state)
+{
+        struct ferry_json_errors errors = { .error = FERRY_E_OUT_OF_BOUNDS,
+                                            .n = 2,
+                                            .items = { { "/descriptors/0/size", "too large" }, { "/x", "what?" } } };
+        struct json_object *problem = problem_new(errors.error, false, NULL, &errors), *list;
+
+        assert_true(json_object_object_get_ex(problem, "errors", &list));
+        assert_int_equal(json_object_array_length(list), 2);
+        assert_string_equal(text_of(json_object_array_get_idx(list, 0), "pointer"), "/descriptors/0/size");
+        assert_string_equal(text_of(json_object_array_get_idx(list, 1), "detail"), "what?");
+        json_object_put(problem);
+}
+
+static void errors_of_operations_alone_are_our_fault_as_a_problem(void **state)
+{
+        assert_int_equal(problem_status(FERRY_E_PEER_LOST), 500);
+        assert_int_equal(problem_status(FERRY_E_NO_SPACE), 507);
+        assert_int_equal(problem_status(FERRY_E_NOT_FOUND), 404);
+}
+
+static void limits_and_draining_say_when_to_come_again(void **state)
+{
+        assert_true(problem_retry_after(FERRY_E_LIMIT_REACHED) > 0);
+        assert_true(problem_retry_after(FERRY_E_NO_SPACE) > 0);
+        assert_true(problem_retry_after(FERRY_E_DRAINING) > 0);
+        assert_int_equal(problem_retry_after(FERRY_E_NOT_FOUND), 0);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_problem_has_the_fields_of_rfc_9457),
+                cmocka_unit_test(an_empty_detail_is_left_out),
+                cmocka_unit_test(complaints_about_the_body_are_listed),
+                cmocka_unit_test(errors_of_operations_alone_are_our_fault_as_a_problem),
+                cmocka_unit_test(limits_and_draining_say_when_to_come_again),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "range.h"
+
+static void check(const char *header, uint64_t size, enum range_result result, uint64_t first, uint64_t last)
+{
+        uint64_t got_first = 0, got_last = 0;
+
+        enum range_result got = range_parse(header, size, &got_first, &got_last);
+        if (got != result || got_first != first || got_last != last)
+                fail_msg("%s of %ju: %d %ju-%ju", header ? header : "nothing", (uintmax_t)size, got,
+                         (uintmax_t)got_first, (uintmax_t)got_last);
+}
+
+static void single_ranges_are_parts(void **state)
+{
+        check("bytes=0-0", 10, RANGE_PART, 0, 0);
+        check("bytes=2-5", 10, RANGE_PART, 2, 5);
+        check("bytes=9-", 10, RANGE_PART, 9, 9);
+        check("bytes=0-", 1, RANGE_PART, 0, 0);
+        check("BYTES= 2-5 ", 10, RANGE_PART, 2, 5);
+}
+
+static void an_end_beyond_the_content_is_cut(void **state)
+{
+        check("bytes=5-99", 10, RANGE_PART, 5, 9);
+        check("bytes=5-18446744073709551616", 10, RANGE_PART, 5, 9);
+}
+
+static void suffixes_count_from_the_end(void **state)
+{
+        check("bytes=-1", 10, RANGE_PART, 9, 9);
+        check("bytes=-10", 10, RANGE_PART, 0, 9);
+        check("bytes=-99999999999999999999999", 10, RANGE_PART, 0, 9);
+        check("bytes=-0", 10, RANGE_UNSATISFIABLE, 0, 0);
+}
+
+static void a_start_beyond_the_content_is_unsatisfiable(void **state)
+{
+        check("bytes=10-", 10, RANGE_UNSATISFIABLE, 0, 0);
+        check("bytes=10-20", 10, RANGE_UNSATISFIABLE, 0, 0);
+        check("bytes=99999999999999999999999-", 10, RANGE_UNSATISFIABLE, 0, 0);
+        check("bytes=0-", 0, RANGE_UNSATISFIABLE, 0, 0);
+        check("bytes=-5", 0, RANGE_UNSATISFIABLE, 0, 0);
+}
+
+static void all_else_is_the_whole_content(void **state)
+{
+        static const char *const others[] = { NULL,        "",           "bytes",      "bytes=",        "bytes=-",
+                                              "bytes=a-b", "bytes=5-2",  "items=0-1",  "bytes=0-1,3-4", "bytes=1",
+                                              "bytes=--5", "bytes=1-2x", "bytes=+1-2", "bytes=0x1-2",   "bytes=1 - 2" };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(others); i++)
+                check(others[i], 10, RANGE_WHOLE, 0, 0);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(single_ranges_are_parts),
+                cmocka_unit_test(an_end_beyond_the_content_is_cut),
+                cmocka_unit_test(suffixes_count_from_the_end),
+                cmocka_unit_test(a_start_beyond_the_content_is_unsatisfiable),
+                cmocka_unit_test(all_else_is_the_whole_content),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

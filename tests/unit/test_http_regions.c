@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http_fixture.h"
+
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const char *content_path(struct http_fixture *h, const char *query)
+{
+        static char path[128];
+
+        snprintf(path, sizeof(path), "/v1/regions/%s/content%s", h->region, query);
+        return path;
+}
+
+static uint8_t *memory(struct http_fixture *h)
+{
+        return h->f->region->address;
+}
+
+static void fill(struct http_fixture *h)
+{
+        for (size_t i = 0; i < REGION_SIZE; i++)
+                memory(h)[i] = (uint8_t)(i * 7 + i / 251);
+}
+
+/* Sends a head whose body the test sends itself. */
+static int put(struct http_fixture *h, const char *query, const char *headers)
+{
+        return http_begin(h, "PUT", content_path(h, query), headers, NULL);
+}
+
+static void a_region_is_made_shown_and_deleted(void **state)
+{
+        struct http_fixture *h = *state;
+        struct reply reply = http_call(h, "POST", "/v1/regions", "", "{\"size\":4096,\"name\":\"kv0\"}");
+        char path[64];
+
+        snprintf(path, sizeof(path), "%s", reply_header(&reply, "Location"));
+        assert_string_equal(reply_field(&reply, "size"), "4096");
+        assert_string_equal(reply_field(&reply, "device"), "cpu");
+        assert_string_equal(reply_field(&reply, "name"), "kv0");
+        assert_string_equal(reply_field(&reply, "in_use"), "0");
+        assert_memory_equal(reply_field(&reply, "path"), "/dev/shm/ferry-", 15);
+        expect_status(reply, 201);
+        expect_status(http_call(h, "GET", path, "", NULL), 200);
+        expect_status(http_call(h, "DELETE", path, "", NULL), 204);
+        expect_problem(http_call(h, "GET", path, "", NULL), 404, "not-found");
+        expect_problem(http_call(h, "DELETE", path, "", NULL), 404, "not-found");
+}
+
+static void a_bad_region_is_refused_with_the_place(void **state)
+{
+        static const struct {
+                const char *body, *pointer, *code;
+                int status;
+        } bad[] = {
+                { "{}", "/size", "invalid-parameter", 400 },
+                { "{\"size\":0}", "/size", "invalid-parameter", 400 },
+                { "{\"size\":-1}", "/size", "invalid-parameter", 400 },
+                { "{\"size\":\"1\"}", "/size", "invalid-parameter", 400 },
+                { "{\"size\":null}", "/size", "invalid-parameter", 400 },
+                { "{\"size\":1,\"nam\":\"x\"}", "/nam", "unknown-field", 400 },
+                { "{\"size\":1,\"name\":\"a\\u0007b\"}", "/name", "invalid-parameter", 400 },
+                { "{\"size\":1,\"name\":\"12345678901234567890123456789012345678901234567890123456789012345\"}",
+                  "/name", "invalid-parameter", 400 },
+                { "{\"size\":1,\"device\":\"cuda:99\"}", "/device", "unknown-device", 400 },
+        };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
+                struct reply reply = http_call(*state, "POST", "/v1/regions", "", bad[i].body);
+                char expected[128];
+                snprintf(expected, sizeof(expected), "\"pointer\":\"%s\"", bad[i].pointer);
+                if (!strstr(reply.body, expected))
+                        fail_msg("%s: %s", bad[i].body, reply.body);
+                expect_problem(reply, bad[i].status, bad[i].code);
+        }
+}
+
+static void a_region_beyond_the_memory_limit_is_507(void **state)
+{
+        struct reply reply = http_call(*state, "POST", "/v1/regions", "", "{\"size\":1048576}");
+
+        assert_non_null(reply_header(&reply, "Retry-After"));
+        expect_problem(reply, 507, "limit-reached");
+}
+
+static void the_same_key_makes_one_region(void **state)
+{
+        struct http_fixture *h = *state;
+        static const char key[] = "Idempotency-Key: k-1\r\n";
+        struct reply reply = http_call(h, "POST", "/v1/regions", key, "{\"size\":4096}");
+        char id[64], path[80];
+
+        snprintf(id, sizeof(id), "%s", reply_field(&reply, "id"));
+        assert_null(reply_header(&reply, "Idempotency-Replayed"));
+        expect_status(reply, 201);
+        reply = http_call(h, "POST", "/v1/regions", key, "{\"size\":4096}");
+        assert_string_equal(reply_field(&reply, "id"), id);
+        assert_string_equal(reply_header(&reply, "Idempotency-Replayed"), "true");
+        expect_status(reply, 201);
+        expect_problem(http_call(h, "POST", "/v1/regions", key, "{\"size\":4097}"), 422, "idempotency-conflict");
+        snprintf(path, sizeof(path), "/v1/regions/%s", id);
+        expect_status(http_call(h, "DELETE", path, "", NULL), 204);
+        expect_problem(http_call(h, "POST", "/v1/regions", key, "{\"size\":4096}"), 410, "gone");
+        expect_problem(http_call(h, "POST", "/v1/regions", "Idempotency-Key: a b\r\n", "{\"size\":1}"), 400,
+                       "invalid-parameter");
+}
+
+static void a_key_whose_request_failed_is_free_again(void **state)
+{
+        static const char key[] = "Idempotency-Key: k-2\r\n";
+
+        expect_status(http_call(*state, "POST", "/v1/regions", key, "{\"size\":1048576}"), 507);
+        expect_status(http_call(*state, "POST", "/v1/regions", key, "{\"size\":4096}"), 201);
+}
+
+static void regions_come_in_pages(void **state)
+{
+        struct http_fixture *h = *state;
+        struct reply reply = http_call(h, "GET", "/v1/regions?limit=1", "", NULL);
+        char path[128];
+
+        assert_non_null(strstr(reply.body, h->region));
+        snprintf(path, sizeof(path), "/v1/regions?limit=1&after=%s", reply_field(&reply, "next"));
+        expect_status(reply, 200);
+        reply = http_call(h, "GET", path, "", NULL);
+        assert_null(strstr(reply.body, h->region));
+        assert_null(reply_field(&reply, "next"));
+        expect_status(reply, 200);
+}
+
+static void content_comes_whole(void **state)
+{
+        struct http_fixture *h = *state;
+        struct reply reply;
+
+        fill(h);
+        reply = http_call(h, "GET", content_path(h, ""), "", NULL);
+        assert_int_equal(reply.body_size, REGION_SIZE);
+        assert_memory_equal(reply.body, memory(h), REGION_SIZE);
+        assert_string_equal(reply_header(&reply, "Accept-Ranges"), "bytes");
+        assert_string_equal(reply_header(&reply, "Content-Type"), "application/octet-stream");
+        expect_status(reply, 200);
+        reply = http_call(h, "HEAD", content_path(h, ""), "", NULL);
+        assert_string_equal(reply_header(&reply, "Content-Length"), "65536");
+        assert_int_equal(reply.body_size, 0);
+        expect_status(reply, 200);
+        await_idle(h);
+        assert_int_equal(region_in_use(h->f->region), 0);
+}
+
+static void content_comes_in_ranges(void **state)
+{
+        struct http_fixture *h = *state;
+        struct reply reply;
+
+        fill(h);
+        reply = http_call(h, "GET", content_path(h, ""), "Range: bytes=1000-1999\r\n", NULL);
+        assert_string_equal(reply_header(&reply, "Content-Range"), "bytes 1000-1999/65536");
+        assert_int_equal(reply.body_size, 1000);
+        assert_memory_equal(reply.body, memory(h) + 1000, 1000);
+        expect_status(reply, 206);
+        reply = http_call(h, "GET", content_path(h, ""), "Range: bytes=-1\r\n", NULL);
+        assert_int_equal(reply.body_size, 1);
+        assert_memory_equal(reply.body, memory(h) + REGION_SIZE - 1, 1);
+        expect_status(reply, 206);
+        expect_status(http_call(h, "GET", content_path(h, ""), "Range: bytes=0-1\r\nIf-Range: \"x\"\r\n", NULL), 200);
+        expect_status(http_call(h, "GET", content_path(h, ""), "Range: bytes=0-1,3-4\r\n", NULL), 200);
+        reply = http_call(h, "GET", content_path(h, ""), "Range: bytes=65536-\r\n", NULL);
+        assert_string_equal(reply_header(&reply, "Content-Range"), "bytes */65536");
+        expect_problem(reply, 416, "range-not-satisfiable");
+}
+
+static void an_upload_lands_at_its_offset(void **state)
+{
+        struct http_fixture *h = *state;
+        int fd = put(h, "?offset=65533", "Content-Length: 3\r\nContent-Type: application/octet-stream\r\n");
+
+        http_send(fd, "abc", 3);
+        expect_status(http_receive(fd), 204);
+        assert_memory_equal(memory(h) + 65533, "abc", 3);
+        assert_int_equal(memory(h)[65532], 0);
+        fd = put(h, "", "Transfer-Encoding: chunked\r\n");
+        http_send(fd, "2\r\nxy\r\n1\r\nz\r\n0\r\n\r\n", 19);
+        expect_status(http_receive(fd), 204);
+        assert_memory_equal(memory(h), "xyz", 3);
+}
+
+static void an_upload_of_curls_default_type_is_taken(void **state)
+{
+        struct http_fixture *h = *state;
+        int fd = put(h, "", "Content-Length: 1\r\nContent-Type: application/x-www-form-urlencoded\r\n");
+
+        http_send(fd, "q", 1);
+        expect_status(http_receive(fd), 204);
+        expect_problem(http_call(h, "PUT", content_path(h, ""), "", "{}"), 415, "unsupported-media-type");
+}
+
+static void an_upload_too_long_stores_nothing(void **state)
+{
+        struct http_fixture *h = *state;
+        int fd = put(h, "?offset=65533", "Content-Length: 4\r\n");
+
+        http_send(fd, "abcd", 4);
+        expect_problem(http_receive(fd), 413, "too-large");
+        assert_int_equal(memory(h)[65533], 0);
+        expect_problem(http_call(h, "PUT", content_path(h, "?offset=65537"), "", NULL), 400, "out-of-bounds");
+        expect_problem(http_call(h, "PUT", content_path(h, "?offset=-1"), "", NULL), 400, "invalid-parameter");
+}
+
+static void a_chunked_upload_stops_at_the_end_of_the_region(void **state)
+{
+        struct http_fixture *h = *state;
+        int fd = put(h, "?offset=65534", "Transfer-Encoding: chunked\r\n");
+
+        http_send(fd, "2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", 19);
+        expect_problem(http_receive(fd), 413, "too-large");
+        assert_memory_equal(memory(h) + 65534, "ab", 2);
+        expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
+}
+
+static void a_broken_upload_keeps_what_came_and_lets_the_region_go(void **state)
+{
+        struct http_fixture *h = *state;
+        int fd = put(h, "", "Content-Length: 1000\r\n");
+        char path[64];
+
+        http_send(fd, "part", 4);
+        shutdown(fd, SHUT_WR);
+        struct reply reply = http_receive(fd);
+        assert_int_not_equal(reply.status, 204);
+        reply_clear(&reply);
+        await_idle(h);
+        assert_memory_equal(memory(h), "part", 4);
+        assert_int_equal(region_in_use(h->f->region), 0);
+        snprintf(path, sizeof(path), "/v1/regions/%s", h->region);
+        expect_status(http_call(h, "DELETE", path, "", NULL), 204);
+}
+
+static void a_region_being_uploaded_to_is_not_deleted(void **state)
+{
+        struct http_fixture *h = *state;
+        int fd = put(h, "", "Content-Length: 2\r\nExpect: 100-continue\r\n");
+        char path[64], answer[64];
+
+        /* 100 Continue says that the upload is on. */
+        assert_true(recv(fd, answer, sizeof(answer), 0) > 0);
+        snprintf(path, sizeof(path), "/v1/regions/%s", h->region);
+        expect_problem(http_call(h, "DELETE", path, "", NULL), 409, "region-in-use");
+        http_send(fd, "ok", 2);
+        expect_status(http_receive(fd), 204);
+        await_idle(h);
+        expect_status(http_call(h, "DELETE", path, "", NULL), 204);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, http_setup, http_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(a_region_is_made_shown_and_deleted),
+                TEST(a_bad_region_is_refused_with_the_place),
+                TEST(a_region_beyond_the_memory_limit_is_507),
+                TEST(the_same_key_makes_one_region),
+                TEST(a_key_whose_request_failed_is_free_again),
+                TEST(regions_come_in_pages),
+                TEST(content_comes_whole),
+                TEST(content_comes_in_ranges),
+                TEST(an_upload_lands_at_its_offset),
+                TEST(an_upload_of_curls_default_type_is_taken),
+                TEST(an_upload_too_long_stores_nothing),
+                TEST(a_chunked_upload_stops_at_the_end_of_the_region),
+                TEST(a_broken_upload_keeps_what_came_and_lets_the_region_go),
+                TEST(a_region_being_uploaded_to_is_not_deleted),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

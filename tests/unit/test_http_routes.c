@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <ctype.h>
+
+#include "routes.h"
+
+static char id[FERRY_ID_TEXT_SIZE];
+
+static const char *find(const char *method, const char *path)
+{
+        const struct http_route *route = route_find(method, path, id);
+
+        return route ? route->operation_id : "none";
+}
+
+static void paths_lead_to_their_route(void **state)
+{
+        assert_string_equal(find("GET", "/"), "getRoot");
+        assert_string_equal(find("GET", "/v1/operations"), "listOperations");
+        assert_string_equal(find("POST", "/v1/operations"), "createOperation");
+        assert_string_equal(find("PUT", "/v1/regions/rgn_1/content"), "putRegionContent");
+        assert_string_equal(find("POST", "/v1/operations/op_1/renew"), "renewOperation");
+        assert_string_equal(find("GET", "/openapi.yaml"), "getOpenapi");
+}
+
+static void the_id_is_what_stands_in_its_place(void **state)
+{
+        assert_string_equal(find("GET", "/v1/operations/op_0123456789abcdef/metadata"), "getOperationMetadata");
+        assert_string_equal(id, "op_0123456789abcdef");
+        find("GET", "/v1/operations");
+        assert_string_equal(id, "");
+}
+
+static void an_id_too_long_to_be_one_is_empty(void **state)
+{
+        assert_string_equal(find("GET", "/v1/regions/rgn_0123456789abcdef0123456789abcdef"), "getRegion");
+        assert_string_equal(id, "");
+}
+
+static void head_is_served_by_get(void **state)
+{
+        assert_string_equal(find("HEAD", "/v1/regions/rgn_1/content"), "getRegionContent");
+        assert_string_equal(find("HEAD", "/v1/operations/op_1/cancel"), "none");
+}
+
+static void other_paths_lead_nowhere(void **state)
+{
+        static const char *const paths[] = { "",
+                                             "//",
+                                             "/v1",
+                                             "/v1/",
+                                             "/v1/operations/",
+                                             "/v1/operations//metadata",
+                                             "/v1/operations/op_1/",
+                                             "/v1/operations/op_1/metadata/",
+                                             "/v1/operations/op_1/x/metadata",
+                                             "/V1/operations",
+                                             "/v1/operationss",
+                                             "v1/operations" };
+        char allow[64];
+
+        for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+                assert_string_equal(find("GET", paths[i]), "none");
+                assert_false(route_allow(paths[i], allow, sizeof(allow)));
+        }
+}
+
+static void allow_lists_all_methods_of_the_path(void **state)
+{
+        char allow[64];
+
+        assert_true(route_allow("/v1/regions/rgn_1/content", allow, sizeof(allow)));
+        assert_string_equal(allow, "GET, HEAD, PUT");
+        assert_true(route_allow("/v1/operations/op_1/cancel", allow, sizeof(allow)));
+        assert_string_equal(allow, "POST");
+        assert_string_equal(find("PATCH", "/v1/regions"), "none");
+}
+
+static void the_table_is_well_formed(void **state)
+{
+        for (size_t i = 0; i < http_routes_count; i++) {
+                const struct http_route *route = &http_routes[i];
+                assert_int_equal(route->path[0], '/');
+                assert_non_null(route->handler);
+                assert_true(islower((unsigned char)route->operation_id[0]));
+                assert_true(route->parameters < 1u << HTTP_PARAMETER_COUNT);
+                for (size_t k = 0; k < i; k++) {
+                        assert_string_not_equal(route->operation_id, http_routes[k].operation_id);
+                        assert_true(strcmp(route->path, http_routes[k].path) ||
+                                    strcmp(route->method, http_routes[k].method));
+                }
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(paths_lead_to_their_route),
+                cmocka_unit_test(the_id_is_what_stands_in_its_place),
+                cmocka_unit_test(an_id_too_long_to_be_one_is_empty),
+                cmocka_unit_test(head_is_served_by_get),
+                cmocka_unit_test(other_paths_lead_nowhere),
+                cmocka_unit_test(allow_lists_all_methods_of_the_path),
+                cmocka_unit_test(the_table_is_well_formed),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http_fixture.h"
+
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <ferry/encoding.h>
+#include <ferry/error.h>
+
+static const char *path_of(struct http_fixture *h, struct operation *operation, const char *query)
+{
+        static char path[128];
+        char id[FERRY_ID_TEXT_SIZE];
+
+        ferry_id_format("op_", look(h->f, operation).id, id);
+        snprintf(path, sizeof(path), "/v1/operations/%s%s", id, query);
+        return path;
+}
+
+/* A request that is parked. */
+static int park(struct http_fixture *h, struct operation *operation, const char *query, size_t n_parked)
+{
+        int fd = http_begin(h, "GET", path_of(h, operation, query), "", NULL);
+
+        await_parked(h, n_parked);
+        return fd;
+}
+
+static void a_parked_request_is_answered_when_the_operation_is_done(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        int fd = park(h, operation, "?wait_ms=60000", 1);
+        struct reply reply;
+
+        operation_cancel(h->f->store, operation);
+        reply = http_receive(fd);
+        assert_string_equal(reply_field(&reply, "status"), "CANCELLED");
+        expect_status(reply, 200);
+        await_parked(h, 0);
+        operation_unref(operation);
+}
+
+static void a_wait_that_holds_already_is_answered_at_once(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+
+        expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=60000&revision=0"), "", NULL), 200);
+        expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=0"), "", NULL), 200);
+        operation_cancel(h->f->store, operation);
+        expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=60000"), "", NULL), 200);
+        operation_unref(operation);
+}
+
+static void a_wait_for_a_revision_ends_with_the_next(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        int fd = park(h, operation, "?wait_ms=60000&revision=1", 1);
+        struct fabric_offer offer;
+        struct reply reply;
+
+        assert_int_equal(claim(h->f, operation, &offer), 0);
+        reply = http_receive(fd);
+        assert_string_equal(reply_field(&reply, "status"), "IN_PROGRESS");
+        assert_string_equal(reply_field(&reply, "done"), "false");
+        expect_status(reply, 200);
+        end_offer(&offer, 0);
+        operation_unref(operation);
+}
+
+static void at_the_time_limit_the_answer_says_not_done(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        uint64_t start = clock_now_us();
+        struct reply reply = http_call(h, "GET", path_of(h, operation, "?wait_ms=50"), "", NULL);
+
+        assert_true(clock_now_us() - start >= 50000);
+        assert_string_equal(reply_field(&reply, "done"), "false");
+        expect_status(reply, 200);
+        operation_unref(operation);
+}
+
+static void a_wait_beyond_the_cap_is_capped(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        struct reply reply;
+
+        http_stop(h);
+        h->config.limits.wait_ms_max = 10;
+        http_start(h);
+        expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=9007199254740991"), "", NULL), 200);
+        reply = http_call(h, "GET", path_of(h, operation, ""), "Prefer: wait=9999999999\r\n", NULL);
+        assert_string_equal(reply_header(&reply, "Preference-Applied"), "wait=0");
+        expect_status(reply, 200);
+        operation_unref(operation);
+}
+
+static void prefer_waits_too_and_is_acknowledged(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        int fd = http_begin(h, "GET", path_of(h, operation, ""), "Prefer: respond-async, wait=20\r\n", NULL);
+        struct reply reply;
+
+        await_parked(h, 1);
+        operation_cancel(h->f->store, operation);
+        reply = http_receive(fd);
+        assert_string_equal(reply_header(&reply, "Preference-Applied"), "wait=20");
+        assert_string_equal(reply_field(&reply, "done"), "true");
+        expect_status(reply, 200);
+        operation_unref(operation);
+}
+
+static void a_post_that_prefers_to_wait_is_answered_at_the_end(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *page[2];
+        uint64_t cursor = 0;
+        char body[256];
+        struct reply reply;
+        int fd;
+
+        snprintf(body, sizeof(body), "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]}", h->region);
+        fd = http_begin(h, "POST", "/v1/operations", "Prefer: wait=30\r\n", body);
+        await_parked(h, 1);
+        assert_int_equal(operation_page(h->f->store, -1, -1, &cursor, page, 2), 1);
+        operation_cancel(h->f->store, page[0]);
+        operation_unref(page[0]);
+        reply = http_receive(fd);
+        assert_string_equal(reply_field(&reply, "status"), "CANCELLED");
+        assert_non_null(reply_header(&reply, "Location"));
+        assert_string_equal(reply_header(&reply, "Preference-Applied"), "wait=30");
+        expect_status(reply, 201);
+}
+
+static void waiters_on_a_deleted_operation_get_410(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        int fd = park(h, operation, "?wait_ms=60000", 1);
+
+        operation_delete(h->f->store, operation);
+        expect_problem(http_receive(fd), 410, "gone");
+        operation_unref(operation);
+}
+
+static void an_unknown_id_is_404_at_once(void **state)
+{
+        expect_problem(http_call(*state, "GET", "/v1/operations/op_0000000000000001?wait_ms=60000", "", NULL), 404,
+                       "not-found");
+        expect_problem(http_call(*state, "GET", "/v1/operations/op_1?wait_ms=60000", "", NULL), 404, "not-found");
+}
+
+static void a_client_that_leaves_is_not_waited_for(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+
+        close(park(h, operation, "?wait_ms=60000", 1));
+        await_parked(h, 0);
+        await_idle(h);
+        operation_unref(operation);
+}
+
+static void waiters_are_bounded(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        struct reply reply;
+        int fds[4];
+
+        for (size_t i = 0; i < 4; i++)
+                fds[i] = park(h, operation, "?wait_ms=60000", i + 1);
+        reply = http_call(h, "GET", path_of(h, operation, "?wait_ms=60000"), "", NULL);
+        assert_non_null(reply_header(&reply, "Retry-After"));
+        expect_problem(reply, 429, "limit-reached");
+        expect_status(http_call(h, "GET", path_of(h, operation, ""), "", NULL), 200);
+        operation_cancel(h->f->store, operation);
+        for (size_t i = 0; i < 4; i++)
+                expect_status(http_receive(fds[i]), 200);
+        operation_unref(operation);
+}
+
+static void parked_requests_hold_no_thread(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        int fds[4];
+
+        /* Twice as many as the server has threads. */
+        for (size_t i = 0; i < 4; i++)
+                fds[i] = park(h, operation, "?wait_ms=60000", i + 1);
+        for (size_t i = 0; i < 8; i++)
+                expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
+        operation_cancel(h->f->store, operation);
+        for (size_t i = 0; i < 4; i++)
+                expect_status(http_receive(fds[i]), 200);
+        operation_unref(operation);
+}
+
+static void draining_lets_parked_requests_wait(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        int fd = park(h, operation, "?wait_ms=60000", 1);
+        struct reply reply;
+
+        http_server_drain(h->server);
+        expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
+        await_parked(h, 1);
+        operation_cancel(h->f->store, operation);
+        reply = http_receive(fd);
+        assert_string_equal(reply_field(&reply, "done"), "true");
+        expect_status(reply, 200);
+        operation_unref(operation);
+}
+
+static void the_end_of_the_server_answers_parked_requests(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        int fd = park(h, operation, "?wait_ms=60000", 1);
+        struct reply reply;
+
+        http_stop(h);
+        reply = http_receive(fd);
+        assert_string_equal(reply_field(&reply, "done"), "false");
+        expect_status(reply, 200);
+        operation_unref(operation);
+}
+
+static void a_connection_serves_on_after_it_was_parked(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        char text[512];
+        struct reply reply;
+
+        snprintf(text, sizeof(text),
+                 "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                 "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+                 path_of(h, operation, "?wait_ms=20"));
+        reply = http_raw(h, text);
+        assert_non_null(strstr(reply.text, "\"live\""));
+        expect_status(reply, 200);
+        operation_unref(operation);
+}
+
+enum { ROUNDS = 200 };
+
+/* Every end of a wait comes at the same time: the operation, the deadline and the client's leaving. */
+static void each_parked_request_is_woken_once(void **state)
+{
+        struct http_fixture *h = *state;
+
+        for (unsigned i = 0; i < ROUNDS; i++) {
+                struct operation *operation = make(h->f, FERRY_READABLE);
+                int stays = http_begin(h, "GET", path_of(h, operation, "?wait_ms=1"), "", NULL);
+                int leaves = http_begin(h, "GET", path_of(h, operation, "?wait_ms=1"), "", NULL);
+                if (i & 1)
+                        shutdown(leaves, SHUT_RDWR);
+                if (i & 2)
+                        operation_cancel(h->f->store, operation);
+                close(leaves);
+                expect_status(http_receive(stays), 200);
+                operation_delete(h->f->store, operation);
+                operation_unref(operation);
+        }
+        await_parked(h, 0);
+        await_idle(h);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, http_setup, http_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(a_parked_request_is_answered_when_the_operation_is_done),
+                TEST(a_wait_that_holds_already_is_answered_at_once),
+                TEST(a_wait_for_a_revision_ends_with_the_next),
+                TEST(at_the_time_limit_the_answer_says_not_done),
+                TEST(a_wait_beyond_the_cap_is_capped),
+                TEST(prefer_waits_too_and_is_acknowledged),
+                TEST(a_post_that_prefers_to_wait_is_answered_at_the_end),
+                TEST(waiters_on_a_deleted_operation_get_410),
+                TEST(an_unknown_id_is_404_at_once),
+                TEST(a_client_that_leaves_is_not_waited_for),
+                TEST(waiters_are_bounded),
+                TEST(parked_requests_hold_no_thread),
+                TEST(draining_lets_parked_requests_wait),
+                TEST(the_end_of_the_server_answers_parked_requests),
+                TEST(a_connection_serves_on_after_it_was_parked),
+                TEST(each_parked_request_is_woken_once),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
