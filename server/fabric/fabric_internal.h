@@ -310,11 +310,31 @@ void transfer_cancel(struct transfer *transfer, int reason, const char *detail);
 /* The peer is closed: nothing more will come. */
 void transfer_lost(struct transfer *transfer, int error, const char *detail);
 void transfer_tick(struct transfer *transfer, uint64_t now_us);
-/* UCX_INPROGRESS when the payload's descriptor was taken over, else UCS_OK. */
+void transfer_on_done_ack(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
+
+/* The header of a message about the transfer. */
+struct wire_header transfer_header(const struct transfer *transfer, enum wire_type type);
+/* The transfer that an answer belongs to; NULL when it is over, or the answer comes from somebody else. */
+struct transfer *transfer_of_answer(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
+/* Connected, and the first chunk is asked for: tells once. */
+void transfer_note_started(struct transfer *transfer);
+/* Ends a transfer whose end is decided as soon as it is quiet, and tells the peer. It may be gone afterwards. */
+void transfer_end_when_quiet(struct transfer *transfer);
+/* Notes why the transfer has to end; the first reason counts. The transfer may be gone afterwards. */
+void transfer_fail(struct transfer *transfer, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The same with the reason that the peer's answer gives. */
+void transfer_refused(struct transfer *transfer, const struct wire_header *header);
+
+/* ---- chunk.c: the active side's window ---- */
+
+/* Asks for as much as the window allows, then for the end. The transfer may be gone afterwards. */
+void chunks_pump(struct transfer *transfer);
+/* Frees the chunks that UCX does not touch: the data of a READ that was only asked for are refused when they come. */
+void chunks_drop_asked(struct transfer *transfer);
+/* UCS_INPROGRESS when the payload's descriptor was taken over, else UCS_OK. */
 ucs_status_t transfer_on_data(struct fabric *fabric, struct peer *peer, const struct wire_header *header,
                               const struct payload *payload);
 void transfer_on_ack(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
-void transfer_on_done_ack(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
 
 /* ---- attempt.c: the passive side ---- */
 

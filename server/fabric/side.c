@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/util.h"
@@ -161,6 +162,20 @@ static int parse_address(const char *text, struct sockaddr_storage *ret_address,
         return 0;
 }
 
+/* UCX has one error for all that can be wrong with an address; the system tells them apart. */
+static int probe_address(const struct sockaddr_storage *address, socklen_t length)
+{
+        int fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0), r = 0;
+
+        if (fd < 0)
+                return -errno;
+        if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int)) < 0 ||
+            bind(fd, (const struct sockaddr *)address, length) < 0)
+                r = -errno;
+        (void)close(fd);
+        return r;
+}
+
 static int format_address(const struct sockaddr_storage *address, char *text, size_t size)
 {
         char host[NI_MAXHOST], port[NI_MAXSERV];
@@ -202,8 +217,11 @@ int side_open(struct side *side, const struct fabric_config *config)
 
         if (network)
                 r = parse_address(config->data_listen, &address, &length);
+        if (r == 0 && network)
+                r = probe_address(&address, length);
         if (r < 0) {
-                log_event(LOG_ERROR, "not an address to listen on", LOG_S("data_listen", config->data_listen));
+                log_event(LOG_ERROR, "the data plane cannot listen there", LOG_S("data_listen", config->data_listen),
+                          LOG_S("reason", strerror(-r)));
                 return r;
         }
         r = context_open(side, network, config, network && is_loopback(&address));

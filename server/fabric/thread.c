@@ -225,11 +225,18 @@ static bool arm(struct fabric *fabric)
         return true;
 }
 
+/* How long nothing has to be looked at: deadlines while something moves, idle endpoints else. */
+static int sleep_ms(const struct fabric *fabric)
+{
+        if (is_moving(fabric))
+                return FABRIC_TICK_MS;
+        return fabric->peers_by_address ? (int)(FABRIC_IDLE_US / 1000) : -1;
+}
+
 static void sleep_until_event(struct fabric *fabric)
 {
         struct epoll_event events[8];
-        int timeout = is_moving(fabric) || fabric->all_peers ? FABRIC_TICK_MS : -1;
-        int n = epoll_wait(fabric->epoll_fd, events, (int)FERRY_ARRAY_SIZE(events), timeout);
+        int n = epoll_wait(fabric->epoll_fd, events, (int)FERRY_ARRAY_SIZE(events), sleep_ms(fabric));
 
         for (int i = 0; i < n; i++) {
                 int fd = events[i].data.fd;

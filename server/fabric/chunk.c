@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fabric_internal.h"
+
+/*
+ * The chunks of a transfer's window. A chunk is
+ *
+ *   READ    FREE → ASKED (READ sent) → MOVING (receive posted; eager data skip this) → FREE
+ *   WRITE   FREE → MOVING (WRITE sent, owned until the send is done) → FREE when both sent and acknowledged
+ *
+ * While UCX may touch a chunk's memory it is owned; a transfer ends only when no chunk is owned.
+ */
+
+static void release_chunk(struct transfer *t, struct chunk *chunk)
+{
+        t->outstanding--;
+        t->in_flight -= chunk->length;
+        if (chunk->owned)
+                t->owned--;
+        *chunk = (struct chunk){ .state = CHUNK_FREE };
+}
+
+/* Nobody will touch the memory of a READ that was only asked for: its data is refused when it comes. */
+void chunks_drop_asked(struct transfer *t)
+{
+        for (size_t i = 0; i < FABRIC_WINDOW_MAX; i++)
+                if (t->chunks[i].state != CHUNK_FREE && !t->chunks[i].owned)
+                        release_chunk(t, &t->chunks[i]);
+}
+
+/* ---- asking ---- */
+
+static struct chunk *find_chunk(struct transfer *t, uint32_t seq)
+{
+        struct chunk *chunk = &t->chunks[seq % FABRIC_WINDOW_MAX];
+
+        return chunk->state != CHUNK_FREE && chunk->seq == seq ? chunk : NULL;
+}
+
+static struct chunk *take_chunk(struct transfer *t)
+{
+        for (uint32_t i = 0; i < FABRIC_WINDOW_MAX; i++) {
+                struct chunk *chunk = &t->chunks[i];
+
+                if (chunk->state == CHUNK_FREE) {
+                        chunk->seq = t->generation++ * FABRIC_WINDOW_MAX + i;
+                        return chunk;
+                }
+        }
+        return NULL;
+}
+
+/* After a chunk: ends the transfer when its end is decided, else asks for more. */
+static void advance(struct transfer *t)
+{
+        if (t->error || t->committed)
+                transfer_end_when_quiet(t);
+        else
+                chunks_pump(t);
+}
+
+/* A chunk of a WRITE is done when UCX has let go of the memory and the peer has confirmed. */
+static bool write_chunk_progress(struct transfer *t, struct chunk *chunk)
+{
+        if (chunk->owned || !chunk->acked)
+                return false;
+        t->done += chunk->length;
+        release_chunk(t, chunk);
+        t->spec.progress(t->spec.context, t->done);
+        return true;
+}
+
+static void request_sent(struct message *message, ucs_status_t status)
+{
+        struct fabric *fabric = message->fabric;
+        struct transfer *t;
+        struct chunk *chunk;
+
+        HASH_FIND(hh, fabric->transfers_by_id, &message->transfer, sizeof(message->transfer), t);
+        if (!t)
+                return;
+        if (status == UCS_OK)
+                transfer_note_started(t);
+        else
+                peer_fail(t->peer, t->peer->heard ? FERRY_E_PEER_LOST : FERRY_E_PEER_UNREACHABLE,
+                          ucs_status_string(status));
+        chunk = find_chunk(t, message->seq);
+        if (!chunk || t->spec.direction == FABRIC_READ)
+                return;
+        chunk->owned = false;
+        t->owned--;
+        if (write_chunk_progress(t, chunk) || t->error)
+                advance(t);
+}
+
+static void ask(struct transfer *t, struct chunk *chunk, uint8_t *address, uint64_t run)
+{
+        bool write = t->spec.direction == FABRIC_WRITE;
+        struct wire_header h = transfer_header(t, write ? WIRE_WRITE : WIRE_READ);
+        struct message *message = message_new(t->fabric);
+
+        if (message && write && run < chunk->length &&
+            stream_pieces(&t->stream, chunk->offset, chunk->length, &message->pieces) == 0) {
+                message_free(message);
+                message = NULL;
+        }
+        if (!message) {
+                *chunk = (struct chunk){ .state = CHUNK_FREE };
+                transfer_fail(t, FERRY_E_TRANSFER_FAILED, "out of memory");
+                return;
+        }
+
+        h.seq = chunk->seq;
+        h.offset = chunk->offset;
+        h.length = chunk->length;
+        if (t->spec.verify) {
+                h.flags |= WIRE_VERIFY;
+                if (write)
+                        h.checksum = stream_checksum(&t->stream, chunk->offset, chunk->length);
+        }
+        /* A READ may only be final when its data comes inside the message: a rendezvous could still run when we are
+         * gone. */
+        if (chunk->length == t->spec.total && (write || chunk->length <= WIRE_EAGER_MAX))
+                h.flags |= WIRE_FINAL;
+
+        chunk->state = write ? CHUNK_MOVING : CHUNK_ASKED;
+        chunk->owned = write;
+        t->owned += write;
+        t->outstanding++;
+        t->in_flight += chunk->length;
+        t->next += chunk->length;
+        message->done = request_sent;
+        message->transfer = t->spec.id;
+        message->seq = chunk->seq;
+        message_send(t->peer, message, &h, write ? address : NULL, write ? chunk->length : 0);
+}
+
+static void ask_done(struct transfer *t)
+{
+        struct wire_header h = transfer_header(t, WIRE_DONE);
+
+        t->finishing = true;
+        h.length = t->done;
+        message_send_header(t->peer, &h);
+}
+
+/* Asks for as much as the window allows. Does not end the transfer, but a failing send may. */
+void chunks_pump(struct transfer *t)
+{
+        uint64_t id = t->spec.id, limit = (uint64_t)t->fabric->window * t->fabric->chunk_size;
+        struct fabric *fabric = t->fabric;
+
+        while (t && t->error == 0 && !t->peer->failed && t->next < t->spec.total && t->in_flight < limit) {
+                struct chunk *chunk = take_chunk(t);
+                uint64_t rest = t->spec.total - t->next;
+                uint8_t *address;
+                uint64_t run;
+
+                if (!chunk)
+                        return;
+                run = stream_run(&t->stream, t->next, fabric->chunk_size, &address);
+                chunk->offset = t->next;
+                chunk->length = run;
+                /* Small pieces travel together inside one message. */
+                if (run < WIRE_EAGER_MAX)
+                        chunk->length = rest < WIRE_EAGER_MAX ? rest : WIRE_EAGER_MAX;
+                ask(t, chunk, address, run);
+                HASH_FIND(hh, fabric->transfers_by_id, &id, sizeof(id), t);
+        }
+        if (t && t->error == 0 && !t->finishing && t->done == t->spec.total && !t->peer->failed)
+                ask_done(t);
+}
+
+/* ---- answers ---- */
+
+/* Bytes of a READ's chunk are in place. */
+static void read_chunk_done(struct transfer *t, struct chunk *chunk, bool verify, uint64_t checksum, bool final)
+{
+        if (verify && stream_checksum(&t->stream, chunk->offset, chunk->length) != checksum) {
+                uint64_t offset = chunk->offset;
+
+                release_chunk(t, chunk);
+                transfer_fail(t, FERRY_E_CHECKSUM_MISMATCH, "the chunk at byte %llu differs",
+                              (unsigned long long)offset);
+                return;
+        }
+        t->done += chunk->length;
+        release_chunk(t, chunk);
+        t->spec.progress(t->spec.context, t->done);
+        if (final && t->done == t->spec.total)
+                transfer_end_when_quiet(t); /* tells the peer DONE without waiting for an answer */
+        else
+                advance(t);
+}
+
+static void data_received(struct message *message, ucs_status_t status)
+{
+        struct transfer *t;
+        struct chunk *chunk;
+
+        HASH_FIND(hh, message->fabric->transfers_by_id, &message->transfer, sizeof(message->transfer), t);
+        chunk = t ? find_chunk(t, message->seq) : NULL;
+        if (!chunk)
+                return;
+        if (status != UCS_OK) {
+                release_chunk(t, chunk);
+                peer_fail(t->peer, FERRY_E_PEER_LOST, ucs_status_string(status));
+                if (t->error)
+                        transfer_end_when_quiet(t);
+                return;
+        }
+        read_chunk_done(t, chunk, t->spec.verify, chunk->checksum, false);
+}
+
+static ucs_status_t receive_rendezvous(struct transfer *t, struct chunk *chunk, const struct wire_header *header,
+                                       const struct payload *payload)
+{
+        struct message *message = message_new(t->fabric);
+        uint8_t *address;
+
+        if (!message || stream_run(&t->stream, chunk->offset, chunk->length, &address) != chunk->length) {
+                if (message)
+                        message_free(message);
+                transfer_fail(t, FERRY_E_TRANSFER_FAILED, "the peer sent a rendezvous where none was asked for");
+                return UCS_OK;
+        }
+        chunk->state = CHUNK_MOVING;
+        chunk->owned = true;
+        chunk->checksum = header->checksum;
+        t->owned++;
+        message->done = data_received;
+        message->transfer = t->spec.id;
+        message->seq = chunk->seq;
+        message_receive(t->peer->side, message, payload->data, address, chunk->length);
+        return UCS_INPROGRESS;
+}
+
+ucs_status_t transfer_on_data(struct fabric *fabric, struct peer *peer, const struct wire_header *header,
+                              const struct payload *payload)
+{
+        struct transfer *t = transfer_of_answer(fabric, peer, header);
+        struct chunk *chunk = t && t->spec.direction == FABRIC_READ ? find_chunk(t, header->seq) : NULL;
+
+        if (!chunk || chunk->state != CHUNK_ASKED)
+                return UCS_OK;
+        if (header->status) {
+                transfer_refused(t, header);
+                return UCS_OK;
+        }
+        if (payload->length != chunk->length || header->offset != chunk->offset ||
+            (t->spec.verify && !(header->flags & WIRE_VERIFY))) {
+                transfer_fail(t, FERRY_E_TRANSFER_FAILED, "the peer sent other bytes than were asked for");
+                return UCS_OK;
+        }
+        if (payload->rendezvous)
+                return receive_rendezvous(t, chunk, header, payload);
+        stream_store(&t->stream, chunk->offset, payload->data, chunk->length);
+        read_chunk_done(t, chunk, t->spec.verify, header->checksum, (header->flags & WIRE_FINAL) != 0);
+        return UCS_OK;
+}
+
+void transfer_on_ack(struct fabric *fabric, struct peer *peer, const struct wire_header *header)
+{
+        struct transfer *t = transfer_of_answer(fabric, peer, header);
+        struct chunk *chunk = t && t->spec.direction == FABRIC_WRITE ? find_chunk(t, header->seq) : NULL;
+
+        if (!chunk || chunk->acked)
+                return;
+        if (header->status) {
+                transfer_refused(t, header);
+                return;
+        }
+        chunk->acked = true;
+        /* The other side is complete already; no DONE is needed, and neither a cancel nor its death changes that. */
+        if ((header->flags & WIRE_FINAL) && chunk->length == t->spec.total)
+                t->committed = true;
+        if (write_chunk_progress(t, chunk))
+                advance(t);
+}
