@@ -82,7 +82,7 @@ static void end(struct attempt *a)
 /* Ends the attempt when its end is decided and UCX has let go of the memory. */
 static void end_when_quiet(struct attempt *a)
 {
-        if (a->in_flight == 0 && (a->peer_done || (a->error && !a->final_served)))
+        if (a->in_flight == 0 && !peer_is_settling(a->peer) && (a->peer_done || (a->error && !a->final_served)))
                 end(a);
 }
 

@@ -34,6 +34,7 @@ enum {
         FABRIC_TICK_MS = 1000,
         FABRIC_IDLE_US = 60 * 1000 * 1000, /* an unused network endpoint is closed after this */
         FABRIC_ACCEPTED_MAX = 4096,        /* endpoints that peers opened */
+        FABRIC_SETTLE_ROUNDS = 64,         /* of progress after a forced close */
         FABRIC_EPITAPHS = 256,
 };
 
@@ -59,8 +60,9 @@ struct peer {
         bool heard;                        /* a message came: the connection stands */
         bool failed;                       /* not to be used any more; waits for peers_sweep or for its last transfer */
         bool closed;                       /* ucp_ep_close_nbx is over */
-        bool swept;
-        int error; /* FERRY_E_* of the failure */
+        bool swept;                        /* ucp_ep_close_nbx was called */
+        bool quiet;                        /* its lanes are gone: what moved over it may end */
+        int error;                         /* FERRY_E_* of the failure */
         char detail[96];
         char transport[FABRIC_TRANSPORT_SIZE]; /* "" = not asked yet */
         uint64_t last_used_us;
@@ -265,6 +267,8 @@ void peers_sweep(struct fabric *fabric);
 void peers_check_processes(struct fabric *fabric);
 /* Closes network endpoints that we opened and have not used for long. */
 void peers_close_idle(struct fabric *fabric, uint64_t now_us);
+/* Whether what moves over the peer must wait with its end, because a failed endpoint's lanes may still bring bytes. */
+bool peer_is_settling(const struct peer *peer);
 /* A transfer or attempt has left the peer. */
 void peer_released(struct peer *peer);
 /* Closes everything, giving messages under way until the deadline. */

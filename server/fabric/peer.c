@@ -226,6 +226,24 @@ static void close_endpoint(struct peer *peer, unsigned flags)
         }
 }
 
+/*
+ * UCX completes the requests of an endpoint that is closed by force before it destroys the lanes, which it leaves to
+ * the next rounds of progress (ucp_worker_discard_uct_ep); until then a TCP lane may still store what it reads from its
+ * socket. So the rounds are run before anything is called quiet.
+ */
+static void settle(struct peer *peer)
+{
+        for (int i = 0; i < FABRIC_SETTLE_ROUNDS; i++)
+                if (ucp_worker_progress(peer->side->worker) == 0 && i > 1)
+                        break;
+        peer->quiet = true;
+}
+
+bool peer_is_settling(const struct peer *peer)
+{
+        return peer->failed && !peer->quiet;
+}
+
 static void end_traffic(struct peer *peer)
 {
         struct transfer *t, *t_next;
@@ -250,6 +268,7 @@ void peers_sweep(struct fabric *fabric)
                 if (!peer->swept) {
                         peer->swept = true;
                         close_endpoint(peer, UCP_EP_CLOSE_FLAG_FORCE);
+                        settle(peer);
                         end_traffic(peer);
                 }
                 if (peer->closed && !peer->transfers && !peer->attempts) {

@@ -89,7 +89,7 @@ void transfer_end_when_quiet(struct transfer *t)
         struct wire_header h;
 
         chunks_drop_asked(t);
-        if (t->owned > 0)
+        if (t->owned > 0 || (t->peer && peer_is_settling(t->peer)))
                 return;
         if (t->peer && !t->peer->failed && !t->finishing && !t->committed) {
                 h = transfer_header(t, WIRE_DONE);
