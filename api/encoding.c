@@ -101,12 +101,13 @@ bool ferry_key_parse(const char *text, uint8_t ret_key[FERRY_KEY_SIZE])
 {
         uint8_t key[FERRY_KEY_SIZE];
         size_t size;
+        bool good =
+                strlen(text) == FERRY_KEY_TEXT_SIZE - 1 && decode(url_safe, text, FERRY_KEY_TEXT_SIZE - 1, key, &size);
 
-        if (strlen(text) != FERRY_KEY_TEXT_SIZE - 1 || !decode(url_safe, text, FERRY_KEY_TEXT_SIZE - 1, key, &size))
-                return false;
-        memcpy(ret_key, key, sizeof(key));
+        if (good)
+                memcpy(ret_key, key, sizeof(key));
         explicit_bzero(key, sizeof(key));
-        return true;
+        return good;
 }
 
 bool ferry_key_equal(const uint8_t a[FERRY_KEY_SIZE], const uint8_t b[FERRY_KEY_SIZE])
@@ -170,7 +171,6 @@ static const struct {
         uint64_t factor;
 } units[] = {
         { "", 1 },
-        { "B", 1 },
         { "k", UINT64_C(1) << 10 },
         { "K", UINT64_C(1) << 10 },
         { "M", UINT64_C(1) << 20 },
@@ -182,7 +182,6 @@ static const struct {
         { "GiB", UINT64_C(1) << 30 },
         { "TiB", UINT64_C(1) << 40 },
         { "kB", UINT64_C(1000) },
-        { "KB", UINT64_C(1000) },
         { "MB", UINT64_C(1000000) },
         { "GB", UINT64_C(1000000000) },
         { "TB", UINT64_C(1000000000000) },
@@ -209,29 +208,27 @@ static bool parse_digits(const char **text, uint64_t *ret_value, uint64_t *ret_s
 
 bool ferry_size_parse(const char *text, uint64_t *ret_size)
 {
-        uint64_t whole, part = 0, scale = 1, size;
-        const char *rest = text;
+        uint64_t whole, part = 0, scale = 1;
+        const char *unit = text;
 
-        if (!parse_digits(&rest, &whole, &scale))
+        if (!parse_digits(&unit, &whole, &scale))
                 return false;
         scale = 1;
-        if (*rest == '.') {
-                rest++;
-                if (!parse_digits(&rest, &part, &scale))
+        if (*unit == '.') {
+                unit++;
+                if (!parse_digits(&unit, &part, &scale))
                         return false;
         }
         for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-                uint64_t product;
+                /* 128 bits: part is below 2^64 and no factor above 2^40. */
+                unsigned __int128 size = (unsigned __int128)whole * units[i].factor;
 
-                if (strcmp(rest, units[i].name) != 0)
+                if (strcmp(unit, units[i].name) != 0)
                         continue;
-                if (units[i].factor == 1 && part != 0)
+                size += (unsigned __int128)part * units[i].factor / scale;
+                if (size >= UINT64_C(1) << 53 || (units[i].factor == 1 && part != 0))
                         return false;
-                if (__builtin_mul_overflow(whole, units[i].factor, &size) ||
-                    __builtin_mul_overflow(part, units[i].factor, &product) ||
-                    __builtin_add_overflow(size, product / scale, &size) || size >= UINT64_C(1) << 53)
-                        return false;
-                *ret_size = size;
+                *ret_size = (uint64_t)size;
                 return true;
         }
         return false;

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "json_check.h"
+
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
+#include <ferry/error.h>
 #include <ferry/json.h>
 
-#include "json_check.h"
+#include "json_keys.h"
 
 struct checker {
         const unsigned char *at, *end;
-        const char *what; /* NULL = no fault yet */
-        size_t keys;
+        const char *what; /* NULL = no fault yet; then at is where it is */
+        bool no_memory;
         unsigned depth;
+        struct json_keys keys;
 };
 
 static bool fault(struct checker *c, const char *what)
@@ -186,12 +191,18 @@ static bool check_value(struct checker *c);
 
 static bool check_member(struct checker *c)
 {
+        const unsigned char *key;
+
         skip_space(c);
         if (!peek(c, '"'))
                 return fault(c, "expected a key in double quotes");
+        key = c->at;
         if (!check_string(c))
                 return false;
-        c->keys++;
+        if (!json_keys_push(&c->keys, key, c->at)) {
+                c->no_memory = true;
+                return false;
+        }
         skip_space(c);
         if (!peek(c, ':'))
                 return fault(c, "expected ':' after a key");
@@ -199,12 +210,9 @@ static bool check_member(struct checker *c)
         return check_value(c);
 }
 
-/* An object or an array, from its opening bracket on; recursion is bounded by FERRY_JSON_DEPTH. */
-static bool check_list(struct checker *c, unsigned char close, bool (*check_element)(struct checker *c))
+/* What stands between two brackets, and the closing one. */
+static bool check_elements(struct checker *c, unsigned char close, bool (*check_element)(struct checker *c))
 {
-        if (++c->depth > FERRY_JSON_DEPTH)
-                return fault(c, "nested too deep");
-        c->at++;
         skip_space(c);
         if (!peek(c, close)) {
                 for (;;) {
@@ -219,8 +227,27 @@ static bool check_list(struct checker *c, unsigned char close, bool (*check_elem
         if (!peek(c, close))
                 return fault(c, close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
         c->at++;
-        c->depth--;
         return true;
+}
+
+/* An object or an array, from its opening bracket on; recursion is bounded by FERRY_JSON_DEPTH. */
+static bool check_list(struct checker *c, unsigned char close, bool (*check_element)(struct checker *c))
+{
+        size_t mark = c->keys.n;
+        const unsigned char *twice;
+
+        if (c->depth == FERRY_JSON_DEPTH)
+                return fault(c, "nested too deep");
+        c->depth++;
+        c->at++;
+        if (!check_elements(c, close, check_element))
+                return false;
+        c->depth--;
+        twice = json_keys_pop(&c->keys, mark);
+        if (!twice)
+                return true;
+        c->at = twice;
+        return fault(c, "an object has this key twice");
 }
 
 static bool check_value(struct checker *c)
@@ -261,21 +288,25 @@ static void locate(const char *text, const unsigned char *at, struct json_fault 
         }
 }
 
-int json_check(const char *text, size_t length, size_t *ret_keys, struct json_fault *ret_fault)
+int json_check(const char *text, size_t length, size_t *ret_size, struct json_fault *ret_fault)
 {
         struct checker c = { .at = (const unsigned char *)text, .end = (const unsigned char *)text + length };
         bool good = check_value(&c);
+        size_t size = (size_t)(c.at - (const unsigned char *)text);
 
         if (good) {
                 skip_space(&c);
                 if (c.at < c.end)
                         good = fault(&c, "something follows the value");
         }
+        json_keys_clear(&c.keys);
+        if (c.no_memory)
+                return -ENOMEM;
         if (!good) {
                 ret_fault->what = c.what;
                 locate(text, c.at, ret_fault);
-                return -1;
+                return FERRY_E_INVALID_JSON;
         }
-        *ret_keys = c.keys;
+        *ret_size = size;
         return 0;
 }

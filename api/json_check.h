@@ -7,14 +7,15 @@
 /* What is wrong with a text, and where. */
 struct json_fault {
         const char *what;
-        size_t line, column; /* from 1 */
+        size_t line, column; /* from 1; columns count characters */
 };
 
 /*
  * Checks a text against RFC 8259: grammar, UTF-8, nesting at most FERRY_JSON_DEPTH, nothing but white space after the
- * value. Also refuses NUL characters (\u0000), which C strings cannot hold, and lone surrogates. Linear time, no
- * memory. 0 with *ret_keys, the number of keys in all objects; -1 with *ret_fault.
+ * value. Also refuses what the RFC only warns of: an object with the same key twice, lone surrogates, and NUL
+ * characters (\u0000), which C strings cannot hold. Time n log n at worst, memory bounded by the text.
+ * 0 with *ret_size, where the value ends; FERRY_E_INVALID_JSON with *ret_fault; -ENOMEM.
  */
-int json_check(const char *text, size_t length, size_t *ret_keys, struct json_fault *ret_fault);
+int json_check(const char *text, size_t length, size_t *ret_size, struct json_fault *ret_fault);
 
 #endif

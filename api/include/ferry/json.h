@@ -41,7 +41,8 @@ void ferry_json_complain(struct ferry_json_errors *errors, int error, const char
 
 /*
  * Parses one JSON text: RFC 8259 to the letter, UTF-8, no duplicate key in any object, nesting at most
- * FERRY_JSON_DEPTH, integers exact below 2^53 in magnitude, nothing but white space after it.
+ * FERRY_JSON_DEPTH, no NUL in a string, nothing but white space after it. An integer of any size is JSON; one of 2^53
+ * or more in magnitude may come out saturated, and ferry_json_decode() finds it out of range.
  * 0 with *ret_object for json_object_put(); FERRY_E_INVALID_JSON with a complaint that gives line and column; -ENOMEM.
  */
 int ferry_json_parse(const char *text, size_t length, struct json_object **ret_object,

@@ -51,8 +51,10 @@ struct ferry_metadata {
 
 /*
  * The JSON document of m. The blob is "b64:" + base64 of zlib of a small JSON document; it also holds a digest
- * (XXH3-64) of the descriptors and the kind, so that a document changed on its way is refused by whoever decodes it. 0
- * with *ret_object for json_object_put(); -ENOMEM; -EINVAL when m itself is not valid.
+ * (XXH3-64) of the descriptors and the kind, so that a document changed on its way, but for the key, is refused by
+ * whoever decodes it. worker, data and http must be printable ASCII without white space, quotes and backslashes; the
+ * sum of the sizes must stay below 2^53. 0 with *ret_object for json_object_put(); -ENOMEM; -EINVAL when m itself is
+ * not valid.
  */
 int ferry_metadata_encode(const struct ferry_metadata *m, struct json_object **ret_object);
 

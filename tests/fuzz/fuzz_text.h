@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_FUZZ_TEXT_H
+#define TESTS_FUZZ_TEXT_H
+
+#include <string.h>
+
+#include "fuzz.h"
+
+/* Bytes as a C string in a block without a byte to spare, for free(). A NUL inside stays there. */
+static inline char *fuzz_text(const uint8_t *data, size_t size)
+{
+        char *text = malloc(size + 1);
+
+        FUZZ_CHECK(text);
+        if (size)
+                memcpy(text, data, size);
+        text[size] = '\0';
+        return text;
+}
+
+/* How many of size bytes come before the first that is mark; size when there is none. */
+static inline size_t fuzz_until(const uint8_t *data, size_t size, int mark)
+{
+        const uint8_t *at = size ? memchr(data, mark, size) : NULL;
+
+        return at ? (size_t)(at - data) : size;
+}
+
+#endif

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/encoding.h>
+
+#include "unit.h"
+
+static void an_id_is_its_prefix_and_sixteen_digits(void **state)
+{
+        char text[FERRY_ID_TEXT_SIZE];
+
+        ferry_id_format("op_", 0xabc, text);
+        assert_string_equal(text, "op_0000000000000abc");
+        ferry_id_format("rgn_", UINT64_MAX, text);
+        assert_string_equal(text, "rgn_ffffffffffffffff");
+}
+
+static void an_id_survives_the_round_trip(void **state)
+{
+        static const uint64_t ids[] = { 1, 0xf, UINT64_C(0x8000000000000000), UINT64_MAX,
+                                        UINT64_C(0x0123456789abcdef) };
+        char text[FERRY_ID_TEXT_SIZE];
+        uint64_t id;
+
+        for (size_t i = 0; i < UNIT_COUNT(ids); i++) {
+                ferry_id_format("rgn_", ids[i], text);
+                assert_true(ferry_id_parse("rgn_", text, &id));
+                assert_true(id == ids[i]);
+        }
+}
+
+static void other_texts_are_no_id(void **state)
+{
+        static const char *const bad[] = {
+                "",
+                "op_",
+                "op_0000000000000000",
+                "op_000000000000001",
+                "op_00000000000000001",
+                "op_000000000000000A",
+                "op_000000000000000g",
+                "op_ 00000000000000a",
+                "op_+0000000000000a1",
+                "op_0x00000000000001",
+                "op_-000000000000001",
+                "rgn_000000000000001",
+                "OP_0000000000000001",
+                "0000000000000001",
+                "op_0000000000000001 ",
+                "op_0000000000000001\n",
+                "op_000000000000000\xc3",
+        };
+        uint64_t id = 7;
+
+        for (size_t i = 0; i < UNIT_COUNT(bad); i++)
+                assert_false(ferry_id_parse("op_", bad[i], &id));
+        assert_true(id == 7);
+}
+
+static void a_key_is_43_characters_of_base64url(void **state)
+{
+        uint8_t key[FERRY_KEY_SIZE];
+        char text[FERRY_KEY_TEXT_SIZE];
+
+        memset(key, 0xff, sizeof(key));
+        ferry_key_format(key, text);
+        assert_string_equal(text, "__________________________________________8");
+        memset(key, 0, sizeof(key));
+        key[0] = 0xfb;
+        ferry_key_format(key, text);
+        assert_string_equal(text, "-wAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+}
+
+static void a_key_survives_the_round_trip(void **state)
+{
+        uint8_t key[FERRY_KEY_SIZE], back[FERRY_KEY_SIZE];
+        char text[FERRY_KEY_TEXT_SIZE];
+
+        for (unsigned seed = 0; seed < 256; seed++) {
+                for (unsigned i = 0; i < sizeof(key); i++)
+                        key[i] = (uint8_t)(seed * 131 + i * i * 17 + i);
+                ferry_key_format(key, text);
+                assert_int_equal(strlen(text), FERRY_KEY_TEXT_SIZE - 1);
+                assert_true(ferry_key_parse(text, back));
+                assert_memory_equal(key, back, sizeof(key));
+        }
+}
+
+static void other_texts_are_no_key(void **state)
+{
+        static const char *const bad[] = {
+                "",
+                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+                "+AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                "/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                " AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                "AAAAAAAAAAAAAAAAAAAAA\nAAAAAAAAAAAAAAAAAAAAA",
+        };
+        uint8_t key[FERRY_KEY_SIZE] = { 7 };
+
+        for (size_t i = 0; i < UNIT_COUNT(bad); i++)
+                assert_false(ferry_key_parse(bad[i], key));
+        assert_int_equal(key[0], 7);
+}
+
+static void only_one_text_stands_for_a_key(void **state)
+{
+        static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        char text[FERRY_KEY_TEXT_SIZE] = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        uint8_t key[FERRY_KEY_SIZE];
+
+        for (size_t i = 0; i < 64; i++) {
+                text[FERRY_KEY_TEXT_SIZE - 2] = alphabet[i];
+                assert_int_equal(ferry_key_parse(text, key), i % 4 == 0);
+        }
+}
+
+static void keys_differ_in_any_bit(void **state)
+{
+        uint8_t a[FERRY_KEY_SIZE], b[FERRY_KEY_SIZE];
+
+        memset(a, 0x5a, sizeof(a));
+        memcpy(b, a, sizeof(b));
+        assert_true(ferry_key_equal(a, b));
+        for (unsigned bit = 0; bit < FERRY_KEY_SIZE * 8; bit++) {
+                b[bit / 8] ^= (uint8_t)(1 << bit % 8);
+                assert_false(ferry_key_equal(a, b));
+                b[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        }
+}
+
+static void secrets_are_equal_only_as_a_whole(void **state)
+{
+        assert_true(ferry_secret_equal("", ""));
+        assert_true(ferry_secret_equal("token", "token"));
+        assert_false(ferry_secret_equal("token", "Token"));
+        assert_false(ferry_secret_equal("token", "toke"));
+        assert_false(ferry_secret_equal("toke", "token"));
+        assert_false(ferry_secret_equal("", "token"));
+        assert_false(ferry_secret_equal("token", ""));
+        assert_false(ferry_secret_equal("tokentoken", "token"));
+        assert_false(ferry_secret_equal("tokeo", "token"));
+}
+
+/* RFC 4648, section 10. */
+static void base64_gives_the_vectors_of_the_rfc(void **state)
+{
+        static const struct {
+                const char *data, *text;
+        } vectors[] = {
+                { "", "" },
+                { "f", "Zg==" },
+                { "fo", "Zm8=" },
+                { "foo", "Zm9v" },
+                { "foob", "Zm9vYg==" },
+                { "fooba", "Zm9vYmE=" },
+                { "foobar", "Zm9vYmFy" },
+                { "\xfb\xff\xbf", "+/+/" },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(vectors); i++) {
+                char *text = ferry_base64_encode(vectors[i].data, strlen(vectors[i].data));
+                void *data;
+                size_t size;
+
+                assert_string_equal(text, vectors[i].text);
+                assert_int_equal(ferry_base64_decode(text, strlen(text), &data, &size), 0);
+                assert_int_equal(size, strlen(vectors[i].data));
+                assert_memory_equal(data, vectors[i].data, size);
+                free(data);
+                free(text);
+        }
+}
+
+static void base64_survives_the_round_trip_at_every_length(void **state)
+{
+        uint8_t data[300];
+
+        for (unsigned i = 0; i < sizeof(data); i++)
+                data[i] = (uint8_t)(i * i * 31 + i * 7);
+        for (size_t n = 0; n <= sizeof(data); n++) {
+                char *text = ferry_base64_encode(data, n);
+                void *back;
+                size_t size;
+
+                assert_non_null(text);
+                assert_int_equal(strlen(text), (n + 2) / 3 * 4);
+                assert_int_equal(ferry_base64_decode(text, strlen(text), &back, &size), 0);
+                assert_int_equal(size, n);
+                assert_memory_equal(back, data, n);
+                free(back);
+                free(text);
+        }
+}
+
+static void base64_is_only_read_in_its_canonical_form(void **state)
+{
+        static const char *const bad[] = {
+                "Z",     "Zg",   "Zg=",      "Zm8",     "=",        "==",     "===",      "====", "Z===",
+                "Zh==",  "Zm9=", "Zg==Zg==", "Zg==\n",  " Zg==",    "Zm9v\n", "Zm-v",     "Zm_v", "Zm9v====",
+                "Zm9vZ", "Zm=v", "=m9v",     "Zm9\xc3", "Zm 9v===", "Zm9v.",  "Zg==Zm9v", "Z=g=", "Zm8=Zm8=",
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(bad); i++) {
+                void *data = (void *)bad;
+                size_t size = 7;
+
+                assert_int_equal(ferry_base64_decode(bad[i], strlen(bad[i]), &data, &size), -EINVAL);
+                assert_ptr_equal(data, bad);
+                assert_int_equal(size, 7);
+        }
+}
+
+static void base64_does_not_stop_at_a_nul(void **state)
+{
+        void *data;
+        size_t size;
+
+        assert_int_equal(ferry_base64_decode("Zm9v\0\0\0\0", 8, &data, &size), -EINVAL);
+        assert_int_equal(ferry_base64_decode("Z\0==", 4, &data, &size), -EINVAL);
+}
+
+static void base64_reads_no_byte_beyond_the_length(void **state)
+{
+        char *exact = malloc(4);
+        void *data;
+        size_t size;
+
+        memcpy(exact, "Zm9v", 4);
+        assert_int_equal(ferry_base64_decode(exact, 4, &data, &size), 0);
+        assert_int_equal(size, 3);
+        free(data);
+        free(exact);
+}
+
+static void sizes_have_binary_and_decimal_units(void **state)
+{
+        static const struct {
+                const char *text;
+                uint64_t size;
+        } good[] = {
+                { "0", 0 },
+                { "64", 64 },
+                { "007", 7 },
+                { "4k", 4096 },
+                { "4K", 4096 },
+                { "4KiB", 4096 },
+                { "4kiB", 4096 },
+                { "1M", 1 << 20 },
+                { "1MiB", 1 << 20 },
+                { "1.5G", UINT64_C(3) << 29 },
+                { "1GiB", 1 << 30 },
+                { "2T", UINT64_C(2) << 40 },
+                { "2TiB", UINT64_C(2) << 40 },
+                { "3kB", 3000 },
+                { "2MB", 2000000 },
+                { "2GB", UINT64_C(2000000000) },
+                { "1TB", UINT64_C(1000000000000) },
+                { "0.5k", 512 },
+                { "1.0001k", 1024 },
+                { "0.000000000001TB", 1 },
+                { "0.0000000000000000001T", 0 },
+                { "9007199254740991", (UINT64_C(1) << 53) - 1 },
+                { "8191.99T", UINT64_C(0x1ffffd70a3d70a) },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(good); i++) {
+                uint64_t size = 1;
+
+                assert_true(ferry_size_parse(good[i].text, &size));
+                assert_int_equal(size, good[i].size);
+        }
+}
+
+static void other_texts_are_no_size(void **state)
+{
+        static const char *const bad[] = {
+                "",    " ",      "k",    "-1",   "+1",   "1 ",    " 1",  "1 k",  "1kb", "1mb",      "1m",
+                "1g",  "1t",     "1Ki",  "1KIB", "1B",   "1KB",   "1P",  "1EiB", ".5k", "1.k",      "1..5k",
+                "1.5", "1.5.5k", "0x10", "1e3",  "1,5k", "1_000", "1kk", "nan",  "inf", "\xd9\xa1", "1\n",
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(bad); i++) {
+                uint64_t size = 7;
+
+                assert_false(ferry_size_parse(bad[i], &size));
+                assert_int_equal(size, 7);
+        }
+}
+
+static void sizes_of_2_53_and_above_are_refused(void **state)
+{
+        static const char *const huge[] = {
+                "9007199254740992",
+                "8192T",
+                "8192TiB",
+                "9008TB",
+                "18446744073709551615",
+                "18446744073709551616",
+                "18446744073709551615T",
+                "99999999999999999999999999999999999999",
+                "16777216T",
+                "18014398509481984k",
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(huge); i++) {
+                uint64_t size;
+
+                assert_false(ferry_size_parse(huge[i], &size));
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(an_id_is_its_prefix_and_sixteen_digits),
+                cmocka_unit_test(an_id_survives_the_round_trip),
+                cmocka_unit_test(other_texts_are_no_id),
+                cmocka_unit_test(a_key_is_43_characters_of_base64url),
+                cmocka_unit_test(a_key_survives_the_round_trip),
+                cmocka_unit_test(other_texts_are_no_key),
+                cmocka_unit_test(only_one_text_stands_for_a_key),
+                cmocka_unit_test(keys_differ_in_any_bit),
+                cmocka_unit_test(secrets_are_equal_only_as_a_whole),
+                cmocka_unit_test(base64_gives_the_vectors_of_the_rfc),
+                cmocka_unit_test(base64_survives_the_round_trip_at_every_length),
+                cmocka_unit_test(base64_is_only_read_in_its_canonical_form),
+                cmocka_unit_test(base64_does_not_stop_at_a_nul),
+                cmocka_unit_test(base64_reads_no_byte_beyond_the_length),
+                cmocka_unit_test(sizes_have_binary_and_decimal_units),
+                cmocka_unit_test(other_texts_are_no_size),
+                cmocka_unit_test(sizes_of_2_53_and_above_are_refused),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

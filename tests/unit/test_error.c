@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdbool.h>
+#include <string.h>
+
+#include <ferry/error.h>
+
+#include "unit.h"
+
+static const struct {
+        int number;
+        const char *code;
+        int http, retryable;
+        const char *title;
+} table[] = {
+#define X(name, number, code, http, retryable, title) { (number), (code), (http), (retryable), (title) },
+        FERRY_ERRORS(X)
+#undef X
+};
+
+static void numbers_are_positive_and_unique(void **state)
+{
+        for (size_t i = 0; i < UNIT_COUNT(table); i++) {
+                assert_true(table[i].number > 0);
+                for (size_t j = 0; j < i; j++)
+                        assert_int_not_equal(table[i].number, table[j].number);
+        }
+}
+
+static void codes_are_unique_but_for_limit_reached(void **state)
+{
+        for (size_t i = 0; i < UNIT_COUNT(table); i++)
+                for (size_t j = 0; j < i; j++) {
+                        if (strcmp(table[i].code, table[j].code) != 0)
+                                continue;
+                        assert_string_equal(table[i].code, "limit-reached");
+                        assert_int_not_equal(table[i].http, table[j].http);
+                }
+}
+
+static void codes_are_lower_case_words_with_hyphens(void **state)
+{
+        for (size_t i = 0; i < UNIT_COUNT(table); i++) {
+                assert_true(strspn(table[i].code, "abcdefghijklmnopqrstuvwxyz-") == strlen(table[i].code));
+                assert_true(strlen(table[i].code) > 3);
+        }
+}
+
+static void titles_are_sentences_without_a_full_stop(void **state)
+{
+        for (size_t i = 0; i < UNIT_COUNT(table); i++) {
+                size_t n = strlen(table[i].title);
+
+                assert_true(n > 10);
+                assert_true(table[i].title[0] >= 'A' && table[i].title[0] <= 'Z');
+                assert_true(table[i].title[n - 1] != '.');
+        }
+}
+
+static void http_is_an_error_status_or_none(void **state)
+{
+        for (size_t i = 0; i < UNIT_COUNT(table); i++)
+                assert_true(table[i].http == 0 || (table[i].http >= 400 && table[i].http <= 599));
+}
+
+static void every_row_is_found_by_its_number(void **state)
+{
+        for (size_t i = 0; i < UNIT_COUNT(table); i++) {
+                assert_string_equal(ferry_error_code(table[i].number), table[i].code);
+                assert_string_equal(ferry_error_title(table[i].number), table[i].title);
+                assert_int_equal(ferry_error_http(table[i].number), table[i].http);
+                assert_int_equal(ferry_error_retryable(table[i].number), table[i].retryable);
+        }
+}
+
+static void every_row_is_found_by_its_code_and_status(void **state)
+{
+        for (size_t i = 0; i < UNIT_COUNT(table); i++)
+                assert_int_equal(ferry_error_from_code(table[i].code, table[i].http), table[i].number);
+}
+
+static void status_tells_the_two_limits_apart(void **state)
+{
+        assert_int_equal(ferry_error_from_code("limit-reached", 429), FERRY_E_LIMIT_REACHED);
+        assert_int_equal(ferry_error_from_code("limit-reached", 507), FERRY_E_NO_SPACE);
+        assert_int_equal(ferry_error_from_code("limit-reached", 0), FERRY_E_LIMIT_REACHED);
+}
+
+static void a_code_counts_more_than_a_status_it_does_not_have(void **state)
+{
+        assert_int_equal(ferry_error_from_code("peer-lost", 502), FERRY_E_PEER_LOST);
+        assert_int_equal(ferry_error_from_code("not-found", 410), FERRY_E_NOT_FOUND);
+}
+
+static void unknown_codes_are_minus_one(void **state)
+{
+        static const char *const unknown[] = { "", "peer", "peer-lost ", "PEER-LOST", "peer-lostx" };
+
+        for (size_t i = 0; i < UNIT_COUNT(unknown); i++)
+                assert_int_equal(ferry_error_from_code(unknown[i], 0), -1);
+        assert_int_equal(ferry_error_from_code(NULL, 0), -1);
+}
+
+static void unknown_numbers_are_internal(void **state)
+{
+        static const int unknown[] = { 0, -1, -12, 27, 39, 52, 1000000, -2147483647 - 1 };
+
+        for (size_t i = 0; i < UNIT_COUNT(unknown); i++) {
+                assert_string_equal(ferry_error_code(unknown[i]), "internal");
+                assert_true(strlen(ferry_error_title(unknown[i])) > 10);
+                assert_int_equal(ferry_error_http(unknown[i]), 500);
+                assert_int_equal(ferry_error_retryable(unknown[i]), 0);
+        }
+}
+
+/* They are on the wire and in programs of others: a change here breaks somebody. */
+static void numbers_and_codes_stay_what_they_are(void **state)
+{
+        static const struct {
+                int number, http;
+                const char *code;
+        } known[] = {
+                { 1, 400, "invalid-json" },
+                { 2, 400, "invalid-parameter" },
+                { 3, 400, "unknown-field" },
+                { 4, 400, "out-of-bounds" },
+                { 5, 409, "size-mismatch" },
+                { 6, 409, "kind-mismatch" },
+                { 7, 400, "invalid-metadata" },
+                { 8, 410, "metadata-expired" },
+                { 9, 400, "unknown-device" },
+                { 10, 404, "not-found" },
+                { 11, 410, "gone" },
+                { 12, 409, "not-passive" },
+                { 13, 409, "region-in-use" },
+                { 14, 405, "method-not-allowed" },
+                { 15, 415, "unsupported-media-type" },
+                { 16, 413, "too-large" },
+                { 17, 416, "range-not-satisfiable" },
+                { 18, 401, "unauthenticated" },
+                { 19, 403, "forbidden" },
+                { 20, 421, "host-refused" },
+                { 21, 403, "origin-refused" },
+                { 22, 429, "limit-reached" },
+                { 23, 507, "limit-reached" },
+                { 24, 503, "draining" },
+                { 25, 422, "idempotency-conflict" },
+                { 26, 500, "internal" },
+                { 40, 0, "peer-unreachable" },
+                { 41, 0, "peer-lost" },
+                { 42, 0, "peer-refused" },
+                { 43, 0, "stale-metadata" },
+                { 44, 0, "already-claimed" },
+                { 45, 0, "cancelled" },
+                { 46, 0, "cancelled-by-peer" },
+                { 47, 0, "expired" },
+                { 48, 0, "timeout" },
+                { 49, 0, "stalled" },
+                { 50, 0, "checksum-mismatch" },
+                { 51, 0, "transfer-failed" },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(known); i++) {
+                assert_string_equal(ferry_error_code(known[i].number), known[i].code);
+                assert_int_equal(ferry_error_http(known[i].number), known[i].http);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(numbers_are_positive_and_unique),
+                cmocka_unit_test(codes_are_unique_but_for_limit_reached),
+                cmocka_unit_test(codes_are_lower_case_words_with_hyphens),
+                cmocka_unit_test(titles_are_sentences_without_a_full_stop),
+                cmocka_unit_test(http_is_an_error_status_or_none),
+                cmocka_unit_test(every_row_is_found_by_its_number),
+                cmocka_unit_test(every_row_is_found_by_its_code_and_status),
+                cmocka_unit_test(status_tells_the_two_limits_apart),
+                cmocka_unit_test(a_code_counts_more_than_a_status_it_does_not_have),
+                cmocka_unit_test(unknown_codes_are_minus_one),
+                cmocka_unit_test(unknown_numbers_are_internal),
+                cmocka_unit_test(numbers_and_codes_stay_what_they_are),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

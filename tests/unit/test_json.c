@@ -1,0 +1,796 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/error.h>
+#include <ferry/json.h>
+
+#include "failing_memory.h"
+#include "unit.h"
+
+/* From a block without a byte to spare, so that a sanitizer sees each read beyond it. */
+static int parse_n(const char *text, size_t n, struct json_object **ret_object, struct ferry_json_errors *errors)
+{
+        char *exact = unit_alloc(n);
+        int r;
+
+        memcpy(exact, text, n);
+        r = ferry_json_parse(exact, n, ret_object, errors);
+        free(exact);
+        return r;
+}
+
+static struct json_object *parse(const char *text)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct json_object *object = NULL;
+
+        if (parse_n(text, strlen(text), &object, &errors) != 0)
+                fail_msg("%s: %s", text, errors.items[0].detail);
+        assert_int_equal(errors.n, 0);
+        return object;
+}
+
+/* Expects one complaint that ends with detail. */
+static void refuse_n(const char *text, size_t n, const char *detail)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct json_object *object = (struct json_object *)&errors;
+
+        if (parse_n(text, n, &object, &errors) != FERRY_E_INVALID_JSON)
+                fail_msg("accepted: %s", text);
+        assert_ptr_equal(object, &errors);
+        assert_int_equal(errors.error, FERRY_E_INVALID_JSON);
+        assert_int_equal(errors.n, 1);
+        assert_string_equal(errors.items[0].pointer, "");
+        if (detail && !strstr(errors.items[0].detail, detail))
+                fail_msg("%s: \"%s\" does not say \"%s\"", text, errors.items[0].detail, detail);
+}
+
+static void refuse(const char *text, const char *detail)
+{
+        refuse_n(text, strlen(text), detail);
+}
+
+/* ---- parsing ---- */
+
+static void valid_texts_are_read_as_they_are(void **state)
+{
+        static const struct {
+                const char *text, *plain;
+        } good[] = {
+                { "{}", "{}" },
+                { "[]", "[]" },
+                { " \t\r\n[ \t\r\n] \t\r\n", "[]" },
+                { "null", "null" },
+                { " null ", "null" },
+                { "true", "true" },
+                { "\tfalse\n", "false" },
+                { "0", "0" },
+                { " 17 ", "17" },
+                { "-1", "-1" },
+                { "\"\"", "\"\"" },
+                { " \"a\" ", "\"a\"" },
+                { "[0,-0.5,1.25e+2,2E-3,1e0]", "[0,-0.5,1.25e+2,2E-3,1e0]" },
+                { "[9007199254740991,-9007199254740991]", "[9007199254740991,-9007199254740991]" },
+                { "{\"a\":{\"a\":{\"a\":[{\"a\":1},{\"a\":2}]}},\"b\":null}",
+                  "{\"a\":{\"a\":{\"a\":[{\"a\":1},{\"a\":2}]}},\"b\":null}" },
+                { "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", "\"\\\"\\\\/\\b\\f\\n\\r\\t\"" },
+                { "\"\\u0041\\u00e9\\u20AC\\ud83d\\ude00\"", "\"A\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"" },
+                { "\"\x7f\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"", "\"\x7f\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"" },
+                { "\"\\u0001\\uFFFF\"", "\"\\u0001\xef\xbf\xbf\"" },
+                { "{\"\":1}", "{\"\":1}" },
+                { "{\"a\":1,\"A\":2,\"a \":3,\"\\u0061\\u0061\":4}", "{\"a\":1,\"A\":2,\"a \":3,\"aa\":4}" },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(good); i++) {
+                struct json_object *object = parse(good[i].text);
+
+                assert_string_equal(
+                        json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE),
+                        good[i].plain);
+                json_object_put(object);
+        }
+}
+
+static void what_is_not_json_is_refused(void **state)
+{
+        static const struct {
+                const char *text, *detail;
+        } bad[] = {
+                { "", "line 1, column 1: the text ends" },
+                { "  \n ", "line 2, column 2: the text ends" },
+                { "{", "expected a key" },
+                { "}", "not a JSON value" },
+                { "[", "the text ends" },
+                { "]", "not a JSON value" },
+                { "{\"a\"", "expected ':'" },
+                { "{\"a\":", "the text ends" },
+                { "{\"a\":1", "expected ',' or '}'" },
+                { "{\"a\":1,", "expected a key" },
+                { "{\"a\":1,}", "line 1, column 8: expected a key" },
+                { "{\"a\" 1}", "expected ':'" },
+                { "{\"a\":1 \"b\":2}", "expected ',' or '}'" },
+                { "{,}", "expected a key" },
+                { "{a:1}", "expected a key" },
+                { "{'a':1}", "expected a key" },
+                { "{1:1}", "expected a key" },
+                { "{null:1}", "expected a key" },
+                { "['a']", "not a JSON value" },
+                { "[1,]", "not a JSON value" },
+                { "[,1]", "not a JSON value" },
+                { "[1,,2]", "not a JSON value" },
+                { "[1 2]", "expected ',' or ']'" },
+                { "[1}", "expected ',' or ']'" },
+                { "{\"a\":1]", "expected ',' or '}'" },
+                { "[1]]", "something follows" },
+                { "{}{}", "something follows" },
+                { "{} x", "something follows" },
+                { "1 2", "something follows" },
+                { "null,", "something follows" },
+                { "NaN", "not a JSON value" },
+                { "[NaN]", "line 1, column 2: not a JSON value" },
+                { "[nan]", "not a JSON value" },
+                { "[Infinity]", "not a JSON value" },
+                { "[-Infinity]", "a number lacks a digit" },
+                { "[True]", "not a JSON value" },
+                { "[tru]", "not a JSON value" },
+                { "[truex]", "expected ',' or ']'" },
+                { "nul", "not a JSON value" },
+                { "undefined", "not a JSON value" },
+                { "[1]//x", "something follows" },
+                { "/*x*/[1]", "not a JSON value" },
+                { "[1/*x*/]", "expected ',' or ']'" },
+                { "#x\n[1]", "not a JSON value" },
+                { "\xef\xbb\xbf[1]", "not a JSON value" },
+                { "[1]\v", "something follows" },
+                { "[\f1]", "not a JSON value" },
+                { "[\xc2\xa0]", "not a JSON value" },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(bad); i++)
+                refuse(bad[i].text, bad[i].detail);
+}
+
+static void numbers_that_the_rfc_does_not_have_are_refused(void **state)
+{
+        static const char *const bad[] = { "+1",    "01",  "-01", "00",   "1.",   ".5",   "-.5",  "-",        "--1",
+                                           "1e",    "1e+", "1E-", "1e.5", "1.e1", "0x10", "0b1",  "1_0",      "1e1.5",
+                                           "1.2.3", "- 1", "1a",  "2.5f", "1d",   "0e",   "-0x1", "1\xd9\xa1" };
+
+        for (size_t i = 0; i < UNIT_COUNT(bad); i++) {
+                char list[32];
+
+                refuse(bad[i], NULL);
+                (void)snprintf(list, sizeof(list), "[%s]", bad[i]);
+                refuse(list, NULL);
+                (void)snprintf(list, sizeof(list), "{\"a\":%s}", bad[i]);
+                refuse(list, NULL);
+        }
+}
+
+static void strings_that_the_rfc_does_not_have_are_refused(void **state)
+{
+        static const struct {
+                const char *text, *detail;
+        } bad[] = {
+                { "\"", "a string does not end" },
+                { "\"a", "a string does not end" },
+                { "\"\\", "a string does not end" },
+                { "\"\\\"", "a string does not end" },
+                { "\"\t\"", "control character" },
+                { "\"\n\"", "line 1, column 2: a control character" },
+                { "\"\x1f\"", "control character" },
+                { "\"\\x41\"", "unknown escape" },
+                { "\"\\a\"", "unknown escape" },
+                { "\"\\'\"", "unknown escape" },
+                { "\"\\0\"", "unknown escape" },
+                { "\"\\U0041\"", "unknown escape" },
+                { "\"\\\n\"", "unknown escape" },
+                { "\"\\u\"", "four hexadecimal digits" },
+                { "\"\\u12\"", "four hexadecimal digits" },
+                { "\"\\u123", "four hexadecimal digits" },
+                { "\"\\u12g4\"", "four hexadecimal digits" },
+                { "\"\\u 123\"", "four hexadecimal digits" },
+                { "\"\\u+123\"", "four hexadecimal digits" },
+                { "\"\\u{41}\"", "four hexadecimal digits" },
+                { "\"\\u@041\"", "four hexadecimal digits" },
+                { "\"\\u0000\"", "\\u0000" },
+                { "{\"a\\u0000b\":1}", "\\u0000" },
+                { "\"\\ud800\"", "surrogate" },
+                { "\"\\ud800x\"", "surrogate" },
+                { "\"\\udc00\"", "surrogate" },
+                { "\"\\ud800\\ud800\"", "surrogate" },
+                { "\"\\udc00\\ud800\"", "surrogate" },
+                { "\"\\ud800\\u0041\"", "surrogate" },
+                { "\"\\ud83d\\n\"", "surrogate" },
+                { "\"\\ud83d\\ude0\"", "surrogate" },
+                { "\"\\ud83d\\", "surrogate" },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(bad); i++)
+                refuse(bad[i].text, bad[i].detail);
+}
+
+static void nul_bytes_are_refused_everywhere(void **state)
+{
+        refuse_n("\0", 1, NULL);
+        refuse_n("[1]\0", 4, "something follows");
+        refuse_n("[1\0]", 4, NULL);
+        refuse_n("\"a\0b\"", 5, "control character");
+        refuse_n("{\"a\0\":1}", 8, "control character");
+        refuse_n("1\0", 2, "something follows");
+}
+
+/* All pairs of bytes in a string, against the definition. */
+static void two_bytes_beyond_ascii_are_accepted_only_as_utf_8(void **state)
+{
+        for (unsigned a = 0x80; a < 0x100; a++)
+                for (unsigned b = 0x20; b < 0x100; b++) {
+                        const char text[] = { '"', (char)a, (char)b, '"' };
+                        struct ferry_json_errors errors = { 0 };
+                        struct json_object *object;
+                        bool good = a >= 0xc2 && a <= 0xdf && b >= 0x80 && b <= 0xbf;
+                        int r = ferry_json_parse(text, sizeof(text), &object, &errors);
+
+                        assert_int_equal(r, good ? 0 : FERRY_E_INVALID_JSON);
+                        if (good)
+                                json_object_put(object);
+                }
+}
+
+static void long_and_surrogate_forms_are_not_utf_8(void **state)
+{
+        static const struct {
+                const char *bytes;
+                bool good;
+        } forms[] = {
+                { "\xc0\x80", false },
+                { "\xc1\xbf", false },
+                { "\xe0\x9f\xbf", false },
+                { "\xe0\xa0\x80", true },
+                { "\xed\x9f\xbf", true },
+                { "\xed\xa0\x80", false },
+                { "\xed\xbf\xbf", false },
+                { "\xee\x80\x80", true },
+                { "\xef\xbf\xbf", true },
+                { "\xf0\x8f\xbf\xbf", false },
+                { "\xf0\x90\x80\x80", true },
+                { "\xf4\x8f\xbf\xbf", true },
+                { "\xf4\x90\x80\x80", false },
+                { "\xf5\x80\x80\x80", false },
+                { "\xf8\x88\x80\x80\x80", false },
+                { "\xe2\x82", false },
+                { "\xf0\x9f\x98", false },
+                { "\xe2\x82\xff", false },
+                { "\xf0\x9f\x98\x41", false },
+                { "\x80", false },
+                { "\xff", false },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(forms); i++) {
+                char text[16];
+
+                (void)snprintf(text, sizeof(text), "\"%s\"", forms[i].bytes);
+                if (forms[i].good)
+                        json_object_put(parse(text));
+                else
+                        refuse(text, "not UTF-8");
+                /* The text may also end within a character. */
+                (void)snprintf(text, sizeof(text), "\"%s", forms[i].bytes);
+                refuse(text, NULL);
+        }
+}
+
+static void every_cut_of_a_document_is_refused(void **state)
+{
+        static const char text[] = "{\"a\":[1,-2.5e+3,true,false,null,\"x\\u00e9\\ud83d\\ude00\xe2\x82\xac\"],"
+                                   "\"b\":{\"c\":{},\"d\":[]}}";
+
+        for (size_t n = 0; n < sizeof(text) - 1; n++)
+                refuse_n(text, n, NULL);
+        json_object_put(parse(text));
+}
+
+static void a_complaint_gives_line_and_column_in_characters(void **state)
+{
+        refuse("{\n  \"a\": 1,\n  \"b\": x\n}", "line 3, column 8: not a JSON value");
+        refuse("[\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\", x]", "line 1, column 9: not a JSON value");
+        refuse("[1]\n\n\nx", "line 4, column 1: something follows");
+}
+
+static void nesting_is_accepted_to_the_limit_and_no_further(void **state)
+{
+        json_object_put(parse("[[[[[[[[1]]]]]]]]"));
+        json_object_put(parse("[[[[[[[[]]]]]]]]"));
+        json_object_put(parse("[[[[[[[{\"a\":\"b\"}]]]]]]]"));
+        json_object_put(parse("{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":null}}}}}}}}"));
+        json_object_put(parse("[[],[[]],[[[]]],{\"a\":[]}]"));
+        refuse("[[[[[[[[[]]]]]]]]]", "line 1, column 9: nested too deep");
+        refuse("[[[[[[[[{}]]]]]]]]", "nested too deep");
+        refuse("{\"a\":[[[[[[[[1]]]]]]]]}", "nested too deep");
+}
+
+static void a_million_brackets_do_no_harm(void **state)
+{
+        size_t n = 1000000;
+        char *text = unit_alloc(n + 1);
+
+        memset(text, '[', n);
+        text[n] = '\0';
+        refuse_n(text, n, "nested too deep");
+        free(text);
+}
+
+static void a_key_twice_in_one_object_is_refused(void **state)
+{
+        refuse("{\"a\":1,\"a\":1}", "line 1, column 8: an object has this key twice");
+        refuse("{\"a\":1,\"b\":2,\"a\":3}", "column 14");
+        refuse("{\"b\":1,\"a\":2,\"a\":3,\"b\":4}", "column 14");
+        refuse("{\"\":1,\"\":2}", "twice");
+        refuse("{\"a\":1,\"\\u0061\":2}", "twice");
+        refuse("{\"\\u0061\":1,\"a\":2}", "twice");
+        refuse("{\"\xf0\x9f\x98\x80\":1,\"\\uD83D\\uDe00\":2}", "twice");
+        refuse("{\"\xc3\xa9\":1,\"\\u00E9\":2}", "twice");
+        refuse("{\"\xe2\x82\xac\":1,\"\\u20ac\":2}", "twice");
+        refuse("{\"\\n\":1,\"\\u000a\":2}", "twice");
+        refuse("{\"\\/\":1,\"/\":2}", "twice");
+        refuse("{\"\\b\\f\\r\\t\\\"\\\\\":1,\"\\u0008\\u000C\\u000d\\u0009\\u0022\\u005c\":2}", "twice");
+        refuse("[{\"a\":1},{\"b\":{\"c\":1,\"c\":2}}]", "twice");
+        refuse("{\"a\":{\"b\":1,\"c\":[{\"d\":1}]},\"c\":1,\"a\":2}", "twice");
+}
+
+static void the_same_key_in_different_objects_is_fine(void **state)
+{
+        json_object_put(parse("{\"a\":{\"a\":1,\"b\":2},\"b\":[{\"a\":1},{\"a\":1}],\"c\":{\"a\":1}}"));
+        json_object_put(parse("{\"a\":1,\"aa\":2,\"b\":3,\"ab\":4,\"\\u0001\":5,\"\\u0010\":6}"));
+}
+
+/* A comparison of each key with each other would take minutes and end in the time limit. */
+static void objects_with_very_many_keys_are_checked_fast(void **state)
+{
+        enum { KEYS = 200000, MEMBER = 11 };
+        char *text = unit_alloc((KEYS + 1) * MEMBER + 2), *end = text, member[MEMBER + 1];
+
+        *end++ = '{';
+        for (unsigned i = 0; i < KEYS; i++, end += MEMBER) {
+                (void)snprintf(member, sizeof(member), "\"%06u\":1,", i * 7919 % KEYS);
+                memcpy(end, member, MEMBER);
+        }
+        memcpy(end, "\"00000x\":1}", MEMBER + 1);
+        json_object_put(parse(text));
+        memcpy(end, "\"100000\":1}", MEMBER + 1);
+        refuse(text, "an object has this key twice");
+        free(text);
+}
+
+static void texts_longer_than_json_c_takes_are_refused(void **state)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct json_object *object;
+
+        assert_int_equal(ferry_json_parse("[]", (size_t)INT32_MAX + 1, &object, &errors), FERRY_E_INVALID_JSON);
+        assert_string_equal(errors.items[0].detail, "the text is too long");
+}
+
+static void a_text_may_be_nothing_at_all(void **state)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct json_object *object;
+
+        assert_int_equal(ferry_json_parse(NULL, 0, &object, &errors), FERRY_E_INVALID_JSON);
+        assert_int_equal(errors.n, 1);
+}
+
+static void short_memory_is_told_from_bad_json(void **state)
+{
+        static const char text[] = "{\"a\":{\"b\":1},\"c\":[{\"d\":1}]}";
+        int r = -ENOMEM;
+
+        for (long n = 0; r != 0; n++) {
+                struct ferry_json_errors errors = { 0 };
+                struct json_object *object = NULL;
+
+                memory_left = n;
+                r = ferry_json_parse(text, sizeof(text) - 1, &object, &errors);
+                memory_left = -1;
+                assert_true(r == 0 || r == -ENOMEM);
+                assert_int_equal(errors.n, 0);
+                assert_true(r == 0 ? n >= 2 : !object);
+                json_object_put(object);
+        }
+}
+
+/* ---- complaints ---- */
+
+static void the_first_complaint_decides_the_error(void **state)
+{
+        struct ferry_json_errors errors = { 0 };
+
+        ferry_json_complain(&errors, FERRY_E_OUT_OF_BOUNDS, "/a", "%d and %s", 7, "x");
+        ferry_json_complain(&errors, FERRY_E_INVALID_PARAMETER, "/b", "y");
+        assert_int_equal(errors.error, FERRY_E_OUT_OF_BOUNDS);
+        assert_int_equal(errors.n, 2);
+        assert_string_equal(errors.items[0].pointer, "/a");
+        assert_string_equal(errors.items[0].detail, "7 and x");
+        assert_string_equal(errors.items[1].pointer, "/b");
+}
+
+static void complaints_beyond_the_room_are_dropped(void **state)
+{
+        struct ferry_json_errors errors = { 0 };
+
+        for (int i = 0; i < FERRY_JSON_ERRORS + 5; i++)
+                ferry_json_complain(&errors, FERRY_E_INVALID_PARAMETER, "/a", "%d", i);
+        assert_int_equal(errors.n, FERRY_JSON_ERRORS);
+        assert_string_equal(errors.items[FERRY_JSON_ERRORS - 1].detail, "15");
+}
+
+/* What is cut goes into JSON again. */
+static void complaints_are_cut_between_characters(void **state)
+{
+        static const char *const characters[] = { "x", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80" };
+
+        for (size_t c = 0; c < UNIT_COUNT(characters); c++)
+                for (size_t shift = 0; shift < 4; shift++) {
+                        struct ferry_json_errors errors = { 0 };
+                        char text[1024] = "....";
+                        char quoted[FERRY_JSON_DETAIL_SIZE + 2];
+
+                        text[shift] = '\0';
+                        while (strlen(text) < 1000)
+                                strcat(text, characters[c]);
+                        ferry_json_complain(&errors, FERRY_E_INVALID_PARAMETER, text, "%s", text);
+                        assert_true(strlen(errors.items[0].pointer) >= FERRY_JSON_POINTER_SIZE - 4);
+                        assert_true(strlen(errors.items[0].detail) >= FERRY_JSON_DETAIL_SIZE - 4);
+                        (void)snprintf(quoted, sizeof(quoted), "\"%s\"", errors.items[0].pointer);
+                        json_object_put(parse(quoted));
+                        (void)snprintf(quoted, sizeof(quoted), "\"%s\"", errors.items[0].detail);
+                        json_object_put(parse(quoted));
+                }
+}
+
+static void whole_characters_at_the_end_stay(void **state)
+{
+        static const char *const texts[] = { "", "a", "\xc3\xa9", "a\xe2\x82\xac", "\xf0\x9f\x98\x80" };
+
+        for (size_t i = 0; i < UNIT_COUNT(texts); i++) {
+                struct ferry_json_errors errors = { 0 };
+
+                ferry_json_complain(&errors, FERRY_E_INVALID_PARAMETER, texts[i], "%s", texts[i]);
+                assert_string_equal(errors.items[0].pointer, texts[i]);
+                assert_string_equal(errors.items[0].detail, texts[i]);
+        }
+}
+
+/* ---- decoding ---- */
+
+static const char *const colours[] = { "red", "green", NULL };
+
+struct thing {
+        const char *name, *colour, *any;
+        uint64_t count, wide;
+        bool flag;
+        struct json_object *object, *array;
+};
+
+static const struct ferry_json_field fields[] = {
+        { "name", FERRY_JSON_STRING, true, offsetof(struct thing, name), 2, 4, NULL },
+        { "colour", FERRY_JSON_STRING, false, offsetof(struct thing, colour), 0, 0, colours },
+        { "any", FERRY_JSON_STRING, false, offsetof(struct thing, any), 0, 0, NULL },
+        { "count", FERRY_JSON_UINT, false, offsetof(struct thing, count), 3, 10, NULL },
+        { "wide", FERRY_JSON_UINT, false, offsetof(struct thing, wide), 0, UINT64_MAX, NULL },
+        { "flag", FERRY_JSON_BOOL, false, offsetof(struct thing, flag), 0, 0, NULL },
+        { "object", FERRY_JSON_OBJECT, false, offsetof(struct thing, object), 0, 0, NULL },
+        { "array", FERRY_JSON_ARRAY, false, offsetof(struct thing, array), 1, 2, NULL },
+};
+
+static bool decode(struct json_object *object, struct thing *thing, const char *prefix,
+                   struct ferry_json_errors *errors)
+{
+        return ferry_json_decode(object, fields, UNIT_COUNT(fields), thing, prefix, errors);
+}
+
+/* Expects exactly one complaint, at pointer. */
+static void complains(const char *text, int error, const char *pointer, const char *detail)
+{
+        struct json_object *object = parse(text);
+        struct ferry_json_errors errors = { 0 };
+        struct thing thing = { .count = 77 };
+
+        if (decode(object, &thing, "", &errors))
+                fail_msg("accepted: %s", text);
+        assert_int_equal(errors.n, 1);
+        assert_int_equal(errors.error, error);
+        assert_string_equal(errors.items[0].pointer, pointer);
+        if (!strstr(errors.items[0].detail, detail))
+                fail_msg("%s: \"%s\" does not say \"%s\"", text, errors.items[0].detail, detail);
+        assert_int_equal(thing.count, 77);
+        json_object_put(object);
+}
+
+static void a_field_of_each_type_is_stored(void **state)
+{
+        struct json_object *object = parse("{\"name\":\"abc\",\"colour\":\"green\",\"count\":5,\"flag\":true,"
+                                           "\"object\":{\"x\":1},\"array\":[1,2],\"any\":\"\",\"wide\":0}");
+        struct ferry_json_errors errors = { 0 };
+        struct thing thing = { .wide = 7 };
+
+        assert_true(decode(object, &thing, "", &errors));
+        assert_int_equal(errors.n, 0);
+        assert_string_equal(thing.name, "abc");
+        assert_string_equal(thing.colour, "green");
+        assert_string_equal(thing.any, "");
+        assert_int_equal(thing.count, 5);
+        assert_int_equal(thing.wide, 0);
+        assert_true(thing.flag);
+        assert_true(json_object_object_get_ex(thing.object, "x", NULL));
+        assert_int_equal(json_object_array_length(thing.array), 2);
+        json_object_put(object);
+}
+
+static void absent_fields_keep_their_defaults(void **state)
+{
+        struct json_object *object = parse("{\"name\":\"ab\"}");
+        struct ferry_json_errors errors = { 0 };
+        struct thing thing = { .count = 9, .flag = true, .colour = "blue" };
+
+        assert_true(decode(object, &thing, "", &errors));
+        assert_int_equal(thing.count, 9);
+        assert_true(thing.flag);
+        assert_string_equal(thing.colour, "blue");
+        assert_null(thing.array);
+        json_object_put(object);
+}
+
+static void bounds_are_part_of_the_range(void **state)
+{
+        static const char *const good[] = { "{\"name\":\"abcd\"}",
+                                            "{\"name\":\"ab\",\"count\":3}",
+                                            "{\"name\":\"ab\",\"count\":10}",
+                                            "{\"name\":\"ab\",\"array\":[1]}",
+                                            "{\"name\":\"ab\",\"wide\":9007199254740991}",
+                                            "{\"name\":\"ab\",\"wide\":-0}" };
+
+        for (size_t i = 0; i < UNIT_COUNT(good); i++) {
+                struct json_object *object = parse(good[i]);
+                struct ferry_json_errors errors = { 0 };
+                struct thing thing = { 0 };
+
+                assert_true(decode(object, &thing, "", &errors));
+                json_object_put(object);
+        }
+}
+
+static void values_out_of_range_are_refused(void **state)
+{
+        complains("{\"name\":\"a\"}", FERRY_E_INVALID_PARAMETER, "/name", "a string of 2 to 4 bytes");
+        complains("{\"name\":\"abcde\"}", FERRY_E_INVALID_PARAMETER, "/name", "2 to 4 bytes");
+        complains("{\"name\":\"\xc3\xa9\xc3\xa9x\"}", FERRY_E_INVALID_PARAMETER, "/name", "2 to 4 bytes");
+        complains("{\"name\":\"ab\",\"count\":2}", FERRY_E_INVALID_PARAMETER, "/count", "an integer, 3 to 10");
+        complains("{\"name\":\"ab\",\"count\":11}", FERRY_E_INVALID_PARAMETER, "/count", "3 to 10");
+        complains("{\"name\":\"ab\",\"count\":-3}", FERRY_E_INVALID_PARAMETER, "/count", "3 to 10");
+        complains("{\"name\":\"ab\",\"array\":[]}", FERRY_E_INVALID_PARAMETER, "/array", "an array of 1 to 2 elements");
+        complains("{\"name\":\"ab\",\"array\":[1,2,3]}", FERRY_E_INVALID_PARAMETER, "/array", "1 to 2 elements");
+        complains("{\"name\":\"ab\",\"colour\":\"blue\"}", FERRY_E_INVALID_PARAMETER, "/colour",
+                  "one of \"red\", \"green\"");
+        complains("{\"name\":\"ab\",\"colour\":\"\"}", FERRY_E_INVALID_PARAMETER, "/colour", "one of");
+        complains("{\"name\":\"ab\",\"colour\":\"Red\"}", FERRY_E_INVALID_PARAMETER, "/colour", "one of");
+}
+
+/* No table lets an integer through that JavaScript would round, whatever json-c made of it. */
+static void integers_beyond_2_53_are_out_of_every_range(void **state)
+{
+        static const char *const huge[] = {
+                "9007199254740992",
+                "9223372036854775807",
+                "9223372036854775808",
+                "18446744073709551615",
+                "18446744073709551616",
+                "99999999999999999999999999999999999999999999999999",
+                "-1",
+                "-9007199254740992",
+                "-9223372036854775809",
+                "-99999999999999999999999999999999999999999999999999",
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(huge); i++) {
+                char text[128];
+
+                (void)snprintf(text, sizeof(text), "{\"name\":\"ab\",\"wide\":%s}", huge[i]);
+                complains(text, FERRY_E_INVALID_PARAMETER, "/wide", "an integer, 0 to 9007199254740991");
+                (void)snprintf(text, sizeof(text), "{\"name\":\"ab\",\"count\":%s}", huge[i]);
+                complains(text, FERRY_E_INVALID_PARAMETER, "/count", "an integer, 3 to 10");
+        }
+}
+
+static void numbers_with_a_point_or_an_exponent_are_no_integers(void **state)
+{
+        static const char *const other[] = { "5.0", "5e0", "0.5e1", "5E+0", "5.5", "1e400", "-0.0", "50e-1" };
+
+        for (size_t i = 0; i < UNIT_COUNT(other); i++) {
+                char text[128];
+
+                (void)snprintf(text, sizeof(text), "{\"name\":\"ab\",\"count\":%s}", other[i]);
+                complains(text, FERRY_E_INVALID_PARAMETER, "/count", "expected an integer");
+        }
+}
+
+static void each_type_takes_no_other(void **state)
+{
+        static const char *const values[] = { "\"red\"", "5", "true", "{}", "[1]", "null", "1.5" };
+        static const struct {
+                const char *field, *detail;
+                size_t own; /* index of the value it takes */
+        } cases[] = {
+                { "colour", "expected a string", 0 },    { "count", "expected an integer", 1 },
+                { "flag", "expected true or false", 2 }, { "object", "expected an object", 3 },
+                { "array", "expected an array", 4 },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(cases); i++)
+                for (size_t j = 0; j < UNIT_COUNT(values); j++) {
+                        char text[64], pointer[16];
+
+                        if (j == cases[i].own)
+                                continue;
+                        (void)snprintf(text, sizeof(text), "{\"name\":\"ab\",\"%s\":%s}", cases[i].field, values[j]);
+                        (void)snprintf(pointer, sizeof(pointer), "/%s", cases[i].field);
+                        complains(text, FERRY_E_INVALID_PARAMETER, pointer, cases[i].detail);
+                }
+}
+
+static void a_missing_field_is_complained_of(void **state)
+{
+        complains("{}", FERRY_E_INVALID_PARAMETER, "/name", "this field is missing");
+        complains("{\"name\":null}", FERRY_E_INVALID_PARAMETER, "/name", "expected a string");
+}
+
+static void an_unknown_field_is_complained_of(void **state)
+{
+        complains("{\"name\":\"ab\",\"x\":1}", FERRY_E_UNKNOWN_FIELD, "/x", "not known");
+        complains("{\"name\":\"ab\",\"Name\":1}", FERRY_E_UNKNOWN_FIELD, "/Name", "not known");
+        complains("{\"name\":\"ab\",\"\":null}", FERRY_E_UNKNOWN_FIELD, "/", "not known");
+}
+
+static void pointers_are_escaped_as_in_rfc_6901(void **state)
+{
+        complains("{\"name\":\"ab\",\"a/b~c~1\":1}", FERRY_E_UNKNOWN_FIELD, "/a~1b~0c~01", "not known");
+}
+
+static void pointers_of_long_names_are_cut_but_whole(void **state)
+{
+        for (size_t shift = 0; shift < 3; shift++) {
+                struct ferry_json_errors errors = { 0 };
+                struct thing thing = { 0 };
+                struct json_object *object = json_object_new_object();
+                char name[512] = "...";
+                size_t n;
+
+                name[shift] = '\0';
+                while (strlen(name) < 400)
+                        strcat(name, "~");
+                assert_int_equal(json_object_object_add(object, name, NULL), 0);
+                assert_false(decode(object, &thing, "/prefix", &errors));
+                n = strlen(errors.items[0].pointer);
+                assert_true(n >= FERRY_JSON_POINTER_SIZE - 3 && n < FERRY_JSON_POINTER_SIZE);
+                assert_int_equal(errors.items[0].pointer[n - 1], '0');
+                json_object_put(object);
+        }
+}
+
+static void a_prefix_that_fills_the_pointer_does_no_harm(void **state)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct thing thing = { 0 };
+        struct json_object *object = parse("{\"x\":1}");
+        char prefix[300];
+
+        memset(prefix, '/', sizeof(prefix));
+        for (size_t n = 80; n < 200; n++) {
+                prefix[n] = '\0';
+                errors.n = 0;
+                assert_false(decode(object, &thing, prefix, &errors));
+                assert_int_equal(errors.n, 2);
+                assert_true(strlen(errors.items[0].pointer) < FERRY_JSON_POINTER_SIZE);
+                prefix[n] = '/';
+        }
+        json_object_put(object);
+}
+
+static void a_body_that_is_no_object_is_refused(void **state)
+{
+        static const char *const other[] = { "[]", "1", "\"name\"", "true", "null" };
+
+        for (size_t i = 0; i < UNIT_COUNT(other); i++)
+                complains(other[i], FERRY_E_INVALID_PARAMETER, "", "expected an object");
+}
+
+static void all_that_is_wrong_is_said_at_once(void **state)
+{
+        struct json_object *object = parse("{\"count\":\"5\",\"x\":1,\"flag\":0}");
+        struct ferry_json_errors errors = { 0 };
+        struct thing thing = { 0 };
+
+        assert_false(decode(object, &thing, "/a/0", &errors));
+        assert_int_equal(errors.n, 4);
+        assert_int_equal(errors.error, FERRY_E_INVALID_PARAMETER);
+        assert_string_equal(errors.items[0].pointer, "/a/0/count");
+        assert_string_equal(errors.items[1].pointer, "/a/0/x");
+        assert_string_equal(errors.items[2].pointer, "/a/0/flag");
+        assert_string_equal(errors.items[3].pointer, "/a/0/name");
+        json_object_put(object);
+}
+
+static void a_complaint_without_room_still_fails_the_decoding(void **state)
+{
+        struct json_object *good = parse("{\"name\":\"ab\"}"), *bad = parse("{\"name\":1}");
+        struct ferry_json_errors errors = { 0 };
+        struct thing thing = { 0 };
+
+        for (int i = 0; i < FERRY_JSON_ERRORS; i++)
+                ferry_json_complain(&errors, FERRY_E_INVALID_PARAMETER, "", "x");
+        assert_true(decode(good, &thing, "", &errors));
+        assert_false(decode(bad, &thing, "", &errors));
+        json_object_put(good);
+        json_object_put(bad);
+}
+
+static void strings_with_a_nul_of_other_makers_are_refused(void **state)
+{
+        struct json_object *object = json_object_new_object();
+        struct ferry_json_errors errors = { 0 };
+        struct thing thing = { 0 };
+
+        assert_int_equal(json_object_object_add(object, "name", json_object_new_string_len("ab\0c", 4)), 0);
+        assert_false(decode(object, &thing, "", &errors));
+        json_object_put(object);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(valid_texts_are_read_as_they_are),
+                cmocka_unit_test(what_is_not_json_is_refused),
+                cmocka_unit_test(numbers_that_the_rfc_does_not_have_are_refused),
+                cmocka_unit_test(strings_that_the_rfc_does_not_have_are_refused),
+                cmocka_unit_test(nul_bytes_are_refused_everywhere),
+                cmocka_unit_test(two_bytes_beyond_ascii_are_accepted_only_as_utf_8),
+                cmocka_unit_test(long_and_surrogate_forms_are_not_utf_8),
+                cmocka_unit_test(every_cut_of_a_document_is_refused),
+                cmocka_unit_test(a_complaint_gives_line_and_column_in_characters),
+                cmocka_unit_test(nesting_is_accepted_to_the_limit_and_no_further),
+                cmocka_unit_test(a_million_brackets_do_no_harm),
+                cmocka_unit_test(a_key_twice_in_one_object_is_refused),
+                cmocka_unit_test(the_same_key_in_different_objects_is_fine),
+                cmocka_unit_test(objects_with_very_many_keys_are_checked_fast),
+                cmocka_unit_test(texts_longer_than_json_c_takes_are_refused),
+                cmocka_unit_test(a_text_may_be_nothing_at_all),
+                cmocka_unit_test(short_memory_is_told_from_bad_json),
+                cmocka_unit_test(the_first_complaint_decides_the_error),
+                cmocka_unit_test(complaints_beyond_the_room_are_dropped),
+                cmocka_unit_test(complaints_are_cut_between_characters),
+                cmocka_unit_test(whole_characters_at_the_end_stay),
+                cmocka_unit_test(a_field_of_each_type_is_stored),
+                cmocka_unit_test(absent_fields_keep_their_defaults),
+                cmocka_unit_test(bounds_are_part_of_the_range),
+                cmocka_unit_test(values_out_of_range_are_refused),
+                cmocka_unit_test(integers_beyond_2_53_are_out_of_every_range),
+                cmocka_unit_test(numbers_with_a_point_or_an_exponent_are_no_integers),
+                cmocka_unit_test(each_type_takes_no_other),
+                cmocka_unit_test(a_missing_field_is_complained_of),
+                cmocka_unit_test(an_unknown_field_is_complained_of),
+                cmocka_unit_test(pointers_are_escaped_as_in_rfc_6901),
+                cmocka_unit_test(pointers_of_long_names_are_cut_but_whole),
+                cmocka_unit_test(a_prefix_that_fills_the_pointer_does_no_harm),
+                cmocka_unit_test(a_body_that_is_no_object_is_refused),
+                cmocka_unit_test(all_that_is_wrong_is_said_at_once),
+                cmocka_unit_test(a_complaint_without_room_still_fails_the_decoding),
+                cmocka_unit_test(strings_with_a_nul_of_other_makers_are_refused),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

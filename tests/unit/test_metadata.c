@@ -1,0 +1,927 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include <ferry/error.h>
+#include <ferry/json.h>
+#include <ferry/metadata.h>
+
+#include "failing_memory.h"
+#include "unit.h"
+
+#define PLAIN (JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)
+#define EXACT FERRY_JSON_INTEGER_MAX
+
+static struct ferry_metadata_descriptor two[] = {
+        { .device = "cpu", .ptr = UINT64_C(4294967296), .size = 1048576 },
+        { .device = "cuda:0", .ptr = 17, .size = 1 },
+};
+
+static struct ferry_metadata sample(void)
+{
+        struct ferry_metadata m = {
+                .operation_kind = FERRY_METADATA_READ,
+                .protocol = FERRY_METADATA_PROTOCOL,
+                .worker = "alpha",
+                .epoch = UINT64_C(0x0123456789abcdef),
+                .operation = UINT64_C(0xfedcba9876543210),
+                .data = "[::1]:9400",
+                .http = "http://127.0.0.1:9300",
+                .expires_ms = UINT64_C(1790000000123),
+                .n_descriptors = UNIT_COUNT(two),
+                .descriptors = two,
+        };
+
+        for (unsigned i = 0; i < sizeof(m.key); i++)
+                m.key[i] = (uint8_t)(i * 37 + 11);
+        return m;
+}
+
+static struct json_object *encode(const struct ferry_metadata *m)
+{
+        struct json_object *object = NULL;
+
+        assert_int_equal(ferry_metadata_encode(m, &object), 0);
+        return object;
+}
+
+static char *encode_text(const struct ferry_metadata *m)
+{
+        struct json_object *object = encode(m);
+        char *text = strdup(json_object_to_json_string_ext(object, PLAIN));
+
+        json_object_put(object);
+        return text;
+}
+
+static const char *string_of(struct json_object *object, const char *key)
+{
+        return json_object_get_string(json_object_object_get(object, key));
+}
+
+static void set(struct json_object *object, const char *key, const char *json)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct json_object *value;
+
+        assert_int_equal(ferry_json_parse(json, strlen(json), &value, &errors), 0);
+        assert_int_equal(json_object_object_add(object, key, value), 0);
+}
+
+/* Expects that object is refused with one complaint at pointer whose text has detail in it; frees it. */
+static void refuse(struct json_object *object, const char *pointer, const char *detail)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_metadata *m = (struct ferry_metadata *)&errors;
+
+        assert_int_equal(ferry_metadata_decode(object, "/m", &m, &errors), FERRY_E_INVALID_METADATA);
+        assert_ptr_equal(m, &errors);
+        assert_int_equal(errors.error, FERRY_E_INVALID_METADATA);
+        assert_int_equal(errors.n, 1);
+        assert_string_equal(errors.items[0].pointer, pointer);
+        if (!strstr(errors.items[0].detail, detail))
+                fail_msg("\"%s\" does not say \"%s\"", errors.items[0].detail, detail);
+        json_object_put(object);
+}
+
+/* The sample with one key set to another value. */
+static void refuse_with(const char *key, const char *json, const char *pointer, const char *detail)
+{
+        struct ferry_metadata m = sample();
+        struct json_object *object = encode(&m);
+
+        set(object, key, json);
+        refuse(object, pointer, detail);
+}
+
+static void assert_same(const struct ferry_metadata *a, const struct ferry_metadata *b)
+{
+        assert_int_equal(a->operation_kind, b->operation_kind);
+        assert_memory_equal(a->key, b->key, sizeof(a->key));
+        assert_int_equal(a->protocol, b->protocol);
+        assert_string_equal(a->worker, b->worker);
+        assert_true(a->epoch == b->epoch && a->operation == b->operation);
+        assert_string_equal(a->data, b->data);
+        assert_string_equal(a->http, b->http);
+        assert_true(a->expires_ms == b->expires_ms);
+        assert_int_equal(a->n_descriptors, b->n_descriptors);
+        for (size_t i = 0; i < a->n_descriptors; i++) {
+                assert_string_equal(a->descriptors[i].device, b->descriptors[i].device);
+                assert_true(a->descriptors[i].ptr == b->descriptors[i].ptr);
+                assert_true(a->descriptors[i].size == b->descriptors[i].size);
+        }
+}
+
+static void round_trip(const struct ferry_metadata *m)
+{
+        char *text = encode_text(m);
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_metadata *back = NULL;
+        struct json_object *object;
+
+        assert_int_equal(ferry_json_parse(text, strlen(text), &object, &errors), 0);
+        if (ferry_metadata_decode(object, "", &back, &errors) != 0)
+                fail_msg("%s: %s", errors.items[0].pointer, errors.items[0].detail);
+        assert_int_equal(errors.n, 0);
+        assert_same(m, back);
+        assert_null(ferry_metadata_free(back));
+        json_object_put(object);
+        free(text);
+}
+
+/* ---- the blob, by other means than the code under test ---- */
+
+/* The text in a blob, for free(). */
+static char *open_blob(const char *blob)
+{
+        uLongf size = 65536;
+        char *text = unit_alloc(size + 1);
+        void *stream;
+        size_t stream_size;
+
+        assert_memory_equal(blob, "b64:", 4);
+        assert_int_equal(ferry_base64_decode(blob + 4, strlen(blob + 4), &stream, &stream_size), 0);
+        assert_int_equal(uncompress((Bytef *)text, &size, stream, stream_size), Z_OK);
+        text[size] = '\0';
+        free(stream);
+        return text;
+}
+
+static char *blob_of_bytes(const void *bytes, size_t n)
+{
+        char *base64 = ferry_base64_encode(bytes, n);
+        char *blob = unit_alloc(strlen(base64) + 16);
+
+        (void)sprintf(blob, "b64:%s", base64);
+        free(base64);
+        return blob;
+}
+
+/* A blob of any text, compressed as zlib does by default, with extra bytes behind the stream. */
+static char *close_blob(const char *text, size_t n, size_t extra)
+{
+        uLongf size = compressBound(n);
+        Bytef *stream = calloc(size + extra, 1);
+        char *blob;
+
+        assert_int_equal(compress(stream, &size, (const Bytef *)text, n), Z_OK);
+        blob = blob_of_bytes(stream, size + extra);
+        free(stream);
+        return blob;
+}
+
+static void refuse_blob(char *blob, const char *detail)
+{
+        char *json = unit_alloc(strlen(blob) + 3);
+
+        (void)sprintf(json, "\"%s\"", blob);
+        refuse_with("nixl_metadata", json, "/m/nixl_metadata", detail);
+        free(json);
+        free(blob);
+}
+
+static void refuse_blob_text(const char *text, const char *detail)
+{
+        refuse_blob(close_blob(text, strlen(text), 0), detail);
+}
+
+/* The sample's blob with one of its keys set to another value, or taken out (json NULL). */
+static void refuse_blob_with(const char *key, const char *json, const char *detail)
+{
+        struct ferry_metadata m = sample();
+        struct json_object *object = encode(&m), *inner;
+        char *text = open_blob(string_of(object, "nixl_metadata"));
+        struct ferry_json_errors errors = { 0 };
+
+        assert_int_equal(ferry_json_parse(text, strlen(text), &inner, &errors), 0);
+        if (json)
+                set(inner, key, json);
+        else
+                json_object_object_del(inner, key);
+        refuse_blob_text(json_object_to_json_string_ext(inner, PLAIN), detail);
+        json_object_put(inner);
+        json_object_put(object);
+        free(text);
+}
+
+/* ---- encoding ---- */
+
+static void the_document_has_exactly_upstream_s_four_keys(void **state)
+{
+        struct ferry_metadata m = sample();
+        struct json_object *object = encode(&m), *descriptors = json_object_object_get(object, "descriptors");
+
+        assert_int_equal(json_object_object_length(object), 4);
+        assert_string_equal(json_object_to_json_string_ext(descriptors, PLAIN),
+                            "[{\"device\":\"cpu\",\"ptr\":4294967296,\"size\":1048576},"
+                            "{\"device\":\"cuda:0\",\"ptr\":17,\"size\":1}]");
+        assert_int_equal(json_object_get_int(json_object_object_get(object, "operation_kind")), 1);
+        assert_int_equal(strlen(string_of(object, "notification_key")), 43);
+        assert_memory_equal(string_of(object, "nixl_metadata"), "b64:e", 5);
+        json_object_put(object);
+}
+
+static void the_blob_is_base64_of_zlib_of_json(void **state)
+{
+        struct ferry_metadata m = sample();
+        struct json_object *object = encode(&m);
+        char *text = open_blob(string_of(object, "nixl_metadata"));
+        static const char start[] = "{\"protocol\":1,\"worker\":\"alpha\",\"epoch\":\"0123456789abcdef\","
+                                    "\"operation\":\"fedcba9876543210\",\"data\":\"[::1]:9400\","
+                                    "\"http\":\"http://127.0.0.1:9300\",\"expires\":1790000000123,\"digest\":\"";
+
+        assert_memory_equal(text, start, sizeof(start) - 1);
+        assert_int_equal(strlen(text), sizeof(start) - 1 + 16 + 2);
+        assert_string_equal(text + strlen(text) - 2, "\"}");
+        free(text);
+        json_object_put(object);
+}
+
+/* nixl_connect strips these characters from the front of the blob, not only the prefix. */
+static void the_blob_s_base64_begins_with_none_of_the_prefix_s_characters(void **state)
+{
+        struct ferry_metadata m = sample();
+
+        for (m.operation = 1; m.operation < 200; m.operation++) {
+                struct json_object *object = encode(&m);
+
+                assert_null(strchr("b64:", string_of(object, "nixl_metadata")[4]));
+                json_object_put(object);
+        }
+}
+
+static void the_blob_s_size_does_not_depend_on_the_descriptors(void **state)
+{
+        struct ferry_metadata m = sample();
+        struct json_object *one, *many;
+
+        m.n_descriptors = 1;
+        one = encode(&m);
+        m.n_descriptors = 5000;
+        m.descriptors = calloc(m.n_descriptors, sizeof(*m.descriptors));
+        for (size_t i = 0; i < m.n_descriptors; i++)
+                m.descriptors[i] = two[i % 2];
+        many = encode(&m);
+        assert_int_equal(strlen(string_of(one, "nixl_metadata")), strlen(string_of(many, "nixl_metadata")));
+        json_object_put(one);
+        json_object_put(many);
+        free(m.descriptors);
+}
+
+static void the_same_metadata_give_the_same_document(void **state)
+{
+        struct ferry_metadata m = sample();
+        char *a = encode_text(&m), *b = encode_text(&m);
+
+        assert_string_equal(a, b);
+        free(a);
+        free(b);
+}
+
+static void the_key_stands_in_its_own_place_only(void **state)
+{
+        struct ferry_metadata m = sample(), other = sample();
+        struct json_object *a, *b;
+
+        other.key[5] ^= 1;
+        a = encode(&m);
+        b = encode(&other);
+        assert_string_equal(string_of(a, "nixl_metadata"), string_of(b, "nixl_metadata"));
+        assert_string_not_equal(string_of(a, "notification_key"), string_of(b, "notification_key"));
+        json_object_put(a);
+        json_object_put(b);
+}
+
+static void refuse_to_encode(const struct ferry_metadata *m)
+{
+        struct json_object *object = (struct json_object *)&two;
+
+        assert_int_equal(ferry_metadata_encode(m, &object), -EINVAL);
+        assert_ptr_equal(object, &two);
+}
+
+#define REFUSE_MEMBER(...)                                                                                             \
+        do {                                                                                                           \
+                struct ferry_metadata m = sample();                                                                    \
+                __VA_ARGS__;                                                                                           \
+                refuse_to_encode(&m);                                                                                  \
+        } while (0)
+
+static void members_that_are_not_valid_are_not_encoded(void **state)
+{
+        REFUSE_MEMBER(m.operation_kind = 0);
+        REFUSE_MEMBER(m.operation_kind = 3);
+        REFUSE_MEMBER(m.operation_kind = -1);
+        REFUSE_MEMBER(m.protocol = 0);
+        REFUSE_MEMBER(m.protocol = 2);
+        REFUSE_MEMBER(m.epoch = 0);
+        REFUSE_MEMBER(m.operation = 0);
+        REFUSE_MEMBER(m.expires_ms = EXACT + 1);
+        REFUSE_MEMBER(m.n_descriptors = 0);
+        REFUSE_MEMBER(m.n_descriptors = FERRY_METADATA_DESCRIPTORS + 1);
+        REFUSE_MEMBER(strcpy(m.worker, "two words"));
+        REFUSE_MEMBER(strcpy(m.worker, "a\"b"));
+        REFUSE_MEMBER(strcpy(m.worker, "a\\b"));
+        REFUSE_MEMBER(strcpy(m.worker, "\xc3\xa9"));
+        REFUSE_MEMBER(memset(m.worker, 'a', sizeof(m.worker)));
+        REFUSE_MEMBER(strcpy(m.data, "host\n:1"));
+        REFUSE_MEMBER(memset(m.data, 'a', sizeof(m.data)));
+        REFUSE_MEMBER(strcpy(m.http, "ftp://host/"));
+        REFUSE_MEMBER(strcpy(m.http, "127.0.0.1:9300"));
+        REFUSE_MEMBER(strcpy(m.http, "http://a b"));
+        REFUSE_MEMBER(strcpy(m.http, "http://a\x7f"));
+        REFUSE_MEMBER(memset(m.http + 7, 'a', sizeof(m.http) - 7));
+}
+
+static void descriptors_that_are_not_valid_are_not_encoded(void **state)
+{
+        static const struct ferry_metadata_descriptor bad[] = {
+                { "cpu", 0, 1 },
+                { "cpu", EXACT + 1, 1 },
+                { "cpu", 1, 0 },
+                { "cpu", 1, EXACT + 1 },
+                { "", 1, 1 },
+                { "c u", 1, 1 },
+                { "c\"u", 1, 1 },
+                { "c\x80u", 1, 1 },
+                { { 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a' }, 1, 1 },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(bad); i++) {
+                struct ferry_metadata_descriptor list[] = { two[0], bad[i] };
+                struct ferry_metadata m = sample();
+
+                m.descriptors = list;
+                refuse_to_encode(&m);
+        }
+}
+
+static void sizes_that_add_up_to_too_much_are_not_encoded(void **state)
+{
+        struct ferry_metadata_descriptor list[] = { { "cpu", 1, EXACT }, { "cpu", 2, 1 } };
+        struct ferry_metadata m = sample();
+
+        m.descriptors = list;
+        refuse_to_encode(&m);
+        list[0].size--;
+        round_trip(&m);
+}
+
+/* ---- decoding ---- */
+
+static void metadata_survive_the_round_trip(void **state)
+{
+        struct ferry_metadata m = sample();
+
+        round_trip(&m);
+        m.operation_kind = FERRY_METADATA_WRITE;
+        round_trip(&m);
+}
+
+static void empty_and_smallest_members_survive_the_round_trip(void **state)
+{
+        struct ferry_metadata_descriptor one = { "c", 1, 1 };
+        struct ferry_metadata m = sample();
+
+        m.worker[0] = m.data[0] = m.http[0] = '\0';
+        m.epoch = m.operation = 1;
+        m.expires_ms = 0;
+        m.descriptors = &one;
+        m.n_descriptors = 1;
+        memset(m.key, 0, sizeof(m.key));
+        round_trip(&m);
+}
+
+static void longest_members_survive_the_round_trip(void **state)
+{
+        struct ferry_metadata_descriptor one = { "abcdefghijklmno", EXACT, EXACT };
+        struct ferry_metadata m = sample();
+
+        memset(m.worker, 'w', sizeof(m.worker) - 1);
+        memset(m.data, 'd', sizeof(m.data) - 1);
+        memset(m.http, 'h', sizeof(m.http) - 1);
+        memcpy(m.http, "https://", 8);
+        m.epoch = m.operation = UINT64_MAX;
+        m.expires_ms = EXACT;
+        m.descriptors = &one;
+        m.n_descriptors = 1;
+        memset(m.key, 0xff, sizeof(m.key));
+        round_trip(&m);
+}
+
+static void the_most_descriptors_survive_the_round_trip(void **state)
+{
+        struct ferry_metadata m = sample();
+
+        m.n_descriptors = FERRY_METADATA_DESCRIPTORS;
+        m.descriptors = calloc(m.n_descriptors, sizeof(*m.descriptors));
+        for (size_t i = 0; i < m.n_descriptors; i++)
+                m.descriptors[i] = (struct ferry_metadata_descriptor){ "cpu", i + 1, i % 4096 + 1 };
+        round_trip(&m);
+        free(m.descriptors);
+}
+
+static bool accepts(const char *text, size_t n)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_metadata *m = NULL;
+        struct json_object *object;
+        int r = ferry_json_parse(text, n, &object, &errors);
+
+        if (r == 0) {
+                r = ferry_metadata_decode(object, "", &m, &errors);
+                json_object_put(object);
+        }
+        assert_true(r == 0 || (errors.n > 0 && !m));
+        (void)ferry_metadata_free(m);
+        return r == 0;
+}
+
+/* Where the key's value begins; it is FERRY_KEY_TEXT_SIZE - 1 long. */
+static size_t key_at(const char *text)
+{
+        static const char before[] = "\"notification_key\":\"";
+
+        return (size_t)(strstr(text, before) - text) + sizeof(before) - 1;
+}
+
+static bool in_key(const char *text, size_t i)
+{
+        return i >= key_at(text) && i < key_at(text) + FERRY_KEY_TEXT_SIZE - 1;
+}
+
+static void a_document_with_any_byte_changed_is_refused(void **state)
+{
+        struct ferry_metadata m = sample();
+        char *text = encode_text(&m), *changed = strdup(text);
+        size_t n = strlen(text);
+
+        assert_true(accepts(text, n));
+        for (size_t i = 0; i < n; i++) {
+                if (in_key(text, i))
+                        continue;
+                for (int c = 0; c < 256; c++) {
+                        changed[i] = (char)c;
+                        if (changed[i] != text[i] && accepts(changed, n))
+                                fail_msg("accepted with %02x at %zu: %s", (unsigned)c, i, changed);
+                }
+                changed[i] = text[i];
+        }
+        free(changed);
+        free(text);
+}
+
+static void a_document_with_any_byte_taken_out_is_refused(void **state)
+{
+        struct ferry_metadata m = sample();
+        char *text = encode_text(&m), *changed = strdup(text);
+        size_t n = strlen(text);
+
+        for (size_t i = 0; i < n; i++) {
+                memcpy(changed, text, i);
+                memcpy(changed + i, text + i + 1, n - i - 1);
+                assert_false(accepts(changed, n - 1));
+                assert_false(accepts(text, i));
+        }
+        free(changed);
+        free(text);
+}
+
+static void two_characters_of_the_blob_changed_are_refused(void **state)
+{
+        static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        struct ferry_metadata m = sample();
+        char *text = encode_text(&m), *changed = strdup(text);
+        char *blob = strstr(changed, "b64:") + 4;
+        size_t n = strlen(text);
+
+        /* The frame of the stream, where zlib itself overlooks most. */
+        for (size_t i = 0; i < 10; i++)
+                for (size_t a = 0; a < 64; a++)
+                        for (size_t b = 0; b < 64; b++) {
+                                char old[2] = { blob[i], blob[i + 1] };
+
+                                blob[i] = alphabet[a];
+                                blob[i + 1] = alphabet[b];
+                                if (memcmp(old, blob + i, 2) != 0)
+                                        assert_false(accepts(changed, n));
+                                memcpy(blob + i, old, 2);
+                        }
+        free(changed);
+        free(text);
+}
+
+static void another_key_is_left_to_its_owner(void **state)
+{
+        struct ferry_metadata m = sample(), *back;
+        struct ferry_json_errors errors = { 0 };
+        struct json_object *object = encode(&m);
+
+        set(object, "notification_key", "\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"");
+        assert_int_equal(ferry_metadata_decode(object, "", &back, &errors), 0);
+        memset(m.key, 0, sizeof(m.key));
+        assert_same(&m, back);
+        (void)ferry_metadata_free(back);
+        json_object_put(object);
+}
+
+static void the_blob_of_another_operation_is_refused(void **state)
+{
+        struct ferry_metadata_descriptor bigger[] = { two[0], { "cuda:0", 17, 2 } };
+        struct ferry_metadata m = sample(), other = sample();
+        struct json_object *a, *b;
+
+        other.descriptors = bigger;
+        a = encode(&m);
+        b = encode(&other);
+        assert_int_equal(
+                json_object_object_add(a, "nixl_metadata", json_object_get(json_object_object_get(b, "nixl_metadata"))),
+                0);
+        json_object_put(b);
+        refuse(a, "/m/nixl_metadata", "do not belong together");
+}
+
+static void descriptors_in_another_order_or_number_are_refused(void **state)
+{
+        static const char *const lists[] = {
+                "[{\"device\":\"cuda:0\",\"ptr\":17,\"size\":1},{\"device\":\"cpu\",\"ptr\":4294967296,\"size\":"
+                "1048576}]",
+                "[{\"device\":\"cpu\",\"ptr\":4294967296,\"size\":1048576}]",
+                "[{\"device\":\"cpu\",\"ptr\":4294967296,\"size\":1048576},{\"device\":\"cuda:0\",\"ptr\":17,\"size\":"
+                "1},"
+                "{\"device\":\"cuda:0\",\"ptr\":17,\"size\":1}]",
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(lists); i++)
+                refuse_with("descriptors", lists[i], "/m/nixl_metadata", "do not belong together");
+}
+
+static void the_other_kind_is_refused(void **state)
+{
+        refuse_with("operation_kind", "2", "/m/nixl_metadata", "do not belong together");
+}
+
+static void keys_of_the_document_must_be_those_four(void **state)
+{
+        static const char *const keys[] = { "descriptors", "nixl_metadata", "notification_key", "operation_kind" };
+        char pointer[64];
+
+        for (size_t i = 0; i < UNIT_COUNT(keys); i++) {
+                struct ferry_metadata m = sample();
+                struct json_object *object = encode(&m);
+
+                json_object_object_del(object, keys[i]);
+                (void)snprintf(pointer, sizeof(pointer), "/m/%s", keys[i]);
+                refuse(object, pointer, "missing");
+        }
+        refuse_with("extra", "1", "/m/extra", "not known");
+}
+
+static void a_document_that_is_no_object_is_refused(void **state)
+{
+        refuse(NULL, "/m", "expected an object");
+        refuse(json_object_new_array(), "/m", "expected an object");
+        refuse(json_object_new_string("b64:"), "/m", "expected an object");
+}
+
+static void wrong_types_and_ranges_are_refused(void **state)
+{
+        static const struct {
+                const char *key, *json, *pointer;
+        } bad[] = {
+                { "operation_kind", "0", "/m/operation_kind" },
+                { "operation_kind", "3", "/m/operation_kind" },
+                { "operation_kind", "4294967297", "/m/operation_kind" },
+                { "operation_kind", "-1", "/m/operation_kind" },
+                { "operation_kind", "\"1\"", "/m/operation_kind" },
+                { "operation_kind", "1.0", "/m/operation_kind" },
+                { "notification_key", "\"\"", "/m/notification_key" },
+                { "notification_key", "\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB\"", "/m/notification_key" },
+                { "notification_key", "\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA==\"", "/m/notification_key" },
+                { "notification_key", "\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"", "/m/notification_key" },
+                { "notification_key", "null", "/m/notification_key" },
+                { "nixl_metadata", "\"\"", "/m/nixl_metadata" },
+                { "nixl_metadata", "{}", "/m/nixl_metadata" },
+                { "descriptors", "[]", "/m/descriptors" },
+                { "descriptors", "{}", "/m/descriptors" },
+                { "descriptors", "[1]", "/m/descriptors/0" },
+                { "descriptors", "[null]", "/m/descriptors/0" },
+                { "descriptors", "[{\"device\":\"cpu\",\"ptr\":1}]", "/m/descriptors/0/size" },
+                { "descriptors", "[{\"device\":\"cpu\",\"size\":1}]", "/m/descriptors/0/ptr" },
+                { "descriptors", "[{\"ptr\":1,\"size\":1}]", "/m/descriptors/0/device" },
+                { "descriptors", "[{\"device\":\"cpu\",\"ptr\":0,\"size\":1}]", "/m/descriptors/0/ptr" },
+                { "descriptors", "[{\"device\":\"cpu\",\"ptr\":-1,\"size\":1}]", "/m/descriptors/0/ptr" },
+                { "descriptors", "[{\"device\":\"cpu\",\"ptr\":9007199254740992,\"size\":1}]", "/m/descriptors/0/ptr" },
+                { "descriptors", "[{\"device\":\"cpu\",\"ptr\":1,\"size\":0}]", "/m/descriptors/0/size" },
+                { "descriptors", "[{\"device\":\"cpu\",\"ptr\":1,\"size\":99999999999999999999}]",
+                  "/m/descriptors/0/size" },
+                { "descriptors", "[{\"device\":\"\",\"ptr\":1,\"size\":1}]", "/m/descriptors/0/device" },
+                { "descriptors", "[{\"device\":\"c u\",\"ptr\":1,\"size\":1}]", "/m/descriptors/0/device" },
+                { "descriptors", "[{\"device\":\"\xc3\xa9\",\"ptr\":1,\"size\":1}]", "/m/descriptors/0/device" },
+                { "descriptors", "[{\"device\":\"abcdefghijklmnop\",\"ptr\":1,\"size\":1}]",
+                  "/m/descriptors/0/device" },
+                { "descriptors", "[{\"device\":\"cpu\",\"ptr\":1,\"size\":1,\"x\":1}]", "/m/descriptors/0/x" },
+                { "descriptors",
+                  "[{\"device\":\"cpu\",\"ptr\":1,\"size\":1},{\"device\":\"cpu\",\"ptr\":1,\"size\":0}]",
+                  "/m/descriptors/1/size" },
+                { "descriptors",
+                  "[{\"device\":\"cpu\",\"ptr\":1,\"size\":9007199254740991},"
+                  "{\"device\":\"cpu\",\"ptr\":1,\"size\":1}]",
+                  "/m/descriptors" },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(bad); i++)
+                refuse_with(bad[i].key, bad[i].json, bad[i].pointer, "");
+}
+
+static void one_descriptor_too_many_is_refused(void **state)
+{
+        size_t n = FERRY_METADATA_DESCRIPTORS + 1, at = 0;
+        static const char item[] = "{\"device\":\"cpu\",\"ptr\":1,\"size\":1},";
+        char *list = unit_alloc(n * sizeof(item) + 3);
+
+        list[at++] = '[';
+        for (size_t i = 0; i < n; i++, at += sizeof(item) - 1)
+                memcpy(list + at, item, sizeof(item));
+        strcpy(list + at - 1, "]");
+        refuse_with("descriptors", list, "/m/descriptors", "1 to 65536 elements");
+        free(list);
+}
+
+static void complaints_are_of_the_metadata_and_not_too_many(void **state)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_metadata m = sample(), *back;
+        struct json_object *object = encode(&m), *list = json_object_new_array();
+
+        for (int i = 0; i < 100; i++)
+                assert_int_equal(json_object_array_add(list, json_object_new_int(i)), 0);
+        assert_int_equal(json_object_object_add(object, "descriptors", list), 0);
+        assert_int_equal(ferry_metadata_decode(object, "/m", &back, &errors), FERRY_E_INVALID_METADATA);
+        assert_int_equal(errors.error, FERRY_E_INVALID_METADATA);
+        assert_int_equal(errors.n, FERRY_JSON_ERRORS);
+        assert_string_equal(errors.items[15].pointer, "/m/descriptors/15");
+        json_object_put(object);
+}
+
+static void an_earlier_complaint_keeps_its_error(void **state)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_metadata *m;
+
+        ferry_json_complain(&errors, FERRY_E_OUT_OF_BOUNDS, "/x", "x");
+        assert_int_equal(ferry_metadata_decode(NULL, "/m", &m, &errors), FERRY_E_INVALID_METADATA);
+        assert_int_equal(errors.error, FERRY_E_OUT_OF_BOUNDS);
+        assert_int_equal(errors.n, 2);
+}
+
+static void complaints_do_not_repeat_the_key(void **state)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_metadata m = sample(), *back;
+        struct json_object *object = encode(&m);
+        char *key = strdup(string_of(object, "notification_key"));
+
+        set(object, "operation_kind", "9");
+        set(object, "extra", "1");
+        assert_int_equal(ferry_metadata_decode(object, "", &back, &errors), FERRY_E_INVALID_METADATA);
+        for (size_t i = 0; i < errors.n; i++)
+                assert_null(strstr(errors.items[i].detail, key));
+        json_object_put(object);
+        free(key);
+}
+
+/* ---- bad blobs ---- */
+
+static void blobs_that_are_not_one_zlib_stream_are_refused(void **state)
+{
+        static const char text[] = "{\"protocol\":1}";
+        static const uint8_t garbage[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 }, dictionary[] = { 0x78, 0xbb, 1, 2, 3, 4, 3, 0 };
+
+        refuse_blob(strdup("eJw="), "does not begin with b64:");
+        refuse_blob(strdup("B64:eJw="), "does not begin with b64:");
+        refuse_blob(strdup("b64"), "does not begin with b64:");
+        refuse_blob(strdup("b64:"), "not one zlib stream");
+        refuse_blob(strdup("b64:!!!!"), "not base64");
+        refuse_blob(strdup("b64:eJw"), "not base64");
+        refuse_blob(strdup("b64: eJw="), "not base64");
+        refuse_blob(strdup("b64:eJw="), "not one zlib stream");
+        refuse_blob(blob_of_bytes(garbage, sizeof(garbage)), "not one zlib stream");
+        refuse_blob(blob_of_bytes(dictionary, sizeof(dictionary)), "not one zlib stream");
+        refuse_blob(close_blob(text, sizeof(text) - 1, 1), "not one zlib stream");
+        refuse_blob(close_blob(text, sizeof(text) - 1, 100), "not one zlib stream");
+}
+
+static void a_blob_that_inflates_without_bound_is_refused(void **state)
+{
+        size_t n = 10 << 20;
+        char *spaces = unit_alloc(n);
+
+        memset(spaces, ' ', n);
+        refuse_blob(close_blob(spaces, n, 0), "bounded size");
+        refuse_blob(close_blob(spaces, 65537, 0), "bounded size");
+        refuse_blob(close_blob(spaces, 65536, 0), "does not come from a Ferry worker");
+        free(spaces);
+}
+
+static void a_blob_too_long_to_look_at_is_refused(void **state)
+{
+        char *blob = unit_alloc(300000);
+
+        memset(blob, 'A', 300000);
+        memcpy(blob, "b64:", 4);
+        blob[299999] = '\0';
+        refuse_blob(blob, "1 to 131071 bytes");
+}
+
+static void blobs_of_other_documents_are_refused(void **state)
+{
+        static const char *const others[] = {
+                "", "nixl", "[]", "1", "{}", "null", "{\"worker\":1}", "{\"protocol\":1,\"protocol\":1}", "\"protocol\""
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(others); i++)
+                refuse_blob_text(others[i], "does not come from a Ferry worker");
+}
+
+static void a_blob_of_another_protocol_is_named_as_such(void **state)
+{
+        refuse_blob_text("{\"protocol\":2,\"other\":[]}", "of protocol 2, this worker speaks 1");
+        refuse_blob_with("protocol", "2", "of protocol 2, this worker speaks 1");
+        refuse_blob_with("protocol", "0", "of protocol 0");
+        refuse_blob_with("protocol", "4294967297", "of protocol 4294967297");
+}
+
+static void fields_of_the_blob_are_checked_one_by_one(void **state)
+{
+        static const struct {
+                const char *key, *json;
+        } bad[] = {
+                { "protocol", "\"1\"" },
+                { "protocol", NULL },
+                { "worker", NULL },
+                { "worker", "1" },
+                { "worker", "\"two words\"" },
+                { "worker", "\"\xc3\xa9\"" },
+                { "worker", "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"" },
+                { "epoch", NULL },
+                { "epoch", "\"0000000000000000\"" },
+                { "epoch", "\"0123456789ABCDEF\"" },
+                { "epoch", "\"123456789abcdef\"" },
+                { "epoch", "81985529216486895" },
+                { "operation", NULL },
+                { "operation", "\"op_fedcba9876543\"" },
+                { "data", NULL },
+                { "data", "\"host\\n:1\"" },
+                { "data", "\"a b:1\"" },
+                { "http", NULL },
+                { "http", "\"file:///etc/passwd\"" },
+                { "http", "\"gopher://a\"" },
+                { "http", "\"HTTP://a\"" },
+                { "http", "\"http://a\\r\\nx\"" },
+                { "expires", NULL },
+                { "expires", "-1" },
+                { "expires", "9007199254740992" },
+                { "expires", "1.5" },
+                { "digest", NULL },
+                { "digest", "\"+123456789abcdef\"" },
+                { "digest", "\"0123456789ABCDEF\"" },
+                { "extra", "1" },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(bad); i++)
+                refuse_blob_with(bad[i].key, bad[i].json, "does not come from a Ferry worker");
+}
+
+static void each_field_of_the_blob_is_covered_by_the_digest(void **state)
+{
+        static const struct {
+                const char *key, *json;
+        } changes[] = {
+                { "worker", "\"beta\"" },
+                { "epoch", "\"0123456789abcdee\"" },
+                { "operation", "\"fedcba9876543211\"" },
+                { "data", "\"[::1]:9401\"" },
+                { "data", "\"\"" },
+                { "http", "\"http://127.0.0.1:9301\"" },
+                { "expires", "1790000000124" },
+                { "digest", "\"0000000000000001\"" },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(changes); i++)
+                refuse_blob_with(changes[i].key, changes[i].json, "do not belong together");
+}
+
+/* Otherwise a stream with a byte changed may say the same, and the change would pass. */
+static void the_same_blob_written_otherwise_is_refused(void **state)
+{
+        struct ferry_metadata m = sample();
+        struct json_object *object = encode(&m);
+        char *text = open_blob(string_of(object, "nixl_metadata"));
+        char *spaced = unit_alloc(strlen(text) + 2);
+
+        refuse_blob_text(text, "not as a Ferry worker writes it");
+        (void)sprintf(spaced, "%s ", text);
+        refuse_blob_text(spaced, "not as a Ferry worker writes it");
+        free(spaced);
+        free(text);
+        json_object_put(object);
+}
+
+/* ---- memory ---- */
+
+static void short_memory_is_told_from_bad_metadata(void **state)
+{
+        struct ferry_metadata m = sample();
+        struct json_object *object = encode(&m);
+        int r = -ENOMEM;
+        long n;
+
+        for (n = 0; r != 0; n++) {
+                struct ferry_json_errors errors = { 0 };
+                struct ferry_metadata *back = NULL;
+
+                memory_left = n;
+                r = ferry_metadata_decode(object, "", &back, &errors);
+                memory_left = -1;
+                assert_true(r == 0 || r == -ENOMEM);
+                assert_int_equal(errors.n, 0);
+                assert_true(r == 0 || !back);
+                (void)ferry_metadata_free(back);
+        }
+        assert_true(n > 6);
+        json_object_put(object);
+}
+
+static void short_memory_ends_an_encoding_without_a_leak(void **state)
+{
+        struct ferry_metadata m = sample();
+        struct json_object *object = NULL;
+        int r = -ENOMEM;
+        long n;
+
+        for (n = 0; r != 0; n++) {
+                memory_left = n;
+                r = ferry_metadata_encode(&m, &object);
+                memory_left = -1;
+                assert_true(r == 0 || (r == -ENOMEM && !object));
+        }
+        assert_true(n > 1);
+        json_object_put(object);
+}
+
+static void nothing_may_be_freed(void **state)
+{
+        assert_null(ferry_metadata_free(NULL));
+        assert_null(ferry_metadata_free(calloc(1, sizeof(struct ferry_metadata))));
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(the_document_has_exactly_upstream_s_four_keys),
+                cmocka_unit_test(the_blob_is_base64_of_zlib_of_json),
+                cmocka_unit_test(the_blob_s_base64_begins_with_none_of_the_prefix_s_characters),
+                cmocka_unit_test(the_blob_s_size_does_not_depend_on_the_descriptors),
+                cmocka_unit_test(the_same_metadata_give_the_same_document),
+                cmocka_unit_test(the_key_stands_in_its_own_place_only),
+                cmocka_unit_test(members_that_are_not_valid_are_not_encoded),
+                cmocka_unit_test(descriptors_that_are_not_valid_are_not_encoded),
+                cmocka_unit_test(sizes_that_add_up_to_too_much_are_not_encoded),
+                cmocka_unit_test(metadata_survive_the_round_trip),
+                cmocka_unit_test(empty_and_smallest_members_survive_the_round_trip),
+                cmocka_unit_test(longest_members_survive_the_round_trip),
+                cmocka_unit_test(the_most_descriptors_survive_the_round_trip),
+                cmocka_unit_test(a_document_with_any_byte_changed_is_refused),
+                cmocka_unit_test(a_document_with_any_byte_taken_out_is_refused),
+                cmocka_unit_test(two_characters_of_the_blob_changed_are_refused),
+                cmocka_unit_test(another_key_is_left_to_its_owner),
+                cmocka_unit_test(the_blob_of_another_operation_is_refused),
+                cmocka_unit_test(descriptors_in_another_order_or_number_are_refused),
+                cmocka_unit_test(the_other_kind_is_refused),
+                cmocka_unit_test(keys_of_the_document_must_be_those_four),
+                cmocka_unit_test(a_document_that_is_no_object_is_refused),
+                cmocka_unit_test(wrong_types_and_ranges_are_refused),
+                cmocka_unit_test(one_descriptor_too_many_is_refused),
+                cmocka_unit_test(complaints_are_of_the_metadata_and_not_too_many),
+                cmocka_unit_test(an_earlier_complaint_keeps_its_error),
+                cmocka_unit_test(complaints_do_not_repeat_the_key),
+                cmocka_unit_test(blobs_that_are_not_one_zlib_stream_are_refused),
+                cmocka_unit_test(a_blob_that_inflates_without_bound_is_refused),
+                cmocka_unit_test(a_blob_too_long_to_look_at_is_refused),
+                cmocka_unit_test(blobs_of_other_documents_are_refused),
+                cmocka_unit_test(a_blob_of_another_protocol_is_named_as_such),
+                cmocka_unit_test(fields_of_the_blob_are_checked_one_by_one),
+                cmocka_unit_test(each_field_of_the_blob_is_covered_by_the_digest),
+                cmocka_unit_test(the_same_blob_written_otherwise_is_refused),
+                cmocka_unit_test(short_memory_is_told_from_bad_metadata),
+                cmocka_unit_test(short_memory_ends_an_encoding_without_a_leak),
+                cmocka_unit_test(nothing_may_be_freed),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_UNIT_H
+#define TESTS_UNIT_H
+
+/* cmocka's header needs those before it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define UNIT_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Memory for a test itself, which goes no further without it. */
+static inline void *unit_alloc(size_t size)
+{
+        void *block = malloc(size ? size : 1);
+
+        if (!block)
+                abort();
+        return block;
+}
+
+#endif
