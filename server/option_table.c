@@ -6,13 +6,14 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "options.h"
+#include "worker_settings.h"
 
 #define KIB UINT64_C(1024)
 #define GIB (KIB * KIB * KIB)
 #define SECOND UINT64_C(1000)
 #define HOUR (3600 * SECOND)
 
-enum { HOST_SIZE_MAX = 255, NAME_SIZE_MAX = 63 };
+enum { HOST_SIZE_MAX = 255 };
 
 static const char *const local_names[] = { "auto", "off", NULL };
 static const char *const level_names[] = { "error", "warn", "info", "debug", NULL };
@@ -61,13 +62,6 @@ static bool is_host(const char *text)
         return is_host_text(text, strlen(text));
 }
 
-static bool is_name(const char *text)
-{
-        size_t length = strlen(text);
-
-        return length <= NAME_SIZE_MAX && text[0] != '[' && is_host_text(text, length);
-}
-
 #define GROUP_HTTP "HTTP, the control plane"
 #define GROUP_UCX "UCX, the data plane"
 #define GROUP_ACCESS "Access"
@@ -100,7 +94,7 @@ const struct option option_table[] = {
           .argument = "NAME",
           .type = OPTION_STRING,
           WORKER(name),
-          .accepts = is_name,
+          .accepts = worker_settings_is_name,
           .accepted = "1 to 63 letters, digits, '.', '-' and '_'",
           .help = "Name of this worker (default host name and process id)" },
 

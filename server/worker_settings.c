@@ -48,6 +48,8 @@ bool worker_settings_is_loopback(const char *address)
         return strcasecmp(host, "localhost") == 0;
 }
 
+_Static_assert((int)FERRY_METADATA_NAME_SIZE > (int)WORKER_NAME_MAX, "a name fits into metadata");
+
 static int say(char *message, size_t message_size, int error, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 static int say(char *message, size_t message_size, int error, const char *format, ...)
@@ -285,9 +287,9 @@ static int options_judge(struct worker_settings *settings, char *message, size_t
                 return say(message, message_size, -EINVAL, "--peer-cert and --peer-key need each other");
         if (options->chunk_size > UINT32_MAX || options->grace_ms > UINT32_MAX)
                 return say(message, message_size, -EINVAL, "--chunk-size or --grace is too large");
-        if (strlen(options->name) >= FERRY_METADATA_NAME_SIZE)
-                return say(message, message_size, -EINVAL, "--name is longer than %d characters",
-                           FERRY_METADATA_NAME_SIZE - 1);
+        if (!worker_settings_is_name(options->name))
+                return say(message, message_size, -EINVAL,
+                           "the worker's name is not 1 to %d letters, digits, '.', '-' and '_'", WORKER_NAME_MAX);
         return 0;
 }
 

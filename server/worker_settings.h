@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "worker.h"
 
@@ -24,6 +25,16 @@ int worker_settings_new(const struct ferry_worker_options *options, struct worke
 
 /* Wipes the secrets and frees. Takes NULL; returns NULL. */
 struct worker_settings *worker_settings_free(struct worker_settings *settings);
+
+enum { WORKER_NAME_MAX = 63 };
+
+/* Whether a text may name a worker: it stands in metadata, log lines and links as it is. */
+static inline bool worker_settings_is_name(const char *text)
+{
+        size_t n = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_");
+
+        return n > 0 && n <= WORKER_NAME_MAX && text[n] == '\0';
+}
 
 /* Whether only this machine reaches "HOST:PORT" (127.0.0.0/8, ::1, localhost) or "unix:PATH". */
 bool worker_settings_is_loopback(const char *address);

@@ -190,6 +190,21 @@ static void both_tokens_may_not_be_the_same(void **state)
         assert_int_equal(error_of(&options, "same token"), -EINVAL);
 }
 
+static void a_name_that_metadata_cannot_carry_is_refused(void **state)
+{
+        static const char *const names[] = { "two words", "a\"b", "", "n\xc3\xa9",
+                                             "0123456789012345678901234567890123456789012345678901234567890123" };
+        struct worker_settings *settings;
+        char message[256];
+
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+                struct ferry_worker_options options = { .name = names[i] };
+
+                assert_int_equal(worker_settings_new(&options, &settings, message, sizeof(message)), -EINVAL);
+                assert_non_null(strstr(message, "name"));
+        }
+}
+
 static void certificates_come_with_keys_and_are_pem(void **state)
 {
         struct ferry_worker_options options = { .tls_cert = path };
@@ -216,6 +231,7 @@ int main(void)
                 cmocka_unit_test(a_token_is_one_line_without_its_end),
                 cmocka_unit_test(token_files_that_hold_no_token_are_refused),
                 cmocka_unit_test(both_tokens_may_not_be_the_same),
+                cmocka_unit_test(a_name_that_metadata_cannot_carry_is_refused),
                 cmocka_unit_test(certificates_come_with_keys_and_are_pem),
         };
 
