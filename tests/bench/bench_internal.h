@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BENCH_INTERNAL_H
+#define BENCH_INTERNAL_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+enum { ARGUMENTS_MAX = 32 };
+
+/* Ends and reaps every process; async-signal-safe. */
+void processes_end(void);
+/* Makes the signals that end us end them, too. */
+void processes_init(void);
+
+/* Adds flags (ended by NULL; NULL = none) behind the n arguments that are there; how many are there then. */
+size_t copy_flags(const char **arguments, size_t n, const char *const *flags);
+void make_pipe(int ends[2]);
+/* Runs a program with these as standard input (-1 = nothing) and output; a process that ends with us. */
+pid_t spawn(const char *const *arguments, int in, int out);
+/* Waits for its end: its wait status. */
+int finish(pid_t pid);
+/* In a child forked by other means: its own process group, so that Ctrl-C comes to us alone and we end it once. */
+void child_begin(pid_t parent);
+void remember(pid_t pid);
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "bench_internal.h"
+
+bool bench_full;
+
+static const struct {
+        const char *name;
+        void (*run)(void);
+        const char *what;
+} measurements[] = {
+        { "bulk", bench_bulk, "256 MiB through the whole REST cycle, beside bare UCX and memcpy" },
+        { "sizes", bench_sizes, "throughput over size, for the plot" },
+        { "small", bench_small, "4 KiB: three HTTP calls beside one GET /livez" },
+        { "wait", bench_wait, "from the last byte to the answer of who waits" },
+        { "scatter", bench_scatter, "many descriptors beside one" },
+        { "scale", bench_scale, "many live operations and parked waits: time and memory" },
+        { "many", bench_many, "64 transfers at once: fairness, and throughput beside one" },
+        { "interference", bench_interference, "a small operation during a bulk transfer" },
+        { "control", bench_control, "requests a second beside a bare libmicrohttpd" },
+        { "idle", bench_idle, "CPU time of workers that have nothing to do" },
+        { "start", bench_start, "time to the ready line, idle memory, the first transfer beside later ones" },
+        { "references", bench_references, "bare UCX beside ucx_perftest and iperf3: are the references good?" },
+};
+
+void bench_fail(const char *format, ...)
+{
+        va_list arguments;
+
+        (void)fflush(stdout);
+        (void)fputs("bench: ", stderr);
+        va_start(arguments, format);
+        (void)vfprintf(stderr, format, arguments);
+        va_end(arguments);
+        (void)fputc('\n', stderr);
+        processes_end();
+        _exit(EXIT_FAILURE);
+}
+
+void bench_check(struct ferry *f, int result, const char *what)
+{
+        if (result != 0)
+                bench_fail("%s: %s (%d)", what, ferry_last_message(f), result);
+}
+
+static void line(char kind, const char *format, va_list arguments)
+{
+        (void)printf("%c ", kind);
+        (void)vprintf(format, arguments);
+}
+
+void sample(const char *unit, double value, const char *series, ...)
+{
+        va_list arguments;
+
+        va_start(arguments, series);
+        line('S', series, arguments);
+        va_end(arguments);
+        (void)printf(" %s %.9g\n", unit, value);
+        (void)fflush(stdout);
+}
+
+void progress(const char *format, ...)
+{
+        va_list arguments;
+
+        va_start(arguments, format);
+        line('P', format, arguments);
+        va_end(arguments);
+        (void)putchar('\n');
+        (void)fflush(stdout);
+}
+
+void note(const char *format, ...)
+{
+        va_list arguments;
+
+        va_start(arguments, format);
+        line('N', format, arguments);
+        va_end(arguments);
+        (void)putchar('\n');
+}
+
+uint64_t now_ns(void)
+{
+        struct timespec t;
+
+        (void)clock_gettime(CLOCK_MONOTONIC, &t);
+        return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+double seconds_since(uint64_t start_ns)
+{
+        return (double)(now_ns() - start_ns) / 1e9;
+}
+
+double gigabytes_per_second(uint64_t bytes, double seconds)
+{
+        return (double)bytes / seconds / 1e9;
+}
+
+static int compare(const void *a, const void *b)
+{
+        double x = *(const double *)a, y = *(const double *)b;
+
+        return (x > y) - (x < y);
+}
+
+double median(double *values, size_t n)
+{
+        qsort(values, n, sizeof(*values), compare);
+        return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+unsigned rounds(unsigned quick, unsigned full)
+{
+        return bench_full ? full : quick;
+}
+
+int main(int argc, char **argv)
+{
+        struct rlimit files;
+        const size_t n = sizeof(measurements) / sizeof(measurements[0]);
+
+        if (argc == 2 && strcmp(argv[1], "--list") == 0) {
+                for (size_t i = 0; i < n; i++)
+                        (void)printf("%-14s%s\n", measurements[i].name, measurements[i].what);
+                return EXIT_SUCCESS;
+        }
+        if (argc != 3 || (strcmp(argv[2], "quick") != 0 && strcmp(argv[2], "full") != 0))
+                bench_fail("usage: ferry-bench MEASUREMENT quick|full; ferry-bench --list");
+        bench_full = strcmp(argv[2], "full") == 0;
+        if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+                files.rlim_cur = files.rlim_max;
+                (void)setrlimit(RLIMIT_NOFILE, &files);
+        }
+        processes_init();
+        for (size_t i = 0; i < n; i++) {
+                if (strcmp(measurements[i].name, argv[1]) == 0) {
+                        measurements[i].run();
+                        return EXIT_SUCCESS;
+                }
+        }
+        bench_fail("no measurement %s (see --list)", argv[1]);
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ref_ucx.h"
+
+_Noreturn void ref_fail(const char *what, ucs_status_t status)
+{
+        (void)fprintf(stderr, "reference: %s: %s\n", what, ucs_status_string(status));
+        exit(EXIT_FAILURE);
+}
+
+static void check(const char *what, ucs_status_t status)
+{
+        if (status != UCS_OK)
+                ref_fail(what, status);
+}
+
+void ref_finish(struct ref_ucx *u, ucs_status_ptr_t request)
+{
+        ucs_status_t status;
+
+        if (request == NULL)
+                return;
+        if (UCS_PTR_IS_ERR(request))
+                ref_fail("request", UCS_PTR_STATUS(request));
+        while ((status = ucp_request_check_status(request)) == UCS_INPROGRESS)
+                (void)ucp_worker_progress(u->worker);
+        ucp_request_free(request);
+        check("request", status);
+}
+
+static void on_error(void *context, ucp_ep_h endpoint, ucs_status_t status)
+{
+        const struct ref_ucx *u = context;
+
+        if (atomic_load(&u->shared->running))
+                ref_fail("the peer is lost", status);
+}
+
+static void send_to_peer(const struct ref_ucx *u, const void *data, size_t size)
+{
+        if (write(u->socket, data, size) != (ssize_t)size)
+                ref_fail("the peer is gone", UCS_ERR_CONNECTION_RESET);
+}
+
+/* false at the end. */
+static bool take_from_peer(const struct ref_ucx *u, void *data, size_t size)
+{
+        return recv(u->socket, data, size, MSG_WAITALL) == (ssize_t)size;
+}
+
+static void open_context(struct ref_ucx *u, uint64_t features)
+{
+        const struct {
+                const char *key, *value;
+        } settings[] = {
+                { "TLS", u->network ? "tcp,self" : "posix" },           { "NET_DEVICES", u->network ? "lo" : NULL },
+                { "MM_ERROR_HANDLING", u->network ? NULL : "y" },       { "KEEPALIVE_INTERVAL", "inf" },
+                { "SOCKADDR_TLS_PRIORITY", u->network ? "tcp" : NULL },
+        };
+        ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES, .features = features };
+        ucp_worker_params_t worker = { .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                       .thread_mode = UCS_THREAD_MODE_SINGLE };
+        ucp_config_t *config;
+
+        check("configuration", ucp_config_read(NULL, NULL, &config));
+        /* A key that this UCX does not know is none that it needs. */
+        for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+                if (settings[i].value)
+                        (void)ucp_config_modify(config, settings[i].key, settings[i].value);
+        check("context", ucp_init(&params, config, &u->context));
+        ucp_config_release(config);
+        check("worker", ucp_worker_create(u->context, &worker, &u->worker));
+}
+
+/* Memory as a worker's regions are: a file in /dev/shm, all pages there. */
+static void open_memory(struct ref_ucx *u)
+{
+        ucp_mem_map_params_t params = { .field_mask =
+                                                UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH };
+        char path[] = "/dev/shm/ferry-bench-XXXXXX";
+        int fd = mkostemp(path, O_CLOEXEC);
+
+        (void)unlink(path);
+        if (fd < 0 || posix_fallocate(fd, 0, (off_t)u->memory_size) != 0)
+                ref_fail("shared memory", UCS_ERR_NO_MEMORY);
+        u->memory = mmap(NULL, u->memory_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+        if (u->memory == MAP_FAILED)
+                ref_fail("shared memory", UCS_ERR_NO_MEMORY);
+        (void)close(fd);
+        memset(u->memory, u->active ? 0x5a : 0, u->memory_size);
+        params.address = u->memory;
+        params.length = u->memory_size;
+        check("registration", ucp_mem_map(u->context, &params, &u->registration));
+}
+
+static void open_endpoint(struct ref_ucx *u, ucp_ep_params_t *params)
+{
+        params->field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+        params->err_mode = UCP_ERR_HANDLING_MODE_PEER;
+        params->err_handler = (ucp_err_handler_t){ .cb = on_error, .arg = u };
+        check("endpoint", ucp_ep_create(u->worker, params, &u->endpoint));
+}
+
+static void on_connection(ucp_conn_request_h request, void *context)
+{
+        ucp_ep_params_t params = { .field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST, .conn_request = request };
+
+        open_endpoint(context, &params);
+}
+
+static void listen_for_peer(struct ref_ucx *u)
+{
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        ucp_listener_params_t params = {
+                .field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
+                .sockaddr = { .addr = (struct sockaddr *)&address, .addrlen = sizeof(address) },
+                .conn_handler = { .cb = on_connection, .arg = u },
+        };
+        ucp_listener_attr_t attr = { .field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR };
+        ucp_listener_h listener;
+
+        check("listener", ucp_listener_create(u->worker, &params, &listener));
+        check("listener", ucp_listener_query(listener, &attr));
+        memcpy(&address, &attr.sockaddr, sizeof(address));
+        send_to_peer(u, &address, sizeof(address));
+        while (!u->endpoint)
+                (void)ucp_worker_progress(u->worker);
+}
+
+static void call_peer(struct ref_ucx *u)
+{
+        struct sockaddr_in address;
+        ucp_ep_params_t params = {
+                .field_mask = UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_FLAGS,
+                .flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
+                .sockaddr = { .addr = (struct sockaddr *)&address, .addrlen = sizeof(address) },
+        };
+
+        if (!take_from_peer(u, &address, sizeof(address)))
+                exit(EXIT_FAILURE);
+        open_endpoint(u, &params);
+}
+
+static void swap_addresses(struct ref_ucx *u)
+{
+        ucp_ep_params_t params = { .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS };
+        ucp_address_t *own;
+        size_t size;
+        uint8_t foreign[4096];
+
+        check("address", ucp_worker_get_address(u->worker, &own, &size));
+        send_to_peer(u, &size, sizeof(size));
+        send_to_peer(u, own, size);
+        ucp_worker_release_address(u->worker, own);
+        if (!take_from_peer(u, &size, sizeof(size)) || size > sizeof(foreign) || !take_from_peer(u, foreign, size))
+                exit(EXIT_FAILURE);
+        params.address = (const ucp_address_t *)foreign;
+        open_endpoint(u, &params);
+}
+
+static void connect_sides(struct ref_ucx *u, const struct ref_test *test)
+{
+        open_context(u, test->features);
+        open_memory(u);
+        test->setup(u);
+        if (!u->network)
+                swap_addresses(u);
+        else if (u->active)
+                call_peer(u);
+        else
+                listen_for_peer(u);
+}
+
+/* Sleeps between runs; spins in them. */
+static int be_passive(struct ref_ucx *u, const struct ref_test *test)
+{
+        char go;
+
+        while (take_from_peer(u, &go, 1)) {
+                unsigned run = atomic_load(&u->shared->running);
+
+                test->begin(u);
+                atomic_store(&u->shared->ready, true);
+                while (atomic_load_explicit(&u->shared->running, memory_order_relaxed) == run)
+                        (void)ucp_worker_progress(u->worker);
+        }
+        return EXIT_SUCCESS;
+}
+
+static double run_once(struct ref_ucx *u, const struct ref_test *test, uint64_t size)
+{
+        static unsigned runs;
+        struct timespec from, to;
+
+        u->shared->size = size;
+        atomic_store(&u->shared->ready, false);
+        atomic_store(&u->shared->running, ++runs);
+        send_to_peer(u, "g", 1);
+        while (!atomic_load(&u->shared->ready))
+                (void)ucp_worker_progress(u->worker);
+        (void)clock_gettime(CLOCK_MONOTONIC, &from);
+        test->run(u, size);
+        (void)clock_gettime(CLOCK_MONOTONIC, &to);
+        atomic_store(&u->shared->running, 0);
+        return (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
+}
+
+static int be_active(struct ref_ucx *u, const struct ref_test *test)
+{
+        unsigned long long size;
+        char line[64];
+
+        while (fgets(line, sizeof(line), stdin)) {
+                if (sscanf(line, "%llu", &size) != 1 || size == 0 || size > u->memory_size)
+                        ref_fail("not a size", UCS_ERR_INVALID_PARAM);
+                (void)printf("%.9f\n", run_once(u, test, size));
+                (void)fflush(stdout);
+        }
+        return EXIT_SUCCESS;
+}
+
+int ref_main(int argc, char **argv, const struct ref_test *test)
+{
+        static struct ref_ucx u;
+        pid_t parent = getpid(), child;
+        int sockets[2], r;
+
+        if (argc != 3)
+                ref_fail("usage: PROGRAM tcp|posix MAX_SIZE", UCS_ERR_INVALID_PARAM);
+        u.network = strcmp(argv[1], "tcp") == 0;
+        u.memory_size = strtoull(argv[2], NULL, 10);
+        u.shared = mmap(NULL, sizeof(*u.shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (u.shared == MAP_FAILED || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) < 0)
+                ref_fail("start", UCS_ERR_NO_MEMORY);
+        child = fork();
+        u.active = child != 0;
+        u.socket = sockets[u.active];
+        (void)close(sockets[!u.active]);
+        if (!u.active) {
+                (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+                if (getppid() != parent)
+                        return EXIT_FAILURE;
+        }
+        connect_sides(&u, test);
+        if (!u.active)
+                return be_passive(&u, test);
+        r = be_active(&u, test);
+        (void)close(u.socket); /* ends the other process; nothing is left to save in either */
+        (void)waitpid(child, NULL, 0);
+        return r;
+}

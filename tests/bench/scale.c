@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "bench.h"
+
+/* The same work in a worker with few things and in one with many, in turn. */
+
+enum { FEW = 100, SLICE = 4096 };
+
+struct crowd {
+        struct worker worker;
+        struct http http;
+        char body[256]; /* that creates an operation */
+        size_t n;
+        char (*ids)[FERRY_ID_SIZE];
+        struct http *parked; /* n, or NULL */
+};
+
+static void crowd_create(struct crowd *c, size_t i)
+{
+        http_call(&c->http, "POST", "/v1/operations", c->body, 201);
+        http_take_id(&c->http, c->ids[i]);
+}
+
+static void crowd_open(struct crowd *c, size_t n)
+{
+        static const char *const flags[] = {
+                "--max-operations", "250000", "--max-connections", "30000", "--max-waiters", "30000", NULL
+        };
+        struct region region;
+
+        *c = (struct crowd){ .n = n, .ids = calloc(n, sizeof(*c->ids)) };
+        worker_start(&c->worker, flags);
+        region_create(c->worker.client, SLICE, &region);
+        (void)snprintf(c->body, sizeof(c->body),
+                       "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"offset\":0,\"size\":%d}],"
+                       "\"ttl_ms\":3600000}",
+                       region.info.id, SLICE);
+        http_open(&c->http, c->worker.url);
+}
+
+static void crowd_fill(struct crowd *c)
+{
+        uint64_t before = 0;
+
+        for (size_t i = 0; i < c->n; i++) {
+                if (i == FEW)
+                        before = process_anonymous_bytes(c->worker.pid);
+                crowd_create(c, i);
+        }
+        if (c->n > FEW)
+                sample("B", (double)(process_anonymous_bytes(c->worker.pid) - before) / (double)(c->n - FEW),
+                       "scale.memory.operation");
+}
+
+static void crowd_close(struct crowd *c)
+{
+        for (size_t i = 0; c->parked && i < c->n; i++)
+                http_close(&c->parked[i]);
+        http_close(&c->http);
+        worker_stop(&c->worker);
+        free(c->parked);
+        free(c->ids);
+}
+
+/* ---- live operations ---- */
+
+/* Replaces some operation by a new one, and looks some other up. */
+static void operation_once(struct crowd *c, size_t i, double ret_s[3])
+{
+        char path[128];
+        uint64_t start;
+
+        (void)snprintf(path, sizeof(path), "/v1/operations/%s", c->ids[(i * 7919 + 13) % c->n]);
+        start = now_ns();
+        http_call(&c->http, "GET", path, NULL, 200);
+        ret_s[0] = seconds_since(start);
+        (void)snprintf(path, sizeof(path), "/v1/operations/%s", c->ids[i % c->n]);
+        start = now_ns();
+        http_call(&c->http, "DELETE", path, NULL, 204);
+        ret_s[1] = seconds_since(start);
+        start = now_ns();
+        crowd_create(c, i % c->n);
+        ret_s[2] = seconds_since(start);
+}
+
+static void live_operations(size_t many, unsigned n)
+{
+        enum { N = 200 };
+        static const char *const verbs[] = { "find", "delete", "create" };
+        static const char *const sizes[] = { "few", "many" };
+        struct crowd crowds[2];
+        double seconds[2][3][N];
+
+        crowd_open(&crowds[0], FEW);
+        crowd_open(&crowds[1], many);
+        progress("%zu operations", many);
+        crowd_fill(&crowds[0]);
+        crowd_fill(&crowds[1]);
+        for (unsigned round = 0; round < n; round++) {
+                progress("live operations, round %u of %u", round + 1, n);
+                for (size_t i = 0; i < N; i++) {
+                        for (int c = 0; c < 2; c++) {
+                                double s[3];
+
+                                operation_once(&crowds[c], round * N + i, s);
+                                for (int v = 0; v < 3; v++)
+                                        seconds[c][v][i] = s[v];
+                        }
+                }
+                for (int c = 0; c < 2; c++)
+                        for (int v = 0; v < 3; v++)
+                                sample("us", median(seconds[c][v], N) * 1e6, "scale.%s.%s", verbs[v], sizes[c]);
+        }
+        crowd_close(&crowds[1]);
+        crowd_close(&crowds[0]);
+}
+
+/* ---- parked waits ---- */
+
+static void park(struct crowd *c, size_t i)
+{
+        char path[128];
+
+        (void)snprintf(path, sizeof(path), "/v1/operations/%s?wait_ms=60000", c->ids[i]);
+        http_send(&c->parked[i], "GET", path, NULL);
+}
+
+/*
+ * All of a worker's parked requests are in when it has answered a later one on each of its threads; its own gauge says
+ * so for sure.
+ */
+static void await_parked(struct crowd *c)
+{
+        char wanted[64];
+        uint64_t start = now_ns();
+
+        (void)snprintf(wanted, sizeof(wanted), "\nferry_http_waiters %zu\n", c->n);
+        do {
+                http_call(&c->http, "GET", "/metrics", NULL, 200);
+                if (seconds_since(start) > 20)
+                        bench_fail("the worker does not hold %zu parked waits", c->n);
+        } while (!strstr(c->http.body, wanted));
+}
+
+static void crowd_park(struct crowd *c)
+{
+        uint64_t before;
+
+        c->parked = calloc(c->n, sizeof(*c->parked));
+        for (size_t i = 0; i < c->n; i++)
+                crowd_create(c, i);
+        before = process_anonymous_bytes(c->worker.pid);
+        for (size_t i = 0; i < c->n; i++) {
+                http_open(&c->parked[i], c->worker.url);
+                park(c, i);
+        }
+        await_parked(c);
+        if (c->n > FEW)
+                sample("B", (double)(process_anonymous_bytes(c->worker.pid) - before) / (double)c->n,
+                       "scale.memory.wait");
+}
+
+/* Cancels an operation: seconds until its waiter has the answer. Then another one is parked in its place. */
+static double wake_once(struct crowd *c, size_t i)
+{
+        char path[128];
+        uint64_t start;
+        double seconds;
+
+        (void)snprintf(path, sizeof(path), "/v1/operations/%s/cancel", c->ids[i]);
+        start = now_ns();
+        http_send(&c->http, "POST", path, "");
+        http_receive(&c->parked[i]);
+        seconds = seconds_since(start);
+        http_receive(&c->http);
+        if (!strstr(c->parked[i].body, "\"CANCELLED\""))
+                bench_fail("a wait ended before its time: %.300s", c->parked[i].body);
+        crowd_create(c, i);
+        park(c, i);
+        return seconds;
+}
+
+static void parked_waits(size_t many, unsigned n)
+{
+        enum { N = 50 };
+        struct crowd crowds[2];
+        double few_s[N], many_s[N];
+
+        crowd_open(&crowds[0], FEW);
+        crowd_open(&crowds[1], many);
+        progress("%zu parked waits", many);
+        crowd_park(&crowds[0]);
+        crowd_park(&crowds[1]);
+        for (unsigned round = 0; round < n; round++) {
+                progress("parked waits, round %u of %u", round + 1, n);
+                for (size_t i = 0; i < N; i++) {
+                        few_s[i] = wake_once(&crowds[0], (round * N + i) % FEW);
+                        many_s[i] = wake_once(&crowds[1], (round * N + i) % many);
+                }
+                sample("us", median(few_s, N) * 1e6, "scale.wake.few");
+                sample("us", median(many_s, N) * 1e6, "scale.wake.many");
+        }
+        crowd_close(&crowds[1]);
+        crowd_close(&crowds[0]);
+}
+
+/*
+ * Everything on one processor: on several, where the scheduler has put a worker's threads moves a round trip by more
+ * than what is looked for here.
+ */
+static void share_one_processor(void)
+{
+        cpu_set_t one;
+
+        CPU_ZERO(&one);
+        CPU_SET((size_t)sched_getcpu(), &one);
+        if (sched_setaffinity(0, sizeof(one), &one) < 0)
+                note("scale: could not be kept on one processor");
+}
+
+void bench_scale(void)
+{
+        size_t operations = bench_full ? 100000 : 20000, waits = bench_full ? 10000 : 2000;
+        struct rlimit files;
+
+        if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < waits + 200) {
+                waits = files.rlim_cur > 1000 ? files.rlim_cur - 200 : FEW + 1;
+                note("%zu parked waits only: open files are limited to %llu", waits,
+                     (unsigned long long)files.rlim_cur);
+        }
+        share_one_processor();
+        note("scale: %zu live operations, %zu parked waits against %d of each", operations, waits, FEW);
+        live_operations(operations, rounds(5, 41));
+        parked_waits(waits, rounds(5, 41));
+}
