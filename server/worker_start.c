@@ -62,6 +62,20 @@ static int on_claim(void *context, const struct fabric_request *request, struct 
         return store ? operation_store_claim(store, request, ret_offer) : FERRY_E_STALE_METADATA;
 }
 
+/* Thread: the fabric's. The fabric ends before the presence goes. */
+static void on_local_moved(void *context, const void *address, size_t size)
+{
+        struct ferry_worker *worker = context;
+        int r;
+
+        pthread_mutex_lock(&worker->lock);
+        r = worker->presence ? presence_move(worker->presence, worker->epoch, address, size) : 0;
+        pthread_mutex_unlock(&worker->lock);
+        if (r < 0)
+                log_event(LOG_ERROR, "the presence file cannot be replaced; local peers will not find this worker",
+                          LOG_S("reason", strerror(-r)));
+}
+
 /* ---- the layers, bottom up ---- */
 
 static int start_metrics(struct ferry_worker *worker)
@@ -87,6 +101,8 @@ static int start_fabric(struct ferry_worker *worker)
                 .window = options->window,
                 .grace_ms = (uint32_t)options->grace_ms,
                 .operations = { .claim = on_claim, .context = worker },
+                .local_moved = on_local_moved,
+                .local_context = worker,
                 .metrics = worker->metrics,
         };
 
@@ -97,11 +113,17 @@ static int start_fabric(struct ferry_worker *worker)
 static int start_presence(struct ferry_worker *worker)
 {
         const struct fabric_facts *facts = fabric_get_facts(worker->fabric);
-        size_t reaped = presence_reap();
+        struct presence *presence;
+        int r;
 
-        if (reaped)
-                log_event(LOG_INFO, "files of dead workers removed", LOG_U("files", reaped));
-        return presence_new(worker->epoch, facts->local_address, facts->local_address_size, &worker->presence);
+        (void)presence_reap();
+        r = presence_new(worker->epoch, facts->local_address, facts->local_address_size, &presence);
+        if (r < 0)
+                return r;
+        pthread_mutex_lock(&worker->lock);
+        worker->presence = presence;
+        pthread_mutex_unlock(&worker->lock);
+        return 0;
 }
 
 static int start_regions(struct ferry_worker *worker)

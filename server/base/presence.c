@@ -105,7 +105,8 @@ static int presence_publish(int fd, const char *path)
         return linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 }
 
-int presence_new(uint64_t epoch, const void *address, size_t size, struct presence **ret_presence)
+/* The complete and locked file, without a name. Its descriptor or -errno. */
+static int presence_make(uint64_t epoch, const void *address, size_t size)
 {
         if (size > ADDRESS_SIZE_MAX)
                 return -EMSGSIZE;
@@ -117,10 +118,6 @@ int presence_new(uint64_t epoch, const void *address, size_t size, struct presen
         header.address_size = size;
         header.checksum = checksum_of(&header, address);
 
-        FERRY_CLEANUP(cleanup_free) struct presence *presence = calloc(1, sizeof(*presence));
-        if (!presence)
-                return -ENOMEM;
-        presence_path(epoch, NULL, presence->path);
         FERRY_CLEANUP(cleanup_close) int fd = open(PRESENCE_DIRECTORY, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
         /* fchmod: the umask may have taken bits that a lookup insists on. */
         if (fd < 0 || fchmod(fd, 0600) < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
@@ -128,13 +125,49 @@ int presence_new(uint64_t epoch, const void *address, size_t size, struct presen
         r = write_all(fd, &header, sizeof(header));
         if (r == 0)
                 r = write_all(fd, address, size);
-        if (r == 0)
-                r = presence_publish(fd, presence->path);
+        if (r < 0)
+                return r;
+        int result = fd;
+        fd = -1;
+        return result;
+}
+
+int presence_new(uint64_t epoch, const void *address, size_t size, struct presence **ret_presence)
+{
+        FERRY_CLEANUP(cleanup_free) struct presence *presence = calloc(1, sizeof(*presence));
+        if (!presence)
+                return -ENOMEM;
+        presence_path(epoch, NULL, presence->path);
+        FERRY_CLEANUP(cleanup_close) int fd = presence_make(epoch, address, size);
+        if (fd < 0)
+                return fd;
+        int r = presence_publish(fd, presence->path);
         if (r < 0)
                 return r;
         presence->fd = fd;
         fd = -1;
         *ret_presence = FERRY_STEAL(presence);
+        return 0;
+}
+
+int presence_move(struct presence *presence, uint64_t epoch, const void *address, size_t size)
+{
+        char next[PRESENCE_PATH_SIZE];
+        presence_path(epoch, "next", next); /* a name that is reaped with the epoch's other files */
+        FERRY_CLEANUP(cleanup_close) int fd = presence_make(epoch, address, size);
+        if (fd < 0)
+                return fd;
+        int r = presence_publish(fd, next);
+        if (r < 0)
+                return r;
+        if (rename(next, presence->path) < 0) {
+                r = -errno;
+                (void)unlink(next);
+                return r;
+        }
+        (void)close(presence->fd);
+        presence->fd = fd;
+        fd = -1;
         return 0;
 }
 

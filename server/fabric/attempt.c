@@ -94,7 +94,7 @@ static void note_error(struct attempt *a, int error, int wire_error, const char 
         a->error = error;
         a->wire_error = wire_error;
         (void)snprintf(a->detail, sizeof(a->detail), "%s", detail);
-        a->grace_deadline_us = clock_now_us() + a->fabric->grace_us;
+        a->grace_deadline_us = thread_grace(a->fabric);
 }
 
 /* The same, and ends it when it is quiet; it may be gone afterwards. */
@@ -189,6 +189,8 @@ static int attempt_of_request(struct fabric *fabric, struct peer *peer, const st
 
 static void add_progress(struct attempt *a, uint64_t bytes)
 {
+        if (a->bytes == 0)
+                (void)peer_transport(a->peer); /* is kept: UCX cannot tell any more once the endpoint has failed */
         a->bytes += bytes;
         if (a->bytes > a->stream.total)
                 a->bytes = a->stream.total;
@@ -386,6 +388,12 @@ void attempt_lost(struct attempt *a, int error, const char *detail)
 {
         a->final_served = false;
         fail(a, error, error, detail);
+}
+
+void attempt_abandon(struct attempt *a, int error, const char *detail)
+{
+        a->in_flight = 0;
+        attempt_lost(a, error, detail);
 }
 
 void attempt_tick(struct attempt *a, uint64_t now_us)

@@ -49,6 +49,13 @@ static struct chunk *take_chunk(struct transfer *t)
         return NULL;
 }
 
+static void count_done(struct transfer *t, const struct chunk *chunk)
+{
+        if (t->done == 0)
+                (void)peer_transport(t->peer); /* is kept: UCX cannot tell any more once the endpoint has failed */
+        t->done += chunk->length;
+}
+
 /* After a chunk: ends the transfer when its end is decided, else asks for more. */
 static void advance(struct transfer *t)
 {
@@ -63,7 +70,7 @@ static bool write_chunk_progress(struct transfer *t, struct chunk *chunk)
 {
         if (chunk->owned || !chunk->acked)
                 return false;
-        t->done += chunk->length;
+        count_done(t, chunk);
         release_chunk(t, chunk);
         t->spec.progress(t->spec.context, t->done);
         return true;
@@ -146,7 +153,7 @@ static void ask_done(struct transfer *t)
 /* Asks for as much as the window allows. Does not end the transfer, but a failing send may. */
 void chunks_pump(struct transfer *t)
 {
-        uint64_t id = t->spec.id, limit = (uint64_t)t->fabric->window * t->fabric->chunk_size;
+        uint64_t id = t->spec.id, chunk_size = message_limit(t->peer), limit = t->fabric->window * chunk_size;
         struct fabric *fabric = t->fabric;
 
         while (t && t->error == 0 && !t->peer->failed && t->next < t->spec.total && t->in_flight < limit) {
@@ -157,7 +164,7 @@ void chunks_pump(struct transfer *t)
 
                 if (!chunk)
                         return;
-                run = stream_run(&t->stream, t->next, fabric->chunk_size, &address);
+                run = stream_run(&t->stream, t->next, chunk_size, &address);
                 chunk->offset = t->next;
                 chunk->length = run;
                 /* Small pieces travel together inside one message. */
@@ -183,7 +190,7 @@ static void read_chunk_done(struct transfer *t, struct chunk *chunk, bool verify
                               (unsigned long long)offset);
                 return;
         }
-        t->done += chunk->length;
+        count_done(t, chunk);
         release_chunk(t, chunk);
         t->spec.progress(t->spec.context, t->done);
         if (final && t->done == t->spec.total)

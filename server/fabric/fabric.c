@@ -58,8 +58,8 @@ static void collect_facts(struct fabric *fabric)
                 n = side_transports(side, (char **)fabric->transports, n, TRANSPORTS_MAX);
         }
         facts->cuda = (facts->memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
-        facts->local_address = fabric->sides[SIDE_LOCAL].address;
-        facts->local_address_size = fabric->sides[SIDE_LOCAL].address_size;
+        facts->local_address = fabric->local_address;
+        facts->local_address_size = fabric->local_address ? fabric->sides[SIDE_LOCAL].address_size : 0;
         facts->transports = fabric->transports;
         facts->n_transports = n;
 }
@@ -77,6 +77,7 @@ static void release(struct fabric *fabric)
         for (size_t i = 0; fabric->transports && i < fabric->facts.n_transports; i++)
                 free((char *)fabric->transports[i]);
         free(fabric->transports);
+        free(fabric->local_address);
         (void)pthread_cond_destroy(&fabric->command_done);
         (void)pthread_mutex_destroy(&fabric->command_lock);
         free(fabric);
@@ -94,6 +95,8 @@ static struct fabric *allocate(const struct fabric_config *config)
         fabric->grace_us = or_default(config->grace_ms, FABRIC_GRACE_MS) * UINT64_C(1000);
         fabric->connect_us = or_default(config->connect_ms, FABRIC_CONNECT_MS) * UINT64_C(1000);
         fabric->operations = config->operations;
+        fabric->local_moved = config->local_moved;
+        fabric->local_context = config->local_context;
         (void)pthread_mutex_init(&fabric->command_lock, NULL);
         (void)pthread_cond_init(&fabric->command_done, NULL);
         fabric->sides[SIDE_LOCAL] = (struct side){ .fabric = fabric, .name = "local", .event_fd = -1 };
@@ -102,6 +105,17 @@ static struct fabric *allocate(const struct fabric_config *config)
         fabric->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
         fabric->transports = calloc(TRANSPORTS_MAX, sizeof(*fabric->transports));
         return fabric;
+}
+
+static int copy_local_address(struct fabric *fabric)
+{
+        const struct side *side = &fabric->sides[SIDE_LOCAL];
+
+        fabric->local_address = malloc(side->address_size);
+        if (!fabric->local_address)
+                return -ENOMEM;
+        memcpy(fabric->local_address, side->address, side->address_size);
+        return 0;
 }
 
 int fabric_new(const struct fabric_config *config, struct fabric **ret_fabric)
@@ -120,6 +134,8 @@ int fabric_new(const struct fabric_config *config, struct fabric **ret_fabric)
                 r = -ENOMEM;
         if (r == 0 && config->local)
                 r = side_open(&fabric->sides[SIDE_LOCAL], config);
+        if (r == 0 && config->local)
+                r = copy_local_address(fabric);
         if (r == 0 && config->data_listen)
                 r = side_open(&fabric->sides[SIDE_NETWORK], config);
         if (r == 0) {

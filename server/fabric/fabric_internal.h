@@ -30,11 +30,20 @@ enum {
         FABRIC_WINDOW_MAX = 64, /* chunks of one transfer in flight, whatever their size; a power of two */
         FABRIC_GRACE_MS = 2000,
         FABRIC_CONNECT_MS = 5000,
-        FABRIC_SPIN_US = 50, /* how long the thread looks for more before it sleeps while something moves */
+        FABRIC_SPIN_US = 50,      /* how long the thread looks for more before it sleeps while something moves */
+        FABRIC_BLOCKED_US = 1000, /* a thread that may not sleep and moves nothing for so long … */
+        FABRIC_BLOCKED_MS = 1,    /* … looks only this often */
         FABRIC_TICK_MS = 1000,
         FABRIC_IDLE_US = 60 * 1000 * 1000, /* an unused network endpoint is closed after this */
-        FABRIC_ACCEPTED_MAX = 4096,        /* endpoints that peers opened */
-        FABRIC_SETTLE_ROUNDS = 64,         /* of progress after a forced close */
+        /*
+         * UCX cannot close an endpoint while the peer's queue of messages is full: it waits for room, also when the
+         * peer is dead. So what goes to one local peer fits: its rendezvous wait for each other beyond so many bytes,
+         * of which 8 KiB go into each of the queue's 1024 elements. The rest is for other senders and small messages.
+         */
+        FABRIC_LOCAL_BYTES = 3 << 20,
+        FABRIC_PING_US = 100000,    /* our own queue carries a message to ourselves in so long, or is broken */
+        FABRIC_ACCEPTED_MAX = 4096, /* endpoints that peers opened */
+        FABRIC_SETTLE_ROUNDS = 64,  /* of progress after a forced close */
         FABRIC_EPITAPHS = 256,
 };
 
@@ -47,6 +56,11 @@ struct side {
         ucp_address_t *address; /* local side */
         size_t address_size;
         int event_fd;
+        bool idle; /* nothing came in the latest round of progress */
+        /* local side, see local.c */
+        bool suspect; /* a peer is gone that may have left our queue unusable */
+        uint64_t ping, pong;
+        uint64_t ping_deadline_us; /* 0 = no ping is under way */
 };
 
 /* An endpoint to another worker, and what moves over it. */
@@ -62,10 +76,16 @@ struct peer {
         bool closed;                       /* ucp_ep_close_nbx is over */
         bool swept;                        /* ucp_ep_close_nbx was called */
         bool quiet;                        /* its lanes are gone: what moved over it may end */
+        bool reset_owed;                   /* local side: the peer has not been told that it failed here */
+        bool moved;                        /* local side: it failed because the peer has another address now */
+        uint64_t address_hash;             /* local side: of the UCX address that the endpoint goes to */
         int error;                         /* FERRY_E_* of the failure */
         char detail[96];
         char transport[FABRIC_TRANSPORT_SIZE]; /* "" = not asked yet */
         uint64_t last_used_us;
+        uint64_t sending;           /* bytes of rendezvous sends that UCX works on */
+        struct message *queue;      /* utlist; local side: sends that wait for those */
+        bool pumping;               /* the queue is being worked on */
         struct transfer *transfers; /* utlist */
         struct attempt *attempts;   /* utlist */
         UT_hash_handle by_endpoint, by_name;
@@ -82,7 +102,10 @@ struct message {
         struct wire_header answer; /* a receive: what to send when it is done */
         uint8_t header[WIRE_SIZE];
         struct iovec *pieces; /* owned; NULL = contiguous */
-        struct message *next; /* free list */
+        struct peer *peer;    /* a rendezvous send: counts in its sending or waits in its queue; else NULL */
+        void *address;
+        uint64_t length;
+        struct message *prev, *next; /* peer's queue; free list */
 };
 
 enum chunk_state { CHUNK_FREE, CHUNK_ASKED, CHUNK_MOVING };
@@ -191,6 +214,9 @@ struct fabric {
         struct fabric_operations operations;
         struct fabric_facts facts;
         const char **transports; /* owned; facts points here */
+        void *local_address;     /* owned; facts points here */
+        void (*local_moved)(void *context, const void *address, size_t size);
+        void *local_context;
 
         struct side sides[SIDE_COUNT];
         int epoll_fd;
@@ -230,6 +256,8 @@ int thread_post(struct fabric *fabric, const struct command *command);
 int thread_call(struct fabric *fabric, const struct command *command);
 /* Withdraws memory from every side. The fabric's thread, or any one after that has ended. */
 void memory_release(struct fabric *fabric, struct fabric_memory *memory);
+/* The deadline of something that is being ended now. */
+uint64_t thread_grace(struct fabric *fabric);
 /* Watches or forgets a file descriptor whose readability means "look at the peers". */
 int thread_watch(struct fabric *fabric, int fd);
 void thread_unwatch(struct fabric *fabric, int fd);
@@ -239,6 +267,10 @@ void thread_unwatch(struct fabric *fabric, int fd);
 /* Opens a side as the configuration says; -errno with a logged reason. Before the thread starts. */
 int side_open(struct side *side, const struct fabric_config *config);
 void side_close(struct side *side);
+/* Gives the local side another UCX worker, and so another queue. *ret_old is for side_discard. -errno. */
+int side_reopen(struct side *side, struct side *ret_old);
+/* Destroys what side_reopen replaced. Callbacks of its requests run. */
+void side_discard(struct side *old);
 int side_register(struct side *side, void *address, size_t size, ucp_mem_h *ret_handle);
 /* Appends the names of the UCX transports that this side can use to names (n_max of them). Returns the new count. */
 size_t side_transports(const struct side *side, char **names, size_t n, size_t n_max);
@@ -261,6 +293,12 @@ struct peer *peer_of_message(struct side *side, ucp_ep_h reply, const struct wir
 void peer_accept(ucp_conn_request_h request, void *side);
 /* Marks the peer as failed; peers_sweep does the rest. Safe inside UCX callbacks. The first reason counts. */
 void peer_fail(struct peer *peer, int error, const char *detail);
+
+/*
+ * A local worker says, over the endpoint reply, that it closed its earlier one to us by force: ours leads nowhere any
+ * more, unless it is that one. NULL = not known.
+ */
+void peer_was_reset(struct fabric *fabric, uint64_t epoch, ucp_ep_h reply);
 /* Closes what failed and ends what moved over it. Not inside UCX callbacks. */
 void peers_sweep(struct fabric *fabric);
 /* Fails local peers whose process is dead. */
@@ -269,6 +307,12 @@ void peers_check_processes(struct fabric *fabric);
 void peers_close_idle(struct fabric *fabric, uint64_t now_us);
 /* Whether what moves over the peer must wait with its end, because a failed endpoint's lanes may still bring bytes. */
 bool peer_is_settling(const struct peer *peer);
+/* Fails local peers that were never heard and have opened their side anew since we connected. */
+void peers_check_moved(struct fabric *fabric);
+/* Tells a local worker that whatever it has open to us leads nowhere. */
+void peer_send_reset(struct fabric *fabric, struct peer *peer);
+/* Ends what UCX has not let go of. After the UCX worker of these failed peers was destroyed. */
+void peers_abandon(struct fabric *fabric);
 /* A transfer or attempt has left the peer. */
 void peer_released(struct peer *peer);
 /* Closes everything, giving messages under way until the deadline. */
@@ -277,6 +321,11 @@ void peers_close_all(struct fabric *fabric, uint64_t deadline_us);
 void peers_free_all(struct fabric *fabric);
 /* The UCX transport that carries bulk over the endpoint: "posix", "tcp", … */
 const char *peer_transport(struct peer *peer);
+
+/* ---- local.c ---- */
+
+/* Finds out whether our queue still works after a peer is gone, and opens the local side anew if not. */
+void local_check(struct fabric *fabric, uint64_t now_us);
 
 /* ---- message.c ---- */
 
@@ -289,6 +338,10 @@ void messages_clear(struct fabric *fabric);
  */
 void message_send(struct peer *peer, struct message *message, const struct wire_header *header, void *address,
                   uint64_t length);
+/* The endpoint is closed: what waits to be sent over it fails. */
+void messages_drop(struct peer *peer);
+/* Bytes that one message to the peer may carry at most. */
+uint32_t message_limit(const struct peer *peer);
 /* Sends a header alone; nobody waits for it. */
 void message_send_header(struct peer *peer, const struct wire_header *header);
 /* Lets a rendezvous payload come into the message's pieces or to address. As message_send. */
@@ -313,6 +366,8 @@ void transfer_run(struct fabric *fabric, const struct command *command);
 void transfer_cancel(struct transfer *transfer, int reason, const char *detail);
 /* The peer is closed: nothing more will come. */
 void transfer_lost(struct transfer *transfer, int error, const char *detail);
+/* The same, and UCX has forgotten it: its callbacks will not run. */
+void transfer_abandon(struct transfer *transfer, int error, const char *detail);
 void transfer_tick(struct transfer *transfer, uint64_t now_us);
 void transfer_on_done_ack(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
 
@@ -348,6 +403,8 @@ ucs_status_t attempt_on_write(struct fabric *fabric, struct peer *peer, const st
 void attempt_on_done(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
 void attempt_revoke(struct attempt *attempt, int reason, int wire_reason, const char *detail);
 void attempt_lost(struct attempt *attempt, int error, const char *detail);
+/* The same, and UCX has forgotten it: its callbacks will not run. */
+void attempt_abandon(struct attempt *attempt, int error, const char *detail);
 void attempt_tick(struct attempt *attempt, uint64_t now_us);
 
 #endif

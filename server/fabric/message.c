@@ -41,11 +41,19 @@ void messages_clear(struct fabric *fabric)
         fabric->free_messages = NULL;
 }
 
+static void queue_pump(struct peer *peer);
+
 static void message_done(struct message *message, ucs_status_t status)
 {
+        struct peer *peer = message->peer;
+
+        if (peer)
+                peer->sending -= message->length;
         if (message->done)
                 message->done(message, status);
         message_free(message);
+        if (peer)
+                queue_pump(peer);
 }
 
 static void send_callback(void *request, ucs_status_t status, void *user_data)
@@ -94,8 +102,7 @@ static size_t count_pieces(const struct message *message, uint64_t length)
         return n;
 }
 
-void message_send(struct peer *peer, struct message *message, const struct wire_header *header, void *address,
-                  uint64_t length)
+static void send_now(struct peer *peer, struct message *message, void *address, uint64_t length)
 {
         ucp_request_param_t param = {
                 .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
@@ -105,16 +112,85 @@ void message_send(struct peer *peer, struct message *message, const struct wire_
                 .user_data = message,
         };
         size_t count;
-        void *buffer;
+        void *buffer = payload_buffer(message, address, length, count_pieces(message, length), &param, &count);
 
+        message_started(message,
+                        ucp_am_send_nbx(peer->endpoint, WIRE_AM_ID, message->header, WIRE_SIZE, buffer, count, &param));
+}
+
+/* ---- local side: no more rendezvous at once than FABRIC_LOCAL_BYTES ---- */
+
+static bool is_local(const struct peer *peer)
+{
+        return peer->side == &peer->side->fabric->sides[SIDE_LOCAL];
+}
+
+uint32_t message_limit(const struct peer *peer)
+{
+        uint32_t chunk = peer->side->fabric->chunk_size;
+
+        return is_local(peer) && chunk > FABRIC_LOCAL_BYTES ? FABRIC_LOCAL_BYTES : chunk;
+}
+
+/* Whether chunks of a WRITE wait: a short one, sent at once, must not overtake the first, which claims. */
+static bool is_queued(const struct peer *peer, uint64_t transfer)
+{
+        const struct message *message;
+
+        if (transfer == 0)
+                return false;
+        DL_FOREACH (peer->queue, message)
+                if (message->transfer == transfer)
+                        return true;
+        return false;
+}
+
+static void queue_pump(struct peer *peer)
+{
+        struct message *message;
+
+        if (peer->pumping)
+                return;
+        peer->pumping = true;
+        while (!peer->failed && (message = peer->queue) &&
+               (peer->sending == 0 || peer->sending + message->length <= FABRIC_LOCAL_BYTES)) {
+                DL_DELETE(peer->queue, message);
+                peer->sending += message->length;
+                send_now(peer, message, message->address, message->length);
+        }
+        peer->pumping = false;
+}
+
+void messages_drop(struct peer *peer)
+{
+        struct message *message;
+
+        peer->pumping = true;
+        while ((message = peer->queue)) {
+                DL_DELETE(peer->queue, message);
+                message->peer = NULL;
+                message_done(message, UCS_ERR_CANCELED);
+        }
+        peer->pumping = false;
+}
+
+void message_send(struct peer *peer, struct message *message, const struct wire_header *header, void *address,
+                  uint64_t length)
+{
         if (peer->failed) {
                 message_done(message, UCS_ERR_CONNECTION_RESET);
                 return;
         }
         wire_encode(header, message->header);
-        buffer = payload_buffer(message, address, length, count_pieces(message, length), &param, &count);
-        message_started(message,
-                        ucp_am_send_nbx(peer->endpoint, WIRE_AM_ID, message->header, WIRE_SIZE, buffer, count, &param));
+        if (!is_local(peer) || (length <= WIRE_EAGER_MAX && !is_queued(peer, message->transfer))) {
+                send_now(peer, message, address, length);
+                return;
+        }
+        message->peer = peer;
+        message->address = address;
+        message->length = length;
+        DL_APPEND(peer->queue, message);
+        queue_pump(peer);
 }
 
 void message_send_header(struct peer *peer, const struct wire_header *header)
@@ -175,14 +251,24 @@ ucs_status_t message_arrived(void *context, const void *bytes, size_t size, void
                 .length = length,
                 .rendezvous = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0,
         };
+        ucp_ep_h reply = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) ? param->reply_ep : NULL;
         struct peer *peer;
 
         if (!wire_decode(bytes, size, &header)) {
                 log_event(LOG_WARN, "message of no known form dropped", LOG_S("side", side->name), LOG_U("size", size));
                 return UCS_OK;
         }
-        peer = peer_of_message(side, (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) ? param->reply_ep : NULL,
-                               &header);
+        if (header.type == WIRE_RESET) {
+                if (side == &fabric->sides[SIDE_LOCAL] && header.to_epoch == fabric->epoch)
+                        peer_was_reset(fabric, header.from_epoch, reply);
+                return UCS_OK;
+        }
+        if (header.type == WIRE_PING) {
+                if (header.from_epoch == fabric->epoch)
+                        side->pong = header.transfer;
+                return UCS_OK;
+        }
+        peer = peer_of_message(side, reply, &header);
         if (!peer)
                 return UCS_OK;
         peer->heard = true;
@@ -208,6 +294,8 @@ ucs_status_t message_arrived(void *context, const void *bytes, size_t size, void
         case WIRE_DONE_ACK:
                 transfer_on_done_ack(fabric, peer, &header);
                 break;
+        case WIRE_RESET:
+        case WIRE_PING:
         case WIRE_TYPE_END:
                 break;
         }

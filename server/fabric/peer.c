@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <ferry/error.h>
 
@@ -62,6 +63,53 @@ static struct peer *peer_new(struct side *side, ucp_ep_params_t *params, int *re
         return peer;
 }
 
+/*
+ * Nothing tells a local worker that its peer has closed an endpoint by force: it would go on to answer over its own
+ * end, which leads nowhere. So the first message over a new endpoint says it.
+ */
+void peer_send_reset(struct fabric *fabric, struct peer *peer)
+{
+        struct wire_header h = {
+                .type = WIRE_RESET,
+                .to_epoch = peer->epoch,
+                .from_epoch = fabric->epoch,
+                .operation = peer->epoch, /* not used, but never 0 */
+                .transfer = peer->epoch,
+        };
+
+        message_send_header(peer, &h);
+}
+
+static void send_reset_if_owed(struct fabric *fabric, struct peer *peer)
+{
+        struct peer *other;
+        bool owed = false;
+
+        DL_FOREACH (fabric->all_peers, other) {
+                if (other->epoch != peer->epoch || !other->reset_owed)
+                        continue;
+                other->reset_owed = false;
+                owed = true;
+        }
+        if (owed)
+                peer_send_reset(fabric, peer);
+}
+
+/*
+ * When both sides closed theirs, each may have a new one already, which UCX has joined with the peer's new one: that is
+ * the one over which the message came.
+ */
+void peer_was_reset(struct fabric *fabric, uint64_t epoch, ucp_ep_h reply)
+{
+        struct peer *peer;
+
+        HASH_FIND(by_name, fabric->peers_by_epoch, &epoch, sizeof(epoch), peer);
+        if (!peer || peer->endpoint == reply)
+                return;
+        peer_fail(peer, FERRY_E_PEER_LOST, "the peer closed the connection by force");
+        peer->reset_owed = false; /* it knows */
+}
+
 struct peer *peer_local(struct fabric *fabric, uint64_t epoch, int *ret_error)
 {
         struct side *side = &fabric->sides[SIDE_LOCAL];
@@ -86,11 +134,13 @@ struct peer *peer_local(struct fabric *fabric, uint64_t epoch, int *ret_error)
         peer = peer_new(side, &params, ret_error);
         if (peer) {
                 peer->epoch = epoch;
+                peer->address_hash = XXH3_64bits(found.address, found.size);
                 peer->pidfd = found.pidfd;
                 found.pidfd = -1;
                 HASH_ADD(by_name, fabric->peers_by_epoch, epoch, sizeof(peer->epoch), peer);
                 if (thread_watch(fabric, peer->pidfd) < 0)
                         log_event(LOG_WARN, "a peer's process cannot be watched", LOG_I("pid", found.pid));
+                send_reset_if_owed(fabric, peer);
         }
         presence_peer_clear(&found);
         return peer;
@@ -197,8 +247,20 @@ void peer_fail(struct peer *peer, int error, const char *detail)
                   LOG_S("code", ferry_error_code(error)), LOG_S("reason", detail));
         if (busy)
                 metric_add(peer->side->fabric->metric_failures, 1);
+        /* Not for an endpoint that did no more than tell: it would be told for ever. */
+        peer->reset_owed = peer->epoch != 0 && (peer->heard || busy);
         forget(peer);
         peer->side->fabric->sweep_wanted = true;
+}
+
+/* At once, not with the next transfer: the peer's own end of what failed waits for it. */
+static void tell_reset(struct peer *peer)
+{
+        int error;
+
+        if (peer->reset_owed && !peer->side->fabric->stopping)
+                (void)peer_local(peer->side->fabric, peer->epoch, &error);
+        peer->reset_owed = false;
 }
 
 static void close_done(void *request, ucs_status_t status, void *user_data)
@@ -268,8 +330,12 @@ void peers_sweep(struct fabric *fabric)
                 if (!peer->swept) {
                         peer->swept = true;
                         close_endpoint(peer, UCP_EP_CLOSE_FLAG_FORCE);
+                        messages_drop(peer);
                         settle(peer);
                         end_traffic(peer);
+                        tell_reset(peer);
+                        if (peer->epoch && peer->epoch != fabric->epoch)
+                                peer->side->suspect = true;
                 }
                 if (peer->closed && !peer->transfers && !peer->attempts) {
                         DL_DELETE(fabric->all_peers, peer);
@@ -294,6 +360,41 @@ void peers_check_processes(struct fabric *fabric)
 
                 if (peer->pidfd >= 0 && poll(&p, 1, 0) > 0)
                         peer_fail(peer, FERRY_E_PEER_LOST, "its process ended");
+        }
+}
+
+void peers_check_moved(struct fabric *fabric)
+{
+        struct peer *peer;
+
+        DL_FOREACH (fabric->all_peers, peer) {
+                struct presence_peer found;
+
+                if (!peer->epoch || peer->heard || peer->failed || !peer->transfers ||
+                    presence_lookup(peer->epoch, &found) < 0)
+                        continue;
+                if (XXH3_64bits(found.address, found.size) != peer->address_hash) {
+                        peer->moved = true;
+                        peer_fail(peer, FERRY_E_PEER_LOST, "it has opened its local side anew");
+                }
+                presence_peer_clear(&found);
+        }
+}
+
+void peers_abandon(struct fabric *fabric)
+{
+        struct transfer *t, *t_next;
+        struct attempt *a, *a_next;
+        struct peer *peer;
+
+        DL_FOREACH (fabric->all_peers, peer) {
+                if (!peer->epoch || !peer->swept)
+                        continue;
+                peer->quiet = true;
+                DL_FOREACH_SAFE2(peer->transfers, t, t_next, peer_next)
+                transfer_abandon(t, peer->error, peer->detail);
+                DL_FOREACH_SAFE2(peer->attempts, a, a_next, peer_next)
+                attempt_abandon(a, peer->error, peer->detail);
         }
 }
 
@@ -325,6 +426,7 @@ void peers_close_all(struct fabric *fabric, uint64_t deadline_us)
                         continue;
                 peer->failed = peer->swept = true;
                 forget(peer);
+                messages_drop(peer);
                 close_endpoint(peer, 0);
         }
         while (open && clock_now_us() < deadline_us) {

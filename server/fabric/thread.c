@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <poll.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -190,15 +192,34 @@ static bool progress(struct fabric *fabric)
 {
         unsigned n = 0;
 
-        for (int i = 0; i < SIDE_COUNT; i++)
-                if (fabric->sides[i].worker)
-                        n += ucp_worker_progress(fabric->sides[i].worker);
+        for (int i = 0; i < SIDE_COUNT; i++) {
+                struct side *side = &fabric->sides[i];
+                unsigned here = side->worker ? ucp_worker_progress(side->worker) : 0;
+
+                side->idle = here == 0;
+                n += here;
+        }
         return n > 0;
 }
 
 static bool is_moving(const struct fabric *fabric)
 {
         return fabric->transfers_by_id || fabric->attempts_by_transfer;
+}
+
+/* Deadlines are looked at once a second, or when the next grace time is over. */
+static void tick_before(struct fabric *fabric, uint64_t deadline_us, uint64_t now_us)
+{
+        if (deadline_us > now_us && deadline_us < fabric->tick_us)
+                fabric->tick_us = deadline_us;
+}
+
+uint64_t thread_grace(struct fabric *fabric)
+{
+        uint64_t now_us = clock_now_us(), deadline_us = now_us + fabric->grace_us;
+
+        tick_before(fabric, deadline_us, now_us);
+        return deadline_us;
 }
 
 static void tick(struct fabric *fabric, uint64_t now_us)
@@ -209,10 +230,16 @@ static void tick(struct fabric *fabric, uint64_t now_us)
         if (now_us < fabric->tick_us)
                 return;
         fabric->tick_us = now_us + FABRIC_TICK_MS * UINT64_C(1000);
-        HASH_ITER (hh, fabric->transfers_by_id, t, t_next)
+        HASH_ITER (hh, fabric->transfers_by_id, t, t_next) {
+                tick_before(fabric, t->grace_deadline_us, now_us);
                 transfer_tick(t, now_us);
-        HASH_ITER (hh, fabric->attempts_by_transfer, a, a_next)
+        }
+        HASH_ITER (hh, fabric->attempts_by_transfer, a, a_next) {
+                tick_before(fabric, a->grace_deadline_us, now_us);
                 attempt_tick(a, now_us);
+        }
+        peers_check_processes(fabric); /* a thread that is busy with other peers never sleeps to hear of it */
+        peers_check_moved(fabric);
         peers_close_idle(fabric, now_us);
 }
 
@@ -226,17 +253,19 @@ static bool arm(struct fabric *fabric)
 }
 
 /* How long nothing has to be looked at: deadlines while something moves, idle endpoints else. */
-static int sleep_ms(const struct fabric *fabric)
+static int sleep_ms(const struct fabric *fabric, uint64_t now_us)
 {
+        if (fabric->sides[SIDE_LOCAL].ping_deadline_us)
+                return FABRIC_PING_US / 1000;
         if (is_moving(fabric))
-                return FABRIC_TICK_MS;
+                return fabric->tick_us > now_us ? (int)((fabric->tick_us - now_us + 999) / 1000) : 0;
         return fabric->peers_by_address ? (int)(FABRIC_IDLE_US / 1000) : -1;
 }
 
-static void sleep_until_event(struct fabric *fabric)
+static void sleep_until_event(struct fabric *fabric, uint64_t now_us)
 {
         struct epoll_event events[8];
-        int n = epoll_wait(fabric->epoll_fd, events, (int)FERRY_ARRAY_SIZE(events), sleep_ms(fabric));
+        int n = epoll_wait(fabric->epoll_fd, events, (int)FERRY_ARRAY_SIZE(events), sleep_ms(fabric, now_us));
 
         for (int i = 0; i < n; i++) {
                 int fd = events[i].data.fd;
@@ -247,6 +276,27 @@ static void sleep_until_event(struct fabric *fabric)
                         break;
                 }
         }
+}
+
+/*
+ * Looks again at once, but lets others run first: where cores are short, what we wait for is a peer that waits for this
+ * core, and shared memory moves nothing until it has it.
+ */
+static void look_again(void)
+{
+        (void)sched_yield();
+}
+
+/*
+ * Messages wait for room in the queue of a local peer that takes none out. No event tells when it does, and UCX leaves
+ * its event descriptors as they are until it can be armed: so look now and then.
+ */
+static void sleep_blocked(struct fabric *fabric)
+{
+        struct pollfd command = { .fd = fabric->wake_fd, .events = POLLIN };
+
+        (void)poll(&command, 1, FABRIC_BLOCKED_MS);
+        peers_check_processes(fabric);
 }
 
 /* Whether everything ended, or the grace for it is over and the endpoints were closed by force. */
@@ -283,6 +333,7 @@ static void *run(void *context)
                 moved |= progress(fabric);
                 peers_sweep(fabric);
                 now_us = clock_now_us();
+                local_check(fabric, now_us);
                 tick(fabric, now_us);
                 if (fabric->stopping && stop_is_over(fabric, now_us, &stop_deadline_us, &forced))
                         break;
@@ -291,10 +342,18 @@ static void *run(void *context)
                         continue;
                 }
                 if (fabric->sweep_wanted || fabric->stopping ||
-                    (is_moving(fabric) && now_us < fabric->traffic_us + FABRIC_SPIN_US))
+                    (is_moving(fabric) && now_us < fabric->traffic_us + FABRIC_SPIN_US)) {
+                        look_again();
                         continue;
-                if (arm(fabric) && !atomic_load(&fabric->commands_waiting))
-                        sleep_until_event(fabric);
+                }
+                if (!arm(fabric)) {
+                        if (now_us >= fabric->traffic_us + FABRIC_BLOCKED_US)
+                                sleep_blocked(fabric);
+                        else
+                                look_again();
+                } else if (!atomic_load(&fabric->commands_waiting)) {
+                        sleep_until_event(fabric, now_us);
+                }
         }
         peers_close_all(fabric, clock_now_us() + fabric->grace_us);
         return NULL;

@@ -111,7 +111,7 @@ void transfer_fail(struct transfer *t, int error, const char *format, ...)
                 va_start(arguments, format);
                 (void)vsnprintf(t->detail, sizeof(t->detail), format, arguments);
                 va_end(arguments);
-                t->grace_deadline_us = clock_now_us() + t->fabric->grace_us;
+                t->grace_deadline_us = thread_grace(t->fabric);
         }
         transfer_end_when_quiet(t);
 }
@@ -203,6 +203,34 @@ static const char *local_reason(int error)
         }
 }
 
+/* The transfer may be gone afterwards. */
+static void use_peer(struct transfer *t, struct peer *peer)
+{
+        t->peer = peer;
+        DL_APPEND2(peer->transfers, t, peer_prev, peer_next);
+        t->connect_deadline_us = clock_now_us() + t->fabric->connect_us;
+        chunks_pump(t);
+}
+
+/* The peer never heard of it, and has another address now: begins anew. false: it cannot. */
+static bool try_again(struct transfer *t)
+{
+        struct peer *old = t->peer, *peer;
+        int error;
+
+        if (!old->moved || t->error || t->owned > 0 || t->done > 0 || t->fabric->stopping)
+                return false;
+        peer = peer_local(t->fabric, t->spec.peer_epoch, &error);
+        if (!peer)
+                return false;
+        chunks_drop_asked(t);
+        DL_DELETE2(old->transfers, t, peer_prev, peer_next);
+        peer_released(old);
+        t->next = 0;
+        use_peer(t, peer);
+        return true;
+}
+
 void transfer_run(struct fabric *fabric, const struct command *command)
 {
         struct transfer *t = command->transfer;
@@ -227,10 +255,7 @@ void transfer_run(struct fabric *fabric, const struct command *command)
                 transfer_fail(t, FERRY_E_PEER_UNREACHABLE, "%s; %s", local_reason(local), why);
                 return;
         }
-        t->peer = peer;
-        DL_APPEND2(peer->transfers, t, peer_prev, peer_next);
-        t->connect_deadline_us = clock_now_us() + fabric->connect_us;
-        chunks_pump(t);
+        use_peer(t, peer);
 }
 
 void transfer_cancel(struct transfer *t, int reason, const char *detail)
@@ -239,7 +264,7 @@ void transfer_cancel(struct transfer *t, int reason, const char *detail)
                 /* The peer decides whether it came in time; grace bounds how long we wait for its word. */
                 t->error = reason;
                 (void)snprintf(t->detail, sizeof(t->detail), "%s", detail);
-                t->grace_deadline_us = clock_now_us() + t->fabric->grace_us;
+                t->grace_deadline_us = thread_grace(t->fabric);
                 return;
         }
         transfer_fail(t, reason, "%s", detail);
@@ -247,8 +272,18 @@ void transfer_cancel(struct transfer *t, int reason, const char *detail)
 
 void transfer_lost(struct transfer *t, int error, const char *detail)
 {
+        if (try_again(t))
+                return;
         t->finishing = false;
         transfer_fail(t, error, "%s", detail);
+}
+
+void transfer_abandon(struct transfer *t, int error, const char *detail)
+{
+        for (size_t i = 0; i < FABRIC_WINDOW_MAX; i++)
+                t->chunks[i].owned = false;
+        t->owned = 0;
+        transfer_lost(t, error, detail);
 }
 
 void transfer_tick(struct transfer *t, uint64_t now_us)

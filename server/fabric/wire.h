@@ -26,6 +26,8 @@ enum wire_type {
         WIRE_ACK,      /* passive → active: stored, or status says why not */
         WIRE_DONE,     /* active → passive: the transfer is over, with status and the bytes moved in length */
         WIRE_DONE_ACK, /* passive → active: the operation took note; status 0 = it is complete on this side */
+        WIRE_RESET,    /* local side: I closed my endpoint to you by force and opened this one; close yours */
+        WIRE_PING,     /* local side, to oneself: does the queue still work? */
         WIRE_TYPE_END
 };
 

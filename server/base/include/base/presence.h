@@ -23,6 +23,9 @@ struct presence;
  */
 int presence_new(uint64_t epoch, const void *address, size_t size, struct presence **ret_presence);
 
+/* Replaces the file by one with another address, at once and without a gap. 0 or -errno; then the old one stays. */
+int presence_move(struct presence *presence, uint64_t epoch, const void *address, size_t size);
+
 /* Unlinks the file and drops the lock. Takes NULL; returns NULL. */
 struct presence *presence_free(struct presence *presence);
 

@@ -88,6 +88,12 @@ struct fabric_config {
         uint32_t grace_ms; /* how long a cancel waits for bytes in flight before it closes the endpoint; 0 = default */
         uint32_t connect_ms; /* how long a first answer may take; 0 = default */
         struct fabric_operations operations;
+        /*
+         * The local side was opened anew (a peer died and left it unusable), so facts.local_address is not the one to
+         * publish any more. May be NULL. On the fabric's thread.
+         */
+        void (*local_moved)(void *context, const void *address, size_t size);
+        void *local_context;
         struct metrics *metrics; /* may be NULL */
 };
 
@@ -97,7 +103,8 @@ struct fabric_facts {
         uint64_t memory_types; /* UCS_BIT(UCS_MEMORY_TYPE_*) of ucp_context_query */
         bool cuda;
         char data_address[FABRIC_ADDRESS_SIZE]; /* bound "host:port" of the network side; "" = off */
-        const void *local_address;              /* UCX worker address for base/presence.h; NULL = no local side */
+        const void *local_address;              /* UCX worker address for base/presence.h; NULL = no local side. See
+                                                   local_moved */
         size_t local_address_size;
         size_t n_transports; /* names of UCX transports usable by either side, without duplicates */
         const char *const *transports;
