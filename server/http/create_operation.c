@@ -15,6 +15,7 @@
 #include "operation_body.h"
 #include "operation_json.h"
 #include "operations/operations.h"
+#include "peers/peers.h"
 #include "remote.h"
 #include "request.h"
 
@@ -114,20 +115,22 @@ static bool check(struct http_request *request, struct operation_body *body)
 {
         const struct http_config *config = &request->server->config;
         char detail[OPERATION_DETAIL_SIZE] = "";
+        int error = 0;
 
         if (query_has(&request->query, HTTP_PARAMETER_INCLUDE) && !ferry_kind_is_passive((int)body->spec.kind)) {
                 request_problem(request, FERRY_E_INVALID_PARAMETER,
                                 "Only readable and writable operations have metadata to include");
                 return false;
         }
-        if (!body->metadata)
-                return true;
-        int error = operation_check(config->operations, &body->spec, body->metadata, detail);
+        if (body->metadata)
+                error = operation_check(config->operations, &body->spec, body->metadata, detail);
+        else if (body->remote_url)
+                error = peers_check_url(config->peers, body->remote_url, detail, sizeof(detail));
         if (error < 0)
                 request_problem(request, error, NULL);
         else if (error)
-                request_problem_at(request, error, "/remote_metadata", detail);
-        else
+                request_problem_at(request, error, body->metadata ? "/remote_metadata" : "/remote_url", detail);
+        else if (body->metadata)
                 remote_screen(config->peers, body->metadata);
         return !error;
 }

@@ -281,7 +281,21 @@ enum MHD_Result dispatch_call(void *listener, struct MHD_Connection *connection,
         return request->broken ? MHD_NO : MHD_YES;
 }
 
+/*
+ * libmicrohttpd 0.9.75 reads once for each edge of its epoll: an end of the client's that came together with its bytes
+ * would only be seen by the idle time-out. Shutting down once more what is shut down already makes a new edge.
+ */
+static void repeat_end(struct MHD_Connection *connection)
+{
+        const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        char byte;
+
+        if (info && recv(info->connect_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+                (void)shutdown(info->connect_fd, SHUT_RD);
+}
+
 void *dispatch_target(void *listener, const char *target, struct MHD_Connection *connection)
 {
+        repeat_end(connection);
         return request_new(listener, connection, target);
 }

@@ -4,6 +4,7 @@
 
 #include <ferry/error.h>
 
+#include "base/util.h"
 #include "handlers.h"
 #include "memory/region.h"
 #include "request.h"
@@ -37,14 +38,35 @@ static void begin(struct http_request *request)
                 refuse_length(request, region->size - offset);
 }
 
+/* Before the answer is sent: whoever has it finds the memory free of this upload. */
+static void release(struct http_request *request)
+{
+        region_stream_end(FERRY_STEAL(request->region));
+}
+
 void put_region_content(struct http_request *request)
 {
-        if (request->phase == REQUEST_BEGIN)
+        bool deleted;
+
+        if (request->phase == REQUEST_BEGIN) {
                 begin(request);
-        else if (region_deleted(request->region))
+                return;
+        }
+        deleted = region_deleted(request->region);
+        release(request);
+        if (deleted)
                 request_problem(request, FERRY_E_GONE, "The region was deleted during the upload");
         else
                 request_answer_empty(request, 204);
+}
+
+/*
+ * The clients put what they do to the bytes of a region in order, not the worker: other requests, transfers and
+ * programs may read and write the same ones. A function of its own, so that tests/tsan.supp can name it.
+ */
+__attribute__((noinline)) static void upload_store(void *to, const void *from, size_t size)
+{
+        memcpy(to, from, size);
 }
 
 void upload_take(struct http_request *request, const char *data, size_t size)
@@ -54,8 +76,9 @@ void upload_take(struct http_request *request, const char *data, size_t size)
 
         if (size > room) {
                 refuse_length(request, region->size - request->query.values[HTTP_PARAMETER_OFFSET]);
+                release(request);
                 return;
         }
-        memcpy((uint8_t *)region->address + request->upload_offset, data, size);
+        upload_store((uint8_t *)region->address + request->upload_offset, data, size);
         request->upload_offset += size;
 }

@@ -274,6 +274,16 @@ bool peers_admits(const struct peers *peers, const char *host)
         return admission_host(peers->admission, host);
 }
 
+int peers_check_url(const struct peers *peers, const char *url, char *detail, size_t detail_size)
+{
+        struct fetch *fetch;
+        int r = fetch_new(&peers->settings, url, &fetch, detail, detail_size);
+
+        if (!r)
+                fetch_free(fetch);
+        return r;
+}
+
 int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
                          size_t detail_size)
 {

@@ -76,15 +76,15 @@ struct region *region_find(struct region_table *table, uint64_t id);
 struct region *region_ref(struct region *region);
 struct region *region_unref(struct region *region); /* takes NULL; returns NULL */
 
-/* Marks the region as used by one more operation or stream. FERRY_E_NOT_FOUND when it was deleted meanwhile. */
+/* Marks the region as used by one more operation. FERRY_E_NOT_FOUND when it was deleted meanwhile. */
 int region_use(struct region *region);
 void region_unuse(struct region *region);
 uint32_t region_in_use(const struct region *region);
 
 /*
  * A stream of content keeps the memory mapped (a reference) until its end. The worker's own memory may be deleted
- * under it; it then goes with the last stream. Foreign memory counts as in use as well, because its owner may free it as
- * soon as the region is deleted. FERRY_E_NOT_FOUND when it was deleted meanwhile.
+ * under it; it then goes with the last stream. Foreign memory counts as in use as well, because its owner may free it
+ * as soon as the region is deleted. FERRY_E_NOT_FOUND when it was deleted meanwhile.
  */
 int region_stream_begin(struct region *region);
 void region_stream_end(struct region *region);

@@ -19,9 +19,9 @@ struct peers;
 struct peers_config {
         const char *const *allow; /* HOST or CIDR, as --allow-peer; n_allow 0 = loopback only */
         size_t n_allow;
-        bool nobody; /* with n_allow 0: admit no host at all, for a worker that is not on loopback */
-        const char *token;                       /* Bearer sent to peers; NULL = none */
-        const char *ca_file;                     /* trusted certificates; NULL = the system's */
+        bool nobody;         /* with n_allow 0: admit no host at all, for a worker that is not on loopback */
+        const char *token;   /* Bearer sent to peers; NULL = none */
+        const char *ca_file; /* trusted certificates; NULL = the system's */
         const char *cert_file, *key_file;        /* client certificate; NULL = none */
         unsigned connect_timeout_ms, timeout_ms; /* 0 = defaults: 3 s, 10 s */
         size_t max_body;                         /* 0 = 8 MiB */
@@ -41,6 +41,12 @@ struct peers *peers_free(struct peers *peers);
  * admitted when it is listed or is "localhost" while loopback is admitted; addresses by CIDR.
  */
 bool peers_admits(const struct peers *peers, const char *host);
+
+/*
+ * What can be said against a URL before anything is sent: 0; FERRY_E_INVALID_PARAMETER or FERRY_E_FORBIDDEN with a
+ * sentence in detail, as peers_fetch_metadata gives them; -ENOMEM.
+ */
+int peers_check_url(const struct peers *peers, const char *url, char *detail, size_t detail_size);
 
 /* error 0: metadata is handed over (ferry_metadata_free); else FERRY_E_* and a sentence. Runs on the peers' thread. */
 typedef void (*peers_fetched)(void *context, int error, const char *detail, struct ferry_metadata *metadata);
