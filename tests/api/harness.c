@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <json-c/json.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,7 +29,7 @@ static const char *ferryd_path(void)
         return path;
 }
 
-static uint64_t now_ms(void)
+uint64_t now_ms(void)
 {
         struct timespec t;
 
@@ -761,4 +763,145 @@ void assert_problem(struct worker *w, const char *method, const char *path, cons
         if (pointer)
                 assert_string_equal(problem->pointer, pointer);
         ferry_answer_clear(&answer);
+}
+
+/* ---- other processes, other clients ---- */
+
+static int unlinked_file(const char *content)
+{
+        char path[] = "/tmp/ferry-test-XXXXXX";
+        int fd = mkostemp(path, O_CLOEXEC);
+
+        assert_true(fd >= 0);
+        (void)unlink(path);
+        if (content) {
+                assert_int_equal(write(fd, content, strlen(content)), (ssize_t)strlen(content));
+                (void)lseek(fd, 0, SEEK_SET);
+        }
+        return fd;
+}
+
+static void hand_over(int fd, char **ret_text)
+{
+        (void)lseek(fd, 0, SEEK_SET);
+        if (ret_text)
+                *ret_text = read_all(fd);
+        (void)close(fd);
+}
+
+int command_run(const char *const *argv, const char *input, char **ret_output, char **ret_errors)
+{
+        int in = unlinked_file(input), out = unlinked_file(NULL), errors = unlinked_file(NULL), status;
+        pid_t parent = getpid(), pid = fork();
+
+        if (pid == 0) {
+                (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+                if (getppid() != parent)
+                        _exit(127);
+                (void)dup2(in, 0);
+                (void)dup2(out, 1);
+                (void)dup2(errors, 2);
+                (void)close_range(3, ~0U, 0);
+                execvp(argv[0], (char *const *)argv);
+                _exit(127);
+        }
+        assert_true(pid > 0);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        (void)close(in);
+        hand_over(out, ret_output);
+        hand_over(errors, ret_errors);
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void worker_connect(struct worker *w, const char *url, const struct ferry_options *options)
+{
+        struct ferry_worker_info info;
+
+        w->client = ferry_free(w->client);
+        assert_int_equal(ferry_new(url ? url : w->url, options, &w->client), 0);
+        assert_call(w, ferry_get_worker(w->client, &info), "get worker");
+        (void)snprintf(w->epoch, sizeof(w->epoch), "%.16s", info.epoch);
+        ferry_worker_info_clear(&info);
+}
+
+bool eventually(bool (*check)(void *context), void *context)
+{
+        uint64_t deadline = now_ms() + WAIT_MS;
+        bool good = check(context);
+
+        while (!good && now_ms() < deadline) {
+                (void)poll(NULL, 0, 10);
+                good = check(context);
+        }
+        return good;
+}
+
+uint64_t worker_wakeups(const struct worker *w)
+{
+        char path[PATH_MAX], line[256];
+        uint64_t sum = 0;
+        DIR *d;
+
+        (void)snprintf(path, sizeof(path), "/proc/%d/task", (int)w->pid);
+        d = opendir(path);
+        assert_non_null(d);
+        for (struct dirent *e; (e = readdir(d));) {
+                FILE *f;
+
+                if (e->d_name[0] == '.')
+                        continue;
+                (void)snprintf(path, sizeof(path), "/proc/%d/task/%s/status", (int)w->pid, e->d_name);
+                f = fopen(path, "re");
+                while (f && fgets(line, sizeof(line), f))
+                        if (strncmp(line, "voluntary_ctxt_switches:", 24) == 0)
+                                sum += strtoull(line + 24, NULL, 10);
+                if (f)
+                        (void)fclose(f);
+        }
+        (void)closedir(d);
+        return sum;
+}
+
+uint64_t worker_processor_ms(const struct worker *w)
+{
+        unsigned long user, system;
+        char path[64];
+        FILE *f;
+
+        (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)w->pid);
+        f = fopen(path, "re");
+        assert_non_null(f);
+        assert_int_equal(fscanf(f, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system),
+                         2);
+        (void)fclose(f);
+        return (user + system) * 1000 / (uint64_t)sysconf(_SC_CLK_TCK);
+}
+
+void pass_time(unsigned ms)
+{
+        int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+        const struct itimerspec time = { .it_value = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L } };
+        uint64_t expired;
+
+        assert_true(timer >= 0);
+        assert_int_equal(timerfd_settime(timer, 0, &time, NULL), 0);
+        assert_int_equal(read(timer, &expired, sizeof(expired)), sizeof(expired));
+        (void)close(timer);
+}
+
+bool operation_await_middle(struct worker *w, const char *id)
+{
+        struct ferry_operation operation = { 0 };
+        bool middle;
+
+        do {
+                uint64_t revision = operation.revision;
+
+                ferry_operation_clear(&operation);
+                assert_call(w, ferry_get_operation(w->client, id, revision ? WAIT_MS : 0, revision, &operation),
+                            "watch operation");
+        } while (!operation.done && operation.bytes_done == 0);
+        middle = !operation.done && operation.bytes_done < operation.bytes_total;
+        ferry_operation_clear(&operation);
+        return middle;
 }

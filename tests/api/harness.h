@@ -144,4 +144,36 @@ char *raw_header(const struct raw_answer *answer, const char *name);
 void assert_problem(struct worker *w, const char *method, const char *path, const char *body, int status,
                     const char *code, const char *pointer);
 
+/* ---- other processes, other clients ---- */
+
+uint64_t now_ms(void);
+
+/*
+ * Runs a program (argv[0], found by PATH; NULL-terminated) to its end with input (NULL = none) as standard input.
+ * Returns the exit status, 128 + the number of a signal that ended it. output and errors (may be NULL) are for free().
+ */
+int command_run(const char *const *argv, const char *input, char **ret_output, char **ret_errors);
+
+/* Makes w->client anew, at url (NULL = the first listener) with options (may be NULL), and takes the epoch from it. */
+void worker_connect(struct worker *w, const char *url, const struct ferry_options *options);
+
+/*
+ * Waits until check says true, at most WAIT_MS: for what another process does and tells nobody of (files it closes),
+ * looked at every 10 ms. Returns the last answer.
+ */
+bool eventually(bool (*check)(void *context), void *context);
+
+/* How often its threads went to sleep so far, and the milliseconds of processor time they used. */
+uint64_t worker_wakeups(const struct worker *w);
+uint64_t worker_processor_ms(const struct worker *w);
+
+/*
+ * Lets milliseconds go by, for tests of what does not happen: nothing could tell the end of that. Never to wait for
+ * something that does.
+ */
+void pass_time(unsigned ms);
+
+/* Waits until bytes of the operation have moved. true: it is in the middle; false: it is done already. */
+bool operation_await_middle(struct worker *w, const char *id);
+
 #endif

@@ -42,8 +42,8 @@ struct world {
         struct fabric_segment segments[2][SEGMENTS_MAX];
         size_t n_segments[2];
         uint8_t key[FERRY_KEY_SIZE], given[FERRY_KEY_SIZE]; /* the offer's; what the active side has */
-        bool many;  /* transfers at once, whose progress mixes */
-        int refuse; /* what claim answers; 0 = it grants */
+        bool many;                                          /* transfers at once, whose progress mixes */
+        int refuse;                                         /* what claim answers; 0 = it grants */
         enum fabric_direction direction;
         uint64_t total;
         struct end active, passive;

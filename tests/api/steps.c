@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "steps.h"
+
+enum { RUNNING_TRIES = 50 };
+
+char *text_format(const char *format, ...)
+{
+        va_list arguments;
+        char *text;
+        int n;
+
+        va_start(arguments, format);
+        n = vasprintf(&text, format, arguments);
+        va_end(arguments);
+        assert_true(n >= 0);
+        return text;
+}
+
+uint64_t steps_now_ms(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* ---- JSON ---- */
+
+static bool has_null(struct json_object *value)
+{
+        if (!value)
+                return true;
+        if (json_object_is_type(value, json_type_array))
+                for (size_t i = 0; i < json_object_array_length(value); i++)
+                        if (has_null(json_object_array_get_idx(value, i)))
+                                return true;
+        if (json_object_is_type(value, json_type_object)) {
+                json_object_object_foreach (value, name, member) {
+                        if (!*name || has_null(member))
+                                return true;
+                }
+        }
+        return false;
+}
+
+struct json_object *call_json_with(struct worker *w, int status, const char *method, const char *path, const char *body,
+                                   const char *const *headers)
+{
+        struct ferry_exchange exchange = {
+                .method = method,
+                .path = path,
+                .content_type = body ? "application/json" : NULL,
+                .body = body,
+                .size = body ? strlen(body) : 0,
+                .headers = headers,
+                .wait_ms = WAIT_MS,
+                .no_status_retry = true,
+        };
+        struct json_object *object = NULL;
+        struct ferry_answer answer;
+
+        (void)ferry_exchange_perform(w->client, &exchange, &answer);
+        if (answer.http_status != status)
+                print_error("%s %s %.300s\n→ %d %s\n", method, path, body ? body : "", answer.http_status,
+                            answer.body ? answer.body : ferry_last_message(w->client));
+        assert_int_equal(answer.http_status, status);
+        if (answer.body_size > 0) {
+                object = json_tokener_parse(answer.body);
+                assert_non_null(object);
+                assert_false(has_null(object));
+        }
+        ferry_answer_clear(&answer);
+        return object;
+}
+
+struct json_object *call_json(struct worker *w, int status, const char *method, const char *path, const char *body)
+{
+        return call_json_with(w, status, method, path, body, NULL);
+}
+
+struct json_object *json_member(struct json_object *object, const char *name)
+{
+        struct json_object *value = NULL;
+
+        if (!json_object_object_get_ex(object, name, &value))
+                fail_msg("no \"%s\" in %s", name, json_object_to_json_string(object));
+        return value;
+}
+
+const char *json_text(struct json_object *object, const char *name)
+{
+        struct json_object *value = json_member(object, name);
+
+        assert_true(json_object_is_type(value, json_type_string));
+        return json_object_get_string(value);
+}
+
+uint64_t json_number(struct json_object *object, const char *name)
+{
+        struct json_object *value = json_member(object, name);
+
+        assert_true(json_object_is_type(value, json_type_int));
+        return json_object_get_uint64(value);
+}
+
+bool json_truth(struct json_object *object, const char *name)
+{
+        struct json_object *value = json_member(object, name);
+
+        assert_true(json_object_is_type(value, json_type_boolean));
+        return json_object_get_boolean(value);
+}
+
+char *json_names(struct json_object *object)
+{
+        char *names = strdup("");
+
+        json_object_object_foreach (object, name, member) {
+                char *longer = text_format("%s%s%s", names, *names ? " " : "", name);
+
+                (void)member;
+                free(names);
+                names = longer;
+        }
+        return names;
+}
+
+char *operation_body(const char *kind, const char *region, const char *more)
+{
+        return text_format("{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%s\"}]%s}", kind, region, more);
+}
+
+struct json_object *operation_json(struct worker *w, const char *id)
+{
+        char path[128];
+
+        (void)snprintf(path, sizeof(path), "/v1/operations/%s", id);
+        return call_json(w, 200, "GET", path, NULL);
+}
+
+char *metadata_url(const struct worker *w, const char *id)
+{
+        return text_format("%s/v1/operations/%s/metadata", w->url, id);
+}
+
+char *metadata_with(const char *metadata, const char *name, struct json_object *value)
+{
+        struct json_object *object = json_tokener_parse(metadata);
+        char *text;
+
+        assert_non_null(object);
+        json_object_object_del(object, name);
+        if (value)
+                assert_int_equal(json_object_object_add(object, name, value), 0);
+        text = strdup(json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN));
+        json_object_put(object);
+        return text;
+}
+
+int raw_ask(const struct worker *w, const char *method, const char *target)
+{
+        char *request = text_format("%s %s HTTP/1.1\r\nHost: localhost\r\n\r\n", method, target);
+        int fd = raw_connect(w);
+
+        raw_send(fd, request, strlen(request));
+        free(request);
+        return fd;
+}
+
+static uint64_t metric_of(struct worker *w, const char *sample)
+{
+        size_t n = strlen(sample);
+        uint64_t value = 0;
+        char *text;
+
+        assert_int_equal(ferry_get_metrics(w->client, &text), 0);
+        for (const char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+                if (strncmp(line, sample, n) == 0 && line[n] == ' ')
+                        value = strtoull(line + n + 1, NULL, 10);
+        free(text);
+        return value;
+}
+
+void worker_await_metric(struct worker *w, const char *sample, uint64_t value)
+{
+        uint64_t deadline = steps_now_ms() + WAIT_MS, seen;
+
+        while ((seen = metric_of(w, sample)) != value)
+                if (steps_now_ms() > deadline)
+                        fail_msg("worker %s: %s is %llu, not %llu", w->name, sample, (unsigned long long)seen,
+                                 (unsigned long long)value);
+}
+
+void worker_pass_time(struct worker *w, unsigned ms)
+{
+        struct ferry_operation operation, now;
+        char region[FERRY_ID_SIZE];
+
+        region_make(w, 1, 0, region);
+        offer_make(w, FERRY_READABLE, region, &operation);
+        assert_int_equal(ferry_get_operation(w->client, operation.id, ms, 0, &now), 0);
+        assert_false(now.done);
+        assert_int_equal(ferry_delete_operation(w->client, operation.id), 0);
+        region_drop(w, region);
+        ferry_operation_clear(&operation);
+        ferry_operation_clear(&now);
+}
+
+/* ---- one transfer ---- */
+
+void pair_expect_failures(struct pair *p)
+{
+        worker_expect(&p->a, "operation ended");
+        worker_expect(&p->b, "operation ended");
+}
+
+void worker_pause(struct worker *w)
+{
+        int status;
+
+        assert_int_equal(kill(w->pid, SIGSTOP), 0);
+        assert_int_equal(waitpid(w->pid, &status, WUNTRACED), w->pid);
+        assert_true(WIFSTOPPED(status));
+}
+
+void worker_resume(struct worker *w)
+{
+        int status;
+
+        assert_int_equal(kill(w->pid, SIGCONT), 0);
+        assert_int_equal(waitpid(w->pid, &status, WCONTINUED), w->pid);
+        assert_true(WIFCONTINUED(status));
+}
+
+static void operations_drop(struct pair *p, struct running *r)
+{
+        assert_int_equal(ferry_delete_operation(p->a.client, r->passive), 0);
+        assert_int_equal(ferry_delete_operation(p->b.client, r->active), 0);
+}
+
+/* Makes both operations and asks until some bytes have moved, as the worker that is to be stopped sees it. */
+static void running_begin(struct pair *p, struct running *r, struct worker *watched)
+{
+        const char *id = watched == &p->a ? r->passive : r->active;
+        struct ferry_operation passive, active, now;
+        bool moving;
+
+        offer_make(&p->a, r->kind, r->offered, &passive);
+        memcpy(r->passive, passive.id, FERRY_ID_SIZE);
+        begin_make(&p->b, kind_of_peer(r->kind), r->local, passive.metadata, &active);
+        memcpy(r->active, active.id, FERRY_ID_SIZE);
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
+        do {
+                assert_int_equal(ferry_get_operation(watched->client, id, 0, 0, &now), 0);
+                moving = now.done || now.bytes_done > 0;
+                ferry_operation_clear(&now);
+        } while (!moving);
+}
+
+/* Whether the transfer stands in its middle, as the worker sees it that runs. */
+static bool running_halfway(struct pair *p, const struct running *r, struct worker *paused)
+{
+        struct worker *w = paused == &p->a ? &p->b : &p->a;
+        struct ferry_operation now;
+        bool halfway;
+
+        assert_int_equal(ferry_get_operation(w->client, w == &p->a ? r->passive : r->active, 0, 0, &now), 0);
+        halfway = !now.done && now.bytes_done > 0 && now.bytes_done < r->size - r->size / 4;
+        ferry_operation_clear(&now);
+        return halfway;
+}
+
+void running_start(struct pair *p, enum ferry_kind passive_kind, uint64_t size, uint64_t seed, struct worker *paused,
+                   struct running *ret_running)
+{
+        struct running r = { .kind = passive_kind, .size = size };
+        bool readable = passive_kind == FERRY_READABLE;
+
+        region_make(&p->a, size, readable ? seed : 0, r.offered);
+        region_make(&p->b, size, readable ? 0 : seed, r.local);
+        for (int i = 0; i < RUNNING_TRIES; i++) {
+                running_begin(p, &r, paused);
+                worker_pause(paused);
+                if (running_halfway(p, &r, paused)) {
+                        *ret_running = r;
+                        return;
+                }
+                worker_resume(paused);
+                operations_drop(p, &r);
+        }
+        fail_msg("no transfer could be stopped in its middle");
+}
+
+struct worker *running_target(struct pair *p, const struct running *r)
+{
+        return r->kind == FERRY_READABLE ? &p->b : &p->a;
+}
+
+const char *running_target_region(const struct running *r)
+{
+        return r->kind == FERRY_READABLE ? r->local : r->offered;
+}
+
+void running_drop(struct pair *p, struct running *r)
+{
+        operations_drop(p, r);
+        region_drop(&p->a, r->offered);
+        region_drop(&p->b, r->local);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_STEPS_H
+#define TESTS_STEPS_H
+
+#include <json-c/json.h>
+
+#include "harness.h"
+
+/* What several of the tests of operations do beyond harness.h. Every function asserts; none returns an error. */
+
+enum { STEPS_KIB = 1 << 10, STEPS_MIB = 1 << 20 };
+
+/* printf into fresh memory, for free(). */
+char *text_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+uint64_t steps_now_ms(void);
+
+/* ---- JSON over libferry ---- */
+
+/*
+ * One request, body NULL = none, headers NULL = none ("Name: value", ended by NULL). Asserts the HTTP status and that
+ * the answer has no null in it. Returns the answer's document for json_object_put(); NULL when there is none.
+ */
+struct json_object *call_json(struct worker *w, int status, const char *method, const char *path, const char *body);
+struct json_object *call_json_with(struct worker *w, int status, const char *method, const char *path, const char *body,
+                                   const char *const *headers);
+
+/* A member, which must be there and of the type. */
+struct json_object *json_member(struct json_object *object, const char *name);
+const char *json_text(struct json_object *object, const char *name);
+uint64_t json_number(struct json_object *object, const char *name);
+bool json_truth(struct json_object *object, const char *name);
+
+/* The names of an object's members in the order of the document, joined by blanks, for free(). */
+char *json_names(struct json_object *object);
+
+/* {"kind":…,"descriptors":[{"region":…}]<more>}, for free(). more: "" or ",\"name\":value…". */
+char *operation_body(const char *kind, const char *region, const char *more);
+
+/* GET /v1/operations/{id}. */
+struct json_object *operation_json(struct worker *w, const char *id);
+
+/* The URL of a passive operation's metadata, for free(). */
+char *metadata_url(const struct worker *w, const char *id);
+
+/* A copy of metadata with one member replaced (value NULL: removed), for free(). value is given up. */
+char *metadata_with(const char *metadata, const char *name, struct json_object *value);
+
+/* A request without a body on a connection of its own, whose answer is read later by raw_receive. */
+int raw_ask(const struct worker *w, const char *method, const char *target);
+
+/* Rounds of GET /metrics until the sample (name and labels as they stand in the text) has the value. */
+void worker_await_metric(struct worker *w, const char *sample, uint64_t value);
+
+/* Lets ms pass on the worker's clock: a wait that nothing ends. */
+void worker_pass_time(struct worker *w, unsigned ms);
+
+/* ---- one transfer ---- */
+
+/* ERRORED operations are warnings in the log: says that both workers may have them. */
+void pair_expect_failures(struct pair *p);
+
+/* SIGSTOP, and waits until every thread of it stands still; SIGCONT. */
+void worker_pause(struct worker *w);
+void worker_resume(struct worker *w);
+
+/* A transfer between the two workers of a pair. */
+struct running {
+        enum ferry_kind kind; /* of the passive operation */
+        uint64_t size;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE]; /* regions on a and b */
+        char passive[FERRY_ID_SIZE], active[FERRY_ID_SIZE];
+};
+
+/*
+ * Starts a transfer of size bytes, whose source holds the pattern of seed and whose target is zero, and stops (SIGSTOP)
+ * one worker of the pair when some of the bytes have moved, but not all. Tries again when the transfer was faster.
+ */
+void running_start(struct pair *p, enum ferry_kind passive_kind, uint64_t size, uint64_t seed, struct worker *paused,
+                   struct running *ret_running);
+
+/* The worker and region that the bytes go to. */
+struct worker *running_target(struct pair *p, const struct running *running);
+const char *running_target_region(const struct running *running);
+
+/* Deletes the operations and the regions, which must not be in use any more. */
+void running_drop(struct pair *p, struct running *running);
+
+#endif

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+/* Everything that can be wrong with a JSON body. The worker names the fault and its place, makes nothing, and goes on.
+ */
+
+enum { BODY_MAX = 8 << 20 };
+
+static const char *const resources[] = { "/v1/regions", "/v1/operations" };
+
+static void what_is_not_json_is_refused(void **state)
+{
+        static const char *const texts[] = {
+                "{",
+                "}",
+                "{\"size\":1",
+                "{\"size\":1,}",
+                "{\"size\":}",
+                "{\"size\"}",
+                "{\"size\" 1}",
+                "{size:1}",
+                "{,\"size\":1}",
+                "{\"size\":1 \"name\":\"x\"}",
+                "[1,]",
+                "\"",
+                "nul",
+                "True",
+                "undefined",
+                "hello",
+                "<xml/>",
+                "size=1",
+                /* behind the value */
+                "{\"size\":1}x",
+                "{\"size\":1}{\"size\":1}",
+                "{\"size\":1},",
+                "{\"size\":1}]",
+                "{\"size\":1}//",
+                /* what json-c and JavaScript would take */
+                "{'size':1}",
+                "{\"size\":1,\"name\":'x'}",
+                "{\"size\":NaN}",
+                "{\"size\":Infinity}",
+                "{\"size\":-Infinity}",
+                "{\"size\":0x10}",
+                "{\"size\":01}",
+                "{\"size\":+1}",
+                "{\"size\":1.}",
+                "{\"size\":.5}",
+                "{\"size\":1e}",
+                "{\"size\":--1}",
+                "{\"size\":1/*x*/}",
+                "/**/{\"size\":1}",
+                "{\"size\":1}\n#",
+                /* strings */
+                "{\"size\":1,\"name\":\"a\nb\"}",
+                "{\"size\":1,\"name\":\"a\tb\"}",
+                "{\"size\":1,\"name\":\"\\x\"}",
+                "{\"size\":1,\"name\":\"\\u12\"}",
+                "{\"size\":1,\"name\":\"\\ud800\"}",
+                "{\"size\":1,\"name\":\"\\udc00\\ud800\"}",
+                "{\"size\":1,\"name\":\"\\u0000\"}",
+                "{\"size\":1,\"na\\u0000me\":\"x\"}",
+                /* not UTF-8: a lone continuation, cut short, overlong, a surrogate, beyond Unicode, Latin-1, UTF-16 */
+                "{\"size\":1,\"name\":\"\x80\"}",
+                "{\"size\":1,\"name\":\"\xc3\"}",
+                "{\"size\":1,\"name\":\"\xe2\x82\"}",
+                "{\"size\":1,\"name\":\"\xc0\xaf\"}",
+                "{\"size\":1,\"name\":\"\xed\xa0\x80\"}",
+                "{\"size\":1,\"name\":\"\xf4\x90\x80\x80\"}",
+                "{\"size\":1,\"name\":\"caf\xe9\"}",
+                "{\"size\":1,\"\xff\":1}",
+                "\xef\xbb\xbf{\"size\":1}",
+                "\xff\xfe{",
+                /* the same key twice, at any depth, also when it is spelt in another way */
+                "{\"size\":1,\"size\":1}",
+                "{\"size\":1,\"size\":2}",
+                "{\"size\":1,\"si\\u007ae\":2}",
+                "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"x\",\"region\":\"y\"}]}",
+                "{\"a\":{\"b\":{\"c\":1,\"c\":1}}}",
+                /* deeper than 8 */
+                "[[[[[[[[[1]]]]]]]]]",
+                "{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":1}}}}}}}}}",
+        };
+        struct worker *w = *state;
+
+        worker_start(w, "w", NULL);
+        for (size_t r = 0; r < 2; r++)
+                for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+                        body_refused_text(w, resources[r], texts[i], 400, "invalid-json", "");
+        worker_assert_untouched(w);
+        worker_stop(w);
+}
+
+static void a_nul_byte_is_not_json(void **state)
+{
+        static const struct {
+                const char *bytes;
+                size_t size;
+        } rows[] = {
+                { "\0", 1 },
+                { "{\"size\":1}\0", 11 },
+                { "{\"size\":1,\"name\":\"a\0b\"}", 23 },
+                { "{\0\"size\":1}", 11 },
+                { "{\"size\0\":1}", 11 },
+                { "{\0s\0i\0z\0e\0", 10 }, /* UTF-16 */
+        };
+        struct worker *w = *state;
+
+        worker_start(w, "w", NULL);
+        for (size_t r = 0; r < 2; r++)
+                for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+                        body_refused(w, resources[r], rows[i].bytes, rows[i].size, 400, "invalid-json", "");
+        worker_assert_untouched(w);
+        worker_stop(w);
+}
+
+/* 8 MiB of brackets cost neither stack nor patience. */
+static void bottomless_nesting_is_refused(void **state)
+{
+        static const char *const openings[] = { "[", "{\"a\":" };
+        struct worker *w = *state;
+        char *text = malloc(BODY_MAX);
+
+        worker_start(w, "w", NULL);
+        for (size_t i = 0; i < 2; i++) {
+                size_t n = strlen(openings[i]), size = BODY_MAX / n * n;
+
+                for (size_t at = 0; at < size; at += n)
+                        memcpy(text + at, openings[i], n);
+                for (size_t r = 0; r < 2; r++)
+                        body_refused(w, resources[r], text, size, 400, "invalid-json", "");
+        }
+        free(text);
+        worker_assert_untouched(w);
+        worker_stop(w);
+}
+
+static void what_is_not_an_object_is_refused(void **state)
+{
+        static const char *const texts[] = { "[]", "[{\"size\":1}]", "1", "\"x\"", "true", "null", " 7 ", "1e5", "-0" };
+        struct worker *w = *state;
+
+        worker_start(w, "w", NULL);
+        for (size_t r = 0; r < 2; r++)
+                for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+                        body_refused_text(w, resources[r], texts[i], 400, "invalid-parameter", "");
+        worker_assert_untouched(w);
+        worker_stop(w);
+}
+
+static void no_body_is_told_so(void **state)
+{
+        static const char *const heads[] = {
+                "Content-Type: application/json\r\nContent-Length: 0\r\n\r\n",
+                "Content-Type: application/json\r\n\r\n",
+                "Content-Length: 0\r\n\r\n",
+                "\r\n",
+                "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n\r\n",
+        };
+        struct worker *w = *state;
+
+        worker_start(w, "w", NULL);
+        for (size_t r = 0; r < 2; r++)
+                for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++)
+                        wire_refused(w, 400, "invalid-json", "POST %s HTTP/1.1\r\nHost: localhost\r\n%s", resources[r],
+                                     heads[i]);
+        worker_assert_untouched(w);
+        worker_stop(w);
+}
+
+/* ---- size ---- */
+
+static ssize_t pour_blanks(void *context, void *buffer, size_t size)
+{
+        uint64_t *left = context;
+        size_t n = size < *left ? size : (size_t)*left;
+
+        memset(buffer, ' ', n);
+        *left -= n;
+        return (ssize_t)n;
+}
+
+static void too_large_a_body_is_refused(void **state)
+{
+        struct worker *w = *state;
+        uint64_t resident;
+
+        worker_start(w, "w", NULL);
+        worker_assert_serving(w);
+        resident = worker_status_kb(w, "VmHWM");
+        for (size_t r = 0; r < 2; r++) {
+                for (int chunked = 0; chunked < 2; chunked++) {
+                        uint64_t left = 4 * BODY_MAX;
+                        struct ferry_answer answer;
+                        struct ferry_exchange exchange = { .method = "POST",
+                                                           .path = resources[r],
+                                                           .content_type = "application/json",
+                                                           .source = pour_blanks,
+                                                           .source_context = &left,
+                                                           .source_size = chunked ? FERRY_SIZE_UNKNOWN : left };
+
+                        assert_int_equal(ferry_exchange_perform(w->client, &exchange, &answer), FERRY_E_TOO_LARGE);
+                        assert_int_equal(answer.http_status, 413);
+                        ferry_answer_clear(&answer);
+                }
+        }
+        worker_assert_untouched(w);
+        /* What is refused is not kept, but for what a sanitizer keeps of it. */
+        if (!worker_sanitized())
+                assert_true(worker_status_kb(w, "VmHWM") < resident + 3 * BODY_MAX / 1024);
+        worker_stop(w);
+}
+
+static void the_limit_of_a_body_is_exact(void **state)
+{
+        static const char good[] = "{\"size\":1}";
+        struct worker *w = *state;
+        struct ferry_answer answer;
+        char *text = malloc(BODY_MAX + 1);
+
+        worker_start(w, "w", NULL);
+        memset(text, ' ', BODY_MAX + 1);
+        memcpy(text, good, strlen(good));
+        body_refused(w, "/v1/regions", text, BODY_MAX + 1, 413, "too-large", NULL);
+        assert_int_equal(ferry_request(w->client, "POST", "/v1/regions", "application/json", text, BODY_MAX, &answer),
+                         0);
+        assert_int_equal(answer.http_status, 201);
+        ferry_answer_clear(&answer);
+        free(text);
+        worker_stop(w);
+}
+
+/* ---- the answer ---- */
+
+static struct json_object *errors_of(struct worker *w, const char *path, const char *body, struct json_object **problem)
+{
+        *problem = call_json(w, 400, "POST", path, body);
+        return json_member(*problem, "errors");
+}
+
+static void one_answer_names_every_fault(void **state)
+{
+        static const char *const pointers[] = { "/size", "/device", "/nam" };
+        struct worker *w = *state;
+        struct json_object *problem, *errors;
+
+        worker_start(w, "w", NULL);
+        errors = errors_of(w, "/v1/regions", "{\"size\":-1,\"device\":5,\"nam\":\"x\"}", &problem);
+        assert_int_equal(json_object_array_length(errors), 3);
+        for (size_t i = 0; i < 3; i++) {
+                struct json_object *item = json_object_array_get_idx(errors, i);
+
+                assert_string_equal(json_text(item, "pointer"), pointers[i]);
+                assert_true(json_text(item, "detail")[0] != '\0');
+        }
+        json_object_put(problem);
+        worker_stop(w);
+}
+
+static void an_answer_does_not_grow_with_the_faults(void **state)
+{
+        struct worker *w = *state;
+        struct json_object *problem, *errors;
+        char *body = malloc(100000), *at = stpcpy(body, "{\"size\":1");
+
+        worker_start(w, "w", NULL);
+        for (int i = 0; i < 5000; i++)
+                at += sprintf(at, ",\"x%d\":1", i);
+        (void)stpcpy(at, "}");
+        errors = errors_of(w, "/v1/regions", body, &problem);
+        assert_in_range(json_object_array_length(errors), 2, 100);
+        json_object_put(problem);
+        free(body);
+        worker_assert_untouched(w);
+        worker_stop(w);
+}
+
+/* A key of any length and in any script comes back as a pointer that is still good JSON. */
+static void an_answer_is_good_json_whatever_the_key(void **state)
+{
+        static const char *const letters[] = { "x", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "~", "/", "\\\"" };
+        struct worker *w = *state;
+
+        worker_start(w, "w", NULL);
+        for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++) {
+                for (int shift = 0; shift < 4; shift++) {
+                        char key[1000], *body;
+                        size_t n = 0, size = strlen(letters[i]);
+
+                        while (n < (size_t)shift)
+                                key[n++] = 'a';
+                        for (int j = 0; j < 200; j++, n += size)
+                                memcpy(key + n, letters[i], size);
+                        /* The library reads problems as strictly as the worker reads bodies. */
+                        body = text_format("{\"size\":1,\"%.*s\":1}", (int)n, key);
+                        body_refused_text(w, "/v1/regions", body, 400, "unknown-field", NULL);
+                        free(body);
+                }
+        }
+        worker_stop(w);
+}
+
+static void a_syntax_error_is_located(void **state)
+{
+        struct worker *w = *state;
+
+        worker_start(w, "w", NULL);
+        body_refused_text(w, "/v1/regions", "{\n  \"size\": 1,\n  \"name\": oops\n}", 400, "invalid-json", "");
+        assert_non_null(strstr(ferry_last_problem(w->client)->detail, "line 3, column 11"));
+        worker_stop(w);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+        const struct CMUnitTest tests[] = {
+                TEST(what_is_not_json_is_refused),
+                TEST(a_nul_byte_is_not_json),
+                TEST(bottomless_nesting_is_refused),
+                TEST(what_is_not_an_object_is_refused),
+                TEST(no_body_is_told_so),
+                TEST(too_large_a_body_is_refused),
+                TEST(the_limit_of_a_body_is_exact),
+                TEST(one_answer_names_every_fault),
+                TEST(an_answer_does_not_grow_with_the_faults),
+                TEST(an_answer_is_good_json_whatever_the_key),
+                TEST(a_syntax_error_is_located),
+        };
+
+        return cmocka_run_group_tests_name("bodies", tests, NULL, NULL);
+}

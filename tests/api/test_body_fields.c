@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "wire.h"
+
+/* JSON bodies that are good JSON, but whose fields are not right: type, range, name, place, and what goes together. */
+
+struct field_case {
+        const char *body;
+        int status;
+        const char *code, *pointer;
+};
+
+#define INVALID(body, pointer)                                                                                         \
+        {                                                                                                              \
+                body, 400, "invalid-parameter", pointer                                                                \
+        }
+#define UNKNOWN(body, pointer)                                                                                         \
+        {                                                                                                              \
+                body, 400, "unknown-field", pointer                                                                    \
+        }
+
+static void each_field_of_a_region_is_checked(void **state)
+{
+        static const struct field_case rows[] = {
+                INVALID("{}", "/size"),
+                INVALID("{\"size\":null}", "/size"),
+                INVALID("{\"size\":\"1\"}", "/size"),
+                INVALID("{\"size\":\"\"}", "/size"),
+                INVALID("{\"size\":true}", "/size"),
+                INVALID("{\"size\":[1]}", "/size"),
+                INVALID("{\"size\":{\"bytes\":1}}", "/size"),
+                INVALID("{\"size\":1.5}", "/size"),
+                INVALID("{\"size\":1.0}", "/size"),
+                INVALID("{\"size\":1e3}", "/size"),
+                INVALID("{\"size\":1e999}", "/size"),
+                INVALID("{\"size\":0}", "/size"),
+                INVALID("{\"size\":-0}", "/size"),
+                INVALID("{\"size\":-1}", "/size"),
+                INVALID("{\"size\":-9223372036854775808}", "/size"),
+                INVALID("{\"size\":-99999999999999999999999}", "/size"),
+                INVALID("{\"size\":9007199254740992}", "/size"),
+                INVALID("{\"size\":9223372036854775807}", "/size"),
+                INVALID("{\"size\":9223372036854775808}", "/size"),
+                INVALID("{\"size\":18446744073709551615}", "/size"),
+                INVALID("{\"size\":18446744073709551617}", "/size"), /* 1 in 64 bits */
+                INVALID("{\"size\":340282366920938463463374607431768211457}", "/size"),
+                INVALID("{\"size\":1,\"device\":0}", "/device"),
+                INVALID("{\"size\":1,\"device\":null}", "/device"),
+                INVALID("{\"size\":1,\"device\":[\"cpu\"]}", "/device"),
+                INVALID("{\"size\":1,\"name\":5}", "/name"),
+                INVALID("{\"size\":1,\"name\":null}", "/name"),
+                INVALID("{\"size\":1,\"name\":{}}", "/name"),
+                UNKNOWN("{\"size\":1,\"nam\":\"x\"}", "/nam"),
+                UNKNOWN("{\"size\":1,\"Size\":1}", "/Size"),
+                UNKNOWN("{\"size\":1,\"\":1}", "/"),
+                UNKNOWN("{\"size\":1,\"id\":\"rgn_0000000000000001\"}", "/id"),
+                UNKNOWN("{\"size\":1,\"path\":\"/etc/passwd\"}", "/path"),
+                UNKNOWN("{\"size\":1,\"a/b~c\":1}", "/a~1b~0c"),
+                UNKNOWN("{\"size\":1,\"x\":{\"y\":[1,2,{\"z\":null}]}}", "/x"),
+        };
+        struct worker *w = *state;
+
+        worker_start(w, "w", NULL);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+                body_refused_text(w, "/v1/regions", rows[i].body, rows[i].status, rows[i].code, rows[i].pointer);
+        worker_assert_untouched(w);
+        worker_stop(w);
+}
+
+/* In the bodies, REGION stands for a region of 100 bytes. */
+static char *with_region(const char *body, const char *id)
+{
+        char *text = strdup(body), *at;
+
+        while ((at = strstr(text, "REGION"))) {
+                char *longer = text_format("%.*s%s%s", (int)(at - text), text, id, at + strlen("REGION"));
+
+                free(text);
+                text = longer;
+        }
+        return text;
+}
+
+#define ONE "\"descriptors\":[{\"region\":\"REGION\"}]"
+#define SLICE(members)                                                                                                 \
+        "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"REGION\"},{\"region\":\"REGION\"," members "}]}"
+
+static void each_field_of_an_operation_is_checked(void **state)
+{
+        static const struct field_case rows[] = {
+                INVALID("{}", "/kind"),
+                INVALID("{" ONE "}", "/kind"),
+                INVALID("{\"kind\":\"readable\"}", "/descriptors"),
+                INVALID("{\"kind\":null," ONE "}", "/kind"),
+                INVALID("{\"kind\":1," ONE "}", "/kind"),
+                INVALID("{\"kind\":\"\"," ONE "}", "/kind"),
+                INVALID("{\"kind\":\"Readable\"," ONE "}", "/kind"),
+                INVALID("{\"kind\":\"readable \"," ONE "}", "/kind"),
+                INVALID("{\"kind\":\"move\"," ONE "}", "/kind"),
+                INVALID("{\"kind\":\"readable\",\"descriptors\":null}", "/descriptors"),
+                INVALID("{\"kind\":\"readable\",\"descriptors\":{}}", "/descriptors"),
+                INVALID("{\"kind\":\"readable\",\"descriptors\":\"REGION\"}", "/descriptors"),
+                INVALID("{\"kind\":\"readable\",\"descriptors\":[]}", "/descriptors"),
+                INVALID("{\"kind\":\"readable\",\"descriptors\":[1]}", "/descriptors/0"),
+                INVALID("{\"kind\":\"readable\",\"descriptors\":[null]}", "/descriptors/0"),
+                INVALID("{\"kind\":\"readable\",\"descriptors\":[\"REGION\"]}", "/descriptors/0"),
+                INVALID("{\"kind\":\"readable\",\"descriptors\":[[]]}", "/descriptors/0"),
+                INVALID("{\"kind\":\"readable\",\"descriptors\":[{}]}", "/descriptors/0/region"),
+                INVALID("{\"kind\":\"readable\",\"descriptors\":[{\"region\":5}]}", "/descriptors/0/region"),
+                INVALID("{\"kind\":\"readable\",\"descriptors\":[{\"region\":null}]}", "/descriptors/0/region"),
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"\"}]}", 404, "not-found",
+                  "/descriptors/0/region" },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"rgn_0000000000000001\"}]}", 404, "not-found",
+                  "/descriptors/0/region" },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"REGION\"},{\"region\":\"../REGION\"}]}", 404,
+                  "not-found", "/descriptors/1/region" },
+                INVALID(SLICE("\"offset\":-1"), "/descriptors/1/offset"),
+                INVALID(SLICE("\"offset\":\"1\""), "/descriptors/1/offset"),
+                INVALID(SLICE("\"offset\":1.5"), "/descriptors/1/offset"),
+                INVALID(SLICE("\"offset\":null"), "/descriptors/1/offset"),
+                INVALID(SLICE("\"offset\":9007199254740992"), "/descriptors/1/offset"),
+                INVALID(SLICE("\"offset\":18446744073709551616"), "/descriptors/1/offset"),
+                INVALID(SLICE("\"size\":0"), "/descriptors/1/size"),
+                INVALID(SLICE("\"size\":-1"), "/descriptors/1/size"),
+                INVALID(SLICE("\"size\":\"1\""), "/descriptors/1/size"),
+                INVALID(SLICE("\"size\":1.0"), "/descriptors/1/size"),
+                INVALID(SLICE("\"size\":18446744073709551616"), "/descriptors/1/size"),
+                { SLICE("\"offset\":100"), 400, "out-of-bounds", "/descriptors/1/offset" },
+                { SLICE("\"offset\":9007199254740991"), 400, "out-of-bounds", "/descriptors/1/offset" },
+                { SLICE("\"offset\":9007199254740991,\"size\":9007199254740991"), 400, "out-of-bounds",
+                  "/descriptors/1/offset" },
+                { SLICE("\"size\":101"), 400, "out-of-bounds", "/descriptors/1/size" },
+                { SLICE("\"offset\":1,\"size\":100"), 400, "out-of-bounds", "/descriptors/1/size" },
+                { SLICE("\"offset\":99,\"size\":9007199254740991"), 400, "out-of-bounds", "/descriptors/1/size" },
+                UNKNOWN(SLICE("\"length\":1"), "/descriptors/1/length"),
+                UNKNOWN(SLICE("\"ptr\":4096"), "/descriptors/1/ptr"),
+                UNKNOWN("{\"kind\":\"readable\"," ONE ",\"status\":\"COMPLETE\"}", "/status"),
+                UNKNOWN("{\"kind\":\"readable\"," ONE ",\"id\":\"op_0000000000000001\"}", "/id"),
+                INVALID("{\"kind\":\"readable\"," ONE ",\"layout\":\"\"}", "/layout"),
+                INVALID("{\"kind\":\"readable\"," ONE ",\"layout\":null}", "/layout"),
+                INVALID("{\"kind\":\"readable\"," ONE ",\"layout\":\"STREAM\"}", "/layout"),
+                INVALID("{\"kind\":\"readable\"," ONE ",\"readers\":0}", "/readers"),
+                INVALID("{\"kind\":\"readable\"," ONE ",\"readers\":-1}", "/readers"),
+                INVALID("{\"kind\":\"readable\"," ONE ",\"readers\":4294967297}", "/readers"),
+                INVALID("{\"kind\":\"readable\"," ONE ",\"readers\":\"2\"}", "/readers"),
+                INVALID("{\"kind\":\"writable\"," ONE ",\"readers\":2}", "/readers"),
+                INVALID("{\"kind\":\"readable\"," ONE ",\"ttl_ms\":0}", "/ttl_ms"),
+                INVALID("{\"kind\":\"readable\"," ONE ",\"ttl_ms\":86400001}", "/ttl_ms"),
+                INVALID("{\"kind\":\"readable\"," ONE ",\"ttl_ms\":1e3}", "/ttl_ms"),
+                INVALID("{\"kind\":\"readable\"," ONE ",\"timeout_ms\":5}", "/timeout_ms"),
+                INVALID("{\"kind\":\"readable\"," ONE ",\"verify\":true}", "/verify"),
+                INVALID("{\"kind\":\"read\"," ONE ",\"verify\":1,\"remote_url\":\"http://127.0.0.1:1/\"}", "/verify"),
+                INVALID("{\"kind\":\"read\"," ONE ",\"verify\":\"true\",\"remote_url\":\"http://127.0.0.1:1/\"}",
+                        "/verify"),
+                INVALID("{\"kind\":\"read\"," ONE ",\"timeout_ms\":0,\"remote_url\":\"http://127.0.0.1:1/\"}",
+                        "/timeout_ms"),
+                INVALID("{\"kind\":\"read\"," ONE ",\"ttl_ms\":5,\"remote_url\":\"http://127.0.0.1:1/\"}", "/ttl_ms"),
+                INVALID("{\"kind\":\"readable\"," ONE ",\"remote_url\":\"http://127.0.0.1:1/\"}", "/remote_url"),
+                INVALID("{\"kind\":\"writable\"," ONE ",\"remote_metadata\":{}}", "/remote_metadata"),
+                INVALID("{\"kind\":\"read\"," ONE "}", ""),
+                INVALID("{\"kind\":\"write\"," ONE "}", ""),
+                INVALID("{\"kind\":\"read\"," ONE ",\"remote_metadata\":{},\"remote_url\":\"http://127.0.0.1:1/\"}",
+                        ""),
+                INVALID("{\"kind\":\"read\"," ONE ",\"remote_metadata\":null}", "/remote_metadata"),
+                INVALID("{\"kind\":\"read\"," ONE ",\"remote_metadata\":\"{}\"}", "/remote_metadata"),
+                INVALID("{\"kind\":\"read\"," ONE ",\"remote_metadata\":[]}", "/remote_metadata"),
+                INVALID("{\"kind\":\"read\"," ONE ",\"remote_url\":\"\"}", "/remote_url"),
+                INVALID("{\"kind\":\"read\"," ONE ",\"remote_url\":7}", "/remote_url"),
+        };
+        struct worker *w = *state;
+        struct ferry_region region;
+        char id[FERRY_ID_SIZE];
+
+        worker_start(w, "w", NULL);
+        region_make(w, 100, 0, id);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                char *body = with_region(rows[i].body, id);
+
+                body_refused_text(w, "/v1/operations", body, rows[i].status, rows[i].code, rows[i].pointer);
+                free(body);
+        }
+        assert_int_equal(ferry_get_region(w->client, id, &region), 0);
+        assert_int_equal(region.in_use, 0);
+        region_drop(w, id);
+        worker_assert_untouched(w);
+        worker_stop(w);
+}
+
+static void too_many_descriptors_are_refused(void **state)
+{
+        struct worker *w = *state;
+        struct json_object *limits;
+        uint64_t most;
+        char *body;
+        size_t n;
+
+        worker_start(w, "w", NULL);
+        limits = call_json(w, 200, "GET", "/v1/limits", NULL);
+        most = json_number(limits, "descriptors_max");
+        json_object_put(limits);
+        body = malloc(most * 3 + 100);
+        n = (size_t)sprintf(body, "{\"kind\":\"readable\",\"descriptors\":[{}");
+        for (uint64_t i = 0; i < most; i++, n += 3)
+                memcpy(body + n, ",{}", 3);
+        memcpy(body + n, "]}", 3);
+        body_refused_text(w, "/v1/operations", body, 400, "invalid-parameter", "/descriptors");
+        free(body);
+        worker_assert_untouched(w);
+        worker_stop(w);
+}
+
+/* Its body may be left out; what is there is checked. */
+static void the_body_of_renew_is_checked_too(void **state)
+{
+        static const struct field_case rows[] = {
+                { "{", 400, "invalid-json", "" },
+                { "{'ttl_ms':1}", 400, "invalid-json", "" },
+                INVALID("[]", ""),
+                INVALID("{\"ttl_ms\":0}", "/ttl_ms"),
+                INVALID("{\"ttl_ms\":\"5\"}", "/ttl_ms"),
+                INVALID("{\"ttl_ms\":86400001}", "/ttl_ms"),
+                UNKNOWN("{\"ttl\":5}", "/ttl"),
+        };
+        struct worker *w = *state;
+        struct ferry_operation operation;
+        char region[FERRY_ID_SIZE], *path;
+
+        worker_start(w, "w", NULL);
+        region_make(w, 1, 0, region);
+        offer_make(w, FERRY_READABLE, region, &operation);
+        path = text_format("/v1/operations/%s/renew", operation.id);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+                body_refused_text(w, path, rows[i].body, rows[i].status, rows[i].code, rows[i].pointer);
+        json_object_put(call_json(w, 200, "POST", path, NULL));
+        free(path);
+        ferry_operation_clear(&operation);
+        worker_stop(w);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+        const struct CMUnitTest tests[] = {
+                TEST(each_field_of_a_region_is_checked),
+                TEST(each_field_of_an_operation_is_checked),
+                TEST(too_many_descriptors_are_refused),
+                TEST(the_body_of_renew_is_checked_too),
+        };
+
+        return cmocka_run_group_tests_name("body_fields", tests, NULL, NULL);
+}

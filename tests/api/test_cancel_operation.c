@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "steps.h"
+
+/* POST /v1/operations/{id}/cancel. Cancelled means that no byte of the memory is touched any more. */
+
+enum { SIZE = 64 * STEPS_MIB, SEED = 5, OTHER_SEED = 6 };
+
+static void what_nobody_uses_is_cancelled_at_once(void **state)
+{
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+        struct ferry_operation operation, now;
+        char region[FERRY_ID_SIZE];
+
+        worker_start(w, "a", NULL);
+        region_make(w, 100, 0, region);
+        for (int kind = 0; kind < FERRY_KIND_COUNT; kind++) {
+                if (!ferry_kind_is_passive(kind))
+                        continue;
+                offer_make(w, (enum ferry_kind)kind, region, &operation);
+                assert_int_equal(ferry_cancel_operation(w->client, operation.id, &now), 0);
+                assert_int_equal(now.status, FERRY_CANCELLED);
+                assert_true(now.done);
+                assert_true(now.cancel_requested);
+                assert_int_equal(now.error, FERRY_E_CANCELLED);
+                assert_string_not_equal(now.ended_at, "");
+                assert_string_equal(now.expires_at, "");
+                ferry_operation_clear(&now);
+                ferry_operation_clear(&operation);
+        }
+        region_drop(w, region);
+        assert_problem(w, "POST", "/v1/operations/op_0123456789abcdef/cancel", NULL, 404, "not-found", NULL);
+        worker_stop(w);
+}
+
+static void cancelling_a_terminal_operation_changes_nothing(void **state)
+{
+        struct pair *p = *state;
+        struct ferry_operation passive, active;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+
+        pair_start(p, false);
+        region_make(&p->a, 100, 1, offered);
+        region_make(&p->b, 100, 0, local);
+        offer_make(&p->a, FERRY_READABLE, offered, &passive);
+        begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
+        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+        operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+        for (int side = 0; side < 2; side++) {
+                struct worker *w = side ? &p->b : &p->a;
+                const char *id = side ? active.id : passive.id;
+                struct json_object *before = operation_json(w, id), *answer;
+                char *path = text_format("/v1/operations/%s/cancel", id);
+
+                answer = call_json(w, 200, "POST", path, NULL);
+                assert_true(json_object_equal(before, answer));
+                json_object_put(answer);
+                answer = operation_json(w, id);
+                assert_true(json_object_equal(before, answer));
+                json_object_put(answer);
+                json_object_put(before);
+                free(path);
+        }
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
+        pair_stop(p);
+}
+
+static void fill(struct worker *w, const char *region, uint64_t seed)
+{
+        void *bytes = malloc(SIZE);
+
+        pattern_fill(seed, 0, bytes, SIZE);
+        assert_int_equal(ferry_put_region_content(w->client, region, 0, bytes, SIZE), 0);
+        free(bytes);
+}
+
+/*
+ * The other worker stands still in the middle of the transfer. The cancel ends nevertheless, within the grace time; the
+ * memory can be used again, and stays as it is when the other worker goes on.
+ */
+static void cancel_running(struct pair *p, enum ferry_kind passive_kind, bool cancel_active)
+{
+        struct worker *here = cancel_active ? &p->b : &p->a, *there = cancel_active ? &p->a : &p->b;
+        const char *id_here, *id_there;
+        struct ferry_operation now;
+        uint64_t start;
+        struct running r;
+
+        running_start(p, passive_kind, SIZE, SEED, there, &r);
+        id_here = cancel_active ? r.active : r.passive;
+        id_there = cancel_active ? r.passive : r.active;
+        start = steps_now_ms();
+        assert_int_equal(ferry_cancel_operation(here->client, id_here, &now), 0);
+        assert_true(now.cancel_requested);
+        ferry_operation_clear(&now);
+        operation_assert_error(here, id_here, FERRY_CANCELLED, FERRY_E_CANCELLED);
+        assert_true(steps_now_ms() - start < 5000);
+        if (here == running_target(p, &r))
+                fill(here, running_target_region(&r), OTHER_SEED);
+        else
+                region_drop(here, cancel_active ? r.local : r.offered);
+        worker_resume(there);
+        assert_int_equal(ferry_wait_operation(there->client, id_there, WAIT_MS, &now), 0);
+        /* Whether the word of the cancel came before the connection closed under it. */
+        if (now.status == FERRY_CANCELLED)
+                assert_string_equal(now.error_code, "cancelled-by-peer");
+        else
+                assert_string_equal(now.error_code, "peer-lost");
+        ferry_operation_clear(&now);
+        if (here == running_target(p, &r)) {
+                pair_assert_serving(p);
+                region_assert_pattern(here, running_target_region(&r), OTHER_SEED, 0, SIZE);
+                region_drop(here, running_target_region(&r));
+        }
+        region_drop(there, cancel_active ? r.offered : r.local);
+        pair_assert_serving(p);
+}
+
+static void cancelled_means_quiet_also_when_the_peer_stands_still(void **state)
+{
+        static const char *const flags[] = { "--grace", "300ms", NULL };
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                pair_start_with(p, network, flags);
+                pair_expect_failures(p);
+                cancel_running(p, FERRY_READABLE, true);
+                cancel_running(p, FERRY_READABLE, false);
+                cancel_running(p, FERRY_WRITABLE, true);
+                cancel_running(p, FERRY_WRITABLE, false);
+                pair_stop(p);
+        }
+}
+
+/* Both run. Returns false when the transfer was faster than the cancel. */
+static bool cancel_both_run(struct pair *p, enum ferry_kind passive_kind, bool cancel_active)
+{
+        struct worker *here = cancel_active ? &p->b : &p->a, *there = cancel_active ? &p->a : &p->b;
+        struct ferry_operation now, other;
+        struct running r;
+        bool cancelled;
+
+        running_start(p, passive_kind, SIZE, SEED, there, &r);
+        worker_resume(there);
+        assert_int_equal(ferry_cancel_operation(here->client, cancel_active ? r.active : r.passive, &now), 0);
+        ferry_operation_clear(&now);
+        assert_int_equal(ferry_wait_operation(here->client, cancel_active ? r.active : r.passive, WAIT_MS, &now), 0);
+        assert_int_equal(ferry_wait_operation(there->client, cancel_active ? r.passive : r.active, WAIT_MS, &other), 0);
+        cancelled = now.status == FERRY_CANCELLED;
+        assert_int_equal(other.status, now.status); /* both agree */
+        if (cancelled) {
+                assert_int_equal(now.error, FERRY_E_CANCELLED);
+                assert_int_equal(other.error, FERRY_E_CANCELLED_BY_PEER);
+                fill(running_target(p, &r), running_target_region(&r), OTHER_SEED);
+                pair_assert_serving(p);
+                region_assert_pattern(running_target(p, &r), running_target_region(&r), OTHER_SEED, 0, SIZE);
+        } else {
+                assert_int_equal(now.status, FERRY_COMPLETE);
+        }
+        running_drop(p, &r);
+        ferry_operation_clear(&now);
+        ferry_operation_clear(&other);
+        return cancelled;
+}
+
+static void a_cancel_from_either_side_ends_both(void **state)
+{
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                pair_start(p, network);
+                for (int i = 0; i < 4; i++) {
+                        enum ferry_kind kind = i & 1 ? FERRY_WRITABLE : FERRY_READABLE;
+                        int tries = 20;
+
+                        while (!cancel_both_run(p, kind, (i & 2) != 0))
+                                assert_true(--tries > 0);
+                }
+                pair_stop(p);
+        }
+}
+
+/* An operation that waits for metadata from a peer that does not answer. */
+static void an_operation_that_has_not_begun_is_cancelled_at_once(void **state)
+{
+        struct pair *p = *state;
+        struct ferry_operation passive, now;
+        struct json_object *active;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *url, *more, *body, *id;
+
+        pair_start(p, false);
+        region_make(&p->a, 100, 1, offered);
+        region_make(&p->b, 100, 0, local);
+        offer_make(&p->a, FERRY_READABLE, offered, &passive);
+        worker_pause(&p->a);
+        url = metadata_url(&p->a, passive.id);
+        more = text_format(",\"remote_url\":\"%s\"", url);
+        body = operation_body("read", local, more);
+        active = call_json(&p->b, 201, "POST", "/v1/operations", body);
+        id = strdup(json_text(active, "id"));
+        assert_string_equal(json_text(active, "status"), "INITIALIZED");
+        assert_int_equal(ferry_cancel_operation(p->b.client, id, &now), 0);
+        assert_int_equal(now.status, FERRY_CANCELLED);
+        ferry_operation_clear(&now);
+        region_drop(&p->b, local);
+        worker_resume(&p->a);
+        pair_assert_serving(p);
+        /* The offer was not used up. */
+        assert_int_equal(ferry_get_operation(p->a.client, passive.id, 0, 0, &now), 0);
+        assert_int_equal(now.status, FERRY_INITIALIZED);
+        ferry_operation_clear(&now);
+        json_object_put(active);
+        free(id);
+        free(url);
+        free(more);
+        free(body);
+        ferry_operation_clear(&passive);
+        pair_stop(p);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(what_nobody_uses_is_cancelled_at_once, setup, teardown),
+                cmocka_unit_test_setup_teardown(cancelling_a_terminal_operation_changes_nothing, setup, teardown),
+                cmocka_unit_test_setup_teardown(cancelled_means_quiet_also_when_the_peer_stands_still, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_cancel_from_either_side_ends_both, setup, teardown),
+                cmocka_unit_test_setup_teardown(an_operation_that_has_not_begun_is_cancelled_at_once, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("cancel_operation", tests, NULL, NULL);
+}

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+enum { MIB = 1 << 20 };
+
+static struct json_object *create(struct worker *w, const char *body)
+{
+        return call_json(w, 201, "POST", "/v1/regions", body);
+}
+
+static int create_sized(struct worker *w, uint64_t size, struct ferry_region *ret_region)
+{
+        const struct ferry_region_spec spec = { .size = size };
+
+        return ferry_create_region(w->client, &spec, ret_region);
+}
+
+/* ---- the answer ---- */
+
+static void the_answer_is_the_region(void **state)
+{
+        struct worker *w = *state;
+        struct json_object *region, *again;
+        static const char body[] = "{\"size\":1048577,\"device\":\"cpu\",\"name\":\"kv0 \xc3\xa9\xe2\x82\xac\"}";
+        struct raw_answer answer;
+        char *names, *location;
+
+        worker_start(w, "w", NULL);
+        wire_ask(w, &answer,
+                 "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 "Content-Length: %zu\r\n\r\n%s",
+                 strlen(body), body);
+        assert_int_equal(answer.status, 201);
+        region = json_tokener_parse(answer.body);
+        names = json_names(region);
+        assert_string_equal(names, "id size device name path in_use created_at");
+        assert_int_equal(strlen(json_text(region, "id")), 20);
+        assert_memory_equal(json_text(region, "id"), "rgn_", 4);
+        assert_int_equal(json_number(region, "size"), 1048577);
+        assert_string_equal(json_text(region, "device"), "cpu");
+        assert_string_equal(json_text(region, "name"), "kv0 \xc3\xa9\xe2\x82\xac");
+        assert_int_equal(json_number(region, "in_use"), 0);
+
+        location = raw_header(&answer, "Location");
+        assert_string_equal(location, region_path(json_text(region, "id"), ""));
+        again = call_json(w, 200, "GET", location, NULL);
+        assert_true(json_object_equal(region, again));
+        free(location);
+        free(names);
+        json_object_put(region);
+        json_object_put(again);
+        raw_answer_clear(&answer);
+        worker_stop(w);
+}
+
+static void device_and_name_may_be_left_out(void **state)
+{
+        struct worker *w = *state;
+        struct json_object *region;
+
+        worker_start(w, "w", NULL);
+        region = create(w, "{\"size\":1}");
+        assert_string_equal(json_text(region, "device"), "cpu");
+        assert_false(json_object_object_get_ex(region, "name", NULL));
+        json_object_put(region);
+        worker_stop(w);
+}
+
+/* The file of a region is for programs of the same user. */
+static void a_local_program_can_map_it(void **state)
+{
+        enum { SIZE = 12345 };
+        struct worker *w = *state;
+        struct ferry_region region;
+        struct stat status;
+        uint8_t *mapped, *wanted = malloc(SIZE);
+        int fd;
+
+        worker_start(w, "w", NULL);
+        assert_int_equal(create_sized(w, SIZE, &region), 0);
+        assert_memory_equal(region.path, "/dev/shm/ferry-", 15);
+        assert_int_equal(stat(region.path, &status), 0);
+        assert_int_equal(status.st_mode, S_IFREG | 0600);
+        assert_int_equal(status.st_size, SIZE);
+        assert_int_equal(status.st_uid, geteuid());
+        assert_true(status.st_blocks * 512 >= SIZE); /* nothing is left to be allocated when it is written */
+        fd = open(region.path, O_RDWR | O_CLOEXEC);
+        assert_true(fd >= 0);
+        mapped = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        assert_ptr_not_equal(mapped, MAP_FAILED);
+        (void)close(fd);
+        for (size_t i = 0; i < SIZE; i++)
+                assert_int_equal(mapped[i], 0);
+
+        /* What the program stores, HTTP reads, and the reverse. */
+        pattern_fill(5, 0, mapped, SIZE);
+        region_assert_pattern(w, region.id, 5, 0, SIZE);
+        pattern_fill(6, 0, wanted, SIZE);
+        assert_int_equal(ferry_put_region_content(w->client, region.id, 0, wanted, SIZE), 0);
+        assert_memory_equal(mapped, wanted, SIZE);
+
+        /* Deleted under its mapping, it stays readable there. */
+        region_drop(w, region.id);
+        assert_int_equal(access(region.path, F_OK), -1);
+        assert_memory_equal(mapped, wanted, SIZE);
+        (void)munmap(mapped, SIZE);
+        free(wanted);
+        worker_stop(w);
+}
+
+/* ---- limits ---- */
+
+static void a_name_has_limits(void **state)
+{
+        enum { MOST = 64 };
+        static const char *const bad[] = { "a\\u0000b", "a\\nb", "\\u001b[31m", "\\u007f" };
+        char name[MOST + 2], body[256];
+        struct worker *w = *state;
+        struct json_object *region;
+
+        worker_start(w, "w", NULL);
+        memset(name, 'n', sizeof(name));
+        name[MOST] = '\0';
+        (void)snprintf(body, sizeof(body), "{\"size\":1,\"name\":\"%s\"}", name);
+        region = create(w, body);
+        assert_string_equal(json_text(region, "name"), name);
+        json_object_put(region);
+        name[MOST] = 'n';
+        name[MOST + 1] = '\0';
+        (void)snprintf(body, sizeof(body), "{\"size\":1,\"name\":\"%s\"}", name);
+        assert_problem(w, "POST", "/v1/regions", body, 400, "invalid-parameter", "/name");
+        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+                (void)snprintf(body, sizeof(body), "{\"size\":1,\"name\":\"%s\"}", bad[i]);
+                assert_problem(w, "POST", "/v1/regions", body, 400, i == 0 ? "invalid-json" : "invalid-parameter",
+                               i == 0 ? "" : "/name");
+        }
+        /* Names need not differ. */
+        json_object_put(create(w, "{\"size\":1,\"name\":\"twin\"}"));
+        json_object_put(create(w, "{\"size\":1,\"name\":\"twin\"}"));
+        worker_await_metric(w, "ferry_regions", 3);
+        worker_stop(w);
+}
+
+static void an_unknown_device_is_refused(void **state)
+{
+        static const char *const devices[] = {
+                "cuda:99", "gpu", "CPU", "cpu:0", "cpu ", "rocm:0", "/dev/mem", "../cpu"
+        };
+        struct worker *w = *state;
+        char body[128];
+
+        worker_start(w, "w", NULL);
+        for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
+                (void)snprintf(body, sizeof(body), "{\"size\":1,\"device\":\"%s\"}", devices[i]);
+                assert_problem(w, "POST", "/v1/regions", body, 400, "unknown-device", "/device");
+        }
+        assert_problem(w, "POST", "/v1/regions", "{\"size\":1,\"device\":\"\"}", 400, "invalid-parameter", "/device");
+        worker_await_metric(w, "ferry_regions", 0);
+        worker_stop(w);
+}
+
+static void a_size_must_be_positive(void **state)
+{
+        struct worker *w = *state;
+
+        worker_start(w, "w", NULL);
+        assert_problem(w, "POST", "/v1/regions", "{\"size\":0}", 400, "invalid-parameter", "/size");
+        assert_problem(w, "POST", "/v1/regions", "{\"size\":-1}", 400, "invalid-parameter", "/size");
+        assert_problem(w, "POST", "/v1/regions", "{\"name\":\"x\"}", 400, "invalid-parameter", "/size");
+        worker_stop(w);
+}
+
+static void assert_no_room(struct worker *w, const char *body)
+{
+        struct raw_answer answer;
+        char *retry;
+
+        wire_ask(w, &answer,
+                 "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 "Content-Length: %zu\r\n\r\n%s",
+                 strlen(body), body);
+        retry = raw_header(&answer, "Retry-After");
+        assert_non_null(retry);
+        assert_in_range(strtoul(retry, NULL, 10), 1, 60);
+        free(retry);
+        answer_assert_problem(&answer, 507, "limit-reached");
+}
+
+static void the_memory_limit_holds_and_gives_back(void **state)
+{
+        struct worker *w = *state;
+        struct ferry_region first, second;
+
+        worker_start(w, "w", (const char *const[]){ "--memory-limit", "1M", NULL });
+        assert_no_room(w, "{\"size\":1048577}");
+        assert_no_room(w, "{\"size\":9007199254740991}");
+        assert_int_equal(create_sized(w, MIB, &first), 0);
+        assert_no_room(w, "{\"size\":1}");
+        region_drop(w, first.id);
+        assert_int_equal(create_sized(w, MIB - 1, &first), 0);
+        assert_int_equal(create_sized(w, 1, &second), 0);
+        assert_no_room(w, "{\"size\":1}");
+        region_drop(w, second.id);
+        assert_int_equal(create_sized(w, 1, &second), 0);
+        assert_int_equal(worker_files(w) - 1, 2); /* beside the regions, the worker's own */
+        worker_await_metric(w, "ferry_region_bytes", MIB);
+        worker_stop(w);
+}
+
+static void the_number_of_regions_has_a_limit(void **state)
+{
+        struct worker *w = *state;
+        struct raw_answer answer;
+        char ids[3][FERRY_ID_SIZE];
+
+        worker_start(w, "w", (const char *const[]){ "--max-regions", "3", NULL });
+        for (int i = 0; i < 3; i++)
+                region_make(w, 1, 0, ids[i]);
+        raw_exchange(w,
+                     "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                     "Content-Length: 10\r\n\r\n{\"size\":1}",
+                     &answer);
+        answer_assert_header(&answer, "Retry-After", "1");
+        answer_assert_problem(&answer, 429, "limit-reached");
+        region_drop(w, ids[1]);
+        region_make(w, 1, 0, ids[1]);
+        worker_stop(w);
+}
+
+/* ---- a full /dev/shm ---- */
+
+static void more_than_shared_memory_has_is_refused(void **state)
+{
+        struct worker *w = *state;
+        struct statvfs shm;
+        uint64_t total;
+        char body[64];
+
+        assert_int_equal(statvfs("/dev/shm", &shm), 0);
+        total = (uint64_t)shm.f_blocks * shm.f_frsize;
+        if (total == 0)
+                skip(); /* without a limit */
+        (void)snprintf(body, sizeof(body), "%llu", (unsigned long long)total + MIB);
+        worker_start(w, "w", (const char *const[]){ "--memory-limit", body, NULL });
+        (void)snprintf(body, sizeof(body), "{\"size\":%llu}", (unsigned long long)total + MIB);
+        assert_no_room(w, body);
+        assert_int_equal(worker_files(w), 1);
+        worker_await_metric(w, "ferry_region_bytes", 0);
+        worker_assert_serving(w);
+        worker_stop(w);
+}
+
+static bool write_file(const char *path, const char *text)
+{
+        int fd = open(path, O_WRONLY | O_CLOEXEC);
+        bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+        if (fd >= 0)
+                (void)close(fd);
+        return ok;
+}
+
+/* From here on this process and its workers see a /dev/shm of their own. false: the system does not let us. */
+static bool small_shared_memory(const char *options)
+{
+        char map[32];
+
+        if (geteuid() != 0) {
+                (void)snprintf(map, sizeof(map), "0 %u 1", (unsigned)geteuid());
+                if (unshare(CLONE_NEWUSER) != 0 || !write_file("/proc/self/uid_map", map))
+                        return false;
+        }
+        return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+               mount("tmpfs", "/dev/shm", "tmpfs", 0, options) == 0;
+}
+
+static uint64_t shared_memory_left(void)
+{
+        struct statvfs shm;
+
+        assert_int_equal(statvfs("/dev/shm", &shm), 0);
+        return (uint64_t)shm.f_bavail * shm.f_frsize;
+}
+
+/* The last test of this file: what it mounts stays until the process ends. */
+static void a_full_shared_memory_is_refused_and_kills_nobody(void **state)
+{
+        struct worker *w = *state;
+        char first[FERRY_ID_SIZE], second[FERRY_ID_SIZE], body[64];
+        uint64_t left;
+
+        if (!small_shared_memory("size=64m")) /* room for what UCX takes, and some */
+                skip();
+        worker_start(w, "w", (const char *const[]){ "--memory-limit", "100M", NULL });
+        region_make(w, 16 * MIB, 1, first);
+        left = shared_memory_left();
+        (void)snprintf(body, sizeof(body), "{\"size\":%llu}", (unsigned long long)left + 1);
+        for (int i = 0; i < 20; i++)
+                assert_no_room(w, body);
+        assert_int_equal(shared_memory_left(), left);
+        assert_int_equal(worker_files(w) - 1, 1);
+
+        /* To the last page. */
+        region_make(w, left, 2, second);
+        assert_int_equal(shared_memory_left(), 0);
+        assert_no_room(w, "{\"size\":1}");
+        region_assert_pattern(w, first, 1, 0, 16 * MIB);
+        region_assert_pattern(w, second, 2, 0, left);
+        region_drop(w, first);
+        region_await_room(w, 16 * MIB, first);
+        worker_await_metric(w, "ferry_region_bytes", 16 * MIB + left);
+        worker_stop(w);
+}
+
+/* ---- Idempotency-Key ---- */
+
+static char *create_keyed(struct worker *w, const char *key, const char *body, int status)
+{
+        struct raw_answer answer;
+        struct json_object *object;
+        char *id;
+
+        wire_ask(w, &answer,
+                 "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 "Idempotency-Key: %s\r\nContent-Length: %zu\r\n\r\n%s",
+                 key, strlen(body), body);
+        if (answer.status != status)
+                print_error("key %.40s, %s:\n%s%s\n", key, body, answer.head, answer.body);
+        assert_int_equal(answer.status, status);
+        object = json_tokener_parse(answer.body);
+        id = strdup(json_text(object, status == 201 ? "id" : "code"));
+        json_object_put(object);
+        raw_answer_clear(&answer);
+        return id;
+}
+
+static void assert_keyed(struct worker *w, const char *key, const char *body, int status, const char *wanted)
+{
+        char *text = create_keyed(w, key, body, status);
+
+        assert_string_equal(text, wanted);
+        free(text);
+}
+
+static void the_same_key_makes_one_region(void **state)
+{
+        struct worker *w = *state;
+        char *id, *other;
+
+        worker_start(w, "w", NULL);
+        id = create_keyed(w, "key-1", "{\"size\":7}", 201);
+        for (int i = 0; i < 3; i++)
+                assert_keyed(w, "key-1", "{\"size\":7}", 201, id);
+        other = create_keyed(w, "key-2", "{\"size\":7}", 201);
+        assert_string_not_equal(other, id);
+        worker_await_metric(w, "ferry_regions", 2);
+        assert_keyed(w, "key-1", "{\"size\":8}", 422, "idempotency-conflict");
+
+        /* The key stands for the whole request: the same body to another resource is another request. */
+        wire_refused(w, 422, "idempotency-conflict",
+                     "POST /v1/operations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                     "Idempotency-Key: key-1\r\nContent-Length: 10\r\n\r\n{\"size\":7}");
+        region_drop(w, id);
+        assert_keyed(w, "key-1", "{\"size\":7}", 410, "gone");
+        worker_await_metric(w, "ferry_regions", 1);
+        free(id);
+        free(other);
+        worker_stop(w);
+}
+
+static void a_refused_request_does_not_use_up_its_key(void **state)
+{
+        struct worker *w = *state;
+
+        worker_start(w, "w", (const char *const[]){ "--memory-limit", "1M", NULL });
+        assert_keyed(w, "key", "{\"size\":0}", 400, "invalid-parameter");
+        assert_keyed(w, "key", "{\"size\":1048577}", 507, "limit-reached");
+        free(create_keyed(w, "key", "{\"size\":1}", 201));
+        worker_stop(w);
+}
+
+static void a_key_has_limits(void **state)
+{
+        struct worker *w = *state;
+        char key[257];
+
+        worker_start(w, "w", NULL);
+        memset(key, 'k', sizeof(key));
+        key[255] = '\0';
+        free(create_keyed(w, key, "{\"size\":1}", 201));
+        key[255] = 'k';
+        key[256] = '\0';
+        assert_keyed(w, key, "{\"size\":1}", 400, "invalid-parameter");
+        assert_keyed(w, "", "{\"size\":1}", 400, "invalid-parameter");
+        assert_keyed(w, "two words", "{\"size\":1}", 400, "invalid-parameter");
+        assert_keyed(w, "\xc3\xa9", "{\"size\":1}", 400, "invalid-parameter");
+        assert_keyed(w, "a\r\nIdempotency-Key: b", "{\"size\":1}", 400, "invalid-parameter");
+        worker_await_metric(w, "ferry_regions", 1);
+        worker_stop(w);
+}
+
+/* Requests with one key at the same time: one region; whoever comes too early is told to try again. */
+static void a_race_with_one_key_makes_one_region(void **state)
+{
+        enum { RACERS = 16 };
+        static const char request[] = "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\n"
+                                      "Content-Type: application/json\r\nIdempotency-Key: race\r\n"
+                                      "Content-Length: 16\r\n\r\n{\"size\":8388608}";
+        struct worker *w = *state;
+        int fds[RACERS];
+        char *id;
+
+        worker_start(w, "w", NULL);
+        for (int i = 0; i < RACERS; i++)
+                fds[i] = raw_connect(w);
+        for (int i = 0; i < RACERS; i++)
+                raw_send(fds[i], request, strlen(request));
+        id = NULL;
+        for (int i = 0; i < RACERS; i++) {
+                struct raw_answer answer;
+
+                raw_receive(fds[i], false, &answer);
+                (void)close(fds[i]);
+                if (answer.status == 201) {
+                        struct json_object *region = json_tokener_parse(answer.body);
+
+                        if (id)
+                                assert_string_equal(json_text(region, "id"), id);
+                        else
+                                id = strdup(json_text(region, "id"));
+                        json_object_put(region);
+                        raw_answer_clear(&answer);
+                } else {
+                        answer_assert_header(&answer, "Retry-After", "1");
+                        answer_assert_problem(&answer, 422, "idempotency-conflict");
+                }
+        }
+        assert_non_null(id);
+        assert_keyed(w, "race", "{\"size\":8388608}", 201, id);
+        worker_await_metric(w, "ferry_regions", 1);
+        free(id);
+        worker_stop(w);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+        const struct CMUnitTest tests[] = {
+                TEST(the_answer_is_the_region),
+                TEST(device_and_name_may_be_left_out),
+                TEST(a_local_program_can_map_it),
+                TEST(a_name_has_limits),
+                TEST(an_unknown_device_is_refused),
+                TEST(a_size_must_be_positive),
+                TEST(the_memory_limit_holds_and_gives_back),
+                TEST(the_number_of_regions_has_a_limit),
+                TEST(the_same_key_makes_one_region),
+                TEST(a_refused_request_does_not_use_up_its_key),
+                TEST(a_key_has_limits),
+                TEST(a_race_with_one_key_makes_one_region),
+                TEST(more_than_shared_memory_has_is_refused),
+                TEST(a_full_shared_memory_is_refused_and_kills_nobody),
+        };
+
+        return cmocka_run_group_tests_name("create_region", tests, NULL, NULL);
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "steps.h"
+
+/* Everything ends: time to live, time-out, stall limit. */
+
+enum { SIZE = 64 * STEPS_MIB };
+
+static void an_offer_that_nobody_uses_expires(void **state)
+{
+        static const char *const flags[] = { "--ttl", "50ms", NULL };
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+        struct ferry_descriptor descriptor;
+        struct ferry_operation_spec spec = { .kind = FERRY_WRITABLE, .descriptors = &descriptor, .n_descriptors = 1 };
+        struct ferry_operation operation, now;
+        char region[FERRY_ID_SIZE];
+
+        worker_start(w, "a", flags);
+        region_make(w, 100, 0, region);
+        descriptor = (struct ferry_descriptor){ .region = region };
+        /* The worker's default, and the operation's own. */
+        offer_make(w, FERRY_READABLE, region, &operation);
+        operation_assert_error(w, operation.id, FERRY_CANCELLED, FERRY_E_EXPIRED);
+        ferry_operation_clear(&operation);
+        spec.ttl_ms = 30;
+        assert_int_equal(ferry_create_operation(w->client, &spec, &operation), 0);
+        operation_assert_error(w, operation.id, FERRY_CANCELLED, FERRY_E_EXPIRED);
+        ferry_operation_clear(&operation);
+        spec.ttl_ms = 60000;
+        assert_int_equal(ferry_create_operation(w->client, &spec, &operation), 0);
+        assert_int_equal(ferry_get_operation(w->client, operation.id, 120, 0, &now), 0);
+        assert_int_equal(now.status, FERRY_INITIALIZED);
+        ferry_operation_clear(&now);
+        assert_int_equal(ferry_delete_operation(w->client, operation.id), 0);
+        ferry_operation_clear(&operation);
+        region_drop(w, region);
+        worker_stop(w);
+}
+
+static void a_claimed_offer_is_not_reaped_under_its_reader(void **state)
+{
+        static const char *const flags[] = { "--ttl", "1s", NULL };
+        struct pair *p = *state;
+        struct ferry_operation now;
+        struct running r;
+
+        pair_start_with(p, false, flags);
+        running_start(p, FERRY_READABLE, SIZE, 0, &p->b, &r);
+        /* More than its time to live passes while the reader stands still. */
+        assert_int_equal(ferry_get_operation(p->a.client, r.passive, 1200, 0, &now), 0);
+        assert_int_equal(now.status, FERRY_IN_PROGRESS);
+        assert_string_equal(now.expires_at, "");
+        ferry_operation_clear(&now);
+        worker_resume(&p->b);
+        operation_assert_end(&p->b, r.active, FERRY_COMPLETE, NULL);
+        operation_assert_end(&p->a, r.passive, FERRY_COMPLETE, NULL);
+        running_drop(p, &r);
+        pair_stop(p);
+}
+
+/* An active operation whose peer stands still from the start. */
+static void begin_against_stopped(struct pair *p, enum ferry_kind passive_kind, uint64_t timeout_ms, int error)
+{
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        struct ferry_descriptor descriptor = { .region = local };
+        struct ferry_operation_spec spec = { .kind = kind_of_peer(passive_kind),
+                                             .descriptors = &descriptor,
+                                             .n_descriptors = 1,
+                                             .timeout_ms = timeout_ms };
+        struct ferry_operation passive, active;
+        uint64_t start;
+
+        region_make(&p->a, SIZE, 0, offered);
+        region_make(&p->b, SIZE, 0, local);
+        offer_make(&p->a, passive_kind, offered, &passive);
+        worker_pause(&p->a);
+        start = steps_now_ms();
+        spec.remote_metadata = passive.metadata;
+        assert_int_equal(ferry_create_operation(p->b.client, &spec, &active), 0);
+        operation_assert_error(&p->b, active.id, FERRY_ERRORED, error);
+        assert_true(steps_now_ms() - start < 4000);
+        region_drop(&p->b, local);
+        worker_resume(&p->a);
+        assert_int_equal(ferry_delete_operation(p->a.client, passive.id), 0);
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
+}
+
+static void a_timeout_ends_an_operation_whose_peer_stands_still(void **state)
+{
+        static const char *const flags[] = { "--grace", "200ms", NULL };
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                pair_start_with(p, network, flags);
+                pair_expect_failures(p);
+                begin_against_stopped(p, FERRY_READABLE, 200, FERRY_E_TIMEOUT);
+                pair_assert_serving(p);
+                begin_against_stopped(p, FERRY_READABLE, 200, FERRY_E_TIMEOUT); /* with a connection from before */
+                begin_against_stopped(p, FERRY_WRITABLE, 200, FERRY_E_TIMEOUT);
+                pair_assert_serving(p);
+                pair_stop(p);
+        }
+}
+
+static void a_timeout_also_counts_while_metadata_is_fetched(void **state)
+{
+        struct pair *p = *state;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *url, *more, *body;
+        struct ferry_operation passive;
+        struct json_object *active;
+
+        pair_start(p, false);
+        pair_expect_failures(p);
+        region_make(&p->a, 100, 0, offered);
+        region_make(&p->b, 100, 0, local);
+        offer_make(&p->a, FERRY_READABLE, offered, &passive);
+        worker_pause(&p->a);
+        url = metadata_url(&p->a, passive.id);
+        more = text_format(",\"timeout_ms\":100,\"remote_url\":\"%s\"", url);
+        body = operation_body("read", local, more);
+        active = call_json(&p->b, 201, "POST", "/v1/operations", body);
+        operation_assert_error(&p->b, json_text(active, "id"), FERRY_ERRORED, FERRY_E_TIMEOUT);
+        region_drop(&p->b, local);
+        worker_resume(&p->a);
+        pair_assert_serving(p);
+        json_object_put(active);
+        free(url);
+        free(more);
+        free(body);
+        ferry_operation_clear(&passive);
+        pair_stop(p);
+}
+
+/* Bytes moved, then the other worker stands still: the limit ends the operation of the one that runs. */
+static void stall(struct pair *p, enum ferry_kind passive_kind, struct worker *paused)
+{
+        struct worker *here = paused == &p->a ? &p->b : &p->a;
+        struct ferry_operation now;
+        struct running r;
+
+        running_start(p, passive_kind, SIZE, 0, paused, &r);
+        operation_assert_error(here, here == &p->a ? r.passive : r.active, FERRY_ERRORED, FERRY_E_STALLED);
+        region_drop(here, here == &p->a ? r.offered : r.local);
+        worker_resume(paused);
+        /* The other one hears of it, or finds the connection closed. */
+        assert_int_equal(ferry_wait_operation(paused->client, here == &p->a ? r.active : r.passive, WAIT_MS, &now), 0);
+        assert_int_equal(now.status, FERRY_ERRORED);
+        assert_true(now.error == FERRY_E_STALLED || now.error == FERRY_E_PEER_LOST);
+        ferry_operation_clear(&now);
+        region_drop(paused, here == &p->a ? r.local : r.offered);
+        pair_assert_serving(p);
+}
+
+static void a_transfer_that_moves_no_byte_ends_by_the_stall_limit(void **state)
+{
+        static const char *const flags[] = { "--stall-limit", "300ms", "--grace", "200ms", NULL };
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                pair_start_with(p, network, flags);
+                pair_expect_failures(p);
+                stall(p, FERRY_READABLE, &p->a);
+                stall(p, FERRY_READABLE, &p->b);
+                stall(p, FERRY_WRITABLE, &p->a);
+                stall(p, FERRY_WRITABLE, &p->b);
+                begin_against_stopped(p, FERRY_READABLE, 0, FERRY_E_STALLED);
+                pair_stop(p);
+        }
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(an_offer_that_nobody_uses_expires, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_claimed_offer_is_not_reaped_under_its_reader, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_timeout_ends_an_operation_whose_peer_stands_still, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_timeout_also_counts_while_metadata_is_fetched, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_transfer_that_moves_no_byte_ends_by_the_stall_limit, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("deadlines", tests, NULL, NULL);
+}

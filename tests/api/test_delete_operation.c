@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "steps.h"
+
+/* DELETE /v1/operations/{id}: cancel and forget. */
+
+static void a_deleted_operation_is_gone(void **state)
+{
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+        struct ferry_operation operation;
+        struct ferry_operation_list list;
+        char region[FERRY_ID_SIZE], *path, *below;
+
+        worker_start(w, "a", NULL);
+        region_make(w, 100, 0, region);
+        offer_make(w, FERRY_READABLE, region, &operation);
+        path = text_format("/v1/operations/%s", operation.id);
+        assert_null(call_json(w, 204, "DELETE", path, NULL));
+        assert_problem(w, "GET", path, NULL, 410, "gone", NULL);
+        assert_problem(w, "DELETE", path, NULL, 410, "gone", NULL);
+        below = text_format("%s?wait_ms=60000", path);
+        assert_problem(w, "GET", below, NULL, 410, "gone", NULL);
+        free(below);
+        below = text_format("%s/metadata", path);
+        assert_problem(w, "GET", below, NULL, 410, "gone", NULL);
+        free(below);
+        below = text_format("%s/cancel", path);
+        assert_problem(w, "POST", below, NULL, 410, "gone", NULL);
+        free(below);
+        below = text_format("%s/renew", path);
+        assert_problem(w, "POST", below, NULL, 410, "gone", NULL);
+        free(below);
+        assert_int_equal(ferry_list_operations(w->client, NULL, &list), 0);
+        assert_int_equal(list.n, 0);
+        ferry_operation_list_clear(&list);
+        region_drop(w, region);
+        assert_problem(w, "DELETE", "/v1/operations/op_0123456789abcdef", NULL, 404, "not-found", NULL);
+        free(path);
+        ferry_operation_clear(&operation);
+        worker_stop(w);
+}
+
+static void a_terminal_operation_can_be_deleted(void **state)
+{
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+        struct ferry_operation operation, now;
+        char region[FERRY_ID_SIZE];
+
+        worker_start(w, "a", NULL);
+        region_make(w, 100, 0, region);
+        offer_make(w, FERRY_READABLE, region, &operation);
+        assert_int_equal(ferry_cancel_operation(w->client, operation.id, NULL), 0);
+        assert_int_equal(ferry_delete_operation(w->client, operation.id), 0);
+        assert_int_equal(ferry_get_operation(w->client, operation.id, 0, 0, &now), FERRY_E_GONE);
+        ferry_operation_clear(&operation);
+        worker_stop(w);
+}
+
+/* Deletes on one side while bytes move; the other side hears of it, and both regions become free. */
+static void delete_running(struct pair *p, enum ferry_kind passive_kind, bool delete_active)
+{
+        struct worker *here = delete_active ? &p->b : &p->a, *there = delete_active ? &p->a : &p->b;
+        const char *id_there;
+        struct running r;
+
+        running_start(p, passive_kind, 128 * STEPS_MIB, 5, there, &r);
+        id_there = delete_active ? r.passive : r.active;
+        assert_int_equal(ferry_delete_operation(here->client, delete_active ? r.active : r.passive), 0);
+        worker_resume(there);
+        operation_assert_error(there, id_there, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        region_drop(there, delete_active ? r.offered : r.local);
+        /* The deleted one cannot be asked for any more; its memory is free as soon as it is quiet. */
+        for (uint64_t deadline = steps_now_ms() + WAIT_MS;;) {
+                int error = ferry_delete_region(here->client, delete_active ? r.local : r.offered);
+
+                if (error == 0)
+                        break;
+                assert_int_equal(error, FERRY_E_REGION_IN_USE);
+                assert_true(steps_now_ms() < deadline);
+        }
+        pair_assert_serving(p);
+}
+
+static void deleting_a_running_operation_ends_both_sides(void **state)
+{
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                pair_start(p, network);
+                delete_running(p, FERRY_READABLE, false);
+                delete_running(p, FERRY_READABLE, true);
+                delete_running(p, FERRY_WRITABLE, false);
+                delete_running(p, FERRY_WRITABLE, true);
+                pair_stop(p);
+        }
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(a_deleted_operation_is_gone, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_terminal_operation_can_be_deleted, setup, teardown),
+                cmocka_unit_test_setup_teardown(deleting_a_running_operation_ends_both_sides, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("delete_operation", tests, NULL, NULL);
+}

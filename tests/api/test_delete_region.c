@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+enum { MIB = 1 << 20 };
+
+static void assert_in_use(struct worker *w, const char *id)
+{
+        struct raw_answer answer;
+
+        wire_ask(w, &answer, "DELETE %s HTTP/1.1\r\nHost: localhost\r\n\r\n", region_path(id, ""));
+        answer_assert_problem(&answer, 409, "region-in-use");
+}
+
+static void nothing_of_it_is_left(void **state)
+{
+        struct worker *w = *state;
+        struct ferry_region region;
+        struct ferry_region_spec spec = { .size = 100 };
+        struct raw_answer answer;
+        size_t files;
+
+        worker_start(w, "w", NULL);
+        files = worker_files(w);
+        assert_int_equal(ferry_create_region(w->client, &spec, &region), 0);
+        assert_int_equal(worker_files(w), files + 1);
+        wire_ask(w, &answer, "DELETE %s HTTP/1.1\r\nHost: localhost\r\n\r\n", region_path(region.id, ""));
+        assert_int_equal(answer.status, 204);
+        assert_int_equal(answer.body_size, 0);
+        raw_answer_clear(&answer);
+        assert_int_equal(worker_files(w), files);
+        assert_int_equal(access(region.path, F_OK), -1);
+        assert_problem(w, "GET", region_path(region.id, ""), NULL, 404, "not-found", NULL);
+        assert_problem(w, "GET", region_path(region.id, "/content"), NULL, 404, "not-found", NULL);
+        assert_problem(w, "DELETE", region_path(region.id, ""), NULL, 404, "not-found", NULL);
+        wire_refused(w, 404, "not-found", "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx",
+                     region_path(region.id, "/content"));
+        worker_await_metric(w, "ferry_regions", 0);
+        worker_await_metric(w, "ferry_region_bytes", 0);
+        worker_stop(w);
+}
+
+static void it_waits_for_every_operation_to_end(void **state)
+{
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+        struct ferry_operation first, second;
+
+        worker_start(w, "w", NULL);
+        region_make(w, 100, 3, id);
+        offer_make(w, FERRY_READABLE, id, &first);
+        offer_make(w, FERRY_WRITABLE, id, &second);
+        assert_in_use(w, id);
+        assert_int_equal(ferry_cancel_operation(w->client, first.id, NULL), 0);
+        operation_assert_end(w, first.id, FERRY_CANCELLED, NULL);
+        assert_in_use(w, id);
+        region_assert_pattern(w, id, 3, 0, 100);
+        assert_int_equal(ferry_cancel_operation(w->client, second.id, NULL), 0);
+        operation_assert_end(w, second.id, FERRY_CANCELLED, NULL);
+        region_drop(w, id);
+
+        /* The operations outlive their region, and still say what they were about. */
+        operation_assert_end(w, first.id, FERRY_CANCELLED, NULL);
+        ferry_operation_clear(&first);
+        ferry_operation_clear(&second);
+        worker_stop(w);
+}
+
+/* Two descriptors of one operation on one region, and a region that only one of two descriptors uses. */
+static void each_region_of_an_operation_is_held(void **state)
+{
+        struct worker *w = *state;
+        char a[FERRY_ID_SIZE], b[FERRY_ID_SIZE], *body;
+        struct json_object *operation;
+
+        worker_start(w, "w", NULL);
+        region_make(w, 100, 0, a);
+        region_make(w, 100, 0, b);
+        body = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":10},"
+                           "{\"region\":\"%s\",\"offset\":50},{\"region\":\"%s\",\"offset\":10}]}",
+                           a, a, b);
+        operation = call_json(w, 201, "POST", "/v1/operations", body);
+        assert_in_use(w, a);
+        assert_in_use(w, b);
+        assert_int_equal(ferry_delete_operation(w->client, json_text(operation, "id")), 0);
+        region_drop(w, a);
+        region_drop(w, b);
+        json_object_put(operation);
+        free(body);
+        worker_stop(w);
+}
+
+static int pair_setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int pair_teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+/* Either side of a transfer that stands in its middle refuses, and agrees once it has ended. */
+static void a_running_transfer_holds_its_regions(void **state)
+{
+        enum { SIZE = 64 * MIB };
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                struct worker *paused = network ? &p->a : &p->b, *other = network ? &p->b : &p->a;
+                struct running running;
+
+                pair_start(p, network);
+                running_start(p, FERRY_READABLE, SIZE, 8, paused, &running);
+                assert_in_use(other, network ? running.local : running.offered);
+                worker_resume(paused);
+                operation_assert_end(&p->b, running.active, FERRY_COMPLETE, NULL);
+                operation_assert_end(&p->a, running.passive, FERRY_COMPLETE, NULL);
+                region_assert_pattern(&p->b, running.local, 8, 0, SIZE);
+                running_drop(p, &running);
+                pair_stop(p);
+        }
+}
+
+/* The bytes still come, although the region is gone; its memory counts until they have. */
+static void a_download_goes_on_to_its_end(void **state)
+{
+        enum { SIZE = 32 * MIB };
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE], *bytes;
+        uint8_t *wanted = malloc(SIZE);
+        size_t n;
+        int reader;
+
+        worker_start(w, "w", (const char *const[]){ "--memory-limit", "32M", NULL });
+        region_make(w, SIZE, 17, id);
+        reader = wire_stalled_reader(w, region_path(id, "/content"));
+        region_drop(w, id);
+        assert_problem(w, "GET", region_path(id, ""), NULL, 404, "not-found", NULL);
+        worker_await_metric(w, "ferry_regions", 0);
+        assert_problem(w, "POST", "/v1/regions", "{\"size\":1}", 507, "limit-reached", NULL);
+        bytes = wire_read_rest(reader, &n);
+        (void)close(reader);
+        pattern_fill(17, 0, wanted, SIZE);
+        assert_int_equal(n, SIZE);
+        assert_memory_equal(bytes, wanted, SIZE);
+        region_await_room(w, SIZE, id);
+        free(bytes);
+        free(wanted);
+        worker_stop(w);
+}
+
+/* A reader that leaves gives the memory back as well. */
+static void a_download_that_breaks_off_gives_the_memory_back(void **state)
+{
+        enum { SIZE = 32 * MIB };
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+        int reader;
+
+        worker_start(w, "w", (const char *const[]){ "--memory-limit", "32M", NULL });
+        region_make(w, SIZE, 0, id);
+        reader = wire_stalled_reader(w, region_path(id, "/content"));
+        region_drop(w, id);
+        wire_abort(reader);
+        region_await_room(w, SIZE, id);
+        worker_stop(w);
+}
+
+/* The writer learns that its bytes went nowhere; whoever has the file mapped is not disturbed. */
+static void an_upload_ends_as_gone(void **state)
+{
+        static const char half[50] = "half";
+        struct worker *w = *state;
+        struct raw_answer answer;
+        char id[FERRY_ID_SIZE], *head, *continued;
+        int writer;
+
+        worker_start(w, "w", (const char *const[]){ "--memory-limit", "8192", NULL });
+        region_make(w, 8192, 0, id);
+        writer = raw_connect(w);
+        head = text_format("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n",
+                           region_path(id, "/content"));
+        raw_send(writer, head, strlen(head));
+        continued = wire_read_head(writer); /* from here on, the upload has begun */
+        assert_memory_equal(continued, "HTTP/1.1 100 ", 13);
+        raw_send(writer, half, sizeof(half));
+        region_drop(w, id);
+        raw_send(writer, half, sizeof(half));
+        raw_receive(writer, false, &answer);
+        answer_assert_problem(&answer, 410, "gone");
+        (void)close(writer);
+        region_await_room(w, 8192, id);
+        free(head);
+        free(continued);
+        worker_stop(w);
+}
+
+static void two_at_once_delete_it_once(void **state)
+{
+        enum { RACERS = 8 };
+        struct worker *w = *state;
+        struct raw_answer answer;
+        char id[FERRY_ID_SIZE];
+        int fds[RACERS], deleted = 0;
+
+        worker_start(w, "w", NULL);
+        region_make(w, MIB, 0, id);
+        for (int i = 0; i < RACERS; i++)
+                fds[i] = raw_ask(w, "DELETE", region_path(id, ""));
+        for (int i = 0; i < RACERS; i++) {
+                raw_receive(fds[i], false, &answer);
+                (void)close(fds[i]);
+                deleted += answer.status == 204;
+                if (answer.status == 204)
+                        raw_answer_clear(&answer);
+                else
+                        answer_assert_problem(&answer, 404, "not-found");
+        }
+        assert_int_equal(deleted, 1);
+        worker_await_metric(w, "ferry_regions", 0);
+        worker_stop(w);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+        const struct CMUnitTest tests[] = {
+                TEST(nothing_of_it_is_left),
+                TEST(it_waits_for_every_operation_to_end),
+                TEST(each_region_of_an_operation_is_held),
+                cmocka_unit_test_setup_teardown(a_running_transfer_holds_its_regions, pair_setup, pair_teardown),
+                TEST(a_download_goes_on_to_its_end),
+                TEST(a_download_that_breaks_off_gives_the_memory_back),
+                TEST(an_upload_ends_as_gone),
+                TEST(two_at_once_delete_it_once),
+        };
+
+        return cmocka_run_group_tests_name("delete_region", tests, NULL, NULL);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire.h"
+
+static bool list_has(struct json_object *list, const char *text)
+{
+        for (size_t i = 0; i < json_object_array_length(list); i++)
+                if (strcmp(json_object_get_string(json_object_array_get_idx(list, i)), text) == 0)
+                        return true;
+        return false;
+}
+
+static void host_memory_comes_first_and_is_not_empty(void **state)
+{
+        struct worker *w = *state;
+        struct json_object *devices, *cpu;
+
+        worker_start(w, "w", NULL);
+        devices = call_json(w, 200, "GET", "/v1/devices", NULL);
+        cpu = json_object_array_get_idx(json_member(devices, "memory"), 0);
+        assert_string_equal(json_text(cpu, "name"), "cpu");
+        assert_true(json_number(cpu, "total_bytes") > 0);
+        json_object_put(devices);
+        worker_stop(w);
+}
+
+static void transports_are_those_of_the_sides_that_are_open(void **state)
+{
+        struct worker *w = *state;
+        struct json_object *devices;
+
+        worker_start(w, "w", NULL);
+        devices = call_json(w, 200, "GET", "/v1/devices", NULL);
+        assert_true(list_has(json_member(devices, "transports"), "posix"));
+        assert_false(list_has(json_member(devices, "transports"), "tcp"));
+        json_object_put(devices);
+        worker_stop(w);
+
+        worker_start(w, "w",
+                     (const char *const[]){ "--data-listen", "127.0.0.1:0", "--transports", "tcp,self", "--local",
+                                            "off", NULL });
+        devices = call_json(w, 200, "GET", "/v1/devices", NULL);
+        assert_true(list_has(json_member(devices, "transports"), "tcp"));
+        assert_false(list_has(json_member(devices, "transports"), "posix"));
+        json_object_put(devices);
+        worker_stop(w);
+}
+
+/* Whatever machine this is: each network card is described, and gpu_direct_rdma and its reasons agree. */
+static void rdma_is_described_or_its_absence_explained(void **state)
+{
+        struct worker *w = *state;
+        struct json_object *devices, *rdma, *gpu, *missing;
+
+        worker_start(w, "w", NULL);
+        devices = call_json(w, 200, "GET", "/v1/devices", NULL);
+        rdma = json_member(devices, "rdma");
+        gpu = json_member(devices, "gpu_direct_rdma");
+        missing = json_member(gpu, "missing");
+        for (size_t i = 0; i < json_object_array_length(rdma); i++) {
+                struct json_object *nic = json_object_array_get_idx(rdma, i), *ports = json_member(nic, "ports");
+
+                assert_true(json_text(nic, "name")[0] != '\0');
+                for (size_t j = 0; j < json_object_array_length(ports); j++) {
+                        struct json_object *port = json_object_array_get_idx(ports, j);
+
+                        assert_true(json_number(port, "number") >= 1);
+                        assert_true(json_text(port, "state")[0] != '\0');
+                        assert_true(json_text(port, "link_layer")[0] != '\0');
+                        assert_true(json_object_is_type(json_member(port, "gids"), json_type_array));
+                }
+        }
+        assert_int_equal(json_truth(gpu, "possible"), json_object_array_length(missing) == 0);
+        if (json_object_array_length(rdma) == 0)
+                assert_false(json_truth(gpu, "possible"));
+        for (size_t i = 0; i < json_object_array_length(missing); i++)
+                assert_true(json_object_get_string_len(json_object_array_get_idx(missing, i)) > 10);
+        json_object_put(devices);
+        worker_stop(w);
+}
+
+/* A region can be made on each memory device that is listed as host memory, and on nothing that is not listed. */
+static void what_is_not_listed_takes_no_region(void **state)
+{
+        struct worker *w = *state;
+        struct json_object *devices;
+
+        worker_start(w, "w", NULL);
+        devices = call_json(w, 200, "GET", "/v1/devices", NULL);
+        json_object_put(call_json(w, 201, "POST", "/v1/regions", "{\"size\":1,\"device\":\"cpu\"}"));
+        if (json_object_array_length(json_member(devices, "memory")) == 1)
+                assert_problem(w, "POST", "/v1/regions", "{\"size\":1,\"device\":\"cuda:0\"}", 400, "unknown-device",
+                               "/device");
+        json_object_put(devices);
+        worker_stop(w);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(host_memory_comes_first_and_is_not_empty, worker_setup,
+                                                worker_teardown),
+                cmocka_unit_test_setup_teardown(transports_are_those_of_the_sides_that_are_open, worker_setup,
+                                                worker_teardown),
+                cmocka_unit_test_setup_teardown(rdma_is_described_or_its_absence_explained, worker_setup,
+                                                worker_teardown),
+                cmocka_unit_test_setup_teardown(what_is_not_listed_takes_no_region, worker_setup, worker_teardown),
+        };
+
+        return cmocka_run_group_tests_name("get_devices", tests, NULL, NULL);
+}

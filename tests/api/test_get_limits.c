@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "wire.h"
+
+static void flags_are_what_is_shown(void **state)
+{
+        static const struct {
+                const char *flag, *value, *field;
+                uint64_t shown;
+        } rows[] = {
+                { "--memory-limit", "123M", "memory_limit", UINT64_C(123) << 20 },
+                { "--max-regions", "77", "regions_max", 77 },
+                { "--max-operations", "55", "operations_max", 55 },
+                { "--max-waiters", "33", "waiters_max", 33 },
+                { "--max-connections", "100", "connections_max", 100 },
+                { "--ttl", "90s", "ttl_ms_default", 90000 },
+                { "--stall-limit", "4s", "stall_ms", 4000 },
+                { "--retention", "2h", "retention_ms", 7200000 },
+        };
+        enum { N = sizeof(rows) / sizeof(rows[0]) };
+        const char *flags[2 * N + 1] = { NULL };
+        struct worker *w = *state;
+        struct json_object *limits;
+
+        for (size_t i = 0; i < N; i++) {
+                flags[2 * i] = rows[i].flag;
+                flags[2 * i + 1] = rows[i].value;
+        }
+        worker_start(w, "w", flags);
+        limits = call_json(w, 200, "GET", "/v1/limits", NULL);
+        for (size_t i = 0; i < N; i++)
+                assert_int_equal(json_number(limits, rows[i].field), rows[i].shown);
+        json_object_put(limits);
+        worker_stop(w);
+}
+
+/* Every limit is a positive number that JavaScript keeps exact. */
+static void every_limit_is_a_number(void **state)
+{
+        struct worker *w = *state;
+        struct json_object *limits;
+
+        worker_start(w, "w", NULL);
+        limits = call_json(w, 200, "GET", "/v1/limits", NULL);
+        json_object_object_foreach (limits, name, value) {
+                (void)value;
+                assert_in_range(json_number(limits, name), 1, (UINT64_C(1) << 53) - 1);
+        }
+        assert_int_equal(json_number(limits, "wait_ms_max"), 60000);
+        assert_int_equal(json_number(limits, "stall_ms"), 30000);
+        assert_int_equal(json_number(limits, "retention_ms"), 600000);
+        assert_int_equal(json_number(limits, "ttl_ms_default"), 600000);
+        json_object_put(limits);
+        worker_stop(w);
+}
+
+static void a_page_holds_what_the_limit_says(void **state)
+{
+        struct worker *w = *state;
+        struct json_object *limits;
+        char path[128];
+
+        worker_start(w, "w", NULL);
+        limits = call_json(w, 200, "GET", "/v1/limits", NULL);
+        for (int operations = 0; operations < 2; operations++) {
+                const char *list = operations ? "operations" : "regions";
+                unsigned long long most = json_number(limits, "page_max");
+
+                (void)snprintf(path, sizeof(path), "/v1/%s?limit=%llu", list, most);
+                json_object_put(call_json(w, 200, "GET", path, NULL));
+                (void)snprintf(path, sizeof(path), "/v1/%s?limit=%llu", list, most + 1);
+                assert_problem(w, "GET", path, NULL, 400, "invalid-parameter", NULL);
+        }
+        json_object_put(limits);
+        worker_stop(w);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(flags_are_what_is_shown, worker_setup, worker_teardown),
+                cmocka_unit_test_setup_teardown(every_limit_is_a_number, worker_setup, worker_teardown),
+                cmocka_unit_test_setup_teardown(a_page_holds_what_the_limit_says, worker_setup, worker_teardown),
+        };
+
+        return cmocka_run_group_tests_name("get_limits", tests, NULL, NULL);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire.h"
+
+static void a_worker_that_answers_lives(void **state)
+{
+        struct worker *w = *state;
+        struct raw_answer answer;
+
+        worker_start(w, "w", NULL);
+        raw_exchange(w, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", &answer);
+        assert_int_equal(answer.status, 200);
+        answer_assert_header(&answer, "Content-Type", "application/json");
+        answer_assert_header(&answer, "Cache-Control", "no-store");
+        assert_string_equal(answer.body, "{\"status\":\"live\"}\n");
+        raw_answer_clear(&answer);
+        assert_int_equal(ferry_get_livez(w->client), 0);
+        worker_stop(w);
+}
+
+/* A load balancer's probe: HTTP/1.0, no Host. */
+static void an_old_probe_is_answered(void **state)
+{
+        struct worker *w = *state;
+
+        worker_start(w, "w", NULL);
+        wire_expect(w, 200, "GET /livez HTTP/1.0\r\n\r\n");
+        wire_expect(w, 200, "HEAD /livez HTTP/1.0\r\n\r\n");
+        worker_stop(w);
+}
+
+/* Parked requests hold no thread: more of them than there are threads, and the probe is answered at once. */
+static void it_answers_beside_parked_requests(void **state)
+{
+        enum { PARKED = 64 };
+        struct worker *w = *state;
+        struct ferry_operation operation;
+        char region[FERRY_ID_SIZE], *target;
+        int fds[PARKED];
+
+        worker_start(w, "w", (const char *const[]){ "--http-threads", "2", NULL });
+        region_make(w, 1, 0, region);
+        offer_make(w, FERRY_READABLE, region, &operation);
+        target = text_format("/v1/operations/%s?wait_ms=60000", operation.id);
+        for (int i = 0; i < PARKED; i++)
+                fds[i] = raw_ask(w, "GET", target);
+        worker_await_metric(w, "ferry_http_waiters", PARKED);
+        assert_int_equal(ferry_get_livez(w->client), 0);
+        assert_int_equal(ferry_delete_operation(w->client, operation.id), 0);
+        for (int i = 0; i < PARKED; i++) {
+                struct raw_answer answer;
+
+                raw_receive(fds[i], false, &answer);
+                wire_abort(fds[i]);
+                answer_assert_problem(&answer, 410, "gone");
+        }
+        free(target);
+        ferry_operation_clear(&operation);
+        worker_stop(w);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+        const struct CMUnitTest tests[] = {
+                TEST(a_worker_that_answers_lives),
+                TEST(an_old_probe_is_answered),
+                TEST(it_answers_beside_parked_requests),
+        };
+
+        return cmocka_run_group_tests_name("get_livez", tests, NULL, NULL);
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+enum { SIZE = 3 << 20 };
+
+static void it_is_prometheus_text(void **state)
+{
+        struct pair *p = *state;
+        struct raw_answer answer;
+
+        worker_start(&p->a, "w", NULL);
+        raw_exchange(&p->a, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", &answer);
+        assert_int_equal(answer.status, 200);
+        answer_assert_header(&answer, "Content-Type", "text/plain; version=0.0.4; charset=utf-8");
+        assert_int_equal(answer.body[answer.body_size - 1], '\n');
+        raw_answer_clear(&answer);
+        worker_stop(&p->a);
+}
+
+static void make_some_of_everything(struct pair *p)
+{
+        struct ferry_operation operation;
+        char region[FERRY_ID_SIZE];
+
+        pair_assert_serving(p);
+        region_make(&p->a, 10, 1, region);
+        offer_make(&p->a, FERRY_WRITABLE, region, &operation);
+        assert_int_equal(ferry_cancel_operation(p->a.client, operation.id, NULL), 0);
+        ferry_operation_clear(&operation);
+        wire_expect(&p->a, 404, "GET /v1/none HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        wire_expect(&p->a, 405, "BREW /v1/worker HTTP/1.1\r\nHost: localhost\r\n\r\n");
+}
+
+static void promtool_has_nothing_to_say(void **state)
+{
+        struct pair *p = *state;
+        char path[] = "/tmp/ferry-test-metrics-XXXXXX", *text, *command, said[4096];
+        int fd = mkstemp(path), status;
+        FILE *promtool;
+        size_t n;
+
+        assert_true(fd >= 0);
+        if (system("command -v promtool >/dev/null") != 0) { /* NOLINT: a fixed command */
+                (void)unlink(path);
+                skip();
+        }
+        pair_start(p, false);
+        make_some_of_everything(p);
+        for (int i = 0; i < 2; i++) {
+                assert_int_equal(ferry_get_metrics(i ? p->b.client : p->a.client, &text), 0);
+                assert_int_equal(pwrite(fd, text, strlen(text), 0), strlen(text));
+                assert_int_equal(ftruncate(fd, (off_t)strlen(text)), 0);
+                free(text);
+                command = text_format("promtool check metrics <%s 2>&1", path);
+                promtool = popen(command, "re"); /* NOLINT: a fixed command */
+                assert_non_null(promtool);
+                n = fread(said, 1, sizeof(said) - 1, promtool);
+                said[n] = '\0';
+                status = pclose(promtool);
+                assert_string_equal(said, "");
+                assert_int_equal(status, 0);
+                free(command);
+        }
+        (void)unlink(path);
+        (void)close(fd);
+        pair_stop(p);
+}
+
+static void regions_and_their_bytes_are_counted(void **state)
+{
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+        char first[FERRY_ID_SIZE], second[FERRY_ID_SIZE];
+
+        worker_start(w, "w", NULL);
+        worker_await_metric(w, "ferry_regions", 0);
+        region_make(w, 100, 0, first);
+        region_make(w, SIZE, 0, second);
+        worker_await_metric(w, "ferry_regions", 2);
+        worker_await_metric(w, "ferry_region_bytes", SIZE + 100);
+        region_drop(w, first);
+        worker_await_metric(w, "ferry_regions", 1);
+        worker_await_metric(w, "ferry_region_bytes", SIZE);
+        worker_stop(w);
+}
+
+static void requests_are_counted_by_route_and_code(void **state)
+{
+        static const struct {
+                const char *request, *sample;
+        } rows[] = {
+                { "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", "{route=\"getLivez\",code=\"200\"}" },
+                { "GET /v1/regions/rgn_0000000000000001 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                  "{route=\"getRegion\",code=\"404\"}" },
+                { "HEAD /v1/limits HTTP/1.1\r\nHost: localhost\r\n\r\n", "{route=\"getLimits\",code=\"200\"}" },
+                { "GET /v1/worker?x HTTP/1.1\r\nHost: localhost\r\n\r\n", "{route=\"getWorker\",code=\"400\"}" },
+                { "PATCH /v1/worker HTTP/1.1\r\nHost: localhost\r\n\r\n", "{route=\"none\",code=\"405\"}" },
+                { "GET /livez HTTP/1.1\r\nHost: evil.example\r\n\r\n", "{route=\"none\",code=\"421\"}" },
+                { "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                  "Content-Length: 10\r\n\r\n{\"size\":1}",
+                  "{route=\"createRegion\",code=\"201\"}" },
+        };
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+
+        worker_start(w, "w", NULL);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                char *sample = text_format("ferry_http_requests_total%s", rows[i].sample);
+                struct raw_answer answer;
+
+                worker_await_metric(w, sample, 0);
+                for (int n = 1; n <= 3; n++) {
+                        raw_exchange(w, rows[i].request, &answer);
+                        raw_answer_clear(&answer);
+                        worker_await_metric(w, sample, (uint64_t)n);
+                }
+                free(sample);
+        }
+        worker_stop(w);
+}
+
+/* What clients make up must not become labels, or they could fill the worker's memory. */
+static void paths_and_methods_of_clients_are_no_labels(void **state)
+{
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+        char *text;
+
+        worker_start(w, "w", NULL);
+        for (int i = 0; i < 50; i++) {
+                wire_expect(w, 404, "GET /marker%d HTTP/1.1\r\nHost: localhost\r\n\r\n", i);
+                wire_expect(w, 405, "MARKER%d /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", i);
+                wire_expect(w, 404, "GET /v1/regions/marker%d HTTP/1.1\r\nHost: localhost\r\n\r\n", i);
+        }
+        assert_int_equal(ferry_get_metrics(w->client, &text), 0);
+        assert_null(strcasestr(text, "marker"));
+        free(text);
+        worker_await_metric(w, "ferry_http_requests_total{route=\"none\",code=\"404\"}", 50);
+        worker_await_metric(w, "ferry_http_requests_total{route=\"none\",code=\"405\"}", 50);
+        worker_stop(w);
+}
+
+static void moved_bytes_and_operations_are_counted(void **state)
+{
+        static const char *const transports[] = { "posix", "tcp" };
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *sample;
+                struct ferry_operation passive, active;
+
+                pair_start(p, network);
+                region_make(&p->a, SIZE, 1, source);
+                region_make(&p->b, SIZE, 0, target);
+                offer_make(&p->a, FERRY_READABLE, source, &passive);
+                worker_await_metric(&p->a, "ferry_operations{kind=\"readable\",status=\"INITIALIZED\"}", 1);
+                begin_make(&p->b, FERRY_READ, target, passive.metadata, &active);
+                operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+                operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+
+                sample = text_format("ferry_transferred_bytes_total{direction=\"sent\",transport=\"%s\"}",
+                                     transports[network]);
+                worker_await_metric(&p->a, sample, SIZE);
+                free(sample);
+                sample = text_format("ferry_transferred_bytes_total{direction=\"received\",transport=\"%s\"}",
+                                     transports[network]);
+                worker_await_metric(&p->b, sample, SIZE);
+                free(sample);
+                worker_await_metric(&p->a, "ferry_operations{kind=\"readable\",status=\"INITIALIZED\"}", 0);
+                worker_await_metric(&p->a, "ferry_operations{kind=\"readable\",status=\"COMPLETE\"}", 1);
+                worker_await_metric(&p->a, "ferry_operations_ended_total{kind=\"readable\",status=\"COMPLETE\"}", 1);
+                worker_await_metric(&p->b, "ferry_operations_ended_total{kind=\"read\",status=\"COMPLETE\"}", 1);
+                worker_await_metric(&p->b, "ferry_operation_duration_seconds_count{kind=\"read\"}", 1);
+                worker_await_metric(&p->b, "ferry_operation_duration_seconds_bucket{kind=\"read\",le=\"+Inf\"}", 1);
+
+                /* Forgotten, it is gone from the gauge, but not from the counter. */
+                assert_int_equal(ferry_delete_operation(p->a.client, passive.id), 0);
+                worker_await_metric(&p->a, "ferry_operations{kind=\"readable\",status=\"COMPLETE\"}", 0);
+                worker_await_metric(&p->a, "ferry_operations_ended_total{kind=\"readable\",status=\"COMPLETE\"}", 1);
+                ferry_operation_clear(&passive);
+                ferry_operation_clear(&active);
+                pair_stop(p);
+        }
+}
+
+static void parked_requests_are_counted(void **state)
+{
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+        struct ferry_operation operation;
+        char region[FERRY_ID_SIZE], *target;
+        int fd;
+
+        worker_start(w, "w", NULL);
+        region_make(w, 1, 0, region);
+        offer_make(w, FERRY_READABLE, region, &operation);
+        worker_await_metric(w, "ferry_http_waiters", 0);
+        target = text_format("/v1/operations/%s?wait_ms=60000", operation.id);
+        fd = raw_ask(w, "GET", target);
+        worker_await_metric(w, "ferry_http_waiters", 1);
+        wire_abort(fd); /* noticed although the connection is suspended */
+        worker_await_metric(w, "ferry_http_waiters", 0);
+        free(target);
+        ferry_operation_clear(&operation);
+        worker_stop(w);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        const struct CMUnitTest tests[] = {
+                TEST(it_is_prometheus_text),
+                TEST(promtool_has_nothing_to_say),
+                TEST(regions_and_their_bytes_are_counted),
+                TEST(requests_are_counted_by_route_and_code),
+                TEST(paths_and_methods_of_clients_are_no_labels),
+                TEST(moved_bytes_and_operations_are_counted),
+                TEST(parked_requests_are_counted),
+        };
+
+        return cmocka_run_group_tests_name("get_metrics", tests, NULL, NULL);
+}

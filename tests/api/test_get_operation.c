@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <regex.h>
+#include <stdio.h>
+
+#include "steps.h"
+
+/* GET /v1/operations/{id} without waiting; that is in test_waiting.c. */
+
+enum { SIZE = 300000 };
+
+static void assert_like(const char *text, const char *pattern)
+{
+        regex_t regex;
+
+        assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB), 0);
+        if (regexec(&regex, text, 0, NULL, 0) != 0)
+                fail_msg("\"%s\" is not like %s", text, pattern);
+        regfree(&regex);
+}
+
+#define TIME "^20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]\\.[0-9]{3}Z$"
+
+static void an_operation_tells_how_it_went(void **state)
+{
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+                struct ferry_operation passive, active;
+                struct json_object *object;
+
+                pair_start(p, network);
+                region_make(&p->a, SIZE, 3, offered);
+                region_make(&p->b, SIZE, 0, local);
+                offer_make(&p->a, FERRY_READABLE, offered, &passive);
+                object = operation_json(&p->a, passive.id);
+                assert_string_equal(json_text(object, "status"), "INITIALIZED");
+                assert_false(json_truth(object, "done"));
+                assert_int_equal(json_number(object, "bytes_done"), 0);
+                assert_like(json_text(object, "id"), "^op_[0-9a-f]{16}$");
+                assert_like(json_text(object, "created_at"), TIME);
+                assert_like(json_text(object, "expires_at"), TIME);
+                assert_true(strcmp(json_text(object, "created_at"), json_text(object, "expires_at")) < 0);
+                json_object_put(object);
+
+                begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
+                operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+                operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+                for (int side = 0; side < 2; side++) {
+                        object = operation_json(side ? &p->b : &p->a, side ? active.id : passive.id);
+                        assert_string_equal(json_text(object, "status"), "COMPLETE");
+                        assert_true(json_truth(object, "done"));
+                        assert_int_equal(json_number(object, "bytes_done"), SIZE);
+                        assert_true(json_number(object, "revision") > 1);
+                        assert_true(json_number(object, "duration_us") < WAIT_MS * 1000);
+                        assert_like(json_text(object, "ended_at"), TIME);
+                        assert_true(strcmp(json_text(object, "created_at"), json_text(object, "ended_at")) <= 0);
+                        assert_string_equal(json_text(object, "transport"), network ? "tcp" : "posix");
+                        json_object_put(object);
+                }
+                ferry_operation_clear(&passive);
+                ferry_operation_clear(&active);
+                pair_stop(p);
+        }
+}
+
+static struct raw_answer get(struct worker *w, const char *method, const char *id, const char *headers)
+{
+        char *request = text_format("%s /v1/operations/%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", method, id, headers);
+        struct raw_answer answer;
+
+        raw_exchange(w, request, &answer);
+        free(request);
+        return answer;
+}
+
+static void the_etag_follows_the_revision(void **state)
+{
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+        struct ferry_operation operation;
+        struct raw_answer answer;
+        char region[FERRY_ID_SIZE], *etag;
+
+        worker_start(w, "a", NULL);
+        region_make(w, SIZE, 0, region);
+        offer_make(w, FERRY_WRITABLE, region, &operation);
+        answer = get(w, "GET", operation.id, "");
+        assert_int_equal(answer.status, 200);
+        etag = raw_header(&answer, "ETag");
+        assert_string_equal(etag, "\"r1\"");
+        free(etag);
+        raw_answer_clear(&answer);
+        for (size_t i = 0; i < 3; i++) {
+                static const char *const same[] = { "If-None-Match: \"r1\"\r\n", "If-None-Match: *\r\n",
+                                                    "If-None-Match: \"x\", W/\"r1\"\r\n" };
+
+                answer = get(w, "GET", operation.id, same[i]);
+                assert_int_equal(answer.status, 304);
+                assert_int_equal(answer.body_size, 0);
+                etag = raw_header(&answer, "ETag");
+                assert_string_equal(etag, "\"r1\"");
+                free(etag);
+                raw_answer_clear(&answer);
+        }
+        assert_int_equal(ferry_cancel_operation(w->client, operation.id, NULL), 0);
+        answer = get(w, "GET", operation.id, "If-None-Match: \"r1\"\r\n");
+        assert_int_equal(answer.status, 200);
+        etag = raw_header(&answer, "ETag");
+        assert_string_not_equal(etag, "\"r1\"");
+        free(etag);
+        raw_answer_clear(&answer);
+        ferry_operation_clear(&operation);
+        worker_stop(w);
+}
+
+static void a_head_is_a_get_without_a_body(void **state)
+{
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+        struct ferry_operation operation;
+        struct raw_answer whole, head;
+        char region[FERRY_ID_SIZE], *length, *etag;
+
+        worker_start(w, "a", NULL);
+        region_make(w, SIZE, 0, region);
+        offer_make(w, FERRY_WRITABLE, region, &operation);
+        whole = get(w, "GET", operation.id, "");
+        head = get(w, "HEAD", operation.id, "");
+        assert_int_equal(head.status, 200);
+        assert_int_equal(head.body_size, 0);
+        length = raw_header(&head, "Content-Length");
+        etag = raw_header(&head, "ETag");
+        assert_int_equal(strtoul(length, NULL, 10), whole.body_size);
+        assert_string_equal(etag, "\"r1\"");
+        free(length);
+        free(etag);
+        raw_answer_clear(&whole);
+        raw_answer_clear(&head);
+        ferry_operation_clear(&operation);
+        worker_stop(w);
+}
+
+static void an_id_that_is_not_there_is_404_at_once(void **state)
+{
+        static const char *const ids[] = { "op_0123456789abcdef",
+                                           "op_0123456789abcdef?wait_ms=60000",
+                                           "op_0123456789abcdef?wait_ms=60000&revision=1",
+                                           "op_0",
+                                           "op_0123456789abcdef0",
+                                           "op_0123456789ABCDEF",
+                                           "rgn_0123456789abcdef",
+                                           "x",
+                                           "%00",
+                                           "op_%2e%2e%2fworker",
+                                           "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" };
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+        uint64_t start;
+
+        worker_start(w, "a", NULL);
+        start = steps_now_ms();
+        for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+                struct raw_answer answer = get(w, "GET", ids[i], "");
+
+                if (strcmp(ids[i], "%00") != 0)
+                        assert_int_equal(answer.status, 404);
+                else
+                        assert_in_range(answer.status, 400, 404);
+                assert_non_null(strstr(answer.body, "\"code\":"));
+                raw_answer_clear(&answer);
+        }
+        assert_true(steps_now_ms() - start < 20000);
+        worker_stop(w);
+}
+
+static void parameters_are_checked(void **state)
+{
+        static const char *const bad[] = { "wait_ms=",
+                                           "wait_ms=-1",
+                                           "wait_ms=1s",
+                                           "wait_ms=1.5",
+                                           "revision=x",
+                                           "wait_ms=99999999999999999999",
+                                           "wait_ms=1&wait_ms=2",
+                                           "wait=5",
+                                           "include=metadata" };
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+        struct ferry_operation operation;
+        char region[FERRY_ID_SIZE];
+
+        worker_start(w, "a", NULL);
+        region_make(w, SIZE, 0, region);
+        offer_make(w, FERRY_WRITABLE, region, &operation);
+        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+                char *path = text_format("/v1/operations/%s?%s", operation.id, bad[i]);
+
+                assert_problem(w, "GET", path, NULL, 400, "invalid-parameter", NULL);
+                free(path);
+        }
+        ferry_operation_clear(&operation);
+        worker_stop(w);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(an_operation_tells_how_it_went, setup, teardown),
+                cmocka_unit_test_setup_teardown(the_etag_follows_the_revision, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_head_is_a_get_without_a_body, setup, teardown),
+                cmocka_unit_test_setup_teardown(an_id_that_is_not_there_is_404_at_once, setup, teardown),
+                cmocka_unit_test_setup_teardown(parameters_are_checked, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("get_operation", tests, NULL, NULL);
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "steps.h"
+
+/* GET /v1/operations/{id}/metadata: upstream's RdmaMetadata, and a secret. */
+
+static struct json_object *metadata_of(struct worker *w, const char *id)
+{
+        char *path = text_format("/v1/operations/%s/metadata", id);
+        struct json_object *metadata = call_json(w, 200, "GET", path, NULL);
+
+        free(path);
+        return metadata;
+}
+
+/* What nixl_connect checks when it decodes the document. */
+static void assert_like_upstream(struct json_object *metadata, int kind, const uint64_t *sizes, size_t n)
+{
+        struct json_object *descriptors = json_member(metadata, "descriptors");
+        const char *blob = json_text(metadata, "nixl_metadata"), *key = json_text(metadata, "notification_key");
+        char *names = json_names(metadata);
+
+        assert_string_equal(names, "descriptors nixl_metadata notification_key operation_kind");
+        free(names);
+        assert_int_equal(json_number(metadata, "operation_kind"), kind);
+        assert_int_equal(strncmp(blob, "b64:e", 5), 0); /* its lstrip("b64:") takes off no more than the prefix */
+        assert_int_equal(strspn(blob + 4, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="),
+                         strlen(blob) - 4);
+        assert_int_equal(strlen(key), 43);
+        assert_int_equal(strspn(key, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"), 43);
+        assert_int_equal(json_object_array_length(descriptors), n);
+        for (size_t i = 0; i < n; i++) {
+                struct json_object *descriptor = json_object_array_get_idx(descriptors, i);
+
+                names = json_names(descriptor);
+                assert_string_equal(names, "device ptr size");
+                free(names);
+                assert_string_equal(json_text(descriptor, "device"), "cpu");
+                assert_true(json_number(descriptor, "ptr") > 0);
+                assert_int_equal(json_number(descriptor, "size"), sizes[i]);
+        }
+}
+
+static void the_document_is_upstreams_with_exactly_four_keys(void **state)
+{
+        static const uint64_t sizes[] = { 1, 4097, 100 };
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+        struct ferry_descriptor descriptors[3];
+        char region[FERRY_ID_SIZE];
+
+        worker_start(w, "a", NULL);
+        region_make(w, 100000, 0, region);
+        for (size_t i = 0; i < 3; i++)
+                descriptors[i] = (struct ferry_descriptor){ region, i * 10000, sizes[i] };
+        for (int writable = 0; writable < 2; writable++) {
+                struct ferry_operation_spec spec = { .kind = writable ? FERRY_WRITABLE : FERRY_READABLE,
+                                                     .descriptors = descriptors,
+                                                     .n_descriptors = 3 };
+                struct ferry_operation operation;
+                struct json_object *metadata;
+
+                assert_int_equal(ferry_create_operation(w->client, &spec, &operation), 0);
+                metadata = metadata_of(w, operation.id);
+                assert_like_upstream(metadata, writable ? 2 : 1, sizes, 3);
+                json_object_put(metadata);
+                ferry_operation_clear(&operation);
+        }
+        worker_stop(w);
+}
+
+static size_t blob_length(struct worker *w, const char *region)
+{
+        struct ferry_operation operation;
+        struct json_object *metadata;
+        size_t n;
+
+        offer_make(w, FERRY_READABLE, region, &operation);
+        metadata = json_tokener_parse(operation.metadata);
+        n = strlen(json_text(metadata, "nixl_metadata"));
+        json_object_put(metadata);
+        ferry_operation_clear(&operation);
+        return n;
+}
+
+/* Ids and digests are random, so that zlib's output varies by a few bytes; 100 registrations would show. */
+static void the_blob_does_not_grow_with_what_else_is_there(void **state)
+{
+        enum { MORE = 100, SLACK = 24 };
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                char region[FERRY_ID_SIZE], other[FERRY_ID_SIZE];
+                size_t before, after;
+
+                pair_start(p, network);
+                region_make(&p->a, 100, 0, region);
+                before = blob_length(&p->a, region);
+                for (int i = 0; i < MORE; i++) {
+                        region_make(&p->a, 1000, 0, other);
+                        (void)blob_length(&p->a, other);
+                }
+                after = blob_length(&p->a, region);
+                assert_in_range(after, before - SLACK, before + SLACK);
+                assert_true(after < 600);
+                pair_stop(p);
+        }
+}
+
+static void it_is_not_to_be_stored_and_every_offer_has_its_own_key(void **state)
+{
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+        struct ferry_operation one, two;
+        struct json_object *first, *second;
+        struct raw_answer answer;
+        char region[FERRY_ID_SIZE], *request, *control;
+
+        worker_start(w, "a", NULL);
+        region_make(w, 100, 0, region);
+        offer_make(w, FERRY_READABLE, region, &one);
+        offer_make(w, FERRY_READABLE, region, &two);
+        request = text_format("GET /v1/operations/%s/metadata HTTP/1.1\r\nHost: localhost\r\n\r\n", one.id);
+        raw_exchange(w, request, &answer);
+        assert_int_equal(answer.status, 200);
+        control = raw_header(&answer, "Cache-Control");
+        assert_string_equal(control, "no-store");
+        first = json_tokener_parse(one.metadata);
+        second = json_tokener_parse(two.metadata);
+        assert_string_not_equal(json_text(first, "notification_key"), json_text(second, "notification_key"));
+        json_object_put(first);
+        json_object_put(second);
+        free(control);
+        free(request);
+        raw_answer_clear(&answer);
+        ferry_operation_clear(&one);
+        ferry_operation_clear(&two);
+        worker_stop(w);
+}
+
+static void only_live_passive_operations_have_it(void **state)
+{
+        struct pair *p = *state;
+        struct ferry_operation passive, active;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *path;
+
+        pair_start(p, false);
+        region_make(&p->a, 100, 4, offered);
+        region_make(&p->b, 100, 0, local);
+        offer_make(&p->a, FERRY_READABLE, offered, &passive);
+        begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
+        path = text_format("/v1/operations/%s/metadata", active.id);
+        assert_problem(&p->b, "GET", path, NULL, 409, "not-passive", NULL);
+        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+        assert_problem(&p->b, "GET", path, NULL, 409, "not-passive", NULL);
+        operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+        free(path);
+        path = text_format("/v1/operations/%s/metadata", passive.id);
+        assert_problem(&p->a, "GET", path, NULL, 410, "gone", NULL);
+        free(path);
+        assert_problem(&p->a, "GET", "/v1/operations/op_0123456789abcdef/metadata", NULL, 404, "not-found", NULL);
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
+        pair_stop(p);
+}
+
+/* Collects everything that the worker says about an operation. */
+static char *all_answers(struct worker *w, const char *id)
+{
+        static const struct {
+                const char *method, *form, *body;
+        } requests[] = {
+                { "GET", "/v1/operations/%s", NULL },
+                { "GET", "/v1/operations", NULL },
+                { "GET", "/v1/operations/%s?wait_ms=1", NULL },
+                { "POST", "/v1/operations/%s/renew", "{\"ttl_ms\":\"x\"}" },
+                { "POST", "/v1/operations/%s/renew", "{}" },
+                { "POST", "/v1/operations/%s/cancel", NULL },
+                { "GET", "/v1/operations/%s/metadata", NULL }, /* cancelled: 410 */
+                { "GET", "/metrics", NULL },
+                { "DELETE", "/v1/operations/%s", NULL },
+        };
+        char *all = strdup("");
+
+        for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+                struct ferry_answer answer;
+                char path[256], *longer;
+                const char *percent = strstr(requests[i].form, "%s");
+
+                (void)snprintf(path, sizeof(path), "%.*s%s%s",
+                               percent ? (int)(percent - requests[i].form) : (int)strlen(requests[i].form),
+                               requests[i].form, percent ? id : "", percent ? percent + 2 : "");
+                (void)ferry_request(w->client, requests[i].method, path, requests[i].body ? "application/json" : NULL,
+                                    requests[i].body, requests[i].body ? strlen(requests[i].body) : 0, &answer);
+                longer = text_format("%s%s", all, answer.body ? answer.body : "");
+                free(all);
+                all = longer;
+                ferry_answer_clear(&answer);
+        }
+        return all;
+}
+
+static void the_key_appears_nowhere_else(void **state)
+{
+        static const char *const flags[] = { "--log-level", "debug", NULL };
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *changed, *body, *more, *text;
+                struct ferry_operation passive, active;
+                struct json_object *metadata, *problem;
+                const char *key;
+
+                pair_start_with(p, network, flags);
+                pair_expect_failures(p);
+                region_make(&p->a, 100, 4, offered);
+                region_make(&p->b, 100, 0, local);
+                offer_make(&p->a, FERRY_READABLE, offered, &passive);
+                metadata = json_tokener_parse(passive.metadata);
+                key = json_text(metadata, "notification_key");
+                begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
+                operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+                operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+                text = all_answers(&p->b, active.id);
+                assert_null(strstr(text, key));
+                free(text);
+                /* A refusal names the place, not the value. */
+                changed = metadata_with(passive.metadata, "operation_kind", json_object_new_int(7));
+                more = text_format(",\"remote_metadata\":%s", changed);
+                body = operation_body("read", local, more);
+                problem = call_json(&p->b, 400, "POST", "/v1/operations", body);
+                assert_null(strstr(json_object_to_json_string(problem), key));
+                json_object_put(problem);
+                free(changed);
+                free(more);
+                free(body);
+                ferry_operation_clear(&active);
+                /* A second use fails, and says so without the key. */
+                begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
+                operation_assert_error(&p->b, active.id, FERRY_ERRORED, FERRY_E_ALREADY_CLAIMED);
+                ferry_operation_clear(&active);
+                ferry_operation_clear(&passive);
+                offer_make(&p->a, FERRY_WRITABLE, offered, &passive);
+                json_object_put(metadata);
+                metadata = json_tokener_parse(passive.metadata);
+                text = all_answers(&p->a, passive.id);
+                assert_null(strstr(text, json_text(metadata, "notification_key")));
+                free(text);
+                for (int side = 0; side < 2; side++) {
+                        text = worker_log(side ? &p->b : &p->a);
+                        assert_non_null(strstr(text, "level=debug"));
+                        assert_null(strstr(text, json_text(metadata, "notification_key")));
+                        free(text);
+                }
+                json_object_put(metadata);
+                ferry_operation_clear(&passive);
+                pair_stop(p);
+        }
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(the_document_is_upstreams_with_exactly_four_keys, setup, teardown),
+                cmocka_unit_test_setup_teardown(the_blob_does_not_grow_with_what_else_is_there, setup, teardown),
+                cmocka_unit_test_setup_teardown(it_is_not_to_be_stored_and_every_offer_has_its_own_key, setup,
+                                                teardown),
+                cmocka_unit_test_setup_teardown(only_live_passive_operations_have_it, setup, teardown),
+                cmocka_unit_test_setup_teardown(the_key_appears_nowhere_else, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("get_operation_metadata", tests, NULL, NULL);
+}

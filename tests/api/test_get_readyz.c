@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+static void a_started_worker_is_ready(void **state)
+{
+        struct pair *p = *state;
+        struct raw_answer answer;
+
+        worker_start(&p->a, "w", NULL);
+        raw_exchange(&p->a, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n", &answer);
+        assert_int_equal(answer.status, 200);
+        assert_string_equal(answer.body, "{\"status\":\"ready\"}\n");
+        raw_answer_clear(&answer);
+        assert_int_equal(ferry_get_readyz(p->a.client), 0);
+        worker_stop(&p->a);
+}
+
+/* Rounds of GET /readyz until the worker says that it is draining. */
+static void await_draining(struct worker *w)
+{
+        uint64_t deadline = steps_now_ms() + WAIT_MS;
+
+        while (ferry_get_readyz(w->client) == 0)
+                assert_true(steps_now_ms() < deadline);
+        assert_int_equal(ferry_last_problem(w->client)->error, FERRY_E_DRAINING);
+}
+
+/* SIGTERM while a transfer stands in its middle: not ready, alive, no new work; the transfer ends well, then the
+ * worker.
+ */
+static void a_draining_worker_is_alive_but_not_ready(void **state)
+{
+        struct pair *p = *state;
+        struct worker *a = &p->a;
+        struct raw_answer answer;
+        struct running running;
+        int status;
+
+        pair_start(p, false);
+        running_start(p, FERRY_READABLE, 64 << 20, 5, &p->b, &running);
+        assert_int_equal(kill(a->pid, SIGTERM), 0);
+        await_draining(a);
+        raw_exchange(a, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n", &answer);
+        answer_assert_header(&answer, "Retry-After", "5");
+        answer_assert_problem(&answer, 503, "draining");
+        assert_int_equal(ferry_get_livez(a->client), 0);
+        assert_problem(a, "POST", "/v1/regions", "{\"size\":1}", 503, "draining", NULL);
+        assert_problem(a, "POST", "/v1/operations", "{}", 503, "draining", NULL);
+        wire_refused(a, 503, "draining", "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx",
+                     region_path(running.offered, "/content"));
+        json_object_put(call_json(a, 200, "GET", "/v1/regions", NULL));
+
+        worker_resume(&p->b);
+        operation_assert_end(&p->b, running.active, FERRY_COMPLETE, NULL);
+        region_assert_pattern(&p->b, running.local, 5, 0, 64 << 20);
+        a->client = ferry_free(a->client);
+        assert_int_equal(waitpid(a->pid, &status, 0), a->pid);
+        (void)close(a->out);
+        a->pid = 0;
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+        assert_int_equal(worker_files(a), 0);
+        worker_stop(&p->b);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(a_started_worker_is_ready, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_draining_worker_is_alive_but_not_ready, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("get_readyz", tests, NULL, NULL);
+}

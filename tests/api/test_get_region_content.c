@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+enum { MIB = 1 << 20 };
+
+static void make_digits(struct worker *w, char *id)
+{
+        region_make(w, 10, 0, id);
+        assert_int_equal(ferry_put_region_content(w->client, id, 0, "0123456789", 10), 0);
+}
+
+static void the_whole_is_raw_octets(void **state)
+{
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+        struct raw_answer answer;
+
+        worker_start(w, "w", NULL);
+        make_digits(w, id);
+        wire_ask(w, &answer, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", region_path(id, "/content"));
+        assert_int_equal(answer.status, 200);
+        answer_assert_header(&answer, "Content-Type", "application/octet-stream");
+        answer_assert_header(&answer, "Content-Length", "10");
+        answer_assert_header(&answer, "Accept-Ranges", "bytes");
+        answer_assert_header(&answer, "Cache-Control", "no-store");
+        answer_assert_header(&answer, "Content-Range", NULL);
+        assert_string_equal(answer.body, "0123456789");
+        raw_answer_clear(&answer);
+        worker_stop(w);
+}
+
+static void ranges_are_those_of_rfc_9110(void **state)
+{
+        static const struct {
+                const char *range;
+                int status;
+                const char *content_range, *body;
+        } rows[] = {
+                { "bytes=0-0", 206, "bytes 0-0/10", "0" },
+                { "bytes=4-6", 206, "bytes 4-6/10", "456" },
+                { "bytes=9-9", 206, "bytes 9-9/10", "9" },
+                { "bytes=0-9", 206, "bytes 0-9/10", "0123456789" },
+                { "bytes=0-", 206, "bytes 0-9/10", "0123456789" },
+                { "bytes=7-", 206, "bytes 7-9/10", "789" },
+                { "bytes=9-", 206, "bytes 9-9/10", "9" },
+                { "bytes=8-100", 206, "bytes 8-9/10", "89" },
+                { "bytes=8-99999999999999999999999999", 206, "bytes 8-9/10", "89" },
+                { "bytes=-1", 206, "bytes 9-9/10", "9" },
+                { "bytes=-3", 206, "bytes 7-9/10", "789" },
+                { "bytes=-10", 206, "bytes 0-9/10", "0123456789" },
+                { "bytes=-11", 206, "bytes 0-9/10", "0123456789" },
+                { "bytes=-99999999999999999999999999", 206, "bytes 0-9/10", "0123456789" },
+                { "Bytes=1-2", 206, "bytes 1-2/10", "12" },
+                /* Outside. */
+                { "bytes=10-", 416, "bytes */10", NULL },
+                { "bytes=10-10", 416, "bytes */10", NULL },
+                { "bytes=11-20", 416, "bytes */10", NULL },
+                { "bytes=-0", 416, "bytes */10", NULL },
+                { "bytes=99999999999999999999999999-", 416, "bytes */10", NULL },
+                { "bytes=18446744073709551615-", 416, "bytes */10", NULL },
+                /* Several, which a server may ignore; and what is no range, which it must. */
+                { "bytes=0-1,4-5", 200, NULL, "0123456789" },
+                { "bytes=0-1,", 200, NULL, "0123456789" },
+                { "bytes=5-4", 200, NULL, "0123456789" },
+                { "bytes=", 200, NULL, "0123456789" },
+                { "bytes=-", 200, NULL, "0123456789" },
+                { "bytes=--1", 200, NULL, "0123456789" },
+                { "bytes=1-2-3", 200, NULL, "0123456789" },
+                { "bytes=1", 200, NULL, "0123456789" },
+                { "bytes=a-b", 200, NULL, "0123456789" },
+                { "bytes=0x1-2", 200, NULL, "0123456789" },
+                { "bytes=1-2x", 200, NULL, "0123456789" },
+                { "bytes=+1-2", 200, NULL, "0123456789" },
+                { "bytes 1-2", 200, NULL, "0123456789" },
+                { "items=1-2", 200, NULL, "0123456789" },
+                { "1-2", 200, NULL, "0123456789" },
+                { "", 200, NULL, "0123456789" },
+        };
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+
+        worker_start(w, "w", NULL);
+        make_digits(w, id);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                struct raw_answer answer;
+
+                wire_ask(w, &answer, "GET %s HTTP/1.1\r\nHost: localhost\r\nRange: %s\r\n\r\n",
+                         region_path(id, "/content"), rows[i].range);
+                if (answer.status != rows[i].status)
+                        print_error("Range: %s\n", rows[i].range);
+                assert_int_equal(answer.status, rows[i].status);
+                answer_assert_header(&answer, "Content-Range", rows[i].content_range);
+                if (rows[i].body) {
+                        assert_string_equal(answer.body, rows[i].body);
+                        answer_assert_header(&answer, "Content-Type", "application/octet-stream");
+                        raw_answer_clear(&answer);
+                } else {
+                        answer_assert_problem(&answer, 416, "range-not-satisfiable");
+                }
+        }
+        region_drop(w, id);
+        worker_stop(w);
+}
+
+/* Content has no entity tag, so that no If-Range can hold. */
+static void if_range_gives_the_whole(void **state)
+{
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+        struct raw_answer answer;
+
+        worker_start(w, "w", NULL);
+        make_digits(w, id);
+        wire_ask(w, &answer, "GET %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=1-2\r\nIf-Range: \"x\"\r\n\r\n",
+                 region_path(id, "/content"));
+        assert_int_equal(answer.status, 200);
+        assert_string_equal(answer.body, "0123456789");
+        raw_answer_clear(&answer);
+        worker_stop(w);
+}
+
+static void head_has_the_headers_alone(void **state)
+{
+        static const struct {
+                const char *range;
+                int status;
+                const char *length, *content_range;
+        } rows[] = {
+                { "", 200, "10", NULL },
+                { "Range: bytes=2-5\r\n", 206, "4", "bytes 2-5/10" },
+        };
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+
+        worker_start(w, "w", NULL);
+        make_digits(w, id);
+        for (size_t i = 0; i < 2; i++) {
+                struct raw_answer answer;
+                char *request = text_format("HEAD %s HTTP/1.1\r\nHost: localhost\r\n%sConnection: close\r\n\r\n",
+                                            region_path(id, "/content"), rows[i].range),
+                     *rest, *head;
+                int fd = raw_connect(w);
+
+                raw_send(fd, request, strlen(request));
+                head = wire_read_head(fd);
+                answer = (struct raw_answer){ .status = (int)strtol(head + 9, NULL, 10), .head = head };
+                assert_int_equal(answer.status, rows[i].status);
+                answer_assert_header(&answer, "Content-Length", rows[i].length);
+                answer_assert_header(&answer, "Content-Range", rows[i].content_range);
+                rest = wire_read_rest(fd, NULL);
+                assert_string_equal(rest, "");
+                free(rest);
+                free(head);
+                free(request);
+                (void)close(fd);
+        }
+        worker_stop(w);
+}
+
+static void any_slice_of_a_large_region_is_right(void **state)
+{
+        enum { SIZE = 5 * MIB + 3 };
+        static const struct {
+                uint64_t offset, size;
+        } slices[] = { { 0, 1 },         { 0, SIZE },       { 1, SIZE - 1 },       { SIZE - 1, 1 },  { 4095, 2 },
+                       { MIB - 1, MIB }, { 65535, 131073 }, { SIZE - 4097, 4097 }, { 3 * MIB, 4096 } };
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+        uint8_t *buffer = malloc(SIZE);
+        size_t n;
+
+        worker_start(w, "w", NULL);
+        region_make(w, SIZE, 4, id);
+        for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++)
+                region_assert_pattern(w, id, 4, slices[i].offset, slices[i].size);
+
+        /* A slice that reaches beyond the end ends there; one that begins there is refused. */
+        assert_int_equal(ferry_get_region_content(w->client, id, SIZE - 5, buffer, 100, &n), 0);
+        assert_int_equal(n, 5);
+        assert_int_equal(ferry_get_region_content(w->client, id, SIZE, buffer, 1, &n), FERRY_E_RANGE_NOT_SATISFIABLE);
+        free(buffer);
+        worker_stop(w);
+}
+
+static int discard(void *context, const void *data, size_t size)
+{
+        return 0;
+}
+
+/* Streamed straight from the region: the worker's own memory does not grow by a copy. */
+static void a_download_is_not_copied(void **state)
+{
+        enum { SIZE = 64 * MIB, MOST_KB = 8 * 1024 };
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+        uint64_t anonymous, resident, n;
+
+        if (worker_sanitized())
+                skip();
+        worker_start(w, "w", NULL);
+        region_make(w, SIZE, 0, id);
+        worker_assert_serving(w);
+        anonymous = worker_status_kb(w, "RssAnon");
+        resident = worker_status_kb(w, "VmHWM");
+        assert_true(resident >= SIZE / 1024);
+        for (int i = 0; i < 3; i++) {
+                assert_int_equal(ferry_get_region_content_to(w->client, id, 0, 0, discard, NULL, &n), 0);
+                assert_int_equal(n, SIZE);
+                assert_true(worker_status_kb(w, "RssAnon") < anonymous + MOST_KB);
+        }
+        assert_true(worker_status_kb(w, "VmHWM") < resident + MOST_KB); /* also not for a moment */
+        worker_stop(w);
+}
+
+/* Eight clients at once, each its own part, one of them a slow one that never reads on. */
+static void downloads_do_not_wait_for_each_other(void **state)
+{
+        enum { SIZE = 16 * MIB, STALLED = 8 };
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+        int stalled[STALLED];
+
+        worker_start(w, "w", (const char *const[]){ "--http-threads", "2", NULL });
+        region_make(w, SIZE, 21, id);
+        for (int i = 0; i < STALLED; i++)
+                stalled[i] = wire_stalled_reader(w, region_path(id, "/content"));
+        region_assert_pattern(w, id, 21, 0, SIZE);
+        for (int i = 0; i < STALLED; i++)
+                (void)close(stalled[i]);
+        region_drop(w, id);
+        worker_stop(w);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+        const struct CMUnitTest tests[] = {
+                TEST(the_whole_is_raw_octets),
+                TEST(ranges_are_those_of_rfc_9110),
+                TEST(if_range_gives_the_whole),
+                TEST(head_has_the_headers_alone),
+                TEST(any_slice_of_a_large_region_is_right),
+                TEST(a_download_is_not_copied),
+                TEST(downloads_do_not_wait_for_each_other),
+        };
+
+        return cmocka_run_group_tests_name("get_region_content", tests, NULL, NULL);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire.h"
+
+/* A browser must not be able to drive a worker: neither by a name that its owner makes point here, nor across origins.
+ */
+
+#define HOST "Host: localhost\r\n"
+
+static void a_foreign_host_name_is_refused(void **state)
+{
+        static const struct {
+                const char *host;
+                bool passes;
+        } rows[] = {
+                { "localhost", true },
+                { "localhost:9300", true },
+                { "LocalHost", true },
+                { "localhost.", true },
+                { "127.0.0.1", true },
+                { "127.0.0.1:1", true },
+                { "[::1]", true },
+                { "[::1]:9300", true },
+                { "10.1.2.3", true },
+                { "[2001:db8::1]:80", true },
+                { "evil.example", false },
+                { "evil.example:9300", false },
+                { "localhost.evil.example", false },
+                { "127.0.0.1.nip.io", false },
+                { "127.0.0.1.evil.example:9300", false },
+                { "notlocalhost", false },
+                { "localhost@evil.example", false },
+                { "evil.example@localhost", false },
+                { "localhost/evil.example", false },
+                { "127.1", false },
+                { "0x7f000001", false },
+                { "2130706433", false },
+                { "", false },
+                { "::1", false },
+                { "[::1", false },
+                { "[localhost]", false },
+                { "localhost:99999", false },
+                { "localhost:http", false },
+                { "local host", false },
+                { "ferry.example", false },
+        };
+        struct worker *w = *state;
+
+        worker_start(w, "w", NULL);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                if (rows[i].passes) {
+                        wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: %s\r\n\r\n", rows[i].host);
+                        continue;
+                }
+                wire_refused(w, 421, "host-refused", "GET /livez HTTP/1.1\r\nHost: %s\r\n\r\n", rows[i].host);
+                /* A refused request does nothing. */
+                wire_refused(w, 421, "host-refused",
+                             "POST /v1/regions HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n"
+                             "Content-Length: 10\r\n\r\n{\"size\":1}",
+                             rows[i].host);
+        }
+        worker_await_metric(w, "ferry_regions", 0);
+        worker_stop(w);
+}
+
+static void the_advertised_name_passes(void **state)
+{
+        struct worker *w = *state;
+
+        worker_start(w, "w", (const char *const[]){ "--advertise", "ferry.example", NULL });
+        wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: ferry.example:9300\r\n\r\n");
+        wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: FERRY.example\r\n\r\n");
+        wire_refused(w, 421, "host-refused", "GET /livez HTTP/1.1\r\nHost: x.ferry.example\r\n\r\n");
+        worker_stop(w);
+}
+
+static void a_request_needs_one_host(void **state)
+{
+        struct worker *w = *state;
+
+        worker_start(w, "w", NULL);
+        wire_expect(w, 400, "GET /livez HTTP/1.1\r\n\r\n");
+        wire_expect(w, 400, "GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n");
+        wire_expect(w, 400, "GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n");
+        worker_stop(w);
+}
+
+static void a_foreign_origin_is_refused(void **state)
+{
+        static const char *const origins[] = {
+                "https://evil.example",     "http://localhost:9300", "http://127.0.0.1", "null", "",
+                "https://app.example.evil", "http://app.example"
+        };
+        struct worker *w = *state;
+        struct raw_answer answer;
+
+        worker_start(w, "w", (const char *const[]){ "--allow-origin", "https://app.example", NULL });
+        for (size_t i = 0; i < sizeof(origins) / sizeof(origins[0]); i++) {
+                wire_ask(w, &answer, "GET /v1/worker HTTP/1.1\r\n" HOST "Origin: %s\r\n\r\n", origins[i]);
+                answer_assert_header(&answer, "Access-Control-Allow-Origin", NULL);
+                answer_assert_problem(&answer, 403, "origin-refused");
+                wire_refused(w, 403, "origin-refused",
+                             "POST /v1/regions HTTP/1.1\r\n" HOST "Origin: %s\r\nContent-Type: application/json\r\n"
+                             "Content-Length: 10\r\n\r\n{\"size\":1}",
+                             origins[i]);
+                wire_refused(w, 403, "origin-refused",
+                             "OPTIONS /v1/regions HTTP/1.1\r\n" HOST "Origin: %s\r\n"
+                             "Access-Control-Request-Method: POST\r\n\r\n",
+                             origins[i]);
+        }
+        worker_await_metric(w, "ferry_regions", 0);
+        worker_stop(w);
+}
+
+static void an_allowed_origin_may_read_the_answers(void **state)
+{
+        struct worker *w = *state;
+        struct raw_answer answer;
+
+        worker_start(w, "w", (const char *const[]){ "--allow-origin", "https://app.example", NULL });
+        wire_ask(w, &answer, "GET /v1/worker HTTP/1.1\r\n" HOST "Origin: https://app.example\r\n\r\n");
+        assert_int_equal(answer.status, 200);
+        answer_assert_header(&answer, "Access-Control-Allow-Origin", "https://app.example");
+        answer_assert_header(&answer, "Vary", "Origin");
+        raw_answer_clear(&answer);
+        wire_ask(w, &answer,
+                 "OPTIONS /v1/regions HTTP/1.1\r\n" HOST "Origin: https://app.example\r\n"
+                 "Access-Control-Request-Method: POST\r\n\r\n");
+        assert_int_equal(answer.status, 204);
+        answer_assert_header(&answer, "Access-Control-Allow-Origin", "https://app.example");
+        raw_answer_clear(&answer);
+        /* A problem can be read as well; the name of the host is checked all the same. */
+        wire_ask(w, &answer, "GET /nowhere HTTP/1.1\r\n" HOST "Origin: https://app.example\r\n\r\n");
+        answer_assert_header(&answer, "Access-Control-Allow-Origin", "https://app.example");
+        answer_assert_problem(&answer, 404, "not-found");
+        wire_refused(w, 421, "host-refused",
+                     "GET /v1/worker HTTP/1.1\r\nHost: evil.example\r\nOrigin: https://app.example\r\n\r\n");
+        worker_stop(w);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+        const struct CMUnitTest tests[] = {
+                TEST(a_foreign_host_name_is_refused),
+                TEST(the_advertised_name_passes),
+                TEST(a_request_needs_one_host),
+                TEST(a_foreign_origin_is_refused),
+                TEST(an_allowed_origin_may_read_the_answers),
+        };
+
+        return cmocka_run_group_tests_name("hosts", tests, NULL, NULL);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "steps.h"
+
+/* Lists of descriptors: one logical stream of bytes, cut differently on each side. */
+
+enum { REGION = 4 * STEPS_MIB, SEED = 21, MANY = 1000 };
+
+/* A list of slices of one region. */
+struct list {
+        struct ferry_descriptor items[MANY];
+        size_t n;
+        uint64_t total;
+};
+
+static void list_add(struct list *list, uint64_t offset, uint64_t size)
+{
+        assert_true(list->n < MANY);
+        assert_true(offset + size <= REGION);
+        list->items[list->n++] = (struct ferry_descriptor){ .offset = offset, .size = size };
+        list->total += size;
+}
+
+/* The bytes that the list of a region names, in its order, for free(). */
+static uint8_t *list_bytes(struct worker *w, const char *region, const struct list *list)
+{
+        uint8_t *all = malloc(REGION), *bytes = malloc(list->total), *at = bytes;
+
+        assert_int_equal(ferry_get_region_content(w->client, region, 0, all, REGION, NULL), 0);
+        for (size_t i = 0; i < list->n; i++) {
+                memcpy(at, all + list->items[i].offset, list->items[i].size);
+                at += list->items[i].size;
+        }
+        free(all);
+        return bytes;
+}
+
+/* How many bytes of a region that was zero lie outside the list and are not zero any more. */
+static size_t bytes_outside(struct worker *w, const char *region, const struct list *list)
+{
+        uint8_t *all = malloc(REGION);
+        size_t n = 0;
+
+        assert_int_equal(ferry_get_region_content(w->client, region, 0, all, REGION, NULL), 0);
+        for (size_t i = 0; i < list->n; i++)
+                memset(all + list->items[i].offset, 0, list->items[i].size);
+        for (size_t i = 0; i < REGION; i++)
+                n += all[i] != 0;
+        free(all);
+        return n;
+}
+
+/* Moves source → target as a read or as a write, and compares every byte inside and outside of the target list. */
+static void move(struct pair *p, enum ferry_kind passive_kind, struct list *source, struct list *target,
+                 enum ferry_layout layout, bool verify)
+{
+        bool readable = passive_kind == FERRY_READABLE;
+        struct list *offered = readable ? source : target, *local = readable ? target : source;
+        char on_a[FERRY_ID_SIZE], on_b[FERRY_ID_SIZE];
+        struct ferry_operation_spec passive_spec = { .kind = passive_kind,
+                                                     .descriptors = offered->items,
+                                                     .n_descriptors = offered->n,
+                                                     .include_metadata = true };
+        struct ferry_operation_spec active_spec = { .kind = kind_of_peer(passive_kind),
+                                                    .layout = layout,
+                                                    .descriptors = local->items,
+                                                    .n_descriptors = local->n,
+                                                    .verify = verify };
+        struct ferry_operation passive, active;
+        uint8_t *sent, *arrived;
+
+        region_make(&p->a, REGION, readable ? SEED : 0, on_a);
+        region_make(&p->b, REGION, readable ? 0 : SEED, on_b);
+        for (size_t i = 0; i < offered->n; i++)
+                offered->items[i].region = on_a;
+        for (size_t i = 0; i < local->n; i++)
+                local->items[i].region = on_b;
+        assert_int_equal(ferry_create_operation(p->a.client, &passive_spec, &passive), 0);
+        assert_int_equal(passive.bytes_total, offered->total);
+        active_spec.remote_metadata = passive.metadata;
+        assert_int_equal(ferry_create_operation(p->b.client, &active_spec, &active), 0);
+        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+        operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+        sent = list_bytes(readable ? &p->a : &p->b, readable ? on_a : on_b, source);
+        arrived = list_bytes(readable ? &p->b : &p->a, readable ? on_b : on_a, target);
+        assert_memory_equal(sent, arrived, source->total);
+        assert_int_equal(bytes_outside(readable ? &p->b : &p->a, readable ? on_b : on_a, target), 0);
+        free(sent);
+        free(arrived);
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
+        region_drop(&p->a, on_a);
+        region_drop(&p->b, on_b);
+}
+
+static void both_ways(struct pair *p, struct list *source, struct list *target, enum ferry_layout layout)
+{
+        for (int verify = 0; verify < 2; verify++) {
+                move(p, FERRY_READABLE, source, target, layout, verify);
+                move(p, FERRY_WRITABLE, source, target, layout, verify);
+        }
+}
+
+static void for_each_side(void **state, void (*story)(struct pair *p))
+{
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                pair_start(p, network);
+                story(p);
+                pair_stop(p);
+        }
+}
+
+static void story_pairwise(struct pair *p)
+{
+        struct list source = { 0 }, target = { 0 };
+
+        list_add(&source, 3, 1);
+        list_add(&target, REGION - 1, 1);
+        both_ways(p, &source, &target, FERRY_LAYOUT_PAIRWISE);
+        /* Unaligned, uneven, in another order than in memory. */
+        list_add(&source, 1000001, 1500003);
+        list_add(&target, 77, 1500003);
+        both_ways(p, &source, &target, FERRY_LAYOUT_PAIRWISE);
+        list_add(&source, 17, 65537);
+        list_add(&target, 2000000, 65537);
+        list_add(&source, 5, 7);
+        list_add(&target, 60, 7);
+        both_ways(p, &source, &target, FERRY_LAYOUT_PAIRWISE);
+}
+
+static void slices_arrive_where_they_belong(void **state)
+{
+        for_each_side(state, story_pairwise);
+}
+
+static void story_many(struct pair *p)
+{
+        struct list source = { 0 }, target = { 0 };
+        uint64_t at = 0;
+
+        for (size_t i = 0; i < MANY; i++) {
+                uint64_t size = 1 + i * 7919 % 3001;
+
+                list_add(&source, i * 31 % 100000 * 10 + 1, size); /* some overlap: a source may */
+                list_add(&target, at, size);                       /* adjacent */
+                at += size;
+        }
+        both_ways(p, &source, &target, FERRY_LAYOUT_PAIRWISE);
+}
+
+static void a_thousand_uneven_slices_arrive(void **state)
+{
+        for_each_side(state, story_many);
+}
+
+static void story_stream(struct pair *p)
+{
+        struct list one = { 0 }, few = { 0 }, many = { 0 };
+
+        list_add(&one, 11, 3000000);
+        list_add(&few, 2900000, 1);
+        list_add(&few, 1, 1100000);
+        list_add(&few, 1100001, 1699999);
+        list_add(&few, 3500000, 200000);
+        for (size_t i = 0; i < 999; i++)
+                list_add(&many, i * 4000 + i % 7, 3000 + i % 2);
+        list_add(&many, 4000000, one.total - many.total);
+        both_ways(p, &one, &few, FERRY_LAYOUT_STREAM);
+        both_ways(p, &few, &one, FERRY_LAYOUT_STREAM);
+        both_ways(p, &few, &many, FERRY_LAYOUT_STREAM);
+        both_ways(p, &many, &few, FERRY_LAYOUT_STREAM);
+}
+
+static void a_stream_may_be_cut_differently(void **state)
+{
+        for_each_side(state, story_stream);
+}
+
+static void slices_of_many_regions_are_one_stream(void **state)
+{
+        enum { N = 40, EACH = 50000 };
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                char ids[N][FERRY_ID_SIZE], whole[FERRY_ID_SIZE];
+                struct ferry_descriptor items[N];
+                struct ferry_operation_spec spec = {
+                        .kind = FERRY_READABLE, .descriptors = items, .n_descriptors = N, .include_metadata = true
+                };
+                struct ferry_descriptor target = { .region = whole };
+                struct ferry_operation_spec read = {
+                        .kind = FERRY_READ, .layout = FERRY_LAYOUT_STREAM, .descriptors = &target, .n_descriptors = 1
+                };
+                struct ferry_operation passive, active;
+                uint8_t *bytes = malloc((size_t)N * EACH), *wanted = malloc(EACH);
+
+                pair_start(p, network);
+                for (int i = 0; i < N; i++) {
+                        region_make(&p->a, EACH, (uint64_t)i + 1, ids[i]);
+                        items[i] = (struct ferry_descriptor){ .region = ids[i] };
+                }
+                region_make(&p->b, (uint64_t)N * EACH, 0, whole);
+                assert_int_equal(ferry_create_operation(p->a.client, &spec, &passive), 0);
+                for (int i = 0; i < N; i++)
+                        assert_int_equal(ferry_delete_region(p->a.client, ids[i]), FERRY_E_REGION_IN_USE);
+                read.remote_metadata = passive.metadata;
+                assert_int_equal(ferry_create_operation(p->b.client, &read, &active), 0);
+                operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+                operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+                assert_int_equal(ferry_get_region_content(p->b.client, whole, 0, bytes, (size_t)N * EACH, NULL), 0);
+                for (int i = 0; i < N; i++) {
+                        pattern_fill((uint64_t)i + 1, 0, wanted, EACH);
+                        assert_memory_equal(bytes + (size_t)i * EACH, wanted, EACH);
+                        region_drop(&p->a, ids[i]);
+                }
+                free(bytes);
+                free(wanted);
+                ferry_operation_clear(&passive);
+                ferry_operation_clear(&active);
+                pair_stop(p);
+        }
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(slices_arrive_where_they_belong, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_thousand_uneven_slices_arrive, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_stream_may_be_cut_differently, setup, teardown),
+                cmocka_unit_test_setup_teardown(slices_of_many_regions_are_one_stream, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("layouts", tests, NULL, NULL);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "wire.h"
+
+enum { MANY = 250 };
+
+static void make_many(struct worker *w, size_t n, char ids[][FERRY_ID_SIZE])
+{
+        for (size_t i = 0; i < n; i++)
+                region_make(w, 1 + i, 0, ids[i]);
+}
+
+/* Asserts a page: its elements are ids[first …], and whether another one follows. Returns next, for free(). */
+static char *assert_page(struct worker *w, unsigned limit, const char *after, char ids[][FERRY_ID_SIZE], size_t first,
+                         size_t n, bool more)
+{
+        struct ferry_region_list list;
+        char *next;
+
+        assert_int_equal(ferry_list_regions(w->client, limit, after, &list), 0);
+        assert_int_equal(list.n, n);
+        for (size_t i = 0; i < n; i++) {
+                assert_string_equal(list.items[i].id, ids[first + i]);
+                assert_int_equal(list.items[i].size, first + i + 1);
+        }
+        assert_int_equal(list.next != NULL, more);
+        next = list.next ? strdup(list.next) : NULL;
+        ferry_region_list_clear(&list);
+        return next;
+}
+
+static void no_regions_are_an_empty_list(void **state)
+{
+        struct worker *w = *state;
+        struct raw_answer answer;
+
+        worker_start(w, "w", NULL);
+        raw_exchange(w, "GET /v1/regions HTTP/1.1\r\nHost: localhost\r\n\r\n", &answer);
+        assert_int_equal(answer.status, 200);
+        answer_assert_header(&answer, "Content-Type", "application/json");
+        assert_string_equal(answer.body, "{\"regions\":[]}\n");
+        raw_answer_clear(&answer);
+        worker_stop(w);
+}
+
+static void pages_give_each_region_once_in_order_of_creation(void **state)
+{
+        static char ids[MANY][FERRY_ID_SIZE];
+        struct worker *w = *state;
+        char *next, *after = NULL;
+
+        worker_start(w, "w", NULL);
+        make_many(w, MANY, ids);
+
+        next = assert_page(w, 100, NULL, ids, 0, 100, true);
+        after = assert_page(w, 100, next, ids, 100, 100, true);
+        free(next);
+        assert_null(assert_page(w, 100, after, ids, 200, 50, false));
+        free(after);
+
+        /* One by one. */
+        after = NULL;
+        for (size_t i = 0; i < MANY; i++) {
+                next = assert_page(w, 1, after, ids, i, 1, i + 1 < MANY);
+                free(after);
+                after = next;
+        }
+        assert_null(after);
+
+        /* All at once; as many as there are on one page; a page without a limit has 100. */
+        assert_null(assert_page(w, 1000, NULL, ids, 0, MANY, false));
+        assert_null(assert_page(w, MANY, NULL, ids, 0, MANY, false));
+        free(assert_page(w, 0, NULL, ids, 0, 100, true));
+        worker_stop(w);
+}
+
+static void an_element_is_what_get_gives(void **state)
+{
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+        struct json_object *list, *region;
+
+        worker_start(w, "w", NULL);
+        region_make(w, 5, 0, id);
+        list = call_json(w, 200, "GET", "/v1/regions", NULL);
+        region = call_json(w, 200, "GET", region_path(id, ""), NULL);
+        assert_true(json_object_equal(json_object_array_get_idx(json_member(list, "regions"), 0), region));
+        json_object_put(list);
+        json_object_put(region);
+        worker_stop(w);
+}
+
+static void a_cursor_outlives_its_region(void **state)
+{
+        static char ids[10][FERRY_ID_SIZE];
+        struct worker *w = *state;
+        char *next;
+
+        worker_start(w, "w", NULL);
+        make_many(w, 10, ids);
+        next = assert_page(w, 4, NULL, ids, 0, 4, true);
+        for (size_t i = 2; i < 5; i++) /* the last of the page, one before it, one behind it */
+                region_drop(w, ids[i]);
+        assert_null(assert_page(w, 10, next, ids, 5, 5, false));
+
+        /* Also when nothing is left behind it; what comes later is. */
+        for (size_t i = 5; i < 10; i++)
+                region_drop(w, ids[i]);
+        assert_null(assert_page(w, 10, next, ids, 0, 0, false));
+        region_make(w, 10, 0, ids[9]);
+        assert_null(assert_page(w, 10, next, ids, 9, 1, false));
+        free(next);
+        worker_stop(w);
+}
+
+static void a_region_made_meanwhile_comes_last(void **state)
+{
+        static char ids[4][FERRY_ID_SIZE];
+        struct worker *w = *state;
+        char *next;
+
+        worker_start(w, "w", NULL);
+        make_many(w, 3, ids);
+        next = assert_page(w, 2, NULL, ids, 0, 2, true);
+        region_make(w, 4, 0, ids[3]);
+        assert_null(assert_page(w, 10, next, ids, 2, 2, false));
+        free(next);
+        worker_stop(w);
+}
+
+static void bad_parameters_are_refused(void **state)
+{
+        static const char *const queries[] = {
+                "limit=0",
+                "limit=-1",
+                "limit=",
+                "limit",
+                "limit=1.5",
+                "limit=1e2",
+                "limit=%201",
+                "limit=1%00",
+                "limit=abc",
+                "limit=0x10",
+                "limit=1001",
+                "limit=99999999999999999999",
+                "limit=1&limit=1",
+                "after=",
+                "after",
+                "after=1",
+                "after=c_",
+                "after=c_zzzzzzzzzzzzzzzz",
+                "after=c_1",
+                "after=rgn_0000000000000001",
+                "after=C_0000000000000001",
+                "after=c_00000000000000001",
+                "after=c_000000000000000G",
+                "after=c_0000000000000001&after=c_0000000000000001",
+                "page=2",
+                "wait_ms=5",
+                "LIMIT=5",
+                "=5",
+                "limit=5&x",
+                "kind=read",
+                "offset=1",
+                "after=..%2f..%2fetc",
+        };
+        struct worker *w = *state;
+
+        worker_start(w, "w", NULL);
+        for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++)
+                wire_refused(w, 400, "invalid-parameter", "GET /v1/regions?%s HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                             queries[i]);
+        worker_assert_serving(w);
+        worker_stop(w);
+}
+
+/* A cursor that this worker would not have made is past everything or before it, but never an error of the worker. */
+static void a_foreign_cursor_is_harmless(void **state)
+{
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+        struct ferry_region_list list;
+
+        worker_start(w, "w", NULL);
+        region_make(w, 1, 0, id);
+        assert_int_equal(ferry_list_regions(w->client, 10, "c_ffffffffffffffff", &list), 0);
+        assert_int_equal(list.n, 0);
+        assert_null(list.next);
+        ferry_region_list_clear(&list);
+        worker_stop(w);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(no_regions_are_an_empty_list, worker_setup, worker_teardown),
+                cmocka_unit_test_setup_teardown(pages_give_each_region_once_in_order_of_creation, worker_setup,
+                                                worker_teardown),
+                cmocka_unit_test_setup_teardown(an_element_is_what_get_gives, worker_setup, worker_teardown),
+                cmocka_unit_test_setup_teardown(a_cursor_outlives_its_region, worker_setup, worker_teardown),
+                cmocka_unit_test_setup_teardown(a_region_made_meanwhile_comes_last, worker_setup, worker_teardown),
+                cmocka_unit_test_setup_teardown(bad_parameters_are_refused, worker_setup, worker_teardown),
+                cmocka_unit_test_setup_teardown(a_foreign_cursor_is_harmless, worker_setup, worker_teardown),
+        };
+
+        return cmocka_run_group_tests_name("list_regions", tests, NULL, NULL);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "harness.h"
+
+/* Many operations: at once in both directions, one after another, and made by many clients together. */
+
+enum { KIB = 1 << 10, MIB = 1 << 20, READS = 100, MANY = 2 * READS, SEQUENCE = 1000, THREADS = 8, ROUNDS = 12 };
+
+static const uint64_t sizes[] = { 1,           7,           4096, 4097, 7936,      7937,    65537,
+                                  MIB / 2 + 3, MIB - 1,     MIB,  5,    MIB + 1,   3 * KIB, 2 * MIB + 77,
+                                  100,         3 * MIB + 1, 12,   999,  257 * KIB, 4 * MIB };
+enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
+
+/* ---- at once ---- */
+
+struct move {
+        struct worker *offerer, *mover;
+        enum ferry_kind kind; /* of the passive operation */
+        uint64_t size;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        struct ferry_operation passive, active;
+};
+
+static void move_offer(struct pair *p, struct move *m, size_t i)
+{
+        bool readable = i % 2 == 0, from_a = i / 2 % 2 == 0;
+
+        *m = (struct move){ .offerer = from_a ? &p->a : &p->b,
+                            .mover = from_a ? &p->b : &p->a,
+                            .kind = readable ? FERRY_READABLE : FERRY_WRITABLE,
+                            .size = sizes[i / 4 % SIZES] };
+        region_make(m->offerer, m->size, readable ? i + 1 : 0, m->offered);
+        region_make(m->mover, m->size, readable ? 0 : i + 1, m->local);
+        offer_make(m->offerer, m->kind, m->offered, &m->passive);
+}
+
+static void move_begin(struct move *m)
+{
+        begin_make(m->mover, kind_of_peer(m->kind), m->local, m->passive.metadata, &m->active);
+}
+
+static void move_check(struct move *m, size_t i)
+{
+        operation_assert_end(m->mover, m->active.id, FERRY_COMPLETE, NULL);
+        operation_assert_end(m->offerer, m->passive.id, FERRY_COMPLETE, NULL);
+        region_assert_pattern(m->mover, m->local, i + 1, 0, m->size);
+        region_assert_pattern(m->offerer, m->offered, i + 1, 0, m->size);
+        ferry_operation_clear(&m->passive);
+        ferry_operation_clear(&m->active);
+        region_drop(m->offerer, m->offered);
+        region_drop(m->mover, m->local);
+}
+
+static void all_at_once(struct pair *p, struct move *moves)
+{
+        for (size_t i = 0; i < MANY; i++)
+                move_offer(p, &moves[i], i);
+        /* While b stands still none of a's can end, so that they all run when b's begin. */
+        assert_int_equal(kill(p->b.pid, SIGSTOP), 0);
+        for (size_t i = 0; i < MANY; i++)
+                if (moves[i].mover == &p->a)
+                        move_begin(&moves[i]);
+        assert_int_equal(kill(p->b.pid, SIGCONT), 0);
+        for (size_t i = 0; i < MANY; i++)
+                if (moves[i].mover == &p->b)
+                        move_begin(&moves[i]);
+        for (size_t i = 0; i < MANY; i++)
+                move_check(&moves[i], i);
+}
+
+static void two_hundred_at_once_in_both_directions(void **state)
+{
+        struct move *moves = calloc(MANY, sizeof(*moves));
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                pair_start(p, network);
+                all_at_once(p, moves);
+                pair_assert_serving(p);
+                pair_stop(p);
+        }
+        free(moves);
+}
+
+/* ---- one after another ---- */
+
+/* The i-th slice from one region to the other, as a read of what from offers or a write into what to offers. */
+static void move_slice(struct worker *from, struct worker *to, const char *source, const char *target, uint64_t offset,
+                       uint64_t size, bool read)
+{
+        struct ferry_descriptor out = { .region = source, .offset = offset, .size = size };
+        struct ferry_descriptor in = { .region = target, .offset = offset, .size = size };
+        struct ferry_operation_spec offer = { .kind = read ? FERRY_READABLE : FERRY_WRITABLE,
+                                              .descriptors = read ? &out : &in,
+                                              .n_descriptors = 1,
+                                              .include_metadata = true };
+        struct ferry_operation passive, active;
+
+        assert_int_equal(ferry_create_operation((read ? from : to)->client, &offer, &passive), 0);
+        assert_int_equal(ferry_create_operation((read ? to : from)->client,
+                                                &(struct ferry_operation_spec){
+                                                        .kind = read ? FERRY_READ : FERRY_WRITE,
+                                                        .descriptors = read ? &in : &out,
+                                                        .n_descriptors = 1,
+                                                        .remote_metadata = passive.metadata,
+                                                        .wait_ms = WAIT_MS,
+                                                },
+                                                &active),
+                         0);
+        assert_int_equal(active.status, FERRY_COMPLETE);
+        operation_assert_end(read ? from : to, passive.id, FERRY_COMPLETE, NULL);
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
+}
+
+static void a_thousand_small_ones_in_sequence(void **state)
+{
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
+                uint64_t offset = 0;
+
+                pair_start(p, network);
+                region_make(&p->a, 128 * KIB, 5, source);
+                region_make(&p->b, 128 * KIB, 0, target);
+                for (uint64_t i = 0; i < SEQUENCE; i++) {
+                        uint64_t size = i % 120 + 1;
+
+                        move_slice(&p->a, &p->b, source, target, offset, size, i % 2 == 0);
+                        offset += size;
+                }
+                region_assert_pattern(&p->b, target, 5, 0, offset);
+                region_assert_pattern(&p->b, target, 0, offset, 128 * KIB - offset);
+                pair_stop(p);
+        }
+}
+
+/* ---- many clients ---- */
+
+struct client_thread {
+        struct worker a, b; /* the workers, with clients of the thread's own */
+        uint64_t seed;
+        pthread_t thread;
+};
+
+/* Assertions of a thread end the whole test program, as they should. */
+static void *create_and_move(void *context)
+{
+        struct client_thread *c = context;
+
+        for (unsigned round = 0; round < ROUNDS; round++) {
+                struct move m = { .offerer = round % 2 ? &c->a : &c->b, .mover = round % 2 ? &c->b : &c->a };
+                uint64_t seed = c->seed * ROUNDS + round;
+
+                m.size = sizes[(c->seed + round * 3) % SIZES];
+                m.kind = round / 2 % 2 ? FERRY_READABLE : FERRY_WRITABLE;
+                region_make(m.offerer, m.size, m.kind == FERRY_READABLE ? seed : 0, m.offered);
+                region_make(m.mover, m.size, m.kind == FERRY_READABLE ? 0 : seed, m.local);
+                offer_make(m.offerer, m.kind, m.offered, &m.passive);
+                move_begin(&m);
+                move_check(&m, seed - 1);
+        }
+        return NULL;
+}
+
+static void eight_clients_create_at_the_same_time(void **state)
+{
+        struct client_thread clients[THREADS];
+        struct ferry_operation_list list;
+        struct pair *p = *state;
+
+        pair_start(p, false);
+        for (uint64_t i = 0; i < THREADS; i++) {
+                clients[i] = (struct client_thread){ .a = p->a, .b = p->b, .seed = i + 1 };
+                assert_int_equal(ferry_new(p->a.url, NULL, &clients[i].a.client), 0);
+                assert_int_equal(ferry_new(p->b.url, NULL, &clients[i].b.client), 0);
+                assert_int_equal(pthread_create(&clients[i].thread, NULL, create_and_move, &clients[i]), 0);
+        }
+        for (size_t i = 0; i < THREADS; i++) {
+                assert_int_equal(pthread_join(clients[i].thread, NULL), 0);
+                clients[i].a.client = ferry_free(clients[i].a.client);
+                clients[i].b.client = ferry_free(clients[i].b.client);
+        }
+        assert_int_equal(ferry_list_operations(p->a.client, &(struct ferry_operation_query){ .limit = 1000 }, &list),
+                         0);
+        assert_int_equal(list.n, THREADS * ROUNDS);
+        for (size_t i = 0; i < list.n; i++)
+                assert_int_equal(list.items[i].status, FERRY_COMPLETE);
+        ferry_operation_list_clear(&list);
+        pair_stop(p);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(two_hundred_at_once_in_both_directions, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_thousand_small_ones_in_sequence, setup, teardown),
+                cmocka_unit_test_setup_teardown(eight_clients_create_at_the_same_time, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("many", tests, NULL, NULL);
+}

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "steps.h"
+
+/* What can be wrong between two workers. Each fault has a clear error, costs nothing else, and the workers go on. */
+
+enum { SIZE = 5000 };
+
+/* A pair of workers with a region each, and an offer. */
+struct fixture {
+        struct pair p;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        struct ferry_operation passive;
+};
+
+static void fixture_offer(struct fixture *f, enum ferry_kind kind)
+{
+        ferry_operation_clear(&f->passive);
+        offer_make(&f->p.a, kind, f->offered, &f->passive);
+}
+
+static void fixture_start(struct fixture *f, bool network, enum ferry_kind kind)
+{
+        pair_start(&f->p, network);
+        pair_expect_failures(&f->p);
+        region_make(&f->p.a, SIZE, 3, f->offered);
+        region_make(&f->p.b, SIZE, 4, f->local);
+        fixture_offer(f, kind);
+}
+
+static void fixture_stop(struct fixture *f)
+{
+        ferry_operation_clear(&f->passive);
+        pair_stop(&f->p);
+}
+
+/* An active operation on b with metadata; kind as wanted, whole region. */
+static struct json_object *begin(struct fixture *f, int status, const char *kind, const char *metadata)
+{
+        char *more = text_format(",\"remote_metadata\":%s", metadata), *body = operation_body(kind, f->local, more);
+        struct json_object *answer = call_json(&f->p.b, status, "POST", "/v1/operations", body);
+
+        free(more);
+        free(body);
+        return answer;
+}
+
+static void assert_refused(struct fixture *f, int status, const char *kind, const char *metadata, const char *code)
+{
+        struct json_object *problem = begin(f, status, kind, metadata);
+
+        assert_string_equal(json_text(problem, "code"), code);
+        json_object_put(problem);
+}
+
+static void assert_fails(struct fixture *f, const char *kind, const char *metadata, enum ferry_status status, int error)
+{
+        struct json_object *operation = begin(f, 201, kind, metadata);
+
+        operation_assert_error(&f->p.b, json_text(operation, "id"), status, error);
+        json_object_put(operation);
+}
+
+static const char *active_name(const struct fixture *f)
+{
+        return ferry_kind_name((int)kind_of_peer((enum ferry_kind)f->passive.kind));
+}
+
+/* The offer can still be used by who has its metadata, and moves the right bytes. */
+static void assert_still_good(struct fixture *f)
+{
+        bool readable = f->passive.kind == FERRY_READABLE;
+        struct ferry_operation now;
+        struct json_object *active;
+
+        assert_int_equal(ferry_get_operation(f->p.a.client, f->passive.id, 0, 0, &now), 0);
+        assert_int_equal(now.status, FERRY_INITIALIZED);
+        assert_int_equal(now.bytes_done, 0);
+        ferry_operation_clear(&now);
+        active = begin(f, 201, active_name(f), f->passive.metadata);
+        operation_assert_end(&f->p.b, json_text(active, "id"), FERRY_COMPLETE, NULL);
+        operation_assert_end(&f->p.a, f->passive.id, FERRY_COMPLETE, NULL);
+        region_assert_pattern(&f->p.a, f->offered, readable ? 3 : 4, 0, SIZE);
+        region_assert_pattern(&f->p.b, f->local, readable ? 3 : 4, 0, SIZE);
+        json_object_put(active);
+        pair_assert_serving(&f->p);
+}
+
+/* Runs a story for both sides of the data plane and both kinds of offers. */
+static void for_each(void **state, void (*story)(struct fixture *f))
+{
+        static const enum ferry_kind kinds[] = { FERRY_READABLE, FERRY_WRITABLE };
+        struct fixture *f = *state;
+
+        for (int i = 0; i < 4; i++) {
+                fixture_start(f, i & 1, kinds[i >> 1]);
+                story(f);
+                fixture_stop(f);
+        }
+}
+
+/* ---- the two do not fit ---- */
+
+static void story_kind(struct fixture *f)
+{
+        const char *wrong = f->passive.kind == FERRY_READABLE ? "write" : "read";
+
+        assert_refused(f, 409, wrong, f->passive.metadata, "kind-mismatch");
+        assert_still_good(f);
+}
+
+static void metadata_of_the_other_kind_is_refused(void **state)
+{
+        for_each(state, story_kind);
+}
+
+static void story_sizes(struct fixture *f)
+{
+        /* $ = the region of SIZE bytes. */
+        static const struct {
+                const char *descriptors, *layout;
+        } cases[] = {
+                { "[{\"region\":\"%s\",\"size\":4999}]", "pairwise" },
+                { "[{\"region\":\"%s\",\"size\":4999}]", "stream" },
+                { "[{\"region\":\"%s\",\"offset\":1}]", "pairwise" },
+                { "[{\"region\":\"%s\",\"size\":2500},{\"region\":\"%s\",\"size\":2500}]", "pairwise" },
+                { "[{\"region\":\"%s\",\"size\":2500},{\"region\":\"%s\",\"size\":2501}]", "stream" },
+                { "[{\"region\":\"%s\"},{\"region\":\"%s\",\"size\":1}]", "stream" },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                const char *first = strstr(cases[i].descriptors, "%s"), *second = strstr(first + 2, "%s");
+                char *list = second ? text_format("%.*s%s%.*s%s%s", (int)(first - cases[i].descriptors),
+                                                  cases[i].descriptors, f->local, (int)(second - first - 2), first + 2,
+                                                  f->local, second + 2)
+                                    : text_format("%.*s%s%s", (int)(first - cases[i].descriptors), cases[i].descriptors,
+                                                  f->local, first + 2);
+                char *body =
+                        text_format("{\"kind\":\"%s\",\"descriptors\":%s,\"layout\":\"%s\",\"remote_metadata\":%s}",
+                                    active_name(f), list, cases[i].layout, f->passive.metadata);
+
+                assert_problem(&f->p.b, "POST", "/v1/operations", body, 409, "size-mismatch", "/remote_metadata");
+                free(list);
+                free(body);
+        }
+        assert_still_good(f);
+}
+
+static void sizes_that_differ_are_refused(void **state)
+{
+        for_each(state, story_sizes);
+}
+
+static void story_ourselves(struct fixture *f)
+{
+        char *more = text_format(",\"remote_metadata\":%s", f->passive.metadata);
+        char *body = operation_body(active_name(f), f->offered, more);
+        struct json_object *problem = call_json(&f->p.a, 400, "POST", "/v1/operations", body);
+
+        assert_string_equal(json_text(problem, "code"), "invalid-metadata");
+        json_object_put(problem);
+        free(more);
+        free(body);
+        assert_still_good(f);
+}
+
+static void metadata_of_the_worker_itself_is_refused(void **state)
+{
+        for_each(state, story_ourselves);
+}
+
+/* ---- metadata that was changed ---- */
+
+static void story_wrong_key(struct fixture *f)
+{
+        char *changed = metadata_with(f->passive.metadata, "notification_key",
+                                      json_object_new_string("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"));
+
+        assert_fails(f, active_name(f), changed, FERRY_ERRORED, FERRY_E_PEER_REFUSED);
+        free(changed);
+        assert_still_good(f);
+}
+
+static void a_wrong_key_is_refused_and_does_not_use_up_the_offer(void **state)
+{
+        for_each(state, story_wrong_key);
+}
+
+/* Either it is refused at once, or the operation fails; it never completes. */
+static void assert_never_completes(struct fixture *f, const char *metadata)
+{
+        char *more = text_format(",\"remote_metadata\":%s", metadata);
+        char *body = operation_body(active_name(f), f->local, more);
+        struct ferry_operation operation;
+        struct json_object *document;
+        struct ferry_answer answer;
+
+        (void)ferry_request(f->p.b.client, "POST", "/v1/operations", "application/json", body, strlen(body), &answer);
+        document = json_tokener_parse(answer.body);
+        if (answer.http_status == 201) {
+                operation_assert_end(&f->p.b, json_text(document, "id"), FERRY_ERRORED, &operation);
+                assert_string_equal(operation.error_code, "peer-refused");
+                assert_int_equal(operation.bytes_done, 0);
+                ferry_operation_clear(&operation);
+        } else {
+                assert_int_equal(answer.http_status, 400);
+                assert_string_equal(json_text(document, "code"), "invalid-metadata");
+        }
+        json_object_put(document);
+        ferry_answer_clear(&answer);
+        free(more);
+        free(body);
+}
+
+/* Every position of a text member gets another character of the same alphabet. */
+static void change_text(struct fixture *f, const char *name)
+{
+        struct json_object *metadata = json_tokener_parse(f->passive.metadata);
+        char *text = strdup(json_text(metadata, name));
+
+        for (size_t i = 0; text[i]; i++) {
+                char was = text[i], *changed;
+
+                text[i] = was == 'A' ? 'Q' : 'A';
+                changed = metadata_with(f->passive.metadata, name, json_object_new_string(text));
+                assert_never_completes(f, changed);
+                free(changed);
+                text[i] = was;
+        }
+        free(text);
+        json_object_put(metadata);
+}
+
+static void change_descriptor(struct fixture *f, const char *name, struct json_object *value)
+{
+        struct json_object *metadata = json_tokener_parse(f->passive.metadata);
+        struct json_object *first = json_object_array_get_idx(json_member(metadata, "descriptors"), 0);
+
+        json_object_object_del(first, name);
+        if (value)
+                json_object_object_add(first, name, value);
+        assert_never_completes(f, json_object_to_json_string(metadata));
+        json_object_put(metadata);
+}
+
+static void story_changed(struct fixture *f)
+{
+        static const char *const names[] = { "descriptors", "nixl_metadata", "notification_key", "operation_kind" };
+        struct json_object *metadata = json_tokener_parse(f->passive.metadata);
+        int64_t ptr = (int64_t)json_number(json_object_array_get_idx(json_member(metadata, "descriptors"), 0), "ptr");
+        char *changed;
+
+        json_object_put(metadata);
+        change_text(f, "nixl_metadata");
+        change_text(f, "notification_key");
+        change_descriptor(f, "ptr", json_object_new_int64(ptr + 1));
+        change_descriptor(f, "ptr", json_object_new_int64(0));
+        change_descriptor(f, "ptr", json_object_new_int64(-ptr));
+        change_descriptor(f, "ptr", NULL);
+        change_descriptor(f, "size", json_object_new_int64(SIZE + 1));
+        change_descriptor(f, "size", json_object_new_int64(0));
+        change_descriptor(f, "size", json_object_new_string("5000"));
+        change_descriptor(f, "device", json_object_new_string("cpt"));
+        change_descriptor(f, "device", json_object_new_string("cuda:0"));
+        change_descriptor(f, "device", json_object_new_string(""));
+        change_descriptor(f, "stride", json_object_new_int64(1));
+        for (int kind = -1; kind < 5; kind++) {
+                if (kind == (f->passive.kind == FERRY_READABLE ? 1 : 2))
+                        continue;
+                changed = metadata_with(f->passive.metadata, "operation_kind", json_object_new_int(kind));
+                assert_never_completes(f, changed);
+                free(changed);
+        }
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+                changed = metadata_with(f->passive.metadata, names[i], NULL);
+                assert_never_completes(f, changed);
+                free(changed);
+                changed = metadata_with(f->passive.metadata, names[i], json_object_new_array());
+                assert_never_completes(f, changed);
+                free(changed);
+                changed = metadata_with(f->passive.metadata, names[i], json_object_new_string("b64:eJ"));
+                assert_never_completes(f, changed);
+                free(changed);
+        }
+        changed = metadata_with(f->passive.metadata, "agent", json_object_new_string("x"));
+        assert_never_completes(f, changed);
+        free(changed);
+        assert_still_good(f);
+}
+
+static void metadata_changed_in_any_byte_never_completes(void **state)
+{
+        for_each(state, story_changed);
+}
+
+/* ---- metadata whose time is over ---- */
+
+static void story_used(struct fixture *f)
+{
+        assert_still_good(f);
+        assert_fails(f, active_name(f), f->passive.metadata, FERRY_ERRORED, FERRY_E_ALREADY_CLAIMED);
+        pair_assert_serving(&f->p);
+}
+
+static void metadata_serves_once(void **state)
+{
+        for_each(state, story_used);
+}
+
+static void story_ended(struct fixture *f)
+{
+        enum ferry_kind kind = (enum ferry_kind)f->passive.kind;
+
+        assert_int_equal(ferry_cancel_operation(f->p.a.client, f->passive.id, NULL), 0);
+        assert_fails(f, active_name(f), f->passive.metadata, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        assert_int_equal(ferry_delete_operation(f->p.a.client, f->passive.id), 0);
+        assert_fails(f, active_name(f), f->passive.metadata, FERRY_ERRORED, FERRY_E_STALE_METADATA);
+        fixture_offer(f, kind);
+        assert_int_equal(ferry_delete_operation(f->p.a.client, f->passive.id), 0);
+        assert_fails(f, active_name(f), f->passive.metadata, FERRY_ERRORED, FERRY_E_STALE_METADATA);
+        fixture_offer(f, kind);
+        assert_still_good(f);
+}
+
+static void metadata_of_an_ended_offer_tells_how_it_ended(void **state)
+{
+        for_each(state, story_ended);
+}
+
+static void story_expired(struct fixture *f)
+{
+        struct ferry_descriptor descriptor = { .region = f->offered };
+        struct ferry_operation_spec spec = { .kind = (enum ferry_kind)f->passive.kind,
+                                             .descriptors = &descriptor,
+                                             .n_descriptors = 1,
+                                             .ttl_ms = 20,
+                                             .include_metadata = true };
+        struct ferry_operation brief;
+
+        /* The metadata says so itself. */
+        assert_int_equal(ferry_create_operation(f->p.a.client, &spec, &brief), 0);
+        operation_assert_error(&f->p.a, brief.id, FERRY_CANCELLED, FERRY_E_EXPIRED);
+        assert_refused(f, 410, active_name(f), brief.metadata, "metadata-expired");
+        ferry_operation_clear(&brief);
+        /* The offer was given less time later. */
+        offer_make(&f->p.a, spec.kind, f->offered, &brief);
+        assert_int_equal(ferry_renew_operation(f->p.a.client, brief.id, 1, NULL), 0);
+        operation_assert_error(&f->p.a, brief.id, FERRY_CANCELLED, FERRY_E_EXPIRED);
+        assert_fails(f, active_name(f), brief.metadata, FERRY_CANCELLED, FERRY_E_EXPIRED);
+        ferry_operation_clear(&brief);
+        assert_still_good(f);
+}
+
+static void expired_metadata_is_refused(void **state)
+{
+        for_each(state, story_expired);
+}
+
+/* ---- the worker is not there any more ---- */
+
+static void story_gone(struct fixture *f)
+{
+        uint64_t start;
+
+        worker_kill(&f->p.a);
+        start = steps_now_ms();
+        assert_fails(f, active_name(f), f->passive.metadata, FERRY_ERRORED, FERRY_E_PEER_UNREACHABLE);
+        assert_true(steps_now_ms() - start < 8000);
+        worker_clean(&f->p.a);
+}
+
+static void a_worker_that_is_gone_is_unreachable_within_seconds(void **state)
+{
+        static const enum ferry_kind kinds[] = { FERRY_READABLE, FERRY_WRITABLE };
+        struct fixture *f = *state;
+
+        for (int i = 0; i < 4; i++) {
+                fixture_start(f, i & 1, kinds[i >> 1]);
+                if (i >> 1)
+                        pair_assert_serving(&f->p); /* with and without a connection from before */
+                story_gone(f);
+                worker_start(&f->p.a, "a",
+                             f->p.network ? (const char *const[]){ "--data-listen", "127.0.0.1:0", "--local", "off",
+                                                                   "--transports", "tcp,self", NULL }
+                                          : NULL);
+                pair_assert_serving(&f->p);
+                fixture_stop(f);
+        }
+}
+
+/* The same ports, another process: the old metadata finds it, and is told that it is stale. */
+static void restart_on_the_same_ports(struct pair *p)
+{
+        char *http = strdup(p->a.url + strlen("http://")), *data = strdup(p->a.data);
+        const char *flags[] = { "--listen", http,           "--data-listen", data, "--local",
+                                "off",      "--transports", "tcp,self",      NULL };
+
+        worker_kill(&p->a);
+        worker_clean(&p->a);
+        if (!p->network)
+                flags[2] = NULL;
+        worker_start_plain(&p->a, "a", flags);
+        assert_int_equal(ferry_new(p->a.url, NULL, &p->a.client), 0);
+        assert_string_equal(p->a.url + strlen("http://"), http);
+        assert_string_equal(p->a.data, data);
+        free(http);
+        free(data);
+}
+
+static void metadata_of_a_restarted_worker_is_stale(void **state)
+{
+        static const enum ferry_kind kinds[] = { FERRY_READABLE, FERRY_WRITABLE };
+        struct fixture *f = *state;
+
+        for (int i = 0; i < 4; i++) {
+                struct ferry_worker_info info;
+                bool network = i & 1;
+
+                fixture_start(f, network, kinds[i >> 1]);
+                if (i >> 1)
+                        pair_assert_serving(&f->p);
+                restart_on_the_same_ports(&f->p);
+                /* Locally nobody of that epoch is there; on the network its successor says that it does not know. */
+                assert_fails(f, active_name(f), f->passive.metadata, FERRY_ERRORED,
+                             network ? FERRY_E_STALE_METADATA : FERRY_E_PEER_UNREACHABLE);
+                assert_int_equal(ferry_get_worker(f->p.a.client, &info), 0);
+                (void)snprintf(f->p.a.epoch, sizeof(f->p.a.epoch), "%.16s", info.epoch);
+                ferry_worker_info_clear(&info);
+                pair_assert_serving(&f->p);
+                fixture_stop(f);
+        }
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct fixture));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(&((struct fixture *)*state)->p);
+        free(*state);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(metadata_of_the_other_kind_is_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(sizes_that_differ_are_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(metadata_of_the_worker_itself_is_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_wrong_key_is_refused_and_does_not_use_up_the_offer, setup, teardown),
+                cmocka_unit_test_setup_teardown(metadata_changed_in_any_byte_never_completes, setup, teardown),
+                cmocka_unit_test_setup_teardown(metadata_serves_once, setup, teardown),
+                cmocka_unit_test_setup_teardown(metadata_of_an_ended_offer_tells_how_it_ended, setup, teardown),
+                cmocka_unit_test_setup_teardown(expired_metadata_is_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_worker_that_is_gone_is_unreachable_within_seconds, setup, teardown),
+                cmocka_unit_test_setup_teardown(metadata_of_a_restarted_worker_is_stale, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("pairs", tests, NULL, NULL);
+}

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+enum { MIB = 1 << 20 };
+
+/* Asserts what ten bytes of a region are. */
+static void assert_digits(struct worker *w, const char *id, const char *wanted)
+{
+        char digits[11] = "";
+        size_t n;
+
+        assert_int_equal(ferry_get_region_content(w->client, id, 0, digits, 10, &n), 0);
+        assert_int_equal(n, 10);
+        assert_string_equal(digits, wanted);
+}
+
+static void make_digits(struct worker *w, char *id)
+{
+        region_make(w, 10, 0, id);
+        assert_int_equal(ferry_put_region_content(w->client, id, 0, "..........", 10), 0);
+}
+
+static void bytes_go_where_offset_says(void **state)
+{
+        static const struct {
+                const char *query, *bytes, *then;
+                int status;
+                const char *code;
+        } rows[] = {
+                { "", "0123456789", "0123456789", 204, NULL },
+                { "", "abc", "abc3456789", 204, NULL },
+                { "?offset=0", "A", "Abc3456789", 204, NULL },
+                { "?offset=9", "Z", "Abc345678Z", 204, NULL },
+                { "?offset=4", "xyz", "Abc3xyz78Z", 204, NULL },
+                { "?offset=8", "!!", "Abc3xyz7!!", 204, NULL },
+                /* Nothing of these is stored. */
+                { "", "longer than", "Abc3xyz7!!", 413, "too-large" },
+                { "?offset=8", "abc", "Abc3xyz7!!", 413, "too-large" },
+                { "?offset=10", "a", "Abc3xyz7!!", 413, "too-large" },
+                { "?offset=11", "a", "Abc3xyz7!!", 400, "out-of-bounds" },
+                { "?offset=9007199254740991", "a", "Abc3xyz7!!", 400, "out-of-bounds" },
+                { "?offset=9007199254740992", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
+                { "?offset=18446744073709551615", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
+                { "?offset=18446744073709551620", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
+                { "?offset=-1", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
+                { "?offset=", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
+                { "?offset=1.0", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
+                { "?offset=1&offset=2", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
+                { "?ofset=1", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
+        };
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+
+        worker_start(w, "w", NULL);
+        make_digits(w, id);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                struct raw_answer answer;
+
+                wire_ask(w, &answer, "PUT %s%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n%s",
+                         region_path(id, "/content"), rows[i].query, strlen(rows[i].bytes), rows[i].bytes);
+                if (rows[i].code) {
+                        answer_assert_problem(&answer, rows[i].status, rows[i].code);
+                } else {
+                        assert_int_equal(answer.status, rows[i].status);
+                        raw_answer_clear(&answer);
+                }
+                assert_digits(w, id, rows[i].then);
+        }
+        region_drop(w, id);
+        worker_stop(w);
+}
+
+static void no_bytes_are_stored_anywhere_up_to_the_end(void **state)
+{
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+
+        worker_start(w, "w", NULL);
+        make_digits(w, id);
+        wire_expect(w, 204, "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
+                    region_path(id, "/content"));
+        wire_expect(w, 204, "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
+                    region_path(id, "/content?offset=10"));
+        wire_expect(w, 204, "PUT %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                    region_path(id, "/content?offset=10"));
+        wire_expect(w, 204, "PUT %s HTTP/1.1\r\nHost: localhost\r\n\r\n", region_path(id, "/content"));
+        wire_refused(w, 400, "out-of-bounds", "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
+                     region_path(id, "/content?offset=11"));
+        assert_digits(w, id, "..........");
+        worker_stop(w);
+}
+
+static void chunks_are_bytes(void **state)
+{
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE], start[6];
+        size_t n;
+
+        worker_start(w, "w", NULL);
+        make_digits(w, id);
+        wire_expect(w, 204,
+                    "PUT %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+                    "1\r\na\r\n3;ext=\"x\"\r\nbcd\r\n0005\r\nefghi\r\n0\r\nTrailer: x\r\n\r\n",
+                    region_path(id, "/content?offset=1"));
+        assert_digits(w, id, ".abcdefghi");
+
+        /* Longer than the region: at most what fits is stored, and the region is as good as before. */
+        wire_refused(w, 413, "too-large",
+                     "PUT %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+                     "4\r\nABCD\r\n8\r\nEFGHIJKL\r\n0\r\n\r\n",
+                     region_path(id, "/content?offset=2"));
+        assert_int_equal(ferry_get_region_content(w->client, id, 0, start, 6, &n), 0);
+        assert_memory_equal(start, ".aABCD", 6);
+        region_drop(w, id);
+        worker_stop(w);
+}
+
+static ssize_t pour(void *context, void *buffer, size_t size)
+{
+        uint64_t *left = context;
+        size_t n = size < *left ? size : (size_t)*left;
+
+        memset(buffer, 'p', n);
+        *left -= n;
+        return (ssize_t)n;
+}
+
+/* An endless upload of unknown length ends at the end of the region; the one next to it keeps its bytes. */
+static void a_chunked_upload_that_is_too_long_stores_nothing_beyond(void **state)
+{
+        struct worker *w = *state;
+        char before[FERRY_ID_SIZE], id[FERRY_ID_SIZE], after[FERRY_ID_SIZE];
+        uint64_t left = 3 * MIB;
+        struct ferry_answer answer;
+        struct ferry_exchange exchange = { .method = "PUT",
+                                           .content_type = "application/octet-stream",
+                                           .source = pour,
+                                           .source_context = &left,
+                                           .source_size = FERRY_SIZE_UNKNOWN };
+
+        worker_start(w, "w", NULL);
+        region_make(w, MIB, 1, before);
+        region_make(w, MIB, 2, id);
+        region_make(w, MIB, 3, after);
+        exchange.path = region_path(id, "/content");
+        assert_int_equal(ferry_exchange_perform(w->client, &exchange, &answer), FERRY_E_TOO_LARGE);
+        assert_int_equal(answer.http_status, 413);
+        ferry_answer_clear(&answer);
+        region_assert_pattern(w, before, 1, 0, MIB);
+        region_assert_pattern(w, after, 3, 0, MIB);
+        worker_assert_serving(w);
+        worker_stop(w);
+}
+
+/* What can be told from Content-Length is refused before the first byte is stored, however many pieces it comes in. */
+static void an_announced_upload_that_is_too_long_stores_nothing(void **state)
+{
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+        uint64_t left = MIB + 1;
+
+        worker_start(w, "w", NULL);
+        region_make(w, MIB, 2, id);
+        assert_int_equal(ferry_put_region_content_from(w->client, id, 0, pour, &left, MIB + 1), FERRY_E_TOO_LARGE);
+        left = MIB;
+        assert_int_equal(ferry_put_region_content_from(w->client, id, 1, pour, &left, MIB), FERRY_E_TOO_LARGE);
+        region_assert_pattern(w, id, 2, 0, MIB);
+        worker_stop(w);
+}
+
+static void only_octets_are_taken(void **state)
+{
+        static const struct {
+                const char *type;
+                int status;
+        } rows[] = {
+                { "application/octet-stream", 204 },
+                { "Application/Octet-Stream; x=y", 204 },
+                { "application/x-www-form-urlencoded", 204 }, /* what curl --data-binary says */
+                { "application/json", 415 },
+                { "text/plain", 415 },
+                { "multipart/form-data; boundary=x", 415 },
+                { "application/octet-streams", 415 },
+                { "", 415 },
+        };
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+
+        worker_start(w, "w", NULL);
+        make_digits(w, id);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                struct raw_answer answer;
+
+                wire_ask(w, &answer,
+                         "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: 1\r\n\r\n#",
+                         region_path(id, "/content"), rows[i].type);
+                if (rows[i].status == 204) {
+                        assert_int_equal(answer.status, 204);
+                        raw_answer_clear(&answer);
+                        assert_digits(w, id, "#.........");
+                        assert_int_equal(ferry_put_region_content(w->client, id, 0, ".", 1), 0);
+                } else {
+                        answer_assert_problem(&answer, 415, "unsupported-media-type");
+                        assert_digits(w, id, "..........");
+                }
+        }
+        worker_stop(w);
+}
+
+/* ---- the client leaves ---- */
+
+/* What came before the client left is there; the region is free at once. */
+static void a_client_that_leaves_half_way_frees_the_region(void **state)
+{
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE], *request;
+
+        worker_start(w, "w", NULL);
+        for (int how = 0; how < 4; how++) {
+                int fd = raw_connect(w);
+
+                make_digits(w, id);
+                request = text_format("PUT %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n%s", region_path(id, "/content"),
+                                      how % 2 ? "Transfer-Encoding: chunked" : "Content-Length: 10",
+                                      how % 2 ? "4\r\nhalf\r\n6\r\nhal" : "half");
+                raw_send(fd, request, strlen(request));
+                free(request);
+                if (how < 2) {
+                        wire_abort(fd);
+                } else {
+                        char *rest;
+
+                        /* It says that nothing more comes, and waits for an answer: it gets none that says success. */
+                        assert_int_equal(shutdown(fd, SHUT_WR), 0);
+                        rest = wire_read_rest(fd, NULL);
+                        assert_null(strstr(rest, "HTTP/1.1 2"));
+                        free(rest);
+                        (void)close(fd);
+                }
+                assert_int_equal(ferry_put_region_content(w->client, id, 0, "0123456789", 10), 0);
+                assert_digits(w, id, "0123456789");
+                region_drop(w, id);
+        }
+        worker_stop(w);
+}
+
+/* ---- size and company ---- */
+
+static void an_upload_is_not_copied(void **state)
+{
+        enum { SIZE = 64 * MIB, MOST_KB = 8 * 1024 };
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+        uint64_t anonymous, resident;
+
+        if (worker_sanitized())
+                skip();
+        worker_start(w, "w", NULL);
+        region_make(w, SIZE, 0, id);
+        worker_assert_serving(w);
+        anonymous = worker_status_kb(w, "RssAnon");
+        resident = worker_status_kb(w, "VmHWM");
+        for (int i = 0; i < 2; i++) {
+                uint64_t left = SIZE;
+
+                assert_int_equal(ferry_put_region_content_from(w->client, id, 0, pour, &left, SIZE), 0);
+                assert_true(worker_status_kb(w, "RssAnon") < anonymous + MOST_KB);
+        }
+        assert_true(worker_status_kb(w, "VmHWM") < resident + MOST_KB); /* also not for a moment */
+        worker_stop(w);
+}
+
+static int pair_setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int pair_teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+/* While a transfer stands in its middle, the worker takes uploads; afterwards the transfer goes on. */
+static void uploads_and_transfers_share_a_worker(void **state)
+{
+        enum { SIZE = 64 * MIB, OTHER = 8 * MIB + 1 };
+        struct pair *p = *state;
+        struct running running;
+        char other[FERRY_ID_SIZE];
+
+        pair_start(p, false);
+        running_start(p, FERRY_READABLE, SIZE, 11, &p->b, &running);
+        region_make(&p->a, OTHER, 12, other);
+        region_assert_pattern(&p->a, other, 12, 0, OTHER);
+        worker_resume(&p->b);
+        region_make(&p->b, OTHER, 13, other);
+        operation_assert_end(&p->b, running.active, FERRY_COMPLETE, NULL);
+        operation_assert_end(&p->a, running.passive, FERRY_COMPLETE, NULL);
+        region_assert_pattern(&p->b, running.local, 11, 0, SIZE);
+        region_assert_pattern(&p->b, other, 13, 0, OTHER);
+        pair_stop(p);
+}
+
+/* Two clients write the two halves of a region, piece by piece in turn. */
+static void two_uploads_into_one_region_do_not_mix(void **state)
+{
+        enum { HALF = 256 << 10, PIECE = 16 << 10 };
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+        uint8_t piece[PIECE];
+        int fds[2];
+
+        worker_start(w, "w", NULL);
+        region_make(w, 2 * HALF, 0, id);
+        for (int i = 0; i < 2; i++) {
+                char *head = text_format("PUT %s?offset=%d HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n",
+                                         region_path(id, "/content"), i * HALF, HALF);
+
+                fds[i] = raw_connect(w);
+                raw_send(fds[i], head, strlen(head));
+                free(head);
+        }
+        for (int at = 0; at < HALF; at += PIECE) {
+                for (int i = 0; i < 2; i++) {
+                        pattern_fill(31, (uint64_t)i * HALF + (uint64_t)at, piece, PIECE);
+                        raw_send(fds[i], piece, PIECE);
+                }
+        }
+        for (int i = 0; i < 2; i++) {
+                struct raw_answer answer;
+
+                raw_receive(fds[i], false, &answer);
+                assert_int_equal(answer.status, 204);
+                raw_answer_clear(&answer);
+                (void)close(fds[i]);
+        }
+        region_assert_pattern(w, id, 31, 0, 2 * HALF);
+        worker_stop(w);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+        const struct CMUnitTest tests[] = {
+                TEST(bytes_go_where_offset_says),
+                TEST(no_bytes_are_stored_anywhere_up_to_the_end),
+                TEST(chunks_are_bytes),
+                TEST(a_chunked_upload_that_is_too_long_stores_nothing_beyond),
+                TEST(an_announced_upload_that_is_too_long_stores_nothing),
+                TEST(only_octets_are_taken),
+                TEST(a_client_that_leaves_half_way_frees_the_region),
+                TEST(an_upload_is_not_copied),
+                cmocka_unit_test_setup_teardown(uploads_and_transfers_share_a_worker, pair_setup, pair_teardown),
+                TEST(two_uploads_into_one_region_do_not_mix),
+        };
+
+        return cmocka_run_group_tests_name("put_region_content", tests, NULL, NULL);
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "steps.h"
+
+/* "readers":N: one readable for N peers, of which one that dies costs only its own attempt. */
+
+enum { SIZE = 64 * STEPS_MIB, SMALL = 5000, READERS = 3, SEED = 11 };
+
+static const char *const network_flags[] = { "--data-listen", "127.0.0.1:0", "--local", "off",
+                                             "--transports",  "tcp,self",    NULL };
+
+struct fixture {
+        struct pair p;
+        struct worker c, d;
+};
+
+static void fixture_start(struct fixture *f, bool network)
+{
+        pair_start(&f->p, network);
+        worker_start(&f->c, "c", network ? network_flags : NULL);
+        worker_start(&f->d, "d", network ? network_flags : NULL);
+        pair_expect_failures(&f->p);
+        worker_expect(&f->c, "operation ended");
+        worker_expect(&f->d, "operation ended");
+}
+
+static void offer(struct worker *w, const char *region, uint32_t readers, struct ferry_operation *ret_operation)
+{
+        struct ferry_descriptor descriptor = { .region = region };
+        struct ferry_operation_spec spec = { .kind = FERRY_READABLE,
+                                             .descriptors = &descriptor,
+                                             .n_descriptors = 1,
+                                             .readers = readers,
+                                             .include_metadata = true };
+
+        assert_int_equal(ferry_create_operation(w->client, &spec, ret_operation), 0);
+        assert_int_equal(ret_operation->readers, readers);
+        assert_int_equal(ret_operation->readers_done, 0);
+}
+
+static void assert_readers(struct worker *w, const char *id, uint64_t done, enum ferry_status status)
+{
+        struct ferry_operation now;
+
+        assert_int_equal(ferry_get_operation(w->client, id, 0, 0, &now), 0);
+        assert_int_equal(now.readers_done, done);
+        assert_int_equal(now.status, status);
+        ferry_operation_clear(&now);
+}
+
+static void many_readers_read_at_the_same_time(void **state)
+{
+        struct fixture *f = *state;
+
+        for (int network = 0; network < 2; network++) {
+                struct worker *workers[READERS] = { &f->p.b, &f->c, &f->d };
+                struct ferry_operation passive, active[READERS], late;
+                char offered[FERRY_ID_SIZE], local[READERS][FERRY_ID_SIZE];
+
+                fixture_start(f, network);
+                region_make(&f->p.a, SIZE, SEED, offered);
+                for (int i = 0; i < READERS; i++)
+                        region_make(workers[i], SIZE, 0, local[i]);
+                offer(&f->p.a, offered, READERS, &passive);
+                for (int i = 0; i < READERS; i++)
+                        begin_make(workers[i], FERRY_READ, local[i], passive.metadata, &active[i]);
+                for (int i = 0; i < READERS; i++) {
+                        operation_assert_end(workers[i], active[i].id, FERRY_COMPLETE, NULL);
+                        region_assert_pattern(workers[i], local[i], SEED, 0, SIZE);
+                        ferry_operation_clear(&active[i]);
+                }
+                operation_assert_end(&f->p.a, passive.id, FERRY_COMPLETE, NULL);
+                assert_readers(&f->p.a, passive.id, READERS, FERRY_COMPLETE);
+                begin_make(&f->c, FERRY_READ, local[1], passive.metadata, &late);
+                operation_assert_error(&f->c, late.id, FERRY_ERRORED, FERRY_E_ALREADY_CLAIMED);
+                ferry_operation_clear(&late);
+                ferry_operation_clear(&passive);
+                worker_stop(&f->c);
+                worker_stop(&f->d);
+                pair_stop(&f->p);
+        }
+}
+
+/* Begins a read on b and stops b in its middle. */
+static void read_halfway(struct fixture *f, const char *metadata, const char *region)
+{
+        struct ferry_operation active, now;
+        bool moving;
+
+        begin_make(&f->p.b, FERRY_READ, region, metadata, &active);
+        do {
+                assert_int_equal(ferry_get_operation(f->p.b.client, active.id, 0, 0, &now), 0);
+                moving = now.bytes_done > 0;
+                assert_false(now.done);
+                ferry_operation_clear(&now);
+        } while (!moving);
+        worker_pause(&f->p.b);
+        ferry_operation_clear(&active);
+}
+
+static void a_reader_that_dies_costs_only_its_own_attempt(void **state)
+{
+        enum { LARGE = 512 * STEPS_MIB };
+        struct fixture *f = *state;
+
+        for (int network = 0; network < 2; network++) {
+                struct ferry_operation passive, c, d, late;
+                bool complete = false;
+                char offered[FERRY_ID_SIZE], small[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+
+                fixture_start(f, network);
+                region_make(&f->p.a, LARGE, 0, offered);
+                region_make(&f->p.b, LARGE, 0, local);
+                offer(&f->p.a, offered, 2, &passive);
+                read_halfway(f, passive.metadata, local);
+                /* Both places are taken: one by the reader that stands still. */
+                region_make(&f->c, LARGE, 0, local);
+                begin_make(&f->c, FERRY_READ, local, passive.metadata, &c);
+                operation_assert_end(&f->c, c.id, FERRY_COMPLETE, NULL);
+                assert_readers(&f->p.a, passive.id, 1, FERRY_IN_PROGRESS);
+                region_make(&f->d, LARGE, 0, small);
+                begin_make(&f->d, FERRY_READ, small, passive.metadata, &d);
+                operation_assert_error(&f->d, d.id, FERRY_ERRORED, FERRY_E_ALREADY_CLAIMED);
+                ferry_operation_clear(&d);
+
+                /* It dies: its place is free again, as soon as the offering worker knows. */
+                worker_kill(&f->p.b);
+                worker_clean(&f->p.b);
+                for (uint64_t deadline = steps_now_ms() + WAIT_MS; !complete;) {
+                        struct ferry_operation now;
+
+                        begin_make(&f->d, FERRY_READ, small, passive.metadata, &late);
+                        assert_int_equal(ferry_wait_operation(f->d.client, late.id, WAIT_MS, &now), 0);
+                        ferry_operation_clear(&late);
+                        complete = now.status == FERRY_COMPLETE;
+                        if (!complete)
+                                assert_string_equal(now.error_code, "already-claimed");
+                        ferry_operation_clear(&now);
+                        assert_true(steps_now_ms() < deadline);
+                }
+                operation_assert_end(&f->p.a, passive.id, FERRY_COMPLETE, NULL);
+                assert_readers(&f->p.a, passive.id, 2, FERRY_COMPLETE);
+                ferry_operation_clear(&c);
+                ferry_operation_clear(&passive);
+                worker_stop(&f->c);
+                worker_stop(&f->d);
+                worker_stop(&f->p.a);
+        }
+}
+
+static void an_offer_to_many_ends_for_all_when_it_is_cancelled(void **state)
+{
+        struct fixture *f = *state;
+        struct ferry_operation passive, first, late;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+
+        fixture_start(f, false);
+        region_make(&f->p.a, SMALL, SEED, offered);
+        region_make(&f->p.b, SMALL, 0, local);
+        offer(&f->p.a, offered, 5, &passive);
+        begin_make(&f->p.b, FERRY_READ, local, passive.metadata, &first);
+        operation_assert_end(&f->p.b, first.id, FERRY_COMPLETE, NULL);
+        /* The same peer may read again: places count, not peers. */
+        begin_make(&f->p.b, FERRY_READ, local, passive.metadata, &late);
+        operation_assert_end(&f->p.b, late.id, FERRY_COMPLETE, NULL);
+        ferry_operation_clear(&late);
+        assert_int_equal(ferry_cancel_operation(f->p.a.client, passive.id, NULL), 0);
+        operation_assert_error(&f->p.a, passive.id, FERRY_CANCELLED, FERRY_E_CANCELLED);
+        begin_make(&f->p.b, FERRY_READ, local, passive.metadata, &late);
+        operation_assert_error(&f->p.b, late.id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        ferry_operation_clear(&late);
+        ferry_operation_clear(&first);
+        ferry_operation_clear(&passive);
+        worker_stop(&f->c);
+        worker_stop(&f->d);
+        pair_stop(&f->p);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct fixture));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct fixture *f = *state;
+
+        worker_clean(&f->c);
+        worker_clean(&f->d);
+        pair_clean(&f->p);
+        free(*state);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(many_readers_read_at_the_same_time, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_reader_that_dies_costs_only_its_own_attempt, setup, teardown),
+                cmocka_unit_test_setup_teardown(an_offer_to_many_ends_for_all_when_it_is_cancelled, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("readers", tests, NULL, NULL);
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "steps.h"
+
+/* "remote_url": the worker fetches the metadata itself, from whom it may and with bounds. */
+
+#define TARGET "/v1/operations/op_0123456789abcdef/metadata"
+
+enum { SIZE = 5000, URL_SIZE = 128 };
+
+/* POST of a read on b; the answer's document. */
+static struct json_object *begin(struct pair *p, int status, const char *region, const char *url)
+{
+        char *more = text_format(",\"remote_url\":\"%s\"", url), *body = operation_body("read", region, more);
+        struct json_object *answer = call_json(&p->b, status, "POST", "/v1/operations", body);
+
+        free(more);
+        free(body);
+        return answer;
+}
+
+static void assert_fails(struct pair *p, const char *region, const char *url, int error)
+{
+        struct json_object *operation = begin(p, 201, region, url);
+
+        operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, error);
+        json_object_put(operation);
+}
+
+static int listen_somewhere(char *url, size_t size)
+{
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        socklen_t length = sizeof(address);
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        assert_true(fd >= 0);
+        assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        assert_int_equal(listen(fd, 5), 0);
+        assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+        (void)snprintf(url, size, "http://127.0.0.1:%d" TARGET, ntohs(address.sin_port));
+        return fd;
+}
+
+/* Accepts one connection, reads the request and sends text. Returns the request, for free(). */
+static char *serve(int listener, const char *text)
+{
+        struct pollfd p = { .fd = listener, .events = POLLIN };
+        char *request = calloc(1, 8192);
+        size_t n = 0;
+        int fd;
+
+        assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+        fd = accept(listener, NULL, NULL);
+        assert_true(fd >= 0);
+        while (n < 8191 && !strstr(request, "\r\n\r\n")) {
+                ssize_t r = read(fd, request + n, 8191 - n);
+
+                if (r <= 0)
+                        break;
+                n += (size_t)r;
+        }
+        raw_send(fd, text, strlen(text));
+        (void)shutdown(fd, SHUT_WR);
+        (void)close(fd);
+        return request;
+}
+
+static void urls_that_are_none_are_refused(void **state)
+{
+        static const struct {
+                const char *url;
+                int status;
+                const char *code;
+        } cases[] = {
+                { "http://192.0.2.1/v1/operations/op_0123456789abcdef/metadata", 403, "forbidden" },
+                { "http://192.0.2.1:9300/v1/operations/op_0123456789abcdef/metadata", 403, "forbidden" },
+                { "http://[2001:db8::1]/v1/operations/op_0123456789abcdef/metadata", 403, "forbidden" },
+                { "http://peer.invalid/v1/operations/op_0123456789abcdef/metadata", 403, "forbidden" },
+                { "http://3221225985/v1/operations/op_0123456789abcdef/metadata", 403, "forbidden" },
+                { "file:///etc/passwd", 400, "invalid-parameter" },
+                { "ftp://127.0.0.1/x", 400, "invalid-parameter" },
+                { "gopher://127.0.0.1/x", 400, "invalid-parameter" },
+                { "http://user:pass@127.0.0.1/v1/operations/op_0123456789abcdef/metadata", 400, "invalid-parameter" },
+                { "not a url", 400, "invalid-parameter" },
+                { "//127.0.0.1/x", 400, "invalid-parameter" },
+                { "http://", 400, "invalid-parameter" },
+                { "http://127.0.0.1:9300/v1/worker", 400, "invalid-parameter" },
+                { "http://127.0.0.1:9300/v1/operations", 400, "invalid-parameter" },
+        };
+        struct pair *p = *state;
+        char local[FERRY_ID_SIZE];
+
+        pair_start(p, false);
+        region_make(&p->b, SIZE, 0, local);
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                char *more = text_format(",\"remote_url\":\"%s\"", cases[i].url);
+                char *body = operation_body("read", local, more);
+
+                assert_problem(&p->b, "POST", "/v1/operations", body, cases[i].status, cases[i].code, "/remote_url");
+                free(more);
+                free(body);
+        }
+        region_drop(&p->b, local); /* nothing was made */
+        pair_assert_serving(p);
+        pair_stop(p);
+}
+
+static void what_the_peer_answers_decides(void **state)
+{
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], nowhere[URL_SIZE], *url;
+                struct ferry_operation passive, active;
+                int listener = listen_somewhere(nowhere, sizeof(nowhere));
+
+                (void)close(listener); /* nobody listens there any more */
+                pair_start(p, network);
+                pair_expect_failures(p);
+                region_make(&p->a, SIZE, 1, offered);
+                region_make(&p->b, SIZE, 0, local);
+                assert_fails(p, local, nowhere, FERRY_E_PEER_UNREACHABLE);
+
+                url = metadata_url(&p->a, "op_0123456789abcdef");
+                assert_fails(p, local, url, FERRY_E_STALE_METADATA);
+                free(url);
+                offer_make(&p->a, FERRY_WRITABLE, offered, &passive);
+                url = metadata_url(&p->a, passive.id);
+                assert_fails(p, local, url, FERRY_E_KIND_MISMATCH);
+                ferry_operation_clear(&passive);
+                free(url);
+
+                offer_make(&p->b, FERRY_READABLE, local, &passive);
+                url = metadata_url(&p->b, passive.id);
+                assert_fails(p, local, url, FERRY_E_INVALID_METADATA); /* of itself */
+                ferry_operation_clear(&passive);
+                free(url);
+
+                offer_make(&p->a, FERRY_READABLE, offered, &passive);
+                begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
+                operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+                url = metadata_url(&p->a, passive.id);
+                assert_fails(p, local, url, FERRY_E_STALE_METADATA); /* it is over: 410 */
+                free(url);
+                ferry_operation_clear(&passive);
+                ferry_operation_clear(&active);
+                pair_assert_serving(p);
+                pair_stop(p);
+        }
+}
+
+static void sizes_of_fetched_metadata_are_checked(void **state)
+{
+        struct pair *p = *state;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *url;
+        struct ferry_operation passive, now;
+
+        pair_start(p, false);
+        pair_expect_failures(p);
+        region_make(&p->a, SIZE, 1, offered);
+        region_make(&p->b, SIZE - 1, 0, local);
+        offer_make(&p->a, FERRY_READABLE, offered, &passive);
+        url = metadata_url(&p->a, passive.id);
+        assert_fails(p, local, url, FERRY_E_SIZE_MISMATCH);
+        assert_int_equal(ferry_get_operation(p->a.client, passive.id, 0, 0, &now), 0);
+        assert_int_equal(now.status, FERRY_INITIALIZED);
+        region_drop(&p->b, local);
+        ferry_operation_clear(&now);
+        ferry_operation_clear(&passive);
+        free(url);
+        pair_assert_serving(p);
+        pair_stop(p);
+}
+
+static void a_server_that_is_no_worker_is_survived(void **state)
+{
+        static const struct {
+                const char *answer;
+                int error;
+        } cases[] = {
+                { "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>hello</html>", FERRY_E_INVALID_METADATA },
+                { "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+                  FERRY_E_INVALID_METADATA },
+                { "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", FERRY_E_INVALID_METADATA },
+                { "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{", FERRY_E_TRANSFER_FAILED },
+                { "HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\nContent-Length: 0\r\n\r\n",
+                  FERRY_E_TRANSFER_FAILED },
+                { "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", FERRY_E_TRANSFER_FAILED },
+                { "HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", FERRY_E_PEER_REFUSED },
+                { "SSH-2.0-OpenSSH_9.2\r\n", FERRY_E_TRANSFER_FAILED },
+                { "", FERRY_E_TRANSFER_FAILED },
+        };
+        struct pair *p = *state;
+        char local[FERRY_ID_SIZE], url[URL_SIZE];
+        int listener = listen_somewhere(url, sizeof(url));
+
+        pair_start(p, false);
+        pair_expect_failures(p);
+        region_make(&p->b, SIZE, 0, local);
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                struct json_object *operation = begin(p, 201, local, url);
+                char *request = serve(listener, cases[i].answer);
+
+                assert_int_equal(strncmp(request, "GET " TARGET " HTTP/1.1\r\n", strlen("GET " TARGET " HTTP/1.1\r\n")),
+                                 0);
+
+                operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, cases[i].error);
+                json_object_put(operation);
+                free(request);
+        }
+        region_drop(&p->b, local);
+        pair_assert_serving(p);
+        pair_stop(p);
+        (void)close(listener);
+}
+
+/* A worker that listens beyond loopback admits nobody unless told; metadata by value names hosts too. */
+static void the_list_of_peers_can_be_set(void **state)
+{
+        static const char *const only_other[] = { "--allow-peer", "192.0.2.0/24", NULL };
+        struct pair *p = *state;
+        char local[FERRY_ID_SIZE], *more, *body;
+
+        pair_start_with(p, false, only_other);
+        region_make(&p->b, SIZE, 0, local);
+        more = text_format(",\"remote_url\":\"%s/v1/operations/op_0123456789abcdef/metadata\"", p->a.url);
+        body = operation_body("read", local, more);
+        assert_problem(&p->b, "POST", "/v1/operations", body, 403, "forbidden", "/remote_url");
+        free(more);
+        free(body);
+        pair_stop(p);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(urls_that_are_none_are_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(what_the_peer_answers_decides, setup, teardown),
+                cmocka_unit_test_setup_teardown(sizes_of_fetched_metadata_are_checked, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_server_that_is_no_worker_is_survived, setup, teardown),
+                cmocka_unit_test_setup_teardown(the_list_of_peers_can_be_set, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("remote_url", tests, NULL, NULL);
+}

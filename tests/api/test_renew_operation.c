@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "steps.h"
+
+/* POST /v1/operations/{id}/renew. */
+
+static void a_renewed_offer_outlives_its_first_time(void **state)
+{
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+        struct ferry_operation operation, now;
+        char region[FERRY_ID_SIZE];
+
+        static const char *const flags[] = { "--ttl", "600ms", NULL };
+
+        worker_start(w, "a", flags);
+        region_make(w, 100, 0, region);
+        offer_make(w, FERRY_READABLE, region, &operation);
+        assert_int_equal(ferry_renew_operation(w->client, operation.id, 60000, &now), 0);
+        assert_true(strcmp(operation.expires_at, now.expires_at) < 0);
+        assert_true(now.revision > operation.revision);
+        ferry_operation_clear(&now);
+        assert_int_equal(ferry_get_operation(w->client, operation.id, 800, 0, &now), 0);
+        assert_int_equal(now.status, FERRY_INITIALIZED);
+        ferry_operation_clear(&now);
+        /* Without a body: as long as at first, from now on. */
+        assert_int_equal(ferry_renew_operation(w->client, operation.id, 0, &now), 0);
+        ferry_operation_clear(&now);
+        operation_assert_error(w, operation.id, FERRY_CANCELLED, FERRY_E_EXPIRED);
+        ferry_operation_clear(&operation);
+        worker_stop(w);
+}
+
+static void renewing_shows_in_fresh_metadata(void **state)
+{
+        struct pair *p = *state;
+        struct ferry_operation passive, active;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *fresh;
+
+        pair_start(p, false);
+        region_make(&p->a, 100, 4, offered);
+        region_make(&p->b, 100, 0, local);
+        offer_make(&p->a, FERRY_READABLE, offered, &passive);
+        assert_int_equal(ferry_renew_operation(p->a.client, passive.id, 3600000, NULL), 0);
+        assert_int_equal(ferry_get_operation_metadata(p->a.client, passive.id, &fresh), 0);
+        assert_string_not_equal(fresh, passive.metadata);
+        begin_make(&p->b, FERRY_READ, local, fresh, &active);
+        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+        ferry_secret_free(fresh);
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
+        pair_stop(p);
+}
+
+static void only_live_offers_can_be_renewed(void **state)
+{
+        struct pair *p = *state;
+        struct ferry_operation passive, active;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *path;
+
+        pair_start(p, false);
+        region_make(&p->a, 100, 4, offered);
+        region_make(&p->b, 100, 0, local);
+        offer_make(&p->a, FERRY_READABLE, offered, &passive);
+        path = text_format("/v1/operations/%s/renew", passive.id);
+        assert_problem(&p->a, "POST", path, "{\"ttl_ms\":0}", 400, "invalid-parameter", "/ttl_ms");
+        assert_problem(&p->a, "POST", path, "{\"ttl_ms\":9007199254740991}", 400, "invalid-parameter", "/ttl_ms");
+        assert_problem(&p->a, "POST", path, "{\"ttl\":5}", 400, "unknown-field", "/ttl");
+        assert_problem(&p->a, "POST", path, "[5]", 400, "invalid-parameter", "");
+        assert_problem(&p->a, "POST", path, "{", 400, "invalid-json", "");
+        assert_problem(&p->a, "POST", "/v1/operations/op_0123456789abcdef/renew", NULL, 404, "not-found", NULL);
+        json_object_put(call_json(&p->a, 200, "POST", path, "{}"));
+        json_object_put(call_json(&p->a, 200, "POST", path, NULL));
+        begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
+        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+        operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+        assert_problem(&p->a, "POST", path, NULL, 410, "gone", NULL);
+        free(path);
+        path = text_format("/v1/operations/%s/renew", active.id);
+        assert_problem(&p->b, "POST", path, NULL, 409, "not-passive", NULL);
+        free(path);
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
+        pair_stop(p);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(a_renewed_offer_outlives_its_first_time, setup, teardown),
+                cmocka_unit_test_setup_teardown(renewing_shows_in_fresh_metadata, setup, teardown),
+                cmocka_unit_test_setup_teardown(only_live_offers_can_be_renewed, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("renew_operation", tests, NULL, NULL);
+}

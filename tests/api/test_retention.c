@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "steps.h"
+
+/* How long and how many operations are kept. */
+
+static void an_ended_operation_is_kept_for_the_retention_then_gone(void **state)
+{
+        static const char *const flags[] = { "--retention", "200ms", NULL };
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+        struct ferry_operation operation, live, now;
+        uint64_t deadline;
+        char region[FERRY_ID_SIZE];
+        int error;
+
+        worker_start(w, "a", flags);
+        region_make(w, 100, 0, region);
+        offer_make(w, FERRY_READABLE, region, &live);
+        offer_make(w, FERRY_READABLE, region, &operation);
+        assert_int_equal(ferry_cancel_operation(w->client, operation.id, NULL), 0);
+        assert_int_equal(ferry_get_operation(w->client, operation.id, 0, 0, &now), 0);
+        assert_int_equal(now.status, FERRY_CANCELLED);
+        ferry_operation_clear(&now);
+        deadline = steps_now_ms() + WAIT_MS;
+        do {
+                worker_pass_time(w, 100);
+                error = ferry_get_operation(w->client, operation.id, 0, 0, &now);
+                if (error == 0)
+                        ferry_operation_clear(&now);
+                assert_true(steps_now_ms() < deadline);
+        } while (error == 0);
+        assert_int_equal(error, FERRY_E_GONE);
+        /* A live one stays. */
+        assert_int_equal(ferry_get_operation(w->client, live.id, 0, 0, &now), 0);
+        ferry_operation_clear(&now);
+        ferry_operation_clear(&operation);
+        ferry_operation_clear(&live);
+        worker_stop(w);
+}
+
+static void live_operations_are_bounded_and_ended_ones_make_room(void **state)
+{
+        static const char *const flags[] = { "--max-operations", "4", NULL };
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+        struct ferry_operation operations[6], now;
+        struct raw_answer answer;
+        char region[FERRY_ID_SIZE], *body, *request, *retry;
+
+        worker_start(w, "a", flags);
+        region_make(w, 100, 0, region);
+        for (int i = 0; i < 4; i++)
+                offer_make(w, FERRY_READABLE, region, &operations[i]);
+        body = operation_body("readable", region, "");
+        assert_problem(w, "POST", "/v1/operations", body, 429, "limit-reached", NULL);
+        request = text_format("POST /v1/operations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                              "Content-Length: %zu\r\n\r\n%s",
+                              strlen(body), body);
+        raw_exchange(w, request, &answer);
+        assert_int_equal(answer.status, 429);
+        assert_non_null(strstr(answer.body, "\"retryable\":true"));
+        retry = raw_header(&answer, "Retry-After");
+        assert_non_null(retry);
+        assert_in_range(atoi(retry), 1, 60);
+        free(retry);
+        raw_answer_clear(&answer);
+        /* The oldest ended one goes, the live ones stay. */
+        assert_int_equal(ferry_cancel_operation(w->client, operations[2].id, NULL), 0);
+        assert_int_equal(ferry_cancel_operation(w->client, operations[1].id, NULL), 0);
+        offer_make(w, FERRY_READABLE, region, &operations[4]);
+        assert_int_equal(ferry_get_operation(w->client, operations[2].id, 0, 0, &now), FERRY_E_GONE);
+        assert_int_equal(ferry_get_operation(w->client, operations[1].id, 0, 0, &now), 0);
+        ferry_operation_clear(&now);
+        offer_make(w, FERRY_READABLE, region, &operations[5]);
+        assert_int_equal(ferry_get_operation(w->client, operations[1].id, 0, 0, &now), FERRY_E_GONE);
+        assert_problem(w, "POST", "/v1/operations", body, 429, "limit-reached", NULL);
+        for (int i = 0; i < 6; i += i == 0 ? 3 : 1) {
+                assert_int_equal(ferry_get_operation(w->client, operations[i].id, 0, 0, &now), 0);
+                assert_int_equal(now.status, FERRY_INITIALIZED);
+                ferry_operation_clear(&now);
+        }
+        /* Deleting makes room too. */
+        assert_int_equal(ferry_delete_operation(w->client, operations[0].id), 0);
+        offer_make(w, FERRY_READABLE, region, &now);
+        ferry_operation_clear(&now);
+        for (int i = 0; i < 6; i++)
+                ferry_operation_clear(&operations[i]);
+        free(body);
+        free(request);
+        worker_stop(w);
+}
+
+static void an_id_is_never_given_twice(void **state)
+{
+        enum { N = 300 };
+        struct pair *p = *state;
+        struct worker *w = &p->a;
+        static char ids[N][FERRY_ID_SIZE];
+        char region[FERRY_ID_SIZE];
+
+        worker_start(w, "a", NULL);
+        region_make(w, 100, 0, region);
+        for (int i = 0; i < N; i++) {
+                struct ferry_operation operation;
+
+                offer_make(w, FERRY_READABLE, region, &operation);
+                memcpy(ids[i], operation.id, FERRY_ID_SIZE);
+                for (int k = 0; k < i; k++)
+                        assert_string_not_equal(ids[i], ids[k]);
+                assert_int_equal(ferry_delete_operation(w->client, operation.id), 0);
+                ferry_operation_clear(&operation);
+        }
+        worker_stop(w);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(an_ended_operation_is_kept_for_the_retention_then_gone, setup,
+                                                teardown),
+                cmocka_unit_test_setup_teardown(live_operations_are_bounded_and_ended_ones_make_room, setup, teardown),
+                cmocka_unit_test_setup_teardown(an_id_is_never_given_twice, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("retention", tests, NULL, NULL);
+}

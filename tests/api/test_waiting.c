@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "steps.h"
+
+/* Waiting: parked requests, woken by the end, a change, a deletion or the time limit. */
+
+enum { CROWD = 500 };
+
+#define PARKED "ferry_http_waiters"
+
+struct fixture {
+        struct pair p;
+        char region[FERRY_ID_SIZE];
+        struct ferry_operation operation;
+        int fds[CROWD];
+};
+
+static void fixture_start(struct fixture *f)
+{
+        worker_start(&f->p.a, "a", NULL);
+        region_make(&f->p.a, 100, 0, f->region);
+        offer_make(&f->p.a, FERRY_READABLE, f->region, &f->operation);
+}
+
+static void fixture_stop(struct fixture *f)
+{
+        ferry_operation_clear(&f->operation);
+        worker_stop(&f->p.a);
+}
+
+/* A request for the operation that is on its way; its answer is read later. */
+static int ask(struct fixture *f, const char *query)
+{
+        char *target = text_format("/v1/operations/%s%s", f->operation.id, query);
+        int fd = raw_ask(&f->p.a, "GET", target);
+
+        free(target);
+        return fd;
+}
+
+static struct json_object *answer_of(int fd, int status)
+{
+        struct raw_answer answer;
+        struct json_object *object;
+
+        raw_receive(fd, false, &answer);
+        if (answer.status != status)
+                print_error("%s%s\n", answer.head, answer.body);
+        assert_int_equal(answer.status, status);
+        object = json_tokener_parse(answer.body);
+        raw_answer_clear(&answer);
+        (void)close(fd);
+        return object;
+}
+
+static void assert_silent(int fd)
+{
+        struct pollfd p = { .fd = fd, .events = POLLIN };
+
+        assert_int_equal(poll(&p, 1, 0), 0);
+}
+
+static void a_wait_ends_with_the_operation(void **state)
+{
+        struct fixture *f = *state;
+        struct json_object *object;
+        int fd;
+
+        fixture_start(f);
+        fd = ask(f, "?wait_ms=30000");
+        worker_await_metric(&f->p.a, PARKED, 1);
+        assert_silent(fd);
+        assert_int_equal(ferry_cancel_operation(f->p.a.client, f->operation.id, NULL), 0);
+        object = answer_of(fd, 200);
+        assert_true(json_truth(object, "done"));
+        json_object_put(object);
+        worker_await_metric(&f->p.a, PARKED, 0);
+        /* It was over before the wait: answered at once, whatever the revision. */
+        object = answer_of(ask(f, "?wait_ms=60000"), 200);
+        assert_true(json_truth(object, "done"));
+        json_object_put(object);
+        object = answer_of(ask(f, "?wait_ms=60000&revision=99999"), 200);
+        assert_true(json_truth(object, "done"));
+        json_object_put(object);
+        fixture_stop(f);
+}
+
+static void a_wait_ends_with_a_change_past_the_revision(void **state)
+{
+        struct fixture *f = *state;
+        struct json_object *object;
+        int done, change, later;
+
+        fixture_start(f);
+        done = ask(f, "?wait_ms=30000");
+        change = ask(f, "?wait_ms=30000&revision=1");
+        later = ask(f, "?wait_ms=30000&revision=2");
+        worker_await_metric(&f->p.a, PARKED, 3);
+        assert_int_equal(ferry_renew_operation(f->p.a.client, f->operation.id, 60000, NULL), 0);
+        object = answer_of(change, 200);
+        assert_int_equal(json_number(object, "revision"), 2);
+        assert_false(json_truth(object, "done"));
+        json_object_put(object);
+        worker_await_metric(&f->p.a, PARKED, 2);
+        assert_silent(done);
+        assert_silent(later);
+        /* It has passed that revision already. */
+        object = answer_of(ask(f, "?wait_ms=30000&revision=1"), 200);
+        assert_int_equal(json_number(object, "revision"), 2);
+        json_object_put(object);
+        object = answer_of(ask(f, "?wait_ms=30000&revision=0"), 200);
+        json_object_put(object);
+        assert_int_equal(ferry_cancel_operation(f->p.a.client, f->operation.id, NULL), 0);
+        json_object_put(answer_of(done, 200));
+        json_object_put(answer_of(later, 200));
+        fixture_stop(f);
+}
+
+static void the_time_limit_answers_that_it_is_not_done(void **state)
+{
+        struct fixture *f = *state;
+        struct json_object *object;
+        uint64_t start, took;
+
+        fixture_start(f);
+        start = steps_now_ms();
+        object = answer_of(ask(f, "?wait_ms=50"), 200);
+        took = steps_now_ms() - start;
+        assert_in_range(took, 50, 5000);
+        assert_false(json_truth(object, "done"));
+        json_object_put(object);
+        json_object_put(answer_of(ask(f, "?wait_ms=0"), 200));
+        fixture_stop(f);
+}
+
+/* More than the cap is no error: the answer says that it is not done, and one asks again. */
+static void a_wait_beyond_the_cap_is_taken(void **state)
+{
+        struct fixture *f = *state;
+        struct json_object *limits;
+        int fd;
+
+        fixture_start(f);
+        limits = call_json(&f->p.a, 200, "GET", "/v1/limits", NULL);
+        assert_int_equal(json_number(limits, "wait_ms_max"), 60000);
+        json_object_put(limits);
+        fd = ask(f, "?wait_ms=9007199254740991");
+        worker_await_metric(&f->p.a, PARKED, 1);
+        assert_int_equal(ferry_cancel_operation(f->p.a.client, f->operation.id, NULL), 0);
+        json_object_put(answer_of(fd, 200));
+        fixture_stop(f);
+}
+
+static void prefer_wait_is_the_same(void **state)
+{
+        struct fixture *f = *state;
+        struct raw_answer answer;
+        char *request, *applied;
+        int fd;
+
+        fixture_start(f);
+        request = text_format("GET /v1/operations/%s HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=20\r\n\r\n",
+                              f->operation.id);
+        fd = raw_connect(&f->p.a);
+        raw_send(fd, request, strlen(request));
+        worker_await_metric(&f->p.a, PARKED, 1);
+        assert_int_equal(ferry_cancel_operation(f->p.a.client, f->operation.id, NULL), 0);
+        raw_receive(fd, false, &answer);
+        assert_int_equal(answer.status, 200);
+        assert_non_null(strstr(answer.body, "\"done\":true"));
+        applied = raw_header(&answer, "Preference-Applied");
+        assert_string_equal(applied, "wait=20");
+        free(applied);
+        free(request);
+        raw_answer_clear(&answer);
+        (void)close(fd);
+        fixture_stop(f);
+}
+
+/* POST of a read whose metadata does not come: the answer waits for its end, which another client brings. */
+static void a_post_waits_too(void **state)
+{
+        struct fixture *f = *state;
+        struct worker *b = &f->p.b;
+        char local[FERRY_ID_SIZE], *url, *more, *body, *request;
+        struct ferry_operation_list list;
+        struct json_object *object;
+        int fd;
+
+        fixture_start(f);
+        worker_start(b, "b", NULL);
+        region_make(b, 100, 0, local);
+        worker_pause(&f->p.a);
+        url = metadata_url(&f->p.a, f->operation.id);
+        more = text_format(",\"remote_url\":\"%s\"", url);
+        body = operation_body("read", local, more);
+        request = text_format("POST /v1/operations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                              "Prefer: wait=20\r\nContent-Length: %zu\r\n\r\n%s",
+                              strlen(body), body);
+        fd = raw_connect(b);
+        raw_send(fd, request, strlen(request));
+        worker_await_metric(b, PARKED, 1);
+        assert_silent(fd);
+        assert_int_equal(ferry_list_operations(b->client, NULL, &list), 0);
+        assert_int_equal(list.n, 1);
+        assert_int_equal(ferry_cancel_operation(b->client, list.items[0].id, NULL), 0);
+        object = answer_of(fd, 201);
+        assert_string_equal(json_text(object, "status"), "CANCELLED");
+        json_object_put(object);
+        worker_resume(&f->p.a);
+        ferry_operation_list_clear(&list);
+        free(url);
+        free(more);
+        free(body);
+        free(request);
+        worker_stop(b);
+        fixture_stop(f);
+}
+
+static void an_unchanged_operation_is_not_sent_again(void **state)
+{
+        struct fixture *f = *state;
+        struct raw_answer answer;
+        char *request;
+
+        fixture_start(f);
+        request = text_format("GET /v1/operations/%s?wait_ms=30 HTTP/1.1\r\nHost: localhost\r\n"
+                              "If-None-Match: \"r1\"\r\n\r\n",
+                              f->operation.id);
+        raw_exchange(&f->p.a, request, &answer);
+        assert_int_equal(answer.status, 304);
+        raw_answer_clear(&answer);
+        assert_int_equal(ferry_renew_operation(f->p.a.client, f->operation.id, 60000, NULL), 0);
+        raw_exchange(&f->p.a, request, &answer);
+        assert_int_equal(answer.status, 200);
+        raw_answer_clear(&answer);
+        free(request);
+        fixture_stop(f);
+}
+
+static void crowd_gather(struct fixture *f)
+{
+        for (int i = 0; i < CROWD; i++)
+                f->fds[i] = ask(f, i % 3 ? "?wait_ms=60000" : "?wait_ms=60000&revision=1");
+        worker_await_metric(&f->p.a, PARKED, CROWD);
+}
+
+static void five_hundred_waiters_hold_no_thread_and_all_wake(void **state)
+{
+        struct fixture *f = *state;
+        uint64_t threads;
+
+        fixture_start(f);
+        threads = worker_status_kb(&f->p.a, "Threads");
+        assert_true(threads > 0);
+        crowd_gather(f);
+        assert_int_equal(worker_status_kb(&f->p.a, "Threads"), threads);
+        assert_int_equal(ferry_cancel_operation(f->p.a.client, f->operation.id, NULL), 0);
+        for (int i = 0; i < CROWD; i++) {
+                struct json_object *object = answer_of(f->fds[i], 200);
+
+                assert_string_equal(json_text(object, "status"), "CANCELLED");
+                json_object_put(object);
+        }
+        worker_await_metric(&f->p.a, PARKED, 0);
+        fixture_stop(f);
+}
+
+static void waiters_on_a_deleted_operation_hear_that_it_is_gone(void **state)
+{
+        struct fixture *f = *state;
+
+        fixture_start(f);
+        crowd_gather(f);
+        assert_int_equal(ferry_delete_operation(f->p.a.client, f->operation.id), 0);
+        for (int i = 0; i < CROWD; i++) {
+                struct json_object *object = answer_of(f->fds[i], 410);
+
+                assert_string_equal(json_text(object, "code"), "gone");
+                json_object_put(object);
+        }
+        fixture_stop(f);
+}
+
+static void waiters_that_went_away_are_noticed(void **state)
+{
+        struct fixture *f = *state;
+        uint64_t deadline;
+        size_t before;
+
+        fixture_start(f);
+        before = worker_descriptors(&f->p.a);
+        crowd_gather(f);
+        assert_true(worker_descriptors(&f->p.a) >= before + CROWD);
+        for (int i = 0; i < CROWD; i++)
+                (void)close(f->fds[i]);
+        worker_await_metric(&f->p.a, PARKED, 0);
+        deadline = steps_now_ms() + WAIT_MS;
+        while (worker_descriptors(&f->p.a) > before + 4) {
+                worker_pass_time(&f->p.a, 10);
+                assert_true(steps_now_ms() < deadline);
+        }
+        /* The operation is still there for the next. */
+        assert_int_equal(ferry_cancel_operation(f->p.a.client, f->operation.id, NULL), 0);
+        fixture_stop(f);
+}
+
+static void waiters_are_bounded(void **state)
+{
+        static const char *const flags[] = { "--max-waiters", "3", NULL };
+        struct fixture *f = *state;
+        char *path;
+
+        worker_start(&f->p.a, "a", flags);
+        region_make(&f->p.a, 100, 0, f->region);
+        offer_make(&f->p.a, FERRY_READABLE, f->region, &f->operation);
+        for (int i = 0; i < 3; i++)
+                f->fds[i] = ask(f, "?wait_ms=60000");
+        worker_await_metric(&f->p.a, PARKED, 3);
+        path = text_format("/v1/operations/%s?wait_ms=60000", f->operation.id);
+        assert_problem(&f->p.a, "GET", path, NULL, 429, "limit-reached", NULL);
+        free(path);
+        json_object_put(operation_json(&f->p.a, f->operation.id)); /* without a wait it is answered */
+        assert_int_equal(ferry_cancel_operation(f->p.a.client, f->operation.id, NULL), 0);
+        for (int i = 0; i < 3; i++)
+                json_object_put(answer_of(f->fds[i], 200));
+        fixture_stop(f);
+}
+
+static void a_stopping_worker_lets_its_waiters_go(void **state)
+{
+        struct fixture *f = *state;
+        int fd;
+
+        fixture_start(f);
+        fd = ask(f, "?wait_ms=60000");
+        worker_await_metric(&f->p.a, PARKED, 1);
+        ferry_operation_clear(&f->operation);
+        worker_stop(&f->p.a); /* asserts that it ended well, without the minute */
+        (void)close(fd);
+}
+
+/* Revisions of a transfer that moves: each wake shows more, and the last one the end. */
+static void progress_can_be_followed(void **state)
+{
+        struct fixture *f = *state;
+        uint64_t revision = 0, bytes = 0;
+        struct running r;
+        bool done = false;
+
+        pair_start(&f->p, false);
+        running_start(&f->p, FERRY_READABLE, 64 * STEPS_MIB, 0, &f->p.a, &r);
+        worker_resume(&f->p.a);
+        while (!done) {
+                struct ferry_operation now;
+
+                assert_int_equal(ferry_get_operation(f->p.b.client, r.active, WAIT_MS, revision, &now), 0);
+                assert_true(now.revision > revision);
+                assert_true(now.bytes_done >= bytes);
+                revision = now.revision;
+                bytes = now.bytes_done;
+                done = now.done;
+                ferry_operation_clear(&now);
+        }
+        assert_int_equal(bytes, 64 * STEPS_MIB);
+        operation_assert_end(&f->p.a, r.passive, FERRY_COMPLETE, NULL);
+        running_drop(&f->p, &r);
+        pair_stop(&f->p);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct fixture));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(&((struct fixture *)*state)->p);
+        free(*state);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(a_wait_ends_with_the_operation, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_wait_ends_with_a_change_past_the_revision, setup, teardown),
+                cmocka_unit_test_setup_teardown(the_time_limit_answers_that_it_is_not_done, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_wait_beyond_the_cap_is_taken, setup, teardown),
+                cmocka_unit_test_setup_teardown(prefer_wait_is_the_same, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_post_waits_too, setup, teardown),
+                cmocka_unit_test_setup_teardown(an_unchanged_operation_is_not_sent_again, setup, teardown),
+                cmocka_unit_test_setup_teardown(five_hundred_waiters_hold_no_thread_and_all_wake, setup, teardown),
+                cmocka_unit_test_setup_teardown(waiters_on_a_deleted_operation_hear_that_it_is_gone, setup, teardown),
+                cmocka_unit_test_setup_teardown(waiters_that_went_away_are_noticed, setup, teardown),
+                cmocka_unit_test_setup_teardown(waiters_are_bounded, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_stopping_worker_lets_its_waiters_go, setup, teardown),
+                cmocka_unit_test_setup_teardown(progress_can_be_followed, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("waiting", tests, NULL, NULL);
+}

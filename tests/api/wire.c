@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+int worker_setup(void **state)
+{
+        struct worker *w = calloc(1, sizeof(*w));
+
+        w->out = -1;
+        *state = w;
+        return 0;
+}
+
+int worker_teardown(void **state)
+{
+        worker_clean(*state);
+        free(*state);
+        return 0;
+}
+
+static void ask(const struct worker *w, struct raw_answer *ret_answer, const char *format, va_list arguments)
+{
+        char *request;
+
+        assert_true(vasprintf(&request, format, arguments) >= 0);
+        raw_exchange(w, request, ret_answer);
+        free(request);
+}
+
+void wire_ask(const struct worker *w, struct raw_answer *ret_answer, const char *format, ...)
+{
+        va_list arguments;
+
+        va_start(arguments, format);
+        ask(w, ret_answer, format, arguments);
+        va_end(arguments);
+}
+
+void wire_expect(const struct worker *w, int status, const char *format, ...)
+{
+        struct raw_answer answer;
+        va_list arguments;
+
+        va_start(arguments, format);
+        ask(w, &answer, format, arguments);
+        va_end(arguments);
+        if (answer.status != status)
+                print_error("%.300s\n→ %s%s\n", format, answer.head, answer.body);
+        assert_int_equal(answer.status, status);
+        raw_answer_clear(&answer);
+}
+
+void wire_refused(const struct worker *w, int status, const char *code, const char *format, ...)
+{
+        struct raw_answer answer;
+        va_list arguments;
+
+        va_start(arguments, format);
+        ask(w, &answer, format, arguments);
+        va_end(arguments);
+        if (answer.status != status)
+                print_error("%.300s\n", format);
+        answer_assert_problem(&answer, status, code);
+}
+
+void answer_assert_header(const struct raw_answer *answer, const char *name, const char *value)
+{
+        char *given = raw_header(answer, name);
+
+        if (value && given) {
+                assert_string_equal(given, value);
+        } else if (value || given) {
+                print_error("%s is %s in:\n%s", name, given ? "there" : "not there", answer->head);
+                fail();
+        }
+        free(given);
+}
+
+void answer_assert_problem(struct raw_answer *answer, int status, const char *code)
+{
+        int number = ferry_error_from_code(code, status);
+        struct json_object *problem;
+        char *type, *id;
+
+        if (answer->status != status || !strstr(answer->body, code))
+                print_error("%s\n%s\n", answer->head, answer->body);
+        assert_int_equal(answer->status, status);
+        answer_assert_header(answer, "Content-Type", "application/problem+json");
+        id = raw_header(answer, "Request-Id");
+        assert_non_null(id);
+        free(id);
+        problem = json_tokener_parse(answer->body);
+        assert_non_null(problem);
+        type = text_format("urn:ferry:error:%s", code);
+        assert_string_equal(json_text(problem, "type"), type);
+        free(type);
+        assert_string_equal(json_text(problem, "code"), code);
+        assert_int_equal(json_number(problem, "status"), status);
+        assert_string_equal(json_text(problem, "title"), ferry_error_title(number));
+        if (ferry_error_retryable(number))
+                assert_true(json_truth(problem, "retryable"));
+        else
+                (void)json_truth(problem, "retryable");
+        json_object_put(problem);
+        raw_answer_clear(answer);
+}
+
+void body_refused(struct worker *w, const char *path, const void *body, size_t size, int status, const char *code,
+                  const char *pointer)
+{
+        struct ferry_answer answer;
+        const struct ferry_problem *problem;
+
+        (void)ferry_request(w->client, "POST", path, "application/json", body, size, &answer);
+        problem = ferry_last_problem(w->client);
+        if (answer.http_status != status || strcmp(problem->code, code) != 0 ||
+            (pointer && strcmp(problem->pointer, pointer) != 0))
+                print_error("POST %s %.*s\n→ %d %s\n", path, size < 200 ? (int)size : 200, (const char *)body,
+                            answer.http_status, answer.body ? answer.body : ferry_last_message(w->client));
+        assert_int_equal(answer.http_status, status);
+        assert_string_equal(problem->code, code);
+        assert_string_equal(answer.content_type, "application/problem+json");
+        if (pointer)
+                assert_string_equal(problem->pointer, pointer);
+        assert_true(problem->detail[0] != '\0');
+        ferry_answer_clear(&answer);
+}
+
+void body_refused_text(struct worker *w, const char *path, const char *body, int status, const char *code,
+                       const char *pointer)
+{
+        body_refused(w, path, body, strlen(body), status, code, pointer);
+}
+
+void worker_assert_untouched(struct worker *w)
+{
+        worker_await_metric(w, "ferry_regions", 0);
+        worker_await_metric(w, "ferry_operations{kind=\"readable\",status=\"INITIALIZED\"}", 0);
+        worker_await_metric(w, "ferry_operations{kind=\"read\",status=\"INITIALIZED\"}", 0);
+        assert_int_equal(worker_files(w), 1);
+        worker_assert_serving(w);
+}
+
+/* Waits for something to read; false at WAIT_MS. */
+static bool readable(int fd)
+{
+        struct pollfd p = { .fd = fd, .events = POLLIN };
+
+        return poll(&p, 1, WAIT_MS) == 1;
+}
+
+char *wire_read_head(int fd)
+{
+        size_t n = 0, room = 1 << 16;
+        char *head = calloc(1, room);
+
+        while (n + 1 < room && (n < 4 || memcmp(head + n - 4, "\r\n\r\n", 4) != 0)) {
+                if (!readable(fd))
+                        fail_msg("no answer within %d ms", WAIT_MS);
+                if (read(fd, head + n, 1) != 1)
+                        break;
+                n++;
+        }
+        return head;
+}
+
+char *wire_read_rest(int fd, size_t *ret_size)
+{
+        size_t n = 0, room = 1 << 16;
+        char *text = malloc(room);
+        ssize_t r;
+
+        for (;;) {
+                if (!readable(fd))
+                        fail_msg("the worker does not close within %d ms", WAIT_MS);
+                r = read(fd, text + n, room - n - 1);
+                if (r <= 0)
+                        break;
+                n += (size_t)r;
+                if (room - n < 4096)
+                        text = realloc(text, room *= 2);
+        }
+        text[n] = '\0';
+        if (ret_size)
+                *ret_size = n;
+        return text;
+}
+
+size_t text_count(const char *text, const char *part)
+{
+        size_t n = 0;
+
+        for (; (text = strstr(text, part)); text += strlen(part))
+                n++;
+        return n;
+}
+
+void wire_abort(int fd)
+{
+        struct linger linger = { .l_onoff = 1, .l_linger = 0 };
+
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
+        (void)close(fd);
+}
+
+int wire_stalled_reader(const struct worker *w, const char *target)
+{
+        char *request = text_format("GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", target), *head;
+        int fd = raw_connect(w), room = 256 << 10;
+
+        /* Otherwise the system may take dozens of megabytes on behalf of the reader. */
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room)), 0);
+        raw_send(fd, request, strlen(request));
+        free(request);
+        head = wire_read_head(fd);
+        assert_memory_equal(head, "HTTP/1.1 200 ", 13);
+        free(head);
+        return fd;
+}
+
+void region_await_room(struct worker *w, uint64_t size, char *id)
+{
+        char *body = text_format("{\"size\":%llu}", (unsigned long long)size);
+        const struct ferry_exchange create = { .method = "POST",
+                                               .path = "/v1/regions",
+                                               .content_type = "application/json",
+                                               .body = body,
+                                               .size = strlen(body),
+                                               .no_status_retry = true };
+        uint64_t deadline = steps_now_ms() + WAIT_MS;
+        int status;
+
+        do {
+                struct ferry_answer answer;
+
+                (void)ferry_exchange_perform(w->client, &create, &answer);
+                status = answer.http_status;
+                if (status == 201) {
+                        struct json_object *region = json_tokener_parse(answer.body);
+
+                        (void)snprintf(id, FERRY_ID_SIZE, "%s", json_text(region, "id"));
+                        json_object_put(region);
+                }
+                ferry_answer_clear(&answer);
+                if (steps_now_ms() > deadline)
+                        fail_msg("worker %s has no room for %llu bytes", w->name, (unsigned long long)size);
+        } while (status == 507);
+        assert_int_equal(status, 201);
+        free(body);
+}
+
+size_t worker_sockets(const struct worker *w)
+{
+        char path[64], target[64];
+        size_t n = 0;
+        DIR *d;
+
+        (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)w->pid);
+        d = opendir(path);
+        assert_non_null(d);
+        for (struct dirent *e; (e = readdir(d));)
+                n += readlinkat(dirfd(d), e->d_name, target, sizeof(target)) > 7 && memcmp(target, "socket:", 7) == 0;
+        (void)closedir(d);
+        return n;
+}
+
+void worker_await_sockets(struct worker *w, size_t most)
+{
+        uint64_t deadline = steps_now_ms() + WAIT_MS;
+        size_t n;
+
+        /* The library keeps several connections; a new handle has one. */
+        w->client = ferry_free(w->client);
+        assert_int_equal(ferry_new(w->url, NULL, &w->client), 0);
+        while ((n = worker_sockets(w)) > most) {
+                assert_int_equal(ferry_get_livez(w->client), 0);
+                if (steps_now_ms() > deadline)
+                        fail_msg("worker %s has %zu sockets, not %zu", w->name, n, most);
+        }
+}
+
+bool worker_sanitized(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+        return true;
+#elif defined(__has_feature)
+        return __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+        return false;
+#endif
+}
+
+void worker_assert_serving(struct worker *w)
+{
+        enum { SIZE = 10000 };
+        char id[FERRY_ID_SIZE];
+
+        region_make(w, SIZE, 99, id);
+        region_assert_pattern(w, id, 99, 0, SIZE);
+        region_drop(w, id);
+}
+
+const char *region_path(const char *id, const char *rest)
+{
+        static char paths[4][256];
+        static unsigned next;
+        char *path = paths[next++ % 4];
+
+        (void)snprintf(path, sizeof(paths[0]), "/v1/regions/%s%s", id, rest);
+        return path;
+}

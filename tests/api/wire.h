@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_WIRE_H
+#define TESTS_WIRE_H
+
+#include "harness.h"
+#include "steps.h"
+
+/* What several of the tests of the HTTP surface do beyond harness.h and steps.h. Every function asserts. */
+
+/* setup and teardown of a cmocka test: *state is a struct worker that is not started yet. */
+int worker_setup(void **state);
+int worker_teardown(void **state);
+
+/* One request as printf makes it, on a connection of its own. */
+void wire_ask(const struct worker *w, struct raw_answer *ret_answer, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+/* The same; asserts the status. For what the answer is not looked at otherwise. */
+void wire_expect(const struct worker *w, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* The same; asserts a whole and well-formed problem document. */
+void wire_refused(const struct worker *w, int status, const char *code, const char *format, ...)
+        __attribute__((format(printf, 4, 5)));
+
+/* Asserts that the answer is a whole and well-formed problem document, with Request-Id, and clears it. */
+void answer_assert_problem(struct raw_answer *answer, int status, const char *code);
+
+/* POST of a JSON body of any bytes: asserts status, code and pointer (NULL = any) of the first complaint. */
+void body_refused(struct worker *w, const char *path, const void *body, size_t size, int status, const char *code,
+                  const char *pointer);
+void body_refused_text(struct worker *w, const char *path, const char *body, int status, const char *code,
+                       const char *pointer);
+
+/* Nothing was made by all that was refused before (no region, no operation, no file), and a good request works. */
+void worker_assert_untouched(struct worker *w);
+
+/* A header of the answer: its value, or that it is not there (value NULL). */
+void answer_assert_header(const struct raw_answer *answer, const char *name, const char *value);
+
+/* Status line and headers of what comes next, byte by byte: nothing behind them is read. For free(). */
+char *wire_read_head(int fd);
+
+/* All that comes until the worker closes, NUL-terminated, for free(). */
+char *wire_read_rest(int fd, size_t *ret_size);
+
+/* How often a text occurs. */
+size_t text_count(const char *text, const char *part);
+
+/* Closes with a reset, as a process that dies with unread data does. */
+void wire_abort(int fd);
+
+/* A GET of target of which only the head has been read: a reader that does not go on. The worker will close. */
+int wire_stalled_reader(const struct worker *w, const char *target);
+
+/* Rounds of POST until the worker has room for a region of that size, which it then makes. id: FERRY_ID_SIZE. */
+void region_await_room(struct worker *w, uint64_t size, char *id);
+
+/* How many sockets the worker has, connections and others. */
+size_t worker_sockets(const struct worker *w);
+
+/* With a new client, rounds of GET /livez until the worker has no more sockets than that. */
+void worker_await_sockets(struct worker *w, size_t most);
+
+/* Whether a sanitizer keeps freed memory, so that the size of a worker says little. */
+bool worker_sanitized(void);
+
+/* The worker makes a region, fills it, reads it and deletes it. */
+void worker_assert_serving(struct worker *w);
+
+/* "/v1/regions/{id}<rest>", in a buffer that the next call but three overwrites. */
+const char *region_path(const char *id, const char *rest);
+
+#endif

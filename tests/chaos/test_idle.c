@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+/*
+ * A worker that has nothing to do sleeps: also when endpoints are open, a request is parked and an offer waits. At most
+ * one wake-up a second, of the thread that sweeps what is due.
+ */
+
+enum { SECONDS = 3, WAKEUPS = 4 * SECONDS, PROCESSOR_MS = 10 };
+
+struct scene {
+        struct worker quiet, local, network;
+        int parked;
+};
+
+static void park(struct scene *s, const char *id)
+{
+        char request[256];
+
+        s->parked = raw_connect(&s->quiet);
+        (void)snprintf(request, sizeof(request),
+                       "GET /v1/operations/%s?wait_ms=30000 HTTP/1.1\r\nHost: localhost\r\n\r\n", id);
+        raw_send(s->parked, request, strlen(request));
+}
+
+static void assert_sleeps(struct scene *s)
+{
+        uint64_t wakeups, processor_ms;
+
+        wakeups = worker_wakeups(&s->quiet);
+        processor_ms = worker_processor_ms(&s->quiet);
+        pass_time(SECONDS * 1000);
+        wakeups = worker_wakeups(&s->quiet) - wakeups;
+        processor_ms = worker_processor_ms(&s->quiet) - processor_ms;
+        print_message("%d wake-ups and %d ms of processor time in %d s\n", (int)wakeups, (int)processor_ms, SECONDS);
+        assert_true(wakeups <= WAKEUPS);
+        assert_true(processor_ms <= PROCESSOR_MS); /* one tick of the kernel's own count is 10 ms */
+}
+
+static void a_fresh_worker_sleeps(void **state)
+{
+        struct scene *s = *state;
+
+        worker_start(&s->quiet, "quiet", NULL);
+        assert_sleeps(s);
+        worker_stop(&s->quiet);
+}
+
+static void a_worker_with_endpoints_and_waiters_sleeps(void **state)
+{
+        char region[FERRY_ID_SIZE];
+        struct ferry_operation offer;
+        struct scene *s = *state;
+        char *metrics;
+
+        worker_start(&s->quiet, "quiet", (const char *const[]){ "--data-listen", "127.0.0.1:0", NULL });
+        worker_start(&s->local, "local", NULL);
+        worker_start(&s->network, "network",
+                     (const char *const[]){ "--data-listen", "127.0.0.1:0", "--local", "off", NULL });
+        pair_assert_serving(&(struct pair){ .a = s->quiet, .b = s->local });
+        pair_assert_serving(&(struct pair){ .a = s->local, .b = s->quiet });
+        pair_assert_serving(&(struct pair){ .a = s->quiet, .b = s->network });
+        pair_assert_serving(&(struct pair){ .a = s->network, .b = s->quiet });
+        region_make(&s->quiet, 4096, 0, region);
+        offer_make(&s->quiet, FERRY_READABLE, region, &offer);
+        park(s, offer.id);
+        assert_int_equal(ferry_get_metrics(s->quiet.client, &metrics), 0);
+        assert_non_null(strstr(metrics, "ferry_endpoints{side=\"local\"} 1\n"));
+        assert_non_null(strstr(metrics, "ferry_endpoints{side=\"network\"} 2\n"));
+        free(metrics);
+        assert_sleeps(s);
+        ferry_operation_clear(&offer);
+        worker_stop(&s->network);
+        worker_stop(&s->local);
+        worker_stop(&s->quiet);
+        (void)close(s->parked);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct scene));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct scene *s = *state;
+
+        worker_clean(&s->quiet);
+        worker_clean(&s->local);
+        worker_clean(&s->network);
+        free(s);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(a_fresh_worker_sleeps, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_worker_with_endpoints_and_waiters_sleeps, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("idle", tests, NULL, NULL);
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+#include <stdio.h>
+
+#include "harness.h"
+
+/*
+ * kill -9 of a worker in the middle of a transfer: the other one's operation ends within seconds, says peer-lost, and
+ * its worker serves the next peer as if nothing had been. FERRY_CHAOS_ROUNDS says how often for each combination.
+ */
+
+enum { MIB = 1 << 20, SIZE = 512 * MIB, ROUNDS = 2, TRIES = 10, END_MS = 5000, IDLE_MS = 1000, IDLE_WAKEUPS = 20 };
+
+struct scene {
+        struct pair pair; /* a survives, b is the victim */
+        char region[FERRY_ID_SIZE];
+        size_t descriptors, files; /* the most that the survivor may have when no peer is there */
+        uint64_t slowest_ms;
+};
+
+static unsigned rounds(void)
+{
+        const char *text = getenv("FERRY_CHAOS_ROUNDS");
+
+        return text ? (unsigned)atoi(text) : ROUNDS;
+}
+
+static const char *const network_flags[] = { "--data-listen", "127.0.0.1:0", "--local", "off",
+                                             "--transports",  "tcp,self",    NULL };
+
+static bool survivor_is_as_before(void *context)
+{
+        const struct scene *s = context;
+
+        return worker_descriptors(&s->pair.a) <= s->descriptors && worker_files(&s->pair.a) == s->files;
+}
+
+static void assert_survivor_is_as_before(struct scene *s)
+{
+        worker_connect(&s->pair.a, NULL, NULL); /* leaves one connection, whatever there was */
+        if (!eventually(survivor_is_as_before, s))
+                print_error("descriptors %zu → %zu, files %zu → %zu\n", s->descriptors, worker_descriptors(&s->pair.a),
+                            s->files, worker_files(&s->pair.a));
+        assert_true(survivor_is_as_before(s));
+}
+
+static void begin(struct worker *w, enum ferry_kind kind, const char *region, const char *metadata,
+                  struct ferry_operation *ret_operation)
+{
+        struct ferry_descriptor descriptor = { .region = region };
+        struct ferry_operation_spec spec = { .kind = kind,
+                                             .descriptors = &descriptor,
+                                             .n_descriptors = 1,
+                                             .remote_metadata = metadata,
+                                             .verify = true }; /* takes longer */
+
+        assert_int_equal(ferry_create_operation(w->client, &spec, ret_operation), 0);
+}
+
+/* A fresh victim is served, and killed in the middle of a long transfer. false: that was over too soon. */
+static bool kill_in_the_middle(struct scene *s, bool victim_is_active, enum ferry_kind passive_kind)
+{
+        struct worker *survivor = &s->pair.a, *victim = &s->pair.b;
+        struct worker *offerer = victim_is_active ? survivor : victim, *mover = victim_is_active ? victim : survivor;
+        struct ferry_operation passive, active, end;
+        const char *watched;
+        char region[FERRY_ID_SIZE];
+        uint64_t killed_ms;
+        bool middle;
+
+        worker_start(victim, "victim", s->pair.network ? network_flags : NULL);
+        pair_assert_serving(&s->pair);
+        region_make(victim, SIZE, 0, region);
+        offer_make(offerer, passive_kind, victim_is_active ? s->region : region, &passive);
+        begin(mover, kind_of_peer(passive_kind), victim_is_active ? region : s->region, passive.metadata, &active);
+        watched = victim_is_active ? passive.id : active.id;
+        middle = operation_await_middle(survivor, watched);
+        killed_ms = now_ms();
+        worker_kill(victim);
+        assert_int_equal(ferry_wait_operation(survivor->client, watched, WAIT_MS, &end), 0);
+        killed_ms = now_ms() - killed_ms;
+        middle = middle && end.status != FERRY_COMPLETE;
+        if (middle) {
+                if (killed_ms > s->slowest_ms)
+                        s->slowest_ms = killed_ms;
+                assert_true(killed_ms < END_MS);
+                assert_int_equal(end.status, FERRY_ERRORED);
+                assert_string_equal(end.error_code, "peer-lost");
+                assert_true(end.bytes_done > 0 && end.bytes_done < SIZE);
+                assert_string_equal(end.transport, s->pair.network ? "tcp" : "posix");
+        }
+        assert_int_equal(ferry_delete_operation(survivor->client, watched), 0);
+        ferry_operation_clear(&end);
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
+        assert_survivor_is_as_before(s);
+        return middle;
+}
+
+static void kill_each(struct scene *s, bool victim_is_active, enum ferry_kind passive_kind)
+{
+        for (unsigned i = 0; i < rounds(); i++) {
+                int tries = 1;
+
+                while (!kill_in_the_middle(s, victim_is_active, passive_kind))
+                        assert_true(tries++ < TRIES);
+        }
+}
+
+/* A connection that could not be closed would be looked after for ever. */
+static void assert_survivor_sleeps(struct scene *s)
+{
+        uint64_t before = worker_wakeups(&s->pair.a);
+
+        pass_time(IDLE_MS);
+        assert_true(worker_wakeups(&s->pair.a) - before < IDLE_WAKEUPS);
+}
+
+static void survive(struct scene *s, bool network)
+{
+        s->pair.network = network;
+        worker_start(&s->pair.a, "survivor", network ? network_flags : NULL);
+        worker_expect(&s->pair.a, "error=peer-lost");
+        region_make(&s->pair.a, SIZE, 0, s->region);
+        worker_connect(&s->pair.a, NULL, NULL);
+        /* After the first death it keeps an endpoint to itself, whose process it watches. */
+        s->descriptors = worker_descriptors(&s->pair.a) + 1;
+        s->files = worker_files(&s->pair.a);
+        for (int active = 0; active < 2; active++)
+                for (int readable = 0; readable < 2; readable++)
+                        kill_each(s, active, readable ? FERRY_READABLE : FERRY_WRITABLE);
+        worker_start(&s->pair.b, "last", network ? network_flags : NULL);
+        pair_assert_serving(&s->pair);
+        worker_stop(&s->pair.b);
+        assert_survivor_is_as_before(s);
+        assert_survivor_sleeps(s);
+        worker_stop(&s->pair.a);
+        print_message("%s side: the slowest end came after %d ms\n", side_names[network], (int)s->slowest_ms);
+}
+
+static void survivor_ends_and_serves_on_the_local_side(void **state)
+{
+        survive(*state, false);
+}
+
+static void survivor_ends_and_serves_on_the_network_side(void **state)
+{
+        survive(*state, true);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct scene));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct scene *s = *state;
+
+        pair_clean(&s->pair);
+        free(s);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(survivor_ends_and_serves_on_the_local_side, setup, teardown),
+                cmocka_unit_test_setup_teardown(survivor_ends_and_serves_on_the_network_side, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("peer death", tests, NULL, NULL);
+}

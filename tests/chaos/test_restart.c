@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+/* A worker that was killed and comes back: nothing of the dead one is left, nothing of others is lost. */
+
+enum { SIZE = 1 << 20 };
+
+struct scene {
+        struct worker dead, other, again;
+};
+
+/* The bound address of a worker's listener without "http://". */
+static const char *bound(const struct worker *w)
+{
+        return w->url + strlen("http://");
+}
+
+static void the_next_start_reaps_the_files_of_a_dead_worker_only(void **state)
+{
+        char dead_region[FERRY_ID_SIZE], other_region[FERRY_ID_SIZE];
+        struct scene *s = *state;
+
+        worker_start(&s->dead, "dead", NULL);
+        worker_start(&s->other, "other", NULL);
+        region_make(&s->dead, SIZE, 1, dead_region);
+        region_make(&s->other, SIZE, 2, other_region);
+        assert_int_equal(worker_files(&s->dead), 2); /* presence and region */
+        worker_kill(&s->dead);
+        assert_int_equal(worker_files(&s->dead), 2);
+
+        worker_start(&s->again, "again", NULL);
+        assert_int_equal(worker_files(&s->dead), 0);
+        assert_int_equal(worker_files(&s->other), 2);
+        assert_int_equal(worker_files(&s->again), 1);
+        region_assert_pattern(&s->other, other_region, 2, 0, SIZE);
+        pair_assert_serving(&(struct pair){ .a = s->other, .b = s->again });
+        worker_stop(&s->again);
+        worker_stop(&s->other);
+}
+
+static void a_worker_that_comes_back_has_its_addresses_and_another_epoch(void **state)
+{
+        static const char *const network[] = { "--data-listen", "127.0.0.1:0", "--local", "off", NULL };
+        char old_epoch[sizeof(((struct worker *)0)->epoch)], region[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
+        struct ferry_operation offer, read;
+        struct scene *s = *state;
+        char http[160], data[160];
+
+        worker_start(&s->dead, "w", network);
+        worker_start(&s->other, "other", network);
+        worker_expect(&s->other, "error=stale-metadata");
+        region_make(&s->dead, SIZE, 1, region);
+        region_make(&s->other, SIZE, 0, target);
+        offer_make(&s->dead, FERRY_READABLE, region, &offer);
+        pair_assert_serving(&(struct pair){ .a = s->dead, .b = s->other });
+        (void)snprintf(http, sizeof(http), "%s", bound(&s->dead));
+        (void)snprintf(data, sizeof(data), "%s", s->dead.data);
+        (void)snprintf(old_epoch, sizeof(old_epoch), "%s", s->dead.epoch);
+        worker_kill(&s->dead);
+
+        worker_start_plain(&s->again, "w",
+                           (const char *const[]){ "--listen", http, "--data-listen", data, "--local", "off", NULL });
+        worker_connect(&s->again, NULL, NULL);
+        assert_string_equal(bound(&s->again), http);
+        assert_string_equal(s->again.data, data);
+        assert_string_not_equal(s->again.epoch, old_epoch);
+        assert_problem(&s->again, "GET", "/v1/operations/op_0000000000000001", NULL, 404, "not-found", NULL);
+
+        /* What the dead one offered is not what the new one has. */
+        begin_make(&s->other, FERRY_READ, target, offer.metadata, &read);
+        operation_assert_error(&s->other, read.id, FERRY_ERRORED, FERRY_E_STALE_METADATA);
+        region_assert_pattern(&s->other, target, 0, 0, SIZE);
+        ferry_operation_clear(&read);
+        ferry_operation_clear(&offer);
+        pair_assert_serving(&(struct pair){ .a = s->again, .b = s->other });
+        worker_stop(&s->again);
+        worker_stop(&s->other);
+}
+
+/* Files that look like a worker's, but are somebody's own. */
+static void what_is_no_workers_file_is_never_reaped(void **state)
+{
+        static const char *const names[] = { "/dev/shm/ferry-test-x", "/dev/shm/ferry-0123456789abcdeg",
+                                             "/dev/shm/ferry-0123456789abcde" };
+        struct scene *s = *state;
+        struct stat status;
+
+        for (size_t i = 0; i < 3; i++) {
+                FILE *f = fopen(names[i], "wxe");
+
+                assert_non_null(f);
+                (void)fclose(f);
+        }
+        worker_start(&s->again, "w", NULL);
+        worker_stop(&s->again);
+        for (size_t i = 0; i < 3; i++) {
+                assert_int_equal(stat(names[i], &status), 0);
+                assert_int_equal(unlink(names[i]), 0);
+        }
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct scene));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct scene *s = *state;
+
+        worker_clean(&s->dead);
+        worker_clean(&s->other);
+        worker_clean(&s->again);
+        free(s);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(the_next_start_reaps_the_files_of_a_dead_worker_only, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_worker_that_comes_back_has_its_addresses_and_another_epoch, setup,
+                                                teardown),
+                cmocka_unit_test_setup_teardown(what_is_no_workers_file_is_never_reaped, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("restart", tests, NULL, NULL);
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+/*
+ * SIGSTOP of a worker in the middle of four transfers at once (both directions, active and passive): what the other one
+ * waits for does not move, but does not die either. The stall limit or a cancel ends the operations, no byte moves
+ * after that, also when the peer goes on, and both serve again.
+ */
+
+enum {
+        MIB = 1 << 20,
+        SIZE = 128 * MIB,
+        TRIES = 10,
+        STALL_MS = 500,
+        GRACE_MS = 300,
+        END_MS = 5000,
+        TICK_MS = 20,
+        LANES = 4
+};
+
+/* Small chunks, one by one: the transfers take longer than it takes to stop a process. */
+static const char *const slow_flags[] = { "--stall-limit", "500ms",    "--grace", "300ms", "--chunk-size",
+                                          "64KiB",         "--window", "1",       NULL };
+
+/* One transfer; the survivor is pair.a, the stopped worker pair.b. */
+struct lane {
+        bool survivor_offers;
+        enum ferry_kind passive_kind;
+        char kept[FERRY_ID_SIZE], other[FERRY_ID_SIZE]; /* regions of the survivor and of the stopped one */
+        const char *kept_operation, *other_operation;
+        struct ferry_operation passive, active;
+        const uint8_t *memory; /* of kept */
+        uint8_t *copy;
+};
+
+struct scene {
+        struct pair pair;
+        struct lane lanes[LANES];
+};
+
+static bool survivor_receives(const struct lane *lane)
+{
+        return lane->survivor_offers == (lane->passive_kind == FERRY_WRITABLE);
+}
+
+static const uint8_t *map_region(struct worker *w, const char *id)
+{
+        struct ferry_region region;
+        void *memory;
+        int fd;
+
+        assert_int_equal(ferry_get_region(w->client, id, &region), 0);
+        fd = open(region.path, O_RDONLY | O_CLOEXEC);
+        assert_true(fd >= 0);
+        memory = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, 0);
+        assert_true(memory != MAP_FAILED);
+        (void)close(fd);
+        return memory;
+}
+
+static void lane_make(struct scene *s, size_t i)
+{
+        struct lane *lane = &s->lanes[i];
+
+        lane->survivor_offers = i % 2 == 0;
+        lane->passive_kind = i / 2 == 0 ? FERRY_READABLE : FERRY_WRITABLE;
+        region_make(&s->pair.a, SIZE, survivor_receives(lane) ? 0 : i + 1, lane->kept);
+        region_make(&s->pair.b, SIZE, survivor_receives(lane) ? i + 1 : 0, lane->other);
+        lane->memory = map_region(&s->pair.a, lane->kept);
+        lane->copy = malloc(SIZE);
+}
+
+static void lane_drop(struct scene *s, struct lane *lane)
+{
+        (void)munmap((void *)(uintptr_t)lane->memory, SIZE);
+        free(lane->copy);
+        ferry_operation_clear(&lane->passive);
+        ferry_operation_clear(&lane->active);
+        region_drop(&s->pair.a, lane->kept);
+        region_drop(&s->pair.b, lane->other);
+        *lane = (struct lane){ 0 };
+}
+
+static void lane_begin(struct scene *s, struct lane *lane)
+{
+        struct worker *survivor = &s->pair.a, *other = &s->pair.b;
+        bool offers = lane->survivor_offers;
+
+        ferry_operation_clear(&lane->passive);
+        ferry_operation_clear(&lane->active);
+        offer_make(offers ? survivor : other, lane->passive_kind, offers ? lane->kept : lane->other, &lane->passive);
+        assert_int_equal(ferry_create_operation(
+                                 (offers ? other : survivor)->client,
+                                 &(struct ferry_operation_spec){
+                                         .kind = kind_of_peer(lane->passive_kind),
+                                         .descriptors = &(struct ferry_descriptor){ .region = offers ? lane->other
+                                                                                                     : lane->kept },
+                                         .n_descriptors = 1,
+                                         .remote_metadata = lane->passive.metadata,
+                                         .verify = true, /* takes longer */
+                                 },
+                                 &lane->active),
+                         0);
+        lane->kept_operation = offers ? lane->passive.id : lane->active.id;
+        lane->other_operation = offers ? lane->active.id : lane->passive.id;
+}
+
+/* Stops the peer while every lane moves. */
+static void stop_in_the_middle(struct scene *s)
+{
+        bool middle;
+        int tries = 0;
+
+        for (size_t i = 0; i < LANES; i++)
+                lane_make(s, i);
+        do {
+                assert_true(tries++ < TRIES);
+                for (size_t i = 0; i < LANES; i++)
+                        lane_begin(s, &s->lanes[i]);
+                middle = true;
+                for (size_t i = 0; i < LANES; i++)
+                        middle = operation_await_middle(&s->pair.a, s->lanes[i].kept_operation) && middle;
+                assert_int_equal(kill(s->pair.b.pid, SIGSTOP), 0);
+                for (size_t i = 0; i < LANES; i++)
+                        middle = operation_await_middle(&s->pair.a, s->lanes[i].kept_operation) && middle;
+                if (middle)
+                        break;
+                assert_int_equal(kill(s->pair.b.pid, SIGCONT), 0);
+                for (size_t i = 0; i < LANES; i++) {
+                        operation_assert_end(&s->pair.a, s->lanes[i].kept_operation, FERRY_COMPLETE, NULL);
+                        operation_assert_end(&s->pair.b, s->lanes[i].other_operation, FERRY_COMPLETE, NULL);
+                }
+        } while (!middle);
+}
+
+/* The survivor's operations end as told; then the peer goes on, and no byte of the survivor changes any more. */
+static void end_and_go_on(struct scene *s, enum ferry_status status, const char *code)
+{
+        uint64_t started_ms = now_ms(), processor = worker_processor_ms(&s->pair.a), ended_ms;
+        struct ferry_operation end;
+
+        for (size_t i = 0; i < LANES; i++) {
+                assert_int_equal(ferry_wait_operation(s->pair.a.client, s->lanes[i].kept_operation, WAIT_MS, &end), 0);
+                assert_int_equal(end.status, status);
+                assert_string_equal(end.error_code, code);
+                ferry_operation_clear(&end);
+        }
+        ended_ms = now_ms() - started_ms;
+        processor = worker_processor_ms(&s->pair.a) - processor;
+        print_message("%s side: %s after %d ms with %d ms of processor time\n", side_names[s->pair.network], code,
+                      (int)ended_ms, (int)processor);
+        assert_true(ended_ms < END_MS);
+        /* A peer that stands still is no reason to run: a worker that looked for it all the time would use it all. */
+        assert_true(processor <= ended_ms / 2 + TICK_MS);
+
+        for (size_t i = 0; i < LANES; i++)
+                memcpy(s->lanes[i].copy, s->lanes[i].memory, SIZE);
+        assert_int_equal(kill(s->pair.b.pid, SIGCONT), 0);
+        for (size_t i = 0; i < LANES; i++) {
+                assert_int_equal(ferry_wait_operation(s->pair.b.client, s->lanes[i].other_operation, WAIT_MS, &end), 0);
+                assert_true(end.status == FERRY_ERRORED || end.status == FERRY_CANCELLED);
+                assert_int_not_equal(end.error, 0);
+                ferry_operation_clear(&end);
+        }
+        pair_assert_serving(&s->pair);
+        for (size_t i = 0; i < LANES; i++) {
+                assert_memory_equal(s->lanes[i].copy, s->lanes[i].memory, SIZE);
+                lane_drop(s, &s->lanes[i]);
+        }
+}
+
+static void start(struct scene *s, bool network)
+{
+        pair_start_with(&s->pair, network, slow_flags);
+        worker_expect(&s->pair.a, "error=stalled");
+        worker_expect(&s->pair.b, "msg=\"operation ended\"");
+}
+
+static void the_stall_limit_ends_operations_with_a_stopped_peer(void **state)
+{
+        struct scene *s = *state;
+
+        for (int network = 0; network < 2; network++) {
+                start(s, network);
+                stop_in_the_middle(s);
+                end_and_go_on(s, FERRY_ERRORED, "stalled");
+                pair_stop(&s->pair);
+        }
+}
+
+static void a_cancel_ends_operations_with_a_stopped_peer_within_the_grace_time(void **state)
+{
+        struct scene *s = *state;
+        struct ferry_operation operation;
+
+        for (int network = 0; network < 2; network++) {
+                start(s, network);
+                stop_in_the_middle(s);
+                for (size_t i = 0; i < LANES; i++) {
+                        assert_int_equal(
+                                ferry_cancel_operation(s->pair.a.client, s->lanes[i].kept_operation, &operation), 0);
+                        assert_true(operation.cancel_requested || operation.done);
+                        ferry_operation_clear(&operation);
+                }
+                end_and_go_on(s, FERRY_CANCELLED, "cancelled");
+                pair_stop(&s->pair);
+        }
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct scene));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct scene *s = *state;
+
+        pair_clean(&s->pair);
+        free(s);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(the_stall_limit_ends_operations_with_a_stopped_peer, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_cancel_ends_operations_with_a_stopped_peer_within_the_grace_time,
+                                                setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("stopped peer", tests, NULL, NULL);
+}
