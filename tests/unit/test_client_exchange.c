@@ -284,7 +284,7 @@ static void a_create_is_repeated_with_the_same_key(void **state)
         START(x, { NULL, .end = SERVER_RESET }, { NULL, .end = SERVER_CLOSE }, { CREATED_REGION, .end = SERVER_CLOSE },
               { CREATED_REGION, .end = SERVER_CLOSE });
         struct ferry_region region;
-        char key[64];
+        char key[256];
         assert_int_equal(ferry_create_region(x.ferry, &(struct ferry_region_spec){ .size = 4096 }, &region), 0);
         assert_string_equal(region.id, "rgn_1");
         assert_int_equal(ferry_create_region(x.ferry, &(struct ferry_region_spec){ .size = 4096 }, &region), 0);
