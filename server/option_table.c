@@ -9,7 +9,6 @@
 #include "worker_settings.h"
 
 #define KIB UINT64_C(1024)
-#define GIB (KIB * KIB * KIB)
 #define SECOND UINT64_C(1000)
 #define HOUR (3600 * SECOND)
 
@@ -132,7 +131,7 @@ const struct option option_table[] = {
           .type = OPTION_SIZE,
           WORKER(chunk_size),
           .min = 64 * KIB,
-          .max = GIB,
+          .max = 64 * KIB * KIB, /* the protocol's */
           .help = "Bytes of one rendezvous (default 1MiB)" },
         { .group = GROUP_UCX,
           .flag = "window",

@@ -45,9 +45,9 @@ static int enqueue(struct fabric *fabric, const struct command *command, struct 
         fabric->commands_last = copy;
         fabric->closed = command->type == COMMAND_STOP;
         was_waiting = atomic_exchange(&fabric->commands_waiting, true);
-        (void)pthread_mutex_unlock(&fabric->command_lock);
         if (!was_waiting)
-                wake(fabric);
+                wake(fabric); /* under the lock: once its commands were taken nobody would take it back */
+        (void)pthread_mutex_unlock(&fabric->command_lock);
         return 0;
 }
 

@@ -114,11 +114,13 @@ static bool check_body(struct http_request *request)
         return false;
 }
 
+/* A worker that is being stopped takes nothing new; asking for the end of what runs is the opposite. */
 static bool admit_method(struct http_request *request)
 {
-        bool changes = !strcmp(request->method, "POST") || !strcmp(request->method, "PUT");
+        bool adds = (!strcmp(request->method, "POST") || !strcmp(request->method, "PUT")) &&
+                    request->route->handler != cancel_operation;
 
-        if (!changes || !atomic_load(&request->server->draining))
+        if (!adds || !atomic_load(&request->server->draining))
                 return true;
         request_problem(request, FERRY_E_DRAINING, NULL);
         return false;

@@ -90,6 +90,7 @@ static void take_ready_line(struct worker *w)
                 free(log);
         }
         assert_non_null(ready);
+        (void)snprintf(w->ready, sizeof(w->ready), "%s", line);
         assert_true(json_object_object_get_ex(ready, "event", &value));
         assert_string_equal(json_object_get_string(value), "ready");
         assert_true(json_object_object_get_ex(ready, "pid", &value));

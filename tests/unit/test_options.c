@@ -210,7 +210,7 @@ static void bad_values_are_refused_with_the_flag_and_what_it_takes(void **state)
                 { "--window", " 1", "1 to 64" },
                 { "--window", "18446744073709551617", "1 to 64" },
                 { "--chunk-size", "1k", "65536" },
-                { "--chunk-size", "2G", "1073741824" },
+                { "--chunk-size", "2G", "67108864" },
                 { "--chunk-size", "x", "size" },
                 { "--memory-limit", "0", "size" },
                 { "--memory-limit", "-1", "size" },

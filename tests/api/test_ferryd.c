@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "steps.h"
+
+/* The daemon's command line: flags, environment, listeners, the ready line, logs. */
+
+/* ---- without a worker ---- */
+
+static void help_names_every_option(void **state)
+{
+        static const char *const flags[] = {
+                "listen",       "advertise",    "name",        "local",          "data-listen",     "transports",
+                "interfaces",   "chunk-size",   "window",      "token-file",     "peer-token-file", "no-auth",
+                "allow-peer",   "allow-origin", "tls-cert",    "tls-key",        "peer-ca",         "peer-cert",
+                "peer-key",     "memory-limit", "max-regions", "max-operations", "max-connections", "max-waiters",
+                "http-threads", "ttl",          "stall-limit", "retention",      "grace",           "drain-timeout",
+                "log-level",    "log-format",   "help",        "version",
+        };
+        char *output, *errors;
+
+        assert_int_equal(ferryd_run((const char *const[]){ "--help", NULL }, &output, &errors), 0);
+        assert_string_equal(errors, "");
+        for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+                char *flag = text_format("--%s", flags[i]);
+
+                if (!strstr(output, flag))
+                        print_error("--help does not name %s\n", flag);
+                assert_non_null(strstr(output, flag));
+                free(flag);
+        }
+        assert_non_null(strstr(output, "FERRY_<FLAG>"));
+        free(output);
+        free(errors);
+}
+
+static void version_is_one_line(void **state)
+{
+        char *output, *errors, *wanted = text_format("ferryd %s\n", ferry_version());
+
+        assert_int_equal(ferryd_run((const char *const[]){ "--version", NULL }, &output, &errors), 0);
+        assert_string_equal(output, wanted);
+        assert_string_equal(errors, "");
+        free(wanted);
+        free(output);
+        free(errors);
+}
+
+/* Exit status, nothing on standard output, and one line for people that says text. */
+static void refused(const char *const *flags, int status, const char *text)
+{
+        char *output, *errors, *complaint, *end;
+
+        if (ferryd_run(flags, &output, &errors) != status)
+                fail_msg("%s %s: not status %d but: %s", flags[0], flags[1] ?: "", status, errors);
+        assert_string_equal(output, "");
+        complaint = strstr(errors, "ferryd: ");
+        assert_non_null(complaint);
+        end = strchr(complaint, '\n');
+        if (!strstr(complaint, text) || !end || end[1] != '\0')
+                print_error("not one line with \"%s\" but: %s", text, errors);
+        assert_non_null(strstr(complaint, text));
+        assert_non_null(end);
+        assert_int_equal(end[1], '\0');
+        free(output);
+        free(errors);
+}
+
+static void what_is_no_flag_or_no_value_is_refused_in_one_line(void **state)
+{
+        static const struct {
+                const char *flags[5], *text;
+        } cases[] = {
+                { { "--nonsense" }, "--nonsense" },
+                { { "serve" }, "serve" },
+                { { "--listen" }, "--listen" },
+                { { "--listen", "nonsense" }, "--listen" },
+                { { "--listen", "127.0.0.1:99999" }, "--listen" },
+                { { "--listen", "unix:relative.sock" }, "--listen" },
+                { { "--listen", "127.0.0.1" }, "--listen" },
+                { { "--memory-limit", "lots" }, "--memory-limit" },
+                { { "--memory-limit", "-1" }, "--memory-limit" },
+                { { "--chunk-size", "1" }, "--chunk-size" },
+                { { "--chunk-size", "65MiB" }, "--chunk-size" }, /* more than the protocol's 64 MiB */
+                { { "--window", "0" }, "--window" },
+                { { "--window", "65" }, "--window" },
+                { { "--http-threads", "0" }, "--http-threads" },
+                { { "--ttl", "5x" }, "--ttl" },
+                { { "--ttl", "0" }, "--ttl" },
+                { { "--name", "a b" }, "--name" },
+                { { "--name", "" }, "--name" },
+                { { "--log-level", "loud" }, "--log-level" },
+                { { "--log-format", "xml" }, "--log-format" },
+                { { "--local", "maybe" }, "--local" },
+                { { "--advertise", "http://x" }, "--advertise" },
+                { { "--no-auth=yes" }, "no-auth" },
+                { { "--listen", "127.0.0.1:0", "--allow-peer", "10.0.0.0/99" }, "--allow-peer" },
+                { { "--listen", "127.0.0.1:0", "--tls-cert", "/dev/null" }, "--tls-key" },
+                { { "--listen", "127.0.0.1:0", "--peer-cert", "/dev/null" }, "--peer-key" },
+                { { "--listen", "127.0.0.1:0", "--token-file", "/dev/null" }, "is empty" },
+                { { "--listen", "127.0.0.1:0", "--peer-ca", "/dev/null" }, "PEM" },
+                { { "--listen", "0.0.0.0:0" }, "--token-file" },
+                { { "--listen", "[::]:0" }, "--no-auth" },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+                refused(cases[i].flags, 2, cases[i].text);
+        refused((const char *const[]){ "--listen", "127.0.0.1:0", "--data-listen", "127.0.0.1:0", "--transports",
+                                       "carrier-pigeon", NULL },
+                2, "--transports");
+        refused((const char *const[]){ "--token-file", "/nonexistent/token", NULL }, 1, "/nonexistent/token");
+}
+
+static void a_bad_environment_is_refused_by_its_own_name(void **state)
+{
+        static const char *const listen[] = { "--listen", "127.0.0.1:0", NULL };
+
+        assert_int_equal(setenv("FERRY_WINDOW", "0", 1), 0);
+        refused(listen, 2, "FERRY_WINDOW");
+        assert_int_equal(unsetenv("FERRY_WINDOW"), 0);
+        assert_int_equal(setenv("FERRY_LISTEN", "127.0.0.1:0,nonsense", 1), 0);
+        refused((const char *const[]){ NULL, NULL }, 2, "FERRY_LISTEN");
+        assert_int_equal(unsetenv("FERRY_LISTEN"), 0);
+}
+
+/* ---- with one ---- */
+
+static void a_taken_port_is_refused(void **state)
+{
+        struct worker *w = *state;
+        const char *http, *data;
+
+        worker_start(w, "w", (const char *const[]){ "--data-listen", "127.0.0.1:0", NULL });
+        http = w->url + strlen("http://");
+        data = w->data;
+        refused((const char *const[]){ "--listen", http, NULL }, 1, "in use");
+        refused((const char *const[]){ "--listen", "127.0.0.1:0", "--data-listen", data, NULL }, 1, "in use");
+        worker_stop(w);
+}
+
+static void the_environment_sets_flags_and_the_command_line_wins(void **state)
+{
+        struct worker *w = *state;
+        struct json_object *limits;
+
+        assert_int_equal(setenv("FERRY_MEMORY_LIMIT", "1MiB", 1), 0);
+        assert_int_equal(setenv("FERRY_STALL_LIMIT", "7s", 1), 0);
+        assert_int_equal(setenv("FERRY_NAME", "from-environment", 1), 0);
+        assert_int_equal(setenv("FERRY_LISTEN", "127.0.0.1:0,127.0.0.1:0", 1), 0);
+        worker_start_plain(w, "from-flag", NULL); /* which gives --name */
+        (void)unsetenv("FERRY_MEMORY_LIMIT");
+        (void)unsetenv("FERRY_STALL_LIMIT");
+        (void)unsetenv("FERRY_NAME");
+        (void)unsetenv("FERRY_LISTEN");
+        worker_connect(w, NULL, NULL);
+        assert_non_null(strstr(w->ready, "\"worker\":\"from-flag\""));
+        assert_int_equal(json_object_array_length(json_member(json_tokener_parse(w->ready), "http")), 2);
+        limits = call_json(w, 200, "GET", "/v1/limits", NULL);
+        assert_int_equal(json_number(limits, "memory_limit"), 1 << 20);
+        assert_int_equal(json_number(limits, "stall_ms"), 7000);
+        json_object_put(limits);
+        assert_problem(w, "POST", "/v1/regions", "{\"size\":1048577}", 507, "limit-reached", NULL);
+        worker_stop(w);
+}
+
+static void the_ready_line_has_these_keys_and_no_other(void **state)
+{
+        struct worker *w = *state;
+        struct json_object *ready;
+        char *names;
+
+        worker_start(w, "w", NULL);
+        ready = json_tokener_parse(w->ready);
+        names = json_names(ready);
+        assert_string_equal(names, "event http worker pid");
+        free(names);
+        assert_string_equal(json_text(ready, "event"), "ready");
+        assert_string_equal(json_text(ready, "worker"), "w");
+        assert_int_equal(json_number(ready, "pid"), w->pid);
+        json_object_put(ready);
+        assert_int_equal(w->ready[strlen(w->ready) - 1], '\n');
+        worker_stop(w); /* which looks whether anything else came */
+
+        worker_start(w, "w", (const char *const[]){ "--data-listen", "127.0.0.1:0", NULL });
+        ready = json_tokener_parse(w->ready);
+        names = json_names(ready);
+        assert_string_equal(names, "event http data worker pid");
+        free(names);
+        assert_int_equal(strncmp(json_text(ready, "data"), "127.0.0.1:", 10), 0);
+        json_object_put(ready);
+        worker_stop(w);
+}
+
+static void it_listens_wherever_it_is_told(void **state)
+{
+        char directory[] = "/tmp/ferry-test-XXXXXX", *path, *flag;
+        struct json_object *ready, *http;
+        struct worker *w = *state;
+        struct stat status;
+
+        assert_non_null(mkdtemp(directory));
+        path = text_format("%s/worker.sock", directory);
+        flag = text_format("unix:%s", path);
+        worker_start_plain(
+                w, "w",
+                (const char *const[]){ "--listen", "127.0.0.1:0", "--listen", "localhost:0", "--listen", flag, NULL });
+        ready = json_tokener_parse(w->ready);
+        http = json_member(ready, "http");
+        assert_int_equal(json_object_array_length(http), 3);
+        for (size_t i = 0; i < 3; i++) {
+                worker_connect(w, json_object_get_string(json_object_array_get_idx(http, i)), NULL);
+                assert_int_equal(ferry_get_readyz(w->client), 0);
+        }
+        assert_string_equal(json_object_get_string(json_object_array_get_idx(http, 2)), flag);
+        assert_int_equal(stat(path, &status), 0);
+        assert_true(S_ISSOCK(status.st_mode));
+        assert_int_equal(status.st_mode & 0777, 0600);
+        /* Another worker does not take a socket that is in use. */
+        refused((const char *const[]){ "--listen", flag, NULL }, 1, "in use");
+        assert_int_equal(ferry_get_readyz(w->client), 0);
+        json_object_put(ready);
+        worker_stop(w);
+        assert_int_equal(stat(path, &status), -1);
+        assert_int_equal(rmdir(directory), 0);
+        free(path);
+        free(flag);
+}
+
+static void a_socket_that_a_dead_worker_left_is_taken_over_but_no_other_file(void **state)
+{
+        char directory[] = "/tmp/ferry-test-XXXXXX", *path, *flag;
+        const char *listen[3] = { "--listen" };
+        struct worker *w = *state;
+        FILE *f;
+
+        assert_non_null(mkdtemp(directory));
+        path = text_format("%s/worker.sock", directory);
+        listen[1] = flag = text_format("unix:%s", path);
+        worker_start_plain(w, "w", listen);
+        worker_connect(w, NULL, NULL);
+        worker_kill(w);
+        worker_clean(w);
+        assert_int_equal(access(path, F_OK), 0);
+        worker_start_plain(w, "w", listen);
+        worker_connect(w, NULL, NULL);
+        worker_stop(w);
+
+        f = fopen(path, "we");
+        assert_non_null(f);
+        assert_int_equal(fputs("precious", f) < 0, 0);
+        (void)fclose(f);
+        refused(listen, 1, "in use");
+        assert_int_equal(access(path, F_OK), 0);
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(rmdir(directory), 0);
+        free(path);
+        free(flag);
+}
+
+/* ---- logs ---- */
+
+static void logs_are_logfmt_or_json(void **state)
+{
+        struct worker *w = *state;
+        char *log, *save = NULL;
+
+        worker_start(w, "w", NULL);
+        log = worker_log(w);
+        assert_non_null(strstr(log, " level=info msg=\"worker ready\" worker=w "));
+        for (char *line = strtok_r(log, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+                assert_int_equal(strncmp(line, "ts=20", 5), 0);
+        free(log);
+        worker_stop(w);
+
+        worker_start(w, "w", (const char *const[]){ "--log-format", "json", "--log-level", "debug", NULL });
+        assert_problem(w, "GET", "/v1/regions/rgn_0000000000000001", NULL, 404, "not-found", NULL);
+        log = worker_log(w);
+        assert_non_null(strstr(log, "\"msg\":\"worker ready\""));
+        for (char *line = strtok_r(log, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+                struct json_object *event = json_tokener_parse(line);
+
+                assert_true(json_object_is_type(event, json_type_object));
+                assert_int_equal(strncmp(json_text(event, "ts"), "20", 2), 0);
+                assert_non_null(json_text(event, "level"));
+                assert_non_null(json_text(event, "msg"));
+                json_object_put(event);
+        }
+        free(log);
+        worker_stop(w);
+
+        worker_start(w, "w", (const char *const[]){ "--log-level", "error", NULL });
+        log = worker_log(w);
+        assert_string_equal(log, "");
+        free(log);
+        worker_stop(w);
+}
+
+/* ---- what flags do ---- */
+
+static void the_advertised_name_stands_in_links_and_metadata(void **state)
+{
+        char region[FERRY_ID_SIZE], *wanted;
+        struct ferry_operation offer, read;
+        struct worker *w = *state, other;
+        struct ferry_worker_info info;
+        char *url;
+
+        worker_start(w, "w", (const char *const[]){ "--advertise", "localhost", "--data-listen", "127.0.0.1:0", NULL });
+        assert_int_equal(ferry_get_worker(w->client, &info), 0);
+        wanted = text_format("http://localhost%s", strrchr(w->url, ':'));
+        assert_non_null(strstr(info.json, wanted));
+        free(wanted);
+        wanted = text_format("\"localhost%s\"", strrchr(w->data, ':'));
+        assert_non_null(strstr(info.json, wanted));
+        free(wanted);
+        ferry_worker_info_clear(&info);
+        /* A worker with only the network side finds the other by what the metadata says. */
+        worker_start(&other, "other",
+                     (const char *const[]){ "--data-listen", "127.0.0.1:0", "--local", "off", "--allow-peer",
+                                            "localhost", NULL });
+        region_make(w, 5000, 5, region);
+        offer_make(w, FERRY_READABLE, region, &offer);
+        url = text_format("http://localhost%s/v1/operations/%s/metadata", strrchr(w->url, ':'), offer.id);
+        region_make(&other, 5000, 0, region);
+        assert_int_equal(ferry_create_operation(other.client,
+                                                &(struct ferry_operation_spec){
+                                                        .kind = FERRY_READ,
+                                                        .descriptors = &(struct ferry_descriptor){ .region = region },
+                                                        .n_descriptors = 1,
+                                                        .remote_url = url },
+                                                &read),
+                         0);
+        operation_assert_end(&other, read.id, FERRY_COMPLETE, NULL);
+        region_assert_pattern(&other, region, 5, 0, 5000);
+        ferry_operation_clear(&read);
+        ferry_operation_clear(&offer);
+        free(url);
+        worker_stop(&other);
+        worker_stop(w);
+}
+
+/* The default of --name tells workers apart. */
+static void a_worker_without_a_name_takes_the_hosts_and_its_process_id(void **state)
+{
+        struct json_object *ready;
+        char *output, *end;
+
+        assert_int_equal(setenv("FERRY_LISTEN", "127.0.0.1:0", 1), 0);
+        assert_int_equal(command_run((const char *const[]){ "/bin/bash", "-c",
+                                                            "coproc { exec \"$FERRYD\" 2>/dev/null; }\n"
+                                                            "read -r line <&${COPROC[0]}\n"
+                                                            "pid=$COPROC_PID; kill $pid; wait $pid; status=$?\n"
+                                                            "echo \"$line\"; exit $status",
+                                                            NULL },
+                                     NULL, &output, NULL),
+                         0);
+        ready = json_tokener_parse(output);
+        assert_non_null(ready);
+        free(output);
+        (void)unsetenv("FERRY_LISTEN");
+        end = strrchr(json_text(ready, "worker"), '-');
+        assert_non_null(end);
+        assert_int_equal(strtoull(end + 1, NULL, 10), json_number(ready, "pid"));
+        json_object_put(ready);
+}
+
+static size_t count_threads(const struct worker *w)
+{
+        char *path = text_format("/proc/%d/task", (int)w->pid);
+        DIR *d = opendir(path);
+        size_t n = 0;
+
+        assert_non_null(d);
+        for (struct dirent *e; (e = readdir(d));)
+                n += e->d_name[0] != '.';
+        (void)closedir(d);
+        free(path);
+        return n;
+}
+
+static void http_threads_are_as_many_as_asked_for(void **state)
+{
+        struct worker *w = *state;
+        size_t two;
+
+        worker_start(w, "w", (const char *const[]){ "--http-threads", "2", NULL });
+        two = count_threads(w);
+        worker_stop(w);
+        worker_start(w, "w", (const char *const[]){ "--http-threads", "8", NULL });
+        assert_int_equal(count_threads(w), two + 6);
+        worker_stop(w);
+}
+
+static void a_transfer_moves_in_chunks_of_the_size_asked_for(void **state)
+{
+        enum { CHUNK = 64 << 10, TRIES = 20 };
+        static const char *const flags[] = { "--chunk-size", "64KiB", "--window", "1", NULL };
+        struct pair p = { 0 };
+        bool odd = false;
+
+        pair_start_with(&p, false, flags);
+        for (int i = 0; !odd; i++) {
+                struct ferry_operation operation;
+                struct running running;
+
+                assert_true(i < TRIES);
+                running_start(&p, FERRY_READABLE, 64 << 20, 1, &p.a, &running);
+                assert_int_equal(ferry_get_operation(p.b.client, running.active, 0, 0, &operation), 0);
+                assert_int_equal(operation.bytes_done % CHUNK, 0);
+                odd = operation.bytes_done % (2 * CHUNK) != 0; /* so the chunks are no larger */
+                ferry_operation_clear(&operation);
+                worker_resume(&p.a);
+                operation_assert_end(&p.b, running.active, FERRY_COMPLETE, NULL);
+                operation_assert_end(&p.a, running.passive, FERRY_COMPLETE, NULL);
+                running_drop(&p, &running);
+        }
+        pair_stop(&p);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct worker));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        worker_clean(*state);
+        free(*state);
+        return 0;
+}
+
+#define WITH_WORKER(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(help_names_every_option),
+                cmocka_unit_test(version_is_one_line),
+                cmocka_unit_test(what_is_no_flag_or_no_value_is_refused_in_one_line),
+                cmocka_unit_test(a_bad_environment_is_refused_by_its_own_name),
+                WITH_WORKER(a_taken_port_is_refused),
+                WITH_WORKER(the_environment_sets_flags_and_the_command_line_wins),
+                WITH_WORKER(the_ready_line_has_these_keys_and_no_other),
+                WITH_WORKER(it_listens_wherever_it_is_told),
+                WITH_WORKER(a_socket_that_a_dead_worker_left_is_taken_over_but_no_other_file),
+                WITH_WORKER(logs_are_logfmt_or_json),
+                WITH_WORKER(the_advertised_name_stands_in_links_and_metadata),
+                cmocka_unit_test(a_worker_without_a_name_takes_the_hosts_and_its_process_id),
+                WITH_WORKER(http_threads_are_as_many_as_asked_for),
+                WITH_WORKER(a_transfer_moves_in_chunks_of_the_size_asked_for),
+        };
+
+        return cmocka_run_group_tests_name("ferryd", tests, NULL, NULL);
+}
