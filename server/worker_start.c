@@ -310,7 +310,8 @@ static void warn_of_network(const struct fabric_facts *facts)
 static const struct step {
         const char *what;
         int (*start)(struct ferry_worker *worker);
-        const char *invalid; /* the sentence for -EINVAL, which is the caller's fault; NULL = none of its options */
+        /* the sentence for -EINVAL and -ENODEV, which are the caller's fault; NULL = none of its options */
+        const char *invalid;
 } steps[] = {
         { "metrics", start_metrics, NULL },
         { "the event loop", start_loop, NULL },
@@ -329,6 +330,8 @@ int worker_start(struct ferry_worker *worker, char *message, size_t message_size
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(steps); i++) {
                 int r = steps[i].start(worker);
 
+                if (r == -ENODEV && steps[i].invalid)
+                        r = -EINVAL;
                 if (r == -EINVAL && steps[i].invalid)
                         (void)snprintf(message, message_size, "%s", steps[i].invalid);
                 else if (r < 0)

@@ -74,6 +74,7 @@ struct peer {
         bool heard;                        /* a message came: the connection stands */
         bool failed;                       /* not to be used any more; waits for peers_sweep or for its last transfer */
         bool closed;                       /* ucp_ep_close_nbx is over */
+        void *closing;                     /* the request of that while it is not */
         bool swept;                        /* ucp_ep_close_nbx was called */
         bool quiet;                        /* its lanes are gone: what moved over it may end */
         bool reset_owed;                   /* local side: the peer has not been told that it failed here */

@@ -269,7 +269,9 @@ static void close_done(void *request, ucs_status_t status, void *user_data)
 
         peer->closed = true;
         peer->side->fabric->sweep_wanted = true;
-        ucp_request_free(request);
+        if (peer->closing)
+                ucp_request_free(request);
+        peer->closing = NULL;
 }
 
 static void close_endpoint(struct peer *peer, unsigned flags)
@@ -282,7 +284,9 @@ static void close_endpoint(struct peer *peer, unsigned flags)
         };
         ucs_status_ptr_t request = ucp_ep_close_nbx(peer->endpoint, &param);
 
-        if (!UCS_PTR_IS_PTR(request)) {
+        if (UCS_PTR_IS_PTR(request)) {
+                peer->closing = request;
+        } else {
                 peer->closed = true;
                 peer->side->fabric->sweep_wanted = true;
         }
@@ -436,6 +440,12 @@ void peers_close_all(struct fabric *fabric, uint64_t deadline_us)
                                 (void)ucp_worker_progress(fabric->sides[i].worker);
                 DL_FOREACH (fabric->all_peers, peer)
                         open |= !peer->closed;
+        }
+        /* UCX aborts the process when its worker is destroyed while somebody holds such a request. */
+        DL_FOREACH (fabric->all_peers, peer) {
+                if (peer->closing)
+                        ucp_request_free(peer->closing);
+                peer->closing = NULL;
         }
 }
 

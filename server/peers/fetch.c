@@ -242,6 +242,12 @@ static int judge_failure(const struct fetch *fetch, CURLcode result, char detail
         } else if (result == CURLE_COULDNT_CONNECT) {
                 error = FERRY_E_PEER_UNREACHABLE;
                 text = "no connection to the peer could be made";
+        } else if (result == CURLE_PEER_FAILED_VERIFICATION) {
+                error = FERRY_E_PEER_UNREACHABLE;
+                text = "the peer's certificate is not to be trusted (--peer-ca)";
+        } else if (result == CURLE_SSL_CONNECT_ERROR) {
+                error = FERRY_E_PEER_UNREACHABLE;
+                text = "no TLS connection to the peer could be made";
         }
         if (text)
                 (void)snprintf(detail, FETCH_DETAIL_SIZE, "%s", text);

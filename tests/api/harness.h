@@ -31,7 +31,7 @@ struct worker {
         char log[64]; /* path of its standard error */
         int out;      /* its standard output */
         struct ferry *client;
-        char ready[512]; /* its ready line */
+        char ready[512];                           /* its ready line */
         const char *expected[WORKER_EXPECTED_MAX]; /* what warnings and errors in its log may contain */
         size_t n_expected;
 };

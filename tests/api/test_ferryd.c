@@ -146,8 +146,8 @@ static void a_taken_port_is_refused(void **state)
 
 static void the_environment_sets_flags_and_the_command_line_wins(void **state)
 {
+        struct json_object *limits, *ready;
         struct worker *w = *state;
-        struct json_object *limits;
 
         assert_int_equal(setenv("FERRY_MEMORY_LIMIT", "1MiB", 1), 0);
         assert_int_equal(setenv("FERRY_STALL_LIMIT", "7s", 1), 0);
@@ -160,7 +160,9 @@ static void the_environment_sets_flags_and_the_command_line_wins(void **state)
         (void)unsetenv("FERRY_LISTEN");
         worker_connect(w, NULL, NULL);
         assert_non_null(strstr(w->ready, "\"worker\":\"from-flag\""));
-        assert_int_equal(json_object_array_length(json_member(json_tokener_parse(w->ready), "http")), 2);
+        ready = json_tokener_parse(w->ready);
+        assert_int_equal(json_object_array_length(json_member(ready, "http")), 2);
+        json_object_put(ready);
         limits = call_json(w, 200, "GET", "/v1/limits", NULL);
         assert_int_equal(json_number(limits, "memory_limit"), 1 << 20);
         assert_int_equal(json_number(limits, "stall_ms"), 7000);

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "steps.h"
+
+/* How a worker ends: SIGTERM, SIGINT and SIGHUP let transfers finish, for a time; a second signal does not wait. */
+
+enum { SIZE = 64 << 20 };
+
+/* Rounds of GET /readyz until the worker says that it drains. */
+static void await_draining(struct worker *w)
+{
+        while (ferry_get_readyz(w->client) == 0)
+                ;
+        assert_int_equal(ferry_last_problem(w->client)->error, FERRY_E_DRAINING);
+}
+
+/* Reaps the worker: its exit status, 128 + a signal's number. Its files in /dev/shm are gone. */
+static int reap(struct worker *w)
+{
+        int status;
+
+        w->client = ferry_free(w->client);
+        assert_int_equal(waitpid(w->pid, &status, 0), w->pid);
+        (void)close(w->out);
+        w->out = -1;
+        w->pid = 0;
+        assert_int_equal(worker_files(w), 0);
+        return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+static void each_signal_lets_a_transfer_finish(void **state)
+{
+        static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
+
+        for (size_t i = 0; i < 3; i++) {
+                struct pair *p = *state;
+                struct running running;
+
+                pair_start(p, i == 1);
+                running_start(p, i == 2 ? FERRY_WRITABLE : FERRY_READABLE, SIZE, 5, &p->b, &running);
+                assert_int_equal(kill(p->a.pid, signals[i]), 0);
+                await_draining(&p->a);
+                worker_resume(&p->b);
+                operation_assert_end(&p->b, running.active, FERRY_COMPLETE, NULL);
+                if (i < 2)
+                        region_assert_pattern(&p->b, running.local, 5, 0, SIZE);
+                assert_int_equal(reap(&p->a), 0);
+                worker_stop(&p->b);
+        }
+}
+
+static void the_active_side_of_a_transfer_finishes_it_too(void **state)
+{
+        struct pair *p = *state;
+        struct running running;
+
+        pair_start(p, false);
+        running_start(p, FERRY_READABLE, SIZE, 5, &p->a, &running);
+        assert_int_equal(kill(p->b.pid, SIGTERM), 0);
+        await_draining(&p->b);
+        worker_resume(&p->a);
+        operation_assert_end(&p->a, running.passive, FERRY_COMPLETE, NULL);
+        assert_int_equal(reap(&p->b), 0);
+        worker_stop(&p->a);
+}
+
+static void a_second_signal_ends_the_worker_at_once(void **state)
+{
+        char directory[] = "/tmp/ferry-test-XXXXXX", *path, *flag;
+        struct pair *p = *state;
+        struct running running;
+
+        assert_non_null(mkdtemp(directory));
+        path = text_format("%s/worker.sock", directory);
+        flag = text_format("unix:%s", path);
+        worker_start(&p->a, "a", (const char *const[]){ "--listen", flag, NULL });
+        worker_start(&p->b, "b", NULL);
+        running_start(p, FERRY_READABLE, SIZE, 5, &p->b, &running);
+        assert_int_equal(kill(p->a.pid, SIGTERM), 0);
+        await_draining(&p->a);
+        assert_int_equal(kill(p->a.pid, SIGTERM), 0);
+        assert_int_equal(reap(&p->a), 128 + SIGTERM);
+        assert_int_equal(access(path, F_OK), -1);
+        /* For the peer that is a death like any other. */
+        worker_expect(&p->b, "error=peer-lost");
+        worker_resume(&p->b);
+        operation_assert_error(&p->b, running.active, FERRY_ERRORED, FERRY_E_PEER_LOST);
+        worker_stop(&p->b);
+        assert_int_equal(rmdir(directory), 0);
+        free(path);
+        free(flag);
+}
+
+static void what_does_not_finish_in_the_drain_time_is_cancelled(void **state)
+{
+        struct pair *p = *state;
+        struct running running;
+        uint64_t started_ms;
+
+        pair_start_with(p, false, (const char *const[]){ "--drain-timeout", "300ms", "--grace", "300ms", NULL });
+        running_start(p, FERRY_READABLE, SIZE, 5, &p->b, &running);
+        started_ms = now_ms();
+        assert_int_equal(kill(p->a.pid, SIGTERM), 0);
+        assert_int_equal(reap(&p->a), 0);
+        assert_true(now_ms() - started_ms >= 300);
+        assert_true(now_ms() - started_ms < 5000);
+        pair_expect_failures(p);
+        worker_resume(&p->b);
+        operation_assert_end(&p->b, running.active, FERRY_ERRORED, NULL);
+        worker_stop(&p->b);
+}
+
+/* Nobody would come for it any more, and whoever waits for it gets an answer. */
+static void an_offer_that_nobody_has_taken_is_cancelled_at_once(void **state)
+{
+        struct ferry_operation offer;
+        char region[FERRY_ID_SIZE];
+        struct pair *p = *state;
+        struct raw_answer answer;
+        char *target;
+        int fd;
+
+        worker_start(&p->a, "a", NULL);
+        region_make(&p->a, 4096, 0, region);
+        offer_make(&p->a, FERRY_READABLE, region, &offer);
+        target = text_format("/v1/operations/%s?wait_ms=30000", offer.id);
+        fd = raw_ask(&p->a, "GET", target);
+        worker_await_metric(&p->a, "ferry_http_waiters", 1);
+        assert_int_equal(kill(p->a.pid, SIGTERM), 0);
+        raw_receive(fd, false, &answer);
+        assert_int_equal(answer.status, 200);
+        assert_non_null(strstr(answer.body, "\"status\":\"CANCELLED\""));
+        raw_answer_clear(&answer);
+        (void)close(fd);
+        assert_int_equal(reap(&p->a), 0);
+        ferry_operation_clear(&offer);
+        free(target);
+}
+
+/* A drain takes nothing new, but what runs can be ended, looked at and waited for. */
+static void what_runs_can_be_cancelled_while_draining(void **state)
+{
+        struct ferry_operation operation;
+        struct pair *p = *state;
+        struct running running;
+        char *path;
+
+        pair_start_with(p, false, (const char *const[]){ "--grace", "300ms", NULL });
+        pair_expect_failures(p);
+        running_start(p, FERRY_READABLE, SIZE, 5, &p->b, &running);
+        assert_int_equal(kill(p->a.pid, SIGTERM), 0);
+        await_draining(&p->a);
+        path = text_format("/v1/operations/%s/renew", running.passive);
+        assert_problem(&p->a, "POST", path, NULL, 503, "draining", NULL);
+        free(path);
+        assert_int_equal(ferry_get_operation(p->a.client, running.passive, 0, 0, &operation), 0);
+        assert_int_equal(operation.status, FERRY_IN_PROGRESS);
+        ferry_operation_clear(&operation);
+        assert_int_equal(ferry_cancel_operation(p->a.client, running.passive, NULL), 0);
+        assert_int_equal(reap(&p->a), 0);
+        worker_resume(&p->b);
+        operation_assert_end(&p->b, running.active, FERRY_ERRORED, NULL);
+        worker_stop(&p->b);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+#define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                WITH_PAIR(each_signal_lets_a_transfer_finish),
+                WITH_PAIR(the_active_side_of_a_transfer_finishes_it_too),
+                WITH_PAIR(a_second_signal_ends_the_worker_at_once),
+                WITH_PAIR(what_does_not_finish_in_the_drain_time_is_cancelled),
+                WITH_PAIR(an_offer_that_nobody_has_taken_is_cancelled_at_once),
+                WITH_PAIR(what_runs_can_be_cancelled_while_draining),
+        };
+
+        return cmocka_run_group_tests_name("drain", tests, NULL, NULL);
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "steps.h"
+
+/* The ferry command: enough to script with, and exit statuses that tell what happened. */
+
+enum { OK, PROBLEM, USAGE, UNREACHABLE, LATE };
+
+struct run {
+        int status;
+        char *output, *errors;
+};
+
+static void run_clear(struct run *run)
+{
+        free(run->output);
+        free(run->errors);
+        *run = (struct run){ 0 };
+}
+
+/* ferry with --url of the worker (NULL = without) and the arguments after it, up to NULL. */
+static struct run ferry(const struct worker *w, const char *input, const char *const *arguments)
+{
+        const char *argv[24] = { getenv("FERRY") };
+        struct run run = { 0 };
+        size_t n = 1;
+
+        assert_non_null(argv[0]);
+        if (w) {
+                argv[n++] = "--url";
+                argv[n++] = w->url;
+        }
+        while (*arguments)
+                argv[n++] = *arguments++;
+        argv[n] = NULL;
+        run.status = command_run(argv, input, &run.output, &run.errors);
+        return run;
+}
+
+#define FERRY(w, ...) ferry(w, NULL, (const char *const[]){ __VA_ARGS__, NULL })
+
+/* Asserts the status and that the complaint (one line, "ferry: …") contains text; clears. */
+static void assert_complains(struct run run, int status, const char *text)
+{
+        if (run.status != status || !strstr(run.errors, text))
+                print_error("status %d: %s%s\n", run.status, run.output, run.errors);
+        assert_int_equal(run.status, status);
+        assert_non_null(strstr(run.errors, text));
+        assert_int_equal(strncmp(run.errors, "ferry: ", 7), 0);
+        assert_ptr_equal(strchr(run.errors, '\n') + 1, run.errors + strlen(run.errors));
+        run_clear(&run);
+}
+
+static void version_and_help_need_no_worker(void **state)
+{
+        static const char *const words[] = { "get",     "post",  "put",       "delete",       "wait",
+                                             "version", "--url", "FERRY_URL", "--token-file", "Exit status" };
+        char *wanted = text_format("ferry %s\n", ferry_version());
+        struct run run = FERRY(NULL, "version");
+
+        assert_int_equal(run.status, OK);
+        assert_string_equal(run.output, wanted);
+        assert_string_equal(run.errors, "");
+        run_clear(&run);
+        run = FERRY(NULL, "--version");
+        assert_string_equal(run.output, wanted);
+        run_clear(&run);
+        run = FERRY(NULL, "--help");
+        assert_int_equal(run.status, OK);
+        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+                assert_non_null(strstr(run.output, words[i]));
+        run_clear(&run);
+        free(wanted);
+}
+
+static void resources_are_made_read_and_deleted(void **state)
+{
+        static const char content[] = "what travels by ferry";
+        char path[] = "/tmp/ferry-test-XXXXXX", *target;
+        struct json_object *region;
+        struct worker *w = *state;
+        struct run run;
+        int fd;
+
+        worker_start(w, "w", NULL);
+        run = FERRY(w, "get", "/v1/worker");
+        assert_int_equal(run.status, OK);
+        assert_non_null(strstr(run.output, "\"name\":\"w\""));
+        assert_string_equal(run.errors, "");
+        run_clear(&run);
+
+        run = FERRY(w, "post", "v1/regions", "{\"size\":21,\"name\":\"box\"}"); /* a path needs no slash in front */
+        assert_int_equal(run.status, OK);
+        region = json_tokener_parse(run.output);
+        assert_string_equal(json_text(region, "name"), "box");
+        run_clear(&run);
+
+        target = text_format("/v1/regions/%s/content", json_text(region, "id"));
+        fd = mkstemp(path);
+        assert_int_equal(write(fd, content, 21), 21);
+        (void)close(fd);
+        run = FERRY(w, "put", target, path);
+        assert_int_equal(run.status, OK);
+        run_clear(&run);
+        run = FERRY(w, "get", target);
+        assert_int_equal(run.status, OK);
+        assert_string_equal(run.output, content); /* nothing added */
+        run_clear(&run);
+        run = ferry(w, "from standard input!!", (const char *const[]){ "put", target, "-", NULL });
+        assert_int_equal(run.status, OK);
+        run_clear(&run);
+        run = FERRY(w, "get", target);
+        assert_string_equal(run.output, "from standard input!!");
+        run_clear(&run);
+        free(target);
+
+        target = text_format("/v1/regions/%s", json_text(region, "id"));
+        run = FERRY(w, "delete", target);
+        assert_int_equal(run.status, OK);
+        assert_string_equal(run.output, "");
+        run_clear(&run);
+        assert_complains(FERRY(w, "get", target), PROBLEM, "404");
+        json_object_put(region);
+        free(target);
+        assert_int_equal(unlink(path), 0);
+        worker_stop(w);
+}
+
+static void bodies_come_from_the_argument_a_file_or_standard_input(void **state)
+{
+        char path[] = "/tmp/ferry-test-XXXXXX", *at;
+        struct worker *w = *state;
+        struct run run;
+        int fd;
+
+        worker_start(w, "w", NULL);
+        fd = mkstemp(path);
+        assert_int_equal(dprintf(fd, "{\"size\":33}"), 11);
+        (void)close(fd);
+        at = text_format("@%s", path);
+        run = FERRY(w, "post", "/v1/regions", at);
+        assert_int_equal(run.status, OK);
+        assert_non_null(strstr(run.output, "\"size\":33"));
+        run_clear(&run);
+        run = ferry(w, "{\"size\":44}", (const char *const[]){ "post", "/v1/regions", "-", NULL });
+        assert_int_equal(run.status, OK);
+        assert_non_null(strstr(run.output, "\"size\":44"));
+        run_clear(&run);
+        assert_int_equal(unlink(path), 0);
+        assert_complains(FERRY(w, "post", "/v1/regions", at), USAGE, path);
+        free(at);
+        worker_stop(w);
+}
+
+static void a_problem_is_told_and_is_status_one(void **state)
+{
+        struct worker *w = *state;
+
+        worker_start(w, "w", NULL);
+        assert_complains(FERRY(w, "get", "/v1/regions/rgn_0000000000000001"), PROBLEM, "not-found");
+        assert_complains(FERRY(w, "get", "/nowhere"), PROBLEM, "not-found");
+        assert_complains(FERRY(w, "post", "/v1/regions", "{\"size\":0}"), PROBLEM, "/size");
+        assert_complains(FERRY(w, "post", "/v1/regions", "{"), PROBLEM, "invalid-json");
+        assert_complains(FERRY(w, "delete", "/v1/worker"), PROBLEM, "method-not-allowed");
+        assert_complains(FERRY(w, "wait", "op_0000000000000001"), PROBLEM, "not-found");
+        worker_stop(w);
+}
+
+static void wrong_arguments_are_status_two(void **state)
+{
+        assert_complains(FERRY(NULL, "--url", "http://127.0.0.1:1"), USAGE, "no command");
+        assert_complains(FERRY(NULL, "fly"), USAGE, "fly");
+        assert_complains(FERRY(NULL, "get"), USAGE, "usage: ferry get PATH");
+        assert_complains(FERRY(NULL, "get", "/a", "/b"), USAGE, "usage: ferry get PATH");
+        assert_complains(FERRY(NULL, "--url", "gopher://x", "get", "/"), USAGE, "gopher://x");
+        assert_complains(FERRY(NULL, "--token-file", "/nonexistent", "get", "/"), USAGE, "/nonexistent");
+        assert_complains(FERRY(NULL, "put", "/x", "/nonexistent"), USAGE, "/nonexistent");
+        assert_complains(FERRY(NULL, "wait", "op_1", "--timeout", "soon"), USAGE, "soon");
+}
+
+static void no_worker_is_status_three(void **state)
+{
+        struct worker *w = *state;
+        char *url;
+
+        worker_start(w, "w", NULL);
+        url = strdup(w->url);
+        worker_stop(w);
+        assert_complains(FERRY(NULL, "--url", url, "get", "/v1/worker"), UNREACHABLE, "127.0.0.1");
+        assert_complains(FERRY(NULL, "--url", "unix:/nonexistent.sock", "get", "/"), UNREACHABLE, "");
+        free(url);
+}
+
+static void wait_tells_how_an_operation_ended(void **state)
+{
+        struct ferry_operation offer;
+        char region[FERRY_ID_SIZE];
+        struct worker *w = *state;
+        struct run run;
+
+        worker_start(w, "w", NULL);
+        region_make(w, 4096, 0, region);
+        offer_make(w, FERRY_READABLE, region, &offer);
+        assert_complains(FERRY(w, "wait", offer.id, "--timeout", "50ms"), LATE, "not done yet");
+        assert_int_equal(ferry_cancel_operation(w->client, offer.id, NULL), 0);
+        run = FERRY(w, "wait", offer.id);
+        assert_non_null(strstr(run.output, "\"status\":\"CANCELLED\""));
+        assert_complains(run, PROBLEM, "cancelled");
+        ferry_operation_clear(&offer);
+        worker_stop(w);
+}
+
+static void two_curls_and_a_wait_move_a_region(void **state)
+{
+        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *body, *more, *url;
+        struct json_object *offer, *read;
+        struct pair p = { 0 };
+        struct run run;
+
+        pair_start(&p, false);
+        region_make(&p.a, 100000, 8, source);
+        region_make(&p.b, 100000, 0, target);
+        body = operation_body("readable", source, "");
+        run = FERRY(&p.a, "post", "/v1/operations", body);
+        offer = json_tokener_parse(run.output);
+        run_clear(&run);
+        free(body);
+        url = metadata_url(&p.a, json_text(offer, "id"));
+        more = text_format(",\"remote_url\":\"%s\"", url);
+        body = operation_body("read", target, more);
+        run = FERRY(&p.b, "post", "/v1/operations", body);
+        read = json_tokener_parse(run.output);
+        run_clear(&run);
+        run = FERRY(&p.b, "wait", json_text(read, "id"), "--timeout", "30s");
+        assert_int_equal(run.status, OK);
+        assert_non_null(strstr(run.output, "\"status\":\"COMPLETE\""));
+        assert_string_equal(run.errors, "");
+        run_clear(&run);
+        region_assert_pattern(&p.b, target, 8, 0, 100000);
+        json_object_put(offer);
+        json_object_put(read);
+        free(more);
+        free(body);
+        free(url);
+        pair_stop(&p);
+}
+
+static void the_environment_names_worker_and_token(void **state)
+{
+        char path[] = "/tmp/ferry-test-XXXXXX";
+        struct worker *w = *state;
+        struct run run;
+        int fd = mkstemp(path);
+
+        assert_int_equal(dprintf(fd, "a-token-of-some-length\n"), 23);
+        (void)close(fd);
+        worker_start_plain(w, "w", (const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", path, NULL });
+        worker_connect(w, NULL, &(struct ferry_options){ .token = "a-token-of-some-length" });
+        assert_complains(FERRY(w, "get", "/v1/worker"), PROBLEM, "unauthenticated");
+        assert_int_equal(setenv("FERRY_URL", w->url, 1), 0);
+        assert_int_equal(setenv("FERRY_TOKEN_FILE", path, 1), 0);
+        run = FERRY(NULL, "get", "/v1/worker");
+        assert_int_equal(run.status, OK);
+        assert_non_null(strstr(run.output, "\"name\":\"w\""));
+        run_clear(&run);
+        (void)unsetenv("FERRY_URL");
+        (void)unsetenv("FERRY_TOKEN_FILE");
+        assert_int_equal(unlink(path), 0);
+        worker_stop(w);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct worker));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        worker_clean(*state);
+        free(*state);
+        return 0;
+}
+
+#define WITH_WORKER(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(version_and_help_need_no_worker),
+                WITH_WORKER(resources_are_made_read_and_deleted),
+                WITH_WORKER(bodies_come_from_the_argument_a_file_or_standard_input),
+                WITH_WORKER(a_problem_is_told_and_is_status_one),
+                cmocka_unit_test(wrong_arguments_are_status_two),
+                WITH_WORKER(no_worker_is_status_three),
+                WITH_WORKER(wait_tells_how_an_operation_ended),
+                cmocka_unit_test(two_curls_and_a_wait_move_a_region),
+                WITH_WORKER(the_environment_names_worker_and_token),
+        };
+
+        return cmocka_run_group_tests_name("ferry", tests, NULL, NULL);
+}

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+/* Tokens and TLS: who may do what, and that secrets stay where they are. */
+
+#define FULL "full-token-0123456789abcdef"
+#define PEER "peer-token-0123456789abcdef"
+#define OTHER "some-token-0123456789abcdef"
+
+struct scene {
+        struct worker a, b;
+        char full[32], peer[32]; /* paths of token files */
+};
+
+static void token_file(char *path, const char *token)
+{
+        int fd;
+
+        (void)strcpy(path, "/tmp/ferry-test-XXXXXX");
+        fd = mkstemp(path); /* 0600 */
+        assert_true(fd >= 0);
+        assert_int_equal(dprintf(fd, "%s\n", token), (int)strlen(token) + 1);
+        (void)close(fd);
+}
+
+/* A worker with both tokens, and more flags; its client has the full one. */
+static void start(struct scene *s, struct worker *w, const char *name, const char *const *more)
+{
+        const char *flags[32] = { "--listen", "127.0.0.1:0", "--token-file", s->full, "--peer-token-file", s->peer };
+
+        for (size_t i = 6; more && *more; i++)
+                flags[i] = *more++;
+        worker_start_plain(w, name, flags);
+        worker_connect(w, NULL, &(struct ferry_options){ .token = FULL });
+}
+
+/* The status of a request with an Authorization header (NULL = without one). */
+static int ask(const struct worker *w, const char *method, const char *target, const char *authorization,
+               struct raw_answer *ret_answer)
+{
+        struct raw_answer answer;
+        int status;
+
+        wire_ask(w, &answer, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s%s%s\r\n", method, target,
+                 authorization ? "Authorization: " : "", authorization ?: "", authorization ? "\r\n" : "");
+        status = answer.status;
+        if (ret_answer)
+                *ret_answer = answer;
+        else
+                raw_answer_clear(&answer);
+        return status;
+}
+
+static const char *const guarded[][2] = {
+        { "GET", "/v1/worker" },
+        { "GET", "/v1/devices" },
+        { "GET", "/v1/limits" },
+        { "GET", "/v1/regions" },
+        { "POST", "/v1/regions" },
+        { "GET", "/v1/regions/rgn_0000000000000001" },
+        { "DELETE", "/v1/regions/rgn_0000000000000001" },
+        { "GET", "/v1/regions/rgn_0000000000000001/content" },
+        { "PUT", "/v1/regions/rgn_0000000000000001/content" },
+        { "GET", "/v1/operations" },
+        { "POST", "/v1/operations" },
+        { "GET", "/v1/operations/op_0000000000000001" },
+        { "DELETE", "/v1/operations/op_0000000000000001" },
+        { "POST", "/v1/operations/op_0000000000000001/cancel" },
+        { "POST", "/v1/operations/op_0000000000000001/renew" },
+        { "GET", "/metrics" },
+};
+enum { GUARDED = sizeof(guarded) / sizeof(guarded[0]) };
+
+static void without_the_token_nothing_but_the_open_pages_is_served(void **state)
+{
+        static const char *const wrong[] = { NULL,
+                                             "Bearer",
+                                             "Bearer " OTHER,
+                                             "Bearer " FULL "x",
+                                             "Bearer full-token-0123456789abcde",
+                                             "Basic " FULL,
+                                             "Bearer ",
+                                             FULL,
+                                             "Bearer " FULL " " FULL };
+        static const char *const open[] = { "/", "/livez", "/readyz", "/openapi.yaml" };
+        struct scene *s = *state;
+        struct raw_answer answer;
+
+        start(s, &s->a, "a", NULL);
+        for (size_t i = 0; i < GUARDED; i++) {
+                assert_int_equal(ask(&s->a, guarded[i][0], guarded[i][1], NULL, &answer), 401);
+                answer_assert_header(&answer, "WWW-Authenticate", "Bearer");
+                answer_assert_problem(&answer, 401, "unauthenticated");
+        }
+        assert_int_equal(ask(&s->a, "GET", "/v1/operations/op_0000000000000001/metadata", NULL, NULL), 401);
+        for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+                assert_int_equal(ask(&s->a, "GET", "/v1/worker", wrong[i], NULL), 401);
+        for (size_t i = 0; i < sizeof(open) / sizeof(open[0]); i++)
+                assert_int_equal(ask(&s->a, "GET", open[i], NULL, NULL), 200);
+        assert_int_equal(ask(&s->a, "GET", "/v1/worker", "Bearer " FULL, NULL), 200);
+        assert_int_equal(ask(&s->a, "GET", "/v1/worker", "bearer " FULL, NULL), 200); /* the scheme has no case */
+        worker_stop(&s->a);
+}
+
+/* A token in the URL would stand in every log on the way. */
+static void a_token_in_the_query_is_no_token(void **state)
+{
+        struct scene *s = *state;
+
+        start(s, &s->a, "a", NULL);
+        assert_int_equal(ask(&s->a, "GET", "/v1/worker?token=" FULL, NULL, NULL), 401);
+        assert_int_equal(ask(&s->a, "GET", "/v1/worker?access_token=" FULL, NULL, NULL), 401);
+        worker_stop(&s->a);
+}
+
+static void the_peer_token_fetches_metadata_and_nothing_else(void **state)
+{
+        char region[FERRY_ID_SIZE], *path;
+        struct ferry_operation offer;
+        struct scene *s = *state;
+        struct raw_answer answer;
+
+        start(s, &s->a, "a", NULL);
+        region_make(&s->a, 4096, 1, region);
+        offer_make(&s->a, FERRY_READABLE, region, &offer);
+        path = text_format("/v1/operations/%s/metadata", offer.id);
+        assert_int_equal(ask(&s->a, "GET", path, "Bearer " PEER, &answer), 200);
+        assert_non_null(strstr(answer.body, "notification_key"));
+        raw_answer_clear(&answer);
+        assert_int_equal(ask(&s->a, "GET", path, "Bearer " FULL, NULL), 200);
+        assert_int_equal(ask(&s->a, "GET", path, "Bearer " OTHER, NULL), 401);
+        for (size_t i = 0; i < GUARDED; i++) {
+                (void)ask(&s->a, guarded[i][0], guarded[i][1], "Bearer " PEER, &answer);
+                answer_assert_problem(&answer, 403, "forbidden");
+        }
+        ferry_operation_clear(&offer);
+        free(path);
+        worker_stop(&s->a);
+}
+
+/* A read on b of what a offers, by URL; the operation's id. */
+static void read_by_url(struct scene *s, const char *offer_id, const char *region, char *id)
+{
+        struct ferry_operation read;
+        char *url = metadata_url(&s->a, offer_id);
+
+        assert_int_equal(ferry_create_operation(s->b.client,
+                                                &(struct ferry_operation_spec){
+                                                        .kind = FERRY_READ,
+                                                        .descriptors = &(struct ferry_descriptor){ .region = region },
+                                                        .n_descriptors = 1,
+                                                        .remote_url = url },
+                                                &read),
+                         0);
+        memcpy(id, read.id, FERRY_ID_SIZE);
+        ferry_operation_clear(&read);
+        free(url);
+}
+
+static void workers_with_the_peer_token_fetch_from_each_other(void **state)
+{
+        char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], id[FERRY_ID_SIZE];
+        struct ferry_operation offer;
+        struct scene *s = *state;
+
+        start(s, &s->a, "a", NULL);
+        start(s, &s->b, "b", NULL);
+        region_make(&s->a, 77777, 3, region);
+        region_make(&s->b, 77777, 0, target);
+        offer_make(&s->a, FERRY_READABLE, region, &offer);
+        read_by_url(s, offer.id, target, id);
+        operation_assert_end(&s->b, id, FERRY_COMPLETE, NULL);
+        region_assert_pattern(&s->b, target, 3, 0, 77777);
+        ferry_operation_clear(&offer);
+        worker_stop(&s->b);
+
+        /* One without it is told so. */
+        offer_make(&s->a, FERRY_READABLE, region, &offer);
+        worker_start(&s->b, "b", NULL);
+        worker_expect(&s->b, "msg=\"operation ended\"");
+        region_make(&s->b, 77777, 0, target);
+        read_by_url(s, offer.id, target, id);
+        operation_assert_error(&s->b, id, FERRY_ERRORED, FERRY_E_PEER_REFUSED);
+        region_assert_pattern(&s->b, target, 0, 0, 77777);
+        ferry_operation_clear(&offer);
+        worker_stop(&s->b);
+        worker_stop(&s->a);
+}
+
+static void no_secret_stands_in_a_log(void **state)
+{
+        char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], id[FERRY_ID_SIZE], *key, *log;
+        struct json_object *metadata;
+        struct ferry_operation offer;
+        struct scene *s = *state;
+
+        start(s, &s->a, "a", (const char *const[]){ "--log-level", "debug", NULL });
+        start(s, &s->b, "b", (const char *const[]){ "--log-level", "debug", NULL });
+        region_make(&s->a, 4096, 3, region);
+        region_make(&s->b, 4096, 0, target);
+        offer_make(&s->a, FERRY_READABLE, region, &offer);
+        metadata = json_tokener_parse(offer.metadata);
+        key = strdup(json_text(metadata, "notification_key"));
+        json_object_put(metadata);
+        (void)ask(&s->a, "GET", "/v1/worker", "Bearer " OTHER, NULL);
+        read_by_url(s, offer.id, target, id);
+        operation_assert_end(&s->b, id, FERRY_COMPLETE, NULL);
+        for (int i = 0; i < 2; i++) {
+                const char *secrets[] = { FULL, PEER, OTHER, key };
+
+                log = worker_log(i ? &s->b : &s->a);
+                assert_true(strlen(log) > 0);
+                for (size_t k = 0; k < 4; k++)
+                        assert_null(strstr(log, secrets[k]));
+                free(log);
+        }
+        free(key);
+        ferry_operation_clear(&offer);
+        worker_stop(&s->b);
+        worker_stop(&s->a);
+}
+
+static void token_files_are_looked_at_closely(void **state)
+{
+        struct scene *s = *state;
+        char *errors;
+
+        /* The same token for both would make every peer an owner. */
+        assert_int_equal(ferryd_run((const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", s->full,
+                                                           "--peer-token-file", s->full, NULL },
+                                    NULL, &errors),
+                         2);
+        assert_non_null(strstr(errors, "the same token"));
+        free(errors);
+        /* Others who can read it are worth a warning. */
+        assert_int_equal(chmod(s->full, 0644), 0);
+        start(s, &s->a, "a", NULL);
+        worker_expect(&s->a, "a token file can be read by other users");
+        errors = worker_log(&s->a);
+        assert_non_null(strstr(errors, "a token file can be read by other users"));
+        free(errors);
+        worker_stop(&s->a);
+}
+
+/* Whoever listens to everybody must say who may come; 0.0.0.0 is not opened here. */
+static void beyond_loopback_a_token_is_demanded(void **state)
+{
+        static const char *const everywhere[] = { "0.0.0.0:0", "[::]:0", "192.0.2.1:0" };
+        char *errors;
+
+        for (size_t i = 0; i < 3; i++) {
+                assert_int_equal(ferryd_run((const char *const[]){ "--listen", everywhere[i], NULL }, NULL, &errors),
+                                 2);
+                assert_non_null(strstr(errors, "--token-file"));
+                assert_non_null(strstr(errors, "--no-auth"));
+                free(errors);
+        }
+        /* One loopback listener does not excuse the other one. */
+        assert_int_equal(ferryd_run((const char *const[]){ "--listen", "127.0.0.1:0", "--listen", "0.0.0.0:0", NULL },
+                                    NULL, &errors),
+                         2);
+        free(errors);
+}
+
+static void peers_that_are_not_allowed_are_not_asked(void **state)
+{
+        char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *url, *more, *body;
+        struct ferry_operation offer;
+        struct scene *s = *state;
+
+        worker_start(&s->a, "a", NULL);
+        worker_start(&s->b, "b", (const char *const[]){ "--allow-peer", "192.0.2.0/24", NULL });
+        region_make(&s->a, 4096, 3, region);
+        region_make(&s->b, 4096, 0, target);
+        offer_make(&s->a, FERRY_READABLE, region, &offer);
+        url = metadata_url(&s->a, offer.id);
+        more = text_format(",\"remote_url\":\"%s\"", url);
+        body = operation_body("read", target, more);
+        assert_problem(&s->b, "POST", "/v1/operations", body, 403, "forbidden", NULL);
+        free(body);
+        free(more);
+        free(url);
+        ferry_operation_clear(&offer);
+        worker_stop(&s->b);
+        worker_stop(&s->a);
+}
+
+/* ---- TLS ---- */
+
+static const char *tls(const char *name)
+{
+        static char paths[4][512];
+        static unsigned next;
+        char *path = paths[next++ % 4];
+
+        assert_non_null(getenv("FERRY_TEST_TLS"));
+        (void)snprintf(path, sizeof(paths[0]), "%s/%s", getenv("FERRY_TEST_TLS"), name);
+        return path;
+}
+
+/* A worker with TLS whose client trusts its CA. */
+static void start_tls(struct worker *w, const char *name, const char *const *more)
+{
+        const char *flags[32] = { "--listen",        "127.0.0.1:0", "--tls-cert",
+                                  tls("server.pem"), "--tls-key",   tls("server-key.pem") };
+
+        for (size_t i = 6; more && *more; i++)
+                flags[i] = *more++;
+        worker_start_plain(w, name, flags);
+        worker_connect(w, NULL, &(struct ferry_options){ .ca_file = tls("ca.pem") });
+}
+
+static void https_is_served_to_those_who_trust_the_certificate(void **state)
+{
+        struct scene *s = *state;
+        struct ferry *client;
+        char region[FERRY_ID_SIZE];
+        const char *const authorities[] = { NULL, tls("other-ca.pem") };
+
+        start_tls(&s->a, "a", NULL);
+        assert_int_equal(strncmp(s->a.url, "https://127.0.0.1:", 18), 0);
+        region_make(&s->a, 3 << 20, 9, region);
+        region_assert_pattern(&s->a, region, 9, 0, 3 << 20);
+        for (size_t i = 0; i < 2; i++) {
+                struct ferry_options options = { .ca_file = authorities[i], .retries = -1 };
+
+                assert_int_equal(ferry_new(s->a.url, &options, &client), 0);
+                assert_int_equal(ferry_get_livez(client), -EACCES);
+                client = ferry_free(client);
+        }
+        /* Nobody is served in the clear on that port. */
+        assert_int_equal(ask(&s->a, "GET", "/v1/worker", NULL, NULL), 0);
+        assert_int_equal(ferry_get_livez(s->a.client), 0);
+        worker_stop(&s->a);
+}
+
+static void a_metadata_url_by_https_needs_the_peer_ca(void **state)
+{
+        const char *const with[] = { "--peer-ca", tls("ca.pem"), NULL };
+        const char *const wrong[] = { "--peer-ca", tls("other-ca.pem"), NULL };
+        char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], id[FERRY_ID_SIZE];
+        struct ferry_operation offer;
+        struct scene *s = *state;
+
+        start_tls(&s->a, "a", NULL);
+        region_make(&s->a, 4096, 3, region);
+        for (int i = 0; i < 2; i++) {
+                offer_make(&s->a, FERRY_READABLE, region, &offer);
+                worker_start(&s->b, "b", i ? with : wrong);
+                region_make(&s->b, 4096, 0, target);
+                if (i == 0)
+                        worker_expect(&s->b, "error=peer-unreachable");
+                read_by_url(s, offer.id, target, id);
+                if (i == 0)
+                        operation_assert_error(&s->b, id, FERRY_ERRORED, FERRY_E_PEER_UNREACHABLE);
+                else
+                        operation_assert_end(&s->b, id, FERRY_COMPLETE, NULL);
+                region_assert_pattern(&s->b, target, i ? 3 : 0, 0, 4096);
+                ferry_operation_clear(&offer);
+                worker_stop(&s->b);
+        }
+        worker_stop(&s->a);
+}
+
+static void certificates_that_cannot_be_used_are_refused(void **state)
+{
+        const char *const cases[][2] = {
+                { tls("server.pem"), tls("server.pem") }, /* no key in it */
+                { "/nonexistent.pem", "/nonexistent.pem" },
+        };
+        char *errors;
+
+        for (size_t i = 0; i < 2; i++) {
+                assert_int_not_equal(ferryd_run((const char *const[]){ "--listen", "127.0.0.1:0", "--tls-cert",
+                                                                       cases[i][0], "--tls-key", cases[i][1], NULL },
+                                                NULL, &errors),
+                                     0);
+                assert_non_null(strstr(errors, "--tls-"));
+                free(errors);
+        }
+}
+
+static int setup(void **state)
+{
+        struct scene *s = calloc(1, sizeof(*s));
+
+        token_file(s->full, FULL);
+        token_file(s->peer, PEER);
+        *state = s;
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct scene *s = *state;
+
+        worker_clean(&s->a);
+        worker_clean(&s->b);
+        (void)unlink(s->full);
+        (void)unlink(s->peer);
+        free(s);
+        return 0;
+}
+
+#define WITH_SCENE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                WITH_SCENE(without_the_token_nothing_but_the_open_pages_is_served),
+                WITH_SCENE(a_token_in_the_query_is_no_token),
+                WITH_SCENE(the_peer_token_fetches_metadata_and_nothing_else),
+                WITH_SCENE(workers_with_the_peer_token_fetch_from_each_other),
+                WITH_SCENE(no_secret_stands_in_a_log),
+                WITH_SCENE(token_files_are_looked_at_closely),
+                cmocka_unit_test(beyond_loopback_a_token_is_demanded),
+                WITH_SCENE(peers_that_are_not_allowed_are_not_asked),
+                WITH_SCENE(https_is_served_to_those_who_trust_the_certificate),
+                WITH_SCENE(a_metadata_url_by_https_needs_the_peer_ca),
+                WITH_SCENE(certificates_that_cannot_be_used_are_refused),
+        };
+
+        return cmocka_run_group_tests_name("security", tests, NULL, NULL);
+}
