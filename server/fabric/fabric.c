@@ -221,8 +221,14 @@ static int resolve(const char *text, struct command *command)
                 colon[-1] = '\0';
                 host++;
         }
-        if (getaddrinfo(host, colon + 1, &hints, &list) != 0)
-                return -EADDRNOTAVAIL;
+        /* UCX takes one address. Of a name with both kinds that is IPv4, which workers listen on unless told otherwise.
+         */
+        hints.ai_family = AF_INET;
+        if (getaddrinfo(host, colon + 1, &hints, &list) != 0) {
+                hints.ai_family = AF_INET6;
+                if (getaddrinfo(host, colon + 1, &hints, &list) != 0)
+                        return -EADDRNOTAVAIL;
+        }
         memcpy(&command->address, list->ai_addr, list->ai_addrlen);
         command->address_length = list->ai_addrlen;
         freeaddrinfo(list);
