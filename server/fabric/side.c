@@ -104,8 +104,8 @@ static int context_open(struct side *side, bool network, const struct fabric_con
                 { "KEEPALIVE_INTERVAL", network ? "1s" : "inf", false },
                 /*
                  * The confirmation of a PUT that is read after its connection was reset aborts the process (an
-                 * assertion in uct/tcp/tcp_ep.c, seen with 1.13.1): a peer's end would be ours. Without PUT
-                 * a rendezvous travels as zero-copy sends, for about 5 % more CPU time.
+                 * assertion in uct/tcp/tcp_ep.c, seen with 1.13.1): a peer's end would be ours. Without PUT a
+                 * rendezvous travels as zero-copy sends: 256 MiB on loopback in 66 ms instead of 57 (read).
                  */
                 { "PUT_ENABLE", network ? "n" : NULL, false },
                 /* Else a restart finds its port taken for as long as the kernel remembers old connections. */
