@@ -22,12 +22,12 @@ enum { DESCRIPTORS_KEPT = 256 };
 
 /* ---- downward calls' callbacks ---- */
 
-static int on_enroll(void *context, void *address, size_t size, void **ret_registration)
+static int on_enroll(void *context, void *address, size_t size, uint64_t file, void **ret_registration)
 {
         struct fabric_memory *memory;
         int r;
 
-        r = fabric_memory_register(context, address, size, &memory);
+        r = fabric_memory_register(context, address, size, file, &memory);
         if (r == 0)
                 *ret_registration = memory;
         return r;

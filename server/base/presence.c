@@ -11,6 +11,8 @@
 
 #include <xxhash.h>
 
+#include <ferry/encoding.h>
+
 #include "base/util.h"
 #include "presence_internal.h"
 
@@ -40,6 +42,13 @@ void presence_path(uint64_t epoch, const char *suffix, char path[PRESENCE_PATH_S
 {
         (void)snprintf(path, PRESENCE_PATH_SIZE, PRESENCE_DIRECTORY "/" PRESENCE_PREFIX "%016llx%s%s",
                        (unsigned long long)epoch, suffix ? "-" : "", suffix ? suffix : "");
+}
+
+void presence_region_path(uint64_t epoch, uint64_t region, char path[PRESENCE_PATH_SIZE])
+{
+        char id[FERRY_ID_TEXT_SIZE];
+        ferry_id_format("rgn_", region, id);
+        presence_path(epoch, id, path);
 }
 
 static uint64_t checksum_of(const struct presence_header *header, const void *address)
@@ -181,12 +190,10 @@ struct presence *presence_free(struct presence *presence)
         return NULL;
 }
 
-int presence_open(uint64_t epoch)
+int presence_open_file(const char *path, int flags)
 {
-        char path[PRESENCE_PATH_SIZE];
-        presence_path(epoch, NULL, path);
         /* O_NONBLOCK: a FIFO of that name must not hold us. */
-        FERRY_CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+        FERRY_CLEANUP(cleanup_close) int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
         if (fd < 0)
                 return errno == ELOOP || errno == ENXIO ? -EACCES : -errno;
         struct stat st;
@@ -197,6 +204,13 @@ int presence_open(uint64_t epoch)
         int result = fd;
         fd = -1;
         return result;
+}
+
+int presence_open(uint64_t epoch)
+{
+        char path[PRESENCE_PATH_SIZE];
+        presence_path(epoch, NULL, path);
+        return presence_open_file(path, O_RDONLY);
 }
 
 int presence_is_alive(int fd)

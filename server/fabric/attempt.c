@@ -15,8 +15,8 @@
  * carries the whole authority (operation, key), so there is no session; the first one claims.
  */
 
-static struct wire_header answer_to(const struct fabric *fabric, const struct wire_header *request, enum wire_type type,
-                                    int status)
+struct wire_header attempt_answer(const struct fabric *fabric, const struct wire_header *request, enum wire_type type,
+                                  int status)
 {
         return (struct wire_header){
                 .type = type,
@@ -32,10 +32,10 @@ static struct wire_header answer_to(const struct fabric *fabric, const struct wi
         };
 }
 
-static void refuse(struct fabric *fabric, struct peer *peer, const struct wire_header *request, enum wire_type type,
-                   int status)
+void attempt_refuse(struct fabric *fabric, struct peer *peer, const struct wire_header *request, enum wire_type type,
+                    int status)
 {
-        struct wire_header h = answer_to(fabric, request, type, status);
+        struct wire_header h = attempt_answer(fabric, request, type, status);
 
         metric_add(fabric->metric_refused, 1);
         message_send_header(peer, &h);
@@ -65,7 +65,10 @@ static void end(struct attempt *a)
         struct fabric_outcome outcome = { .error = a->error, .bytes = a->bytes };
 
         if (a->bytes > 0)
-                (void)snprintf(outcome.transport, sizeof(outcome.transport), "%s", peer_transport(a->peer));
+                (void)snprintf(outcome.transport, sizeof(outcome.transport), "%s",
+                               a->lease.leases && !a->by_message ? FABRIC_MAPPED : peer_transport(a->peer));
+        if (a->lease.leases)
+                lease_drop(&a->lease);
         (void)snprintf(outcome.detail, sizeof(outcome.detail), "%s", a->detail);
         fabric->epitaphs[fabric->epitaph_next++ % FABRIC_EPITAPHS] =
                 (struct epitaph){ .transfer = a->transfer, .wire_error = a->wire_error };
@@ -79,10 +82,11 @@ static void end(struct attempt *a)
         free(a);
 }
 
-/* Ends the attempt when its end is decided and UCX has let go of the memory. */
-static void end_when_quiet(struct attempt *a)
+void attempt_end_when_quiet(struct attempt *a)
 {
-        if (a->in_flight == 0 && !peer_is_settling(a->peer) && (a->peer_done || (a->error && !a->final_served)))
+        bool decided = a->peer_done || (a->error && !a->final_served);
+
+        if (decided && attempt_lease_is_quiet(a) && a->in_flight == 0 && !peer_is_settling(a->peer))
                 end(a);
 }
 
@@ -101,17 +105,24 @@ static void note_error(struct attempt *a, int error, int wire_error, const char 
 static void fail(struct attempt *a, int error, int wire_error, const char *detail)
 {
         note_error(a, error, wire_error, detail);
-        end_when_quiet(a);
+        attempt_end_when_quiet(a);
 }
 
 /* ---- claiming ---- */
+
+static enum fabric_direction direction_of(const struct wire_header *h)
+{
+        bool write = h->type == WIRE_WRITE || (h->type == WIRE_ATTACH && (h->flags & WIRE_STORE));
+
+        return write ? FABRIC_WRITE : FABRIC_READ;
+}
 
 static int claim(struct fabric *fabric, struct peer *peer, const struct wire_header *h, struct attempt **ret_attempt)
 {
         struct fabric_request request = {
                 .operation = h->operation,
                 .transfer = h->transfer,
-                .direction = h->type == WIRE_READ ? FABRIC_READ : FABRIC_WRITE,
+                .direction = direction_of(h),
                 .total = h->total,
         };
         struct attempt *a = calloc(1, sizeof(*a));
@@ -152,12 +163,8 @@ static int epitaph_of(const struct fabric *fabric, uint64_t transfer)
         return 0;
 }
 
-/*
- * The attempt that a READ or WRITE belongs to, claimed when it is the first of its transfer. 0, or the FERRY_E_* to
- * answer.
- */
-static int attempt_of_request(struct fabric *fabric, struct peer *peer, const struct wire_header *h,
-                              struct attempt **ret_attempt)
+int attempt_of_request(struct fabric *fabric, struct peer *peer, const struct wire_header *h,
+                       struct attempt **ret_attempt)
 {
         struct attempt *a;
         int r;
@@ -175,7 +182,7 @@ static int attempt_of_request(struct fabric *fabric, struct peer *peer, const st
         }
         if (a->peer != peer || a->operation != h->operation || !ferry_key_equal(a->key, h->key))
                 return FERRY_E_PEER_REFUSED;
-        if (a->direction != (h->type == WIRE_READ ? FABRIC_READ : FABRIC_WRITE))
+        if (a->direction != direction_of(h))
                 return FERRY_E_KIND_MISMATCH;
         if (h->total != a->stream.total)
                 return FERRY_E_SIZE_MISMATCH;
@@ -191,6 +198,7 @@ static void add_progress(struct attempt *a, uint64_t bytes)
 {
         if (a->bytes == 0)
                 (void)peer_transport(a->peer); /* is kept: UCX cannot tell any more once the endpoint has failed */
+        a->by_message = true;
         a->bytes += bytes;
         if (a->bytes > a->stream.total)
                 a->bytes = a->stream.total;
@@ -216,7 +224,7 @@ static void data_sent(struct message *message, ucs_status_t status)
                 add_progress(a, message->answer.length);
         else
                 peer_fail(a->peer, FERRY_E_PEER_LOST, ucs_status_string(status));
-        end_when_quiet(a);
+        attempt_end_when_quiet(a);
 }
 
 ucs_status_t attempt_on_read(struct fabric *fabric, struct peer *peer, const struct wire_header *h)
@@ -228,18 +236,18 @@ ucs_status_t attempt_on_read(struct fabric *fabric, struct peer *peer, const str
         int r = attempt_of_request(fabric, peer, h, &a);
 
         if (r != 0) {
-                refuse(fabric, peer, h, WIRE_DATA, r);
+                attempt_refuse(fabric, peer, h, WIRE_DATA, r);
                 return UCS_OK;
         }
         message = message_new(fabric);
         if (!message || !place(a, h, message, &address)) {
                 if (message)
                         message_free(message);
-                refuse(fabric, peer, h, WIRE_DATA, FERRY_E_TRANSFER_FAILED);
+                attempt_refuse(fabric, peer, h, WIRE_DATA, FERRY_E_TRANSFER_FAILED);
                 fail(a, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return UCS_OK;
         }
-        answer = answer_to(fabric, h, WIRE_DATA, 0);
+        answer = attempt_answer(fabric, h, WIRE_DATA, 0);
         if (h->flags & WIRE_VERIFY) {
                 answer.flags |= WIRE_VERIFY;
                 answer.checksum = stream_checksum(&a->stream, h->offset, h->length);
@@ -290,7 +298,7 @@ static void data_stored(struct message *message, ucs_status_t status)
         else
                 stored(a, &h, checksum, verify);
         a->in_flight--;
-        end_when_quiet(a);
+        attempt_end_when_quiet(a);
 }
 
 ucs_status_t attempt_on_write(struct fabric *fabric, struct peer *peer, const struct wire_header *h,
@@ -302,19 +310,19 @@ ucs_status_t attempt_on_write(struct fabric *fabric, struct peer *peer, const st
         int r = payload->length != h->length ? FERRY_E_TRANSFER_FAILED : attempt_of_request(fabric, peer, h, &a);
 
         if (r != 0) {
-                refuse(fabric, peer, h, WIRE_ACK, r);
+                attempt_refuse(fabric, peer, h, WIRE_ACK, r);
                 return UCS_OK;
         }
         message = message_new(fabric);
         if (!message || (payload->rendezvous && !place(a, h, message, &address))) {
                 if (message)
                         message_free(message);
-                refuse(fabric, peer, h, WIRE_ACK, FERRY_E_TRANSFER_FAILED);
+                attempt_refuse(fabric, peer, h, WIRE_ACK, FERRY_E_TRANSFER_FAILED);
                 fail(a, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return UCS_OK;
         }
         message->owner = a;
-        message->answer = answer_to(fabric, h, WIRE_ACK, 0);
+        message->answer = attempt_answer(fabric, h, WIRE_ACK, 0);
         message->answer.checksum = h->checksum;
         message->answer.flags = h->flags & WIRE_VERIFY;
         if ((h->flags & WIRE_FINAL) && h->length == a->stream.total)
@@ -359,7 +367,7 @@ void attempt_on_done(struct fabric *fabric, struct peer *peer, const struct wire
         if (!a || a->peer != peer || a->operation != h->operation || !ferry_key_equal(a->key, h->key)) {
                 r = a ? FERRY_E_PEER_REFUSED : epitaph_of(fabric, h->transfer);
                 if (!quiet)
-                        refuse(fabric, peer, h, WIRE_DONE_ACK, r ? r : FERRY_E_STALE_METADATA);
+                        attempt_refuse(fabric, peer, h, WIRE_DONE_ACK, r ? r : FERRY_E_STALE_METADATA);
                 return;
         }
         if (a->peer_done)
@@ -367,7 +375,9 @@ void attempt_on_done(struct fabric *fabric, struct peer *peer, const struct wire
         a->ack_wanted = !quiet;
         if (h->status != 0) {
                 note_error(a, error_of_done(h->status), FERRY_E_TRANSFER_FAILED, "the peer ended the transfer");
-        } else if (h->length != a->stream.total || (a->direction == FABRIC_WRITE && a->bytes != a->stream.total)) {
+        } else if (h->length != a->stream.total ||
+                   (a->direction == FABRIC_WRITE && a->by_message && a->bytes != a->stream.total) ||
+                   (a->direction == FABRIC_WRITE && !a->by_message && !a->lease.leases)) {
                 note_error(a, FERRY_E_TRANSFER_FAILED, FERRY_E_SIZE_MISMATCH, "the peer says it is done too early");
         } else if (a->error == 0 || a->final_served) {
                 /* The reader has every byte, whatever our own sends say; a cancel in between came too late. */
@@ -376,7 +386,7 @@ void attempt_on_done(struct fabric *fabric, struct peer *peer, const struct wire
                 a->bytes = a->stream.total;
         }
         a->peer_done = true;
-        end_when_quiet(a);
+        attempt_end_when_quiet(a);
 }
 
 void attempt_revoke(struct attempt *a, int reason, int wire_reason, const char *detail)
@@ -396,14 +406,22 @@ void attempt_abandon(struct attempt *a, int error, const char *detail)
         attempt_lost(a, error, detail);
 }
 
+void attempt_forsake(struct attempt *a)
+{
+        note_error(a, FERRY_E_PEER_LOST, FERRY_E_PEER_LOST, "the worker is shutting down");
+        end(a);
+}
+
 void attempt_tick(struct attempt *a, uint64_t now_us)
 {
-        if (!a->grace_deadline_us || now_us < a->grace_deadline_us)
+        if (!a->grace_deadline_us || now_us < a->grace_deadline_us) {
+                attempt_end_when_quiet(a);
                 return;
+        }
         a->grace_deadline_us = 0;
         a->final_served = false;
         if (a->in_flight == 0)
-                end_when_quiet(a);
+                attempt_end_when_quiet(a);
         else
                 peer_fail(a->peer, FERRY_E_PEER_LOST, "a cancelled transfer did not come to rest");
 }

@@ -69,6 +69,8 @@ static void release(struct fabric *fabric)
         for (int i = 0; i < SIDE_COUNT; i++)
                 side_close(&fabric->sides[i]);
         peers_free_all(fabric);
+        mappings_clear(&fabric->mappings);
+        (void)leases_free(fabric->leases);
         messages_clear(fabric);
         if (fabric->wake_fd >= 0)
                 (void)close(fabric->wake_fd);
@@ -177,7 +179,8 @@ const struct fabric_facts *fabric_get_facts(const struct fabric *fabric)
         return &fabric->facts;
 }
 
-int fabric_memory_register(struct fabric *fabric, void *address, size_t size, struct fabric_memory **ret_memory)
+int fabric_memory_register(struct fabric *fabric, void *address, size_t size, uint64_t file,
+                           struct fabric_memory **ret_memory)
 {
         struct fabric_memory *memory = calloc(1, sizeof(*memory));
         struct command command = { .type = COMMAND_REGISTER, .memory = memory };
@@ -187,6 +190,7 @@ int fabric_memory_register(struct fabric *fabric, void *address, size_t size, st
                 return -ENOMEM;
         memory->address = address;
         memory->size = size;
+        memory->file = file;
         r = thread_call(fabric, &command);
         if (r < 0) {
                 fabric_memory_unregister(fabric, memory);

@@ -14,6 +14,8 @@
 #include <ferry/error.h>
 
 #include "fabric/fabric.h"
+#include "lease.h"
+#include "mapping.h"
 #include "stream.h"
 #include "wire.h"
 
@@ -45,6 +47,7 @@ enum {
         FABRIC_ACCEPTED_MAX = 4096, /* endpoints that peers opened */
         FABRIC_SETTLE_ROUNDS = 64,  /* of progress after a forced close */
         FABRIC_EPITAPHS = 256,
+        FABRIC_SOON_US = 1000, /* how often a peer is looked at that has to finish a piece */
 };
 
 struct side {
@@ -73,6 +76,7 @@ struct peer {
         int pidfd;                         /* local side: readable when the peer is dead; else -1 */
         bool heard;                        /* a message came: the connection stands */
         bool failed;                       /* not to be used any more; waits for peers_sweep or for its last transfer */
+        bool dead;                         /* local side: its process has ended */
         bool closed;                       /* ucp_ep_close_nbx is over */
         void *closing;                     /* the request of that while it is not */
         bool swept;                        /* ucp_ep_close_nbx was called */
@@ -103,6 +107,7 @@ struct message {
         struct wire_header answer; /* a receive: what to send when it is done */
         uint8_t header[WIRE_SIZE];
         struct iovec *pieces; /* owned; NULL = contiguous */
+        void *buffer;         /* owned: a payload that is nobody else's; or NULL */
         struct peer *peer;    /* a rendezvous send: counts in its sending or waits in its queue; else NULL */
         void *address;
         uint64_t length;
@@ -134,9 +139,12 @@ struct transfer {
         unsigned owned;       /* chunks that UCX may touch */
         uint32_t generation;  /* of the next chunk's seq */
         bool started;
-        bool finishing; /* DONE was sent; DONE_ACK decides */
-        bool committed; /* the passive side is complete and said so */
-        int error;      /* 0, or why it is being ended */
+        bool finishing;    /* DONE was sent; DONE_ACK decides */
+        bool committed;    /* the passive side is complete and said so */
+        bool attaching;    /* ATTACH was sent, GRANT is awaited */
+        bool mapped;       /* bytes were copied under a lease */
+        struct copy *copy; /* direct.c; NULL = messages carry the bytes */
+        int error;         /* 0, or why it is being ended */
         char detail[128];
         uint64_t connect_deadline_us; /* the peer must have been heard by then */
         uint64_t grace_deadline_us;   /* 0 = none */
@@ -154,6 +162,8 @@ struct attempt {
         uint8_t key[FERRY_KEY_SIZE];
         struct fabric_offer offer;
         struct stream stream;
+        struct lease lease; /* the peer copies by itself; or none */
+        bool by_message;    /* bytes came or went by messages */
         uint64_t bytes;     /* moved, as far as this side knows */
         unsigned in_flight; /* sends and receives that UCX works on */
         bool final_served;  /* the whole transfer was answered by one eager message; DONE is on its way */
@@ -203,6 +213,8 @@ struct command_reply {
 struct fabric_memory {
         void *address;
         size_t size;
+        uint64_t file;        /* the region whose file it is; 0 = none */
+        bool lent;            /* a peer may have mapped that */
         ucp_mem_h handles[2]; /* by side; NULL = the side is not open */
 };
 
@@ -243,6 +255,9 @@ struct fabric {
         struct epitaph epitaphs[FABRIC_EPITAPHS];
         size_t epitaph_next;
         struct message *free_messages;
+        struct mappings mappings; /* of other workers' files */
+        struct copy *copies;      /* utlist: those that have more to copy, in turn */
+        struct leases *leases;    /* of our memory; NULL = none was needed yet */
 
         struct metric *metric_peers[SIDE_COUNT], *metric_failures, *metric_refused;
 };
@@ -259,6 +274,8 @@ int thread_call(struct fabric *fabric, const struct command *command);
 void memory_release(struct fabric *fabric, struct fabric_memory *memory);
 /* The deadline of something that is being ended now. */
 uint64_t thread_grace(struct fabric *fabric);
+/* Deadlines and attempts are looked at again soon. */
+void thread_look_soon(struct fabric *fabric);
 /* Watches or forgets a file descriptor whose readability means "look at the peers". */
 int thread_watch(struct fabric *fabric, int fd);
 void thread_unwatch(struct fabric *fabric, int fd);
@@ -320,6 +337,9 @@ void peer_released(struct peer *peer);
 void peers_close_all(struct fabric *fabric, uint64_t deadline_us);
 /* After the UCX workers are gone, and with them the last callback. */
 void peers_free_all(struct fabric *fabric);
+bool peer_is_local(const struct peer *peer);
+/* Local side: whether its process has ended. */
+bool peer_is_dead(struct peer *peer);
 /* The UCX transport that carries bulk over the endpoint: "posix", "tcp", … */
 const char *peer_transport(struct peer *peer);
 
@@ -407,5 +427,53 @@ void attempt_lost(struct attempt *attempt, int error, const char *detail);
 /* The same, and UCX has forgotten it: its callbacks will not run. */
 void attempt_abandon(struct attempt *attempt, int error, const char *detail);
 void attempt_tick(struct attempt *attempt, uint64_t now_us);
+/* The last of the process: whatever still holds the attempt up is left behind. */
+void attempt_forsake(struct attempt *attempt);
+
+/* The attempt that a request belongs to, claimed when it is the first of its transfer. 0, or the FERRY_E_* to answer.
+ */
+int attempt_of_request(struct fabric *fabric, struct peer *peer, const struct wire_header *header,
+                       struct attempt **ret_attempt);
+struct wire_header attempt_answer(const struct fabric *fabric, const struct wire_header *request, enum wire_type type,
+                                  int status);
+void attempt_refuse(struct fabric *fabric, struct peer *peer, const struct wire_header *request, enum wire_type type,
+                    int status);
+/* Ends the attempt when its end is decided and nobody touches the memory any more. It may be gone afterwards. */
+void attempt_end_when_quiet(struct attempt *attempt);
+
+/* ---- direct.c and grant.c: bulk on one host ---- */
+
+/* What a GRANT carries, in the byte order of the host, which it never leaves. */
+struct grant_extent {
+        uint64_t file, offset, size;
+};
+
+struct grant {
+        uint64_t slot, lease; /* lease.h */
+        uint64_t n;
+        struct grant_extent extents[];
+};
+
+enum {
+        GRANT_EXTENTS_MAX = 1 << 20,
+        GRANT_SIZE_MAX = sizeof(struct grant) + GRANT_EXTENTS_MAX * sizeof(struct grant_extent),
+};
+
+/* Asks the peer to let us copy. false: that is not for this transfer. */
+bool direct_attach(struct transfer *transfer);
+/* As transfer_on_data. */
+ucs_status_t direct_on_grant(struct fabric *fabric, struct peer *peer, const struct wire_header *header,
+                             const struct payload *payload);
+/* Copies one piece of one transfer. false: there is nothing to copy. */
+bool direct_pump(struct fabric *fabric);
+/* The transfer copies no more. */
+void direct_end(struct transfer *transfer);
+
+void attempt_on_attach(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
+void attempt_on_progress(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
+/* Takes the lease back. Whether the peer has let go; if not, the attempt is looked at again. */
+bool attempt_lease_is_quiet(struct attempt *attempt);
+/* The memory's file is going: tells the peers that may have mapped it. */
+void memory_forget(struct fabric *fabric, const struct fabric_memory *memory);
 
 #endif

@@ -28,7 +28,9 @@ struct message *message_new(struct fabric *fabric)
 void message_free(struct message *message)
 {
         free(message->pieces);
+        free(message->buffer);
         message->pieces = NULL;
+        message->buffer = NULL;
         LL_PREPEND(message->fabric->free_messages, message);
 }
 
@@ -120,16 +122,11 @@ static void send_now(struct peer *peer, struct message *message, void *address, 
 
 /* ---- local side: no more rendezvous at once than FABRIC_LOCAL_BYTES ---- */
 
-static bool is_local(const struct peer *peer)
-{
-        return peer->side == &peer->side->fabric->sides[SIDE_LOCAL];
-}
-
 uint32_t message_limit(const struct peer *peer)
 {
         uint32_t chunk = peer->side->fabric->chunk_size;
 
-        return is_local(peer) && chunk > FABRIC_LOCAL_BYTES ? FABRIC_LOCAL_BYTES : chunk;
+        return peer_is_local(peer) && chunk > FABRIC_LOCAL_BYTES ? FABRIC_LOCAL_BYTES : chunk;
 }
 
 /* Whether chunks of a WRITE wait: a short one, sent at once, must not overtake the first, which claims. */
@@ -182,7 +179,7 @@ void message_send(struct peer *peer, struct message *message, const struct wire_
                 return;
         }
         wire_encode(header, message->header);
-        if (!is_local(peer) || (length <= WIRE_EAGER_MAX && !is_queued(peer, message->transfer))) {
+        if (!peer_is_local(peer) || (length <= WIRE_EAGER_MAX && !is_queued(peer, message->transfer))) {
                 send_now(peer, message, address, length);
                 return;
         }
@@ -219,16 +216,18 @@ void message_receive(struct side *side, struct message *message, void *descripto
 
 static bool is_request(const struct wire_header *header)
 {
-        return header->type == WIRE_READ || header->type == WIRE_WRITE || header->type == WIRE_DONE;
+        return header->type == WIRE_READ || header->type == WIRE_WRITE || header->type == WIRE_DONE ||
+               header->type == WIRE_ATTACH;
 }
 
 /* A request that was meant for another worker, most likely for an earlier one at the same address. */
 static void refuse_stale(struct fabric *fabric, struct peer *peer, const struct wire_header *header)
 {
         struct wire_header answer = {
-                .type = header->type == WIRE_READ    ? WIRE_DATA
-                        : header->type == WIRE_WRITE ? WIRE_ACK
-                                                     : WIRE_DONE_ACK,
+                .type = header->type == WIRE_READ     ? WIRE_DATA
+                        : header->type == WIRE_WRITE  ? WIRE_ACK
+                        : header->type == WIRE_ATTACH ? WIRE_GRANT
+                                                      : WIRE_DONE_ACK,
                 .to_epoch = header->from_epoch,
                 .from_epoch = fabric->epoch,
                 .operation = header->operation,
@@ -258,6 +257,8 @@ ucs_status_t message_arrived(void *context, const void *bytes, size_t size, void
                 log_event(LOG_WARN, "message of no known form dropped", LOG_S("side", side->name), LOG_U("size", size));
                 return UCS_OK;
         }
+        if (header.type >= WIRE_ATTACH && side != &fabric->sides[SIDE_LOCAL])
+                return UCS_OK; /* for workers of this user on this host alone */
         if (header.type == WIRE_RESET) {
                 if (side == &fabric->sides[SIDE_LOCAL] && header.to_epoch == fabric->epoch)
                         peer_was_reset(fabric, header.from_epoch, reply);
@@ -293,6 +294,17 @@ ucs_status_t message_arrived(void *context, const void *bytes, size_t size, void
                 break;
         case WIRE_DONE_ACK:
                 transfer_on_done_ack(fabric, peer, &header);
+                break;
+        case WIRE_ATTACH:
+                attempt_on_attach(fabric, peer, &header);
+                break;
+        case WIRE_GRANT:
+                return direct_on_grant(fabric, peer, &header, &payload);
+        case WIRE_PROGRESS:
+                attempt_on_progress(fabric, peer, &header);
+                break;
+        case WIRE_FORGET:
+                mappings_forget(&fabric->mappings, header.from_epoch, header.operation);
                 break;
         case WIRE_RESET:
         case WIRE_PING:

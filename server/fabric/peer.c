@@ -210,6 +210,20 @@ struct peer *peer_of_message(struct side *side, ucp_ep_h reply, const struct wir
         return peer && !peer->failed ? peer : NULL;
 }
 
+bool peer_is_local(const struct peer *peer)
+{
+        return peer->side == &peer->side->fabric->sides[SIDE_LOCAL];
+}
+
+bool peer_is_dead(struct peer *peer)
+{
+        struct pollfd p = { .fd = peer->pidfd, .events = POLLIN };
+
+        if (!peer->dead && peer->pidfd >= 0 && poll(&p, 1, 0) > 0)
+                peer->dead = true;
+        return peer->dead;
+}
+
 /* ---- failing and closing ---- */
 
 static void forget(struct peer *peer)
@@ -224,11 +238,10 @@ static void forget(struct peer *peer)
                 HASH_DELETE(by_name, fabric->peers_by_epoch, peer);
         else if (peer->address[0])
                 HASH_DELETE(by_name, fabric->peers_by_address, peer);
-        if (peer->pidfd >= 0) {
-                thread_unwatch(fabric, peer->pidfd);
-                (void)close(peer->pidfd);
-                peer->pidfd = -1;
-        }
+        if (peer->pidfd >= 0)
+                thread_unwatch(fabric, peer->pidfd); /* it is closed with the peer: a lease may have to know */
+        if (peer->epoch)
+                mappings_forget_worker(&fabric->mappings, peer->epoch);
         if (was_accepted(peer))
                 fabric->accepted--;
         metric_add(fabric->metric_peers[peer->side - fabric->sides], -1);
@@ -321,6 +334,14 @@ static void end_traffic(struct peer *peer)
         attempt_lost(a, peer->error, peer->detail);
 }
 
+static void peer_free(struct peer *peer)
+{
+        DL_DELETE(peer->side->fabric->all_peers, peer);
+        if (peer->pidfd >= 0)
+                (void)close(peer->pidfd);
+        free(peer);
+}
+
 void peers_sweep(struct fabric *fabric)
 {
         struct peer *peer, *next;
@@ -341,10 +362,8 @@ void peers_sweep(struct fabric *fabric)
                         if (peer->epoch && peer->epoch != fabric->epoch)
                                 peer->side->suspect = true;
                 }
-                if (peer->closed && !peer->transfers && !peer->attempts) {
-                        DL_DELETE(fabric->all_peers, peer);
-                        free(peer);
-                }
+                if (peer->closed && !peer->transfers && !peer->attempts)
+                        peer_free(peer);
         }
 }
 
@@ -359,12 +378,9 @@ void peers_check_processes(struct fabric *fabric)
 {
         struct peer *peer;
 
-        DL_FOREACH (fabric->all_peers, peer) {
-                struct pollfd p = { .fd = peer->pidfd, .events = POLLIN };
-
-                if (peer->pidfd >= 0 && poll(&p, 1, 0) > 0)
+        DL_FOREACH (fabric->all_peers, peer)
+                if (!peer->failed && peer_is_dead(peer))
                         peer_fail(peer, FERRY_E_PEER_LOST, "its process ended");
-        }
 }
 
 void peers_check_moved(struct fabric *fabric)
@@ -453,8 +469,6 @@ void peers_free_all(struct fabric *fabric)
 {
         struct peer *peer, *next;
 
-        DL_FOREACH_SAFE (fabric->all_peers, peer, next) {
-                DL_DELETE(fabric->all_peers, peer);
-                free(peer);
-        }
+        DL_FOREACH_SAFE (fabric->all_peers, peer, next)
+                peer_free(peer);
 }

@@ -135,6 +135,7 @@ static int run_command(struct fabric *fabric, const struct command *command)
         case COMMAND_REGISTER:
                 return register_memory(fabric, command->memory);
         case COMMAND_UNREGISTER:
+                memory_forget(fabric, command->memory);
                 memory_release(fabric, command->memory);
                 return 0;
         case COMMAND_STOP:
@@ -214,6 +215,13 @@ static void tick_before(struct fabric *fabric, uint64_t deadline_us, uint64_t no
                 fabric->tick_us = deadline_us;
 }
 
+void thread_look_soon(struct fabric *fabric)
+{
+        uint64_t now_us = clock_now_us();
+
+        tick_before(fabric, now_us + FABRIC_SOON_US, now_us);
+}
+
 uint64_t thread_grace(struct fabric *fabric)
 {
         uint64_t now_us = clock_now_us(), deadline_us = now_us + fabric->grace_us;
@@ -241,6 +249,7 @@ static void tick(struct fabric *fabric, uint64_t now_us)
         peers_check_processes(fabric); /* a thread that is busy with other peers never sleeps to hear of it */
         peers_check_moved(fabric);
         peers_close_idle(fabric, now_us);
+        mappings_drop_unused(&fabric->mappings, now_us > FABRIC_IDLE_US ? now_us - FABRIC_IDLE_US : 0);
 }
 
 /* true when every side is armed: its event descriptor will tell of whatever comes now. */
@@ -259,7 +268,7 @@ static int sleep_ms(const struct fabric *fabric, uint64_t now_us)
                 return FABRIC_PING_US / 1000;
         if (is_moving(fabric))
                 return fabric->tick_us > now_us ? (int)((fabric->tick_us - now_us + 999) / 1000) : 0;
-        return fabric->peers_by_address ? (int)(FABRIC_IDLE_US / 1000) : -1;
+        return fabric->peers_by_address || fabric->mappings.by_key ? (int)(FABRIC_IDLE_US / 1000) : -1;
 }
 
 static void sleep_until_event(struct fabric *fabric, uint64_t now_us)
@@ -319,6 +328,15 @@ static bool stop_is_over(struct fabric *fabric, uint64_t now_us, uint64_t *deadl
         return false;
 }
 
+/* A peer that stands still in the middle of a copy keeps its own mapping of the memory; we are going. */
+static void forsake_attempts(struct fabric *fabric)
+{
+        struct attempt *a, *next;
+
+        HASH_ITER (hh, fabric->attempts_by_transfer, a, next)
+                attempt_forsake(a);
+}
+
 static void *run(void *context)
 {
         struct fabric *fabric = context;
@@ -331,6 +349,7 @@ static void *run(void *context)
                 uint64_t now_us;
 
                 moved |= progress(fabric);
+                moved |= direct_pump(fabric);
                 peers_sweep(fabric);
                 now_us = clock_now_us();
                 local_check(fabric, now_us);
@@ -355,6 +374,7 @@ static void *run(void *context)
                         sleep_until_event(fabric, now_us);
                 }
         }
+        forsake_attempts(fabric);
         peers_close_all(fabric, clock_now_us() + fabric->grace_us);
         return NULL;
 }

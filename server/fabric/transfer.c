@@ -71,9 +71,11 @@ static void end(struct transfer *t)
                 outcome.bytes = t->done = t->spec.total;
         }
         HASH_DEL(fabric->transfers_by_id, t);
+        direct_end(t);
         if (t->peer) {
                 if (t->done > 0)
-                        (void)snprintf(outcome.transport, sizeof(outcome.transport), "%s", peer_transport(t->peer));
+                        (void)snprintf(outcome.transport, sizeof(outcome.transport), "%s",
+                                       t->mapped ? FABRIC_MAPPED : peer_transport(t->peer));
                 DL_DELETE2(t->peer->transfers, t, peer_prev, peer_next);
                 peer_released(t->peer);
         }
@@ -209,7 +211,8 @@ static void use_peer(struct transfer *t, struct peer *peer)
         t->peer = peer;
         DL_APPEND2(peer->transfers, t, peer_prev, peer_next);
         t->connect_deadline_us = clock_now_us() + t->fabric->connect_us;
-        chunks_pump(t);
+        if (!direct_attach(t))
+                chunks_pump(t);
 }
 
 /* The peer never heard of it, and has another address now: begins anew. false: it cannot. */
@@ -224,6 +227,7 @@ static bool try_again(struct transfer *t)
         if (!peer)
                 return false;
         chunks_drop_asked(t);
+        direct_end(t);
         DL_DELETE2(old->transfers, t, peer_prev, peer_next);
         peer_released(old);
         t->next = 0;

@@ -28,6 +28,11 @@ enum wire_type {
         WIRE_DONE_ACK, /* passive → active: the operation took note; status 0 = it is complete on this side */
         WIRE_RESET,    /* local side: I closed my endpoint to you by force and opened this one; close yours */
         WIRE_PING,     /* local side, to oneself: does the queue still work? */
+        /* The local side's own way for bulk, see direct.c. */
+        WIRE_ATTACH = 11, /* active → passive: may I copy the bytes myself? Claims */
+        WIRE_GRANT,       /* passive → active: a lease and where they are, or status says why not */
+        WIRE_PROGRESS,    /* active → passive: length bytes are copied */
+        WIRE_FORGET,      /* passive → every local peer: the file named in operation is gone */
         WIRE_TYPE_END
 };
 
@@ -35,7 +40,8 @@ enum wire_flag {
         WIRE_FINAL = 1,  /* READ, WRITE: this chunk is the whole transfer. DATA, ACK: no DONE_ACK will follow */
         WIRE_VERIFY = 2, /* READ: send a checksum. DATA, WRITE: checksum is valid */
         WIRE_QUIET = 4,  /* DONE: no DONE_ACK is wanted */
-        WIRE_FLAGS_KNOWN = 7,
+        WIRE_STORE = 8,  /* ATTACH: the active side writes */
+        WIRE_FLAGS_KNOWN = 15,
 };
 
 struct wire_header {

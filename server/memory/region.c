@@ -36,9 +36,7 @@ static int file_allocate(int fd, size_t size)
 /* Makes the region's file and maps it. Leaves nothing behind on failure. 0 or -errno. */
 static int memory_new(struct region *region, uint64_t epoch)
 {
-        char id[FERRY_ID_TEXT_SIZE];
-        ferry_id_format("rgn_", region->id, id);
-        presence_path(epoch, id, region->path);
+        presence_region_path(epoch, region->id, region->path);
         FERRY_CLEANUP(cleanup_close)
         int fd = open(region->path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd < 0)
@@ -62,9 +60,9 @@ static void memory_unlink(const struct region *region)
 
 static int registration_new(const struct region_registrar *registrar, struct region *region)
 {
-        return registrar->enroll
-                       ? registrar->enroll(registrar->context, region->address, region->size, &region->registration)
-                       : 0;
+        return registrar->enroll ? registrar->enroll(registrar->context, region->address, region->size,
+                                                     region->path[0] ? region->id : 0, &region->registration)
+                                 : 0;
 }
 
 static void registration_withdraw(const struct region_registrar *registrar, struct region *region)

@@ -108,6 +108,9 @@ void offer_make(struct worker *w, enum ferry_kind kind, const char *region, stru
 /* An active operation over a whole region, started with remote metadata. */
 void begin_make(struct worker *w, enum ferry_kind kind, const char *region, const char *metadata,
                 struct ferry_operation *ret_operation);
+/* The same with checksums: messages carry the bytes also between workers of one host, and both have to run for that. */
+void begin_by_messages(struct worker *w, enum ferry_kind kind, const char *region, const char *metadata,
+                       struct ferry_operation *ret_operation);
 /* The active kind for a passive one: readable → read, writable → write. */
 enum ferry_kind kind_of_peer(enum ferry_kind passive);
 

@@ -252,7 +252,7 @@ static void running_begin(struct pair *p, struct running *r, struct worker *watc
 
         offer_make(&p->a, r->kind, r->offered, &passive);
         memcpy(r->passive, passive.id, FERRY_ID_SIZE);
-        begin_make(&p->b, kind_of_peer(r->kind), r->local, passive.metadata, &active);
+        begin_by_messages(&p->b, kind_of_peer(r->kind), r->local, passive.metadata, &active);
         memcpy(r->active, active.id, FERRY_ID_SIZE);
         ferry_operation_clear(&passive);
         ferry_operation_clear(&active);

@@ -145,7 +145,7 @@ static void paths_and_methods_of_clients_are_no_labels(void **state)
 
 static void moved_bytes_and_operations_are_counted(void **state)
 {
-        static const char *const transports[] = { "posix", "tcp" };
+        static const char *const transports[] = { "shm", "tcp" };
         struct pair *p = *state;
 
         for (int network = 0; network < 2; network++) {

@@ -55,7 +55,7 @@ static void an_operation_tells_how_it_went(void **state)
                         assert_true(json_number(object, "duration_us") < WAIT_MS * 1000);
                         assert_like(json_text(object, "ended_at"), TIME);
                         assert_true(strcmp(json_text(object, "created_at"), json_text(object, "ended_at")) <= 0);
-                        assert_string_equal(json_text(object, "transport"), network ? "tcp" : "posix");
+                        assert_string_equal(json_text(object, "transport"), network ? "tcp" : "shm");
                         json_object_put(object);
                 }
                 ferry_operation_clear(&passive);

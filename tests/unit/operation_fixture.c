@@ -15,7 +15,7 @@ const struct operation_limits default_limits = {
         .readers_max = 8,
 };
 
-static int fake_enroll(void *context, void *address, size_t size, void **ret_registration)
+static int fake_enroll(void *context, void *address, size_t size, uint64_t file, void **ret_registration)
 {
         *ret_registration = address;
         return 0;

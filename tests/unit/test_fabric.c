@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +9,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -22,7 +26,10 @@
  * faked: a single offer with a key, which the test arms.
  */
 
-enum { TIMEOUT_S = 20, OPERATION = 0x4242, SEGMENTS_MAX = 1024 };
+/* How the bytes go: by messages through shared memory, by TCP, or the active side copies out of and into our files. */
+enum way { MESSAGES, NETWORK, MAPPED, WAYS };
+
+enum { TIMEOUT_S = 20, OPERATION = 0x4242, FILE_ID = 0x77, EAGER_MAX = 7936, SEGMENTS_MAX = 1024 };
 
 struct end {
         pthread_mutex_t lock;
@@ -33,7 +40,7 @@ struct end {
 };
 
 struct world {
-        bool network;
+        enum way way;
         uint64_t epoch[2];
         struct fabric *fabric[2];
         struct presence *presence[2];
@@ -123,11 +130,41 @@ static int claim_nothing(void *context, const struct fabric_request *request, st
         return FERRY_E_STALE_METADATA;
 }
 
-static struct world *world_new(bool network, size_t size)
+static uint8_t *file_new(uint64_t epoch, uint64_t id, size_t size)
+{
+        char path[PRESENCE_PATH_SIZE];
+        void *memory;
+        int fd;
+
+        presence_region_path(epoch, id, path);
+        fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+        assert_true(fd >= 0);
+        assert_int_equal(posix_fallocate(fd, 0, (off_t)size), 0);
+        memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        assert_true(memory != MAP_FAILED);
+        (void)close(fd);
+        return memory;
+}
+
+static void memory_free(struct world *w, int i)
+{
+        char path[PRESENCE_PATH_SIZE];
+
+        if (w->way != MAPPED) {
+                free(w->memory[i]);
+                return;
+        }
+        presence_region_path(w->epoch[i], FILE_ID, path);
+        assert_int_equal(unlink(path), 0);
+        (void)munmap(w->memory[i], w->size);
+}
+
+static struct world *world_new(enum way way, size_t size)
 {
         struct world *w = calloc(1, sizeof(*w));
+        bool network = way == NETWORK;
 
-        w->network = network;
+        w->way = way;
         w->size = size;
         random_bytes(w->key, sizeof(w->key));
         memcpy(w->given, w->key, sizeof(w->given));
@@ -149,8 +186,11 @@ static struct world *world_new(bool network, size_t size)
                 facts = fabric_get_facts(w->fabric[i]);
                 assert_int_equal(
                         presence_new(w->epoch[i], facts->local_address, facts->local_address_size, &w->presence[i]), 0);
-                w->memory[i] = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
-                assert_int_equal(fabric_memory_register(w->fabric[i], w->memory[i], size, &w->registered[i]), 0);
+                w->memory[i] = way == MAPPED ? file_new(w->epoch[i], FILE_ID, size)
+                                             : aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+                assert_int_equal(fabric_memory_register(w->fabric[i], w->memory[i], size, way == MAPPED ? FILE_ID : 0,
+                                                        &w->registered[i]),
+                                 0);
                 w->segments[i][0] = (struct fabric_segment){ w->memory[i], size, w->registered[i] };
                 w->n_segments[i] = 1;
         }
@@ -168,7 +208,7 @@ static void world_free(struct world *w)
                 fabric_memory_unregister(w->fabric[i], w->registered[i]);
                 fabric_free(w->fabric[i]);
                 presence_free(w->presence[i]);
-                free(w->memory[i]);
+                memory_free(w, i);
         }
         free(w);
 }
@@ -250,9 +290,10 @@ static void assert_streams_equal(const struct world *w)
         assert_int_equal(i[1], w->n_segments[1]);
 }
 
-static void transfer_and_compare(bool network, size_t size, enum fabric_direction direction, bool verify)
+static void transfer_and_compare(enum way way, size_t size, enum fabric_direction direction, bool verify)
 {
-        struct world *w = world_new(network, size);
+        struct world *w = world_new(way, size);
+        const char *transport = way == NETWORK ? "tcp" : way == MAPPED && size > EAGER_MAX && !verify ? "shm" : "posix";
 
         offer(w, direction);
         start(w, direction, verify);
@@ -265,8 +306,8 @@ static void transfer_and_compare(bool network, size_t size, enum fabric_directio
         assert_int_equal(w->passive.outcome.bytes, size);
         assert_int_equal(w->active.started, 1);
         assert_int_equal(w->passive.claims, 1);
-        assert_string_equal(w->active.outcome.transport, network ? "tcp" : "posix");
-        assert_string_equal(w->passive.outcome.transport, network ? "tcp" : "posix");
+        assert_string_equal(w->active.outcome.transport, transport);
+        assert_string_equal(w->passive.outcome.transport, transport);
         assert_streams_equal(w);
         world_free(w);
 }
@@ -278,10 +319,12 @@ static void moves_every_size_both_ways_on_both_sides(void **state)
                 5 << 20, (64 << 20) + 3
         };
 
-        for (int network = 0; network < 2; network++)
+        for (int way = 0; way < WAYS; way++)
                 for (size_t i = 0; i < FERRY_ARRAY_SIZE(sizes); i++)
-                        for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++)
-                                transfer_and_compare(network, sizes[i], (enum fabric_direction)direction, i & 1);
+                        for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
+                                transfer_and_compare((enum way)way, sizes[i], (enum fabric_direction)direction, false);
+                                transfer_and_compare((enum way)way, sizes[i], (enum fabric_direction)direction, true);
+                        }
 }
 
 /* Cuts the memory of one end into n pieces in a scrambled order with gaps. */
@@ -304,16 +347,16 @@ static void moves_scattered_memory(void **state)
                 { { 300, 100 }, { 10000, 30000 } },
         };
 
-        for (int network = 0; network < 2; network++) {
+        for (int way = 0; way < WAYS; way++) {
                 for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
                         for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
-                                struct world *w = world_new(network, 20 << 20);
+                                struct world *w = world_new((enum way)way, 20 << 20);
 
                                 for (int side = 0; side < 2; side++)
                                         scatter(w, side, cases[i].n[side], cases[i].piece[side],
                                                 cases[i].piece[side] + 3);
                                 offer(w, (enum fabric_direction)direction);
-                                start(w, (enum fabric_direction)direction, true);
+                                start(w, (enum fabric_direction)direction, way != MAPPED);
                                 end_wait(&w->active, 1);
                                 assert_int_equal(w->active.outcome.error, 0);
                                 end_wait(&w->passive, 1);
@@ -325,11 +368,60 @@ static void moves_scattered_memory(void **state)
         }
 }
 
+/* One end of a mapped pair has other memory than files: then messages carry the bytes, or the copy starts from there.
+ */
+static void memory_without_a_file_is_moved_as_well(void **state)
+{
+        for (int side = 0; side < 2; side++) {
+                for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
+                        struct world *w = world_new(MAPPED, 3 << 20);
+                        struct fabric_memory *registered;
+                        uint8_t *memory = malloc(w->size);
+
+                        memset(memory, 3 + side, w->size);
+                        assert_int_equal(fabric_memory_register(w->fabric[side], memory, w->size, 0, &registered), 0);
+                        w->segments[side][0] = (struct fabric_segment){ memory, w->size, registered };
+                        offer(w, (enum fabric_direction)direction);
+                        start(w, (enum fabric_direction)direction, false);
+                        end_wait(&w->active, 1);
+                        end_wait(&w->passive, 1);
+                        assert_int_equal(w->active.outcome.error, 0);
+                        assert_int_equal(w->passive.outcome.error, 0);
+                        assert_string_equal(w->active.outcome.transport, side ? "posix" : "shm");
+                        assert_string_equal(w->passive.outcome.transport, side ? "posix" : "shm");
+                        assert_streams_equal(w);
+                        fabric_memory_unregister(w->fabric[side], registered);
+                        world_free(w);
+                        free(memory);
+                }
+        }
+}
+
+/* The passive side grants, but its file cannot be opened by the active side. */
+static void a_file_that_cannot_be_mapped_is_moved_by_messages(void **state)
+{
+        struct world *w = world_new(MAPPED, 3 << 20);
+        char path[PRESENCE_PATH_SIZE];
+
+        presence_region_path(w->epoch[1], FILE_ID, path);
+        assert_int_equal(chmod(path, 0644), 0);
+        offer(w, FABRIC_WRITE);
+        start(w, FABRIC_WRITE, false);
+        end_wait(&w->active, 1);
+        end_wait(&w->passive, 1);
+        assert_int_equal(w->active.outcome.error, 0);
+        assert_int_equal(w->passive.outcome.error, 0);
+        assert_string_equal(w->active.outcome.transport, "posix");
+        assert_string_equal(w->passive.outcome.transport, "posix");
+        assert_streams_equal(w);
+        world_free(w);
+}
+
 static void a_refused_claim_ends_the_active_side_with_the_peers_reason(void **state)
 {
-        for (int network = 0; network < 2; network++) {
+        for (int way = 0; way < WAYS; way++) {
                 for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
-                        struct world *w = world_new(network, 4 << 20);
+                        struct world *w = world_new((enum way)way, 4 << 20);
                         uint8_t *before = malloc(w->size);
 
                         memcpy(before, w->memory[1], w->size);
@@ -349,8 +441,8 @@ static void a_refused_claim_ends_the_active_side_with_the_peers_reason(void **st
 
 static void a_wrong_key_is_refused_and_the_next_transfer_works(void **state)
 {
-        for (int network = 0; network < 2; network++) {
-                struct world *w = world_new(network, 1 << 20);
+        for (int way = 0; way < WAYS; way++) {
+                struct world *w = world_new((enum way)way, 1 << 20);
 
                 offer(w, FABRIC_READ);
                 w->given[5] ^= 1;
@@ -368,7 +460,7 @@ static void a_wrong_key_is_refused_and_the_next_transfer_works(void **state)
 
 static void metadata_of_an_earlier_worker_is_stale(void **state)
 {
-        struct world *w = world_new(true, 1 << 20);
+        struct world *w = world_new(NETWORK, 1 << 20);
 
         offer(w, FABRIC_READ);
         w->epoch[1] ^= 2; /* the address is that of the living one */
@@ -382,7 +474,7 @@ static void metadata_of_an_earlier_worker_is_stale(void **state)
 
 static void an_absent_worker_is_unreachable(void **state)
 {
-        struct world *w = world_new(false, 1 << 20);
+        struct world *w = world_new(MESSAGES, 1 << 20);
 
         offer(w, FABRIC_READ);
         w->epoch[1] ^= 2;
@@ -406,9 +498,9 @@ static void cancel_at_a_quarter(struct world *w, uint64_t bytes)
 
 static void a_cancel_of_the_active_side_ends_both(void **state)
 {
-        for (int network = 0; network < 2; network++) {
+        for (int way = 0; way < WAYS; way++) {
                 for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
-                        struct world *w = world_new(network, 128 << 20);
+                        struct world *w = world_new((enum way)way, 128 << 20);
 
                         offer(w, (enum fabric_direction)direction);
                         w->on_progress = cancel_at_a_quarter;
@@ -431,9 +523,9 @@ static void revoke_at_a_quarter(struct world *w, uint64_t bytes)
 
 static void a_revoke_of_the_passive_side_ends_both(void **state)
 {
-        for (int network = 0; network < 2; network++) {
+        for (int way = 0; way < WAYS; way++) {
                 for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
-                        struct world *w = world_new(network, 128 << 20);
+                        struct world *w = world_new((enum way)way, 128 << 20);
 
                         offer(w, (enum fabric_direction)direction);
                         w->on_progress = revoke_at_a_quarter;
@@ -464,8 +556,8 @@ static void stop_at_a_quarter(struct world *w, uint64_t bytes)
 
 static void stopping_a_fabric_ends_what_moves_over_it(void **state)
 {
-        for (int network = 0; network < 2; network++) {
-                struct world *w = world_new(network, 128 << 20);
+        for (int way = 0; way < WAYS; way++) {
+                struct world *w = world_new((enum way)way, 128 << 20);
 
                 offer(w, FABRIC_READ);
                 w->on_progress = stop_at_a_quarter;
@@ -484,8 +576,8 @@ static void many_transfers_run_at_once(void **state)
 {
         enum { N = 100 };
 
-        for (int network = 0; network < 2; network++) {
-                struct world *w = world_new(network, 3 << 20);
+        for (int way = 0; way < WAYS; way++) {
+                struct world *w = world_new((enum way)way, 3 << 20);
 
                 offer(w, FABRIC_READ);
                 w->many = true;
@@ -504,6 +596,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(moves_every_size_both_ways_on_both_sides),
                 cmocka_unit_test(moves_scattered_memory),
+                cmocka_unit_test(memory_without_a_file_is_moved_as_well),
+                cmocka_unit_test(a_file_that_cannot_be_mapped_is_moved_by_messages),
                 cmocka_unit_test(a_refused_claim_ends_the_active_side_with_the_peers_reason),
                 cmocka_unit_test(a_wrong_key_is_refused_and_the_next_transfer_works),
                 cmocka_unit_test(metadata_of_an_earlier_worker_is_stale),

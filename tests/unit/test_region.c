@@ -34,7 +34,7 @@ static uint64_t epoch;
 static struct metrics *metrics;
 static struct region_table *table;
 
-static int enroll(void *context, void *address, size_t size, void **ret_registration)
+static int enroll(void *context, void *address, size_t size, uint64_t file, void **ret_registration)
 {
         assert_ptr_equal(context, &enrolled);
         if (enroll_error)

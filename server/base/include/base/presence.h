@@ -56,4 +56,13 @@ size_t presence_reap(void);
 /* The path of this epoch's presence file, or with suffix (not NULL) of "ferry-<epoch>-<suffix>". */
 void presence_path(uint64_t epoch, const char *suffix, char path[PRESENCE_PATH_SIZE]);
 
+/* The path of the file that holds a region of this epoch's worker. */
+void presence_region_path(uint64_t epoch, uint64_t region, char path[PRESENCE_PATH_SIZE]);
+
+/*
+ * Opens a file of any epoch with O_RDONLY or O_RDWR. The fd; -ENOENT; -EACCES when it is not a regular file of mode
+ * 0600 owned by this user; -errno.
+ */
+int presence_open_file(const char *path, int flags);
+
 #endif

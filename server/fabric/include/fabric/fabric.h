@@ -35,12 +35,16 @@ enum fabric_direction {
 
 enum { FABRIC_TRANSPORT_SIZE = 32, FABRIC_ADDRESS_SIZE = 280 };
 
+/* The transport of bytes that the active side copied out of or into the passive side's mapped memory. */
+#define FABRIC_MAPPED "shm"
+
 /* How an attempt to move bytes ended. */
 struct fabric_outcome {
-        int error;                             /* 0 = every byte moved and both sides know; else FERRY_E_* */
-        uint64_t bytes;                        /* moved */
-        char transport[FABRIC_TRANSPORT_SIZE]; /* what carried the bytes ("posix", "tcp", "rc_verbs"); "" = none did */
-        char detail[128];                      /* for people; may be "" */
+        int error;      /* 0 = every byte moved and both sides know; else FERRY_E_* */
+        uint64_t bytes; /* moved */
+        /* What carried the bytes: FABRIC_MAPPED, or by UCX's name "posix", "tcp", "rc_verbs", …; "" = none did. */
+        char transport[FABRIC_TRANSPORT_SIZE];
+        char detail[128]; /* for people; may be "" */
 };
 
 /* ---- passive side: what the fabric asks of the operations ---- */
@@ -128,8 +132,12 @@ struct fabric *fabric_free(struct fabric *fabric);
 
 const struct fabric_facts *fabric_get_facts(const struct fabric *fabric);
 
-/* Registers memory with every side. Waits for the fabric's thread, so not from a callback. 0 or -errno. */
-int fabric_memory_register(struct fabric *fabric, void *address, size_t size, struct fabric_memory **ret_memory);
+/*
+ * Registers memory with every side. file: the region whose file (presence_region_path of this epoch) the memory is, so
+ * that peers on this host may map it; 0 = none. Waits for the fabric's thread, so not from a callback. 0 or -errno.
+ */
+int fabric_memory_register(struct fabric *fabric, void *address, size_t size, uint64_t file,
+                           struct fabric_memory **ret_memory);
 void fabric_memory_unregister(struct fabric *fabric, struct fabric_memory *memory);
 
 /* ---- active side ---- */

@@ -26,8 +26,9 @@ struct region_table;
 
 /* How the layer that registers memory (UCX) is told. Called without a lock of the table held. */
 struct region_registrar {
-        /* 0 with *ret_registration, or -errno. */
-        int (*enroll)(void *context, void *address, size_t size, void **ret_registration);
+        /* file: the region whose file (base/presence.h) this memory is; 0 = none. 0 with *ret_registration, or -errno.
+         */
+        int (*enroll)(void *context, void *address, size_t size, uint64_t file, void **ret_registration);
         void (*withdraw)(void *context, void *registration);
         void *context;
 };

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/copy.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+
+enum { LINE = 64, PAGE = 4096, PAGES = 4 };
+
+static void copy_line(char *to, const char *from)
+{
+        __m128i parts[LINE / sizeof(__m128i)];
+
+        for (size_t i = 0; i < LINE / sizeof(__m128i); i++)
+                parts[i] = _mm_loadu_si128((const __m128i *)(const void *)(from + i * sizeof(__m128i)));
+        for (size_t i = 0; i < LINE / sizeof(__m128i); i++)
+                _mm_stream_si128((__m128i *)(void *)(to + i * sizeof(__m128i)), parts[i]);
+}
+
+/* A line of each of four pages in turn, which keeps more of the memory's banks busy than line after line. */
+static void copy_pages(char *to, const char *from)
+{
+        for (size_t line = 0; line < PAGE; line += LINE)
+                for (size_t page = 0; page < (size_t)PAGES * PAGE; page += PAGE)
+                        copy_line(to + page + line, from + page + line);
+}
+
+void copy_past_caches(void *to, const void *from, size_t size)
+{
+        char *out = to;
+        const char *in = from;
+        size_t head = -(uintptr_t)to % LINE;
+
+        if (size < head + LINE) {
+                memcpy(out, in, size);
+                return;
+        }
+        memcpy(out, in, head);
+        out += head;
+        in += head;
+        size -= head;
+        for (; size >= (size_t)PAGES * PAGE; size -= (size_t)PAGES * PAGE) {
+                copy_pages(out, in);
+                out += (size_t)PAGES * PAGE;
+                in += (size_t)PAGES * PAGE;
+        }
+        for (; size >= LINE; size -= LINE) {
+                copy_line(out, in);
+                out += LINE;
+                in += LINE;
+        }
+        memcpy(out, in, size);
+}
+
+void copy_past_caches_end(void)
+{
+        _mm_sfence(); /* such stores are not ordered with later ones otherwise */
+}
+
+#else
+
+void copy_past_caches(void *to, const void *from, size_t size)
+{
+        memcpy(to, from, size);
+}
+
+void copy_past_caches_end(void)
+{
+}
+
+#endif

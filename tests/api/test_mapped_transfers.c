@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "steps.h"
+
+/*
+ * Bulk between two workers of one host: the active side (b) copies by itself, under a lease. Whoever ends the transfer,
+ * and whatever the other one is doing, no byte changes after the operation of the target is terminal.
+ */
+
+enum { MIB = 1 << 20, SIZE = 512 * MIB, TRIES = 20, SEED = 7 };
+
+struct scene {
+        struct pair pair;
+        enum ferry_kind kind; /* of the offer */
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        struct ferry_operation passive, active;
+        uint8_t *memory; /* the offered region, mapped */
+        uint8_t *copy;
+};
+
+static uint8_t *map_region(struct worker *w, const char *id)
+{
+        struct ferry_region region;
+        void *memory;
+        int fd;
+
+        assert_int_equal(ferry_get_region(w->client, id, &region), 0);
+        fd = open(region.path, O_RDWR | O_CLOEXEC);
+        assert_true(fd >= 0);
+        memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        assert_true(memory != MAP_FAILED);
+        (void)close(fd);
+        return memory;
+}
+
+static void scene_start(struct scene *s, enum ferry_kind kind)
+{
+        s->kind = kind;
+        pair_start_with(&s->pair, false, (const char *const[]){ "--drain-timeout", "300ms", "--grace", "300ms", NULL });
+        pair_expect_failures(&s->pair);
+        region_make(&s->pair.a, SIZE, kind == FERRY_READABLE ? SEED : 0, s->offered);
+        region_make(&s->pair.b, SIZE, kind == FERRY_READABLE ? 0 : SEED, s->local);
+        s->memory = map_region(&s->pair.a, s->offered);
+        s->copy = malloc(SIZE);
+        assert_non_null(s->copy);
+}
+
+static void operations_clear(struct scene *s)
+{
+        ferry_operation_clear(&s->passive);
+        ferry_operation_clear(&s->active);
+}
+
+static void scene_stop(struct scene *s)
+{
+        operations_clear(s);
+        (void)munmap(s->memory, SIZE);
+        free(s->copy);
+        s->copy = NULL;
+        region_drop(&s->pair.a, s->offered);
+        if (s->pair.b.pid)
+                region_drop(&s->pair.b, s->local);
+        pair_clean(&s->pair);
+}
+
+/* Begins until it is seen in the middle by the worker, to whose end act is done at once; then until act came in time.
+ */
+static void in_the_middle(struct scene *s, void (*act)(struct scene *s))
+{
+        struct ferry_operation now;
+
+        for (int i = 0; i < TRIES; i++) {
+                bool middle;
+
+                offer_make(&s->pair.a, s->kind, s->offered, &s->passive);
+                begin_make(&s->pair.b, kind_of_peer(s->kind), s->local, s->passive.metadata, &s->active);
+                middle = operation_await_middle(&s->pair.b, s->active.id);
+                act(s);
+                if (middle) {
+                        assert_int_equal(ferry_get_operation(s->pair.a.client, s->passive.id, 0, 0, &now), 0);
+                        middle = now.status != FERRY_COMPLETE;
+                        ferry_operation_clear(&now);
+                }
+                if (middle)
+                        return;
+                if (s->pair.b.pid && kill(s->pair.b.pid, SIGCONT) == 0)
+                        operation_assert_end(&s->pair.b, s->active.id, FERRY_COMPLETE, NULL);
+                operation_assert_end(&s->pair.a, s->passive.id, FERRY_COMPLETE, NULL);
+                operations_clear(s);
+        }
+        fail_msg("no transfer was caught in its middle");
+}
+
+static void cancel_passive(struct scene *s)
+{
+        struct ferry_operation now;
+
+        assert_int_equal(ferry_cancel_operation(s->pair.a.client, s->passive.id, &now), 0);
+        ferry_operation_clear(&now);
+}
+
+static void cancel_active(struct scene *s)
+{
+        struct ferry_operation now;
+
+        assert_int_equal(ferry_cancel_operation(s->pair.b.client, s->active.id, &now), 0);
+        ferry_operation_clear(&now);
+}
+
+static void stop_active(struct scene *s)
+{
+        worker_pause(&s->pair.b);
+}
+
+/* What the offered memory holds now, when its operation is terminal; then whether that is still so. */
+static void memory_note(struct scene *s)
+{
+        memcpy(s->copy, s->memory, SIZE);
+}
+
+static void memory_assert_untouched(struct scene *s)
+{
+        assert_memory_equal(s->copy, s->memory, SIZE);
+}
+
+static void assert_both_serve(struct scene *s)
+{
+        pair_assert_serving(&s->pair);
+}
+
+static void a_cancel_of_the_offer_ends_both_and_is_quiet(void **state)
+{
+        struct scene *s = *state;
+
+        for (int readable = 0; readable < 2; readable++) {
+                scene_start(s, readable ? FERRY_READABLE : FERRY_WRITABLE);
+                in_the_middle(s, cancel_passive);
+                operation_assert_error(&s->pair.a, s->passive.id, FERRY_CANCELLED, FERRY_E_CANCELLED);
+                memory_note(s);
+                operation_assert_error(&s->pair.b, s->active.id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+                memory_assert_untouched(s);
+                assert_both_serve(s);
+                scene_stop(s);
+        }
+}
+
+static void a_cancel_of_the_mover_ends_both(void **state)
+{
+        struct scene *s = *state;
+
+        for (int readable = 0; readable < 2; readable++) {
+                scene_start(s, readable ? FERRY_READABLE : FERRY_WRITABLE);
+                in_the_middle(s, cancel_active);
+                operation_assert_error(&s->pair.b, s->active.id, FERRY_CANCELLED, FERRY_E_CANCELLED);
+                operation_assert_error(&s->pair.a, s->passive.id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+                assert_both_serve(s);
+                scene_stop(s);
+        }
+}
+
+/*
+ * The offer may end before the mover goes on only if the mover was between two pieces. It often is in one: then the
+ * offer has to wait, and says so.
+ */
+static void a_mover_that_stands_still_changes_nothing_after_the_end(void **state)
+{
+        struct scene *s = *state;
+        struct ferry_operation now;
+
+        scene_start(s, FERRY_WRITABLE);
+        in_the_middle(s, stop_active);
+        cancel_passive(s);
+        pass_time(300);
+        assert_int_equal(ferry_get_operation(s->pair.a.client, s->passive.id, 0, 0, &now), 0);
+        assert_true(now.done || now.cancel_requested);
+        print_message("the mover stood %s a piece\n", now.done ? "between two pieces, not in" : "in");
+        if (now.done)
+                memory_note(s);
+        worker_resume(&s->pair.b);
+        if (!now.done) {
+                operation_assert_error(&s->pair.a, s->passive.id, FERRY_CANCELLED, FERRY_E_CANCELLED);
+                memory_note(s);
+        }
+        ferry_operation_clear(&now);
+        operation_assert_error(&s->pair.b, s->active.id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        memory_assert_untouched(s);
+        assert_both_serve(s);
+        scene_stop(s);
+}
+
+static void a_mover_that_stands_still_and_is_killed_lets_the_offer_end(void **state)
+{
+        struct scene *s = *state;
+
+        scene_start(s, FERRY_READABLE);
+        in_the_middle(s, stop_active);
+        cancel_passive(s);
+        worker_kill(&s->pair.b);
+        operation_assert_error(&s->pair.a, s->passive.id, FERRY_CANCELLED, FERRY_E_CANCELLED);
+        worker_start(&s->pair.b, "next", NULL);
+        assert_both_serve(s);
+        region_make(&s->pair.b, 1, 0, s->local);
+        scene_stop(s);
+}
+
+/* A worker that has ended its part goes; it need not wait for a mover that stands still. */
+static void a_worker_can_leave_while_a_mover_stands_still(void **state)
+{
+        struct scene *s = *state;
+
+        scene_start(s, FERRY_READABLE);
+        worker_expect(&s->pair.a, "drain time is over");
+        worker_expect(&s->pair.a, "did not end in time");
+        in_the_middle(s, stop_active);
+        cancel_passive(s);
+        worker_stop(&s->pair.a);
+        worker_resume(&s->pair.b);
+        operation_assert_error(&s->pair.b, s->active.id, FERRY_ERRORED, FERRY_E_PEER_LOST);
+        worker_start(&s->pair.a, "next", NULL);
+        assert_both_serve(s);
+        region_make(&s->pair.a, 1, 0, s->offered);
+        scene_stop(s);
+}
+
+/* ---- what stays ---- */
+
+static bool maps_a_deleted_file(void *context)
+{
+        const struct worker *w = context;
+        char path[64], line[512];
+        bool found = false;
+        FILE *maps;
+
+        (void)snprintf(path, sizeof(path), "/proc/%d/maps", (int)w->pid);
+        maps = fopen(path, "re");
+        assert_non_null(maps);
+        while (fgets(line, sizeof(line), maps))
+                found |= strstr(line, "-rgn_") && strstr(line, "(deleted)");
+        (void)fclose(maps);
+        return found;
+}
+
+static bool maps_no_deleted_file(void *context)
+{
+        return !maps_a_deleted_file(context);
+}
+
+static void a_deleted_region_does_not_live_on_in_the_peer(void **state)
+{
+        struct pair *p = &((struct scene *)*state)->pair;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        struct ferry_operation passive, active;
+
+        pair_start(p, false);
+        region_make(&p->a, 4 * MIB, 1, offered);
+        region_make(&p->b, 4 * MIB, 0, local);
+        offer_make(&p->a, FERRY_READABLE, offered, &passive);
+        begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
+        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+        operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+        region_drop(&p->a, offered);
+        assert_true(eventually(maps_no_deleted_file, &p->b));
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
+        pair_stop(p);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct scene));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct scene *s = *state;
+
+        pair_clean(&s->pair);
+        free(s->copy);
+        free(s);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(a_cancel_of_the_offer_ends_both_and_is_quiet, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_cancel_of_the_mover_ends_both, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_mover_that_stands_still_changes_nothing_after_the_end, setup,
+                                                teardown),
+                cmocka_unit_test_setup_teardown(a_mover_that_stands_still_and_is_killed_lets_the_offer_end, setup,
+                                                teardown),
+                cmocka_unit_test_setup_teardown(a_worker_can_leave_while_a_mover_stands_still, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_deleted_region_does_not_live_on_in_the_peer, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("mapped transfers", tests, NULL, NULL);
+}
