@@ -16,7 +16,8 @@
  *
  * Standard output is for bench.py, one line each:
  *   S SERIES UNIT VALUE    a sample; the nth of one series was measured right beside the nth of another
- *   P TEXT                 what is being done
+ *   R TEXT                 a round begins: bench.py drops the samples of a round that others disturbed
+ *   P TEXT                 what is being done, outside of rounds
  *   N TEXT                 a note for the reader of the result
  */
 
@@ -30,6 +31,7 @@ _Noreturn void bench_fail(const char *format, ...) __attribute__((format(printf,
 /* Ends the program when a call of libferry failed. */
 void bench_check(struct ferry *f, int result, const char *what);
 void sample(const char *unit, double value, const char *series, ...) __attribute__((format(printf, 3, 4)));
+void begin_round(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -126,8 +128,10 @@ void move_simple(struct ferry *a, struct ferry *b, enum ferry_kind passive, cons
 /* One kept-alive connection without a library in the way. Blocking. */
 struct http {
         int fd;
-        bool prefer_wait; /* bodies are sent with Prefer: wait */
-        size_t n, room;   /* of buffer */
+        bool prefer_wait;  /* bodies are sent with Prefer: wait */
+        bool stamped;      /* http_stamp was called */
+        uint64_t stamp_ns; /* when the kernel got the end of the latest answer (CLOCK_REALTIME); 0 = it does not tell */
+        size_t n, room;    /* of buffer */
         char *buffer;
         int status;
         char *body; /* in buffer, NUL-terminated; valid until the next call */
@@ -135,6 +139,8 @@ struct http {
 };
 void http_open(struct http *h, const char *url);
 void http_close(struct http *h);
+/* From now on answers have a stamp_ns. On loopback an answer arrives in the system call that sends it. */
+void http_stamp(struct http *h);
 void http_send(struct http *h, const char *method, const char *target, const char *body);
 void http_receive(struct http *h);
 /* Both; ends the program when the status is not expected (0 = any). */
@@ -148,6 +154,55 @@ void http_take_id(const struct http *h, char ret_id[FERRY_ID_SIZE]);
  */
 double http_load(const char *url, unsigned connections, double seconds, const char *target, const char *create);
 
+/* ---- a whole transfer on raw connections (raw.c) ---- */
+
+struct raw {
+        struct http a, b; /* of the passive and the active worker */
+        struct region at_a, at_b;
+        char *offer, *read; /* bodies; read gets its metadata behind read_fixed */
+        size_t read_fixed;
+        char id[FERRY_ID_SIZE], wait_path[128]; /* of the passive operation */
+};
+
+/* A region of size bytes at both ends, which is what moves. */
+void raw_open(struct raw *r, const struct pair *p, uint64_t size);
+void raw_close(struct raw *r);
+/* Moves what these descriptors say (JSON, without the brackets) instead; NULL = the whole region. */
+void raw_describe(struct raw *r, const char *at_a, const char *at_b);
+/* Creates the readable; then read is the whole body with which b is told to read it. */
+void raw_offer(struct raw *r);
+void raw_assert_complete(const struct http *h);
+/* Of the latest body; -1 = not there. */
+double raw_number(const struct http *h, const char *field);
+
+struct raw_timing {
+        double offer_s, read_s, wait_s; /* the three calls */
+        double cycle_s;                 /* all of them */
+        double transfer_s, connect_s;   /* as the active operation tells; connect_s < 0: it does not */
+};
+void raw_cycle(struct raw *r, struct raw_timing *ret_timing);
+
+/* ---- when memory is written (probe.c) ---- */
+
+enum { PROBE_THREADS_MAX = 32 };
+
+/* Watchpoints of the processor: exact, and without a thread that looks. */
+struct probe {
+        size_t n;
+        struct {
+                int fd;
+                struct perf_event_mmap_page *page;
+        } threads[PROBE_THREADS_MAX];
+};
+/*
+ * Watches the 8 bytes at offset (a multiple of 8) of the file at path, written by any thread that pid has now. false:
+ * the kernel does not let us.
+ */
+bool probe_open(struct probe *probe, pid_t pid, const char *path, uint64_t offset);
+void probe_close(struct probe *probe);
+/* When (CLOCK_MONOTONIC, ns) they were last written since the latest call; 0 = they were not. */
+uint64_t probe_take(struct probe *probe);
+
 /* ---- the measurements ---- */
 
 void bench_bulk(void);
@@ -156,6 +211,7 @@ void bench_small(void);
 void bench_wait(void);
 void bench_scatter(void);
 void bench_scale(void);
+void bench_peers(void);
 void bench_many(void);
 void bench_interference(void);
 void bench_control(void);

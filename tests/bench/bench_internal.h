@@ -14,6 +14,8 @@ void processes_init(void);
 
 /* Adds flags (ended by NULL; NULL = none) behind the n arguments that are there; how many are there then. */
 size_t copy_flags(const char **arguments, size_t n, const char *const *flags);
+/* The path of a program next to this one. size: at least 64 more than it may have. */
+void program_path(const char *name, char *path, size_t size);
 void make_pipe(int ends[2]);
 /* Runs a program with these as standard input (-1 = nothing) and output; a process that ends with us. */
 pid_t spawn(const char *const *arguments, int in, int out);

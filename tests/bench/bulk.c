@@ -71,7 +71,7 @@ void bench_bulk(void)
                 }
         }
         for (unsigned i = 0; i < n; i++) {
-                progress("round %u of %u", i + 1, n);
+                begin_round("round %u of %u", i + 1, n);
                 for (int network = 0; network < 2; network++) {
                         struct bulk *b = &sides[network];
 
@@ -125,7 +125,7 @@ void bench_sizes(void)
                 bulk_open(&b, network, size_max);
                 size_run(&b, size_max < GIB ? size_max : GIB / 4);
                 for (unsigned i = 0; i < n; i++) {
-                        progress("%s, round %u of %u", b.side, i + 1, n);
+                        begin_round("%s, round %u of %u", b.side, i + 1, n);
                         for (uint64_t size = 4 * KIB; size <= size_max; size *= 4)
                                 size_run(&b, size);
                 }

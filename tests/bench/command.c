@@ -18,17 +18,23 @@
 
 /* ---- references ---- */
 
-void reference_start(struct reference *r, const char *name, const char *const *arguments)
+void program_path(const char *name, char *path, size_t size)
 {
-        static char path[4096];
-        const char *all[ARGUMENTS_MAX] = { path };
-        ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 64);
-        int in[2], out[2];
+        ssize_t n = readlink("/proc/self/exe", path, size - 64);
 
         if (n < 0)
                 bench_fail("/proc is not there");
         path[n] = '\0';
         (void)strcpy(strrchr(path, '/') + 1, name);
+}
+
+void reference_start(struct reference *r, const char *name, const char *const *arguments)
+{
+        char path[4096];
+        const char *all[ARGUMENTS_MAX] = { path };
+        int in[2], out[2];
+
+        program_path(name, path, sizeof(path));
         (void)copy_flags(all, 1, arguments);
         make_pipe(in);
         make_pipe(out);

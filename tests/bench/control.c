@@ -58,7 +58,7 @@ void bench_control(void)
         reference_start(&reference, "ref_http", (const char *const[]){ h.body, NULL });
         (void)snprintf(url, sizeof(url), "%s", reference_line(&reference));
         for (unsigned i = 0; i < n; i++) {
-                progress("round %u of %u", i + 1, n);
+                begin_round("round %u of %u", i + 1, n);
                 sample("/s", http_load(url, CONNECTIONS, seconds, path, NULL), "control.bare");
                 sample("/s", http_load(w.url, CONNECTIONS, seconds, path, NULL), "control.get");
                 sample("/s", http_load(w.url, CONNECTIONS, seconds, "/v1/operations", body), "control.create_delete");
@@ -107,7 +107,7 @@ void bench_idle(void)
         for (unsigned i = 0; i < n; i++) {
                 uint64_t before[2];
 
-                progress("round %u of %u", i + 1, n);
+                begin_round("round %u of %u", i + 1, n);
                 for (int network = 0; network < 2; network++)
                         make_idle(&pairs[network], &parked[network]);
                 (void)poll(NULL, 0, SETTLE_MS);
@@ -133,7 +133,7 @@ void bench_start(void)
         unsigned n = rounds(5, 31);
 
         for (unsigned i = 0; i < n; i++) {
-                progress("round %u of %u", i + 1, n);
+                begin_round("round %u of %u", i + 1, n);
                 for (int network = 0; network < 2; network++) {
                         const char *side = side_names[network];
                         struct region at_a, at_b;
@@ -233,7 +233,7 @@ void bench_references(void)
                 (void)reference_run(&ours_get, SIZE);
         }
         for (unsigned i = 0; i < n; i++) {
-                progress("round %u of %u", i + 1, n);
+                begin_round("round %u of %u", i + 1, n);
                 sample("GB/s", SIZE / reference_run(&ours_tcp, SIZE) / 1e9, "references.tcp");
                 if (perftest)
                         sample_rate(perftest_rate("ucp_am_bw", "tcp", MIB, 256), "references.perftest.tcp");

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/errqueue.h>
+#include <linux/net_tstamp.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -100,13 +103,44 @@ static void make_room(struct http *h)
                 bench_fail("out of memory");
 }
 
+void http_stamp(struct http *h)
+{
+        int flags = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+
+        h->stamped = setsockopt(h->fd, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof(flags)) == 0;
+}
+
+static ssize_t receive_stamped(struct http *h)
+{
+        union {
+                char space[CMSG_SPACE(sizeof(struct scm_timestamping))];
+                struct cmsghdr align;
+        } control;
+        struct iovec data = { h->buffer + h->n, h->room - h->n - 1 };
+        struct msghdr message = {
+                .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)
+        };
+        ssize_t n = recvmsg(h->fd, &message, 0);
+
+        h->stamp_ns = 0;
+        for (struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&message) : NULL; c; c = CMSG_NXTHDR(&message, c)) {
+                struct scm_timestamping stamps;
+
+                if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPING)
+                        continue;
+                memcpy(&stamps, CMSG_DATA(c), sizeof(stamps));
+                h->stamp_ns = (uint64_t)stamps.ts[0].tv_sec * 1000000000 + (uint64_t)stamps.ts[0].tv_nsec;
+        }
+        return n;
+}
+
 void http_receive(struct http *h)
 {
         while (!answer_whole(h)) {
                 ssize_t n;
 
                 make_room(h);
-                n = recv(h->fd, h->buffer + h->n, h->room - h->n - 1, 0);
+                n = h->stamped ? receive_stamped(h) : recv(h->fd, h->buffer + h->n, h->room - h->n - 1, 0);
                 if (n <= 0)
                         bench_fail("a connection broke: %s", n ? strerror(errno) : "closed by the server");
                 h->n += (size_t)n;

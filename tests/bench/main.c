@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -22,6 +21,7 @@ static const struct {
         { "wait", bench_wait, "from the last byte to the answer of who waits" },
         { "scatter", bench_scatter, "many descriptors beside one" },
         { "scale", bench_scale, "many live operations and parked waits: time and memory" },
+        { "peers", bench_peers, "endpoints of many peers: a small transfer, a first connection, memory" },
         { "many", bench_many, "64 transfers at once: fairness, and throughput beside one" },
         { "interference", bench_interference, "a small operation during a bulk transfer" },
         { "control", bench_control, "requests a second beside a bare libmicrohttpd" },
@@ -48,75 +48,6 @@ void bench_check(struct ferry *f, int result, const char *what)
 {
         if (result != 0)
                 bench_fail("%s: %s (%d)", what, ferry_last_message(f), result);
-}
-
-static void line(char kind, const char *format, va_list arguments)
-{
-        (void)printf("%c ", kind);
-        (void)vprintf(format, arguments);
-}
-
-void sample(const char *unit, double value, const char *series, ...)
-{
-        va_list arguments;
-
-        va_start(arguments, series);
-        line('S', series, arguments);
-        va_end(arguments);
-        (void)printf(" %s %.9g\n", unit, value);
-        (void)fflush(stdout);
-}
-
-void progress(const char *format, ...)
-{
-        va_list arguments;
-
-        va_start(arguments, format);
-        line('P', format, arguments);
-        va_end(arguments);
-        (void)putchar('\n');
-        (void)fflush(stdout);
-}
-
-void note(const char *format, ...)
-{
-        va_list arguments;
-
-        va_start(arguments, format);
-        line('N', format, arguments);
-        va_end(arguments);
-        (void)putchar('\n');
-}
-
-uint64_t now_ns(void)
-{
-        struct timespec t;
-
-        (void)clock_gettime(CLOCK_MONOTONIC, &t);
-        return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-double seconds_since(uint64_t start_ns)
-{
-        return (double)(now_ns() - start_ns) / 1e9;
-}
-
-double gigabytes_per_second(uint64_t bytes, double seconds)
-{
-        return (double)bytes / seconds / 1e9;
-}
-
-static int compare(const void *a, const void *b)
-{
-        double x = *(const double *)a, y = *(const double *)b;
-
-        return (x > y) - (x < y);
-}
-
-double median(double *values, size_t n)
-{
-        qsort(values, n, sizeof(*values), compare);
-        return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 unsigned rounds(unsigned quick, unsigned full)

@@ -70,7 +70,7 @@ void bench_scatter(void)
                 region_create(p.b.client, 2 * MANY * 4 * KIB, &at_b);
                 move_simple(p.a.client, p.b.client, FERRY_READABLE, &at_a, &at_b, 2 * MANY * 4 * KIB, &t);
                 for (unsigned i = 0; i < n; i++) {
-                        progress("%s, 1,000 of 16 KiB, round %u of %u", side_names[network], i + 1, n);
+                        begin_round("%s, 1,000 of 16 KiB, round %u of %u", side_names[network], i + 1, n);
                         (void)snprintf(series, sizeof(series), "scatter.%s.one", side_names[network]);
                         scatter_run(&p, &at_a, &at_b, 1, 16 * MIB, 16 * MIB, series);
                         (void)snprintf(series, sizeof(series), "scatter.%s.1000", side_names[network]);
@@ -80,7 +80,7 @@ void bench_scatter(void)
                 }
                 http_open(&h, p.a.url);
                 for (unsigned i = 0; i < n_many; i++) {
-                        progress("%s, 65,536 of 4 KiB, round %u of %u", side_names[network], i + 1, n_many);
+                        begin_round("%s, 65,536 of 4 KiB, round %u of %u", side_names[network], i + 1, n_many);
                         if (!network)
                                 scatter_create(&h, &at_a, MANY, 4 * KIB, 8 * KIB);
                         (void)snprintf(series, sizeof(series), "scatter.%s.65536", side_names[network]);
@@ -194,7 +194,7 @@ void bench_many(void)
                 for (unsigned i = 0; i < n; i++) {
                         double sum = 0, slowest;
 
-                        progress("%s, round %u of %u", side_names[network], i + 1, n);
+                        begin_round("%s, round %u of %u", side_names[network], i + 1, n);
                         sample("GB/s", gigabytes_per_second(total, flights_run(&p, &at_a, &at_b, 1, total, NULL)),
                                "many.%s.alone", side_names[network]);
                         sample("GB/s", gigabytes_per_second(total, flights_run(&p, &at_a, &at_b, MANY, size, rates)),
@@ -268,7 +268,7 @@ void bench_interference(void)
                         pthread_t thread;
                         struct timing t;
 
-                        progress("%s, round %u of %u", side, i + 1, n);
+                        begin_round("%s, round %u of %u", side, i + 1, n);
                         small_median(&p, &small_a, &small_b, side, "alone");
                         move_simple(g.a, g.b, FERRY_READABLE, &big_a, &big_b, 256 * MIB, &t);
                         sample("us", t.transfer_s / 256 * 1e6, "interference.%s.chunk", side);

@@ -42,9 +42,13 @@ def table():
         for s in LOCAL_NETWORK
         for row in (
             ratio(f"{s}, 4 KiB: three calls, libferry", f"small.{s}.cycle", f"small.{s}.livez", ("<=", 4), "GET /livez"),
-            ratio(f"{s}, 4 KiB: three calls, raw sockets", f"small.{s}.raw_cycle", f"small.{s}.raw_livez", None,
+            ratio(f"{s}, 4 KiB: three calls, raw sockets", f"small.{s}.raw_cycle", f"small.{s}.raw_livez", ("<=", 4),
                   "GET /livez"),
-            figure(f"{s}, 4 KiB: the transfer alone", f"small.{s}.transfer"),
+        ) + tuple(
+            ratio(f"{s}, raw: {call}", f"small.{s}.raw_{what}", f"small.{s}.raw_livez", None, "GET /livez")
+            for what, call in (("offer", "POST of the readable"), ("read", "POST of the read, with its transfer"),
+                               ("wait", "GET that waits for the readable"))
+        ) + (figure(f"{s}, 4 KiB: the transfer alone", f"small.{s}.transfer"),)
         )
     ]
     rows["wait"] = [
@@ -69,6 +73,17 @@ def table():
         ratio("wake, many parked waits", "scale.wake.many", "scale.wake.few", ("<=", 1.2), "100 parked"),
         figure("memory of an operation", "scale.memory.operation", ("<=", 1024)),
         figure("memory of a parked wait", "scale.memory.wait", ("<=", 20480)),
+    ]
+    rows["peers"] = [
+        row
+        for s in LOCAL_NETWORK
+        for row in (
+            ratio(f"{s}: 4 KiB from one of many peers", f"peers.{s}.transfer.many", f"peers.{s}.transfer.few",
+                  ("<=", 1.2), "of 100 peers"),
+            ratio(f"{s}: first transfer from one more peer", f"peers.{s}.connect.many", f"peers.{s}.connect.few",
+                  ("<=", 1.2), "of 100 peers"),
+            figure(f"{s}: memory of a peer's endpoint", f"peers.{s}.memory"),
+        )
     ]
     rows["many"] = [
         row

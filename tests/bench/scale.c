@@ -101,7 +101,7 @@ static void live_operations(size_t many, unsigned n)
         crowd_fill(&crowds[0]);
         crowd_fill(&crowds[1]);
         for (unsigned round = 0; round < n; round++) {
-                progress("live operations, round %u of %u", round + 1, n);
+                begin_round("live operations, round %u of %u", round + 1, n);
                 for (size_t i = 0; i < N; i++) {
                         for (int c = 0; c < 2; c++) {
                                 double s[3];
@@ -196,7 +196,7 @@ static void parked_waits(size_t many, unsigned n)
         crowd_park(&crowds[0]);
         crowd_park(&crowds[1]);
         for (unsigned round = 0; round < n; round++) {
-                progress("parked waits, round %u of %u", round + 1, n);
+                begin_round("parked waits, round %u of %u", round + 1, n);
                 for (size_t i = 0; i < N; i++) {
                         few_s[i] = wake_once(&crowds[0], (round * N + i) % FEW);
                         many_s[i] = wake_once(&crowds[1], (round * N + i) % many);

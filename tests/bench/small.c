@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "bench.h"
+
+/*
+ * Three calls (create a readable with its metadata, read it with Prefer: wait, wait for the readable) beside GET
+ * /livez.
+ *
+ * A core that has slept answers late, so that a GET right after another costs less than one after a pause or after a
+ * call to another process. Hence each /livez of the comparison is one of three in the rhythm of the cycle, on the
+ * same connections: the passive worker, the active one, the passive one again. Cycle and triple take turns, so
+ * both always follow a call to the passive worker.
+ */
+
+static const char *const side_names[] = { "local", "network" };
+
+enum { CALLS = 3, REPEATS = 100 };
+
+static double livez_seconds(struct ferry *a, struct ferry *b)
+{
+        struct ferry *const turns[CALLS] = { a, b, a };
+        uint64_t start = now_ns();
+
+        for (int i = 0; i < CALLS; i++)
+                bench_check(turns[i], ferry_get_livez(turns[i]), "GET /livez");
+        return seconds_since(start) / CALLS;
+}
+
+static double raw_livez_seconds(struct raw *r)
+{
+        struct http *const turns[CALLS] = { &r->a, &r->b, &r->a };
+        uint64_t start = now_ns();
+
+        for (int i = 0; i < CALLS; i++)
+                http_call(turns[i], "GET", "/livez", NULL, 200);
+        return seconds_since(start) / CALLS;
+}
+
+static void sample_median(double *seconds, const char *side, const char *what)
+{
+        sample("us", median(seconds, REPEATS) * 1e6, "small.%s.%s", side, what);
+}
+
+static void library_round(struct raw *r, const struct pair *p, const char *side)
+{
+        double livez[REPEATS], cycle[REPEATS], transfer[REPEATS];
+
+        for (int i = 0; i < REPEATS; i++) {
+                struct timing t;
+
+                move_simple(p->a.client, p->b.client, FERRY_READABLE, &r->at_a, &r->at_b, r->at_a.info.size, &t);
+                cycle[i] = t.cycle_s;
+                transfer[i] = t.transfer_s;
+                livez[i] = livez_seconds(p->a.client, p->b.client);
+        }
+        sample_median(livez, side, "livez");
+        sample_median(cycle, side, "cycle");
+        sample_median(transfer, side, "transfer");
+}
+
+static void raw_round(struct raw *r, const char *side)
+{
+        double livez[REPEATS], cycle[REPEATS], offer[REPEATS], read[REPEATS], wait[REPEATS];
+
+        for (int i = 0; i < REPEATS; i++) {
+                struct raw_timing t;
+
+                raw_cycle(r, &t);
+                cycle[i] = t.cycle_s;
+                offer[i] = t.offer_s;
+                read[i] = t.read_s;
+                wait[i] = t.wait_s;
+                livez[i] = raw_livez_seconds(r);
+        }
+        sample_median(livez, side, "raw_livez");
+        sample_median(cycle, side, "raw_cycle");
+        sample_median(offer, side, "raw_offer");
+        sample_median(read, side, "raw_read");
+        sample_median(wait, side, "raw_wait");
+}
+
+static void small_pair(bool network)
+{
+        struct raw_timing t;
+        struct timing warm;
+        struct pair p;
+        struct raw r;
+
+        pair_start(&p, network, NULL);
+        raw_open(&r, &p, 4 * KIB);
+        for (int i = 0; i < REPEATS; i++) {
+                raw_cycle(&r, &t);
+                (void)raw_livez_seconds(&r);
+                move_simple(p.a.client, p.b.client, FERRY_READABLE, &r.at_a, &r.at_b, 4 * KIB, &warm);
+                (void)livez_seconds(p.a.client, p.b.client);
+        }
+        raw_round(&r, side_names[network]);
+        library_round(&r, &p, side_names[network]);
+        raw_close(&r);
+        pair_stop(&p);
+}
+
+/*
+ * Which threads share a processor decides much about times of this size, and stays as it fell when the workers started:
+ * so new ones are started again and again.
+ */
+void bench_small(void)
+{
+        unsigned n = rounds(7, 41);
+
+        for (unsigned i = 0; i < n; i++) {
+                begin_round("workers %u of %u", i + 1, n);
+                for (int network = 0; network < 2; network++)
+                        small_pair(network);
+        }
+}
