@@ -159,7 +159,7 @@ double http_load(const char *url, unsigned connections, double seconds, const ch
 struct raw {
         struct http a, b; /* of the passive and the active worker */
         struct region at_a, at_b;
-        char *offer, *read; /* bodies; read gets its metadata behind read_fixed */
+        char *offer, *read; /* bodies, written beforehand but for the metadata, which read gets behind read_fixed */
         size_t read_fixed;
         char id[FERRY_ID_SIZE], wait_path[128]; /* of the passive operation */
 };

@@ -7,89 +7,9 @@
 
 #include "bench.h"
 
-/* Transfers of many pieces, and many transfers. */
+/* Many transfers at a time, and a small one beside a large one. */
 
 static const char *const side_names[] = { "local", "network" };
-
-/* ---- scatter-gather ---- */
-
-/* The same layout on both sides, with gaps, so that neighbours cannot be merged unless stride is size. */
-static void scatter_run(struct pair *p, const struct region *at_a, const struct region *at_b, size_t n, uint64_t size,
-                        uint64_t stride, const char *series)
-{
-        struct move m = { p->a.client, p->b.client, FERRY_READABLE, { NULL, n }, { NULL, n } };
-        struct ferry_descriptor *from = slices_new(at_a, n, size, stride), *to = slices_new(at_b, n, size, stride);
-        struct timing t;
-
-        m.at_a.items = from;
-        m.at_b.items = to;
-        move_run(&m, &t);
-        sample("GB/s", gigabytes_per_second(n * size, t.cycle_s), "%s.cycle", series);
-        sample("GB/s", gigabytes_per_second(n * size, t.transfer_s), "%s.transfer", series);
-        free(from);
-        free(to);
-}
-
-/* What the worker needs for a long list, with the body written beforehand. */
-static void scatter_create(struct http *h, const struct region *region, size_t n, uint64_t size, uint64_t stride)
-{
-        char *body = NULL, path[128], id[FERRY_ID_SIZE];
-        size_t body_size;
-        FILE *out = open_memstream(&body, &body_size);
-        uint64_t start;
-
-        (void)fputs("{\"kind\":\"readable\",\"descriptors\":[", out);
-        for (size_t i = 0; i < n; i++)
-                (void)fprintf(out, "%s{\"region\":\"%s\",\"offset\":%llu,\"size\":%llu}", i ? "," : "", region->info.id,
-                              (unsigned long long)(i * stride), (unsigned long long)size);
-        (void)fputs("]}", out);
-        (void)fclose(out);
-        start = now_ns();
-        http_call(h, "POST", "/v1/operations", body, 201);
-        sample("ms", seconds_since(start) * 1e3, "scatter.create65536");
-        http_take_id(h, id);
-        (void)snprintf(path, sizeof(path), "/v1/operations/%s", id);
-        http_call(h, "DELETE", path, NULL, 204);
-        free(body);
-}
-
-void bench_scatter(void)
-{
-        enum { FEW = 1000, MANY = 65536 };
-        unsigned n = rounds(7, 41), n_many = rounds(2, 9);
-
-        for (int network = 0; network < 2; network++) {
-                struct pair p;
-                struct region at_a, at_b;
-                struct http h;
-                struct timing t;
-                char series[64];
-
-                pair_start(&p, network, NULL);
-                region_create(p.a.client, 2 * MANY * 4 * KIB, &at_a);
-                region_create(p.b.client, 2 * MANY * 4 * KIB, &at_b);
-                move_simple(p.a.client, p.b.client, FERRY_READABLE, &at_a, &at_b, 2 * MANY * 4 * KIB, &t);
-                for (unsigned i = 0; i < n; i++) {
-                        begin_round("%s, 1,000 of 16 KiB, round %u of %u", side_names[network], i + 1, n);
-                        (void)snprintf(series, sizeof(series), "scatter.%s.one", side_names[network]);
-                        scatter_run(&p, &at_a, &at_b, 1, 16 * MIB, 16 * MIB, series);
-                        (void)snprintf(series, sizeof(series), "scatter.%s.1000", side_names[network]);
-                        scatter_run(&p, &at_a, &at_b, FEW, 16 * KIB, 32 * KIB, series);
-                        (void)snprintf(series, sizeof(series), "scatter.%s.adjacent", side_names[network]);
-                        scatter_run(&p, &at_a, &at_b, FEW, 16 * KIB, 16 * KIB, series);
-                }
-                http_open(&h, p.a.url);
-                for (unsigned i = 0; i < n_many; i++) {
-                        begin_round("%s, 65,536 of 4 KiB, round %u of %u", side_names[network], i + 1, n_many);
-                        if (!network)
-                                scatter_create(&h, &at_a, MANY, 4 * KIB, 8 * KIB);
-                        (void)snprintf(series, sizeof(series), "scatter.%s.65536", side_names[network]);
-                        scatter_run(&p, &at_a, &at_b, MANY, 4 * KIB, 8 * KIB, series);
-                }
-                http_close(&h);
-                pair_stop(&p);
-        }
-}
 
 /* ---- many at once ---- */
 
@@ -180,7 +100,7 @@ void bench_many(void)
 {
         enum { MANY = 64 };
         uint64_t size = 16 * MIB, total = MANY * size; /* several windows each, or the first comers take it all */
-        unsigned n = rounds(5, 21);
+        unsigned n = rounds(3, 15);
 
         for (int network = 0; network < 2; network++) {
                 struct pair p;
@@ -249,7 +169,7 @@ static void small_median(struct pair *p, const struct region *small_a, const str
 
 void bench_interference(void)
 {
-        unsigned n = rounds(3, 21);
+        unsigned n = rounds(3, 15);
 
         for (int network = 0; network < 2; network++) {
                 const char *side = side_names[network];

@@ -4,8 +4,6 @@
 
 #include "bench.h"
 
-enum { METADATA_MAX = 4096 };
-
 /* A transfer's calls on raw connections: what they cost without a client library. */
 
 void raw_open(struct raw *r, const struct pair *p, uint64_t size)
@@ -27,7 +25,6 @@ void raw_close(struct raw *r)
         free(r->read);
 }
 
-/* Both bodies are written beforehand, but for the metadata. */
 void raw_describe(struct raw *r, const char *at_a, const char *at_b)
 {
         free(r->offer);
@@ -37,12 +34,10 @@ void raw_describe(struct raw *r, const char *at_a, const char *at_b)
                  : asprintf(&r->offer, "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]}",
                             r->at_a.info.id) < 0)
                 bench_fail("out of memory");
-        r->read_fixed =
-                (size_t)(at_b ? asprintf(&r->read, "{\"kind\":\"read\",\"descriptors\":[%s],%*s", at_b, METADATA_MAX,
-                                         "")
-                              : asprintf(&r->read, "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],%*s",
-                                         r->at_b.info.id, METADATA_MAX, "")) -
-                METADATA_MAX;
+        if (at_b ? asprintf(&r->read, "{\"kind\":\"read\",\"descriptors\":[%s],", at_b) < 0
+                 : asprintf(&r->read, "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],", r->at_b.info.id) < 0)
+                bench_fail("out of memory");
+        r->read_fixed = strlen(r->read);
 }
 
 /* The metadata object in an answer; keys and strings in it have no braces. */
@@ -51,6 +46,7 @@ static void append_metadata(struct raw *r)
         static const char mark[] = "\"metadata\":";
         const char *from = strstr(r->a.body, mark), *to;
         int depth = 0;
+        size_t size;
 
         if (!from)
                 bench_fail("no metadata in %.200s", r->a.body);
@@ -60,9 +56,12 @@ static void append_metadata(struct raw *r)
                 if (depth == 0)
                         break;
         }
-        if (snprintf(r->read + r->read_fixed, METADATA_MAX, "\"remote_metadata\":%.*s}", (int)(to + 1 - from), from) >=
-            METADATA_MAX)
-                bench_fail("large metadata");
+        size = r->read_fixed + (size_t)(to - from) + sizeof("\"remote_metadata\":}}");
+        r->read = realloc(r->read, size);
+        if (!r->read)
+                bench_fail("out of memory");
+        (void)snprintf(r->read + r->read_fixed, size - r->read_fixed, "\"remote_metadata\":%.*s}", (int)(to + 1 - from),
+                       from);
 }
 
 void raw_offer(struct raw *r)
