@@ -4,98 +4,16 @@
 import argparse
 import json
 import os
-import platform
-import resource
 import signal
 import subprocess
 import sys
 import time
 
-from report import derive, evaluate, markdown, plot_sizes, print_rows, table
+from machine import Watch, await_quiet, describe_noise, machine_facts, versions
+from plot import plot_sizes
+from report import clean_rounds, count_marks, derive, evaluate, markdown, pool, print_rows, table
 
-# ---- the machine ----
-
-
-def cpu_times():
-    """Seconds of CPU time since boot: used by processes (all of them), stolen by the host."""
-    with open("/proc/stat", encoding="ascii") as f:
-        fields = [int(x) for x in f.readline().split()[1:]]
-    hz = os.sysconf("SC_CLK_TCK")
-    user, nice, system, _idle, _iowait, _irq, _softirq, steal = fields[:8]
-    return (user + nice + system) / hz, steal / hz
-
-
-class Noise:
-    """How much of the processors went to others since the start, in processors."""
-
-    def __init__(self):
-        self.wall, (self.used, self.stolen), self.own = time.monotonic(), cpu_times(), self.own_time()
-
-    @staticmethod
-    def own_time():
-        return sum(u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF,
-                                                                            resource.RUSAGE_CHILDREN)))
-
-    def measure(self):
-        wall, (used, stolen) = time.monotonic() - self.wall, cpu_times()
-        others = max(used - self.used - (self.own_time() - self.own), 0) / wall
-        return others, (stolen - self.stolen) / wall
-
-
-OTHERS_MAX = 0.10  # of one processor
-STEAL_MAX = 0.05
-
-
-def describe_noise(others, steal):
-    return f"others used {others * 100:.0f} % of a processor, the host took {steal * 100:.0f} %"
-
-
-def is_noisy(others, steal):
-    return others > OTHERS_MAX or steal > STEAL_MAX
-
-
-def await_quiet(tries=3, seconds=2):
-    """(quiet, text): what others did in the quietest of some moments; the build may have just ended."""
-    best = None
-    for _ in range(tries):
-        noise = Noise()
-        time.sleep(seconds)
-        now = noise.measure()
-        best = min(best or now, now, key=sum)
-        if not is_noisy(*best):
-            break
-    load = os.getloadavg()[0]
-    return not is_noisy(*best), f"before: {describe_noise(*best)}; load average {load:.2f}"
-
-
-def first_line(command):
-    try:
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        return ((run.stdout or run.stderr).splitlines() or [""])[0].strip()
-    except OSError:
-        return ""
-
-
-def machine_facts():
-    model = ""
-    with open("/proc/cpuinfo", encoding="utf-8") as f:
-        for line in f:
-            if line.startswith("model name"):
-                model = line.split(":", 1)[1].strip()
-                break
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
-    return {"processor": f"{model or platform.machine()}, {os.cpu_count()} cores", "memory": f"{memory:.0f} GiB",
-            "kernel": platform.release()}
-
-
-def versions(ferryd):
-    found = {"ferry": first_line([ferryd, "--version"])}
-    for name in ("ucx", "libmicrohttpd", "libcurl", "json-c"):
-        found[name] = first_line(["pkg-config", "--modversion", name])
-    return {k: v for k, v in found.items() if v}
-
-
-# ---- running ----
+TRIES = 3  # of a measurement that others disturb
 
 
 class Terminal:
@@ -112,66 +30,107 @@ class Terminal:
         self.show("")
 
 
-def measure(program, name, mode, samples, units, notes, terminal):
-    """Runs one measurement; its exit status."""
+class Attempt:
+    """What one execution of ferry-bench told."""
+
+    def __init__(self):
+        self.status, self.notes, self.units, self.disturbed = 1, [], {}, []
+        self.rounds = [{"begin": time.monotonic(), "end": None, "samples": []}]  # the first is before all rounds
+
+    def take(self, line, terminal, name):
+        kind, text = line[0], line[2:].rstrip("\n")
+        if kind == "S":
+            series, unit, value = text.split(" ")
+            self.rounds[-1]["samples"].append((series, float(value)))
+            self.units[series] = unit
+        elif kind == "N":
+            self.notes.append(text)
+        elif kind == "R":
+            self.rounds[-1]["end"] = time.monotonic()
+            self.rounds.append({"begin": time.monotonic(), "end": None, "samples": []})
+        if kind in "RP":
+            terminal.show(f"{name}: {text}")
+
+
+def execute(program, name, mode, terminal):
+    """Runs ferry-bench once."""
+    attempt = Attempt()
     with subprocess.Popen([program, name, mode], stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
+        watch = Watch(child.pid)
         try:
             for line in child.stdout:
-                kind, text = line[0], line[2:].rstrip("\n")
-                if kind == "S":
-                    series, unit, value = text.split(" ")
-                    samples.setdefault(series, []).append(float(value))
-                    units[series] = unit
-                elif kind == "P":
-                    terminal.show(f"{name}: {text}")
-                elif kind == "N":
-                    notes.append(text)
+                attempt.take(line, terminal, name)
         except BaseException:
             child.send_signal(signal.SIGTERM)  # it ends its workers
             child.wait()
             raise
         finally:
+            attempt.rounds[-1]["end"] = time.monotonic()
+            attempt.disturbed = watch.end()
             terminal.clear()
-    return child.returncode
+    attempt.status = child.returncode
+    return attempt
 
 
-def descriptions(program):
-    out = subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout
-    return dict(line.split(None, 1) for line in out.splitlines())
+def measure(options, name, run, terminal):
+    """
+    Runs a measurement, again when others disturbed most of its rounds; adds its samples, without those of disturbed
+    rounds, to the run's. True when it ended well.
+    """
+    for tries_left in range(TRIES - 1, -1, -1):
+        attempt = execute(options.program, name, options.mode, terminal)
+        clean = clean_rounds(attempt.rounds, attempt.disturbed)
+        dropped = len(attempt.rounds) - len(clean)
+        if options.anyway or attempt.status != 0 or dropped <= len(attempt.rounds) // 2:
+            break
+        worst = describe_noise(*max(attempt.disturbed, key=lambda w: w[2] + w[3])[2:])
+        print(f"  disturbed: {worst}; " + ("measured again" if tries_left else "not measured again"), flush=True)
+        if tries_left:
+            await_quiet(tries=5)
+    enough = dropped <= len(attempt.rounds) // 2
+    for series, values in pool(clean if enough and not options.anyway else attempt.rounds).items():
+        run["samples"].setdefault(series, []).extend(values)
+    run["units"].update(attempt.units)
+    run["notes"] += [text for text in attempt.notes if text not in run["notes"]]
+    if dropped:
+        worst = describe_noise(*max(attempt.disturbed, key=lambda w: w[2] + w[3])[2:])
+        outcome = "left out" if enough and not options.anyway else "kept"
+        run["notes"].append(f"{name}: {dropped} of {len(attempt.rounds) - 1} rounds were disturbed ({worst}) and {outcome}")
+        if outcome == "kept":
+            run["disturbed"].append(name)
+    if attempt.status != 0:
+        print(f"  failed ({attempt.status})", flush=True)
+    return attempt.status == 0
 
 
-def run(options, names, report):
-    """Runs the measurements; True when all ended well."""
-    rows, terminal, good, disturbed = table(), Terminal(), True, []
-    samples, units = {}, {}
+def measure_all(options, names, known):
+    """One whole run."""
+    rows, terminal = table(), Terminal()
+    run = {"date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "good": True, "results": [], "notes": [],
+           "disturbed": [], "samples": {}, "units": {}}
     for name in names:
-        noise = Noise()
-        print(f"{name}: {report['descriptions'][name]}", flush=True)
-        status = measure(options.program, name, options.mode, samples, units, report["notes"], terminal)
-        if status != 0:
-            print(f"  failed ({status})", flush=True)
-            good = False
-        derive(samples)
-        results = [r for r in (evaluate(name, row, samples, units) for row in rows[name]) if r]
-        report["results"] += results
+        print(f"{name}: {known[name]}", flush=True)
+        run["good"] = measure(options, name, run, terminal) and run["good"]
+        derive(run["samples"])
+        results = [r for r in (evaluate(name, row, run["samples"], run["units"]) for row in rows[name]) if r]
+        run["results"] += results
         if results:
             print_rows(results, sys.stdout)
-        others, steal = noise.measure()
-        if is_noisy(others, steal):
-            disturbed.append(name)
-            report["notes"].append(f"{name} was disturbed: {describe_noise(others, steal)}")
         print(flush=True)
-    report["samples"] = {name: {"unit": units.get(name, "us"), "values": values} for name, values in samples.items()}
-    report["disturbed"] = disturbed
-    return good
+    for text in run["notes"]:
+        print(f"note: {text}")
+    held, marked, missing = count_marks(run["results"])
+    print(f"{held} of {marked} marks hold" + (f", {missing} more were not measured" if missing else ""), flush=True)
+    return run
 
 
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Measures Ferry beside what it is compared with.")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--quick", dest="mode", action="store_const", const="quick", help="about a minute (default)")
-    mode.add_argument("--full", dest="mode", action="store_const", const="full", help="about ten minutes")
+    mode.add_argument("--full", dest="mode", action="store_const", const="full", help="about eight minutes")
     parser.add_argument("--only", metavar="NAME,…", help="these measurements only")
+    parser.add_argument("--runs", metavar="N", type=int, default=1, help="everything N times in a row")
     parser.add_argument("--list", action="store_true", help="name the measurements and end")
     parser.add_argument("--json", metavar="FILE", help="write everything there, each sample included")
     parser.add_argument("--results", metavar="FILE", help="write a page of Markdown there, and throughput.svg beside it")
@@ -180,7 +139,10 @@ def parse(arguments):
     parser.add_argument("--program", help=argparse.SUPPRESS)
     parser.add_argument("--ferryd", help=argparse.SUPPRESS)
     parser.set_defaults(mode="quick")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.runs < 1:
+        parser.error("--runs must be at least 1")
+    return options
 
 
 def chosen(options, known):
@@ -192,23 +154,25 @@ def chosen(options, known):
 
 
 def write_all(options, report):
+    last = report["runs"][-1]
     plot = options.plot or (options.results and os.path.join(os.path.dirname(options.results), "throughput.svg"))
-    samples = {name: entry["values"] for name, entry in report["samples"].items()}
-    if plot and not plot_sizes(samples, plot):
+    if plot and not plot_sizes(last["samples"], plot):
         plot = None
-        report["notes"].append("no plot: sizes were not measured, or gnuplot is not installed")
+        last["notes"].append("no plot: sizes were not measured, or gnuplot is not installed")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as f:
             json.dump(report, f, indent=1, ensure_ascii=False)
             f.write("\n")
     if options.results:
+        link = os.path.relpath(plot, os.path.dirname(options.results) or ".") if plot else None
         with open(options.results, "w", encoding="utf-8") as f:
-            f.write(markdown(report, plot))
+            f.write(markdown(report, link))
 
 
 def main():
     options = parse(sys.argv[1:])
-    known = descriptions(options.program)
+    out = subprocess.run([options.program, "--list"], capture_output=True, text=True, check=True).stdout
+    known = dict(line.split(None, 1) for line in out.splitlines())
     if options.list:
         for name, text in known.items():
             print(f"{name:14}{text}")
@@ -219,20 +183,19 @@ def main():
         print(f"bench: the machine is busy ({before}): what would be measured could not be compared.\n"
               "bench: try again when it is quiet, or insist with --anyway.", file=sys.stderr)
         return 1
-    report = {"mode": options.mode, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-              "machine": machine_facts(), "versions": versions(options.ferryd), "quiet": quiet, "descriptions": known,
-              "notes": [], "results": []}
     os.environ["FERRYD"] = options.ferryd
-    good = run(options, names, report)
-    report["quiet"] = quiet and not report["disturbed"]
+    report = {"mode": options.mode, "machine": machine_facts(), "versions": versions(options.ferryd),
+              "descriptions": known, "runs": []}
+    for number in range(options.runs):
+        if options.runs > 1:
+            print(f"run {number + 1} of {options.runs}\n", flush=True)
+        report["runs"].append(measure_all(options, names, known))
+    disturbed = sorted({name for run in report["runs"] for name in run["disturbed"]})
+    report["quiet"] = quiet and not disturbed
     report["state"] = ("quiet" if report["quiet"] else "BUSY, not to be compared") + f" ({before})"
     write_all(options, report)
-    for text in report["notes"]:
-        print(f"note: {text}")
-    marked = [r for r in report["results"] if "holds" in r]
-    missed = [r for r in marked if not r["holds"]]
-    print(f"{len(marked) - len(missed)} of {len(marked)} marks hold; the machine was {report['state']}")
-    return 0 if good else 1
+    print(f"the machine was {report['state']}")
+    return 0 if all(run["good"] for run in report["runs"]) else 1
 
 
 if __name__ == "__main__":

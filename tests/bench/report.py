@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What bench.py makes of samples: ratios and marks, tables, Markdown, a plot."""
+"""What bench.py makes of samples: ratios and marks, tables, Markdown."""
 import collections
-import os
-import shutil
 import statistics
-import subprocess
 
 LOCAL_NETWORK = ("local", "network")
 MARK_SIGNS = {">=": "≥", "<=": "≤"}
@@ -38,19 +35,16 @@ def table():
         for d in ("read", "write")
     ]
     rows["small"] = [
-        row
+        ratio(f"{s}, 4 KiB: three calls, {text}", f"small.{s}.{how}cycle", f"small.{s}.{how}livez", ("<=", 4),
+              "GET /livez")
         for s in LOCAL_NETWORK
-        for row in (
-            ratio(f"{s}, 4 KiB: three calls, libferry", f"small.{s}.cycle", f"small.{s}.livez", ("<=", 4), "GET /livez"),
-            ratio(f"{s}, 4 KiB: three calls, raw sockets", f"small.{s}.raw_cycle", f"small.{s}.raw_livez", ("<=", 4),
-                  "GET /livez"),
-        ) + tuple(
-            ratio(f"{s}, raw: {call}", f"small.{s}.raw_{what}", f"small.{s}.raw_livez", None, "GET /livez")
-            for what, call in (("offer", "POST of the readable"), ("read", "POST of the read, with its transfer"),
-                               ("wait", "GET that waits for the readable"))
-        ) + (figure(f"{s}, 4 KiB: the transfer alone", f"small.{s}.transfer"),)
-        )
-    ]
+        for how, text in (("", "libferry"), ("raw_", "raw sockets"))
+    ] + [
+        ratio(f"{s}, raw: {text}", f"small.{s}.raw_{call}", f"small.{s}.raw_livez", None, "GET /livez")
+        for s in LOCAL_NETWORK
+        for call, text in (("offer", "POST of the readable"), ("read", "POST of the read, transfer included"),
+                           ("wait", "GET that waits for the readable"))
+    ] + [figure(f"{s}, 4 KiB: the transfer alone", f"small.{s}.transfer") for s in LOCAL_NETWORK]
     rows["wait"] = [
         figure(f"{s}: last byte to the {side} waiter's answer", f"wait.{s}.{side}", ("<=", 100))
         for s in LOCAL_NETWORK
@@ -158,6 +152,21 @@ def summary(values):
             "n": len(values)}
 
 
+def clean_rounds(rounds, disturbed):
+    """The rounds that no disturbed time (begin, end, …) touches. The first one is what lies before all rounds."""
+    return rounds[:1] + [r for r in rounds[1:]
+                         if not any(begin < r["end"] and r["begin"] < end for begin, end, *_ in disturbed)]
+
+
+def pool(rounds):
+    """{series: values}, in the order in which they came."""
+    samples = {}
+    for entry in rounds:
+        for series, value in entry["samples"]:
+            samples.setdefault(series, []).append(value)
+    return samples
+
+
 def derive(samples):
     """Series that are made of others."""
     for side in LOCAL_NETWORK:
@@ -175,22 +184,29 @@ def ratios(ours, theirs):
 
 
 def evaluate(measurement, row, samples, units):
-    """A line of the result, or None when it was not measured."""
+    """A line of the result. One that was not measured is None; with a mark it says so instead, lest nobody miss it."""
     ours, theirs = samples.get(row.ours), samples.get(row.theirs)
-    if not ours or (row.theirs and not theirs):
-        return None
-    result = {"measurement": measurement, "label": row.label, "unit": units.get(row.ours, "us"), "ours": summary(ours)}
+    result = {"measurement": measurement, "label": row.label}
+    if row.mark:
+        result["mark"] = {"sign": row.mark[0], "value": row.mark[1]}
+    pairs = ratios(ours, theirs) if ours and theirs else None
+    if not ours or (row.theirs and not pairs):
+        return result if row.mark else None
+    result.update(unit=units.get(row.ours, "us"), ours=summary(ours))
     judged = result["ours"]["median"]
     if row.theirs:
-        pairs = ratios(ours, theirs)
-        if not pairs:
-            return None
         result.update(against=row.against, theirs=summary(theirs), ratio=summary(pairs))
         judged = result["ratio"]["median"]
     if row.mark:
-        sign, mark = row.mark
-        result.update(mark={"sign": sign, "value": mark}, holds=judged >= mark if sign == ">=" else judged <= mark)
+        result["holds"] = judged >= row.mark[1] if row.mark[0] == ">=" else judged <= row.mark[1]
     return result
+
+
+def count_marks(results):
+    """(held, measured, not measured)"""
+    marked = [r for r in results if "mark" in r]
+    measured = [r for r in marked if "holds" in r]
+    return sum(r["holds"] for r in measured), len(measured), len(marked) - len(measured)
 
 
 # ---- text ----
@@ -209,17 +225,34 @@ def spread(stats, unit=""):
     return text + f" [{number(stats['q1'])}–{number(stats['q3'])}]"
 
 
+def judged_text(result):
+    """What is compared with the mark."""
+    if "ours" not in result:
+        return "not measured"
+    return number(result["ratio"]["median"]) if "ratio" in result else (
+        number(result["ours"]["median"]) + (f" {result['unit']}" if result["unit"] != "ratio" else ""))
+
+
+def mark_text(result):
+    mark = result.get("mark")
+    return f"{MARK_SIGNS[mark['sign']]} {number(mark['value'])}" if mark else ""
+
+
+def verdict(holds):
+    return {True: "yes", False: "**no**", None: "–"}[holds]
+
+
 def cells(result):
     """label, ours, theirs, ratio, mark, verdict"""
-    mark = result.get("mark")
-    sign = f"{MARK_SIGNS[mark['sign']]} {number(mark['value'])}" if mark else ""
+    if "ours" not in result:
+        return result["label"], "not measured", "", "", mark_text(result), verdict(None)
     return (
         result["label"],
         spread(result["ours"], result["unit"]),
         f"{number(result['theirs']['median'])} {result['against']}" if "theirs" in result else "",
         spread(result["ratio"]) if "ratio" in result else "",
-        sign,
-        ("yes" if result["holds"] else "NO") if mark else "",
+        mark_text(result),
+        verdict(result["holds"]) if "mark" in result else "",
     )
 
 
@@ -227,64 +260,57 @@ HEADS = ("", "measured", "beside", "ratio", "mark", "holds")
 
 
 def print_rows(results, out):
-    lines = [HEADS] + [cells(r) for r in results]
+    lines = [HEADS] + [[text.replace("**no**", "NO") for text in cells(r)] for r in results]
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEADS))]
     for line in lines:
         print("  " + "  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip(), file=out)
 
 
-def markdown(report, plot):
-    out = ["# Results of `scripts/bench --" + report["mode"] + "`", ""]
-    facts = report["machine"]
-    out += ["| | |", "| --- | --- |"] + [f"| {k} | {v} |" for k, v in facts.items()]
-    out += [f"| date | {report['date']} |"] + [f"| {k} | {v} |" for k, v in report["versions"].items()]
-    out += [f"| state of the machine | {report['state']} |", ""]
-    out += ["Median [quartiles]. A ratio is the median of the ratios of samples taken side by side. \"Holds\" compares",
-            "it, or the figure itself, with the mark of issue 3.", ""]
-    measured = list(dict.fromkeys(r["measurement"] for r in report["results"]))
-    for name in measured:
-        out += [f"## {name}", "", report["descriptions"].get(name, ""), "", "| " + " | ".join(HEADS) + " |",
-                "| --- | --- | --- | --- | --- | --- |"]
-        out += ["| " + " | ".join(cells(r)) + " |" for r in report["results"] if r["measurement"] == name] + [""]
-    if plot:
-        out += ["## sizes", "", f"![throughput over size]({os.path.basename(plot)})", ""]
-    if report["notes"]:
-        out += ["## Notes", ""] + [f"- {text}" for text in report["notes"]] + [""]
-    return "\n".join(out)
+def markdown_table(heads, lines):
+    return ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"] + [
+        "| " + " | ".join(line) + " |" for line in lines] + [""]
 
 
-# ---- plot ----
-
-CURVES = (
-    ("sizes.local.read", "local read", 1), ("sizes.local.write", "local write", 2),
-    ("sizes.memcpy", "memcpy", 3), ("sizes.rendezvous.posix", "bare rendezvous, posix", 4),
-    ("sizes.network.read", "network read", 5), ("sizes.network.write", "network write", 6),
-    ("sizes.rendezvous.tcp", "bare rendezvous, tcp", 7), ("sizes.get", "one ucp\\_get, tcp", 8),
-)
-
-
-def plot_sizes(samples, target):
-    """True when gnuplot made the SVG."""
-    blocks, plots = [], []
-    for prefix, title, style in CURVES:
-        points = sorted((int(name.rsplit(".", 1)[1]), statistics.median(values)) for name, values in samples.items()
-                        if name.rsplit(".", 1)[0] == prefix)
-        if not points:
+def marks_of_runs(runs):
+    """Lines of: what, mark, what each run found, whether it held in all."""
+    lines = []
+    for first in runs[0]["results"]:
+        if "mark" not in first:
             continue
-        tag = f"$d{style}"
-        blocks += [f"{tag} << EOD"] + [f"{size} {value}" for size, value in points] + ["EOD"]
-        dashed = " dt 2" if title.startswith(("bare", "one", "mem")) else ""
-        plots.append(f"{tag} using 1:2 with linespoints lc {style} lw 2 pt 7 ps 0.4{dashed} title '{title}'")
-    if not plots or not shutil.which("gnuplot"):
-        return False
-    ticks = ", ".join(f"'{text}' {size}" for text, size in (
-        ("4K", 4096), ("64K", 65536), ("1M", 1 << 20), ("16M", 1 << 24), ("256M", 1 << 28), ("1G", 1 << 30)))
-    script = blocks + [
-        "set terminal svg size 860,520 font 'sans-serif,13' background 'white'",
-        f"set output '{target}'",
-        "set title 'Throughput of a whole transfer, all HTTP calls included'",
-        "set logscale x 2", "set logscale y 10", f"set xtics ({ticks})", "set xlabel 'bytes'", "set ylabel 'GB/s'",
-        "set grid", "set key outside right center", "plot " + ", ".join(plots),
-    ]
-    subprocess.run(["gnuplot"], input="\n".join(script) + "\n", text=True, check=True)
-    return True
+        found = [next((r for r in run["results"] if (r["measurement"], r["label"], r.get("mark")) ==
+                       (first["measurement"], first["label"], first["mark"]) and
+                       r.get("against") in (None, first.get("against"))), first) for run in runs]
+        holds = [r.get("holds") for r in found]
+        against = f", beside {first['against']}" if "against" in first else ""
+        lines.append([first["label"] + against, mark_text(first)] + [judged_text(r) for r in found] +
+                     [verdict(None if None in holds else all(holds))])
+    return lines
+
+
+def markdown(report, plot):
+    """The page of results. plot: how it names the picture, None = there is none."""
+    runs, last = report["runs"], report["runs"][-1]
+    lines = marks_of_runs(runs)
+    held = sum(line[-1] == verdict(True) for line in lines)
+    missing = sum(line[-1] == verdict(None) for line in lines)
+    times = "" if len(runs) == 1 else f", {len(runs)} runs in a row"
+    out = [f"# Results of `scripts/bench --{report['mode']}`{times}", "",
+           f"{held} of {len(lines) - missing} marks hold" + (" in every run" if len(runs) > 1 else "") +
+           (f"; {missing} more were not measured" if missing else "") + ".", ""]
+    facts = list(report["machine"].items()) + [("date", ", ".join(run["date"] for run in runs))]
+    facts += list(report["versions"].items()) + [("state of the machine", report["state"])]
+    out += markdown_table(("", ""), facts)
+    if plot:
+        out += [f"![Throughput over size]({plot})", ""]
+    out += ["## Marks", "", "What issue 3 asks for, and the median of each run: of a ratio the median of the ratios of",
+            "samples that were taken side by side.", ""]
+    heads = [f"run {i + 1}" for i in range(len(runs))] if len(runs) > 1 else ["measured"]
+    out += markdown_table(["", "mark"] + heads + ["holds"], lines)
+    out += ["# Details" + (" of the last run" if len(runs) > 1 else ""), "", "Median [quartiles].", ""]
+    for name in dict.fromkeys(r["measurement"] for r in last["results"]):
+        out += [f"## {name}", "", report["descriptions"].get(name, "").capitalize() + ".", ""]
+        out += markdown_table(HEADS, [cells(r) for r in last["results"] if r["measurement"] == name])
+    notes = list(dict.fromkeys(text for run in runs for text in run["notes"]))
+    if notes:
+        out += ["## Notes", ""] + [f"- {text}" for text in notes]
+    return "\n".join(out).rstrip() + "\n"

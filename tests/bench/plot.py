@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Throughput over size, by gnuplot."""
+import shutil
+import statistics
+import subprocess
+
+# Series, title, colour, dashes: what Ferry does is solid, what it is compared with dashed; a colour is a wire.
+CURVES = (
+    ("sizes.memcpy", "memcpy, mapped files", "#767676", "2"),
+    ("sizes.local.read", "Ferry, local, read", "#1a6fb0", "1"),
+    ("sizes.local.write", "Ferry, local, write", "#56a3d9", "1"),
+    ("sizes.rendezvous.posix", "bare rendezvous, posix", "#1a6fb0", "3"),
+    ("sizes.network.read", "Ferry, network, read", "#c1440e", "1"),
+    ("sizes.network.write", "Ferry, network, write", "#e8914f", "1"),
+    ("sizes.rendezvous.tcp", "bare rendezvous, TCP", "#c1440e", "3"),
+    ("sizes.get", "one ucp\\_get, TCP", "#5b8c3a", "2"),
+)
+SIZES = (("4 KiB", 1 << 12), ("64 KiB", 1 << 16), ("1 MiB", 1 << 20), ("16 MiB", 1 << 24), ("256 MiB", 1 << 28),
+         ("1 GiB", 1 << 30))
+
+
+def curve_points(samples, prefix):
+    """[(size, median)] of the series prefix.SIZE."""
+    return sorted((int(name.rpartition(".")[2]), statistics.median(values)) for name, values in samples.items()
+                  if name.rpartition(".")[0] == prefix)
+
+
+def script(samples, target):
+    """What gnuplot is told; None when there is nothing to plot."""
+    data, plots, largest = [], [], 0
+    for number, (prefix, title, colour, dashes) in enumerate(CURVES):
+        points = curve_points(samples, prefix)
+        if not points:
+            continue
+        largest = max(largest, points[-1][0])
+        data += [f"$d{number} << EOD"] + [f"{size} {value}" for size, value in points] + ["EOD"]
+        plots.append(f"$d{number} using 1:2 with linespoints lc rgb '{colour}' lw 2 dt {dashes} pt 7 ps 0.4 title '{title}'")
+    if not plots:
+        return None
+    sizes = ", ".join(f"'{text}' {size}" for text, size in SIZES)
+    return "\n".join(data + [
+        "set terminal svg size 900,520 dynamic font 'Helvetica,Arial,sans-serif,14' background '#ffffff'",
+        f"set output '{target}'",
+        "set title 'Throughput of a whole transfer: three HTTP calls and the bytes'",
+        "set logscale x 2", "set logscale y 10",
+        f"set xtics ({sizes})", f"set xrange [3500:{largest * 1.15:.0f}]", "set xlabel 'size of the transfer'",
+        "set ytics (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)", "set ylabel 'GB/s'",
+        "set grid lc rgb '#d8d8d8'", "set border 3", "set tics nomirror",
+        "set key outside right center spacing 1.3", "plot " + ", ".join(plots)]) + "\n"
+
+
+def plot_sizes(samples, target):
+    """True when gnuplot made the SVG."""
+    text = script(samples, target)
+    if not text or not shutil.which("gnuplot"):
+        return False
+    subprocess.run(["gnuplot"], input=text, text=True, check=True)
+    return True
