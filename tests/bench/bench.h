@@ -40,6 +40,8 @@ double seconds_since(uint64_t start_ns);
 double gigabytes_per_second(uint64_t bytes, double seconds);
 /* Sorts values. */
 double median(double *values, size_t n);
+/* The mean of the middle half, for values of two kinds, between which a median jumps. Sorts values. */
+double midmean(double *values, size_t n);
 /* quick or full, as asked for. */
 unsigned rounds(unsigned quick, unsigned full);
 

@@ -86,3 +86,14 @@ double median(double *values, size_t n)
         qsort(values, n, sizeof(*values), compare);
         return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
+
+double midmean(double *values, size_t n)
+{
+        size_t from = n / 4, to = n - n / 4;
+        double sum = 0;
+
+        qsort(values, n, sizeof(*values), compare);
+        for (size_t i = from; i < to; i++)
+                sum += values[i];
+        return sum / (double)(to - from);
+}

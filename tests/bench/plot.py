@@ -27,12 +27,12 @@ def curve_points(samples, prefix):
 
 def script(samples, target):
     """What gnuplot is told; None when there is nothing to plot."""
-    data, plots, largest = [], [], 0
+    data, plots, ends = [], [], []
     for number, (prefix, title, colour, dashes) in enumerate(CURVES):
         points = curve_points(samples, prefix)
         if not points:
             continue
-        largest = max(largest, points[-1][0])
+        ends += [points[0], points[-1]] + [max(points, key=lambda p: p[1])]
         data += [f"$d{number} << EOD"] + [f"{size} {value}" for size, value in points] + ["EOD"]
         plots.append(f"$d{number} using 1:2 with linespoints lc rgb '{colour}' lw 2 dt {dashes} pt 7 ps 0.4 title '{title}'")
     if not plots:
@@ -41,12 +41,14 @@ def script(samples, target):
     return "\n".join(data + [
         "set terminal svg size 900,520 dynamic font 'Helvetica,Arial,sans-serif,14' background '#ffffff'",
         f"set output '{target}'",
-        "set title 'Throughput of a whole transfer: three HTTP calls and the bytes'",
+        "set title 'Throughput over size: whole transfers through REST, beside bare references'",
         "set logscale x 2", "set logscale y 10",
-        f"set xtics ({sizes})", f"set xrange [3500:{largest * 1.15:.0f}]", "set xlabel 'size of the transfer'",
-        "set ytics (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)", "set ylabel 'GB/s'",
+        f"set xtics ({sizes})",
+        f"set xrange [{ends[0][0] / 1.2:.0f}:{max(size for size, _ in ends) * 1.2:.0f}]", "set xlabel 'size of the transfer'",
+        f"set yrange [{min(rate for _, rate in ends) / 1.5:.4g}:{max(rate for _, rate in ends) * 1.5:.4g}]",
+        "set ytics (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)", "set ylabel 'GB/s'",
         "set grid lc rgb '#d8d8d8'", "set border 3", "set tics nomirror",
-        "set key outside right center spacing 1.3", "plot " + ", ".join(plots)]) + "\n"
+        "set key outside right center Left reverse spacing 1.3 samplen 3", "plot " + ", ".join(plots)]) + "\n"
 
 
 def plot_sizes(samples, target):

@@ -27,11 +27,13 @@ static void crowd_create(struct crowd *c, size_t i)
 
 static void crowd_open(struct crowd *c, size_t n)
 {
-        static const char *const flags[] = {
-                "--max-operations", "250000", "--max-connections", "30000", "--max-waiters", "30000", NULL
-        };
+        char operations[32], connections[32];
+        const char *const flags[] = { "--max-operations", operations, "--max-connections", connections, "--max-waiters",
+                                      connections,        NULL };
         struct region region;
 
+        (void)snprintf(operations, sizeof(operations), "%zu", 2 * n + 1000); /* those that are over count, too */
+        (void)snprintf(connections, sizeof(connections), "%zu", n + 100);
         *c = (struct crowd){ .n = n, .ids = calloc(n, sizeof(*c->ids)) };
         worker_start(&c->worker, flags);
         region_create(c->worker.client, SLICE, &region);
@@ -186,9 +188,9 @@ static double wake_once(struct crowd *c, size_t i)
 
 static void parked_waits(size_t many, unsigned n)
 {
-        enum { N = 50 };
+        enum { N = 100 };
         struct crowd crowds[2];
-        double few_s[N], many_s[N];
+        double few_s[N], many_s[N]; /* of two kinds: the waiter's thread is the canceller's, or it is not */
 
         crowd_open(&crowds[0], FEW);
         crowd_open(&crowds[1], many);
@@ -201,8 +203,8 @@ static void parked_waits(size_t many, unsigned n)
                         few_s[i] = wake_once(&crowds[0], (round * N + i) % FEW);
                         many_s[i] = wake_once(&crowds[1], (round * N + i) % many);
                 }
-                sample("us", median(few_s, N) * 1e6, "scale.wake.few");
-                sample("us", median(many_s, N) * 1e6, "scale.wake.many");
+                sample("us", midmean(few_s, N) * 1e6, "scale.wake.few");
+                sample("us", midmean(many_s, N) * 1e6, "scale.wake.many");
         }
         crowd_close(&crowds[1]);
         crowd_close(&crowds[0]);
@@ -222,18 +224,31 @@ static void share_one_processor(void)
                 note("scale: could not be kept on one processor");
 }
 
+/* How many waits can be parked: each is an open file here, too. */
+static size_t waits_allowed(size_t wanted)
+{
+        enum { OTHER_FILES = 200 };
+        struct rlimit files;
+        size_t allowed;
+
+        if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur >= wanted + OTHER_FILES)
+                return wanted;
+        if (files.rlim_cur < 2 * FEW + OTHER_FILES)
+                bench_fail("only %llu open files are allowed: raise the hard limit (ulimit -Hn, LimitNOFILE=)",
+                           (unsigned long long)files.rlim_cur);
+        allowed = files.rlim_cur - OTHER_FILES;
+        note("scale: %zu parked waits instead of %zu: only %llu open files are allowed; raise the hard limit (ulimit "
+             "-Hn, LimitNOFILE=)",
+             allowed, wanted, (unsigned long long)files.rlim_cur);
+        return allowed;
+}
+
 void bench_scale(void)
 {
-        size_t operations = bench_full ? 100000 : 20000, waits = bench_full ? 10000 : 2000;
-        struct rlimit files;
+        size_t operations = bench_full ? 100000 : 20000, waits = waits_allowed(bench_full ? 10000 : 2000);
 
-        if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < waits + 200) {
-                waits = files.rlim_cur > 1000 ? files.rlim_cur - 200 : FEW + 1;
-                note("%zu parked waits only: open files are limited to %llu", waits,
-                     (unsigned long long)files.rlim_cur);
-        }
         share_one_processor();
         note("scale: %zu live operations, %zu parked waits against %d of each", operations, waits, FEW);
-        live_operations(operations, rounds(5, 41));
-        parked_waits(waits, rounds(5, 41));
+        live_operations(operations, rounds(5, 31));
+        parked_waits(waits, rounds(5, 31));
 }
