@@ -120,7 +120,7 @@ void bench_sizes(void)
 {
         /* Six mappings of the largest size are there at once. */
         uint64_t size_max = bench_full && memory_available() > 12 * GIB ? GIB : 256 * MIB;
-        unsigned n = rounds(1, 9);
+        unsigned n = rounds(1, 5);
 
         if (bench_full && size_max < GIB)
                 note("sizes end at 256 MiB: less than 12 GiB of memory are free");

@@ -220,7 +220,7 @@ void bench_references(void)
         const char *const tcp[] = { "tcp", "268435456", NULL }, *const posix[] = { "posix", "268435456", NULL };
         struct reference ours_tcp, ours_posix, ours_get;
         bool perftest = command_exists("ucx_perftest"), iperf = command_exists("iperf3");
-        unsigned n = rounds(2, 7);
+        unsigned n = rounds(1, 7);
 
         if (!perftest)
                 note("ucx_perftest (package ucx-utils) is not installed: left out");

@@ -83,7 +83,7 @@ static double create_seconds(struct raw *r, size_t n, bool compact)
 
 static void scatter_side(bool network)
 {
-        unsigned n = rounds(7, 31), n_many = rounds(3, 9);
+        unsigned n = rounds(7, 31), n_many = rounds(2, 9);
         const char *side = side_names[network];
         char series[4][64];
         struct timing t;
