@@ -106,6 +106,8 @@ def await_quiet(tries=3, seconds=2):
 def first_line(command):
     try:
         run = subprocess.run(command, capture_output=True, text=True, check=False)
+        if run.returncode != 0:
+            return ""
         return ((run.stdout or run.stderr).splitlines() or [""])[0].strip()
     except OSError:
         return ""
@@ -124,7 +126,9 @@ def machine_facts():
 
 
 def versions(ferryd):
-    found = {"ferry": first_line([ferryd, "--version"])}
+    here = os.path.dirname(os.path.abspath(__file__))
+    found = {"ferry": first_line([ferryd, "--version"]),
+             "commit": first_line(["git", "-C", here, "describe", "--always", "--dirty", "--exclude", "*"])}
     for name in ("ucx", "libmicrohttpd", "libcurl", "json-c"):
         found[name] = first_line(["pkg-config", "--modversion", name])
     return {k: v for k, v in found.items() if v}

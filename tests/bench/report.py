@@ -235,7 +235,10 @@ def judged_text(result):
 
 def mark_text(result):
     mark = result.get("mark")
-    return f"{MARK_SIGNS[mark['sign']]} {number(mark['value'])}" if mark else ""
+    if not mark:
+        return ""
+    unit = "" if "ratio" in result or result.get("unit", "ratio") == "ratio" else f" {result['unit']}"
+    return f"{MARK_SIGNS[mark['sign']]} {number(mark['value'])}{unit}"
 
 
 def verdict(holds):
@@ -306,9 +309,9 @@ def markdown(report, plot):
             "samples that were taken side by side.", ""]
     heads = [f"run {i + 1}" for i in range(len(runs))] if len(runs) > 1 else ["measured"]
     out += markdown_table(["", "mark"] + heads + ["holds"], lines)
-    out += ["# Details" + (" of the last run" if len(runs) > 1 else ""), "", "Median [quartiles].", ""]
+    out += ["## Details" + (" of the last run" if len(runs) > 1 else ""), "", "Median [quartiles].", ""]
     for name in dict.fromkeys(r["measurement"] for r in last["results"]):
-        out += [f"## {name}", "", report["descriptions"].get(name, "").capitalize() + ".", ""]
+        out += [f"### {name}", "", report["descriptions"].get(name, "").capitalize() + ".", ""]
         out += markdown_table(HEADS, [cells(r) for r in last["results"] if r["measurement"] == name])
     notes = list(dict.fromkeys(text for run in runs for text in run["notes"]))
     if notes:

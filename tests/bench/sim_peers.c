@@ -27,7 +27,7 @@
  * peers that nobody has connected to before: the second connection costs a peer a third of its first.
  */
 
-enum { HOSTS = 4, SLICE = 4096, SAMPLED = 32, REPEATS = 4, NEW_A_ROUND = 8, ROUNDS_MAX = 64 };
+enum { HOSTS = 4, SLICE = 4096, SAMPLED = 32, REPEATS = 12, NEW_A_ROUND = 8, ROUNDS_MAX = 64 };
 
 static bool network;
 
@@ -334,7 +334,7 @@ static void run_round(const struct crowd *c, unsigned round)
                 }
         }
         for (int which = 0; which < 2; which++) {
-                sample("us", median(known[which], n) * 1e6, "peers.%s.transfer.%s", side(), sizes[which]);
+                sample("us", midmean(known[which], n) * 1e6, "peers.%s.transfer.%s", side(), sizes[which]);
                 sample("us", first[which] * 1e6, "peers.%s.connect.%s", side(), sizes[which]);
         }
 }

@@ -99,11 +99,11 @@ class Text(unittest.TestCase):
                                 "descriptions": {"m": "it"}, "runs": runs}, None)
 
     def test_the_page_shows_each_run(self):
-        self.assertIn("| what it costs | ≤ 4 | 1 ms | 2 ms | 3 ms | yes |", self.page(1, 2, 3))
+        self.assertIn("| what it costs | ≤ 4 ms | 1 ms | 2 ms | 3 ms | yes |", self.page(1, 2, 3))
 
     def test_a_mark_holds_when_it_held_in_every_run(self):
         text = self.page(1, 9, 3)
-        self.assertIn("| what it costs | ≤ 4 | 1 ms | 9 ms | 3 ms | **no** |", text)
+        self.assertIn("| what it costs | ≤ 4 ms | 1 ms | 9 ms | 3 ms | **no** |", text)
         self.assertIn("0 of 1 marks hold in every run.", text)
 
     def test_a_mark_missed_by_a_run_is_not_said_to_hold(self):
