@@ -67,8 +67,8 @@ class Rounds(unittest.TestCase):
     rounds = [{"begin": i, "end": i + 1, "samples": [("a", i), ("b", -i)]} for i in range(5)]
 
     def test_a_disturbed_time_takes_the_rounds_that_it_touches(self):
-        clean = report.clean_rounds(self.rounds, [(1.5, 2.5, 0.9, 0)])
-        self.assertEqual([r["begin"] for r in clean], [0, 3, 4])
+        clean = report.clean_rounds(self.rounds, [(2.5, 3.5, 0.9, 0)])
+        self.assertEqual([r["begin"] for r in clean], [0, 1, 4])
 
     def test_what_comes_before_all_rounds_stays(self):
         self.assertEqual(report.clean_rounds(self.rounds, [(0, 9, 0.9, 0)]), self.rounds[:1])
