@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what the benchmark makes of samples: a wrong figure there would be believed."""
 import io
+import sys
 import unittest
 
-import plot
-import report
+sys.dont_write_bytecode = True  # beside the sources
+
+import plot  # noqa: E402
+import report  # noqa: E402
 
 
 def measured(row, samples):
