@@ -141,6 +141,15 @@ const struct option option_table[] = {
           .min = 1,
           .max = 64,
           .help = "Chunks in flight for each transfer (default 4)" },
+        { .group = GROUP_UCX,
+          .flag = "spin-us",
+          .argument = "N",
+          .type = OPTION_UINT32,
+          WORKER(spin_us),
+          .min = 1,
+          .max = 1000000,
+          .help = "Microseconds that the data plane looks for more after something moved, before it sleeps (default "
+                  "500)" },
 
         { .group = GROUP_ACCESS,
           .flag = "token-file",

@@ -38,7 +38,7 @@ struct ferry_worker_options {
         size_t n_allow_origin;
         bool no_auth;        /* listen beyond loopback without a token */
         uint64_t chunk_size; /* bytes */
-        uint32_t window;
+        uint32_t window, spin_us;
         uint64_t ttl_ms, stall_ms, retention_ms, grace_ms;
         uint64_t max_operations, max_regions, max_connections, max_waiters;
         uint32_t http_threads;

@@ -99,6 +99,7 @@ static int start_fabric(struct ferry_worker *worker)
                 .interfaces = options->interfaces,
                 .chunk_size = (uint32_t)options->chunk_size,
                 .window = options->window,
+                .spin_us = options->spin_us,
                 .grace_ms = (uint32_t)options->grace_ms,
                 .operations = { .claim = on_claim, .context = worker },
                 .local_moved = on_local_moved,

@@ -94,6 +94,7 @@ static struct fabric *allocate(const struct fabric_config *config)
         fabric->epoch = config->epoch;
         fabric->chunk_size = or_default(config->chunk_size, FABRIC_CHUNK_DEFAULT);
         fabric->window = or_default(config->window, FABRIC_WINDOW_DEFAULT);
+        fabric->spin_us = or_default(config->spin_us, FABRIC_SPIN_DEFAULT_US);
         fabric->grace_us = or_default(config->grace_ms, FABRIC_GRACE_MS) * UINT64_C(1000);
         fabric->connect_us = or_default(config->connect_ms, FABRIC_CONNECT_MS) * UINT64_C(1000);
         fabric->operations = config->operations;

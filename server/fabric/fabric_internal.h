@@ -32,7 +32,7 @@ enum {
         FABRIC_WINDOW_MAX = 64, /* chunks of one transfer in flight, whatever their size; a power of two */
         FABRIC_GRACE_MS = 2000,
         FABRIC_CONNECT_MS = 5000,
-        FABRIC_SPIN_US = 50,      /* how long the thread looks for more before it sleeps while something moves */
+        FABRIC_SPIN_DEFAULT_US = 500,
         FABRIC_BLOCKED_US = 1000, /* a thread that may not sleep and moves nothing for so long … */
         FABRIC_BLOCKED_MS = 1,    /* … looks only this often */
         FABRIC_TICK_MS = 1000,
@@ -223,6 +223,7 @@ enum { SIDE_LOCAL, SIDE_NETWORK, SIDE_COUNT };
 struct fabric {
         uint64_t epoch;
         uint32_t chunk_size, window;
+        uint64_t spin_us; /* how long the thread looks for more, after something moved, before it sleeps */
         uint64_t grace_us, connect_us;
         struct fabric_operations operations;
         struct fabric_facts facts;

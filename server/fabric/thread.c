@@ -360,8 +360,7 @@ static void *run(void *context)
                         fabric->traffic_us = now_us;
                         continue;
                 }
-                if (fabric->sweep_wanted || fabric->stopping ||
-                    (is_moving(fabric) && now_us < fabric->traffic_us + FABRIC_SPIN_US)) {
+                if (fabric->sweep_wanted || fabric->stopping || now_us < fabric->traffic_us + fabric->spin_us) {
                         look_again();
                         continue;
                 }

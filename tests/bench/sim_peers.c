@@ -113,7 +113,7 @@ static void node_open(struct node *node)
         if (r < 0 || !node->segment.address)
                 fail("a data plane cannot be opened: %s", strerror(r < 0 ? -r : ENOMEM));
         memset(node->segment.address, 0x5a, SLICE);
-        r = fabric_memory_register(node->fabric, node->segment.address, SLICE, &node->segment.memory);
+        r = fabric_memory_register(node->fabric, node->segment.address, SLICE, 0, &node->segment.memory);
         if (r < 0)
                 fail("memory cannot be registered: %s", strerror(-r));
 }
