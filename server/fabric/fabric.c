@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <netdb.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +8,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/metrics.h"
 #include "base/util.h"
 #include "fabric_internal.h"
@@ -212,34 +210,6 @@ void fabric_memory_unregister(struct fabric *fabric, struct fabric_memory *memor
         free(memory);
 }
 
-/* Resolves "host:port" on the caller's thread: a name may take the resolver's time. */
-static int resolve(const char *text, struct command *command)
-{
-        FERRY_CLEANUP(cleanup_free) char *copy = strdup(text);
-        struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list;
-        char *colon = copy ? strrchr(copy, ':') : NULL, *host = copy;
-
-        if (!colon)
-                return copy ? -EINVAL : -ENOMEM;
-        *colon = '\0';
-        if (host[0] == '[' && colon > host + 1 && colon[-1] == ']') {
-                colon[-1] = '\0';
-                host++;
-        }
-        /* UCX takes one address. Of a name with both kinds that is IPv4, which workers listen on unless told otherwise.
-         */
-        hints.ai_family = AF_INET;
-        if (getaddrinfo(host, colon + 1, &hints, &list) != 0) {
-                hints.ai_family = AF_INET6;
-                if (getaddrinfo(host, colon + 1, &hints, &list) != 0)
-                        return -EADDRNOTAVAIL;
-        }
-        memcpy(&command->address, list->ai_addr, list->ai_addrlen);
-        command->address_length = list->ai_addrlen;
-        freeaddrinfo(list);
-        return 0;
-}
-
 int fabric_transfer_start(struct fabric *fabric, const struct fabric_transfer *spec)
 {
         struct command command = { .type = COMMAND_START };
@@ -247,11 +217,22 @@ int fabric_transfer_start(struct fabric *fabric, const struct fabric_transfer *s
 
         if (r < 0)
                 return r;
-        if (spec->peer_data && spec->peer_data[0] && resolve(spec->peer_data, &command) < 0)
-                log_event(LOG_INFO, "a peer's network address cannot be resolved", LOG_S("address", spec->peer_data));
         r = thread_post(fabric, &command);
         if (r < 0)
                 transfer_free(command.transfer);
+        return r;
+}
+
+int fabric_connect(struct fabric *fabric, const struct fabric_connect *spec)
+{
+        struct command command = { .type = COMMAND_CONNECT };
+        int r = connect_new(fabric, spec, &command.connect);
+
+        if (r < 0)
+                return r;
+        r = thread_post(fabric, &command);
+        if (r < 0)
+                connect_free(command.connect);
         return r;
 }
 

@@ -75,6 +75,7 @@ struct peer {
                                               it */
         int pidfd;                         /* local side: readable when the peer is dead; else -1 */
         bool heard;                        /* a message came: the connection stands */
+        uint64_t created_us, connect_us;   /* from its creation until it was heard */
         bool failed;                       /* not to be used any more; waits for peers_sweep or for its last transfer */
         bool dead;                         /* local side: its process has ended */
         bool closed;                       /* ucp_ep_close_nbx is over */
@@ -125,12 +126,21 @@ struct chunk {
         uint64_t checksum; /* READ with verify: what the peer says */
 };
 
+/* Where a peer can be found. */
+struct way {
+        uint64_t epoch;
+        char data[FABRIC_ADDRESS_SIZE];  /* host:port of its network side; "" = it has none */
+        struct sockaddr_storage address; /* the same, resolved; ss_family 0 = none */
+        socklen_t address_length;
+};
+
 /* The active side of one operation. */
 struct transfer {
         struct fabric_transfer spec;
-        char peer_data[FABRIC_ADDRESS_SIZE]; /* spec.peer_data */
+        struct way way; /* has spec.peer_data */
         struct fabric *fabric;
         struct peer *peer; /* NULL = not connected */
+        bool cold;         /* the peer had not been heard when the transfer came to it */
         struct stream stream;
         uint64_t next;        /* everything before was asked for */
         uint64_t done;        /* bytes moved and checked */
@@ -185,6 +195,7 @@ struct epitaph {
 
 enum command_type {
         COMMAND_START,
+        COMMAND_CONNECT,
         COMMAND_CANCEL,
         COMMAND_REVOKE,
         COMMAND_REGISTER,
@@ -194,10 +205,9 @@ enum command_type {
 
 struct command {
         enum command_type type;
-        struct transfer *transfer;       /* START: owned by the thread from then on */
-        struct sockaddr_storage address; /* START: of the peer's network side; ss_family 0 = none */
-        socklen_t address_length;
-        uint64_t id; /* CANCEL: transfer, REVOKE: operation */
+        struct transfer *transfer; /* START: owned by the thread from then on */
+        struct connect *connect;   /* CONNECT: owned by the thread from then on */
+        uint64_t id;               /* CANCEL: transfer, REVOKE: operation */
         int reason, wire_reason;
         struct fabric_memory *memory; /* REGISTER, UNREGISTER: the caller waits */
         struct command_reply *reply;
@@ -252,6 +262,7 @@ struct fabric {
         bool sweep_wanted;
         size_t accepted;
         struct transfer *transfers_by_id;
+        struct connect *connects; /* utlist */
         struct attempt *attempts_by_transfer;
         struct epitaph epitaphs[FABRIC_EPITAPHS];
         size_t epitaph_next;
@@ -310,6 +321,8 @@ struct peer *peer_network(struct fabric *fabric, const char *text, const struct 
 struct peer *peer_of_message(struct side *side, ucp_ep_h reply, const struct wire_header *header);
 /* A peer asks for a connection on the network side. */
 void peer_accept(ucp_conn_request_h request, void *side);
+/* A message came over the endpoint. */
+void peer_was_heard(struct peer *peer);
 /* Marks the peer as failed; peers_sweep does the rest. Safe inside UCX callbacks. The first reason counts. */
 void peer_fail(struct peer *peer, int error, const char *detail);
 
@@ -379,12 +392,34 @@ struct payload {
         bool rendezvous;
 };
 
+/* ---- connect.c ---- */
+
+/* Resolves data, which may be NULL, and may take the resolver's time: any thread but the fabric's. */
+void way_init(struct way *way, uint64_t epoch, const char *data);
+/* The peer: by the local side, else by the network side. NULL with the reason as a sentence. */
+struct peer *way_take(struct fabric *fabric, const struct way *way, char *reason, size_t reason_size);
+
+int connect_new(struct fabric *fabric, const struct fabric_connect *spec, struct connect **ret_connect);
+void connect_free(struct connect *connect);
+/* Connects and greets, or ends it. */
+void connect_run(struct fabric *fabric, struct connect *connect);
+/* Ends all: the fabric is stopping. */
+void connects_cancel(struct fabric *fabric);
+/* Whether somebody waits for the peer's HELLO_ACK. */
+bool connects_use(const struct peer *peer);
+/* The peer is closed: no answer will come. */
+void connects_lost(struct peer *peer);
+/* Ends those that are late. Returns the next deadline; UINT64_MAX = none. */
+uint64_t connects_tick(struct fabric *fabric, uint64_t now_us);
+void connect_on_hello(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
+void connect_on_hello_ack(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
+
 /* ---- transfer.c: the active side ---- */
 
 int transfer_new(struct fabric *fabric, const struct fabric_transfer *spec, struct transfer **ret_transfer);
 void transfer_free(struct transfer *transfer);
 /* Connects and asks for the first chunks, or ends it. */
-void transfer_run(struct fabric *fabric, const struct command *command);
+void transfer_run(struct fabric *fabric, struct transfer *transfer);
 void transfer_cancel(struct transfer *transfer, int reason, const char *detail);
 /* The peer is closed: nothing more will come. */
 void transfer_lost(struct transfer *transfer, int error, const char *detail);

@@ -217,17 +217,30 @@ void message_receive(struct side *side, struct message *message, void *descripto
 static bool is_request(const struct wire_header *header)
 {
         return header->type == WIRE_READ || header->type == WIRE_WRITE || header->type == WIRE_DONE ||
-               header->type == WIRE_ATTACH;
+               header->type == WIRE_ATTACH || header->type == WIRE_HELLO;
+}
+
+static enum wire_type answer_type(enum wire_type request)
+{
+        switch (request) {
+        case WIRE_READ:
+                return WIRE_DATA;
+        case WIRE_WRITE:
+                return WIRE_ACK;
+        case WIRE_ATTACH:
+                return WIRE_GRANT;
+        case WIRE_HELLO:
+                return WIRE_HELLO_ACK;
+        default:
+                return WIRE_DONE_ACK;
+        }
 }
 
 /* A request that was meant for another worker, most likely for an earlier one at the same address. */
 static void refuse_stale(struct fabric *fabric, struct peer *peer, const struct wire_header *header)
 {
         struct wire_header answer = {
-                .type = header->type == WIRE_READ     ? WIRE_DATA
-                        : header->type == WIRE_WRITE  ? WIRE_ACK
-                        : header->type == WIRE_ATTACH ? WIRE_GRANT
-                                                      : WIRE_DONE_ACK,
+                .type = answer_type(header->type),
                 .to_epoch = header->from_epoch,
                 .from_epoch = fabric->epoch,
                 .operation = header->operation,
@@ -272,7 +285,7 @@ ucs_status_t message_arrived(void *context, const void *bytes, size_t size, void
         peer = peer_of_message(side, reply, &header);
         if (!peer)
                 return UCS_OK;
-        peer->heard = true;
+        peer_was_heard(peer);
         if (header.to_epoch != fabric->epoch) {
                 if (is_request(&header))
                         refuse_stale(fabric, peer, &header);
@@ -305,6 +318,12 @@ ucs_status_t message_arrived(void *context, const void *bytes, size_t size, void
                 break;
         case WIRE_FORGET:
                 mappings_forget(&fabric->mappings, header.from_epoch, header.operation);
+                break;
+        case WIRE_HELLO:
+                connect_on_hello(fabric, peer, &header);
+                break;
+        case WIRE_HELLO_ACK:
+                connect_on_hello_ack(fabric, peer, &header);
                 break;
         case WIRE_RESET:
         case WIRE_PING:

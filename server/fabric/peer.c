@@ -41,7 +41,7 @@ static struct peer *peer_new(struct side *side, ucp_ep_params_t *params, int *re
         }
         peer->side = side;
         peer->pidfd = -1;
-        peer->last_used_us = clock_now_us();
+        peer->created_us = peer->last_used_us = clock_now_us();
         params->field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
         params->err_mode = UCP_ERR_HANDLING_MODE_PEER;
         params->err_handler.cb = on_endpoint_error;
@@ -224,6 +224,16 @@ bool peer_is_dead(struct peer *peer)
         return peer->dead;
 }
 
+void peer_was_heard(struct peer *peer)
+{
+        if (peer->heard)
+                return;
+        peer->heard = true;
+        peer->connect_us = clock_now_us() - peer->created_us;
+        if (peer->connect_us == 0)
+                peer->connect_us = 1; /* 0 would say that nothing had to be connected */
+}
+
 /* ---- failing and closing ---- */
 
 static void forget(struct peer *peer)
@@ -249,7 +259,7 @@ static void forget(struct peer *peer)
 
 void peer_fail(struct peer *peer, int error, const char *detail)
 {
-        bool busy = peer->transfers || peer->attempts;
+        bool busy = peer->transfers || peer->attempts || connects_use(peer);
 
         if (peer->failed)
                 return;
@@ -332,6 +342,7 @@ static void end_traffic(struct peer *peer)
         transfer_lost(t, peer->error, peer->detail);
         DL_FOREACH_SAFE2(peer->attempts, a, a_next, peer_next)
         attempt_lost(a, peer->error, peer->detail);
+        connects_lost(peer);
 }
 
 static void peer_free(struct peer *peer)
@@ -390,7 +401,7 @@ void peers_check_moved(struct fabric *fabric)
         DL_FOREACH (fabric->all_peers, peer) {
                 struct presence_peer found;
 
-                if (!peer->epoch || peer->heard || peer->failed || !peer->transfers ||
+                if (!peer->epoch || peer->heard || peer->failed || (!peer->transfers && !connects_use(peer)) ||
                     presence_lookup(peer->epoch, &found) < 0)
                         continue;
                 if (XXH3_64bits(found.address, found.size) != peer->address_hash) {
@@ -427,7 +438,7 @@ void peers_close_idle(struct fabric *fabric, uint64_t now_us)
          * serves both directions and is closed when the process ends.
          */
         DL_FOREACH (fabric->all_peers, peer) {
-                if (peer->failed || !peer->address[0] || peer->transfers || peer->attempts ||
+                if (peer->failed || !peer->address[0] || peer->transfers || peer->attempts || connects_use(peer) ||
                     now_us < peer->last_used_us + FABRIC_IDLE_US)
                         continue;
                 peer->failed = peer->swept = true;
@@ -447,7 +458,8 @@ void peers_close_all(struct fabric *fabric, uint64_t deadline_us)
                 peer->failed = peer->swept = true;
                 forget(peer);
                 messages_drop(peer);
-                close_endpoint(peer, 0);
+                /* One that never got through has nothing to flush; UCX would wait for it, and in the end abort. */
+                close_endpoint(peer, peer->address[0] && !peer->heard ? UCP_EP_CLOSE_FLAG_FORCE : 0);
         }
         while (open && clock_now_us() < deadline_us) {
                 open = false;

@@ -114,6 +114,7 @@ static void stop_all(struct fabric *fabric)
         struct attempt *a, *a_next;
 
         fabric->stopping = true;
+        connects_cancel(fabric);
         HASH_ITER (hh, fabric->transfers_by_id, t, t_next)
                 transfer_cancel(t, FERRY_E_CANCELLED, "the worker is shutting down");
         HASH_ITER (hh, fabric->attempts_by_transfer, a, a_next)
@@ -124,7 +125,10 @@ static int run_command(struct fabric *fabric, const struct command *command)
 {
         switch (command->type) {
         case COMMAND_START:
-                transfer_run(fabric, command);
+                transfer_run(fabric, command->transfer);
+                return 0;
+        case COMMAND_CONNECT:
+                connect_run(fabric, command->connect);
                 return 0;
         case COMMAND_CANCEL:
                 cancel_transfer(fabric, command);
@@ -205,7 +209,7 @@ static bool progress(struct fabric *fabric)
 
 static bool is_moving(const struct fabric *fabric)
 {
-        return fabric->transfers_by_id || fabric->attempts_by_transfer;
+        return fabric->transfers_by_id || fabric->attempts_by_transfer || fabric->connects;
 }
 
 /* Deadlines are looked at once a second, or when the next grace time is over. */
@@ -246,6 +250,7 @@ static void tick(struct fabric *fabric, uint64_t now_us)
                 tick_before(fabric, a->grace_deadline_us, now_us);
                 attempt_tick(a, now_us);
         }
+        tick_before(fabric, connects_tick(fabric, now_us), now_us);
         peers_check_processes(fabric); /* a thread that is busy with other peers never sleeps to hear of it */
         peers_check_moved(fabric);
         peers_close_idle(fabric, now_us);

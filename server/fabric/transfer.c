@@ -25,8 +25,6 @@ int transfer_new(struct fabric *fabric, const struct fabric_transfer *spec, stru
         if (!t)
                 return -ENOMEM;
         t->spec = *spec;
-        (void)snprintf(t->peer_data, sizeof(t->peer_data), "%s", spec->peer_data ? spec->peer_data : "");
-        t->spec.peer_data = t->peer_data;
         t->fabric = fabric;
         r = stream_init(&t->stream, spec->segments, spec->n_segments);
         if (r == 0 && t->stream.total != spec->total)
@@ -35,6 +33,8 @@ int transfer_new(struct fabric *fabric, const struct fabric_transfer *spec, stru
                 transfer_free(t);
                 return r;
         }
+        way_init(&t->way, spec->peer_epoch, spec->peer_data);
+        t->spec.peer_data = t->way.data;
         *ret_transfer = t;
         return 0;
 }
@@ -76,6 +76,8 @@ static void end(struct transfer *t)
                 if (t->done > 0)
                         (void)snprintf(outcome.transport, sizeof(outcome.transport), "%s",
                                        t->mapped ? FABRIC_MAPPED : peer_transport(t->peer));
+                if (t->cold && t->peer->heard)
+                        outcome.connect_us = t->peer->connect_us;
                 DL_DELETE2(t->peer->transfers, t, peer_prev, peer_next);
                 peer_released(t->peer);
         }
@@ -187,28 +189,11 @@ void transfer_on_done_ack(struct fabric *fabric, struct peer *peer, const struct
 
 /* ---- commands and events ---- */
 
-static const char *local_reason(int error)
-{
-        switch (error) {
-        case -ENOENT:
-                return "no such worker of this user on this machine";
-        case -ESRCH:
-                return "the worker of this metadata is dead";
-        case -EXDEV:
-                return "the worker is on this machine, but in other namespaces";
-        case -EACCES:
-                return "the worker on this machine belongs to another user";
-        case -ENODEV:
-                return "the shared-memory side is off";
-        default:
-                return "the shared-memory side cannot connect";
-        }
-}
-
 /* The transfer may be gone afterwards. */
 static void use_peer(struct transfer *t, struct peer *peer)
 {
         t->peer = peer;
+        t->cold = !peer->heard;
         DL_APPEND2(peer->transfers, t, peer_prev, peer_next);
         t->connect_deadline_us = clock_now_us() + t->fabric->connect_us;
         if (!direct_attach(t))
@@ -235,31 +220,21 @@ static bool try_again(struct transfer *t)
         return true;
 }
 
-void transfer_run(struct fabric *fabric, const struct command *command)
+void transfer_run(struct fabric *fabric, struct transfer *t)
 {
-        struct transfer *t = command->transfer;
+        char reason[sizeof(t->detail)];
         struct peer *peer;
-        int local = -ENODEV, network = -ENODEV;
 
         HASH_ADD(hh, fabric->transfers_by_id, spec.id, sizeof(t->spec.id), t);
         if (fabric->stopping) {
                 transfer_fail(t, FERRY_E_CANCELLED, "the worker is shutting down");
                 return;
         }
-        peer = peer_local(fabric, t->spec.peer_epoch, &local);
-        if (!peer && command->address.ss_family != 0)
-                peer = peer_network(fabric, t->peer_data, (const struct sockaddr *)&command->address,
-                                    command->address_length, &network);
-        if (!peer) {
-                const char *why = command->address.ss_family == 0 ? "the metadata names no network address to try"
-                                  : !fabric->sides[SIDE_NETWORK].worker
-                                          ? "the network side of this worker is off (--data-listen)"
-                                          : "its network address cannot be connected";
-
-                transfer_fail(t, FERRY_E_PEER_UNREACHABLE, "%s; %s", local_reason(local), why);
-                return;
-        }
-        use_peer(t, peer);
+        peer = way_take(fabric, &t->way, reason, sizeof(reason));
+        if (peer)
+                use_peer(t, peer);
+        else
+                transfer_fail(t, FERRY_E_PEER_UNREACHABLE, "%s", reason);
 }
 
 void transfer_cancel(struct transfer *t, int reason, const char *detail)

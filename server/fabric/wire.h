@@ -20,19 +20,21 @@ enum {
 };
 
 enum wire_type {
-        WIRE_READ = 1, /* active → passive: send me [offset, offset + length) */
-        WIRE_DATA,     /* passive → active: here it is, or status says why not */
-        WIRE_WRITE,    /* active → passive, with payload: store this at offset */
-        WIRE_ACK,      /* passive → active: stored, or status says why not */
-        WIRE_DONE,     /* active → passive: the transfer is over, with status and the bytes moved in length */
-        WIRE_DONE_ACK, /* passive → active: the operation took note; status 0 = it is complete on this side */
-        WIRE_RESET,    /* local side: I closed my endpoint to you by force and opened this one; close yours */
-        WIRE_PING,     /* local side, to oneself: does the queue still work? */
+        WIRE_READ = 1,  /* active → passive: send me [offset, offset + length) */
+        WIRE_DATA,      /* passive → active: here it is, or status says why not */
+        WIRE_WRITE,     /* active → passive, with payload: store this at offset */
+        WIRE_ACK,       /* passive → active: stored, or status says why not */
+        WIRE_DONE,      /* active → passive: the transfer is over, with status and the bytes moved in length */
+        WIRE_DONE_ACK,  /* passive → active: the operation took note; status 0 = it is complete on this side */
+        WIRE_RESET,     /* local side: I closed my endpoint to you by force and opened this one; close yours */
+        WIRE_PING,      /* local side, to oneself: does the queue still work? */
+        WIRE_HELLO,     /* active → passive: does the connection stand? */
+        WIRE_HELLO_ACK, /* passive → active: it does, or status says that another worker was meant */
         /* The local side's own way for bulk, see direct.c. */
-        WIRE_ATTACH = 11, /* active → passive: may I copy the bytes myself? Claims */
-        WIRE_GRANT,       /* passive → active: a lease and where they are, or status says why not */
-        WIRE_PROGRESS,    /* active → passive: length bytes are copied */
-        WIRE_FORGET,      /* passive → every local peer: the file named in operation is gone */
+        WIRE_ATTACH,   /* active → passive: may I copy the bytes myself? Claims */
+        WIRE_GRANT,    /* passive → active: a lease and where they are, or status says why not */
+        WIRE_PROGRESS, /* active → passive: length bytes are copied */
+        WIRE_FORGET,   /* passive → every local peer: the file named in operation is gone */
         WIRE_TYPE_END
 };
 

@@ -44,7 +44,9 @@ struct fabric_outcome {
         uint64_t bytes; /* moved */
         /* What carried the bytes: FABRIC_MAPPED, or by UCX's name "posix", "tcp", "rc_verbs", …; "" = none did. */
         char transport[FABRIC_TRANSPORT_SIZE];
-        char detail[128]; /* for people; may be "" */
+        char detail[128];    /* for people; may be "" */
+        uint64_t connect_us; /* of the active side: from the endpoint's creation to the peer's first message; 0 = it was
+                                there already, or the peer was never heard */
 };
 
 /* ---- passive side: what the fabric asks of the operations ---- */
@@ -167,6 +169,30 @@ struct fabric_transfer {
  * *transfer is copied. 0 or -errno (-ESHUTDOWN, -ENOMEM); all other faults come through ended.
  */
 int fabric_transfer_start(struct fabric *fabric, const struct fabric_transfer *transfer);
+
+/* How a fabric_connect ended. */
+struct fabric_connection {
+        int error; /* 0; PEER_UNREACHABLE; STALE_METADATA (another worker is there); CANCELLED (this one is stopping) */
+        char transport[FABRIC_TRANSPORT_SIZE]; /* what bytes will go over */
+        uint64_t connect_us;                   /* as in struct fabric_outcome; 0 = reused */
+        bool reused;                           /* the endpoint was there already */
+        char detail[128];                      /* for people; may be "" */
+};
+
+struct fabric_connect {
+        uint64_t peer_epoch;
+        const char *peer_data; /* as in struct fabric_transfer. Copied */
+        void *context;
+        /* Exactly once for every successful fabric_connect, within the connect time. */
+        void (*connected)(void *context, const struct fabric_connection *connection);
+};
+
+/*
+ * Connects to a peer by the way that a transfer would take, and makes sure of it by a message there and back. The
+ * endpoint stays for transfers to come: a local one as long as both workers live, one of the network side until it was
+ * not used for a minute. *spec is copied. 0 or -errno (-ESHUTDOWN, -ENOMEM); all other faults come through connected.
+ */
+int fabric_connect(struct fabric *fabric, const struct fabric_connect *spec);
 
 /*
  * Asks for the end of a transfer: no further chunk is asked for; ended(error = reason, a FERRY_E_*) follows when
