@@ -20,6 +20,7 @@ static const struct decode_field operation_fields[] = {
         DECODE_FIELD("readers", DECODE_UINT, false, struct ferry_operation, readers),
         DECODE_FIELD("readers_done", DECODE_UINT, false, struct ferry_operation, readers_done),
         DECODE_FIELD("duration_us", DECODE_UINT, false, struct ferry_operation, duration_us),
+        DECODE_FIELD("connect_us", DECODE_UINT, false, struct ferry_operation, connect_us),
         DECODE_FIELD("transport", DECODE_TEXT, false, struct ferry_operation, transport),
         DECODE_FIELD("created_at", DECODE_TEXT, false, struct ferry_operation, created_at),
         DECODE_FIELD("ended_at", DECODE_TEXT, false, struct ferry_operation, ended_at),

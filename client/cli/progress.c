@@ -26,13 +26,17 @@ static void progress_bytes(char *text, size_t size, double bytes)
         snprintf(text, size, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
 }
 
-static void progress_eta(char *text, size_t size, double left, double rate)
+/* What is to come, or, once it is done, what connecting took before the bytes. */
+static void progress_time(char *text, size_t size, const struct ferry_operation *operation, double rate)
 {
+        double left = (double)operation->bytes_total - (double)operation->bytes_done;
         double seconds = rate > 0 ? left / rate : -1;
-        if (seconds < 0 || seconds > 359999)
-                snprintf(text, size, "-:--");
+        if (operation->done && operation->connect_us)
+                snprintf(text, size, "connect %.1f ms", (double)operation->connect_us / 1000);
+        else if (seconds < 0 || seconds > 359999)
+                snprintf(text, size, "eta -:--");
         else
-                snprintf(text, size, "%u:%02u", (unsigned)seconds / 60, (unsigned)seconds % 60);
+                snprintf(text, size, "eta %u:%02u", (unsigned)seconds / 60, (unsigned)seconds % 60);
 }
 
 static unsigned progress_bar_width(FILE *stream)
@@ -51,7 +55,7 @@ int cli_progress_show(void *context, const struct ferry_operation *operation)
         static const char empty[PROGRESS_BAR_MAX + 1] = "..................................................";
         struct cli_progress *p = context;
         uint64_t now = progress_clock_ms();
-        char done[32], total[32], speed[32], eta[32];
+        char done[32], total[32], speed[32], time[32];
         if (p->start_ms == 0) {
                 p->start_ms = now;
                 p->start_bytes = operation->bytes_done;
@@ -65,10 +69,10 @@ int cli_progress_show(void *context, const struct ferry_operation *operation)
         progress_bytes(done, sizeof(done), (double)operation->bytes_done);
         progress_bytes(total, sizeof(total), (double)operation->bytes_total);
         progress_bytes(speed, sizeof(speed), rate);
-        progress_eta(eta, sizeof(eta), (double)operation->bytes_total - (double)operation->bytes_done, rate);
+        progress_time(time, sizeof(time), operation, rate);
         int width = (int)progress_bar_width(p->stream), filled = (int)(part * width);
-        fprintf(p->stream, "\r\033[K[%.*s%.*s] %3.0f%% %s / %s  %s/s  eta %s", filled, full, width - filled, empty,
-                part * 100, done, total, speed, eta);
+        fprintf(p->stream, "\r\033[K[%.*s%.*s] %3.0f%% %s / %s  %s/s  %s", filled, full, width - filled, empty,
+                part * 100, done, total, speed, time);
         fflush(p->stream);
         p->drawn = true;
         return 0;

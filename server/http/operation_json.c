@@ -83,6 +83,8 @@ static bool add_state(struct json_object *object, const struct operation_view *v
                      json_add_uint(object, "duration_us", view->duration_us);
         if (*view->transport)
                 ok = ok && json_add_string(object, "transport", view->transport);
+        if (view->connect_us)
+                ok = ok && json_add_uint(object, "connect_us", view->connect_us);
         if (view->error)
                 ok = ok && json_add(object, "error", error_new(view));
         return ok;

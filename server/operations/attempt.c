@@ -91,6 +91,7 @@ void attempt_ended(void *context, const struct fabric_outcome *outcome)
         store_lock(store);
         if (outcome->transport[0])
                 memcpy(operation->transport, outcome->transport, sizeof(outcome->transport));
+        operation->connect_us = outcome->connect_us;
         attempt_over(operation, outcome->error, outcome->detail, &after);
         store_unlock(store, &after);
         if (attempt != &operation->own)

@@ -184,6 +184,7 @@ void operation_look(struct operation_store *store, struct operation *operation, 
                         operation->ended_us - (operation->started_us ? operation->started_us : operation->created_us);
                 v->error = operation->error;
                 memcpy(v->transport, operation->transport, sizeof(v->transport));
+                v->connect_us = operation->connect_us;
                 memcpy(v->detail, operation->detail, sizeof(v->detail));
         }
         store_unlock(store, &after);

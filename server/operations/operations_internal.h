@@ -77,6 +77,7 @@ struct operation {
         uint64_t started_us, ended_us, ended_unix_ms;
         int error;
         char transport[OPERATION_TRANSPORT_SIZE];
+        uint64_t connect_us; /* active: 0 = it did not have to connect, or has not ended */
         char detail[OPERATION_DETAIL_SIZE];
         struct operation_waiter *waiters;
         struct operation_hold *hold; /* NULL once terminal */

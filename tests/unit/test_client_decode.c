@@ -65,17 +65,19 @@ static void a_running_operation_is_understood(void **state)
 static void a_failed_operation_tells_number_and_text(void **state)
 {
         struct ferry_operation o;
-        assert_int_equal(decode("{\"id\":\"op_1\",\"kind\":\"write\",\"status\":\"ERRORED\",\"done\":true,\"revision\":"
-                                "3,\"bytes_total\":8,\"bytes_done\":1,\"ended_at\":\"t\",\"duration_us\":17,"
-                                "\"transport\":\"tcp\",\"error\":{\"code\":\"peer-lost\",\"detail\":\"it died\"}}",
-                                operation_decode, &o, NULL),
-                         0);
+        assert_int_equal(
+                decode("{\"id\":\"op_1\",\"kind\":\"write\",\"status\":\"ERRORED\",\"done\":true,\"revision\":"
+                       "3,\"bytes_total\":8,\"bytes_done\":1,\"ended_at\":\"t\",\"duration_us\":17,\"connect_us\":5,"
+                       "\"transport\":\"tcp\",\"error\":{\"code\":\"peer-lost\",\"detail\":\"it died\"}}",
+                       operation_decode, &o, NULL),
+                0);
         assert_true(o.done);
         assert_int_equal(o.error, FERRY_E_PEER_LOST);
         assert_string_equal(o.error_code, "peer-lost");
         assert_string_equal(o.error_detail, "it died");
         assert_string_equal(o.transport, "tcp");
         assert_int_equal(o.duration_us, 17);
+        assert_int_equal(o.connect_us, 5);
         assert_string_equal(o.ended_at, "t");
         ferry_operation_clear(&o);
 }

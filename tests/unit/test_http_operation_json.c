@@ -81,6 +81,7 @@ static void the_end_has_time_transport_and_error(void **state)
                                        .ended_unix_ms = 2000,
                                        .duration_us = 77,
                                        .transport = "tcp",
+                                       .connect_us = 55,
                                        .error = FERRY_E_PEER_LOST,
                                        .detail = "It went away" };
 
@@ -88,6 +89,7 @@ static void the_end_has_time_transport_and_error(void **state)
                      "\"revision\":4,\"bytes_total\":128,\"bytes_done\":64,\"descriptors\":[],\"timeout_ms\":5000,"
                      "\"verify\":true,\"created_at\":\"1970-01-01T00:00:01.000Z\","
                      "\"ended_at\":\"1970-01-01T00:00:02.000Z\",\"duration_us\":77,\"transport\":\"tcp\","
+                     "\"connect_us\":55,"
                      "\"error\":{\"code\":\"peer-lost\",\"detail\":\"It went away\"}}");
 }
 

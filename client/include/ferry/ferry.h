@@ -210,6 +210,7 @@ struct ferry_operation {
         uint64_t bytes_total, bytes_done;
         uint64_t readers, readers_done; /* 0 = not asked for */
         uint64_t duration_us;           /* once done */
+        uint64_t connect_us;            /* once done: what connecting took; 0 = nothing had to be connected */
         char transport[64];             /* what carried the bytes; "" = nothing yet */
         int error;                      /* FERRY_E_*; FERRY_E_OTHER = see error_code; 0 = none */
         char error_code[64];

@@ -170,7 +170,9 @@ struct operation_view {
         uint64_t ended_unix_ms;
         uint64_t duration_us; /* from the first chunk (or, if there was none, from creation) to the end */
         char transport[OPERATION_TRANSPORT_SIZE];
-        int error; /* 0 = none */
+        uint64_t
+                connect_us; /* what connecting to the peer took; 0 = nothing had to be connected, or it has not ended */
+        int error;          /* 0 = none */
         char detail[OPERATION_DETAIL_SIZE];
         const struct operation_descriptor *descriptors;
         size_t n_descriptors;
