@@ -162,7 +162,8 @@ const struct option option_table[] = {
           .argument = "FILE",
           .type = OPTION_STRING,
           WORKER(peer_token_file),
-          .help = "File with the token that may only fetch metadata; it is also what this worker sends to its peers" },
+          .help = "File with the token that may only fetch metadata and /v1/worker; it is also what this worker sends "
+                  "to peers" },
         { .group = GROUP_ACCESS,
           .flag = "no-auth",
           .type = OPTION_FLAG,

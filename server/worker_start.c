@@ -53,6 +53,11 @@ static void on_offer_revoke(void *context, uint64_t operation, int reason, int w
         fabric_offer_revoke(context, operation, reason, wire_reason);
 }
 
+static int on_connect(void *context, const struct fabric_connect *connect)
+{
+        return fabric_connect(context, connect);
+}
+
 /* Thread: the fabric's. The fabric is older than the store and dies before it. */
 static int on_claim(void *context, const struct fabric_request *request, struct fabric_offer *ret_offer)
 {
@@ -238,6 +243,7 @@ static int start_http(struct ferry_worker *worker)
                 .operation_limits = &worker->limits,
                 .regions = worker->regions,
                 .peers = worker->peers,
+                .connector = { .connect = on_connect, .context = worker->fabric },
                 .loop = worker->loop,
                 .metrics = worker->metrics,
                 .limits = { .body_max = 8 << 20,

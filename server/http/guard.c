@@ -125,7 +125,7 @@ bool guard_authenticate(struct http_request *request)
         if (error == FERRY_E_UNAUTHENTICATED)
                 request_header(request, "WWW-Authenticate", "Bearer");
         request_problem(request, error, "%s",
-                        error == FERRY_E_FORBIDDEN ? "A peer's token may fetch metadata only"
+                        error == FERRY_E_FORBIDDEN ? "A peer's token may fetch metadata and /v1/worker only"
                                                    : "Send the worker's token as Authorization: Bearer");
         return false;
 }

@@ -27,6 +27,7 @@ void delete_operation(struct http_request *request);
 void cancel_operation(struct http_request *request);
 void renew_operation(struct http_request *request);
 void get_operation_metadata(struct http_request *request);
+void create_peer(struct http_request *request);
 void get_livez(struct http_request *request);
 void get_readyz(struct http_request *request);
 void get_metrics(struct http_request *request);

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "connecting.h"
 #include "http_internal.h"
 #include "idempotency.h"
 #include "memory/region.h"
@@ -59,6 +60,7 @@ struct http_request *request_free(struct http_request *request)
         json_object_put(request->json);
         free(request->body);
         operation_unref(request->operation);
+        connecting_unref(request->connecting);
         if (request->region)
                 region_stream_end(request->region);
         free(request);

@@ -14,6 +14,7 @@
 
 struct MHD_Connection;
 struct MHD_Response;
+struct connecting;
 struct ferry_json_errors;
 struct http_listener;
 struct json_object;
@@ -65,10 +66,11 @@ struct http_request {
         struct json_object *json; /* owned; NULL = the body was empty, which only HTTP_BODY_OPTIONAL_JSON lets by */
 
         /* What the handler holds; given back when the request ends. */
-        struct operation *operation; /* a reference */
-        struct region *region;       /* an upload into it: region_stream_end */
-        uint64_t upload_offset;      /* where the next byte goes */
-        uint64_t idempotency_hash;   /* of target and body */
+        struct operation *operation;   /* a reference */
+        struct connecting *connecting; /* a reference */
+        struct region *region;         /* an upload into it: region_stream_end */
+        uint64_t upload_offset;        /* where the next byte goes */
+        uint64_t idempotency_hash;     /* of target and body */
         uint64_t target_hash;
         bool idempotency_reserved; /* and neither committed nor aborted */
 

@@ -11,7 +11,7 @@
 
 const struct http_route http_routes[] = {
         { "GET", "/", "getRoot", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_root, 0 },
-        { "GET", "/v1/worker", "getWorker", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_worker, 0 },
+        { "GET", "/v1/worker", "getWorker", HTTP_AUTH_PEER, HTTP_BODY_NONE, get_worker, 0 },
         { "GET", "/v1/devices", "getDevices", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_devices, 0 },
         { "GET", "/v1/limits", "getLimits", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_limits, 0 },
         { "GET", "/v1/regions", "listRegions", HTTP_AUTH_FULL, HTTP_BODY_NONE, list_regions, P(LIMIT) | P(AFTER) },
@@ -34,6 +34,7 @@ const struct http_route http_routes[] = {
           renew_operation, 0 },
         { "GET", "/v1/operations/{id}/metadata", "getOperationMetadata", HTTP_AUTH_PEER, HTTP_BODY_NONE,
           get_operation_metadata, 0 },
+        { "POST", "/v1/peers", "createPeer", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_peer, 0 },
         { "GET", "/livez", "getLivez", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_livez, 0 },
         { "GET", "/readyz", "getReadyz", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_readyz, 0 },
         { "GET", "/metrics", "getMetrics", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_metrics, 0 },

@@ -13,6 +13,7 @@
 #include "base/loop.h"
 #include "base/metrics.h"
 #include "base/util.h"
+#include "event.h"
 #include "http_internal.h"
 #include "operations/operations.h"
 #include "request.h"
@@ -24,9 +25,11 @@
 struct http_park {
         struct http_server *server;
         struct MHD_Connection *connection; /* suspended while parked */
-        struct operation *operation;       /* a reference */
+        struct operation *operation;       /* a reference; NULL = it waits for the event */
+        struct http_event *event;          /* of the request, so it stays while the park is parked */
         atomic_uint references;
         struct operation_waiter waiter;
+        struct http_event_waiter event_waiter;
         struct loop_timer timer;
         struct loop_watch watch;
         /* waits.lock: */
@@ -88,6 +91,22 @@ static void park_unref(struct http_park *park)
         pthread_mutex_unlock(&waits->lock);
 }
 
+/* Registers what is waited for. false: it is there already. */
+static bool park_wait(struct http_park *park, uint64_t revision)
+{
+        if (park->event)
+                return event_wait(park->event, &park->event_waiter);
+        return operation_wait(park->server->config.operations, park->operation, revision, &park->waiter);
+}
+
+/* true: it was registered, and its wake will not be called. */
+static bool park_unwait(struct http_park *park)
+{
+        if (park->event)
+                return event_unwait(park->event, &park->event_waiter);
+        return operation_unwait(park->server->config.operations, &park->waiter);
+}
+
 /* Any thread, no lock held. The first call resumes the connection; it may be gone once that is done. */
 static void park_wake(struct http_park *park)
 {
@@ -117,7 +136,7 @@ static void park_wake(struct http_park *park)
                 park_unref(park);
         if (loop_timer_stop(server->config.loop, &park->timer))
                 park_unref(park);
-        if (operation_unwait(server->config.operations, &park->waiter))
+        if (park_unwait(park))
                 park_unref(park);
         MHD_resume_connection(park->connection);
         park_unref(park);
@@ -126,6 +145,14 @@ static void park_wake(struct http_park *park)
 static void on_operation(struct operation_waiter *waiter)
 {
         struct http_park *park = FERRY_CONTAINER_OF(waiter, struct http_park, waiter);
+
+        park_wake(park);
+        park_unref(park);
+}
+
+static void on_event(struct http_event_waiter *waiter)
+{
+        struct http_park *park = FERRY_CONTAINER_OF(waiter, struct http_park, event_waiter);
 
         park_wake(park);
         park_unref(park);
@@ -157,7 +184,7 @@ static bool park_arm(struct http_park *park, uint64_t revision, uint64_t wait_ms
         const union MHD_ConnectionInfo *info;
 
         atomic_fetch_add(&park->references, 1);
-        if (!operation_wait(config->operations, park->operation, revision, &park->waiter)) {
+        if (!park_wait(park, revision)) {
                 atomic_fetch_sub(&park->references, 1);
                 return false;
         }
@@ -165,7 +192,7 @@ static bool park_arm(struct http_park *park, uint64_t revision, uint64_t wait_ms
         if (loop_timer_start(config->loop, &park->timer, clock_now_us() + wait_ms * 1000) < 0) {
                 /* Without a deadline it must not wait. */
                 atomic_fetch_sub(&park->references, 1);
-                if (operation_unwait(config->operations, &park->waiter))
+                if (park_unwait(park))
                         atomic_fetch_sub(&park->references, 1);
                 return false;
         }
@@ -177,8 +204,10 @@ static bool park_arm(struct http_park *park, uint64_t revision, uint64_t wait_ms
         return true;
 }
 
-enum wait_result wait_park(struct http_request *request, uint64_t revision, uint64_t wait_ms,
-                           void (*resume)(struct http_request *request))
+/* operation or event is NULL. */
+static enum wait_result park_request(struct http_request *request, struct operation *operation, uint64_t revision,
+                                     struct http_event *event, uint64_t wait_ms,
+                                     void (*resume)(struct http_request *request))
 {
         struct http_server *server = request->server;
         struct http_waits *waits = &server->waits;
@@ -189,8 +218,10 @@ enum wait_result wait_park(struct http_request *request, uint64_t revision, uint
                 return WAIT_FULL;
         park->server = server;
         park->connection = request->connection;
-        park->operation = operation_ref(request->operation);
+        park->operation = operation ? operation_ref(operation) : NULL;
+        park->event = event;
         park->waiter.wake = on_operation;
+        park->event_waiter.wake = on_event;
         park->timer.fired = on_deadline;
         park->watch.fired = on_hangup;
         atomic_init(&park->references, 1);
@@ -218,6 +249,18 @@ enum wait_result wait_park(struct http_request *request, uint64_t revision, uint
         if (result != WAIT_PARKED)
                 park_unref(park);
         return result;
+}
+
+enum wait_result wait_park(struct http_request *request, uint64_t revision, uint64_t wait_ms,
+                           void (*resume)(struct http_request *request))
+{
+        return park_request(request, request->operation, revision, NULL, wait_ms, resume);
+}
+
+enum wait_result wait_park_event(struct http_request *request, struct http_event *event, uint64_t wait_ms,
+                                 void (*resume)(struct http_request *request))
+{
+        return park_request(request, NULL, 0, event, wait_ms, resume);
 }
 
 void waits_stop(struct http_server *server, uint64_t limit_us)

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct http_event;
 struct http_park;
 struct http_request;
 struct http_server;
@@ -14,8 +15,8 @@ struct metric;
 
 /*
  * Parked requests: suspended connections that hold no thread. Each is woken exactly once, by whichever comes first:
- * its operation, its deadline, its client leaving (a suspended connection does not notice by itself), or the end of the
- * server. Lock order: waits.lock, then those of libmicrohttpd, the operation store and the loop.
+ * its operation or event, its deadline, its client leaving (a suspended connection does not notice by itself), or the
+ * end of the server. Lock order: waits.lock, then those of libmicrohttpd, the operation store and the loop.
  */
 struct http_waits {
         pthread_mutex_t lock;
@@ -54,5 +55,9 @@ enum wait_result {
  */
 enum wait_result wait_park(struct http_request *request, uint64_t revision, uint64_t wait_ms,
                            void (*resume)(struct http_request *request));
+
+/* The same until the event has happened, which the request must keep until it is answered. */
+enum wait_result wait_park_event(struct http_request *request, struct http_event *event, uint64_t wait_ms,
+                                 void (*resume)(struct http_request *request));
 
 #endif

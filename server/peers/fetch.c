@@ -33,21 +33,6 @@ static void cleanup_json(struct json_object **object)
         json_object_put(*object);
 }
 
-/* Whether a path ends as every worker's metadata does; a proxy may have put something before it. */
-static bool path_is_metadata(const char *path)
-{
-        static const char head[] = "/v1/operations/", tail[] = "/metadata";
-        const char *id = NULL, *next = path;
-        size_t length;
-
-        while ((next = strstr(next, head)))
-                id = next = next + strlen(head);
-        if (!id)
-                return false;
-        length = strcspn(id, "/");
-        return length > 0 && strcmp(id + length, tail) == 0;
-}
-
 /* What curl will connect to is what was checked: it gets this parsed URL, not the text. */
 static int url_check(struct fetch *fetch, const char *url, char *detail, size_t detail_size)
 {
@@ -56,6 +41,7 @@ static int url_check(struct fetch *fetch, const char *url, char *detail, size_t 
         FERRY_CLEANUP(cleanup_curl) char *path = NULL;
         const char *why = NULL;
         CURLUcode r;
+        int error;
 
         fetch->url = curl_url();
         if (!fetch->url)
@@ -73,8 +59,8 @@ static int url_check(struct fetch *fetch, const char *url, char *detail, size_t 
                  curl_url_get(fetch->url, CURLUPART_PATH, &path, 0) != CURLUE_OK ||
                  (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0))
                 why = "this is not an http or https URL";
-        else if (!path_is_metadata(path))
-                why = "the URL must end in /v1/operations/{id}/metadata";
+        else if ((error = fetch->document->locate(fetch->url, path, &why)) < 0)
+                return error;
         if (why) {
                 (void)snprintf(detail, detail_size, "%s", why);
                 return FERRY_E_INVALID_PARAMETER;
@@ -189,8 +175,8 @@ static bool easy_prepare(struct fetch *fetch)
                set_option(easy, CURLOPT_SSLKEY, settings->key_file);
 }
 
-int fetch_new(const struct fetch_settings *settings, const char *url, struct fetch **ret_fetch, char *detail,
-              size_t detail_size)
+int fetch_new(const struct fetch_settings *settings, const struct fetch_document *document, const char *url,
+              struct fetch **ret_fetch, char *detail, size_t detail_size)
 {
         FERRY_CLEANUP(cleanup_fetch) struct fetch *fetch = calloc(1, sizeof(*fetch));
         int r;
@@ -198,6 +184,7 @@ int fetch_new(const struct fetch_settings *settings, const char *url, struct fet
         if (!fetch)
                 return -ENOMEM;
         fetch->settings = settings;
+        fetch->document = document;
         r = url_check(fetch, url, detail, detail_size);
         if (r)
                 return r;
@@ -227,7 +214,7 @@ static int judge_failure(const struct fetch *fetch, CURLcode result, char detail
 
         if (fetch->too_large) {
                 error = FERRY_E_INVALID_METADATA;
-                text = "the peer's answer is too large to be metadata";
+                text = "the peer's answer is too large for what was asked";
         } else if (fetch->no_memory || result == CURLE_OUT_OF_MEMORY) {
                 text = "memory is short";
         } else if (result == CURLE_OPERATION_TIMEDOUT) {
@@ -252,28 +239,9 @@ static int judge_failure(const struct fetch *fetch, CURLcode result, char detail
         if (text)
                 (void)snprintf(detail, FETCH_DETAIL_SIZE, "%s", text);
         else
-                (void)snprintf(detail, FETCH_DETAIL_SIZE, "the metadata could not be fetched: %s",
+                (void)snprintf(detail, FETCH_DETAIL_SIZE, "%s could not be fetched: %s", fetch->document->name,
                                curl_easy_strerror(result));
         return error;
-}
-
-static int judge_status(long status, char detail[FETCH_DETAIL_SIZE])
-{
-        switch (status) {
-        case 404:
-        case 410:
-                (void)snprintf(detail, FETCH_DETAIL_SIZE, "the peer has no such operation any more (HTTP %ld)", status);
-                return FERRY_E_STALE_METADATA;
-        case 401:
-        case 403:
-                (void)snprintf(detail, FETCH_DETAIL_SIZE,
-                               "the peer refused to give its metadata (HTTP %ld); both sides need the same peer token",
-                               status);
-                return FERRY_E_PEER_REFUSED;
-        default:
-                (void)snprintf(detail, FETCH_DETAIL_SIZE, "the peer answered HTTP %ld instead of metadata", status);
-                return FERRY_E_TRANSFER_FAILED;
-        }
 }
 
 static int judge_body(const struct fetch *fetch, struct ferry_metadata **ret_metadata, char detail[FETCH_DETAIL_SIZE])
@@ -284,14 +252,14 @@ static int judge_body(const struct fetch *fetch, struct ferry_metadata **ret_met
 
         r = ferry_json_parse(fetch->body ? fetch->body : "", fetch->size, &object, &errors);
         if (r == 0)
-                r = ferry_metadata_decode(object, "", ret_metadata, &errors);
+                r = fetch->document->judge_body(object, ret_metadata, &errors);
         if (r == 0)
                 return 0;
         if (r < 0) {
                 (void)snprintf(detail, FETCH_DETAIL_SIZE, "memory is short");
                 return FERRY_E_TRANSFER_FAILED;
         }
-        (void)snprintf(detail, FETCH_DETAIL_SIZE, "the peer's answer is not metadata: %s",
+        (void)snprintf(detail, FETCH_DETAIL_SIZE, "the peer's answer is not %s: %s", fetch->document->name,
                        errors.n ? errors.items[0].detail : ferry_error_title(r));
         return FERRY_E_INVALID_METADATA;
 }
@@ -306,6 +274,6 @@ int fetch_judge(const struct fetch *fetch, CURLcode result, struct ferry_metadat
                 return judge_failure(fetch, result, detail);
         (void)curl_easy_getinfo(fetch->easy, CURLINFO_RESPONSE_CODE, &status);
         if (status != 200)
-                return judge_status(status, detail);
+                return fetch->document->judge_status(status, detail);
         return judge_body(fetch, ret_metadata, detail);
 }

@@ -8,9 +8,11 @@
 
 #include "peers/peers.h"
 
-/* One GET of a peer's metadata: what is asked, what came, what that means. */
+/* One GET of a peer's document: what is asked, what came, what that means. */
 
 struct admission;
+struct ferry_json_errors;
+struct json_object;
 
 /* What all fetches share; never changes while there are fetches. */
 struct fetch_settings {
@@ -23,10 +25,25 @@ struct fetch_settings {
 
 enum { FETCH_DETAIL_SIZE = 256 };
 
+/* One kind of document. */
+struct fetch_document {
+        const char *name; /* in sentences */
+        /* Makes the URL that is asked out of the one that was given, whose path this is. 0; -ENOMEM; FERRY_E_* with
+         * why. */
+        int (*locate)(CURLU *url, const char *path, const char **ret_why);
+        /* What a status other than 200 means: FERRY_E_* and a sentence. */
+        int (*judge_status)(long status, char detail[FETCH_DETAIL_SIZE]);
+        /* 0 with *ret_metadata; FERRY_E_* with complaints; -ENOMEM. */
+        int (*judge_body)(struct json_object *object, struct ferry_metadata **ret_metadata,
+                          struct ferry_json_errors *errors);
+};
+extern const struct fetch_document fetch_metadata, fetch_worker;
+
 /* Made by any thread, then handed over to the peers' thread. */
 struct fetch {
         struct fetch *prev, *next; /* the peers' */
         const struct fetch_settings *settings;
+        const struct fetch_document *document;
         CURL *easy;
         CURLU *url;
         bool trusted; /* the host is a listed name: any address will do */
@@ -43,8 +60,8 @@ struct fetch {
 };
 
 /* 0; FERRY_E_INVALID_PARAMETER or FERRY_E_FORBIDDEN with a sentence in detail; -ENOMEM. Sends nothing. */
-int fetch_new(const struct fetch_settings *settings, const char *url, struct fetch **ret_fetch, char *detail,
-              size_t detail_size);
+int fetch_new(const struct fetch_settings *settings, const struct fetch_document *document, const char *url,
+              struct fetch **ret_fetch, char *detail, size_t detail_size);
 struct fetch *fetch_free(struct fetch *fetch);
 
 /* Judges what came: 0 with *ret_metadata, or FERRY_E_* and a sentence. */

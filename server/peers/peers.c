@@ -234,7 +234,7 @@ int peers_new(const struct peers_config *config, struct peers **ret_peers)
         if (r < 0)
                 return r;
         peers->fetches = metrics_family(config->metrics, METRIC_COUNTER, "ferry_peer_fetches_total",
-                                        "Metadata fetched from other workers, by result.", 1, labels, NULL, 0);
+                                        "Documents fetched from other workers, by result.", 1, labels, NULL, 0);
         peers->multi = curl_multi_init();
         if (!peers->multi || curl_multi_setopt(peers->multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT) != CURLM_OK)
                 return -ENOMEM;
@@ -277,15 +277,15 @@ bool peers_admits(const struct peers *peers, const char *host)
 int peers_check_url(const struct peers *peers, const char *url, char *detail, size_t detail_size)
 {
         struct fetch *fetch;
-        int r = fetch_new(&peers->settings, url, &fetch, detail, detail_size);
+        int r = fetch_new(&peers->settings, &fetch_metadata, url, &fetch, detail, detail_size);
 
         if (!r)
                 fetch_free(fetch);
         return r;
 }
 
-int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
-                         size_t detail_size)
+static int fetch_start(struct peers *peers, const struct fetch_document *document, const char *url,
+                       peers_fetched fetched, void *context, char *detail, size_t detail_size)
 {
         struct fetch *fetch;
         bool full;
@@ -293,7 +293,7 @@ int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fet
 
         if (detail_size)
                 detail[0] = '\0';
-        r = fetch_new(&peers->settings, url, &fetch, detail, detail_size);
+        r = fetch_new(&peers->settings, document, url, &fetch, detail, detail_size);
         if (r)
                 return r;
         fetch->fetched = fetched;
@@ -307,9 +307,21 @@ int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fet
         pthread_mutex_unlock(&peers->lock);
         if (full) {
                 fetch_free(fetch);
-                (void)snprintf(detail, detail_size, "too many metadata documents are being fetched already");
+                (void)snprintf(detail, detail_size, "too many documents are being fetched from peers already");
                 return FERRY_E_LIMIT_REACHED;
         }
         (void)curl_multi_wakeup(peers->multi);
         return 0;
+}
+
+int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
+                         size_t detail_size)
+{
+        return fetch_start(peers, &fetch_metadata, url, fetched, context, detail, detail_size);
+}
+
+int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
+                       size_t detail_size)
+{
+        return fetch_start(peers, &fetch_worker, url, fetched, context, detail, detail_size);
 }

@@ -57,7 +57,6 @@ static int ask(const struct worker *w, const char *method, const char *target, c
 }
 
 static const char *const guarded[][2] = {
-        { "GET", "/v1/worker" },
         { "GET", "/v1/devices" },
         { "GET", "/v1/limits" },
         { "GET", "/v1/regions" },
@@ -72,6 +71,7 @@ static const char *const guarded[][2] = {
         { "DELETE", "/v1/operations/op_0000000000000001" },
         { "POST", "/v1/operations/op_0000000000000001/cancel" },
         { "POST", "/v1/operations/op_0000000000000001/renew" },
+        { "POST", "/v1/peers" },
         { "GET", "/metrics" },
 };
 enum { GUARDED = sizeof(guarded) / sizeof(guarded[0]) };
@@ -98,6 +98,7 @@ static void without_the_token_nothing_but_the_open_pages_is_served(void **state)
                 answer_assert_problem(&answer, 401, "unauthenticated");
         }
         assert_int_equal(ask(&s->a, "GET", "/v1/operations/op_0000000000000001/metadata", NULL, NULL), 401);
+        assert_int_equal(ask(&s->a, "GET", "/v1/worker", NULL, NULL), 401);
         for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
                 assert_int_equal(ask(&s->a, "GET", "/v1/worker", wrong[i], NULL), 401);
         for (size_t i = 0; i < sizeof(open) / sizeof(open[0]); i++)
@@ -118,7 +119,7 @@ static void a_token_in_the_query_is_no_token(void **state)
         worker_stop(&s->a);
 }
 
-static void the_peer_token_fetches_metadata_and_nothing_else(void **state)
+static void the_peer_token_fetches_metadata_and_the_worker_and_nothing_else(void **state)
 {
         char region[FERRY_ID_SIZE], *path;
         struct ferry_operation offer;
@@ -134,6 +135,8 @@ static void the_peer_token_fetches_metadata_and_nothing_else(void **state)
         raw_answer_clear(&answer);
         assert_int_equal(ask(&s->a, "GET", path, "Bearer " FULL, NULL), 200);
         assert_int_equal(ask(&s->a, "GET", path, "Bearer " OTHER, NULL), 401);
+        assert_int_equal(ask(&s->a, "GET", "/v1/worker", "Bearer " PEER, NULL), 200);
+        assert_int_equal(ask(&s->a, "GET", "/v1/worker", "Bearer " OTHER, NULL), 401);
         for (size_t i = 0; i < GUARDED; i++) {
                 (void)ask(&s->a, guarded[i][0], guarded[i][1], "Bearer " PEER, &answer);
                 answer_assert_problem(&answer, 403, "forbidden");
@@ -414,7 +417,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 WITH_SCENE(without_the_token_nothing_but_the_open_pages_is_served),
                 WITH_SCENE(a_token_in_the_query_is_no_token),
-                WITH_SCENE(the_peer_token_fetches_metadata_and_nothing_else),
+                WITH_SCENE(the_peer_token_fetches_metadata_and_the_worker_and_nothing_else),
                 WITH_SCENE(workers_with_the_peer_token_fetch_from_each_other),
                 WITH_SCENE(no_secret_stands_in_a_log),
                 WITH_SCENE(token_files_are_looked_at_closely),

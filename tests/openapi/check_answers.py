@@ -130,6 +130,7 @@ class Caller:
 
 
 def converse(call, a, b):
+    call(b, "createPeer", 201, body={"url": a.url})
     for name in ("getRoot", "getWorker", "getDevices", "getLimits", "getLivez", "getReadyz", "getMetrics",
                  "getOpenapi"):
         call(a, name, 200)
@@ -179,6 +180,10 @@ def converse(call, a, b):
     again = call(b, "createOperation", 201, body=read, Prefer="wait=20")["id"]
     if call(b, "getOperation", 200, again, query="?wait_ms=20000")["status"] != "ERRORED":
         call.faults.append("metadata could be used twice")
+    call(b, "createPeer", 200, body={"url": a.url})
+    call(a, "createPeer", 400, body={"url": a.url})
+    call(a, "createPeer", 403, body={"url": "http://192.0.2.1"})
+    call(a, "createPeer", 502, body={"url": a.url + "/nothing"})
     call(a, "cancelOperation", 200, bare)
     call(a, "listOperations", 200)
     call(a, "listOperations", 400, query="?kind=none")

@@ -91,7 +91,7 @@ static void the_full_token_opens_everything(void **state)
         assert_int_equal(guard_authorize("Bearer full", "full", NULL, HTTP_AUTH_FULL), 0);
 }
 
-static void the_peer_token_opens_metadata_only(void **state)
+static void the_peer_token_opens_what_is_for_peers_only(void **state)
 {
         assert_int_equal(guard_authorize("Bearer peer", "full", "peer", HTTP_AUTH_PEER), 0);
         assert_int_equal(guard_authorize("Bearer peer", "full", "peer", HTTP_AUTH_FULL), FERRY_E_FORBIDDEN);
@@ -119,7 +119,7 @@ int main(void)
                 cmocka_unit_test(origins_match_exactly),
                 cmocka_unit_test(without_a_token_all_is_open),
                 cmocka_unit_test(the_full_token_opens_everything),
-                cmocka_unit_test(the_peer_token_opens_metadata_only),
+                cmocka_unit_test(the_peer_token_opens_what_is_for_peers_only),
                 cmocka_unit_test(no_or_a_wrong_token_is_unauthenticated),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,9 +41,9 @@
         X(IDEMPOTENCY_CONFLICT, 25, "idempotency-conflict", 422, 0,                                                    \
           "The Idempotency-Key was used for another request")                                                          \
         X(INTERNAL, 26, "internal", 500, 1, "The worker failed")                                                       \
-        X(PEER_UNREACHABLE, 40, "peer-unreachable", 0, 1, "The peer cannot be reached")                                \
+        X(PEER_UNREACHABLE, 40, "peer-unreachable", 502, 1, "The peer cannot be reached")                              \
         X(PEER_LOST, 41, "peer-lost", 0, 1, "The peer died or the connection to it broke")                             \
-        X(PEER_REFUSED, 42, "peer-refused", 0, 0, "The peer refused the transfer")                                     \
+        X(PEER_REFUSED, 42, "peer-refused", 502, 0, "The peer refused what was asked of it")                           \
         X(STALE_METADATA, 43, "stale-metadata", 0, 0, "The metadata is of an operation that is no more")               \
         X(ALREADY_CLAIMED, 44, "already-claimed", 0, 0, "Another transfer has used this metadata")                     \
         X(CANCELLED, 45, "cancelled", 0, 0, "The operation was cancelled here")                                        \

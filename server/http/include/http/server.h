@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 struct device_source;
+struct fabric_connect;
 struct fabric_facts;
 struct loop;
 struct metrics;
@@ -32,6 +33,12 @@ struct http_limits {
         uint64_t idempotency_max; /* remembered Idempotency-Keys */
 };
 
+/* The fabric's fabric_connect; a test passes a fake. Any thread; it outlives the peers. */
+struct http_connector {
+        int (*connect)(void *context, const struct fabric_connect *connect);
+        void *context;
+};
+
 struct http_config {
         const char *const *listen; /* "HOST:PORT" (port 0 = any) or "unix:/path"; at least one */
         size_t n_listen;
@@ -51,6 +58,7 @@ struct http_config {
         const struct operation_limits *operation_limits;
         struct region_table *regions;
         struct peers *peers;
+        struct http_connector connector;
         struct loop *loop;
         struct metrics *metrics;
         struct http_limits limits;

@@ -10,8 +10,9 @@
 struct metrics;
 
 /*
- * Other workers over HTTP: fetches their metadata by libcurl. One thread runs the multi interface. Only admitted hosts,
- * http and https only, no redirects, no proxy, bounded body and time. Public functions: any thread.
+ * Other workers over HTTP: fetches their metadata, and who they are, by libcurl. One thread runs the multi interface.
+ * Only admitted hosts, http and https only, no redirects, no proxy, bounded body and time. Public functions: any
+ * thread.
  */
 
 struct peers;
@@ -60,5 +61,13 @@ typedef void (*peers_fetched)(void *context, int error, const char *detail, stru
  */
 int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
                          size_t detail_size);
+
+/*
+ * The same for a worker itself: url is its base URL, {url}/v1/worker is fetched, and of the metadata only worker, epoch
+ * and data (not checked against the admitted hosts) are set. PEER_REFUSED (401, 403), INVALID_METADATA and
+ * TRANSFER_FAILED: it is not a Ferry worker, or does not tell.
+ */
+int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
+                       size_t detail_size);
 
 #endif

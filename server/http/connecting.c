@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "connecting.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/error.h>
+
+#include "base/log.h"
+#include "event.h"
+#include "http/server.h"
+#include "peers/peers.h"
+#include "remote.h"
+
+struct connecting {
+        /* fixed */
+        const struct peers *peers;
+        struct http_connector connector;
+        uint64_t own_epoch;
+        atomic_uint references;
+        struct http_event over;
+        struct connecting_result result; /* of the thread at work until over */
+};
+
+struct connecting *connecting_unref(struct connecting *c)
+{
+        if (c && atomic_fetch_sub(&c->references, 1) == 1) {
+                event_destroy(&c->over);
+                free(c);
+        }
+        return NULL;
+}
+
+/* The work is over; its reference goes. */
+static void finish(struct connecting *c, int error, const char *detail)
+{
+        c->result.error = error;
+        (void)snprintf(c->result.detail, sizeof(c->result.detail), "%s", detail);
+        event_happen(&c->over);
+        connecting_unref(c);
+}
+
+/* Thread: the fabric's. */
+static void on_connected(void *context, const struct fabric_connection *connection)
+{
+        struct connecting *c = context;
+
+        c->result.connection = *connection;
+        finish(c, connection->error, connection->detail);
+}
+
+/* Thread: the peers'. The fabric lives longer. */
+static void on_fetched(void *context, int error, const char *detail, struct ferry_metadata *metadata)
+{
+        struct connecting *c = context;
+        struct fabric_connect spec = { .context = c, .connected = on_connected };
+
+        if (error) {
+                finish(c, error, detail ? detail : "");
+                return;
+        }
+        if (metadata->epoch == c->own_epoch) {
+                finish(c, FERRY_E_INVALID_PARAMETER, "This is the worker itself");
+                ferry_metadata_free(metadata);
+                return;
+        }
+        remote_screen(c->peers, metadata);
+        memcpy(c->result.worker, metadata->worker, sizeof(c->result.worker));
+        c->result.epoch = spec.peer_epoch = metadata->epoch;
+        spec.peer_data = metadata->data;
+        error = c->connector.connect(c->connector.context, &spec);
+        ferry_metadata_free(metadata);
+        if (error == -ESHUTDOWN) {
+                finish(c, FERRY_E_CANCELLED, "The data plane is shut down");
+        } else if (error < 0) {
+                log_event(LOG_ERROR, "a peer could not be connected to", LOG_S("error", strerror(-error)));
+                finish(c, FERRY_E_INTERNAL, "");
+        }
+}
+
+int connecting_begin(const struct http_config *config, const char *url, struct connecting **ret_connecting,
+                     char *detail, size_t detail_size)
+{
+        struct connecting *c = calloc(1, sizeof(*c));
+
+        if (!c)
+                return -ENOMEM;
+        c->peers = config->peers;
+        c->connector = config->connector;
+        c->own_epoch = config->epoch;
+        atomic_init(&c->references, 2);
+        int error = event_init(&c->over);
+        if (error) {
+                free(c);
+                return error;
+        }
+        error = peers_fetch_worker(config->peers, url, on_fetched, c, detail, detail_size);
+        if (error) {
+                event_destroy(&c->over);
+                free(c);
+                return error;
+        }
+        *ret_connecting = c;
+        return 0;
+}
+
+struct http_event *connecting_over(struct connecting *c)
+{
+        return &c->over;
+}
+
+const struct connecting_result *connecting_look(struct connecting *c)
+{
+        return event_has_happened(&c->over) ? &c->result : NULL;
+}

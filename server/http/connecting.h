@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HTTP_CONNECTING_H
+#define HTTP_CONNECTING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ferry/metadata.h>
+
+#include "fabric/fabric.h"
+
+struct http_config;
+struct http_event;
+
+/*
+ * Connecting to the worker of a URL: who it is comes over HTTP, the connection is the fabric's. Counted references; one
+ * is that of the work itself, which runs on the peers' and then on the fabric's thread, is bounded in time, and touches
+ * neither the server nor a request.
+ */
+struct connecting;
+
+enum { CONNECTING_DETAIL_SIZE = 256 };
+
+/* How it ended. */
+struct connecting_result {
+        int error; /* FERRY_E_*; 0 = connected */
+        char detail[CONNECTING_DETAIL_SIZE];
+        char worker[FERRY_METADATA_NAME_SIZE];
+        uint64_t epoch;
+        struct fabric_connection connection;
+};
+
+/*
+ * 0 with *ret_connecting; as peers_fetch_worker, with a sentence in detail. url is borrowed.
+ */
+int connecting_begin(const struct http_config *config, const char *url, struct connecting **ret_connecting,
+                     char *detail, size_t detail_size);
+
+/* Takes NULL; returns NULL. */
+struct connecting *connecting_unref(struct connecting *connecting);
+
+/* Happens at the end. As long as there is a reference. */
+struct http_event *connecting_over(struct connecting *connecting);
+
+/* NULL = it is not over. Valid as long as there is a reference. */
+const struct connecting_result *connecting_look(struct connecting *connecting);
+
+#endif

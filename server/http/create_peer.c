@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include <ferry/error.h>
+#include <ferry/json.h>
+
+#include "base/util.h"
+#include "connecting.h"
+#include "event.h"
+#include "handlers.h"
+#include "http_internal.h"
+#include "json_build.h"
+#include "request.h"
+#include "wait.h"
+
+/* Beyond what fetching, resolving and connecting may take together, each of which has its own limit. */
+enum { WAIT_MS = 30000, URL_SIZE_MAX = 2048 };
+
+struct peer_body {
+        const char *url;
+};
+
+static const struct ferry_json_field fields[] = {
+        { "url", FERRY_JSON_STRING, true, offsetof(struct peer_body, url), 1, URL_SIZE_MAX, NULL },
+};
+
+static bool decode(struct http_request *request, struct peer_body *body)
+{
+        struct ferry_json_errors errors = { 0 };
+
+        if (ferry_json_decode(request->json, fields, FERRY_ARRAY_SIZE(fields), body, "", &errors))
+                return true;
+        request_problem_body(request, &errors);
+        return false;
+}
+
+static void answer_error(struct http_request *request, int error, const char *detail)
+{
+        switch (error) {
+        case FERRY_E_INVALID_PARAMETER:
+        case FERRY_E_FORBIDDEN:
+                request_problem_at(request, error, "/url", detail);
+                break;
+        case FERRY_E_LIMIT_REACHED:
+        case FERRY_E_PEER_REFUSED:
+                request_problem(request, error, "%s", detail);
+                break;
+        case FERRY_E_CANCELLED:
+                request_problem(request, FERRY_E_DRAINING, "%s", detail);
+                break;
+        default:
+                /* Whatever else is wrong there: no worker could be reached by this URL. */
+                if (error < 0 || error == FERRY_E_INTERNAL)
+                        request_problem(request, error, NULL);
+                else
+                        request_problem(request, FERRY_E_PEER_UNREACHABLE, "%s", detail);
+        }
+}
+
+static void answer_connected(struct http_request *request, const struct connecting_result *result)
+{
+        const struct fabric_connection *connection = &result->connection;
+        struct json_object *object = json_object_new_object();
+        struct json_object *url = json_object_object_get(request->json, "url");
+        char epoch[20];
+
+        snprintf(epoch, sizeof(epoch), "%016" PRIx64, result->epoch);
+        bool ok = json_add(object, "url", json_object_get(url)) && json_add_string(object, "worker", result->worker) &&
+                  json_add_string(object, "epoch", epoch) &&
+                  json_add_string(object, "transport", connection->transport) &&
+                  json_add_uint(object, "connect_us", connection->connect_us) &&
+                  json_add_bool(object, "reused", connection->reused);
+        request_answer_json(request, connection->reused ? 200 : 201, json_finish(object, ok));
+}
+
+static void answer(struct http_request *request)
+{
+        const struct connecting_result *result = connecting_look(request->connecting);
+
+        if (!result && atomic_load(&request->server->draining))
+                request_problem(request, FERRY_E_DRAINING, NULL);
+        else if (!result)
+                request_problem(request, FERRY_E_PEER_UNREACHABLE, "Not in %u seconds", WAIT_MS / 1000);
+        else if (result->error)
+                answer_error(request, result->error, result->detail);
+        else
+                answer_connected(request, result);
+}
+
+/* Asking again is harmless, so Idempotency-Key is not looked at. */
+void create_peer(struct http_request *request)
+{
+        char detail[CONNECTING_DETAIL_SIZE] = "";
+        struct peer_body body = { 0 };
+
+        if (!decode(request, &body))
+                return;
+        int error = connecting_begin(&request->server->config, body.url, &request->connecting, detail, sizeof(detail));
+        if (error) {
+                answer_error(request, error, detail);
+                return;
+        }
+        switch (wait_park_event(request, connecting_over(request->connecting), WAIT_MS, answer)) {
+        case WAIT_PARKED:
+                break;
+        case WAIT_NEEDLESS:
+                answer(request);
+                break;
+        case WAIT_FULL:
+                request_problem(request, FERRY_E_LIMIT_REACHED, "Too many requests wait already");
+                break;
+        }
+}

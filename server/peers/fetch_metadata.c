@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <ferry/error.h>
+#include <ferry/json.h>
+
+#include "base/util.h"
+#include "fetch.h"
+
+/* The metadata of one operation: {base}/v1/operations/{id}/metadata, as its URL says. */
+
+static int locate(CURLU *url, const char *path, const char **ret_why)
+{
+        static const char head[] = "/v1/operations/", tail[] = "/metadata";
+        const char *id = NULL, *next = path;
+        size_t length;
+
+        (void)url;
+        /* A proxy may have put something before it. */
+        while ((next = strstr(next, head)))
+                id = next = next + strlen(head);
+        length = id ? strcspn(id, "/") : 0;
+        if (length > 0 && strcmp(id + length, tail) == 0)
+                return 0;
+        *ret_why = "the URL must end in /v1/operations/{id}/metadata";
+        return FERRY_E_INVALID_PARAMETER;
+}
+
+static int judge_status(long status, char detail[FETCH_DETAIL_SIZE])
+{
+        switch (status) {
+        case 404:
+        case 410:
+                (void)snprintf(detail, FETCH_DETAIL_SIZE, "the peer has no such operation any more (HTTP %ld)", status);
+                return FERRY_E_STALE_METADATA;
+        case 401:
+        case 403:
+                (void)snprintf(detail, FETCH_DETAIL_SIZE,
+                               "the peer refused to give its metadata (HTTP %ld); both sides need the same peer token",
+                               status);
+                return FERRY_E_PEER_REFUSED;
+        default:
+                (void)snprintf(detail, FETCH_DETAIL_SIZE, "the peer answered HTTP %ld instead of metadata", status);
+                return FERRY_E_TRANSFER_FAILED;
+        }
+}
+
+static int judge_body(struct json_object *object, struct ferry_metadata **ret_metadata,
+                      struct ferry_json_errors *errors)
+{
+        return ferry_metadata_decode(object, "", ret_metadata, errors);
+}
+
+const struct fetch_document fetch_metadata = { "metadata", locate, judge_status, judge_body };

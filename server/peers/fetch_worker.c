@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/error.h>
+#include <ferry/json.h>
+
+#include "base/util.h"
+#include "fetch.h"
+
+/* The description of a worker: {base}/v1/worker, where the base is the URL. */
+
+enum { EPOCH_DIGITS = 16 };
+
+static void cleanup_text(char **text)
+{
+        free(*text);
+}
+
+static int locate(CURLU *url, const char *path, const char **ret_why)
+{
+        FERRY_CLEANUP(cleanup_text) char *longer = NULL;
+        static const CURLUPart parts[] = { CURLUPART_QUERY, CURLUPART_FRAGMENT };
+        size_t length = strlen(path);
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(parts); i++) {
+                char *text = NULL;
+
+                if (curl_url_get(url, parts[i], &text, 0) != CURLUE_OK)
+                        continue;
+                curl_free(text);
+                *ret_why = "the base URL of a worker has no query and no fragment";
+                return FERRY_E_INVALID_PARAMETER;
+        }
+        while (length > 0 && path[length - 1] == '/')
+                length--;
+        if (asprintf(&longer, "%.*s/v1/worker", (int)length, path) < 0) {
+                longer = NULL;
+                return -ENOMEM;
+        }
+        return curl_url_set(url, CURLUPART_PATH, longer, 0) == CURLUE_OK ? 0 : -ENOMEM;
+}
+
+static int judge_status(long status, char detail[FETCH_DETAIL_SIZE])
+{
+        switch (status) {
+        case 401:
+        case 403:
+                (void)snprintf(detail, FETCH_DETAIL_SIZE,
+                               "the peer refused to say who it is (HTTP %ld); both sides need the same peer token",
+                               status);
+                return FERRY_E_PEER_REFUSED;
+        default:
+                (void)snprintf(detail, FETCH_DETAIL_SIZE, "what answers there (HTTP %ld) is not a Ferry worker",
+                               status);
+                return FERRY_E_TRANSFER_FAILED;
+        }
+}
+
+/* What is there beside these fields is the business of other versions. */
+static const char *text_of(struct json_object *object, const char *name, size_t size)
+{
+        struct json_object *value = NULL;
+
+        const char *text;
+
+        if (!json_object_object_get_ex(object, name, &value) || !json_object_is_type(value, json_type_string) ||
+            (size_t)json_object_get_string_len(value) >= size)
+                return NULL;
+        text = json_object_get_string(value);
+        /* As metadata has them: printable, and nothing that a log or a document must quote. */
+        for (const char *c = text; *c; c++)
+                if (*c <= ' ' || *c >= 0x7f || *c == '"' || *c == '\\')
+                        return NULL;
+        return *text ? text : NULL;
+}
+
+static bool parse_epoch(const char *text, uint64_t *ret_epoch)
+{
+        if (!text || strlen(text) != EPOCH_DIGITS || strspn(text, "0123456789abcdef") != EPOCH_DIGITS)
+                return false;
+        *ret_epoch = strtoull(text, NULL, 16);
+        return *ret_epoch != 0;
+}
+
+static int judge_body(struct json_object *object, struct ferry_metadata **ret_metadata,
+                      struct ferry_json_errors *errors)
+{
+        const char *name = NULL, *epoch = NULL, *data = "";
+        struct json_object *addresses = NULL, *given = NULL;
+        struct ferry_metadata *metadata;
+
+        if (json_object_is_type(object, json_type_object)) {
+                name = text_of(object, "name", FERRY_METADATA_NAME_SIZE);
+                epoch = text_of(object, "epoch", EPOCH_DIGITS + 1);
+                if (json_object_object_get_ex(object, "addresses", &addresses) &&
+                    json_object_is_type(addresses, json_type_object) &&
+                    json_object_object_get_ex(addresses, "data", &given))
+                        data = text_of(addresses, "data", FERRY_METADATA_ADDRESS_SIZE);
+        }
+        metadata = calloc(1, sizeof(*metadata));
+        if (!metadata)
+                return -ENOMEM;
+        if (!name || !data || !parse_epoch(epoch, &metadata->epoch)) {
+                free(metadata);
+                ferry_json_complain(errors, FERRY_E_INVALID_METADATA, "", "name, epoch or address is missing or wrong");
+                return FERRY_E_INVALID_METADATA;
+        }
+        memcpy(metadata->worker, name, strlen(name));
+        memcpy(metadata->data, data, strlen(data));
+        *ret_metadata = metadata;
+        return 0;
+}
+
+const struct fetch_document fetch_worker = { "the description of a worker", locate, judge_status, judge_body };

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <json-c/json.h>
+
+#include <ferry/error.h>
+#include <ferry/json.h>
+#include <ferry/metadata.h>
+
+#include "base/util.h"
+#include "fetch.h"
+
+#define WORKER(more) "{\"name\":\"w\",\"epoch\":\"00000000000000a5\",\"uptime_ms\":3" more "}"
+
+static int judge(const char *text, struct ferry_metadata **ret_metadata)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct json_object *object;
+
+        assert_int_equal(ferry_json_parse(text, strlen(text), &object, &errors), 0);
+        int error = fetch_worker.judge_body(object, ret_metadata, &errors);
+        assert_int_equal(error, errors.error);
+        json_object_put(object);
+        return error;
+}
+
+static void a_worker_is_known_by_name_epoch_and_address(void **state)
+{
+        struct ferry_metadata *m;
+
+        assert_int_equal(judge(WORKER(",\"addresses\":{\"http\":[],\"data\":\"10.0.0.1:9\"}"), &m), 0);
+        assert_string_equal(m->worker, "w");
+        assert_true(m->epoch == 0xa5);
+        assert_string_equal(m->data, "10.0.0.1:9");
+        m = ferry_metadata_free(m);
+        assert_int_equal(judge(WORKER(",\"addresses\":{\"http\":[]}"), &m), 0);
+        assert_string_equal(m->data, "");
+        m = ferry_metadata_free(m);
+        assert_int_equal(judge(WORKER(""), &m), 0);
+        m = ferry_metadata_free(m);
+}
+
+static void what_is_no_worker_is_refused(void **state)
+{
+        static const char *const cases[] = {
+                "{}",
+                "[]",
+                "7",
+                "{\"name\":\"w\"}",
+                "{\"name\":\"w\",\"epoch\":5}",
+                "{\"name\":\"w\",\"epoch\":\"a5\"}",
+                "{\"name\":\"w\",\"epoch\":\"00000000000000A5\"}",
+                "{\"name\":\"w\",\"epoch\":\"0000000000000000\"}",
+                "{\"name\":\"w\",\"epoch\":\"00000000000000a5a\"}",
+                "{\"name\":\"\",\"epoch\":\"00000000000000a5\"}",
+                "{\"name\":\"w\\nw\",\"epoch\":\"00000000000000a5\"}",
+                "{\"name\":\"0123456789012345678901234567890123456789012345678901234567890123\","
+                "\"epoch\":\"00000000000000a5\"}",
+                WORKER(",\"addresses\":{\"data\":1}"),
+                WORKER(",\"addresses\":{\"data\":\"\"}"),
+                WORKER(",\"addresses\":{\"data\":\"a b:1\"}"),
+        };
+        struct ferry_metadata *m;
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++)
+                assert_int_equal(judge(cases[i], &m), FERRY_E_INVALID_METADATA);
+}
+
+static void the_path_goes_after_the_base(void **state)
+{
+        static const struct {
+                const char *base, *asked; /* NULL = refused */
+        } cases[] = {
+                { "http://h:1", "http://h:1/v1/worker" },
+                { "http://h:1/", "http://h:1/v1/worker" },
+                { "https://h/a//", "https://h/a/v1/worker" },
+                { "http://h/a%20b", "http://h/a%20b/v1/worker" },
+                { "http://[::1]:2", "http://[::1]:2/v1/worker" },
+                { "http://h/?q", NULL },
+                { "http://h/#f", NULL },
+        };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
+                CURLU *url = curl_url();
+                char *path, *asked;
+                const char *why = NULL;
+
+                assert_int_equal(curl_url_set(url, CURLUPART_URL, cases[i].base, 0), CURLUE_OK);
+                assert_int_equal(curl_url_get(url, CURLUPART_PATH, &path, 0), CURLUE_OK);
+                int error = fetch_worker.locate(url, path, &why);
+                assert_int_equal(error, cases[i].asked ? 0 : FERRY_E_INVALID_PARAMETER);
+                assert_true((error != 0) == (why != NULL));
+                if (cases[i].asked) {
+                        assert_int_equal(curl_url_get(url, CURLUPART_URL, &asked, 0), CURLUE_OK);
+                        assert_string_equal(asked, cases[i].asked);
+                        curl_free(asked);
+                }
+                curl_free(path);
+                curl_url_cleanup(url);
+        }
+}
+
+static void another_status_means_another_server_or_token(void **state)
+{
+        char detail[FETCH_DETAIL_SIZE];
+
+        assert_int_equal(fetch_worker.judge_status(401, detail), FERRY_E_PEER_REFUSED);
+        assert_int_equal(fetch_worker.judge_status(403, detail), FERRY_E_PEER_REFUSED);
+        assert_int_equal(fetch_worker.judge_status(404, detail), FERRY_E_TRANSFER_FAILED);
+        assert_non_null(strstr(detail, "404"));
+        assert_int_equal(fetch_worker.judge_status(302, detail), FERRY_E_TRANSFER_FAILED);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_worker_is_known_by_name_epoch_and_address),
+                cmocka_unit_test(what_is_no_worker_is_refused),
+                cmocka_unit_test(the_path_goes_after_the_base),
+                cmocka_unit_test(another_status_means_another_server_or_token),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http_fixture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <ferry/error.h>
+
+#include "fabric/fabric.h"
+
+/* POST /v1/peers against another HTTP server; the fabric is a fake that connects when the test says so. */
+
+enum { PEER_EPOCH = 0x2222, ASKED_MAX = 64 };
+
+struct scene {
+        struct http_fixture *h;
+        struct http_server *peer;
+        char body[128];
+        pthread_mutex_t lock;
+        pthread_cond_t changed;
+        struct fabric_connect asked[ASKED_MAX]; /* without their strings */
+        size_t n_asked;
+        char data[FABRIC_ADDRESS_SIZE]; /* of the last */
+        int result;                     /* what connect returns */
+        bool at_once;                   /* it answers before it returns */
+};
+
+static const struct fabric_connection fresh = { .transport = "posix", .connect_us = 321 };
+
+static int fake_connect(void *context, const struct fabric_connect *connect)
+{
+        struct scene *s = context;
+
+        if (s->result)
+                return s->result;
+        pthread_mutex_lock(&s->lock);
+        (void)snprintf(s->data, sizeof(s->data), "%s", connect->peer_data);
+        s->asked[s->n_asked++ % ASKED_MAX] = *connect;
+        pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->lock);
+        if (s->at_once)
+                connect->connected(connect->context, &fresh);
+        return 0;
+}
+
+static void await_asked(struct scene *s, size_t n)
+{
+        pthread_mutex_lock(&s->lock);
+        while (s->n_asked < n)
+                pthread_cond_wait(&s->changed, &s->lock);
+        pthread_mutex_unlock(&s->lock);
+}
+
+static void complete(struct scene *s, size_t i, const struct fabric_connection *connection)
+{
+        s->asked[i].connected(s->asked[i].context, connection);
+}
+
+static int setup(void **state)
+{
+        struct scene *s = calloc(1, sizeof(*s));
+        struct http_config peer;
+        void *h;
+
+        if (!s || http_setup(&h))
+                return -1;
+        s->h = h;
+        pthread_mutex_init(&s->lock, NULL);
+        pthread_cond_init(&s->changed, NULL);
+        peer = s->h->config;
+        peer.epoch = PEER_EPOCH;
+        peer.worker_name = "other";
+        assert_int_equal(http_server_new(&peer, &s->peer), 0);
+        (void)snprintf(s->body, sizeof(s->body), "{\"url\":\"http://127.0.0.1:%u\"}",
+                       (unsigned)s->peer->listeners[0].port);
+        http_stop(s->h);
+        s->h->config.connector = (struct http_connector){ fake_connect, s };
+        http_start(s->h);
+        *state = s;
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct scene *s = *state;
+        void *h = s->h;
+        int r;
+
+        http_server_free(s->peer);
+        r = http_teardown(&h);
+        pthread_cond_destroy(&s->changed);
+        pthread_mutex_destroy(&s->lock);
+        free(s);
+        return r;
+}
+
+static struct reply ask(struct scene *s, const char *body)
+{
+        return http_call(s->h, "POST", "/v1/peers", "", body);
+}
+
+/* A request that is parked and has reached the fabric. */
+static int park(struct scene *s)
+{
+        size_t before = s->n_asked;
+        int fd = http_begin(s->h, "POST", "/v1/peers", "", s->body);
+
+        await_asked(s, before + 1);
+        return fd;
+}
+
+static void the_answer_has_who_where_and_how_long(void **state)
+{
+        const struct fabric_connection again = { .transport = "posix", .reused = true };
+        struct scene *s = *state;
+        struct reply reply;
+        int fd = park(s);
+
+        assert_true(s->asked[0].peer_epoch == PEER_EPOCH);
+        complete(s, 0, &fresh);
+        reply = http_receive(fd);
+        assert_string_equal(reply_field(&reply, "worker"), "other");
+        assert_string_equal(reply_field(&reply, "epoch"), "0000000000002222");
+        assert_string_equal(reply_field(&reply, "transport"), "posix");
+        assert_string_equal(reply_field(&reply, "connect_us"), "321");
+        assert_string_equal(reply_field(&reply, "reused"), "false");
+        assert_non_null(strstr(s->body, reply_field(&reply, "url")));
+        expect_status(reply, 201);
+        fd = park(s);
+        complete(s, 1, &again);
+        reply = http_receive(fd);
+        assert_string_equal(reply_field(&reply, "connect_us"), "0");
+        assert_string_equal(reply_field(&reply, "reused"), "true");
+        expect_status(reply, 200);
+}
+
+static void an_answer_that_comes_at_once_is_not_missed(void **state)
+{
+        struct scene *s = *state;
+
+        s->at_once = true;
+        for (int i = 0; i < 50; i++)
+                expect_status(ask(s, s->body), 201);
+        await_parked(s->h, 0);
+}
+
+static void the_fabrics_errors_have_a_status(void **state)
+{
+        static const struct {
+                int error, status;
+                const char *code;
+        } cases[] = {
+                { FERRY_E_PEER_UNREACHABLE, 502, "peer-unreachable" },
+                { FERRY_E_STALE_METADATA, 502, "peer-unreachable" },
+                { FERRY_E_CANCELLED, 503, "draining" },
+        };
+        struct scene *s = *state;
+        struct reply reply;
+        int fd;
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
+                struct fabric_connection failed = { .error = cases[i].error, .detail = "It is so" };
+
+                fd = park(s);
+                complete(s, i, &failed);
+                reply = http_receive(fd);
+                assert_string_equal(reply_field(&reply, "detail"), "It is so");
+                expect_problem(reply, cases[i].status, cases[i].code);
+        }
+        s->result = -ESHUTDOWN;
+        expect_problem(ask(s, s->body), 503, "draining");
+        s->result = -ENOMEM;
+        expect_problem(ask(s, s->body), 500, "internal");
+}
+
+static void a_url_that_leads_to_no_peer_is_refused(void **state)
+{
+        struct scene *s = *state;
+        char own[64];
+
+        (void)snprintf(own, sizeof(own), "{\"url\":\"http://127.0.0.1:%u/\"}", (unsigned)s->h->port);
+        expect_problem(ask(s, own), 400, "invalid-parameter");
+        expect_problem(ask(s, "{\"url\":\"http://192.0.2.1\"}"), 403, "forbidden");
+        expect_problem(ask(s, "{\"url\":\"unix:/tmp/x\"}"), 400, "invalid-parameter");
+        expect_problem(ask(s, "{\"url\":\"\"}"), 400, "invalid-parameter");
+        expect_problem(ask(s, "{\"url\":7}"), 400, "invalid-parameter");
+        expect_problem(ask(s, "{}"), 400, "invalid-parameter");
+        expect_problem(ask(s, "{\"url\":\"http://127.0.0.1:1\",\"more\":1}"), 400, "unknown-field");
+        expect_problem(ask(s, "[]"), 400, "invalid-parameter");
+        expect_problem(http_call(s->h, "GET", "/v1/peers", "", NULL), 405, "method-not-allowed");
+        assert_int_equal(s->n_asked, 0);
+}
+
+/* A network address that is not admitted is kept from the fabric, as that of metadata is. */
+static void an_address_that_is_not_admitted_is_not_used(void **state)
+{
+        struct scene *s = *state;
+        struct http_config peer = s->h->config;
+        struct fabric_facts facts = { .data_address = "192.0.2.1:7" };
+
+        s->at_once = true;
+        for (int admitted = 0; admitted < 2; admitted++) {
+                if (admitted)
+                        strcpy(facts.data_address, "127.0.0.1:7");
+                peer.epoch = PEER_EPOCH;
+                peer.fabric = &facts;
+                http_server_free(s->peer);
+                assert_int_equal(http_server_new(&peer, &s->peer), 0);
+                (void)snprintf(s->body, sizeof(s->body), "{\"url\":\"http://127.0.0.1:%u\"}",
+                               (unsigned)s->peer->listeners[0].port);
+                expect_status(ask(s, s->body), 201);
+                assert_string_equal(s->data, admitted ? "127.0.0.1:7" : "");
+        }
+}
+
+static void a_client_that_leaves_is_not_waited_for(void **state)
+{
+        struct scene *s = *state;
+
+        close(park(s));
+        await_parked(s->h, 0);
+        await_idle(s->h);
+        complete(s, 0, &fresh); /* finds nobody, and harms nobody */
+}
+
+static void waiting_holds_no_thread_and_is_bounded(void **state)
+{
+        struct scene *s = *state;
+        int fds[4];
+
+        /* Twice as many as the server has threads. */
+        for (size_t i = 0; i < 4; i++)
+                fds[i] = park(s);
+        await_parked(s->h, 4);
+        expect_status(http_call(s->h, "GET", "/livez", "", NULL), 200);
+        expect_problem(ask(s, s->body), 429, "limit-reached");
+        await_asked(s, 5);
+        for (size_t i = 0; i < 5; i++)
+                complete(s, i, &fresh);
+        for (size_t i = 0; i < 4; i++)
+                expect_status(http_receive(fds[i]), 201);
+}
+
+static void the_end_of_the_server_answers_it(void **state)
+{
+        struct scene *s = *state;
+        int fd = park(s);
+
+        await_parked(s->h, 1);
+        http_server_drain(s->h->server);
+        http_stop(s->h);
+        expect_problem(http_receive(fd), 503, "draining");
+        complete(s, 0, &fresh); /* touches no server */
+}
+
+static void a_server_that_drains_connects_to_nobody_new(void **state)
+{
+        struct scene *s = *state;
+
+        http_server_drain(s->h->server);
+        expect_problem(ask(s, s->body), 503, "draining");
+        assert_int_equal(s->n_asked, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(the_answer_has_who_where_and_how_long),
+                TEST(an_answer_that_comes_at_once_is_not_missed),
+                TEST(the_fabrics_errors_have_a_status),
+                TEST(a_url_that_leads_to_no_peer_is_refused),
+                TEST(an_address_that_is_not_admitted_is_not_used),
+                TEST(a_client_that_leaves_is_not_waited_for),
+                TEST(waiting_holds_no_thread_and_is_bounded),
+                TEST(the_end_of_the_server_answers_it),
+                TEST(a_server_that_drains_connects_to_nobody_new),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
