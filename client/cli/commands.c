@@ -167,6 +167,20 @@ static int command_put(struct cli *cli, int argc, char **argv)
         return status;
 }
 
+static int command_connect(struct cli *cli, int argc, char **argv)
+{
+        struct ferry_peer peer;
+        int out = STDOUT_FILENO, status = cli_connect(cli);
+        if (status != CLI_OK)
+                return status;
+        int r = ferry_connect_peer(cli->ferry, argv[1], &peer);
+        if (r != 0)
+                return command_result(cli, r);
+        r = command_write(&out, peer.json, strlen(peer.json));
+        ferry_peer_clear(&peer);
+        return r == 0 || r == -EPIPE ? command_result(cli, r) : cli_usage_error("%s", strerror(-r));
+}
+
 static int command_wait_report(struct cli *cli, const struct ferry_operation *operation)
 {
         char *path = NULL;
@@ -229,6 +243,7 @@ const struct cli_command cli_commands[] = {
         { "post", "PATH [JSON|@FILE|-]", "send JSON and print the answer", 1, 2, command_post },
         { "put", "PATH FILE|-", "send a file, for example into /v1/regions/ID/content", 2, 2, command_put },
         { "delete", "PATH", "delete a resource", 1, 1, command_delete },
+        { "connect", "PEER-URL", "have the worker connect to another one beforehand", 1, 1, command_connect },
         { "wait", "OPERATION [--timeout TIME]", "wait until an operation is done and print it", 1, 3, command_wait },
 };
 const size_t cli_commands_count = sizeof(cli_commands) / sizeof(cli_commands[0]);

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "steps.h"
 
@@ -209,6 +214,45 @@ void worker_pass_time(struct worker *w, unsigned ms)
         region_drop(w, region);
         ferry_operation_clear(&operation);
         ferry_operation_clear(&now);
+}
+
+/* ---- a server that is no worker ---- */
+
+int listen_somewhere(char *url, size_t size, const char *path)
+{
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        socklen_t length = sizeof(address);
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        assert_true(fd >= 0);
+        assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        assert_int_equal(listen(fd, 5), 0);
+        assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+        (void)snprintf(url, size, "http://127.0.0.1:%d%s", ntohs(address.sin_port), path);
+        return fd;
+}
+
+char *serve_once(int listener, const char *text)
+{
+        struct pollfd p = { .fd = listener, .events = POLLIN };
+        char *request = calloc(1, 8192);
+        size_t n = 0;
+        int fd;
+
+        assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+        fd = accept(listener, NULL, NULL);
+        assert_true(fd >= 0);
+        while (n < 8191 && !strstr(request, "\r\n\r\n")) {
+                ssize_t r = read(fd, request + n, 8191 - n);
+
+                if (r <= 0)
+                        break;
+                n += (size_t)r;
+        }
+        raw_send(fd, text, strlen(text));
+        (void)shutdown(fd, SHUT_WR);
+        (void)close(fd);
+        return request;
 }
 
 /* ---- one transfer ---- */

@@ -55,6 +55,14 @@ void worker_await_metric(struct worker *w, const char *sample, uint64_t value);
 /* Lets ms pass on the worker's clock: a wait that nothing ends. */
 void worker_pass_time(struct worker *w, unsigned ms);
 
+/* ---- a server that is no worker ---- */
+
+/* A listening socket on a free port of loopback; url gets "http://127.0.0.1:PORT" and path. */
+int listen_somewhere(char *url, size_t size, const char *path);
+
+/* Accepts one connection, reads the request and sends text. Returns the request, for free(). */
+char *serve_once(int listener, const char *text);
+
 /* ---- one transfer ---- */
 
 /* ERRORED operations are warnings in the log: says that both workers may have them. */

@@ -56,7 +56,7 @@ static void assert_complains(struct run run, int status, const char *text)
 
 static void version_and_help_need_no_worker(void **state)
 {
-        static const char *const words[] = { "get",     "post",  "put",       "delete",       "wait",
+        static const char *const words[] = { "get",     "post",  "put",       "delete",       "wait",       "connect",
                                              "version", "--url", "FERRY_URL", "--token-file", "Exit status" };
         char *wanted = text_format("ferry %s\n", ferry_version());
         struct run run = FERRY(NULL, "version");

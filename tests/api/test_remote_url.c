@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <stdio.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "steps.h"
@@ -31,44 +27,6 @@ static void assert_fails(struct pair *p, const char *region, const char *url, in
 
         operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, error);
         json_object_put(operation);
-}
-
-static int listen_somewhere(char *url, size_t size)
-{
-        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        socklen_t length = sizeof(address);
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-        assert_true(fd >= 0);
-        assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-        assert_int_equal(listen(fd, 5), 0);
-        assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-        (void)snprintf(url, size, "http://127.0.0.1:%d" TARGET, ntohs(address.sin_port));
-        return fd;
-}
-
-/* Accepts one connection, reads the request and sends text. Returns the request, for free(). */
-static char *serve(int listener, const char *text)
-{
-        struct pollfd p = { .fd = listener, .events = POLLIN };
-        char *request = calloc(1, 8192);
-        size_t n = 0;
-        int fd;
-
-        assert_int_equal(poll(&p, 1, WAIT_MS), 1);
-        fd = accept(listener, NULL, NULL);
-        assert_true(fd >= 0);
-        while (n < 8191 && !strstr(request, "\r\n\r\n")) {
-                ssize_t r = read(fd, request + n, 8191 - n);
-
-                if (r <= 0)
-                        break;
-                n += (size_t)r;
-        }
-        raw_send(fd, text, strlen(text));
-        (void)shutdown(fd, SHUT_WR);
-        (void)close(fd);
-        return request;
 }
 
 static void urls_that_are_none_are_refused(void **state)
@@ -118,7 +76,7 @@ static void what_the_peer_answers_decides(void **state)
         for (int network = 0; network < 2; network++) {
                 char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], nowhere[URL_SIZE], *url;
                 struct ferry_operation passive, active;
-                int listener = listen_somewhere(nowhere, sizeof(nowhere));
+                int listener = listen_somewhere(nowhere, sizeof(nowhere), TARGET);
 
                 (void)close(listener); /* nobody listens there any more */
                 pair_start(p, network);
@@ -198,14 +156,14 @@ static void a_server_that_is_no_worker_is_survived(void **state)
         };
         struct pair *p = *state;
         char local[FERRY_ID_SIZE], url[URL_SIZE];
-        int listener = listen_somewhere(url, sizeof(url));
+        int listener = listen_somewhere(url, sizeof(url), TARGET);
 
         pair_start(p, false);
         pair_expect_failures(p);
         region_make(&p->b, SIZE, 0, local);
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
                 struct json_object *operation = begin(p, 201, local, url);
-                char *request = serve(listener, cases[i].answer);
+                char *request = serve_once(listener, cases[i].answer);
 
                 assert_int_equal(strncmp(request, "GET " TARGET " HTTP/1.1\r\n", strlen("GET " TARGET " HTTP/1.1\r\n")),
                                  0);

@@ -170,9 +170,12 @@ static void workers_with_the_peer_token_fetch_from_each_other(void **state)
         char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], id[FERRY_ID_SIZE];
         struct ferry_operation offer;
         struct scene *s = *state;
+        struct ferry_peer peer;
 
         start(s, &s->a, "a", NULL);
         start(s, &s->b, "b", NULL);
+        assert_int_equal(ferry_connect_peer(s->b.client, s->a.url, &peer), 0);
+        ferry_peer_clear(&peer);
         region_make(&s->a, 77777, 3, region);
         region_make(&s->b, 77777, 0, target);
         offer_make(&s->a, FERRY_READABLE, region, &offer);
@@ -186,6 +189,7 @@ static void workers_with_the_peer_token_fetch_from_each_other(void **state)
         offer_make(&s->a, FERRY_READABLE, region, &offer);
         worker_start(&s->b, "b", NULL);
         worker_expect(&s->b, "msg=\"operation ended\"");
+        assert_int_equal(ferry_connect_peer(s->b.client, s->a.url, &peer), FERRY_E_PEER_REFUSED);
         region_make(&s->b, 77777, 0, target);
         read_by_url(s, offer.id, target, id);
         operation_assert_error(&s->b, id, FERRY_ERRORED, FERRY_E_PEER_REFUSED);

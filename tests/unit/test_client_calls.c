@@ -90,6 +90,31 @@ static void the_worker_is_described(void **state)
         finish(&x);
 }
 
+static void a_peer_is_connected_to(void **state)
+{
+        START(x,
+              { JSON("201", "{\"url\":\"http://h\",\"worker\":\"w\",\"epoch\":\"00ff\",\"transport\":\"tcp\","
+                            "\"connect_us\":9,\"reused\":false}"),
+                .end = SERVER_CLOSE },
+              { JSON("200", "{\"worker\":\"w\",\"epoch\":\"00ff\",\"transport\":\"tcp\"}"), .end = SERVER_CLOSE },
+              { "HTTP/1.1 502 No\r\nContent-Type: application/problem+json\r\nConnection: close\r\n\r\n"
+                "{\"code\":\"peer-unreachable\"}",
+                .end = SERVER_CLOSE });
+        struct ferry_peer peer;
+        assert_int_equal(ferry_connect_peer(x.ferry, "http://h\"", &peer), 0);
+        assert_string_equal(peer.worker, "w");
+        assert_string_equal(peer.epoch, "00ff");
+        assert_string_equal(peer.transport, "tcp");
+        assert_int_equal(peer.connect_us, 9);
+        assert_false(peer.reused);
+        assert_non_null(strstr(peer.json, "\"url\":\"http://h\""));
+        ferry_peer_clear(&peer);
+        assert_int_equal(ferry_connect_peer(x.ferry, "http://h", &peer), -EPROTO);
+        assert_int_equal(ferry_connect_peer(x.ferry, "http://h", &peer), FERRY_E_PEER_UNREACHABLE);
+        sent(&x, 0, "POST /v1/peers", "{\"url\":\"http://h\\\"\"}");
+        finish(&x);
+}
+
 static void texts_come_as_they_are(void **state)
 {
 #define TEXT(type, body) "HTTP/1.1 200 OK\r\nContent-Type: " type "\r\nConnection: close\r\n\r\n" body
@@ -531,6 +556,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(the_worker_is_described),
+                cmocka_unit_test(a_peer_is_connected_to),
                 cmocka_unit_test(texts_come_as_they_are),
                 cmocka_unit_test(a_region_is_created),
                 cmocka_unit_test(regions_are_fetched_listed_and_deleted),

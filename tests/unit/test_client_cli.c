@@ -250,6 +250,23 @@ static void the_token_comes_from_a_file(void **state)
         server_clear(&s);
 }
 
+static void connect_prints_the_answer(void **state)
+{
+#define PEER                                                                                                           \
+        "{\"worker\":\"w\",\"epoch\":\"00ff\",\"transport\":\"tcp\",\"connect_us\":1250,\"reused\":false,\"raw\":1}\n"
+        START(s, { JSON(PEER), .end = SERVER_CLOSE }, { NOT_FOUND, .end = SERVER_CLOSE });
+        run(&r, s.url, "", "connect", "http://peer:1", NULL);
+        assert_int_equal(r.status, 0);
+        assert_string_equal(r.out, PEER);
+        run(&r, s.url, "", "connect", "http://peer:1", NULL);
+        assert_int_equal(r.status, 1);
+        assert_string_equal(r.out, "");
+        server_stop(&s);
+        contains(s.requests[0], "POST /v1/peers HTTP/1.1\r\n");
+        contains(s.requests[0], "\r\n\r\n{\"url\":\"http://peer:1\"}");
+        server_clear(&s);
+}
+
 static void wait_prints_the_operation_when_it_is_done(void **state)
 {
         START(s, { OPERATION("IN_PROGRESS", "false", ""), .end = SERVER_CLOSE },
@@ -296,6 +313,7 @@ int main(int argc, char **argv)
                 cmocka_unit_test(put_sends_a_file),
                 cmocka_unit_test(delete_is_silent),
                 cmocka_unit_test(the_token_comes_from_a_file),
+                cmocka_unit_test(connect_prints_the_answer),
                 cmocka_unit_test(wait_prints_the_operation_when_it_is_done),
                 cmocka_unit_test(wait_tells_of_a_failed_operation),
                 cmocka_unit_test(wait_gives_up_in_time),

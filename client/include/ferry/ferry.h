@@ -30,9 +30,9 @@
  * Threads. A handle is used by one thread at a time; different handles are independent.
  *
  * Retries. Calls that may be repeated without harm (all GETs, PUTs and DELETEs; POSTs that carry an Idempotency-Key,
- * which every create does; cancel and renew) are repeated when the connection failed and when the worker answered 429
- * or 503, with the wait that Retry-After asks for, else with a growing one. Workers are reached directly: proxies of
- * the environment are not used, redirects are not followed.
+ * which every create does; cancel, renew and ferry_connect_peer) are repeated when the connection failed and when the
+ * worker answered 429 or 503, with the wait that Retry-After asks for, else with a growing one. Workers are reached
+ * directly: proxies of the environment are not used, redirects are not followed.
  */
 
 #ifdef __cplusplus
@@ -128,6 +128,25 @@ int ferry_get_openapi(struct ferry *f, char **ret_yaml);
 /* 0, or why not (FERRY_E_DRAINING). Never repeated after a 503. */
 int ferry_get_livez(struct ferry *f);
 int ferry_get_readyz(struct ferry *f);
+
+/* ---- peers ---- */
+
+/* Another worker that the worker of a handle is connected to. */
+struct ferry_peer {
+        char worker[128]; /* its name */
+        char epoch[32];
+        char transport[64];  /* what bytes will go over */
+        uint64_t connect_us; /* 0 = reused */
+        bool reused;         /* the connection was there already */
+        char *json;          /* the whole answer */
+};
+void ferry_peer_clear(struct ferry_peer *peer);
+
+/*
+ * Has the worker connect to the one whose HTTP server is at url ("http://host:port"), so that the first transfer need
+ * not. FERRY_E_PEER_UNREACHABLE, FERRY_E_PEER_REFUSED, FERRY_E_FORBIDDEN (--allow-peer), FERRY_E_INVALID_PARAMETER.
+ */
+int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_peer);
 
 /* ---- regions ---- */
 

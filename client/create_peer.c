@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <json-c/json.h>
+#include <string.h>
+
+#include "client_internal.h"
+#include "decode.h"
+
+enum { PEER_WAIT_MS = 30000 }; /* the worker answers by then: it fetches, connects, and has limits for both */
+
+static const struct decode_field peer_fields[] = {
+        DECODE_FIELD("worker", DECODE_TEXT, true, struct ferry_peer, worker),
+        DECODE_FIELD("epoch", DECODE_LABEL, true, struct ferry_peer, epoch),
+        DECODE_FIELD("transport", DECODE_TEXT, true, struct ferry_peer, transport),
+        DECODE_FIELD("connect_us", DECODE_UINT, true, struct ferry_peer, connect_us),
+        DECODE_FIELD("reused", DECODE_BOOL, true, struct ferry_peer, reused),
+};
+
+static char *peer_body(const char *url)
+{
+        struct json_object *json = json_object_new_object();
+        if (!json)
+                return NULL;
+        json_object_object_add(json, "url", json_object_new_string(url ? url : ""));
+        return call_body(json);
+}
+
+int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_peer)
+{
+        FERRY_CLEANUP(cleanup_free) char *body = peer_body(url);
+        if (!body)
+                return -ENOMEM;
+        struct request request = { .exchange = {
+                                           .method = "POST",
+                                           .path = "/v1/peers",
+                                           .content_type = "application/json",
+                                           .body = body,
+                                           .size = strlen(body),
+                                           .wait_ms = PEER_WAIT_MS,
+                                   },
+                                   .repeatable = true };
+        struct ferry_peer peer = { 0 };
+        struct json_object *json = NULL;
+        const char *field;
+        int r = call_json(f, &request, &json, &peer.json);
+        if (r != 0)
+                return r;
+        r = decode_object(json, peer_fields, sizeof(peer_fields) / sizeof(peer_fields[0]), &peer, &field);
+        json_object_put(json);
+        if (r < 0) {
+                ferry_peer_clear(&peer);
+                return problem_protocol(f, "a field is missing or wrong", field);
+        }
+        *ret_peer = peer;
+        return 0;
+}
+
+void ferry_peer_clear(struct ferry_peer *peer)
+{
+        free(peer->json);
+        *peer = (struct ferry_peer){ 0 };
+}

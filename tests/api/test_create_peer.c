@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "steps.h"
+
+/* POST /v1/peers: b connects to a, so that its first transfer need not. */
+
+enum { SIZE = 5000, URL_SIZE = 128 };
+
+static struct json_object *connect_to(struct worker *w, int status, const char *url)
+{
+        char *body = text_format("{\"url\":\"%s\"}", url);
+        struct json_object *answer = call_json(w, status, "POST", "/v1/peers", body);
+
+        free(body);
+        return answer;
+}
+
+static void assert_refused(struct worker *w, const char *url, int status, const char *code, const char *pointer)
+{
+        char *body = text_format("{\"url\":\"%s\"}", url);
+
+        assert_problem(w, "POST", "/v1/peers", body, status, code, pointer);
+        free(body);
+}
+
+/* How many endpoints b has open on the pair's side. */
+static void await_endpoints(struct pair *p, uint64_t n)
+{
+        worker_await_metric(&p->b, p->network ? "ferry_endpoints{side=\"network\"}" : "ferry_endpoints{side=\"local\"}",
+                            n);
+}
+
+/* One read on b of what a offers; the active operation's connect_us, 0 = it has none. */
+static uint64_t move(struct pair *p, const char *offered, const char *local)
+{
+        struct ferry_operation passive, active, end;
+        struct json_object *object, *value;
+        uint64_t connect_us;
+
+        offer_make(&p->a, FERRY_READABLE, offered, &passive);
+        begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
+        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, &end);
+        connect_us = end.connect_us;
+        object = operation_json(&p->b, active.id);
+        assert_true(json_object_object_get_ex(object, "connect_us", &value) == (connect_us != 0));
+        json_object_put(object);
+        ferry_operation_clear(&end);
+        operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, &end);
+        assert_int_equal(end.connect_us, 0); /* the passive side connects to nobody */
+        ferry_operation_clear(&end);
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
+        return connect_us;
+}
+
+static void the_first_call_connects_and_what_follows_finds_it(void **state)
+{
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+                struct json_object *answer;
+                struct ferry_peer peer;
+
+                pair_start(p, network);
+                region_make(&p->a, SIZE, 1, offered);
+                region_make(&p->b, SIZE, 0, local);
+                await_endpoints(p, 0);
+                answer = connect_to(&p->b, 201, p->a.url);
+                assert_string_equal(json_text(answer, "url"), p->a.url);
+                assert_string_equal(json_text(answer, "worker"), "a");
+                assert_string_equal(json_text(answer, "epoch"), p->a.epoch);
+                assert_string_equal(json_text(answer, "transport"), network ? "tcp" : "posix");
+                assert_in_range(json_number(answer, "connect_us"), 1, WAIT_MS * 1000);
+                assert_false(json_truth(answer, "reused"));
+                json_object_put(answer);
+                await_endpoints(p, 1);
+
+                answer = connect_to(&p->b, 200, p->a.url);
+                assert_int_equal(json_number(answer, "connect_us"), 0);
+                assert_true(json_truth(answer, "reused"));
+                assert_string_equal(json_text(answer, "transport"), network ? "tcp" : "posix");
+                json_object_put(answer);
+
+                assert_int_equal(move(p, offered, local), 0);
+                region_assert_pattern(&p->b, local, 1, 0, SIZE);
+                assert_int_equal(ferry_connect_peer(p->b.client, p->a.url, &peer), 0);
+                assert_true(peer.reused);
+                ferry_peer_clear(&peer);
+                await_endpoints(p, 1); /* the one of the first call */
+                pair_stop(p);
+        }
+}
+
+static void a_transfer_that_has_to_connect_tells_what_that_took(void **state)
+{
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+                struct json_object *answer;
+
+                pair_start(p, network);
+                region_make(&p->a, SIZE, 1, offered);
+                region_make(&p->b, SIZE, 0, local);
+                assert_in_range(move(p, offered, local), 1, WAIT_MS * 1000);
+                assert_int_equal(move(p, offered, local), 0);
+                answer = connect_to(&p->b, 200, p->a.url);
+                assert_true(json_truth(answer, "reused"));
+                json_object_put(answer);
+                pair_stop(p);
+        }
+}
+
+static void what_is_no_url_of_a_peer_is_refused(void **state)
+{
+        static const struct {
+                const char *url;
+                int status;
+                const char *code;
+        } cases[] = {
+                { "", 400, "invalid-parameter" },
+                { "not a url", 400, "invalid-parameter" },
+                { "ftp://127.0.0.1", 400, "invalid-parameter" },
+                { "file:///etc/passwd", 400, "invalid-parameter" },
+                { "unix:/tmp/x.sock", 400, "invalid-parameter" },
+                { "http://user:pass@127.0.0.1:1", 400, "invalid-parameter" },
+                { "http://127.0.0.1:1/?token=x", 400, "invalid-parameter" },
+                { "http://127.0.0.1:1/#x", 400, "invalid-parameter" },
+                { "http://192.0.2.1", 403, "forbidden" },
+                { "http://peer.invalid:9300", 403, "forbidden" },
+                { "http://3221225985", 403, "forbidden" },
+        };
+        struct pair *p = *state;
+
+        pair_start(p, false);
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+                assert_refused(&p->b, cases[i].url, cases[i].status, cases[i].code, "/url");
+        assert_refused(&p->b, p->b.url, 400, "invalid-parameter", "/url"); /* itself */
+        assert_problem(&p->b, "POST", "/v1/peers", "{}", 400, "invalid-parameter", "/url");
+        assert_problem(&p->b, "POST", "/v1/peers", "{\"url\":1}", 400, "invalid-parameter", "/url");
+        assert_problem(&p->b, "POST", "/v1/peers", "{\"url\":\"http://127.0.0.1:1\",\"x\":1}", 400, "unknown-field",
+                       "/x");
+        assert_problem(&p->b, "POST", "/v1/peers", "[]", 400, "invalid-parameter", NULL);
+        assert_problem(&p->b, "GET", "/v1/peers", NULL, 405, "method-not-allowed", NULL);
+        assert_problem(&p->b, "DELETE", "/v1/peers", NULL, 405, "method-not-allowed", NULL);
+        await_endpoints(p, 0);
+        pair_assert_serving(p);
+        pair_stop(p);
+}
+
+static void the_list_of_peers_decides(void **state)
+{
+        static const char *const only_other[] = { "--allow-peer", "192.0.2.0/24", NULL };
+        struct pair *p = *state;
+
+        pair_start_with(p, false, only_other);
+        assert_refused(&p->b, p->a.url, 403, "forbidden", "/url");
+        await_endpoints(p, 0);
+        pair_stop(p);
+}
+
+/* Sends the request, has text served to the worker, and asserts the answer's status and code. */
+static void ask_served(struct worker *w, int listener, const char *url, const char *text, int status, const char *code)
+{
+        char *body = text_format("{\"url\":\"%s\"}", url), *request, *served, *needle;
+        struct raw_answer answer;
+        int fd = raw_connect(w);
+
+        request = text_format("POST /v1/peers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                              "Content-Length: %zu\r\n\r\n%s",
+                              strlen(body), body);
+        raw_send(fd, request, strlen(request));
+        served = serve_once(listener, text);
+        assert_non_null(strstr(served, "GET /v1/worker HTTP/1.1\r\n"));
+        raw_receive(fd, false, &answer);
+        needle = text_format("\"code\":\"%s\"", code);
+        assert_int_equal(answer.status, status);
+        assert_non_null(strstr(answer.body, needle));
+        raw_answer_clear(&answer);
+        (void)close(fd);
+        free(needle);
+        free(served);
+        free(request);
+        free(body);
+}
+
+static void a_server_that_is_no_worker_is_survived(void **state)
+{
+        static const struct {
+                const char *answer, *code;
+        } cases[] = {
+                { "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>hello</html>", "peer-unreachable" },
+                { "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "peer-unreachable" },
+                { "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "peer-unreachable" },
+                { "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{", "peer-unreachable" },
+                { "HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\nContent-Length: 0\r\n\r\n",
+                  "peer-unreachable" },
+                { "HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", "peer-refused" },
+                { "SSH-2.0-OpenSSH_9.2\r\n", "peer-unreachable" },
+                { "", "peer-unreachable" },
+        };
+        struct pair *p = *state;
+        char url[URL_SIZE];
+        int listener = listen_somewhere(url, sizeof(url), "");
+
+        pair_start(p, false);
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+                ask_served(&p->b, listener, url, cases[i].answer, 502, cases[i].code);
+        (void)close(listener);
+        assert_refused(&p->b, url, 502, "peer-unreachable", NULL); /* nobody listens there any more */
+        await_endpoints(p, 0);
+        pair_assert_serving(p);
+        pair_stop(p);
+}
+
+/* What it says of itself may be old or a lie: another worker is at the address, a dead one, or something silent. */
+static void a_description_that_leads_nowhere_is_unreachable(void **state)
+{
+        static const char form[] = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+                                   "{\"name\":\"a\",\"epoch\":\"0123456789abcdef\",\"addresses\":{\"data\":\"%s\"}}";
+        struct pair *p = *state;
+        char url[URL_SIZE], silent[URL_SIZE], *text;
+        int listener = listen_somewhere(url, sizeof(url), ""), mute = listen_somewhere(silent, sizeof(silent), "");
+        uint64_t start_ms;
+
+        pair_start(p, true);
+        text = text_format(form, p->a.data);
+        ask_served(&p->b, listener, url, text, 502, "peer-unreachable");
+        free(text);
+        text = text_format(form, "192.0.2.1:1"); /* not admitted */
+        ask_served(&p->b, listener, url, text, 502, "peer-unreachable");
+        free(text);
+        text = text_format(form, silent + strlen("http://"));
+        start_ms = steps_now_ms();
+        ask_served(&p->b, listener, url, text, 502, "peer-unreachable");
+        assert_in_range(steps_now_ms() - start_ms, 0, 10000); /* the connect time is 5 s */
+        free(text);
+        pair_assert_serving(p);
+        pair_stop(p);
+        (void)close(listener);
+        (void)close(mute);
+}
+
+static void a_peer_that_died_is_not_reused(void **state)
+{
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                char *flags[] = { "--data-listen", "127.0.0.1:0", "--local", "off", "--transports", "tcp,self", NULL };
+                struct worker next = { 0 };
+
+                pair_start(p, network);
+                json_object_put(connect_to(&p->b, 201, p->a.url));
+                worker_kill(&p->a);
+                assert_refused(&p->b, p->a.url, 502, "peer-unreachable", NULL);
+                worker_start(&next, "next", network ? (const char *const *)flags : NULL);
+                json_object_put(connect_to(&p->b, 201, next.url));
+                json_object_put(connect_to(&p->b, 200, next.url));
+                worker_stop(&next);
+                worker_stop(&p->b);
+                worker_clean(&p->a);
+        }
+}
+
+/* The request waits for a server that says nothing; the end of the worker answers it. */
+static void the_end_of_the_worker_answers_who_waits(void **state)
+{
+        static const char form[] = "POST /v1/peers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                                   "Content-Length: %zu\r\n\r\n%s";
+        struct pair *p = *state;
+        char url[URL_SIZE], *body, *request;
+        int listener = listen_somewhere(url, sizeof(url), ""), fd;
+        struct pollfd asked = { .fd = listener, .events = POLLIN };
+        struct raw_answer answer;
+
+        pair_start(p, false);
+        body = text_format("{\"url\":\"%s\"}", url);
+        request = text_format(form, strlen(body), body);
+        fd = raw_connect(&p->b);
+        raw_send(fd, request, strlen(request));
+        assert_int_equal(poll(&asked, 1, WAIT_MS), 1);
+        pair_stop(p);
+        raw_receive(fd, false, &answer);
+        assert_int_equal(answer.status, 503);
+        assert_non_null(strstr(answer.body, "\"code\":\"draining\""));
+        raw_answer_clear(&answer);
+        (void)close(fd);
+        (void)close(listener);
+        free(request);
+        free(body);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(the_first_call_connects_and_what_follows_finds_it, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_transfer_that_has_to_connect_tells_what_that_took, setup, teardown),
+                cmocka_unit_test_setup_teardown(what_is_no_url_of_a_peer_is_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(the_list_of_peers_decides, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_server_that_is_no_worker_is_survived, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_description_that_leads_nowhere_is_unreachable, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_peer_that_died_is_not_reused, setup, teardown),
+                cmocka_unit_test_setup_teardown(the_end_of_the_worker_answers_who_waits, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("create_peer", tests, NULL, NULL);
+}
