@@ -97,13 +97,14 @@ static void send_reset_if_owed(struct fabric *fabric, struct peer *peer)
 
 /*
  * When both sides closed theirs, each may have a new one already, which UCX has joined with the peer's new one: that is
- * the one over which the message came.
+ * the one over which the message came. UCX joins them by their number: our first with the peer's first, and so on. So
+ * one that the peer closed before it was heard here, and that we have none for yet, is made and closed too; else all of
+ * ours from then on would lead to those that the peer has closed.
  */
 void peer_was_reset(struct fabric *fabric, uint64_t epoch, ucp_ep_h reply)
 {
-        struct peer *peer;
+        struct peer *peer = fabric->stopping ? NULL : peer_local(fabric, epoch, &(int){ 0 });
 
-        HASH_FIND(by_name, fabric->peers_by_epoch, &epoch, sizeof(epoch), peer);
         if (!peer || peer->endpoint == reply)
                 return;
         peer_fail(peer, FERRY_E_PEER_LOST, "the peer closed the connection by force");

@@ -246,9 +246,44 @@ static void a_description_that_leads_nowhere_is_unreachable(void **state)
         (void)close(mute);
 }
 
+/* A description of a as it was. */
+static char *description_of(const struct worker *w)
+{
+        return text_format("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+                           "{\"name\":\"a\",\"epoch\":\"%s\",\"addresses\":{\"http\":[]%s%s%s}}",
+                           w->epoch, *w->data ? ",\"data\":\"" : "", w->data, *w->data ? "\"" : "");
+}
+
+/* Over the data plane alone: the HTTP side of a is played. */
+static void a_peer_that_stands_still_is_unreachable_until_it_goes_on(void **state)
+{
+        struct pair *p = *state;
+        char url[URL_SIZE], *text;
+        int listener = listen_somewhere(url, sizeof(url), "");
+
+        for (int network = 0; network < 2; network++) {
+                pair_start(p, network);
+                text = description_of(&p->a);
+                worker_pause(&p->a);
+                ask_served(&p->b, listener, url, text, 502, "peer-unreachable");
+                worker_resume(&p->a);
+                json_object_put(connect_to(&p->b, 201, p->a.url));
+                pair_assert_serving(p);
+                worker_pause(&p->a); /* known by now, and silent again */
+                ask_served(&p->b, listener, url, text, 502, "peer-unreachable");
+                worker_resume(&p->a);
+                pair_assert_serving(p);
+                free(text);
+                pair_stop(p);
+        }
+        (void)close(listener);
+}
+
 static void a_peer_that_died_is_not_reused(void **state)
 {
         struct pair *p = *state;
+        char url[URL_SIZE], *text;
+        int listener = listen_somewhere(url, sizeof(url), "");
 
         for (int network = 0; network < 2; network++) {
                 char *flags[] = { "--data-listen", "127.0.0.1:0", "--local", "off", "--transports", "tcp,self", NULL };
@@ -258,6 +293,9 @@ static void a_peer_that_died_is_not_reused(void **state)
                 json_object_put(connect_to(&p->b, 201, p->a.url));
                 worker_kill(&p->a);
                 assert_refused(&p->b, p->a.url, 502, "peer-unreachable", NULL);
+                text = description_of(&p->a);
+                ask_served(&p->b, listener, url, text, 502, "peer-unreachable");
+                free(text);
                 worker_start(&next, "next", network ? (const char *const *)flags : NULL);
                 json_object_put(connect_to(&p->b, 201, next.url));
                 json_object_put(connect_to(&p->b, 200, next.url));
@@ -265,6 +303,7 @@ static void a_peer_that_died_is_not_reused(void **state)
                 worker_stop(&p->b);
                 worker_clean(&p->a);
         }
+        (void)close(listener);
 }
 
 /* The request waits for a server that says nothing; the end of the worker answers it. */
@@ -317,6 +356,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(the_list_of_peers_decides, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_server_that_is_no_worker_is_survived, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_description_that_leads_nowhere_is_unreachable, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_peer_that_stands_still_is_unreachable_until_it_goes_on, setup,
+                                                teardown),
                 cmocka_unit_test_setup_teardown(a_peer_that_died_is_not_reused, setup, teardown),
                 cmocka_unit_test_setup_teardown(the_end_of_the_worker_answers_who_waits, setup, teardown),
         };
