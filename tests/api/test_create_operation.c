@@ -110,7 +110,7 @@ static void absent_fields_are_left_out(void **state)
         json_object_put(operation);
         operation = operation_json(&p->b, more);
         assert_names(operation, "id kind status done revision bytes_total bytes_done descriptors layout timeout_ms "
-                                "verify created_at ended_at duration_us transport");
+                                "verify created_at ended_at duration_us transport connect_us");
         json_object_put(operation);
         operation = operation_json(&p->a, passive.id);
         assert_names(operation, "id kind status done revision bytes_total bytes_done descriptors ttl_ms created_at "

@@ -180,12 +180,12 @@ static const char *data_of(const struct end *end)
         return fabric_get_facts(end->fabric)->data_address;
 }
 
-static void move(struct world *w)
+static void start_move(struct world *w, const char *data)
 {
         struct fabric_transfer transfer = {
                 .id = random_id(),
                 .peer_epoch = w->ends[1].epoch,
-                .peer_data = data_of(&w->ends[1]),
+                .peer_data = data,
                 .remote_operation = 1,
                 .segments = &w->ends[0].segment,
                 .n_segments = 1,
@@ -196,6 +196,11 @@ static void move(struct world *w)
         };
 
         assert_int_equal(fabric_transfer_start(w->ends[0].fabric, &transfer), 0);
+}
+
+static void move(struct world *w)
+{
+        start_move(w, data_of(&w->ends[1]));
         await(w, w->connected, w->ended + 1);
         assert_int_equal(w->outcome.error, 0);
 }
@@ -321,7 +326,7 @@ static void a_silent_address_is_unreachable_within_the_connect_time(void **state
         (void)close(fd);
 }
 
-/* Stopping answers each: the peer is silent, so that they are all still waiting. */
+/* Stopping answers each: the peer is silent, so that they are all still waiting, transfers as well. */
 static void stopping_ends_them_all(void **state)
 {
         struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -337,9 +342,12 @@ static void stopping_ends_them_all(void **state)
         (void)snprintf(data, sizeof(data), "127.0.0.1:%d", ntohs(address.sin_port));
         for (int i = 0; i < 5; i++)
                 ask(w, w->ends[1].epoch, data);
+        start_move(w, data);
         fabric_stop(w->ends[0].fabric);
-        await(w, 5, 0);
+        await(w, 5, 1);
         assert_int_equal(w->connection.error, FERRY_E_CANCELLED);
+        assert_int_equal(w->outcome.error, FERRY_E_CANCELLED);
+        assert_int_equal(w->outcome.connect_us, 0); /* it never did */
         spec.peer_epoch = w->ends[1].epoch;
         assert_int_equal(fabric_connect(w->ends[0].fabric, &spec), -ESHUTDOWN);
         world_free(w);
