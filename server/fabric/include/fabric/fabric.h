@@ -124,8 +124,8 @@ struct fabric_facts {
 int fabric_new(const struct fabric_config *config, struct fabric **ret_fabric);
 
 /*
- * Ends every transfer and claim (their ended callbacks run), closes the endpoints (flushing at most grace_ms), ends the
- * thread. Afterwards only fabric_get_facts, fabric_memory_unregister and fabric_free may be called. Not from a
+ * Ends every transfer, claim and connect (their callbacks run), closes the endpoints (flushing at most grace_ms), ends
+ * the thread. Afterwards only fabric_get_facts, fabric_memory_unregister and fabric_free may be called. Not from a
  * callback.
  */
 void fabric_stop(struct fabric *fabric);
