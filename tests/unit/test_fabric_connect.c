@@ -83,7 +83,7 @@ static void end_start(struct end *end, bool local, bool network)
         facts = fabric_get_facts(end->fabric);
         assert_int_equal(presence_new(end->epoch, facts->local_address, facts->local_address_size, &end->presence), 0);
         end->segment = (struct fabric_segment){ .address = calloc(1, SIZE), .size = SIZE };
-        assert_int_equal(fabric_memory_register(end->fabric, end->segment.address, SIZE, &end->registered), 0);
+        assert_int_equal(fabric_memory_register(end->fabric, end->segment.address, SIZE, 0, &end->registered), 0);
         end->segment.memory = end->registered;
 }
 
