@@ -2,6 +2,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <ucs/config/global_opts.h>
 #include <ucs/config/types.h>
 #include <ucs/debug/debug.h>
 #include <ucs/debug/log_def.h>
@@ -14,6 +16,8 @@
  * UCX writes its log to standard output and installs handlers of fatal signals when its library is loaded, before main:
  * its configuration comes too late, so both are taken away here by its own functions.
  */
+
+#define EVENTS_MAX "16384" /* for FABRIC_ACCEPTED_MAX endpoints of peers, and as many of our own, with a spare each */
 
 /* UCX calls a peer's death an error of its own; whose fault it is, our own lines say. */
 static enum log_level level_of(ucs_log_level_t level)
@@ -48,6 +52,9 @@ static void setup(void)
         ucs_log_push_handler(handler);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(fatal); i++)
                 ucs_debug_disable_signal(fatal[i]);
+        /* Sockets of a process: with UCX's default of 1024, about the 1,020th peer cannot be connected. */
+        if (!getenv("UCX_ASYNC_MAX_EVENTS") && ucs_global_opts_set_value("ASYNC_MAX_EVENTS", EVENTS_MAX) != UCS_OK)
+                log_event(LOG_DEBUG, "UCX does not know a setting", LOG_S("key", "ASYNC_MAX_EVENTS"));
 }
 
 void ucx_log_setup(void)

@@ -27,8 +27,7 @@ static void run_side(const char *side, unsigned many, unsigned n)
 
 void bench_peers(void)
 {
-        /* With those that are connected on the way, it is 1,000 at the end: UCX 1.13 allows 1,024 sockets. */
-        unsigned n = rounds(5, 11), many = bench_full ? 1000 - n * NEW_A_ROUND : 300;
+        unsigned n = rounds(5, 11), many = bench_full ? 1000 : 300;
         struct rlimit files;
 
         if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < many / 4 * FILES_A_PEER)
