@@ -123,8 +123,8 @@ void mapping_put(struct mappings *mappings, struct mapping *mapping)
 
 void mapping_prepare(struct mapping *mapping, size_t offset, size_t size)
 {
-        int advice = mapping->key.writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-
+        if (!mapping->key.writable)
+                return; /* a fault for reading brings in the pages around it, and that is cheaper still */
         for (size_t block = offset / BLOCK; block <= (offset + size - 1) / BLOCK; block++) {
                 uint8_t bit = (uint8_t)(1U << block % BITS), *byte = &mapping->ready[block / BITS];
                 size_t start = block * BLOCK, rest = mapping->size - start;
@@ -133,7 +133,7 @@ void mapping_prepare(struct mapping *mapping, size_t offset, size_t size)
                         continue;
                 *byte |= bit;
                 /* Linux before 5.14 does not know it; then the copy faults. */
-                (void)madvise(mapping->address + start, rest < BLOCK ? rest : BLOCK, advice);
+                (void)madvise(mapping->address + start, rest < BLOCK ? rest : BLOCK, MADV_POPULATE_WRITE);
         }
 }
 

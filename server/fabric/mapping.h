@@ -45,7 +45,7 @@ void mapping_put(struct mappings *mappings, struct mapping *mapping);
 /* The same mapping for one more user. */
 struct mapping *mapping_share(struct mapping *mapping);
 
-/* Fills the page table for [offset, offset + size), so that a copy does not fault once a page. */
+/* Makes ready for a copy out of or into [offset, offset + size), so that it does not fault once a page. */
 void mapping_prepare(struct mapping *mapping, size_t offset, size_t size);
 
 /* The file is gone. */
