@@ -11,7 +11,13 @@ enum { ID_DIGITS = 16 };
 
 void ferry_id_format(const char *prefix, uint64_t id, char *text)
 {
-        (void)snprintf(text, FERRY_ID_TEXT_SIZE, "%s%016" PRIx64, prefix, id);
+        size_t n = 0;
+
+        for (; prefix[n] && n < FERRY_ID_TEXT_SIZE - 1 - ID_DIGITS; n++)
+                text[n] = prefix[n];
+        for (unsigned i = 0; i < ID_DIGITS; i++)
+                text[n++] = "0123456789abcdef"[id >> (60 - 4 * i) & 15];
+        text[n] = '\0';
 }
 
 bool ferry_id_parse(const char *prefix, const char *text, uint64_t *ret_id)

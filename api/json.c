@@ -2,7 +2,6 @@
 #include <ferry/json.h>
 
 #include <errno.h>
-#include <json-c/json.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,52 +44,25 @@ void ferry_json_complain(struct ferry_json_errors *errors, int error, const char
         drop_half_character(item->detail);
 }
 
-/*
- * Builds the tree of a text that json_check() passed, whose value takes size bytes. Without JSON_TOKENER_STRICT: all
- * that it refuses beyond the check are (from json-c 0.17 on) integers above 64 bits, and those are the decoder's to
- * complain of, by name. They saturate, which is far outside of what it accepts.
- */
-static int build(struct json_tokener *tokener, const char *text, size_t size, struct json_object **ret_object)
+int ferry_json_parse(const char *text, size_t length, struct ferry_json **ret_json, struct ferry_json_errors *errors)
 {
-        struct json_object *object;
-        bool whole;
-
-        json_tokener_set_flags(tokener, JSON_TOKENER_VALIDATE_UTF8);
-        object = json_tokener_parse_ex(tokener, text, (int)size);
-        whole = json_tokener_get_parse_end(tokener) == size;
-        /* A number alone goes on until something else comes. */
-        if (json_tokener_get_error(tokener) == json_tokener_continue)
-                object = json_tokener_parse_ex(tokener, " ", 1);
-        /* Only memory can have stopped it. It does not always say so, and then gives a part of the tree. */
-        if (json_tokener_get_error(tokener) != json_tokener_success || !whole || (!object && text[size - 1] != 'l')) {
-                json_object_put(object);
-                return -ENOMEM;
-        }
-        *ret_object = object;
-        return 0;
-}
-
-int ferry_json_parse(const char *text, size_t length, struct json_object **ret_object, struct ferry_json_errors *errors)
-{
-        struct json_tokener *tokener;
+        struct json_values values;
         struct json_fault fault;
-        size_t size;
+        struct ferry_json *json;
         int r;
 
         if (length > INT_MAX) {
                 ferry_json_complain(errors, FERRY_E_INVALID_JSON, "", "the text is too long");
                 return FERRY_E_INVALID_JSON;
         }
-        r = json_check(length ? text : "", length, &size, &fault);
+        r = json_check(length ? text : "", length, &values, &fault);
         if (r > 0)
                 ferry_json_complain(errors, r, "", "line %zu, column %zu: %s", fault.line, fault.column, fault.what);
         if (r)
                 return r;
-        /* It counts the values within the innermost brackets as one level more. */
-        tokener = json_tokener_new_ex(FERRY_JSON_DEPTH + 2);
-        if (!tokener)
+        json = json_values_finish(&values, text, length);
+        if (!json)
                 return -ENOMEM;
-        r = build(tokener, text, size, ret_object);
-        json_tokener_free(tokener);
-        return r;
+        *ret_json = json;
+        return 0;
 }

@@ -16,7 +16,8 @@ struct checker {
         const char *what; /* NULL = no fault yet; then at is where it is */
         bool no_memory;
         unsigned depth;
-        struct json_keys keys;
+        struct json_values values;
+        struct json_keys keys; /* of the object that ends, when it is not a simple one */
 };
 
 static bool fault(struct checker *c, const char *what)
@@ -24,6 +25,17 @@ static bool fault(struct checker *c, const char *what)
         if (!c->what)
                 c->what = what;
         return false;
+}
+
+static bool short_of_memory(struct checker *c)
+{
+        c->no_memory = true;
+        return false;
+}
+
+static bool add(struct checker *c, enum ferry_json_kind kind, const unsigned char *text, size_t size)
+{
+        return json_values_add(&c->values, kind, text, size) != SIZE_MAX || short_of_memory(c);
 }
 
 static void skip_space(struct checker *c)
@@ -118,11 +130,12 @@ static bool check_escape(struct checker *c)
 
 static bool check_string(struct checker *c)
 {
-        c->at++;
+        const unsigned char *start = ++c->at;
+
         while (c->at < c->end) {
                 if (*c->at == '"') {
                         c->at++;
-                        return true;
+                        return add(c, FERRY_JSON_TEXT, start, (size_t)(c->at - 1 - start));
                 }
                 if (*c->at < 0x20)
                         return fault(c, "a control character must be escaped in a string");
@@ -151,7 +164,8 @@ static bool check_digits(struct checker *c)
 
 static bool check_number(struct checker *c)
 {
-        const unsigned char *first;
+        const unsigned char *start = c->at, *first;
+        bool integer = true;
 
         if (peek(c, '-'))
                 c->at++;
@@ -161,28 +175,30 @@ static bool check_number(struct checker *c)
         if (*first == '0' && c->at - first > 1)
                 return fault(c, "a number begins with 0");
         if (peek(c, '.')) {
+                integer = false;
                 c->at++;
                 if (!check_digits(c))
                         return false;
         }
         if (peek(c, 'e') || peek(c, 'E')) {
+                integer = false;
                 c->at++;
                 if (peek(c, '+') || peek(c, '-'))
                         c->at++;
                 if (!check_digits(c))
                         return false;
         }
-        return true;
+        return add(c, integer ? FERRY_JSON_INTEGER : FERRY_JSON_NUMBER, start, (size_t)(c->at - start));
 }
 
-static bool check_word(struct checker *c, const char *word)
+static bool check_word(struct checker *c, const char *word, enum ferry_json_kind kind)
 {
         size_t n = strlen(word);
 
         if ((size_t)(c->end - c->at) < n || memcmp(c->at, word, n) != 0)
                 return fault(c, "not a JSON value");
         c->at += n;
-        return true;
+        return add(c, kind, NULL, 0);
 }
 
 /* ---- values ---- */
@@ -191,18 +207,11 @@ static bool check_value(struct checker *c);
 
 static bool check_member(struct checker *c)
 {
-        const unsigned char *key;
-
         skip_space(c);
         if (!peek(c, '"'))
                 return fault(c, "expected a key in double quotes");
-        key = c->at;
         if (!check_string(c))
                 return false;
-        if (!json_keys_push(&c->keys, key, c->at)) {
-                c->no_memory = true;
-                return false;
-        }
         skip_space(c);
         if (!peek(c, ':'))
                 return fault(c, "expected ':' after a key");
@@ -211,13 +220,17 @@ static bool check_member(struct checker *c)
 }
 
 /* What stands between two brackets, and the closing one. */
-static bool check_elements(struct checker *c, unsigned char close, bool (*check_element)(struct checker *c))
+static bool check_elements(struct checker *c, unsigned char close, bool (*check_element)(struct checker *c),
+                           uint32_t *ret_n)
 {
+        uint32_t n = 0;
+
         skip_space(c);
         if (!peek(c, close)) {
                 for (;;) {
                         if (!check_element(c))
                                 return false;
+                        n++;
                         skip_space(c);
                         if (!peek(c, ','))
                                 break;
@@ -227,27 +240,77 @@ static bool check_elements(struct checker *c, unsigned char close, bool (*check_
         if (!peek(c, close))
                 return fault(c, close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
         c->at++;
+        *ret_n = n;
         return true;
 }
 
-/* An object or an array, from its opening bracket on; recursion is bounded by FERRY_JSON_DEPTH. */
-static bool check_list(struct checker *c, unsigned char close, bool (*check_element)(struct checker *c))
+static bool same_key(const struct ferry_json *a, const struct ferry_json *b)
 {
-        size_t mark = c->keys.n;
-        const unsigned char *twice;
+        return a->size == b->size && memcmp(a->text, b->text, a->size) == 0;
+}
 
-        if (c->depth == FERRY_JSON_DEPTH)
-                return fault(c, "nested too deep");
-        c->depth++;
-        c->at++;
-        if (!check_elements(c, close, check_element))
+/* Few keys without escapes: each with each. Sets *ret_twice to the first that comes again; false: not such an object.
+ */
+static bool compare_simple_keys(const struct ferry_json *object, const unsigned char **ret_twice)
+{
+        enum { FEW = 12 };
+        const struct ferry_json *keys[FEW], *at = object + 1;
+
+        if (object->size > FEW)
                 return false;
-        c->depth--;
-        twice = json_keys_pop(&c->keys, mark);
+        for (uint32_t i = 0; i < object->size; i++, at += 1 + at[1].span) {
+                if (memchr(at->text, '\\', at->size))
+                        return false;
+                keys[i] = at;
+                for (uint32_t j = 0; j < i && !*ret_twice; j++)
+                        if (same_key(keys[j], at))
+                                *ret_twice = (const unsigned char *)at->text - 1;
+        }
+        return true;
+}
+
+/* A key that the object has had before is a fault. */
+static bool check_keys(struct checker *c, const struct ferry_json *object)
+{
+        const struct ferry_json *at = object + 1;
+        const unsigned char *twice = NULL;
+
+        if (!compare_simple_keys(object, &twice)) {
+                for (uint32_t i = 0; i < object->size; i++, at += 1 + at[1].span) {
+                        const unsigned char *text = (const unsigned char *)at->text;
+
+                        if (!json_keys_push(&c->keys, text - 1, text + at->size + 1))
+                                return short_of_memory(c);
+                }
+                twice = json_keys_pop(&c->keys, 0);
+        }
         if (!twice)
                 return true;
         c->at = twice;
         return fault(c, "an object has this key twice");
+}
+
+/* An object or an array, from its opening bracket on; recursion is bounded by FERRY_JSON_DEPTH. */
+static bool check_list(struct checker *c, enum ferry_json_kind kind)
+{
+        bool object = kind == FERRY_JSON_MEMBERS;
+        size_t start = c->values.n;
+        struct ferry_json *value;
+        uint32_t n;
+
+        if (c->depth == FERRY_JSON_DEPTH)
+                return fault(c, "nested too deep");
+        if (!add(c, kind, NULL, 0))
+                return false;
+        c->depth++;
+        c->at++;
+        if (!check_elements(c, object ? '}' : ']', object ? check_member : check_value, &n))
+                return false;
+        c->depth--;
+        value = json_values_at(&c->values, start);
+        value->size = n;
+        value->span = (uint32_t)(c->values.n - start);
+        return !object || check_keys(c, value);
 }
 
 static bool check_value(struct checker *c)
@@ -257,17 +320,17 @@ static bool check_value(struct checker *c)
                 return fault(c, "the text ends where a value is expected");
         switch (*c->at) {
         case '{':
-                return check_list(c, '}', check_member);
+                return check_list(c, FERRY_JSON_MEMBERS);
         case '[':
-                return check_list(c, ']', check_value);
+                return check_list(c, FERRY_JSON_LIST);
         case '"':
                 return check_string(c);
         case 't':
-                return check_word(c, "true");
+                return check_word(c, "true", FERRY_JSON_TRUE);
         case 'f':
-                return check_word(c, "false");
+                return check_word(c, "false", FERRY_JSON_FALSE);
         case 'n':
-                return check_word(c, "null");
+                return check_word(c, "null", FERRY_JSON_NULL);
         default:
                 if (*c->at == '-' || (*c->at >= '0' && *c->at <= '9'))
                         return check_number(c);
@@ -288,11 +351,10 @@ static void locate(const char *text, const unsigned char *at, struct json_fault 
         }
 }
 
-int json_check(const char *text, size_t length, size_t *ret_size, struct json_fault *ret_fault)
+int json_check(const char *text, size_t length, struct json_values *ret_values, struct json_fault *ret_fault)
 {
         struct checker c = { .at = (const unsigned char *)text, .end = (const unsigned char *)text + length };
         bool good = check_value(&c);
-        size_t size = (size_t)(c.at - (const unsigned char *)text);
 
         if (good) {
                 skip_space(&c);
@@ -300,13 +362,14 @@ int json_check(const char *text, size_t length, size_t *ret_size, struct json_fa
                         good = fault(&c, "something follows the value");
         }
         json_keys_clear(&c.keys);
+        if (good) {
+                *ret_values = c.values;
+                return 0;
+        }
+        json_values_clear(&c.values);
         if (c.no_memory)
                 return -ENOMEM;
-        if (!good) {
-                ret_fault->what = c.what;
-                locate(text, c.at, ret_fault);
-                return FERRY_E_INVALID_JSON;
-        }
-        *ret_size = size;
-        return 0;
+        ret_fault->what = c.what;
+        locate(text, c.at, ret_fault);
+        return FERRY_E_INVALID_JSON;
 }

@@ -1,28 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <inttypes.h>
-#include <json-c/json.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <ferry/error.h>
 #include <ferry/json.h>
 
-/* Where a value is to go, and where to complain about it. */
+/* Where a value is to go, and where to complain about it: pointers are made only when there is something to say. */
 struct place {
         void *target;
-        const char *pointer;
+        const char *prefix;
+        size_t index;     /* of the element at prefix; NO_INDEX = prefix is the object itself */
+        const char *name; /* of the field; NULL = the object as a whole */
         struct ferry_json_errors *errors;
 };
 
-#define REFUSE(place, ...)                                                                                             \
-        (ferry_json_complain((place)->errors, FERRY_E_INVALID_PARAMETER, (place)->pointer, __VA_ARGS__), false)
+#define NO_INDEX SIZE_MAX
+
+#define REFUSE(place, ...) (complain(place, FERRY_E_INVALID_PARAMETER, __VA_ARGS__), false)
 
 /* prefix + "/" + name, with ~ and / escaped as RFC 6901 has it. Too long a pointer is cut, never within an escape. */
-static void make_pointer(const char *prefix, const char *name, char pointer[FERRY_JSON_POINTER_SIZE])
+static void make_pointer(const struct place *place, char pointer[FERRY_JSON_POINTER_SIZE])
 {
-        size_t n = (size_t)snprintf(pointer, FERRY_JSON_POINTER_SIZE, "%s/", prefix);
+        const char *name = place->name;
+        size_t n;
 
+        if (place->index == NO_INDEX)
+                n = (size_t)snprintf(pointer, FERRY_JSON_POINTER_SIZE, "%s", place->prefix);
+        else
+                n = (size_t)snprintf(pointer, FERRY_JSON_POINTER_SIZE, "%s/%zu", place->prefix, place->index);
+        if (!name || n + 1 >= FERRY_JSON_POINTER_SIZE)
+                return;
+        pointer[n++] = '/';
+        pointer[n] = '\0';
         for (; *name && n + 2 < FERRY_JSON_POINTER_SIZE; name++) {
                 if (*name == '~' || *name == '/') {
                         pointer[n++] = '~';
@@ -32,6 +43,19 @@ static void make_pointer(const char *prefix, const char *name, char pointer[FERR
                 }
                 pointer[n] = '\0';
         }
+}
+
+__attribute__((format(printf, 3, 4))) static void complain(const struct place *place, int error, const char *format,
+                                                           ...)
+{
+        char pointer[FERRY_JSON_POINTER_SIZE], detail[FERRY_JSON_DETAIL_SIZE];
+        va_list arguments;
+
+        make_pointer(place, pointer);
+        va_start(arguments, format);
+        (void)vsnprintf(detail, sizeof(detail), format, arguments);
+        va_end(arguments);
+        ferry_json_complain(place->errors, error, pointer, "%s", detail);
 }
 
 /* Never beyond what a JSON integer holds exactly, so that a saturated one is out of range in every table. */
@@ -65,79 +89,78 @@ static bool refuse_name(const struct ferry_json_field *field, const struct place
         return REFUSE(place, "expected one of %s", list);
 }
 
-static bool decode_string(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
+static bool decode_string(const struct ferry_json *value, const struct ferry_json_field *field,
+                          const struct place *place)
 {
-        const char *text = json_object_get_string(value);
-        size_t n = strlen(text);
         char bounds[48];
 
         if (field->names) {
                 size_t i = 0;
 
-                while (field->names[i] && strcmp(field->names[i], text) != 0)
+                while (field->names[i] && strcmp(field->names[i], value->text) != 0)
                         i++;
                 if (!field->names[i])
                         return refuse_name(field, place);
         }
-        if (n != (size_t)json_object_get_string_len(value))
-                return REFUSE(place, "expected a string without NUL characters");
-        if (n < field->min || n > upper_bound(field))
+        if (value->size < field->min || value->size > upper_bound(field))
                 return REFUSE(place, "expected a string of %s bytes", range(field, bounds));
-        *(const char **)place->target = text;
+        *(const char **)place->target = value->text;
         return true;
 }
 
-static bool decode_uint(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
+static bool decode_uint(const struct ferry_json *value, const struct ferry_json_field *field, const struct place *place)
 {
-        uint64_t max = upper_bound(field);
-        /* json-c saturates at both ends of its range, which no bound of ours reaches. */
-        int64_t number = json_object_get_int64(value);
+        uint64_t number;
         char bounds[48];
 
-        if (number < 0 || (uint64_t)number < field->min || (uint64_t)number > max)
+        if (!ferry_json_get_uint(value, &number) || number < field->min || number > upper_bound(field))
                 return REFUSE(place, "expected an integer, %s", range(field, bounds));
-        *(uint64_t *)place->target = (uint64_t)number;
+        *(uint64_t *)place->target = number;
         return true;
 }
 
-static bool decode_bool(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
+static bool decode_bool(const struct ferry_json *value, const struct ferry_json_field *field, const struct place *place)
 {
-        *(bool *)place->target = json_object_get_boolean(value);
+        *(bool *)place->target = value->kind == FERRY_JSON_TRUE;
         return true;
 }
 
-static bool decode_object(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
+static bool decode_object(const struct ferry_json *value, const struct ferry_json_field *field,
+                          const struct place *place)
 {
-        *(struct json_object **)place->target = value;
+        *(const struct ferry_json **)place->target = value;
         return true;
 }
 
-static bool decode_array(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
+static bool decode_array(const struct ferry_json *value, const struct ferry_json_field *field,
+                         const struct place *place)
 {
-        size_t n = json_object_array_length(value);
         char bounds[48];
 
-        if (n < field->min || n > upper_bound(field))
+        if (value->size < field->min || value->size > upper_bound(field))
                 return REFUSE(place, "expected an array of %s elements", range(field, bounds));
-        *(struct json_object **)place->target = value;
+        *(const struct ferry_json **)place->target = value;
         return true;
 }
+
+#define KIND(kind) (1u << FERRY_JSON_##kind)
 
 static const struct {
-        enum json_type type;
+        unsigned kinds;
         const char *name;
-        bool (*decode)(struct json_object *value, const struct ferry_json_field *field, const struct place *place);
+        bool (*decode)(const struct ferry_json *value, const struct ferry_json_field *field, const struct place *place);
 } types[] = {
-        [FERRY_JSON_STRING] = { json_type_string, "a string", decode_string },
-        [FERRY_JSON_UINT] = { json_type_int, "an integer", decode_uint },
-        [FERRY_JSON_BOOL] = { json_type_boolean, "true or false", decode_bool },
-        [FERRY_JSON_OBJECT] = { json_type_object, "an object", decode_object },
-        [FERRY_JSON_ARRAY] = { json_type_array, "an array", decode_array },
+        [FERRY_JSON_STRING] = { KIND(TEXT), "a string", decode_string },
+        [FERRY_JSON_UINT] = { KIND(INTEGER), "an integer", decode_uint },
+        [FERRY_JSON_BOOL] = { KIND(TRUE) | KIND(FALSE), "true or false", decode_bool },
+        [FERRY_JSON_OBJECT] = { KIND(MEMBERS), "an object", decode_object },
+        [FERRY_JSON_ARRAY] = { KIND(LIST), "an array", decode_array },
 };
 
-static bool decode_field(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
+static bool decode_field(const struct ferry_json *value, const struct ferry_json_field *field,
+                         const struct place *place)
 {
-        if (!json_object_is_type(value, types[field->type].type))
+        if (!(types[field->type].kinds & 1u << value->kind))
                 return REFUSE(place, "expected %s", types[field->type].name);
         return types[field->type].decode(value, field, place);
 }
@@ -150,35 +173,50 @@ static const struct ferry_json_field *find_field(const struct ferry_json_field *
         return NULL;
 }
 
-bool ferry_json_decode(struct json_object *object, const struct ferry_json_field *fields, size_t n, void *target,
-                       const char *prefix, struct ferry_json_errors *errors)
+static bool decode(const struct ferry_json *object, const struct ferry_json_field *fields, size_t n, void *target,
+                   struct place *place)
 {
-        char pointer[FERRY_JSON_POINTER_SIZE];
-        struct place place = { .pointer = pointer, .errors = errors };
+        const struct ferry_json *key;
+        uint64_t seen = 0;
         bool good = true;
 
-        if (!json_object_is_type(object, json_type_object)) {
-                ferry_json_complain(errors, FERRY_E_INVALID_PARAMETER, prefix, "expected an object");
-                return false;
-        }
-        json_object_object_foreach (object, key, value) {
-                const struct ferry_json_field *field = find_field(fields, n, key);
+        if (!object || object->kind != FERRY_JSON_MEMBERS)
+                return REFUSE(place, "expected an object");
+        key = object + 1;
+        for (uint32_t i = 0; i < object->size; i++, key += 1 + key[1].span) {
+                const struct ferry_json_field *field = find_field(fields, n, key->text);
 
-                make_pointer(prefix, key, pointer);
+                place->name = key->text;
                 if (field) {
-                        place.target = (char *)target + field->offset;
-                        good &= decode_field(value, field, &place);
+                        seen |= UINT64_C(1) << (field - fields);
+                        place->target = (char *)target + field->offset;
+                        good &= decode_field(key + 1, field, place);
                 } else {
-                        ferry_json_complain(errors, FERRY_E_UNKNOWN_FIELD, pointer, "this field is not known");
+                        complain(place, FERRY_E_UNKNOWN_FIELD, "this field is not known");
                         good = false;
                 }
         }
         for (size_t i = 0; i < n; i++) {
-                if (!fields[i].required || json_object_object_get_ex(object, fields[i].name, NULL))
+                if (!fields[i].required || seen & UINT64_C(1) << i)
                         continue;
-                make_pointer(prefix, fields[i].name, pointer);
-                ferry_json_complain(errors, FERRY_E_INVALID_PARAMETER, pointer, "this field is missing");
-                good = false;
+                place->name = fields[i].name;
+                good = REFUSE(place, "this field is missing");
         }
         return good;
+}
+
+bool ferry_json_decode(const struct ferry_json *object, const struct ferry_json_field *fields, size_t n, void *target,
+                       const char *prefix, struct ferry_json_errors *errors)
+{
+        struct place place = { .prefix = prefix, .index = NO_INDEX, .errors = errors };
+
+        return decode(object, fields, n, target, &place);
+}
+
+bool ferry_json_decode_element(const struct ferry_json *object, const struct ferry_json_field *fields, size_t n,
+                               void *target, const char *prefix, size_t i, struct ferry_json_errors *errors)
+{
+        struct place place = { .prefix = prefix, .index = i, .errors = errors };
+
+        return decode(object, fields, n, target, &place);
 }

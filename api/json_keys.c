@@ -70,8 +70,7 @@ static const unsigned char *unescape_unicode(const unsigned char *at, char *byte
         return at;
 }
 
-/* The characters between two quotes; no text grows by it. */
-static size_t unescape(const unsigned char *at, const unsigned char *end, char *bytes)
+size_t json_unescape(const unsigned char *at, const unsigned char *end, char *bytes)
 {
         static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
         size_t n = 0;
@@ -109,7 +108,7 @@ bool json_keys_push(struct json_keys *keys, const unsigned char *quote, const un
                 return false;
         keys->keys = list;
         list[keys->n] = (struct json_key){ .start = keys->n_bytes, .at = quote };
-        list[keys->n].length = unescape(quote + 1, end - 1, bytes + keys->n_bytes);
+        list[keys->n].length = json_unescape(quote + 1, end - 1, bytes + keys->n_bytes);
         keys->n_bytes += list[keys->n].length;
         keys->n++;
         return true;

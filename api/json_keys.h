@@ -21,6 +21,12 @@ struct json_keys {
         size_t n, room;
 };
 
+/*
+ * The characters between two quotes, checked before, without their escapes; returns how many bytes. No text grows by
+ * it, so bytes may be where the characters are.
+ */
+size_t json_unescape(const unsigned char *at, const unsigned char *end, char *bytes);
+
 /* Adds the key whose string, checked before, runs from its opening quote up to end. false when memory is short. */
 bool json_keys_push(struct json_keys *keys, const unsigned char *quote, const unsigned char *end);
 

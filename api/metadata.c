@@ -2,13 +2,13 @@
 #include <ferry/metadata.h>
 
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <ferry/error.h>
 #include <ferry/json.h>
+#include <ferry/json_write.h>
 
 #include "metadata_blob.h"
 
@@ -16,7 +16,7 @@
 
 /* Upstream's RdmaMetadata. */
 struct document {
-        struct json_object *descriptors;
+        const struct ferry_json *descriptors;
         const char *nixl_metadata, *notification_key;
         uint64_t operation_kind;
 };
@@ -100,78 +100,41 @@ static bool is_valid(const struct ferry_metadata *m)
 
 /* ---- encoding ---- */
 
-/* Takes value over in any case. false when memory is short, also when it was so for value. */
-static bool add(struct json_object *object, const char *key, struct json_object *value)
+static void encode_descriptors(const struct ferry_metadata *m, struct ferry_json_writer *writer)
 {
-        if (value && json_object_object_add(object, key, value) == 0)
-                return true;
-        json_object_put(value);
-        return false;
-}
+        ferry_json_key(writer, "descriptors");
+        ferry_json_begin_array(writer);
+        for (size_t i = 0; i < m->n_descriptors; i++) {
+                const struct ferry_metadata_descriptor *d = &m->descriptors[i];
 
-static struct json_object *encode_descriptor(const struct ferry_metadata_descriptor *d)
-{
-        struct json_object *object = json_object_new_object();
-
-        if (object && add(object, "device", json_object_new_string(d->device)) &&
-            add(object, "ptr", json_object_new_int64((int64_t)d->ptr)) &&
-            add(object, "size", json_object_new_int64((int64_t)d->size)))
-                return object;
-        json_object_put(object);
-        return NULL;
-}
-
-static struct json_object *encode_descriptors(const struct ferry_metadata *m)
-{
-        struct json_object *array = json_object_new_array();
-
-        for (size_t i = 0; array && i < m->n_descriptors; i++) {
-                struct json_object *item = encode_descriptor(&m->descriptors[i]);
-
-                if (item && json_object_array_add(array, item) == 0)
-                        continue;
-                json_object_put(item);
-                json_object_put(array);
-                return NULL;
+                ferry_json_begin_object(writer);
+                ferry_json_add_string(writer, "device", d->device);
+                ferry_json_add_uint(writer, "ptr", d->ptr);
+                ferry_json_add_uint(writer, "size", d->size);
+                ferry_json_end_object(writer);
         }
-        return array;
+        ferry_json_end_array(writer);
 }
 
-static struct json_object *encode_blob(const struct ferry_metadata *m)
+int ferry_metadata_encode(const struct ferry_metadata *m, struct ferry_json_writer *writer)
 {
-        char *text = metadata_blob_encode(m);
-        struct json_object *object = text ? json_object_new_string(text) : NULL;
-
-        free(text);
-        return object;
-}
-
-static struct json_object *encode_key(const struct ferry_metadata *m)
-{
-        char text[FERRY_KEY_TEXT_SIZE];
-        struct json_object *object;
-
-        ferry_key_format(m->key, text);
-        object = json_object_new_string(text);
-        explicit_bzero(text, sizeof(text));
-        return object;
-}
-
-int ferry_metadata_encode(const struct ferry_metadata *m, struct json_object **ret_object)
-{
-        struct json_object *object;
+        char key[FERRY_KEY_TEXT_SIZE], *blob;
 
         if (!is_valid(m))
                 return -EINVAL;
-        object = json_object_new_object();
-        if (object && add(object, "descriptors", encode_descriptors(m)) &&
-            add(object, "nixl_metadata", encode_blob(m)) && add(object, "notification_key", encode_key(m)) &&
-            add(object, "operation_kind", json_object_new_int(m->operation_kind))) {
-                *ret_object = object;
-                return 0;
-        }
-        json_object_put(object);
-        return -ENOMEM;
+        blob = metadata_blob_encode(m);
+        if (!blob)
+                return -ENOMEM;
+        ferry_key_format(m->key, key);
+        ferry_json_begin_object(writer);
+        encode_descriptors(m, writer);
+        ferry_json_add_string(writer, "nixl_metadata", blob);
+        ferry_json_add_string(writer, "notification_key", key);
+        ferry_json_add_uint(writer, "operation_kind", (uint64_t)m->operation_kind);
+        ferry_json_end_object(writer);
+        explicit_bzero(key, sizeof(key));
+        free(blob);
+        return writer->failed ? -ENOMEM : 0;
 }
 
 /* ---- decoding ---- */
@@ -185,17 +148,18 @@ static int refuse(struct ferry_json_errors *errors, const char *prefix, const ch
         return FERRY_E_INVALID_METADATA;
 }
 
-static int decode_descriptor(struct json_object *object, const char *prefix, size_t i, struct ferry_metadata *m,
+static int decode_descriptor(const struct ferry_json *object, const char *list, size_t i, struct ferry_metadata *m,
                              struct ferry_json_errors *errors)
 {
         struct descriptor d = { 0 };
-        char pointer[FERRY_JSON_POINTER_SIZE];
+        char rest[32];
 
-        (void)snprintf(pointer, sizeof(pointer), "%s/descriptors/%zu", prefix, i);
-        if (!ferry_json_decode(object, descriptor_fields, COUNT(descriptor_fields), &d, pointer, errors))
+        if (!ferry_json_decode_element(object, descriptor_fields, COUNT(descriptor_fields), &d, list, i, errors))
                 return FERRY_E_INVALID_METADATA;
-        if (!is_device(d.device, FERRY_METADATA_DEVICE_SIZE))
-                return refuse(errors, pointer, "/device", "expected the name of a device");
+        if (!is_device(d.device, FERRY_METADATA_DEVICE_SIZE)) {
+                (void)snprintf(rest, sizeof(rest), "/%zu/device", i);
+                return refuse(errors, list, rest, "expected the name of a device");
+        }
         memcpy(m->descriptors[i].device, d.device, strlen(d.device) + 1);
         m->descriptors[i].ptr = d.ptr;
         m->descriptors[i].size = d.size;
@@ -203,17 +167,20 @@ static int decode_descriptor(struct json_object *object, const char *prefix, siz
 }
 
 /* Stops when there is no room for more complaints. */
-static int decode_descriptors(struct json_object *array, const char *prefix, struct ferry_metadata *m,
+static int decode_descriptors(const struct ferry_json *array, const char *prefix, struct ferry_metadata *m,
                               struct ferry_json_errors *errors)
 {
+        const struct ferry_json *at = array + 1;
+        char list[FERRY_JSON_POINTER_SIZE];
         int result = 0;
 
-        m->n_descriptors = json_object_array_length(array);
+        (void)snprintf(list, sizeof(list), "%s/descriptors", prefix);
+        m->n_descriptors = array->size;
         m->descriptors = calloc(m->n_descriptors, sizeof(*m->descriptors));
         if (!m->descriptors)
                 return -ENOMEM;
-        for (size_t i = 0; i < m->n_descriptors && errors->n < FERRY_JSON_ERRORS; i++) {
-                int r = decode_descriptor(json_object_array_get_idx(array, i), prefix, i, m, errors);
+        for (size_t i = 0; i < m->n_descriptors && errors->n < FERRY_JSON_ERRORS; i++, at += at->span) {
+                int r = decode_descriptor(at, list, i, m, errors);
 
                 result = result ?: r;
         }
@@ -222,7 +189,7 @@ static int decode_descriptors(struct json_object *array, const char *prefix, str
         return result;
 }
 
-static int decode(struct json_object *object, const char *prefix, struct ferry_metadata *m,
+static int decode(const struct ferry_json *object, const char *prefix, struct ferry_metadata *m,
                   struct ferry_json_errors *errors)
 {
         struct document d = { 0 };
@@ -241,8 +208,8 @@ static int decode(struct json_object *object, const char *prefix, struct ferry_m
         return r > 0 ? refuse(errors, prefix, "/nixl_metadata", detail) : r;
 }
 
-int ferry_metadata_decode(struct json_object *object, const char *pointer_prefix, struct ferry_metadata **ret_metadata,
-                          struct ferry_json_errors *errors)
+int ferry_metadata_decode(const struct ferry_json *object, const char *pointer_prefix,
+                          struct ferry_metadata **ret_metadata, struct ferry_json_errors *errors)
 {
         /* A list of its own: whatever is wrong, to the caller it is the metadata that is not valid. */
         struct ferry_json_errors own = { 0 };

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,22 +184,19 @@ static int unpack(const char *text, char **ret_document, size_t *ret_size, char 
 }
 
 /* A later protocol may have other fields: its number is looked at first, and alone. */
-static bool is_foreign_protocol(struct json_object *document, char detail[FERRY_JSON_DETAIL_SIZE])
+static bool is_foreign_protocol(const struct ferry_json *document, char detail[FERRY_JSON_DETAIL_SIZE])
 {
-        struct json_object *value;
-        int64_t protocol;
+        const struct ferry_json *value = ferry_json_member(document, "protocol");
+        uint64_t protocol;
 
-        if (!json_object_object_get_ex(document, "protocol", &value) || !json_object_is_type(value, json_type_int))
+        if (!value || !ferry_json_get_uint(value, &protocol) || protocol == FERRY_METADATA_PROTOCOL)
                 return false;
-        protocol = json_object_get_int64(value);
-        if (protocol == FERRY_METADATA_PROTOCOL)
-                return false;
-        (void)snprintf(detail, FERRY_JSON_DETAIL_SIZE, "the blob is of protocol %" PRId64 ", this worker speaks %d",
+        (void)snprintf(detail, FERRY_JSON_DETAIL_SIZE, "the blob is of protocol %" PRIu64 ", this worker speaks %d",
                        protocol, FERRY_METADATA_PROTOCOL);
         return true;
 }
 
-static bool take_fields(struct json_object *document, struct ferry_metadata *m, uint64_t *ret_digest)
+static bool take_fields(const struct ferry_json *document, struct ferry_metadata *m, uint64_t *ret_digest)
 {
         struct ferry_json_errors errors = { 0 };
         struct blob blob = { 0 };
@@ -218,14 +214,15 @@ static bool take_fields(struct json_object *document, struct ferry_metadata *m, 
         return metadata_blob_valid(m);
 }
 
-static int judge(struct json_object *document, const char *text, struct ferry_metadata *m,
+/* document NULL = it is not JSON. */
+static int judge(const struct ferry_json *document, const char *text, struct ferry_metadata *m,
                  char detail[FERRY_JSON_DETAIL_SIZE])
 {
         uint64_t said;
         char *again;
         bool same;
 
-        if (!json_object_is_type(document, json_type_object))
+        if (!document || document->kind != FERRY_JSON_MEMBERS)
                 return refuse(detail, "the blob does not come from a Ferry worker");
         if (is_foreign_protocol(document, detail))
                 return FERRY_E_INVALID_METADATA;
@@ -245,7 +242,7 @@ static int judge(struct json_object *document, const char *text, struct ferry_me
 int metadata_blob_decode(const char *text, struct ferry_metadata *m, char ret_detail[FERRY_JSON_DETAIL_SIZE])
 {
         struct ferry_json_errors errors = { 0 };
-        struct json_object *document = NULL;
+        struct ferry_json *document = NULL;
         char *json;
         size_t size;
         int r = unpack(text, &json, &size, ret_detail);
@@ -257,6 +254,6 @@ int metadata_blob_decode(const char *text, struct ferry_metadata *m, char ret_de
         if (r < 0)
                 return r;
         r = judge(document, text, m, ret_detail);
-        json_object_put(document);
+        (void)ferry_json_free(document);
         return r;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -17,10 +16,10 @@ static bool call_type_is(const struct reply *reply, const char *type)
                (reply->content_type[length] == '\0' || strchr("; \t", reply->content_type[length]));
 }
 
-static int call_parse(struct ferry *f, const struct reply *reply, struct json_object **ret_json)
+static int call_parse(struct ferry *f, const struct reply *reply, struct ferry_json **ret_json)
 {
         struct ferry_json_errors errors = { 0 };
-        struct json_object *json = NULL;
+        struct ferry_json *json = NULL;
         if (!call_type_is(reply, "application/json"))
                 return problem_protocol(f, "the content type is not application/json", reply->content_type);
         int r = ferry_json_parse(reply->body.data ? reply->body.data : "", reply->body.size, &json, &errors);
@@ -28,18 +27,18 @@ static int call_parse(struct ferry *f, const struct reply *reply, struct json_ob
                 return problem_protocol(f, "the body is not JSON", errors.n ? errors.items[0].detail : "");
         if (r < 0)
                 return r;
-        if (!json_object_is_type(json, json_type_object)) {
-                json_object_put(json);
+        if (json->kind != FERRY_JSON_MEMBERS) {
+                (void)ferry_json_free(json);
                 return problem_protocol(f, "the body is not a JSON object", "");
         }
         *ret_json = json;
         return 0;
 }
 
-int call_json(struct ferry *f, const struct request *request, struct json_object **ret_json, char **ret_text)
+int call_json(struct ferry *f, const struct request *request, struct ferry_json **ret_json, char **ret_text)
 {
         FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
-        struct json_object *json = NULL;
+        struct ferry_json *json = NULL;
         int r = perform(f, request, &reply);
         if (r == 0)
                 r = call_parse(f, &reply, &json);
@@ -48,7 +47,7 @@ int call_json(struct ferry *f, const struct request *request, struct json_object
         if (ret_text) {
                 *ret_text = buffer_take(&reply.body);
                 if (!*ret_text) {
-                        json_object_put(json);
+                        (void)ferry_json_free(json);
                         return -ENOMEM;
                 }
         }
@@ -58,7 +57,7 @@ int call_json(struct ferry *f, const struct request *request, struct json_object
 
 int call_decode(struct ferry *f, const struct request *request, call_decoder decode, void *target)
 {
-        struct json_object *json = NULL;
+        struct ferry_json *json = NULL;
         const char *field = "";
         int r = call_json(f, request, &json, NULL);
         if (r != 0)
@@ -66,17 +65,17 @@ int call_decode(struct ferry *f, const struct request *request, call_decoder dec
         r = decode(json, target, &field);
         if (r == -EPROTO)
                 (void)problem_protocol(f, "a field is missing or wrong", field);
-        json_object_put(json);
+        (void)ferry_json_free(json);
         return r;
 }
 
 int call_get_text(struct ferry *f, const char *path, char **ret_json)
 {
         struct request request = { .exchange = { .method = "GET", .path = path }, .secret = true };
-        struct json_object *json = NULL;
+        struct ferry_json *json = NULL;
         int r = call_json(f, &request, &json, ret_json);
         if (r == 0)
-                json_object_put(json);
+                (void)ferry_json_free(json);
         return r;
 }
 
@@ -111,15 +110,6 @@ int call_path(struct ferry *f, const char *collection, const char *id, const cha
         if (path->error == -EINVAL)
                 return problem_argument(f, "the id is empty or too long");
         return path->error;
-}
-
-char *call_body(struct json_object *json)
-{
-        const char *text =
-                json_object_to_json_string_ext(json, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-        char *copy = text ? strdup(text) : NULL;
-        json_object_put(json);
-        return copy;
 }
 
 int call_delete(struct ferry *f, const char *collection, const char *id)

@@ -13,7 +13,7 @@
 #include "buffer.h"
 #include "url.h"
 
-struct json_object;
+struct ferry_json;
 
 #define FERRY_CLEANUP(function) __attribute__((cleanup(function)))
 
@@ -130,10 +130,10 @@ int problem_argument(struct ferry *f, const char *why);
 /* ---- call.c: what the calls have in common ---- */
 
 /* Decodes one answer. 0, or -EPROTO with *ret_field naming the field that is wrong, or -ENOMEM. */
-typedef int (*call_decoder)(struct json_object *json, void *target, const char **ret_field);
+typedef int (*call_decoder)(const struct ferry_json *json, void *target, const char **ret_field);
 
 /* The answer must be a JSON object. *ret_text, when wanted, is its text for free(). */
-int call_json(struct ferry *f, const struct request *request, struct json_object **ret_json, char **ret_text);
+int call_json(struct ferry *f, const struct request *request, struct ferry_json **ret_json, char **ret_text);
 
 /* The answer is a JSON object, decoded into target. */
 int call_decode(struct ferry *f, const struct request *request, call_decoder decode, void *target);
@@ -152,9 +152,6 @@ int call_get_text(struct ferry *f, const char *path, char **ret_json);
 
 /* The path collection + id + suffix. 0, or -EINVAL with f->problem set. */
 int call_path(struct ferry *f, const char *collection, const char *id, const char *suffix, struct path *path);
-
-/* The text of json, for free(), or NULL when memory is short. Takes over json in any case. */
-char *call_body(struct json_object *json);
 
 /* ferry_get_operation with a time at which to give up, 0 = the handle's own. */
 int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, uint64_t deadline_ms,

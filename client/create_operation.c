@@ -1,82 +1,80 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <ferry/json.h>
+#include <ferry/json_write.h>
 
 #include "client_internal.h"
 #include "decode.h"
 
 enum { OPERATION_WAIT_MAX_S = 3600 }; /* far beyond any worker's cap */
 
-static int operation_add_descriptors(struct json_object *json, const struct ferry_operation_spec *spec)
+static void operation_add_descriptors(struct ferry_json_writer *writer, const struct ferry_operation_spec *spec)
 {
-        struct json_object *list = json_object_new_array();
-        if (!list)
-                return -ENOMEM;
-        json_object_object_add(json, "descriptors", list);
+        ferry_json_key(writer, "descriptors");
+        ferry_json_begin_array(writer);
         for (size_t i = 0; i < spec->n_descriptors; i++) {
                 const struct ferry_descriptor *d = &spec->descriptors[i];
-                struct json_object *item = json_object_new_object();
-                if (!item || json_object_array_add(list, item) < 0)
-                        return -ENOMEM;
-                json_object_object_add(item, "region", json_object_new_string(d->region ? d->region : ""));
+                ferry_json_begin_object(writer);
+                ferry_json_add_string(writer, "region", d->region ? d->region : "");
                 if (d->offset)
-                        json_object_object_add(item, "offset", json_object_new_uint64(d->offset));
+                        ferry_json_add_uint(writer, "offset", d->offset);
                 if (d->size)
-                        json_object_object_add(item, "size", json_object_new_uint64(d->size));
+                        ferry_json_add_uint(writer, "size", d->size);
+                ferry_json_end_object(writer);
         }
-        return 0;
+        ferry_json_end_array(writer);
 }
 
 /* What the worker makes of the metadata is its business; here it only must not break out of the body. */
-static int operation_add_metadata(struct json_object *json, const char *metadata)
+static int operation_add_metadata(struct ferry_json_writer *writer, const char *metadata)
 {
         struct ferry_json_errors errors = { 0 };
-        struct json_object *parsed = NULL;
+        struct ferry_json *parsed = NULL;
         if (!metadata)
                 return 0;
         int r = ferry_json_parse(metadata, strlen(metadata), &parsed, &errors);
         if (r != 0)
                 return r > 0 ? -EINVAL : r;
-        json_object_object_add(json, "remote_metadata", parsed);
+        (void)ferry_json_free(parsed);
+        ferry_json_key(writer, "remote_metadata");
+        ferry_json_put_text(writer, metadata, strlen(metadata));
         return 0;
 }
 
 static int operation_body(const struct ferry_operation_spec *spec, char **ret_text)
 {
         const char *kind = ferry_kind_name((int)spec->kind), *layout = ferry_layout_name((int)spec->layout);
+        struct ferry_json_writer writer = { 0 };
         if (!kind || !layout || (spec->n_descriptors && !spec->descriptors))
                 return -EINVAL;
-        struct json_object *json = json_object_new_object();
-        if (!json)
-                return -ENOMEM;
-        json_object_object_add(json, "kind", json_object_new_string(kind));
+        ferry_json_begin_object(&writer);
+        ferry_json_add_string(&writer, "kind", kind);
         if (spec->layout != FERRY_LAYOUT_PAIRWISE)
-                json_object_object_add(json, "layout", json_object_new_string(layout));
+                ferry_json_add_string(&writer, "layout", layout);
         const struct {
                 const char *name;
                 uint64_t value;
         } numbers[] = { { "readers", spec->readers }, { "ttl_ms", spec->ttl_ms }, { "timeout_ms", spec->timeout_ms } };
         for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
                 if (numbers[i].value)
-                        json_object_object_add(json, numbers[i].name, json_object_new_uint64(numbers[i].value));
+                        ferry_json_add_uint(&writer, numbers[i].name, numbers[i].value);
         }
         if (spec->verify)
-                json_object_object_add(json, "verify", json_object_new_boolean(true));
+                ferry_json_add_bool(&writer, "verify", true);
         if (spec->remote_url)
-                json_object_object_add(json, "remote_url", json_object_new_string(spec->remote_url));
-        int r = operation_add_descriptors(json, spec);
-        if (r == 0)
-                r = operation_add_metadata(json, spec->remote_metadata);
+                ferry_json_add_string(&writer, "remote_url", spec->remote_url);
+        operation_add_descriptors(&writer, spec);
+        int r = operation_add_metadata(&writer, spec->remote_metadata);
         if (r < 0) {
-                json_object_put(json);
+                ferry_json_writer_clear(&writer);
                 return r;
         }
-        *ret_text = call_body(json);
+        ferry_json_end_object(&writer);
+        *ret_text = ferry_json_take(&writer, NULL);
         return *ret_text ? 0 : -ENOMEM;
 }
 

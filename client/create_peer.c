@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <json-c/json.h>
 #include <string.h>
+
+#include <ferry/json_write.h>
 
 #include "client_internal.h"
 #include "decode.h"
@@ -18,11 +19,11 @@ static const struct decode_field peer_fields[] = {
 
 static char *peer_body(const char *url)
 {
-        struct json_object *json = json_object_new_object();
-        if (!json)
-                return NULL;
-        json_object_object_add(json, "url", json_object_new_string(url ? url : ""));
-        return call_body(json);
+        struct ferry_json_writer writer = { 0 };
+        ferry_json_begin_object(&writer);
+        ferry_json_add_string(&writer, "url", url ? url : "");
+        ferry_json_end_object(&writer);
+        return ferry_json_take(&writer, NULL);
 }
 
 int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_peer)
@@ -40,13 +41,13 @@ int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_
                                    },
                                    .repeatable = true };
         struct ferry_peer peer = { 0 };
-        struct json_object *json = NULL;
+        struct ferry_json *json = NULL;
         const char *field;
         int r = call_json(f, &request, &json, &peer.json);
         if (r != 0)
                 return r;
         r = decode_object(json, peer_fields, sizeof(peer_fields) / sizeof(peer_fields[0]), &peer, &field);
-        json_object_put(json);
+        (void)ferry_json_free(json);
         if (r < 0) {
                 ferry_peer_clear(&peer);
                 return problem_protocol(f, "a field is missing or wrong", field);

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <json-c/json.h>
 #include <string.h>
+
+#include <ferry/json_write.h>
 
 #include "client_internal.h"
 #include "decode.h"
 
 static char *region_body(const struct ferry_region_spec *spec)
 {
-        struct json_object *json = json_object_new_object();
-        if (!json)
-                return NULL;
-        json_object_object_add(json, "size", json_object_new_uint64(spec->size));
+        struct ferry_json_writer writer = { 0 };
+        ferry_json_begin_object(&writer);
+        ferry_json_add_uint(&writer, "size", spec->size);
         if (spec->device)
-                json_object_object_add(json, "device", json_object_new_string(spec->device));
+                ferry_json_add_string(&writer, "device", spec->device);
         if (spec->name)
-                json_object_object_add(json, "name", json_object_new_string(spec->name));
-        return call_body(json);
+                ferry_json_add_string(&writer, "name", spec->name);
+        ferry_json_end_object(&writer);
+        return ferry_json_take(&writer, NULL);
 }
 
 int ferry_create_region(struct ferry *f, const struct ferry_region_spec *spec, struct ferry_region *ret_region)

@@ -2,46 +2,31 @@
 #include "decode.h"
 
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/json.h>
 #include <ferry/status.h>
 
-static bool decode_text(struct json_object *value, const struct decode_field *field, char *target)
+static bool decode_text(const struct ferry_json *value, const struct decode_field *field, char *target)
 {
-        bool number = field->type == DECODE_LABEL && json_object_is_type(value, json_type_int);
-        if (!json_object_is_type(value, json_type_string) && !number)
+        if (value->kind != FERRY_JSON_TEXT && !(field->type == DECODE_LABEL && value->kind == FERRY_JSON_INTEGER))
                 return false;
-        const char *text = json_object_get_string(value);
-        size_t length = strlen(text);
-        if (field->type == DECODE_PROSE) {
-                if (length >= field->size) {
-                        length = field->size - 1;
-                        while (length && ((unsigned char)text[length] & 0xc0) == 0x80)
-                                length--;
-                }
-        } else if (length >= field->size || (!number && length != (size_t)json_object_get_string_len(value))) {
-                return false;
+        size_t length = value->size;
+        if (length >= field->size) {
+                if (field->type != DECODE_PROSE)
+                        return false;
+                length = field->size - 1;
+                while (length && ((unsigned char)value->text[length] & 0xc0) == 0x80)
+                        length--;
         }
-        memcpy(target, text, length);
+        memcpy(target, value->text, length);
         target[length] = '\0';
         return true;
 }
 
-static bool decode_uint(struct json_object *value, uint64_t *target)
-{
-        if (!json_object_is_type(value, json_type_int))
-                return false;
-        /* json-c answers 0 for a negative number asked for as unsigned. */
-        if (json_object_get_int64(value) < 0)
-                return false;
-        *target = json_object_get_uint64(value);
-        return true;
-}
-
-static bool decode_value(struct json_object *value, const struct decode_field *field, void *target)
+static bool decode_value(const struct ferry_json *value, const struct decode_field *field, void *target)
 {
         char *at = (char *)target + field->offset;
         switch (field->type) {
@@ -50,33 +35,38 @@ static bool decode_value(struct json_object *value, const struct decode_field *f
         case DECODE_PROSE:
                 return decode_text(value, field, at);
         case DECODE_UINT:
-                return decode_uint(value, (uint64_t *)(void *)at);
+                return ferry_json_get_uint(value, (uint64_t *)(void *)at);
         case DECODE_BOOL:
-                if (!json_object_is_type(value, json_type_boolean))
+                if (value->kind != FERRY_JSON_TRUE && value->kind != FERRY_JSON_FALSE)
                         return false;
-                *(bool *)(void *)at = json_object_get_boolean(value);
+                *(bool *)(void *)at = value->kind == FERRY_JSON_TRUE;
                 return true;
         case DECODE_KIND:
         case DECODE_STATUS:
-                if (!json_object_is_type(value, json_type_string))
+                if (value->kind != FERRY_JSON_TEXT)
                         return false;
-                *(int *)(void *)at = field->type == DECODE_KIND ? ferry_kind_from_name(json_object_get_string(value))
-                                                                : ferry_status_from_name(json_object_get_string(value));
+                *(int *)(void *)at = field->type == DECODE_KIND ? ferry_kind_from_name(value->text)
+                                                                : ferry_status_from_name(value->text);
                 return true;
         }
         return false;
 }
 
-int decode_object(struct json_object *json, const struct decode_field *fields, size_t n, void *target,
+const struct ferry_json *decode_member(const struct ferry_json *json, const char *key)
+{
+        const struct ferry_json *value = ferry_json_member(json, key);
+        return value && value->kind != FERRY_JSON_NULL ? value : NULL;
+}
+
+int decode_object(const struct ferry_json *json, const struct decode_field *fields, size_t n, void *target,
                   const char **ret_field)
 {
         *ret_field = "not an object";
-        if (!json_object_is_type(json, json_type_object))
+        if (!json || json->kind != FERRY_JSON_MEMBERS)
                 return -EPROTO;
         for (size_t i = 0; i < n; i++) {
-                struct json_object *value = NULL;
                 *ret_field = fields[i].name;
-                json_object_object_get_ex(json, fields[i].name, &value);
+                const struct ferry_json *value = decode_member(json, fields[i].name);
                 if (!value) {
                         if (fields[i].required)
                                 return -EPROTO;
@@ -96,35 +86,33 @@ void decode_page_clear(const struct decode_list *list, struct decode_page *page)
         *page = (struct decode_page){ 0 };
 }
 
-static int decode_page_next(struct json_object *json, struct decode_page *page)
+static int decode_page_next(const struct ferry_json *json, struct decode_page *page)
 {
-        struct json_object *next = NULL;
-        json_object_object_get_ex(json, "next", &next);
+        const struct ferry_json *next = decode_member(json, "next");
         if (!next)
                 return 0;
-        if (!json_object_is_type(next, json_type_string))
+        if (next->kind != FERRY_JSON_TEXT)
                 return -EPROTO;
-        page->next = strdup(json_object_get_string(next));
+        page->next = strdup(next->text);
         return page->next ? 0 : -ENOMEM;
 }
 
-int decode_page(struct json_object *json, const struct decode_list *list, struct decode_page *ret_page,
+int decode_page(const struct ferry_json *json, const struct decode_list *list, struct decode_page *ret_page,
                 const char **ret_field)
 {
-        struct json_object *items = NULL;
+        const struct ferry_json *items = decode_member(json, list->key);
         struct decode_page page = { 0 };
         *ret_field = list->key;
-        if (!json_object_is_type(json, json_type_object) || !json_object_object_get_ex(json, list->key, &items) ||
-            !json_object_is_type(items, json_type_array))
+        if (!items || items->kind != FERRY_JSON_LIST)
                 return -EPROTO;
-        size_t n = json_object_array_length(items);
-        page.items = calloc(n ? n : 1, list->item_size);
+        page.items = calloc(items->size ? items->size : 1, list->item_size);
         if (!page.items)
                 return -ENOMEM;
         int r = 0;
-        for (; r == 0 && page.n < n; page.n += r == 0)
-                r = list->decode(json_object_array_get_idx(items, page.n),
-                                 (char *)page.items + page.n * list->item_size, ret_field);
+        for (const struct ferry_json *at = items + 1; r == 0 && page.n < items->size; at += at->span) {
+                r = list->decode(at, (char *)page.items + page.n * list->item_size, ret_field);
+                page.n += r == 0;
+        }
         if (r == 0) {
                 *ret_field = "next";
                 r = decode_page_next(json, &page);

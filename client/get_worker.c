@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <json-c/json.h>
+#include <ferry/json.h>
 
 #include "client_internal.h"
 #include "decode.h"
@@ -16,13 +16,13 @@ int ferry_get_worker(struct ferry *f, struct ferry_worker_info *ret_info)
 {
         struct request request = { .exchange = { .method = "GET", .path = "/v1/worker" } };
         struct ferry_worker_info info = { 0 };
-        struct json_object *json = NULL;
+        struct ferry_json *json = NULL;
         const char *field;
         int r = call_json(f, &request, &json, &info.json);
         if (r != 0)
                 return r;
         r = decode_object(json, worker_fields, sizeof(worker_fields) / sizeof(worker_fields[0]), &info, &field);
-        json_object_put(json);
+        (void)ferry_json_free(json);
         if (r < 0) {
                 ferry_worker_info_clear(&info);
                 return problem_protocol(f, "a field is missing or wrong", field);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <json-c/json.h>
 #include <string.h>
 
 #include <ferry/ferry.h>
+#include <ferry/json.h>
+#include <ferry/json_write.h>
 
 #include "client_internal.h"
 #include "decode.h"
@@ -43,10 +44,9 @@ static const struct decode_field operation_slice_fields[] = {
         DECODE_FIELD("size", DECODE_UINT, true, struct operation_slice, size),
 };
 
-static int operation_decode_error(struct json_object *json, struct ferry_operation *o, const char **ret_field)
+static int operation_decode_error(const struct ferry_json *json, struct ferry_operation *o, const char **ret_field)
 {
-        struct json_object *error = NULL;
-        json_object_object_get_ex(json, "error", &error);
+        const struct ferry_json *error = decode_member(json, "error");
         if (!error)
                 return 0;
         int r = decode_object(error, operation_error_fields,
@@ -59,25 +59,26 @@ static int operation_decode_error(struct json_object *json, struct ferry_operati
 }
 
 /* One block: the descriptors, then the texts that they point to. */
-static int operation_decode_descriptors(struct json_object *json, struct ferry_operation *o, const char **ret_field)
+static int operation_decode_descriptors(const struct ferry_json *json, struct ferry_operation *o,
+                                        const char **ret_field)
 {
-        struct json_object *list = NULL;
-        json_object_object_get_ex(json, "descriptors", &list);
+        const struct ferry_json *list = decode_member(json, "descriptors");
         if (!list)
                 return 0;
         *ret_field = "descriptors";
-        if (!json_object_is_type(list, json_type_array))
+        if (list->kind != FERRY_JSON_LIST)
                 return -EPROTO;
-        size_t n = json_object_array_length(list);
+        size_t n = list->size;
         if (n == 0)
                 return 0;
         o->descriptors = calloc(n, sizeof(*o->descriptors) + FERRY_ID_SIZE);
         if (!o->descriptors)
                 return -ENOMEM;
         char *text = (char *)(o->descriptors + n);
-        for (size_t i = 0; i < n; i++, text += FERRY_ID_SIZE) {
+        const struct ferry_json *at = list + 1;
+        for (size_t i = 0; i < n; i++, text += FERRY_ID_SIZE, at += at->span) {
                 struct operation_slice slice = { 0 };
-                int r = decode_object(json_object_array_get_idx(list, i), operation_slice_fields,
+                int r = decode_object(at, operation_slice_fields,
                                       sizeof(operation_slice_fields) / sizeof(operation_slice_fields[0]), &slice,
                                       ret_field);
                 if (r < 0)
@@ -89,22 +90,21 @@ static int operation_decode_descriptors(struct json_object *json, struct ferry_o
         return 0;
 }
 
-static int operation_decode_metadata(struct json_object *json, struct ferry_operation *o, const char **ret_field)
+static int operation_decode_metadata(const struct ferry_json *json, struct ferry_operation *o, const char **ret_field)
 {
-        struct json_object *metadata = NULL;
-        json_object_object_get_ex(json, "metadata", &metadata);
+        const struct ferry_json *metadata = decode_member(json, "metadata");
+        struct ferry_json_writer writer = { 0 };
         if (!metadata)
                 return 0;
         *ret_field = "metadata";
-        if (!json_object_is_type(metadata, json_type_object))
+        if (metadata->kind != FERRY_JSON_MEMBERS)
                 return -EPROTO;
-        const char *text =
-                json_object_to_json_string_ext(metadata, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-        o->metadata = text ? strdup(text) : NULL;
+        ferry_json_put_value(&writer, metadata);
+        o->metadata = ferry_json_take(&writer, NULL);
         return o->metadata ? 0 : -ENOMEM;
 }
 
-int operation_decode(struct json_object *json, void *operation, const char **ret_field)
+int operation_decode(const struct ferry_json *json, void *operation, const char **ret_field)
 {
         struct ferry_operation o = { 0 };
         int r = decode_object(json, operation_fields, sizeof(operation_fields) / sizeof(operation_fields[0]), &o,
@@ -137,7 +137,7 @@ static void operation_clear_item(void *item)
 static const struct decode_list operation_list = { "operations", sizeof(struct ferry_operation), operation_decode,
                                                    operation_clear_item };
 
-int operation_page_decode(struct json_object *json, void *list, const char **ret_field)
+int operation_page_decode(const struct ferry_json *json, void *list, const char **ret_field)
 {
         struct decode_page page;
         int r = decode_page(json, &operation_list, &page, ret_field);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -39,17 +38,15 @@ int problem_protocol(struct ferry *f, const char *why, const char *what)
         return -EPROTO;
 }
 
-static void problem_take_complaint(struct ferry_problem *p, struct json_object *json)
+static void problem_take_complaint(struct ferry_problem *p, const struct ferry_json *json)
 {
         static const struct decode_field fields[] = {
                 DECODE_FIELD("pointer", DECODE_PROSE, false, struct ferry_problem, pointer),
         };
-        struct json_object *errors, *first;
+        const struct ferry_json *errors = decode_member(json, "errors");
         const char *field;
-        if (!json_object_object_get_ex(json, "errors", &errors) || !json_object_is_type(errors, json_type_array))
-                return;
-        first = json_object_array_length(errors) ? json_object_array_get_idx(errors, 0) : NULL;
-        (void)decode_object(first, fields, 1, p, &field);
+        if (errors && errors->kind == FERRY_JSON_LIST && errors->size)
+                (void)decode_object(errors + 1, fields, 1, p, &field);
 }
 
 /* false when the body is not a problem document. */
@@ -62,7 +59,7 @@ static bool problem_take(struct ferry_problem *p, const struct reply *reply)
                 DECODE_FIELD("retryable", DECODE_BOOL, false, struct ferry_problem, retryable),
         };
         struct ferry_json_errors errors = { 0 };
-        struct json_object *json = NULL;
+        struct ferry_json *json = NULL;
         const char *field;
         if (strncasecmp(reply->content_type, PROBLEM_TYPE, strlen(PROBLEM_TYPE)) != 0 || !reply->body.data)
                 return false;
@@ -71,7 +68,7 @@ static bool problem_take(struct ferry_problem *p, const struct reply *reply)
         bool ok = decode_object(json, fields, sizeof(fields) / sizeof(fields[0]), p, &field) == 0;
         if (ok)
                 problem_take_complaint(p, json);
-        json_object_put(json);
+        (void)ferry_json_free(json);
         return ok;
 }
 

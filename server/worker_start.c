@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+
+#include <ferry/json_write.h>
 
 #include "base/log.h"
 #include "base/loop.h"
@@ -260,42 +261,26 @@ static int start_http(struct ferry_worker *worker)
         return http_server_new(&config, &worker->http);
 }
 
-static bool object_add(struct json_object *object, const char *key, struct json_object *value)
-{
-        if (value && json_object_object_add(object, key, value) == 0)
-                return true;
-        json_object_put(value);
-        return false;
-}
-
-static void cleanup_json(struct json_object **object)
-{
-        json_object_put(*object);
-}
-
 static int make_ready_line(struct ferry_worker *worker)
 {
-        FERRY_CLEANUP(cleanup_json) struct json_object *line = json_object_new_object();
         const struct fabric_facts *facts = fabric_get_facts(worker->fabric);
-        struct json_object *http = NULL;
-        const char *const *urls, *text;
+        struct ferry_json_writer line = { 0 };
+        const char *const *urls;
         size_t n = http_server_urls(worker->http, &urls);
 
-        if (!line || !object_add(line, "event", json_object_new_string("ready")))
-                return -ENOMEM;
-        http = json_object_new_array();
-        if (!object_add(line, "http", http))
-                return -ENOMEM;
+        ferry_json_begin_object(&line);
+        ferry_json_add_string(&line, "event", "ready");
+        ferry_json_key(&line, "http");
+        ferry_json_begin_array(&line);
         for (size_t i = 0; i < n; i++)
-                if (json_object_array_add(http, json_object_new_string(urls[i])) < 0)
-                        return -ENOMEM;
-        if (facts->data_address[0] && !object_add(line, "data", json_object_new_string(facts->data_address)))
-                return -ENOMEM;
-        if (!object_add(line, "worker", json_object_new_string(worker->settings->options.name)) ||
-            !object_add(line, "pid", json_object_new_int64(getpid())))
-                return -ENOMEM;
-        text = json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-        worker->ready_line = text ? strdup(text) : NULL;
+                ferry_json_put_string(&line, urls[i]);
+        ferry_json_end_array(&line);
+        if (facts->data_address[0])
+                ferry_json_add_string(&line, "data", facts->data_address);
+        ferry_json_add_string(&line, "worker", worker->settings->options.name);
+        ferry_json_add_uint(&line, "pid", (uint64_t)getpid());
+        ferry_json_end_object(&line);
+        worker->ready_line = ferry_json_take(&line, NULL);
         return worker->ready_line ? 0 : -ENOMEM;
 }
 

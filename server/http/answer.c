@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <json-c/json.h>
 #include <microhttpd.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 
 #include <ferry/error.h>
 #include <ferry/json.h>
+#include <ferry/json_write.h>
 
 #include "base/log.h"
 #include "base/metrics.h"
@@ -100,27 +100,19 @@ void request_answer(struct http_request *request, unsigned status, struct MHD_Re
         MHD_destroy_response(response);
 }
 
-/* The document and a newline, for people at a terminal. object is given up. */
-static struct MHD_Response *json_response(struct json_object *object, const char *type)
+/* The document and a newline, for people at a terminal. */
+static struct MHD_Response *json_response(struct ferry_json_writer *writer, const char *type)
 {
         struct MHD_Response *response;
-        size_t length;
+        size_t size;
+        char *text = ferry_json_take(writer, &size);
 
-        if (!object)
+        if (!text)
                 return NULL;
-        const char *text = json_object_to_json_string_length(
-                object, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &length);
-        char *copy = text ? malloc(length + 1) : NULL;
-        if (copy) {
-                memcpy(copy, text, length);
-                copy[length] = '\n';
-        }
-        json_object_put(object);
-        if (!copy)
-                return NULL;
-        response = MHD_create_response_from_buffer(length + 1, copy, MHD_RESPMEM_MUST_FREE);
+        text[size] = '\n';
+        response = MHD_create_response_from_buffer(size + 1, text, MHD_RESPMEM_MUST_FREE);
         if (!response) {
-                free(copy);
+                free(text);
                 return NULL;
         }
         MHD_add_response_header(response, "Content-Type", type);
@@ -128,13 +120,14 @@ static struct MHD_Response *json_response(struct json_object *object, const char
         return response;
 }
 
-void request_answer_json(struct http_request *request, unsigned status, struct json_object *object)
+void request_answer_json(struct http_request *request, unsigned status, struct ferry_json_writer *writer)
 {
-        if (!object) {
+        if (writer->failed) {
+                ferry_json_writer_clear(writer);
                 request_problem(request, -ENOMEM, NULL);
                 return;
         }
-        request_answer(request, status, json_response(object, "application/json"));
+        request_answer(request, status, json_response(writer, "application/json"));
 }
 
 void request_answer_empty(struct http_request *request, unsigned status)
@@ -156,6 +149,7 @@ void request_answer_text(struct http_request *request, const char *type, char *t
 static void answer_problem(struct http_request *request, int error, const char *detail,
                            const struct ferry_json_errors *errors)
 {
+        struct ferry_json_writer writer = { 0 };
         unsigned retry_after = problem_retry_after(error);
         bool retryable = ferry_error_retryable(error);
 
@@ -163,8 +157,8 @@ static void answer_problem(struct http_request *request, int error, const char *
                 retryable = retryable || !strcasecmp(request->answer_headers[i].name, "Retry-After");
         if (retry_after)
                 request_header(request, "Retry-After", "%u", retry_after);
-        request_answer(request, problem_status(error),
-                       json_response(problem_new(error, retryable, detail, errors), "application/problem+json"));
+        problem_write(&writer, error, retryable, detail, errors);
+        request_answer(request, problem_status(error), json_response(&writer, "application/problem+json"));
 }
 
 void request_problem(struct http_request *request, int error, const char *format, ...)

@@ -4,13 +4,13 @@
 
 #include <ferry/error.h>
 #include <ferry/json.h>
+#include <ferry/json_write.h>
 #include <ferry/status.h>
 
 #include "base/util.h"
 #include "handlers.h"
 #include "http_internal.h"
 #include "idempotency.h"
-#include "json_build.h"
 #include "metadata_json.h"
 #include "operation_body.h"
 #include "operation_json.h"
@@ -22,30 +22,33 @@
 /* 201 with the operation as it is now, and its metadata when they were asked for and are still to be had. */
 static void answer(struct http_request *request)
 {
+        struct ferry_json_writer writer = { 0 };
         struct operation_view view;
-        struct json_object *object, *metadata;
         char id[FERRY_ID_TEXT_SIZE];
+        int error = FERRY_E_GONE;
 
         operation_look(request->server->config.operations, request->operation, &view);
         ferry_id_format("op_", view.id, id);
         request_header(request, "Location", "/v1/operations/%s", id);
-        if (!query_has(&request->query, HTTP_PARAMETER_INCLUDE) || view.deleted) {
-                request_answer_operation(request, 201);
-                return;
+        if (query_has(&request->query, HTTP_PARAMETER_INCLUDE) && !view.deleted) {
+                ferry_json_begin_object(&writer);
+                operation_json_members(&writer, &view);
+                ferry_json_key(&writer, "metadata");
+                error = metadata_json_write(&writer, request);
+                ferry_json_end_object(&writer);
         }
-        int error = metadata_json_new(request, &metadata);
-        if (error == FERRY_E_GONE) {
+        switch (error) {
+        case 0:
+                request_header(request, "ETag", "\"r%llu\"", (unsigned long long)view.revision);
+                request_answer_json(request, 201, &writer);
+                break;
+        case FERRY_E_GONE:
                 request_answer_operation(request, 201);
-                return;
-        }
-        if (error) {
+                break;
+        default:
                 request_problem(request, error, NULL);
-                return;
         }
-        request_header(request, "ETag", "\"r%llu\"", (unsigned long long)view.revision);
-        object = operation_json_new(&view);
-        bool ok = json_add(object, "metadata", metadata);
-        request_answer_json(request, 201, json_finish(object, ok));
+        ferry_json_writer_clear(&writer);
 }
 
 /* The operation is there; waits for its end when the client prefers that. */

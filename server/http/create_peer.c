@@ -5,13 +5,13 @@
 
 #include <ferry/error.h>
 #include <ferry/json.h>
+#include <ferry/json_write.h>
 
 #include "base/util.h"
 #include "connecting.h"
 #include "event.h"
 #include "handlers.h"
 #include "http_internal.h"
-#include "json_build.h"
 #include "request.h"
 #include "wait.h"
 
@@ -62,17 +62,20 @@ static void answer_error(struct http_request *request, int error, const char *de
 static void answer_connected(struct http_request *request, const struct connecting_result *result)
 {
         const struct fabric_connection *connection = &result->connection;
-        struct json_object *object = json_object_new_object();
-        struct json_object *url = json_object_object_get(request->json, "url");
+        struct ferry_json_writer writer = { 0 };
         char epoch[20];
 
         snprintf(epoch, sizeof(epoch), "%016" PRIx64, result->epoch);
-        bool ok = json_add(object, "url", json_object_get(url)) && json_add_string(object, "worker", result->worker) &&
-                  json_add_string(object, "epoch", epoch) &&
-                  json_add_string(object, "transport", connection->transport) &&
-                  json_add_uint(object, "connect_us", connection->connect_us) &&
-                  json_add_bool(object, "reused", connection->reused);
-        request_answer_json(request, connection->reused ? 200 : 201, json_finish(object, ok));
+        ferry_json_begin_object(&writer);
+        ferry_json_key(&writer, "url");
+        ferry_json_put_value(&writer, ferry_json_member(request->json, "url"));
+        ferry_json_add_string(&writer, "worker", result->worker);
+        ferry_json_add_string(&writer, "epoch", epoch);
+        ferry_json_add_string(&writer, "transport", connection->transport);
+        ferry_json_add_uint(&writer, "connect_us", connection->connect_us);
+        ferry_json_add_bool(&writer, "reused", connection->reused);
+        ferry_json_end_object(&writer);
+        request_answer_json(request, connection->reused ? 200 : 201, &writer);
 }
 
 static void answer(struct http_request *request)

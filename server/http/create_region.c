@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <ferry/error.h>
 #include <ferry/json.h>
+#include <ferry/json_write.h>
 
 #include "base/util.h"
 #include "handlers.h"
@@ -40,11 +41,13 @@ static bool decode(struct http_request *request, struct region_body *body)
 
 static void answer(struct http_request *request, struct region *region)
 {
+        struct ferry_json_writer writer = { 0 };
         char id[FERRY_ID_TEXT_SIZE];
 
         ferry_id_format("rgn_", region->id, id);
         request_header(request, "Location", "/v1/regions/%s", id);
-        request_answer_json(request, 201, region_json_new(region));
+        region_json_write(&writer, region);
+        request_answer_json(request, 201, &writer);
         region_unref(region);
 }
 

@@ -4,9 +4,10 @@
 
 struct device_inventory;
 struct fabric_facts;
-struct json_object;
+struct ferry_json_writer;
 
-/* The document of /v1/devices. NULL when memory is short. Pure. */
-struct json_object *device_json_new(const struct device_inventory *inventory, const struct fabric_facts *facts);
+/* The document of /v1/devices. */
+void device_json_write(struct ferry_json_writer *writer, const struct device_inventory *inventory,
+                       const struct fabric_facts *facts);
 
 #endif

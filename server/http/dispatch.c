@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <json-c/json.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <ferry/json_write.h>
+
 #include "device_json.h"
 #include "fabric/fabric.h"
 #include "handlers.h"
@@ -9,6 +11,7 @@
 void get_devices(struct http_request *request)
 {
         const struct http_config *config = &request->server->config;
+        struct ferry_json_writer writer = { 0 };
         struct device_inventory *inventory;
 
         int error = device_inventory_new(config->fabric->cuda, config->device_source, &inventory);
@@ -16,6 +19,7 @@ void get_devices(struct http_request *request)
                 request_problem(request, error, NULL);
                 return;
         }
-        request_answer_json(request, 200, device_json_new(inventory, config->fabric));
+        device_json_write(&writer, inventory, config->fabric);
         device_inventory_free(inventory);
+        request_answer_json(request, 200, &writer);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stddef.h>
 
+#include <ferry/json_write.h>
+
 #include "base/util.h"
 #include "handlers.h"
 #include "http_internal.h"
-#include "json_build.h"
 #include "operations/operations.h"
 #include "request.h"
 
@@ -26,20 +27,21 @@ void get_limits(struct http_request *request)
 {
         const struct operation_limits *operations = request->server->config.operation_limits;
         const char *base = (const char *)&request->server->config.limits;
-        struct json_object *object = json_object_new_object();
-        bool ok = true;
+        struct ferry_json_writer writer = { 0 };
 
+        ferry_json_begin_object(&writer);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(limits); i++)
-                ok = ok &&
-                     json_add_uint(object, limits[i].name, *(const uint64_t *)(const void *)(base + limits[i].offset));
-        ok = ok && json_add_uint(object, "operations_max", operations->operations_max) &&
-             json_add_uint(object, "terminal_max", operations->terminal_max) &&
-             json_add_uint(object, "gone_max", operations->gone_max) &&
-             json_add_uint(object, "readers_max", operations->readers_max) &&
-             json_add_uint(object, "ttl_ms_default", operations->ttl_ms_default) &&
-             json_add_uint(object, "ttl_ms_max", operations->ttl_ms_max) &&
-             json_add_uint(object, "timeout_ms_max", operations->timeout_ms_max) &&
-             json_add_uint(object, "stall_ms", operations->stall_ms) &&
-             json_add_uint(object, "retention_ms", operations->retention_ms);
-        request_answer_json(request, 200, json_finish(object, ok));
+                ferry_json_add_uint(&writer, limits[i].name,
+                                    *(const uint64_t *)(const void *)(base + limits[i].offset));
+        ferry_json_add_uint(&writer, "operations_max", operations->operations_max);
+        ferry_json_add_uint(&writer, "terminal_max", operations->terminal_max);
+        ferry_json_add_uint(&writer, "gone_max", operations->gone_max);
+        ferry_json_add_uint(&writer, "readers_max", operations->readers_max);
+        ferry_json_add_uint(&writer, "ttl_ms_default", operations->ttl_ms_default);
+        ferry_json_add_uint(&writer, "ttl_ms_max", operations->ttl_ms_max);
+        ferry_json_add_uint(&writer, "timeout_ms_max", operations->timeout_ms_max);
+        ferry_json_add_uint(&writer, "stall_ms", operations->stall_ms);
+        ferry_json_add_uint(&writer, "retention_ms", operations->retention_ms);
+        ferry_json_end_object(&writer);
+        request_answer_json(request, 200, &writer);
 }

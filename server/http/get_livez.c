@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <ferry/json_write.h>
+
 #include "handlers.h"
-#include "json_build.h"
 #include "request.h"
 
 void get_livez(struct http_request *request)
 {
-        struct json_object *object = json_object_new_object();
+        struct ferry_json_writer writer = { 0 };
 
-        request_answer_json(request, 200, json_finish(object, json_add_string(object, "status", "live")));
+        ferry_json_begin_object(&writer);
+        ferry_json_add_string(&writer, "status", "live");
+        ferry_json_end_object(&writer);
+        request_answer_json(request, 200, &writer);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <ferry/error.h>
+#include <ferry/json_write.h>
 
 #include "handlers.h"
 #include "metadata_json.h"
@@ -7,14 +8,14 @@
 
 void get_operation_metadata(struct http_request *request)
 {
-        struct json_object *metadata;
+        struct ferry_json_writer writer = { 0 };
 
         if (!request_find_operation(request))
                 return;
-        int error = metadata_json_new(request, &metadata);
+        int error = metadata_json_write(&writer, request);
         switch (error) {
         case 0:
-                request_answer_json(request, 200, metadata);
+                request_answer_json(request, 200, &writer);
                 break;
         case FERRY_E_NOT_PASSIVE:
                 request_problem(request, error, "Its peer has the metadata");

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <ferry/error.h>
+#include <ferry/json_write.h>
 
 #include "handlers.h"
 #include "http_internal.h"
-#include "json_build.h"
 #include "request.h"
 
 void get_readyz(struct http_request *request)
 {
-        struct json_object *object;
+        struct ferry_json_writer writer = { 0 };
 
         if (atomic_load(&request->server->draining)) {
                 request_problem(request, FERRY_E_DRAINING, NULL);
                 return;
         }
-        object = json_object_new_object();
-        request_answer_json(request, 200, json_finish(object, json_add_string(object, "status", "ready")));
+        ferry_json_begin_object(&writer);
+        ferry_json_add_string(&writer, "status", "ready");
+        ferry_json_end_object(&writer);
+        request_answer_json(request, 200, &writer);
 }

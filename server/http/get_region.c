@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <ferry/json_write.h>
+
 #include "handlers.h"
 #include "memory/region.h"
 #include "region_json.h"
@@ -7,9 +9,11 @@
 void get_region(struct http_request *request)
 {
         struct region *region = request_find_region(request);
+        struct ferry_json_writer writer = { 0 };
 
         if (!region)
                 return;
-        request_answer_json(request, 200, region_json_new(region));
+        region_json_write(&writer, region);
+        request_answer_json(request, 200, &writer);
         region_unref(region);
 }

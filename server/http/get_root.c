@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <ferry/json_write.h>
+
 #include "base/util.h"
 #include "handlers.h"
 #include "http_internal.h"
-#include "json_build.h"
 #include "request.h"
 
 static const struct {
@@ -15,13 +16,16 @@ static const struct {
 
 void get_root(struct http_request *request)
 {
-        struct json_object *root = json_object_new_object(), *list = json_object_new_object();
-        bool ok = true;
+        struct ferry_json_writer writer = { 0 };
 
+        ferry_json_begin_object(&writer);
+        ferry_json_add_string(&writer, "name", request->server->config.worker_name);
+        ferry_json_add_string(&writer, "version", request->server->config.version);
+        ferry_json_key(&writer, "links");
+        ferry_json_begin_object(&writer);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(links); i++)
-                ok = ok && json_add_string(list, links[i].name, links[i].path);
-        ok = ok && json_add_string(root, "name", request->server->config.worker_name) &&
-             json_add_string(root, "version", request->server->config.version);
-        ok = json_add(root, "links", list) && ok;
-        request_answer_json(request, 200, json_finish(root, ok));
+                ferry_json_add_string(&writer, links[i].name, links[i].path);
+        ferry_json_end_object(&writer);
+        ferry_json_end_object(&writer);
+        request_answer_json(request, 200, &writer);
 }

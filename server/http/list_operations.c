@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <stdlib.h>
+
+#include <ferry/json_write.h>
 
 #include "base/util.h"
 #include "handlers.h"
 #include "http_internal.h"
-#include "json_build.h"
 #include "operation_json.h"
 #include "operations/operations.h"
 #include "page.h"
@@ -22,17 +24,21 @@ void list_operations(struct http_request *request)
         size_t limit = page_limit(request);
         uint64_t cursor = page_cursor(request);
         FERRY_CLEANUP(cleanup_free) struct operation **page = calloc(limit, sizeof(struct operation *));
-        struct json_object *list = json_object_new_array();
+        struct ferry_json_writer writer = { 0 };
         struct operation_view view;
-        bool ok = page && list;
 
-        size_t n = page ? operation_page(store, filter(request, HTTP_PARAMETER_KIND),
-                                         filter(request, HTTP_PARAMETER_STATUS), &cursor, page, limit)
-                        : 0;
+        if (!page) {
+                request_problem(request, -ENOMEM, NULL);
+                return;
+        }
+        size_t n = operation_page(store, filter(request, HTTP_PARAMETER_KIND), filter(request, HTTP_PARAMETER_STATUS),
+                                  &cursor, page, limit);
+        page_begin(&writer, "operations");
         for (size_t i = 0; i < n; i++) {
                 operation_look(store, page[i], &view);
-                ok = ok && json_append(list, operation_json_new(&view));
+                operation_json_write(&writer, &view);
                 operation_unref(page[i]);
         }
-        page_answer(request, "operations", json_finish(list, ok), cursor);
+        page_end(&writer, cursor);
+        request_answer_json(request, 200, &writer);
 }

@@ -28,7 +28,7 @@ static void format_url(const struct http_request *request, const char *local_hos
         snprintf(url, size, "%s://%s", server->config.tls ? "https" : "http", public);
 }
 
-int metadata_json_new(struct http_request *request, struct json_object **ret_object)
+int metadata_json_write(struct ferry_json_writer *writer, struct http_request *request)
 {
         const struct http_config *config = &request->server->config;
         struct ferry_metadata *metadata;
@@ -43,7 +43,7 @@ int metadata_json_new(struct http_request *request, struct json_object **ret_obj
                 address_publish(config->fabric->data_address, config->advertise, local_host, metadata->data,
                                 sizeof(metadata->data));
         format_url(request, local_host, metadata->http, sizeof(metadata->http));
-        error = ferry_metadata_encode(metadata, ret_object);
+        error = ferry_metadata_encode(metadata, writer);
         ferry_metadata_free(metadata);
         return error;
 }

@@ -2,7 +2,7 @@
 #include "operation_body.h"
 
 #include <errno.h>
-#include <json-c/json.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 /* The fields as they stand in the document; numbers 0 = not given. */
 struct raw_body {
         const char *kind, *layout, *remote_url;
-        struct json_object *descriptors, *remote_metadata;
+        const struct ferry_json *descriptors, *remote_metadata;
         uint64_t readers, ttl_ms, timeout_ms;
         bool verify;
 };
@@ -32,7 +32,7 @@ struct raw_descriptor {
 static const char *const kinds[] = { "readable", "read", "writable", "write", NULL };
 static const char *const layouts[] = { "pairwise", "stream", NULL };
 
-static bool decode_raw(const struct http_config *config, struct json_object *document, struct raw_body *raw,
+static bool decode_raw(const struct http_config *config, const struct ferry_json *document, struct raw_body *raw,
                        struct ferry_json_errors *errors)
 {
         const struct operation_limits *limits = config->operation_limits;
@@ -86,7 +86,22 @@ static struct region *find_region(const struct http_config *config, const char *
         return before && before->id == id ? region_ref(before) : region_find(config->regions, id);
 }
 
-static bool resolve_descriptor(const struct http_config *config, struct json_object *document, size_t i,
+/* Complains about a field of the i-th descriptor. */
+__attribute__((format(printf, 5, 6))) static bool refuse_field(struct ferry_json_errors *errors, int error, size_t i,
+                                                               const char *field, const char *format, ...)
+{
+        char pointer[FERRY_JSON_POINTER_SIZE], detail[FERRY_JSON_DETAIL_SIZE];
+        va_list arguments;
+
+        snprintf(pointer, sizeof(pointer), "/descriptors/%zu/%s", i, field);
+        va_start(arguments, format);
+        vsnprintf(detail, sizeof(detail), format, arguments);
+        va_end(arguments);
+        ferry_json_complain(errors, error, pointer, "%s", detail);
+        return false;
+}
+
+static bool resolve_descriptor(const struct http_config *config, const struct ferry_json *document, size_t i,
                                struct operation_slice *slice, struct region *before, struct ferry_json_errors *errors)
 {
         static const struct ferry_json_field fields[] = {
@@ -95,58 +110,48 @@ static bool resolve_descriptor(const struct http_config *config, struct json_obj
                 { "size", FERRY_JSON_UINT, false, offsetof(struct raw_descriptor, size), 1, 0, NULL },
         };
         struct raw_descriptor raw = { 0 };
-        char pointer[FERRY_JSON_POINTER_SIZE], place[FERRY_JSON_POINTER_SIZE + 16];
         uint64_t end;
 
-        snprintf(pointer, sizeof(pointer), "/descriptors/%zu", i);
-        if (!ferry_json_decode(document, fields, FERRY_ARRAY_SIZE(fields), &raw, pointer, errors))
+        if (!ferry_json_decode_element(document, fields, FERRY_ARRAY_SIZE(fields), &raw, "/descriptors", i, errors))
                 return false;
         slice->region = find_region(config, raw.region, before);
-        if (!slice->region) {
-                snprintf(place, sizeof(place), "%s/region", pointer);
-                ferry_json_complain(errors, FERRY_E_NOT_FOUND, place, "there is no such region");
-                return false;
-        }
+        if (!slice->region)
+                return refuse_field(errors, FERRY_E_NOT_FOUND, i, "region", "there is no such region");
         uint64_t room = slice->region->size;
-        if (raw.offset >= room) {
-                snprintf(place, sizeof(place), "%s/offset", pointer);
-                ferry_json_complain(errors, FERRY_E_OUT_OF_BOUNDS, place, "the region has %llu bytes",
+        if (raw.offset >= room)
+                return refuse_field(errors, FERRY_E_OUT_OF_BOUNDS, i, "offset", "the region has %llu bytes",
                                     (unsigned long long)room);
-                return false;
-        }
         slice->offset = raw.offset;
         slice->size = raw.size ? raw.size : room - raw.offset;
-        if (__builtin_add_overflow(slice->offset, slice->size, &end) || end > room) {
-                snprintf(place, sizeof(place), "%s/size", pointer);
-                ferry_json_complain(errors, FERRY_E_OUT_OF_BOUNDS, place, "the region has %llu bytes from this offset",
+        if (__builtin_add_overflow(slice->offset, slice->size, &end) || end > room)
+                return refuse_field(errors, FERRY_E_OUT_OF_BOUNDS, i, "size",
+                                    "the region has %llu bytes from this offset",
                                     (unsigned long long)(room - raw.offset));
-                return false;
-        }
         return true;
 }
 
 /* Goes on after a complaint, so that one answer names many; stops when the list of them is full. */
-static int resolve_descriptors(const struct http_config *config, struct json_object *list, struct operation_body *body,
-                               struct ferry_json_errors *errors)
+static int resolve_descriptors(const struct http_config *config, const struct ferry_json *list,
+                               struct operation_body *body, struct ferry_json_errors *errors)
 {
-        size_t n = json_object_array_length(list);
+        const struct ferry_json *at = list + 1;
         struct region *before = NULL;
 
-        body->slices = calloc(n, sizeof(*body->slices));
+        body->slices = calloc(list->size, sizeof(*body->slices));
         if (!body->slices)
                 return -ENOMEM;
         body->spec.slices = body->slices;
-        body->spec.n_slices = n;
-        for (size_t i = 0; i < n && errors->n < FERRY_JSON_ERRORS; i++) {
-                resolve_descriptor(config, json_object_array_get_idx(list, i), i, &body->slices[i], before, errors);
+        body->spec.n_slices = list->size;
+        for (size_t i = 0; i < list->size && errors->n < FERRY_JSON_ERRORS; i++, at += at->span) {
+                resolve_descriptor(config, at, i, &body->slices[i], before, errors);
                 if (body->slices[i].region)
                         before = body->slices[i].region;
         }
         return 0;
 }
 
-int operation_body_decode(const struct http_config *config, struct json_object *document, struct operation_body *body,
-                          struct ferry_json_errors *errors)
+int operation_body_decode(const struct http_config *config, const struct ferry_json *document,
+                          struct operation_body *body, struct ferry_json_errors *errors)
 {
         struct raw_body raw = { .layout = "pairwise" };
 

@@ -2,10 +2,13 @@
 #ifndef HTTP_OPERATION_JSON_H
 #define HTTP_OPERATION_JSON_H
 
-struct json_object;
+struct ferry_json_writer;
 struct operation_view;
 
-/* An operation as people see it. NULL when memory is short. Pure. */
-struct json_object *operation_json_new(const struct operation_view *view);
+/* An operation as people see it. */
+void operation_json_write(struct ferry_json_writer *writer, const struct operation_view *view);
+
+/* The same without the braces, for an object that has more. */
+void operation_json_members(struct ferry_json_writer *writer, const struct operation_view *view);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "page.h"
 
+#include <ferry/json_write.h>
+
 #include "http_internal.h"
-#include "json_build.h"
 #include "request.h"
 
 enum { PAGE_DEFAULT = 100 };
@@ -21,15 +22,21 @@ uint64_t page_cursor(const struct http_request *request)
         return request->query.values[HTTP_PARAMETER_AFTER];
 }
 
-void page_answer(struct http_request *request, const char *name, struct json_object *list, uint64_t cursor)
+void page_begin(struct ferry_json_writer *writer, const char *name)
 {
-        struct json_object *object = json_object_new_object();
+        ferry_json_begin_object(writer);
+        ferry_json_key(writer, name);
+        ferry_json_begin_array(writer);
+}
+
+void page_end(struct ferry_json_writer *writer, uint64_t cursor)
+{
         char next[QUERY_CURSOR_SIZE];
 
-        bool ok = json_add(object, name, list);
+        ferry_json_end_array(writer);
         if (cursor) {
                 query_format_cursor(cursor, next);
-                ok = ok && json_add_string(object, "next", next);
+                ferry_json_add_string(writer, "next", next);
         }
-        request_answer_json(request, 200, json_finish(object, ok));
+        ferry_json_end_object(writer);
 }

@@ -6,13 +6,15 @@
 #include <stdint.h>
 
 struct http_request;
-struct json_object;
+struct ferry_json_writer;
 
 /* How many elements the client wants (limit), and from where on (after). */
 size_t page_limit(const struct http_request *request);
 uint64_t page_cursor(const struct http_request *request);
 
-/* Answers {"<name>":[…],"next":"…"}; next is left out when cursor is 0. list is given up; NULL = memory was short. */
-void page_answer(struct http_request *request, const char *name, struct json_object *list, uint64_t cursor);
+/* The frame of {"<name>":[…],"next":"…"}; the elements are written between the two. next is left out when cursor is 0.
+ */
+void page_begin(struct ferry_json_writer *writer, const char *name);
+void page_end(struct ferry_json_writer *writer, uint64_t cursor);
 
 #endif

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "problem.h"
 
-#include <json-c/json.h>
 #include <stdio.h>
 
 #include <ferry/error.h>
 #include <ferry/json.h>
-
-#include "json_build.h"
+#include <ferry/json_write.h>
 
 unsigned problem_status(int error)
 {
@@ -29,34 +27,34 @@ unsigned problem_retry_after(int error)
         }
 }
 
-static struct json_object *complaints_new(const struct ferry_json_errors *errors)
+static void add_complaints(struct ferry_json_writer *writer, const struct ferry_json_errors *errors)
 {
-        struct json_object *list = json_object_new_array_ext((int)errors->n);
-        bool ok = list;
-
-        for (size_t i = 0; ok && i < errors->n; i++) {
-                struct json_object *item = json_object_new_object();
-                ok = json_add_string(item, "pointer", errors->items[i].pointer) &&
-                     json_add_string(item, "detail", errors->items[i].detail);
-                ok = json_append(list, item) && ok;
+        ferry_json_key(writer, "errors");
+        ferry_json_begin_array(writer);
+        for (size_t i = 0; i < errors->n; i++) {
+                ferry_json_begin_object(writer);
+                ferry_json_add_string(writer, "pointer", errors->items[i].pointer);
+                ferry_json_add_string(writer, "detail", errors->items[i].detail);
+                ferry_json_end_object(writer);
         }
-        return json_finish(list, ok);
+        ferry_json_end_array(writer);
 }
 
-struct json_object *problem_new(int error, bool retryable, const char *detail, const struct ferry_json_errors *errors)
+void problem_write(struct ferry_json_writer *writer, int error, bool retryable, const char *detail,
+                   const struct ferry_json_errors *errors)
 {
-        struct json_object *problem = json_object_new_object();
         char type[64];
 
         snprintf(type, sizeof(type), "urn:ferry:error:%s", ferry_error_code(error));
-        bool ok = json_add_string(problem, "type", type) &&
-                  json_add_string(problem, "title", ferry_error_title(error)) &&
-                  json_add_uint(problem, "status", problem_status(error));
+        ferry_json_begin_object(writer);
+        ferry_json_add_string(writer, "type", type);
+        ferry_json_add_string(writer, "title", ferry_error_title(error));
+        ferry_json_add_uint(writer, "status", problem_status(error));
         if (detail && *detail)
-                ok = ok && json_add_string(problem, "detail", detail);
-        ok = ok && json_add_string(problem, "code", ferry_error_code(error)) &&
-             json_add_bool(problem, "retryable", retryable);
+                ferry_json_add_string(writer, "detail", detail);
+        ferry_json_add_string(writer, "code", ferry_error_code(error));
+        ferry_json_add_bool(writer, "retryable", retryable);
         if (errors && errors->n)
-                ok = ok && json_add(problem, "errors", complaints_new(errors));
-        return json_finish(problem, ok);
+                add_complaints(writer, errors);
+        ferry_json_end_object(writer);
 }

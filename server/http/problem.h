@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 struct ferry_json_errors;
-struct json_object;
+struct ferry_json_writer;
 
 /* HTTP status of a problem: that of the table, and 500 for errors that belong inside operations. */
 unsigned problem_status(int error);
@@ -15,8 +15,9 @@ unsigned problem_retry_after(int error);
 
 /*
  * The document of RFC 9457: type (urn:ferry:error:<code>), title, status, detail, code, retryable, and errors when
- * there are some. detail NULL or "" = left out. NULL when memory is short. Pure.
+ * there are some. detail NULL or "" = left out.
  */
-struct json_object *problem_new(int error, bool retryable, const char *detail, const struct ferry_json_errors *errors);
+void problem_write(struct ferry_json_writer *writer, int error, bool retryable, const char *detail,
+                   const struct ferry_json_errors *errors);
 
 #endif

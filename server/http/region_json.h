@@ -2,10 +2,10 @@
 #ifndef HTTP_REGION_JSON_H
 #define HTTP_REGION_JSON_H
 
-struct json_object;
+struct ferry_json_writer;
 struct region;
 
-/* A region as people see it. NULL when memory is short. */
-struct json_object *region_json_new(const struct region *region);
+/* A region as people see it. */
+void region_json_write(struct ferry_json_writer *writer, const struct region *region);
 
 #endif

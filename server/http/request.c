@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,8 @@
 #include <xxhash.h>
 
 #include <ferry/error.h>
+#include <ferry/json.h>
+#include <ferry/json_write.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -57,7 +58,7 @@ struct http_request *request_free(struct http_request *request)
         replay_abort(request);
         if (request->deferred)
                 MHD_destroy_response(request->deferred);
-        json_object_put(request->json);
+        request->json = ferry_json_free(request->json);
         free(request->body);
         operation_unref(request->operation);
         connecting_unref(request->connecting);
@@ -117,6 +118,7 @@ uint64_t request_wait_ms(struct http_request *request)
 
 void request_answer_operation(struct http_request *request, unsigned status)
 {
+        struct ferry_json_writer writer = { 0 };
         struct operation_view view;
         char etag[32];
 
@@ -132,7 +134,8 @@ void request_answer_operation(struct http_request *request, unsigned status)
                 request_answer_empty(request, 304);
                 return;
         }
-        request_answer_json(request, status, operation_json_new(&view));
+        operation_json_write(&writer, &view);
+        request_answer_json(request, status, &writer);
 }
 
 void request_local_host(const struct http_request *request, char *host, size_t size)

@@ -15,9 +15,10 @@
 struct MHD_Connection;
 struct MHD_Response;
 struct connecting;
+struct ferry_json;
 struct ferry_json_errors;
+struct ferry_json_writer;
 struct http_listener;
-struct json_object;
 struct operation;
 struct region;
 
@@ -63,7 +64,7 @@ struct http_request {
         uint64_t discarded;
         char *body; /* of a JSON route; owned */
         size_t body_size, body_capacity;
-        struct json_object *json; /* owned; NULL = the body was empty, which only HTTP_BODY_OPTIONAL_JSON lets by */
+        struct ferry_json *json; /* owned; NULL = the body was empty, which only HTTP_BODY_OPTIONAL_JSON lets by */
 
         /* What the handler holds; given back when the request ends. */
         struct operation *operation;   /* a reference */
@@ -98,8 +99,8 @@ void request_header(struct http_request *request, const char *name, const char *
  */
 void request_answer(struct http_request *request, unsigned status, struct MHD_Response *response);
 
-/* object is given up; NULL (memory was short) answers 500. */
-void request_answer_json(struct http_request *request, unsigned status, struct json_object *object);
+/* What was written, one document; 500 when memory was short. The writer is empty afterwards. */
+void request_answer_json(struct http_request *request, unsigned status, struct ferry_json_writer *writer);
 void request_answer_empty(struct http_request *request, unsigned status);
 
 /* Text from malloc, given up. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -28,9 +27,9 @@ static void cleanup_curl(char **text)
         curl_free(*text);
 }
 
-static void cleanup_json(struct json_object **object)
+static void cleanup_json(struct ferry_json **json)
 {
-        json_object_put(*object);
+        *json = ferry_json_free(*json);
 }
 
 /* What curl will connect to is what was checked: it gets this parsed URL, not the text. */
@@ -246,7 +245,7 @@ static int judge_failure(const struct fetch *fetch, CURLcode result, char detail
 
 static int judge_body(const struct fetch *fetch, struct ferry_metadata **ret_metadata, char detail[FETCH_DETAIL_SIZE])
 {
-        FERRY_CLEANUP(cleanup_json) struct json_object *object = NULL;
+        FERRY_CLEANUP(cleanup_json) struct ferry_json *object = NULL;
         struct ferry_json_errors errors = { 0 };
         int r;
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,21 +60,17 @@ static int judge_status(long status, char detail[FETCH_DETAIL_SIZE])
 }
 
 /* What is there beside these fields is the business of other versions. */
-static const char *text_of(struct json_object *object, const char *name, size_t size)
+static const char *text_of(const struct ferry_json *object, const char *name, size_t size)
 {
-        struct json_object *value = NULL;
+        const struct ferry_json *value = ferry_json_member(object, name);
 
-        const char *text;
-
-        if (!json_object_object_get_ex(object, name, &value) || !json_object_is_type(value, json_type_string) ||
-            (size_t)json_object_get_string_len(value) >= size)
+        if (!value || value->kind != FERRY_JSON_TEXT || value->size >= size)
                 return NULL;
-        text = json_object_get_string(value);
         /* As metadata has them: printable, and nothing that a log or a document must quote. */
-        for (const char *c = text; *c; c++)
+        for (const char *c = value->text; *c; c++)
                 if (*c <= ' ' || *c >= 0x7f || *c == '"' || *c == '\\')
                         return NULL;
-        return *text ? text : NULL;
+        return *value->text ? value->text : NULL;
 }
 
 static bool parse_epoch(const char *text, uint64_t *ret_epoch)
@@ -86,21 +81,16 @@ static bool parse_epoch(const char *text, uint64_t *ret_epoch)
         return *ret_epoch != 0;
 }
 
-static int judge_body(struct json_object *object, struct ferry_metadata **ret_metadata,
+static int judge_body(const struct ferry_json *object, struct ferry_metadata **ret_metadata,
                       struct ferry_json_errors *errors)
 {
-        const char *name = NULL, *epoch = NULL, *data = "";
-        struct json_object *addresses = NULL, *given = NULL;
+        const char *name = text_of(object, "name", FERRY_METADATA_NAME_SIZE);
+        const char *epoch = text_of(object, "epoch", EPOCH_DIGITS + 1), *data = "";
+        const struct ferry_json *addresses = ferry_json_member(object, "addresses");
         struct ferry_metadata *metadata;
 
-        if (json_object_is_type(object, json_type_object)) {
-                name = text_of(object, "name", FERRY_METADATA_NAME_SIZE);
-                epoch = text_of(object, "epoch", EPOCH_DIGITS + 1);
-                if (json_object_object_get_ex(object, "addresses", &addresses) &&
-                    json_object_is_type(addresses, json_type_object) &&
-                    json_object_object_get_ex(addresses, "data", &given))
-                        data = text_of(addresses, "data", FERRY_METADATA_ADDRESS_SIZE);
-        }
+        if (ferry_json_member(addresses, "data"))
+                data = text_of(addresses, "data", FERRY_METADATA_ADDRESS_SIZE);
         metadata = calloc(1, sizeof(*metadata));
         if (!metadata)
                 return -ENOMEM;

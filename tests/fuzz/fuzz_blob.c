@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
 #include <ferry/encoding.h>
+#include <ferry/json.h>
 
 #include "fuzz.h"
 
@@ -28,18 +28,20 @@ static char *pack(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-        static const char document[] = "{\"descriptors\":[{\"device\":\"cpu\",\"ptr\":4294967296,\"size\":1048576}],"
-                                       "\"notification_key\":\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\","
-                                       "\"operation_kind\":1}";
-        struct json_object *object = json_tokener_parse(document);
         char *base64 = size > 0 && data[0] == 0 ? ferry_base64_encode(data + 1, size - 1) : pack(data, size);
-        char *blob = NULL;
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_json *json = NULL;
+        char *document = NULL;
 
-        FUZZ_CHECK(base64 && asprintf(&blob, "b64:%s", base64) > 0);
-        FUZZ_CHECK(json_object_object_add(object, "nixl_metadata", json_object_new_string(blob)) == 0);
-        fuzz_decode_metadata(object);
-        json_object_put(object);
+        FUZZ_CHECK(base64 && asprintf(&document,
+                                      "{\"descriptors\":[{\"device\":\"cpu\",\"ptr\":4294967296,\"size\":1048576}],"
+                                      "\"notification_key\":\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\","
+                                      "\"operation_kind\":1,\"nixl_metadata\":\"b64:%s\"}",
+                                      base64) > 0);
+        FUZZ_CHECK(ferry_json_parse(document, strlen(document), &json, &errors) == 0);
+        fuzz_decode_metadata(json);
+        (void)ferry_json_free(json);
         free(base64);
-        free(blob);
+        free(document);
         return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <json-c/json.h>
 #include <string.h>
 
 #include <ferry/error.h>
 #include <ferry/json.h>
+#include <ferry/json_write.h>
 
 #include "fuzz.h"
 
@@ -15,7 +15,7 @@ struct body {
         const char *kind, *name;
         uint64_t size;
         bool verify;
-        struct json_object *descriptors, *remote_metadata;
+        const struct ferry_json *descriptors, *remote_metadata;
 };
 
 static const struct ferry_json_field fields[] = {
@@ -27,7 +27,7 @@ static const struct ferry_json_field fields[] = {
         { "remote_metadata", FERRY_JSON_OBJECT, false, offsetof(struct body, remote_metadata), 0, 0, NULL },
 };
 
-static void decode(struct json_object *object)
+static void decode(const struct ferry_json *object)
 {
         struct ferry_json_errors errors = { 0 };
         struct body body = { .name = "x", .size = 1 };
@@ -44,8 +44,10 @@ static void decode(struct json_object *object)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
         struct ferry_json_errors errors = { 0 };
-        struct json_object *object = NULL, *again = NULL;
-        const char *text;
+        struct ferry_json *object = NULL, *again = NULL;
+        struct ferry_json_writer writer = { 0 }, second = { 0 };
+        size_t length;
+        char *text, *same;
         int r = ferry_json_parse((const char *)data, size, &object, &errors);
 
         if (r != 0) {
@@ -54,9 +56,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 return 0;
         }
         decode(object);
-        text = json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN);
-        FUZZ_CHECK(ferry_json_parse(text, strlen(text), &again, &errors) == 0);
-        json_object_put(again);
-        json_object_put(object);
+        ferry_json_put_value(&writer, object);
+        text = ferry_json_take(&writer, &length);
+        FUZZ_CHECK(ferry_json_parse(text, length, &again, &errors) == 0);
+        ferry_json_put_value(&second, again);
+        same = ferry_json_take(&second, NULL);
+        FUZZ_CHECK(strcmp(text, same) == 0);
+        free(text);
+        free(same);
+        (void)ferry_json_free(again);
+        (void)ferry_json_free(object);
         return 0;
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <json-c/json.h>
 #include <string.h>
 
 #include <ferry/json.h>
@@ -10,10 +9,10 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
         struct ferry_json_errors errors = { 0 };
-        struct json_object *object = NULL;
+        struct ferry_json *object = NULL;
 
         if (ferry_json_parse((const char *)data, size, &object, &errors) == 0)
                 fuzz_decode_metadata(object);
-        json_object_put(object);
+        (void)ferry_json_free(object);
         return 0;
 }

@@ -373,7 +373,7 @@ static void an_active_operation_is_created(void **state)
         sent(&x, 0, "POST /v1/operations",
              "{\"kind\":\"read\",\"layout\":\"stream\",\"timeout_ms\":1000,\"verify\":true,"
              "\"descriptors\":[{\"region\":\"rgn_1\"},{\"region\":\"rgn_2\",\"offset\":4096,\"size\":8}],"
-             "\"remote_metadata\":{\"descriptors\":[{\"ptr\":9007199254740991}],\"nixl_metadata\":\"b64:eJ/+\"}}");
+             "\"remote_metadata\":{\"descriptors\": [{\"ptr\":9007199254740991}],\"nixl_metadata\":\"b64:eJ/+\"}}");
         has_header(&x, 0, "Prefer: wait=2");
         finish(&x);
 }

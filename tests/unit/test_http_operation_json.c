@@ -4,15 +4,17 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include <ferry/error.h>
-#include <json-c/json.h>
+#include <ferry/json_write.h>
 
 #include "operation_json.h"
 #include "operations/operations.h"
+#include "unit_json.h"
 
 static const struct operation_descriptor descriptors[] = { { 0xa1, 0, 100, "cpu" }, { 0xa2, 5, 28, "cpu" } };
 
@@ -32,12 +34,13 @@ static struct operation_view passive(void)
 
 static void check(const struct operation_view *view, const char *expected)
 {
-        struct json_object *object = operation_json_new(view);
+        struct ferry_json_writer writer = { 0 };
+        char *text;
 
-        assert_string_equal(
-                json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE),
-                expected);
-        json_object_put(object);
+        operation_json_write(&writer, view);
+        text = ferry_json_take(&writer, NULL);
+        assert_string_equal(text, expected);
+        free(text);
 }
 
 static void an_offer_shows_what_applies_and_nothing_else(void **state)
@@ -96,10 +99,12 @@ static void the_end_has_time_transport_and_error(void **state)
 static void an_error_without_detail_has_the_tables_text(void **state)
 {
         struct operation_view view = passive();
+        struct ferry_json_writer writer = { 0 };
         struct json_object *object, *error, *detail;
 
         view.error = FERRY_E_EXPIRED;
-        object = operation_json_new(&view);
+        operation_json_write(&writer, &view);
+        object = unit_json_read(&writer);
         assert_true(json_object_object_get_ex(object, "error", &error));
         assert_true(json_object_object_get_ex(error, "detail", &detail));
         assert_string_equal(json_object_get_string(detail), ferry_error_title(FERRY_E_EXPIRED));

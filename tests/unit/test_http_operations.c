@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http_fixture.h"
+#include "unit_json.h"
 
-#include <json-c/json.h>
 #include <stdio.h>
 
 #include <ferry/encoding.h>
@@ -28,14 +28,15 @@ static const char readable[] =
 /* The body of an active operation with a peer's metadata. */
 static struct reply post_active(struct http_fixture *h, enum ferry_kind kind, const struct ferry_metadata *metadata)
 {
-        struct json_object *document;
-        char format[4096];
+        struct ferry_json_writer writer = { 0 };
+        char format[4096], *document;
 
-        assert_int_equal(ferry_metadata_encode(metadata, &document), 0);
+        assert_int_equal(ferry_metadata_encode(metadata, &writer), 0);
+        document = ferry_json_take(&writer, NULL);
         snprintf(format, sizeof(format),
                  "{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%%s\",\"size\":4096}],\"remote_metadata\":%s}",
-                 ferry_kind_name((int)kind), json_object_to_json_string_ext(document, JSON_C_TO_STRING_PLAIN));
-        json_object_put(document);
+                 ferry_kind_name((int)kind), document);
+        free(document);
         return post(h, "", "", format);
 }
 
@@ -98,7 +99,7 @@ static void metadata_name_this_worker_and_where_it_was_asked(void **state)
         struct http_fixture *h = *state;
         struct ferry_json_errors errors = { 0 };
         struct ferry_metadata *metadata;
-        struct json_object *document;
+        struct ferry_json *document;
         struct reply reply;
         char url[64];
 
@@ -106,14 +107,14 @@ static void metadata_name_this_worker_and_where_it_was_asked(void **state)
         strcpy(h->facts.data_address, "0.0.0.0:9400");
         http_start(h);
         reply = post(h, "?include=metadata", "", readable);
-        document = json_tokener_parse(reply_field(&reply, "metadata"));
+        document = unit_json_parse(reply_field(&reply, "metadata"));
         assert_int_equal(ferry_metadata_decode(document, "", &metadata, &errors), 0);
         snprintf(url, sizeof(url), "http://127.0.0.1:%u", h->port);
         assert_string_equal(metadata->worker, "tester");
         assert_string_equal(metadata->http, url);
         assert_string_equal(metadata->data, "127.0.0.1:9400");
         metadata = ferry_metadata_free(metadata);
-        json_object_put(document);
+        (void)ferry_json_free(document);
         expect_status(reply, 201);
 }
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <json-c/json.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -24,14 +23,14 @@ struct text {
 static bool is_taken(const char *bytes, size_t size)
 {
         struct ferry_json_errors errors = { 0 };
-        struct json_object *object = NULL;
+        struct ferry_json *object = NULL;
         char *copy = unit_alloc(size);
         int r;
 
         memcpy(copy, bytes, size);
         r = ferry_json_parse(copy, size, &object, &errors);
         free(copy);
-        json_object_put(object);
+        (void)ferry_json_free(object);
         assert_true(r == 0 || r == FERRY_E_INVALID_JSON);
         assert_int_equal(errors.error, r);
         return r == 0;

@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <json-c/json.h>
 
 #include <ferry/error.h>
+#include <ferry/json_write.h>
 #include <ferry/metadata.h>
 
 #include "admission.h"
@@ -245,16 +245,15 @@ static char *good_answer(void)
                                            .http = "http://127.0.0.1:1",
                                            .n_descriptors = 1,
                                            .descriptors = &descriptor };
-        struct json_object *object = NULL;
-        const char *body;
-        char *answer;
+        struct ferry_json_writer writer = { 0 };
+        char *answer, *body;
 
-        assert_int_equal(ferry_metadata_encode(&metadata, &object), 0);
-        body = json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN);
+        assert_int_equal(ferry_metadata_encode(&metadata, &writer), 0);
+        body = ferry_json_take(&writer, NULL);
         assert_true(asprintf(&answer,
                              "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
                              strlen(body), body) > 0);
-        json_object_put(object);
+        free(body);
         return answer;
 }
 

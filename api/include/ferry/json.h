@@ -6,11 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct json_object;
+struct ferry_json_writer;
 
 /*
- * Strict JSON in, by tables. json-c alone accepts single-quoted keys, NaN, Infinity and duplicate keys, and saturates
- * integers; this module checks the text against RFC 8259 before json-c sees it. All functions: any thread.
+ * Strict JSON in, by tables: the text is checked against RFC 8259 and, in the same pass, becomes a flat list of its
+ * values. Lists of 65,536 descriptors come in here; a tree of allocated objects took ten times as long and as much
+ * memory. All functions: any thread.
  */
 
 enum {
@@ -39,21 +40,53 @@ struct ferry_json_errors {
 void ferry_json_complain(struct ferry_json_errors *errors, int error, const char *pointer, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 
+enum ferry_json_kind {
+        FERRY_JSON_NULL,
+        FERRY_JSON_FALSE,
+        FERRY_JSON_TRUE,
+        FERRY_JSON_INTEGER, /* digits only, perhaps after a minus; of any size */
+        FERRY_JSON_NUMBER,  /* with a fraction or an exponent */
+        FERRY_JSON_TEXT,
+        FERRY_JSON_LIST,
+        FERRY_JSON_MEMBERS, /* an object */
+};
+
+/*
+ * A value of a parsed text. What is within it follows it: the elements of a list; key (a text), value, key, value of an
+ * object. Each takes span places, itself included, so that the next one is at value + value->span.
+ */
+struct ferry_json {
+        const char *text; /* of a text: its characters, then a NUL; of a number: as it stood, without a NUL */
+        uint32_t size;    /* bytes of text; or elements of a list, members of an object */
+        uint32_t span;
+        enum ferry_json_kind kind;
+};
+
 /*
  * Parses one JSON text: RFC 8259 to the letter, UTF-8, no duplicate key in any object, nesting at most
- * FERRY_JSON_DEPTH, no NUL in a string, nothing but white space after it. An integer of any size is JSON; one of 2^53
- * or more in magnitude may come out saturated, and ferry_json_decode() finds it out of range.
- * 0 with *ret_object for json_object_put(); FERRY_E_INVALID_JSON with a complaint that gives line and column; -ENOMEM.
+ * FERRY_JSON_DEPTH, no NUL in a string, nothing but white space after it.
+ * 0 with *ret_json for ferry_json_free(); FERRY_E_INVALID_JSON with a complaint that gives line and column; -ENOMEM.
  */
-int ferry_json_parse(const char *text, size_t length, struct json_object **ret_object,
-                     struct ferry_json_errors *errors);
+int ferry_json_parse(const char *text, size_t length, struct ferry_json **ret_json, struct ferry_json_errors *errors);
+
+/* Only what ferry_json_parse gave. Takes NULL; returns NULL. */
+struct ferry_json *ferry_json_free(struct ferry_json *json);
+
+/* The value of a key; NULL when there is none, or when this is no object (NULL is none either). */
+const struct ferry_json *ferry_json_member(const struct ferry_json *object, const char *key);
+
+/* An integer that is not negative; one beyond 64 bits is UINT64_MAX. false when it is anything else. */
+bool ferry_json_get_uint(const struct ferry_json *value, uint64_t *ret_number);
+
+/* The value as text again, without white space. */
+void ferry_json_put_value(struct ferry_json_writer *writer, const struct ferry_json *value);
 
 enum ferry_json_type {
-        FERRY_JSON_STRING, /* const char *, owned by the json_object */
+        FERRY_JSON_STRING, /* const char *, owned by the parsed text */
         FERRY_JSON_UINT,   /* uint64_t, min <= value <= max */
         FERRY_JSON_BOOL,   /* bool */
-        FERRY_JSON_OBJECT, /* struct json_object *, borrowed */
-        FERRY_JSON_ARRAY,  /* struct json_object *, borrowed; min <= elements <= max */
+        FERRY_JSON_OBJECT, /* const struct ferry_json *, borrowed */
+        FERRY_JSON_ARRAY,  /* const struct ferry_json *, borrowed; min <= elements <= max */
 };
 
 /*
@@ -75,7 +108,11 @@ struct ferry_json_field {
  * object) is one complaint whose pointer is prefix + "/name". "prefix" is "" for the whole body.
  * Returns true when there was no complaint from this call. null counts as a wrong type.
  */
-bool ferry_json_decode(struct json_object *object, const struct ferry_json_field *fields, size_t n, void *target,
+bool ferry_json_decode(const struct ferry_json *object, const struct ferry_json_field *fields, size_t n, void *target,
                        const char *prefix, struct ferry_json_errors *errors);
+
+/* The same for the i-th element of the list at prefix: pointers begin with prefix + "/i". */
+bool ferry_json_decode_element(const struct ferry_json *object, const struct ferry_json_field *fields, size_t n,
+                               void *target, const char *prefix, size_t i, struct ferry_json_errors *errors);
 
 #endif

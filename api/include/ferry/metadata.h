@@ -7,8 +7,9 @@
 
 #include <ferry/encoding.h>
 
-struct json_object;
+struct ferry_json;
 struct ferry_json_errors;
+struct ferry_json_writer;
 
 /*
  * The metadata of a passive operation: upstream's RdmaMetadata, exactly four keys. It is a secret, because
@@ -50,21 +51,20 @@ struct ferry_metadata {
 };
 
 /*
- * The JSON document of m. The blob is "b64:" + base64 of zlib of a small JSON document; it also holds a digest
+ * Writes the JSON document of m. The blob is "b64:" + base64 of zlib of a small JSON document; it also holds a digest
  * (XXH3-64) of the descriptors and the kind, so that a document changed on its way, but for the key, is refused by
  * whoever decodes it. worker, data and http must be printable ASCII without white space, quotes and backslashes; the
- * sum of the sizes must stay below 2^53. 0 with *ret_object for json_object_put(); -ENOMEM; -EINVAL when m itself is
- * not valid.
+ * sum of the sizes must stay below 2^53. 0; -ENOMEM; -EINVAL, and nothing written, when m itself is not valid.
  */
-int ferry_metadata_encode(const struct ferry_metadata *m, struct json_object **ret_object);
+int ferry_metadata_encode(const struct ferry_metadata *m, struct ferry_json_writer *writer);
 
 /*
  * Decodes and checks everything: exactly the four keys, types, ranges, canonical base64, bounded inflate (64 KiB),
  * the blob's own keys, the digest. Does not look at the clock. pointer_prefix ("/remote_metadata") starts the pointers
  * of complaints. 0 with *ret_metadata for ferry_metadata_free(); FERRY_E_INVALID_METADATA with complaints; -ENOMEM.
  */
-int ferry_metadata_decode(struct json_object *object, const char *pointer_prefix, struct ferry_metadata **ret_metadata,
-                          struct ferry_json_errors *errors);
+int ferry_metadata_decode(const struct ferry_json *object, const char *pointer_prefix,
+                          struct ferry_metadata **ret_metadata, struct ferry_json_errors *errors);
 
 /* Wipes the key and frees. Takes NULL; returns NULL. */
 struct ferry_metadata *ferry_metadata_free(struct ferry_metadata *m);

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FERRY_JSON_WRITE_H
+#define FERRY_JSON_WRITE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * JSON out, written as text at once: a tree of objects costs ten times as much, and long lists of descriptors are what
+ * workers say most. Commas come by themselves. One writer belongs to one thread at a time.
+ */
+
+struct ferry_json_writer {
+        char *text; /* owned; not terminated before ferry_json_take */
+        size_t size, room;
+        bool failed; /* memory was short: all that follows does nothing, and ferry_json_take gives NULL */
+};
+
+void ferry_json_begin_object(struct ferry_json_writer *writer);
+void ferry_json_end_object(struct ferry_json_writer *writer);
+void ferry_json_begin_array(struct ferry_json_writer *writer);
+void ferry_json_end_array(struct ferry_json_writer *writer);
+
+/* The key of a member, whose value comes next. A literal without characters that need an escape. */
+void ferry_json_key(struct ferry_json_writer *writer, const char *key);
+/* After a key of any characters, which ferry_json_put_string wrote. */
+void ferry_json_put_colon(struct ferry_json_writer *writer);
+
+/* Values. Text is UTF-8. */
+void ferry_json_put_string(struct ferry_json_writer *writer, const char *text);
+void ferry_json_put_uint(struct ferry_json_writer *writer, uint64_t number);
+void ferry_json_put_bool(struct ferry_json_writer *writer, bool value);
+/* prefix + 16 hexadecimal digits, as ferry_id_format. */
+void ferry_json_put_id(struct ferry_json_writer *writer, const char *prefix, uint64_t id);
+/* One whole value, as it stands. */
+void ferry_json_put_text(struct ferry_json_writer *writer, const char *json, size_t size);
+
+/* A key with its value. */
+void ferry_json_add_string(struct ferry_json_writer *writer, const char *key, const char *text);
+void ferry_json_add_uint(struct ferry_json_writer *writer, const char *key, uint64_t number);
+void ferry_json_add_bool(struct ferry_json_writer *writer, const char *key, bool value);
+void ferry_json_add_id(struct ferry_json_writer *writer, const char *key, const char *prefix, uint64_t id);
+
+/* The text, terminated, for free(), and its length without the NUL (may be NULL); the writer is empty again. NULL when
+ * memory was short. */
+char *ferry_json_take(struct ferry_json_writer *writer, size_t *ret_size);
+
+/* Drops the text. */
+void ferry_json_writer_clear(struct ferry_json_writer *writer);
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ferry/json_write.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/encoding.h>
+
+enum { ROOM_FIRST = 512, NUMBER_MAX = 20 };
+
+/* Where the next n bytes go, and one more for a NUL or a newline; NULL when memory is short. */
+static char *reserve(struct ferry_json_writer *writer, size_t n)
+{
+        size_t room = writer->room ? writer->room : ROOM_FIRST, wanted;
+        char *text;
+
+        if (writer->failed)
+                return NULL;
+        if (writer->room - writer->size > n)
+                return writer->text + writer->size;
+        writer->failed = __builtin_add_overflow(writer->size, n, &wanted);
+        while (!writer->failed && room <= wanted)
+                writer->failed = __builtin_mul_overflow(room, 2, &room);
+        text = writer->failed ? NULL : realloc(writer->text, room);
+        if (!text) {
+                writer->failed = true;
+                return NULL;
+        }
+        writer->text = text;
+        writer->room = room;
+        return text + writer->size;
+}
+
+static void append(struct ferry_json_writer *writer, const char *bytes, size_t n)
+{
+        char *at = reserve(writer, n);
+
+        if (!at)
+                return;
+        memcpy(at, bytes, n);
+        writer->size += n;
+}
+
+/* A comma, unless this is the first of its list or the value of a key: what was written last says so. */
+static void separate(struct ferry_json_writer *writer)
+{
+        char last = writer->size && !writer->failed ? writer->text[writer->size - 1] : '[';
+
+        if (last != '{' && last != '[' && last != ':')
+                append(writer, ",", 1);
+}
+
+void ferry_json_begin_object(struct ferry_json_writer *writer)
+{
+        separate(writer);
+        append(writer, "{", 1);
+}
+
+void ferry_json_end_object(struct ferry_json_writer *writer)
+{
+        append(writer, "}", 1);
+}
+
+void ferry_json_begin_array(struct ferry_json_writer *writer)
+{
+        separate(writer);
+        append(writer, "[", 1);
+}
+
+void ferry_json_end_array(struct ferry_json_writer *writer)
+{
+        append(writer, "]", 1);
+}
+
+/* Between quotes, without a look at what it holds. */
+static void put_quoted(struct ferry_json_writer *writer, const char *text, size_t n, const char *after)
+{
+        size_t n_after = strlen(after);
+        char *at;
+
+        separate(writer);
+        at = reserve(writer, n + n_after + 1);
+        if (!at)
+                return;
+        at[0] = '"';
+        memcpy(at + 1, text, n);
+        memcpy(at + 1 + n, after, n_after);
+        writer->size += n + n_after + 1;
+}
+
+void ferry_json_key(struct ferry_json_writer *writer, const char *key)
+{
+        put_quoted(writer, key, strlen(key), "\":");
+}
+
+void ferry_json_put_colon(struct ferry_json_writer *writer)
+{
+        append(writer, ":", 1);
+}
+
+static void append_escape(struct ferry_json_writer *writer, unsigned char c)
+{
+        static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt", digits[] = "0123456789abcdef";
+        const char *found = memchr(plain, c, sizeof(plain) - 1);
+        const char escape[] = { '\\', found ? letters[found - plain] : 'u', '0', '0', digits[c >> 4], digits[c & 15] };
+
+        append(writer, escape, found ? 2 : 6);
+}
+
+void ferry_json_put_string(struct ferry_json_writer *writer, const char *text)
+{
+        size_t n = 0;
+
+        while ((unsigned char)text[n] >= ' ' && text[n] != '"' && text[n] != '\\')
+                n++;
+        if (!text[n]) {
+                put_quoted(writer, text, n, "\"");
+                return;
+        }
+        put_quoted(writer, "", 0, "");
+        for (; *text; text += n) {
+                for (n = 0; (unsigned char)text[n] >= ' ' && text[n] != '"' && text[n] != '\\'; n++)
+                        ;
+                append(writer, text, n);
+                if (text[n])
+                        append_escape(writer, (unsigned char)text[n++]);
+        }
+        append(writer, "\"", 1);
+}
+
+void ferry_json_put_uint(struct ferry_json_writer *writer, uint64_t number)
+{
+        char digits[NUMBER_MAX], *first = digits + sizeof(digits);
+
+        do {
+                *--first = (char)('0' + number % 10);
+        } while (number /= 10);
+        separate(writer);
+        append(writer, first, (size_t)(digits + sizeof(digits) - first));
+}
+
+void ferry_json_put_bool(struct ferry_json_writer *writer, bool value)
+{
+        separate(writer);
+        append(writer, value ? "true" : "false", value ? 4 : 5);
+}
+
+void ferry_json_put_id(struct ferry_json_writer *writer, const char *prefix, uint64_t id)
+{
+        char text[FERRY_ID_TEXT_SIZE];
+
+        ferry_id_format(prefix, id, text);
+        put_quoted(writer, text, strlen(text), "\"");
+}
+
+void ferry_json_put_text(struct ferry_json_writer *writer, const char *json, size_t size)
+{
+        separate(writer);
+        append(writer, json, size);
+}
+
+void ferry_json_add_string(struct ferry_json_writer *writer, const char *key, const char *text)
+{
+        ferry_json_key(writer, key);
+        ferry_json_put_string(writer, text);
+}
+
+void ferry_json_add_uint(struct ferry_json_writer *writer, const char *key, uint64_t number)
+{
+        ferry_json_key(writer, key);
+        ferry_json_put_uint(writer, number);
+}
+
+void ferry_json_add_bool(struct ferry_json_writer *writer, const char *key, bool value)
+{
+        ferry_json_key(writer, key);
+        ferry_json_put_bool(writer, value);
+}
+
+void ferry_json_add_id(struct ferry_json_writer *writer, const char *key, const char *prefix, uint64_t id)
+{
+        ferry_json_key(writer, key);
+        ferry_json_put_id(writer, prefix, id);
+}
+
+char *ferry_json_take(struct ferry_json_writer *writer, size_t *ret_size)
+{
+        char *text = NULL, *end = reserve(writer, 0);
+
+        if (end) {
+                *end = '\0';
+                text = writer->text;
+                writer->text = NULL;
+                if (ret_size)
+                        *ret_size = writer->size;
+        }
+        ferry_json_writer_clear(writer);
+        return text;
+}
+
+void ferry_json_writer_clear(struct ferry_json_writer *writer)
+{
+        free(writer->text);
+        *writer = (struct ferry_json_writer){ 0 };
+}

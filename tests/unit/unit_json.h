@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_UNIT_JSON_H
+#define TESTS_UNIT_JSON_H
+
+#include <json-c/json.h>
+#include <string.h>
+
+#include <ferry/json.h>
+#include <ferry/json_write.h>
+
+/* Between json-c, which the tests build and look into documents with, and what is under test. After cmocka.h. */
+
+/* What was written, read by json-c. The writer is empty afterwards. */
+static inline struct json_object *unit_json_read(struct ferry_json_writer *writer)
+{
+        char *text = ferry_json_take(writer, NULL);
+        struct json_object *object = text ? json_tokener_parse(text) : NULL;
+
+        assert_non_null(object);
+        free(text);
+        return object;
+}
+
+/* A text that must be JSON, as the code under test sees it. */
+static inline struct ferry_json *unit_json_parse(const char *text)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_json *json = NULL;
+
+        if (ferry_json_parse(text, strlen(text), &json, &errors) != 0)
+                fail_msg("%s: %s", text, errors.items[0].detail);
+        return json;
+}
+
+/* json-c's document in the same way. */
+static inline struct ferry_json *unit_json_convert(struct json_object *object)
+{
+        return unit_json_parse(json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN));
+}
+
+#endif
