@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 #include <xxhash.h>
 
 #include <ferry/error.h>
 #include <ferry/json.h>
 
 #include "base/util.h"
+#include "connection.h"
 #include "guard.h"
 #include "handlers.h"
 #include "http_internal.h"
@@ -57,12 +57,18 @@ static bool read_query(struct http_request *request)
         return false;
 }
 
+/* Differs from all others of this worker and, in all likelihood, of any other; nobody's secret. */
+static uint64_t request_id_next(struct http_server *server)
+{
+        return atomic_fetch_add_explicit(&server->last_request, UINT64_C(0x9e3779b97f4a7c15), memory_order_relaxed);
+}
+
 static void name_request(struct http_request *request)
 {
         if (request->headers.request_id && headers_request_id_valid(request->headers.request_id))
                 snprintf(request->id, sizeof(request->id), "%s", request->headers.request_id);
         else
-                ferry_id_format("req_", random_id(), request->id);
+                ferry_id_format("req_", request_id_next(request->server), request->id);
 }
 
 static bool find_route(struct http_request *request)
@@ -181,21 +187,6 @@ static bool take_data(struct http_request *request, const char *data, size_t siz
         return request->discarded <= REQUEST_DISCARD_MAX;
 }
 
-/*
- * libmicrohttpd takes a short read for the last until the socket reports something new, and so misses the end of a
- * client whose last octets came together with its FIN: until the idle time-out, the connection and what the request
- * holds would stay. Closing our reading side, which the FIN has ended anyway, makes the socket report once more.
- */
-static void notice_end(const struct http_request *request)
-{
-        const union MHD_ConnectionInfo *info =
-                MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        char octet;
-
-        if (info && recv(info->connect_fd, &octet, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
-                (void)shutdown(info->connect_fd, SHUT_RD);
-}
-
 /* Parses the body of a JSON route. false: the request has been answered. */
 static bool parse_body(struct http_request *request)
 {
@@ -267,14 +258,12 @@ enum MHD_Result dispatch_call(void *listener, struct MHD_Connection *connection,
                 request->version = version;
                 waits_enter(&request->server->waits);
                 begin(request);
-                if (request->chunked || request->content_length)
-                        notice_end(request);
         } else if (*size) {
                 request->phase = REQUEST_DATA;
                 if (!take_data(request, data, *size))
                         request->broken = true;
                 *size = 0;
-                notice_end(request);
+                connection_repeat_end(connection_of(connection));
         } else {
                 request->phase = REQUEST_END;
                 end(request);
@@ -282,21 +271,8 @@ enum MHD_Result dispatch_call(void *listener, struct MHD_Connection *connection,
         return request->broken ? MHD_NO : MHD_YES;
 }
 
-/*
- * libmicrohttpd 0.9.75 reads once for each edge of its epoll: an end of the client's that came together with its bytes
- * would only be seen by the idle time-out. Shutting down once more what is shut down already makes a new edge.
- */
-static void repeat_end(struct MHD_Connection *connection)
-{
-        const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        char byte;
-
-        if (info && recv(info->connect_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
-                (void)shutdown(info->connect_fd, SHUT_RD);
-}
-
 void *dispatch_target(void *listener, const char *target, struct MHD_Connection *connection)
 {
-        repeat_end(connection);
+        connection_repeat_end(connection_of(connection));
         return request_new(listener, connection, target);
 }

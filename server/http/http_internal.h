@@ -38,6 +38,7 @@ struct http_server {
         struct idempotency *idempotency; /* has its own lock */
         struct metric_family *requests;  /* {route, code} */
         atomic_bool draining;
+        _Atomic uint64_t last_request; /* names the next request; begins at random */
         struct http_waits waits;
 };
 

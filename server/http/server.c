@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/util.h"
+#include "connection.h"
 #include "http_internal.h"
 #include "idempotency.h"
 #include "request.h"
@@ -80,10 +81,11 @@ static int listener_start(struct http_listener *listener)
                         (config->tls ? MHD_USE_TLS : 0u) | (strchr(listener->host, ':') ? MHD_USE_IPv6 : 0u),
                 0, NULL, NULL, dispatch_call, listener, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL,
                 MHD_OPTION_LISTEN_SOCKET, listener->fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
-                MHD_OPTION_URI_LOG_CALLBACK, dispatch_target, listener, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-                MHD_OPTION_CONNECTION_LIMIT, limit > threads ? limit : threads, MHD_OPTION_CONNECTION_TIMEOUT,
-                (unsigned)IDLE_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
-                MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+                MHD_OPTION_NOTIFY_CONNECTION, connection_notify, listener, MHD_OPTION_URI_LOG_CALLBACK, dispatch_target,
+                listener, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
+                limit > threads ? limit : threads, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S,
+                MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_ARRAY, options,
+                MHD_OPTION_END);
         if (!listener->daemon) {
                 log_event(LOG_ERROR, "the HTTP server does not start", LOG_S("address", listener->url));
                 return config->tls ? -EINVAL : -ENOMEM;
@@ -130,6 +132,7 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
         if (!server)
                 return -ENOMEM;
         server->config = *config;
+        server->last_request = random_id();
         server->started_us = clock_now_us();
         server->started_unix_ms = clock_unix_ms();
         server->requests = metrics_family(config->metrics, METRIC_COUNTER, "ferry_http_requests_total",

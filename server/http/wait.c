@@ -6,32 +6,32 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/loop.h"
 #include "base/metrics.h"
 #include "base/util.h"
+#include "connection.h"
 #include "event.h"
 #include "http_internal.h"
 #include "operations/operations.h"
 #include "request.h"
 
 /*
- * One parked request. Counted references: one for each armed source (waiter, timer, watch), which goes when its
- * callback has run or was certainly prevented, and one for being parked, which goes with the wake-up.
+ * One parked request. Counted references: one for each armed source (waiter, timer), which goes when its callback has
+ * run or was certainly prevented, and one for being parked, which goes with the wake-up.
  */
 struct http_park {
         struct http_server *server;
         struct MHD_Connection *connection; /* suspended while parked */
+        struct http_connection *ours;      /* of it; NULL = its client's end is not noticed */
         struct operation *operation;       /* a reference; NULL = it waits for the event */
         struct http_event *event;          /* of the request, so it stays while the park is parked */
         atomic_uint references;
         struct operation_waiter waiter;
         struct http_event_waiter event_waiter;
         struct loop_timer timer;
-        struct loop_watch watch;
         /* waits.lock: */
         bool parked;
         struct http_park *previous, *next;
@@ -63,17 +63,38 @@ void waits_destroy(struct http_waits *waits)
 
 void waits_enter(struct http_waits *waits)
 {
+        atomic_fetch_add(&waits->n_active, 1);
+}
+
+/* Whoever waits has set stopping before it looked at n_active. */
+void waits_leave(struct http_waits *waits)
+{
+        if (atomic_fetch_sub(&waits->n_active, 1) != 1 || !atomic_load(&waits->stopping))
+                return;
         pthread_mutex_lock(&waits->lock);
-        waits->n_active++;
+        pthread_cond_broadcast(&waits->changed);
         pthread_mutex_unlock(&waits->lock);
 }
 
-void waits_leave(struct http_waits *waits)
+void waits_retain(struct http_waits *waits)
 {
         pthread_mutex_lock(&waits->lock);
-        if (!--waits->n_active)
+        waits->n_alive++;
+        pthread_mutex_unlock(&waits->lock);
+}
+
+void waits_release(struct http_waits *waits)
+{
+        pthread_mutex_lock(&waits->lock);
+        if (!--waits->n_alive)
                 pthread_cond_broadcast(&waits->changed);
         pthread_mutex_unlock(&waits->lock);
+}
+
+struct http_park *park_ref(struct http_park *park)
+{
+        atomic_fetch_add(&park->references, 1);
+        return park;
 }
 
 static void park_unref(struct http_park *park)
@@ -84,11 +105,7 @@ static void park_unref(struct http_park *park)
                 return;
         operation_unref(park->operation);
         free(park);
-        /* From here on, only the lock keeps the server alive for this thread. */
-        pthread_mutex_lock(&waits->lock);
-        if (!--waits->n_alive)
-                pthread_cond_broadcast(&waits->changed);
-        pthread_mutex_unlock(&waits->lock);
+        waits_release(waits);
 }
 
 /* Registers what is waited for. false: it is there already. */
@@ -117,6 +134,8 @@ static void park_wake(struct http_park *park)
         bool parked = park->parked;
         if (parked) {
                 park->parked = false;
+                if (park->ours)
+                        park->ours->park = NULL;
                 if (park->previous)
                         park->previous->next = park->next;
                 else
@@ -131,9 +150,6 @@ static void park_wake(struct http_park *park)
         if (!parked)
                 return;
 
-        /* The watch ends before the connection can be closed and its descriptor be used for another one. */
-        if (loop_watch_stop(server->config.loop, &park->watch))
-                park_unref(park);
         if (loop_timer_stop(server->config.loop, &park->timer))
                 park_unref(park);
         if (park_unwait(park))
@@ -142,36 +158,25 @@ static void park_wake(struct http_park *park)
         park_unref(park);
 }
 
-static void on_operation(struct operation_waiter *waiter)
+void park_end(struct http_park *park)
 {
-        struct http_park *park = FERRY_CONTAINER_OF(waiter, struct http_park, waiter);
-
         park_wake(park);
         park_unref(park);
 }
 
 static void on_event(struct http_event_waiter *waiter)
 {
-        struct http_park *park = FERRY_CONTAINER_OF(waiter, struct http_park, event_waiter);
+        park_end(FERRY_CONTAINER_OF(waiter, struct http_park, event_waiter));
+}
 
-        park_wake(park);
-        park_unref(park);
+static void on_operation(struct operation_waiter *waiter)
+{
+        park_end(FERRY_CONTAINER_OF(waiter, struct http_park, waiter));
 }
 
 static void on_deadline(struct loop_timer *timer)
 {
-        struct http_park *park = FERRY_CONTAINER_OF(timer, struct http_park, timer);
-
-        park_wake(park);
-        park_unref(park);
-}
-
-static void on_hangup(struct loop_watch *watch, uint32_t events)
-{
-        struct http_park *park = FERRY_CONTAINER_OF(watch, struct http_park, watch);
-
-        park_wake(park);
-        park_unref(park);
+        park_end(FERRY_CONTAINER_OF(timer, struct http_park, timer));
 }
 
 /*
@@ -181,7 +186,6 @@ static void on_hangup(struct loop_watch *watch, uint32_t events)
 static bool park_arm(struct http_park *park, uint64_t revision, uint64_t wait_ms)
 {
         const struct http_config *config = &park->server->config;
-        const union MHD_ConnectionInfo *info;
 
         atomic_fetch_add(&park->references, 1);
         if (!park_wait(park, revision)) {
@@ -196,11 +200,6 @@ static bool park_arm(struct http_park *park, uint64_t revision, uint64_t wait_ms
                         atomic_fetch_sub(&park->references, 1);
                 return false;
         }
-        /* Without a watch it only learns later that the client has left. */
-        info = MHD_get_connection_info(park->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        atomic_fetch_add(&park->references, 1);
-        if (!info || loop_watch_start(config->loop, &park->watch, info->connect_fd, EPOLLRDHUP) < 0)
-                atomic_fetch_sub(&park->references, 1);
         return true;
 }
 
@@ -218,17 +217,17 @@ static enum wait_result park_request(struct http_request *request, struct operat
                 return WAIT_FULL;
         park->server = server;
         park->connection = request->connection;
+        park->ours = connection_of(request->connection);
         park->operation = operation ? operation_ref(operation) : NULL;
         park->event = event;
         park->waiter.wake = on_operation;
         park->event_waiter.wake = on_event;
         park->timer.fired = on_deadline;
-        park->watch.fired = on_hangup;
         atomic_init(&park->references, 1);
 
         pthread_mutex_lock(&waits->lock);
         waits->n_alive++;
-        if (waits->stopping) {
+        if (waits->stopping || (park->ours && atomic_load(&park->ours->ended))) {
                 result = WAIT_NEEDLESS;
         } else if (waits->n_parked >= server->config.limits.waiters_max) {
                 result = WAIT_FULL;
@@ -236,6 +235,8 @@ static enum wait_result park_request(struct http_request *request, struct operat
                 result = WAIT_PARKED;
                 request->resume = resume;
                 park->parked = true;
+                if (park->ours)
+                        park->ours->park = park;
                 park->next = waits->parked;
                 if (park->next)
                         park->next->previous = park;
@@ -271,16 +272,16 @@ void waits_stop(struct http_server *server, uint64_t limit_us)
                                   .tv_nsec = (long)(deadline % 1000000) * 1000 };
 
         pthread_mutex_lock(&waits->lock);
-        waits->stopping = true;
+        atomic_store(&waits->stopping, true);
         while (waits->parked) {
                 struct http_park *park = waits->parked;
-                atomic_fetch_add(&park->references, 1);
+                (void)park_ref(park);
                 pthread_mutex_unlock(&waits->lock);
-                park_wake(park);
-                park_unref(park);
+                park_end(park);
                 pthread_mutex_lock(&waits->lock);
         }
-        while (waits->n_active && pthread_cond_timedwait(&waits->changed, &waits->lock, &until) != ETIMEDOUT)
+        while (atomic_load(&waits->n_active) &&
+               pthread_cond_timedwait(&waits->changed, &waits->lock, &until) != ETIMEDOUT)
                 ;
         pthread_mutex_unlock(&waits->lock);
 }

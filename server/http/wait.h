@@ -3,6 +3,7 @@
 #define HTTP_WAIT_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,18 +16,18 @@ struct metric;
 
 /*
  * Parked requests: suspended connections that hold no thread. Each is woken exactly once, by whichever comes first:
- * its operation or event, its deadline, its client leaving (a suspended connection does not notice by itself), or the
- * end of the server. Lock order: waits.lock, then those of libmicrohttpd, the operation store and the loop.
+ * its operation or event, its deadline, its client leaving (connection.h), or the end of the server. Lock order:
+ * waits.lock, then those of libmicrohttpd, the operation store and the loop.
  */
 struct http_waits {
         pthread_mutex_t lock;
         pthread_cond_t changed; /* CLOCK_MONOTONIC; n_parked changed, or n_active or n_alive went to 0 */
+        atomic_size_t n_active; /* requests between their headers and the end of their answer */
+        atomic_bool stopping;   /* written under the lock */
         /* All below: under the lock. */
         struct http_park *parked;
         size_t n_parked;
-        size_t n_alive;  /* parks whose memory is still in use, if only by a callback on its way */
-        size_t n_active; /* requests between their headers and the end of their answer */
-        bool stopping;
+        size_t n_alive;       /* parks and connections whose memory is in use, if only by a callback on its way */
         struct metric *gauge; /* fixed */
 };
 
@@ -37,15 +38,23 @@ void waits_destroy(struct http_waits *waits);
 void waits_enter(struct http_waits *waits);
 void waits_leave(struct http_waits *waits);
 
+/* Counts what a callback may still touch. After the release only the lock keeps the server alive for the thread. */
+void waits_retain(struct http_waits *waits);
+void waits_release(struct http_waits *waits);
+
 /* Wakes all, parks no more, and waits until the requests are answered, at most limit_us. */
 void waits_stop(struct http_server *server, uint64_t limit_us);
 
 /* Waits until no callback will touch the waits any more. After waits_stop and the end of the HTTP threads. */
 void waits_drain(struct http_waits *waits);
 
+/* One more reference, with waits.lock held; it goes with park_end, which wakes the request, with no lock held. */
+struct http_park *park_ref(struct http_park *park);
+void park_end(struct http_park *park);
+
 enum wait_result {
         WAIT_PARKED,   /* the handler returns now; resume will be called on the connection's thread */
-        WAIT_NEEDLESS, /* done already, or the server stops: answer what is known */
+        WAIT_NEEDLESS, /* done already, or the server stops, or the client left: answer what is known */
         WAIT_FULL,     /* too many are parked */
 };
 
