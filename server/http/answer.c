@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <inttypes.h>
 #include <microhttpd.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,6 +19,13 @@
 #include "idempotency.h"
 #include "problem.h"
 #include "request.h"
+#include "routes.h"
+
+const char *request_etag(struct http_request *request, uint64_t revision)
+{
+        request_header(request, "ETag", "\"r%" PRIu64 "\"", revision);
+        return request->n_headers ? request->answer_headers[request->n_headers - 1].value : "";
+}
 
 void request_header(struct http_request *request, const char *name, const char *format, ...)
 {
@@ -54,13 +62,32 @@ static bool must_defer(const struct http_request *request)
         __builtin_unreachable();
 }
 
+/* NULL: not one of the usual ones. */
+static _Atomic(struct metric *) *usual_slot(const struct http_request *request, unsigned status)
+{
+        static const unsigned usual[HTTP_USUAL_COUNT] = { 200, 201, 204 };
+
+        for (size_t i = 0; request->route && i < HTTP_USUAL_COUNT; i++)
+                if (usual[i] == status)
+                        return &request->server->usual[(size_t)(request->route - http_routes) * HTTP_USUAL_COUNT + i];
+        return NULL;
+}
+
+/* The usual series are looked up once only: that takes a lock which all threads share. */
 static void count(const struct http_request *request, unsigned status)
 {
+        _Atomic(struct metric *) *slot = usual_slot(request, status);
+        struct metric *metric = slot ? atomic_load(slot) : NULL;
         char code[12];
         const char *labels[] = { request->route ? request->route->operation_id : "none", code };
 
-        snprintf(code, sizeof(code), "%u", status);
-        metric_add(metric_get(request->server->requests, labels), 1);
+        if (!metric) {
+                snprintf(code, sizeof(code), "%u", status);
+                metric = metric_get(request->server->requests, labels);
+                if (slot)
+                        atomic_store(slot, metric);
+        }
+        metric_add(metric, 1);
 }
 
 static void add_headers(const struct http_request *request, struct MHD_Response *response)

@@ -39,7 +39,7 @@ static void answer(struct http_request *request)
         }
         switch (error) {
         case 0:
-                request_header(request, "ETag", "\"r%llu\"", (unsigned long long)view.revision);
+                (void)request_etag(request, view.revision);
                 request_answer_json(request, 201, &writer);
                 break;
         case FERRY_E_GONE:

@@ -36,7 +36,7 @@ void headers_add(struct http_headers *headers, const char *name, const char *val
                 return;
         }
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(table); i++) {
-                if (strcasecmp(name, table[i].name))
+                if ((*name | ' ') != (*table[i].name | ' ') || strcasecmp(name, table[i].name))
                         continue;
                 const char **slot = (const char **)(void *)((char *)headers + table[i].offset);
                 if ((*slot && !table[i].list) || strlen(value) != size)

@@ -27,6 +27,8 @@ struct http_listener {
         char *url;  /* as bound */
 };
 
+enum { HTTP_USUAL_COUNT = 3 };
+
 /* Fixed after http_server_new, but for what names its lock. */
 struct http_server {
         struct http_config config;
@@ -37,6 +39,7 @@ struct http_server {
         uint64_t started_unix_ms;
         struct idempotency *idempotency; /* has its own lock */
         struct metric_family *requests;  /* {route, code} */
+        _Atomic(struct metric *) *usual; /* those of routes by what they mostly answer; NULL = not asked for yet */
         atomic_bool draining;
         _Atomic uint64_t last_request; /* names the next request; begins at random */
         struct http_waits waits;

@@ -120,15 +120,14 @@ void request_answer_operation(struct http_request *request, unsigned status)
 {
         struct ferry_json_writer writer = { 0 };
         struct operation_view view;
-        char etag[32];
+        const char *etag;
 
         operation_look(request->server->config.operations, request->operation, &view);
         if (view.deleted) {
                 request_problem(request, FERRY_E_GONE, "The operation was deleted");
                 return;
         }
-        snprintf(etag, sizeof(etag), "\"r%" PRIu64 "\"", view.revision);
-        request_header(request, "ETag", "%s", etag);
+        etag = request_etag(request, view.revision);
         if (status == 200 && request->headers.if_none_match && !strcmp(request->route->method, "GET") &&
             headers_etag_matches(request->headers.if_none_match, etag)) {
                 request_answer_empty(request, 304);

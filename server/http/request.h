@@ -93,6 +93,9 @@ struct http_request *request_free(struct http_request *request);
 void request_header(struct http_request *request, const char *name, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
+/* Adds the ETag of a revision; what it is. */
+const char *request_etag(struct http_request *request, uint64_t revision);
+
 /*
  * Sends response (owned from here on; NULL closes the connection), with Request-Id and the headers added. Before the
  * body has arrived the answer is kept until it has, unless the client waits for 100 Continue or the rest is too long.

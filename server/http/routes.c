@@ -45,19 +45,18 @@ const size_t http_routes_count = FERRY_ARRAY_SIZE(http_routes);
 /* Whether a path is of a route's form; *ret_id is what stands for {id}, not terminated, NULL when there is none. */
 static bool path_matches(const char *form, const char *path, const char **ret_id, size_t *ret_length)
 {
-        const char *brace = strstr(form, "{id}");
+        size_t same = 0, length;
 
         *ret_id = NULL;
         *ret_length = 0;
-        if (!brace)
-                return !strcmp(form, path);
-        size_t before = (size_t)(brace - form);
-        if (strncmp(form, path, before))
+        while (form[same] && form[same] != '{' && form[same] == path[same])
+                same++;
+        if (form[same] != '{')
+                return !form[same] && !path[same];
+        length = strcspn(path + same, "/");
+        if (!length || strcmp(form + same + strlen("{id}"), path + same + length) != 0)
                 return false;
-        size_t length = strcspn(path + before, "/");
-        if (!length || strcmp(brace + strlen("{id}"), path + before + length))
-                return false;
-        *ret_id = path + before;
+        *ret_id = path + same;
         *ret_length = length;
         return true;
 }
@@ -71,7 +70,7 @@ const struct http_route *route_find(const char *method, const char *path, char i
         if (!strcmp(method, "HEAD"))
                 method = "GET";
         for (size_t i = 0; i < http_routes_count; i++) {
-                if (strcmp(method, http_routes[i].method) || !path_matches(http_routes[i].path, path, &start, &length))
+                if (!path_matches(http_routes[i].path, path, &start, &length) || strcmp(method, http_routes[i].method))
                         continue;
                 if (length < FERRY_ID_TEXT_SIZE) {
                         if (length)

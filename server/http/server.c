@@ -16,11 +16,14 @@
 #include "http_internal.h"
 #include "idempotency.h"
 #include "request.h"
+#include "routes.h"
 
 enum {
         IDLE_TIMEOUT_S = 60,
-        CONNECTION_MEMORY = 64 << 10, /* bytes: headers, and the window of an upload */
-        LAST_ANSWERS_US = 1000000,    /* how long running answers may take when the server ends */
+        /* Bytes: headers, and the window of an upload. libmicrohttpd clears it after each request, which is much of
+           what a small one costs, and a parked wait holds it. */
+        CONNECTION_MEMORY = 16 << 10,
+        LAST_ANSWERS_US = 1000000, /* how long running answers may take when the server ends */
 };
 
 /* Almost all that libmicrohttpd has to say is about what clients did. */
@@ -145,6 +148,11 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
                 free(server);
                 return error;
         }
+        server->usual = calloc(http_routes_count * HTTP_USUAL_COUNT, sizeof(*server->usual));
+        if (!server->usual) {
+                http_server_free(server);
+                return -ENOMEM;
+        }
         error = idempotency_new(config->limits.idempotency_max, &server->idempotency);
         if (!error)
                 error = server_open(server);
@@ -182,6 +190,7 @@ struct http_server *http_server_free(struct http_server *server)
                 listener_close(&server->listeners[i]);
         idempotency_free(server->idempotency);
         waits_destroy(&server->waits);
+        free(server->usual);
         free(server->listeners);
         free(server->urls);
         free(server);

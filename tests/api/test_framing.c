@@ -247,10 +247,10 @@ static void oversized_heads_are_refused(void **state)
         worker_stop(w);
 }
 
-/* What fits, within the 64 KiB a connection has, is no reason to refuse. */
+/* What fits, within the 16 KiB a connection has, is no reason to refuse. */
 static void a_large_head_that_fits_is_served(void **state)
 {
-        enum { LARGE = 16 << 10 };
+        enum { LARGE = 12 << 10 };
         struct worker *w = *state;
         char *large = malloc(LARGE + 1);
 
