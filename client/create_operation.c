@@ -24,6 +24,10 @@ static void operation_add_descriptors(struct ferry_json_writer *writer, const st
                         ferry_json_add_uint(writer, "offset", d->offset);
                 if (d->size)
                         ferry_json_add_uint(writer, "size", d->size);
+                if (d->count)
+                        ferry_json_add_uint(writer, "count", d->count);
+                if (d->stride)
+                        ferry_json_add_uint(writer, "stride", d->stride);
                 ferry_json_end_object(writer);
         }
         ferry_json_end_array(writer);

@@ -35,13 +35,15 @@ static const struct decode_field operation_error_fields[] = {
 
 struct operation_slice {
         char region[FERRY_ID_SIZE];
-        uint64_t offset, size;
+        uint64_t offset, size, count, stride;
 };
 
 static const struct decode_field operation_slice_fields[] = {
         DECODE_FIELD("region", DECODE_TEXT, true, struct operation_slice, region),
         DECODE_FIELD("offset", DECODE_UINT, false, struct operation_slice, offset),
         DECODE_FIELD("size", DECODE_UINT, true, struct operation_slice, size),
+        DECODE_FIELD("count", DECODE_UINT, false, struct operation_slice, count),
+        DECODE_FIELD("stride", DECODE_UINT, false, struct operation_slice, stride),
 };
 
 static int operation_decode_error(const struct ferry_json *json, struct ferry_operation *o, const char **ret_field)
@@ -77,14 +79,15 @@ static int operation_decode_descriptors(const struct ferry_json *json, struct fe
         char *text = (char *)(o->descriptors + n);
         const struct ferry_json *at = list + 1;
         for (size_t i = 0; i < n; i++, text += FERRY_ID_SIZE, at += at->span) {
-                struct operation_slice slice = { 0 };
+                struct operation_slice slice = { .count = 1 };
                 int r = decode_object(at, operation_slice_fields,
                                       sizeof(operation_slice_fields) / sizeof(operation_slice_fields[0]), &slice,
                                       ret_field);
                 if (r < 0)
                         return r;
                 memcpy(text, slice.region, FERRY_ID_SIZE);
-                o->descriptors[i] = (struct ferry_descriptor){ text, slice.offset, slice.size };
+                o->descriptors[i] =
+                        (struct ferry_descriptor){ text, slice.offset, slice.size, slice.count, slice.stride };
         }
         o->n_descriptors = n;
         return 0;

@@ -26,7 +26,10 @@ struct raw_body {
 
 struct raw_descriptor {
         const char *region;
-        uint64_t offset, size; /* size 0 = the rest of the region */
+        uint64_t offset;
+        uint64_t size;   /* 0 = the rest of the region */
+        uint64_t count;  /* a row of so many slices */
+        uint64_t stride; /* 0 = size: they touch */
 };
 
 static const char *const kinds[] = { "readable", "read", "writable", "write", NULL };
@@ -108,8 +111,10 @@ static bool resolve_descriptor(const struct http_config *config, const struct fe
                 { "region", FERRY_JSON_STRING, true, offsetof(struct raw_descriptor, region), 0, 0, NULL },
                 { "offset", FERRY_JSON_UINT, false, offsetof(struct raw_descriptor, offset), 0, 0, NULL },
                 { "size", FERRY_JSON_UINT, false, offsetof(struct raw_descriptor, size), 1, 0, NULL },
+                { "count", FERRY_JSON_UINT, false, offsetof(struct raw_descriptor, count), 1, 0, NULL },
+                { "stride", FERRY_JSON_UINT, false, offsetof(struct raw_descriptor, stride), 1, 0, NULL },
         };
-        struct raw_descriptor raw = { 0 };
+        struct raw_descriptor raw = { .count = 1 };
         uint64_t end;
 
         if (!ferry_json_decode_element(document, fields, FERRY_ARRAY_SIZE(fields), &raw, "/descriptors", i, errors))
@@ -123,11 +128,30 @@ static bool resolve_descriptor(const struct http_config *config, const struct fe
                                     (unsigned long long)room);
         slice->offset = raw.offset;
         slice->size = raw.size ? raw.size : room - raw.offset;
-        if (__builtin_add_overflow(slice->offset, slice->size, &end) || end > room)
-                return refuse_field(errors, FERRY_E_OUT_OF_BOUNDS, i, "size",
-                                    "the region has %llu bytes from this offset",
-                                    (unsigned long long)(room - raw.offset));
+        slice->count = raw.count;
+        slice->stride = raw.stride ? raw.stride : slice->size;
+        if (raw.count > 1 && !raw.size)
+                return refuse_field(errors, FERRY_E_INVALID_PARAMETER, i, "size", "is needed with a count above 1");
+        if (slice->stride < slice->size)
+                return refuse_field(errors, FERRY_E_INVALID_PARAMETER, i, "stride", "must not be below the size");
+        if (slice->size > room - raw.offset || !operation_slice_end(slice, &end) || end > room)
+                return refuse_field(
+                        errors, FERRY_E_OUT_OF_BOUNDS, i, slice->size > room - raw.offset ? "size" : "count",
+                        "the region has %llu bytes from this offset", (unsigned long long)(room - raw.offset));
         return true;
+}
+
+/* Rows count as what they stand for. false: too many from the i-th on. */
+static bool count_slices(const struct http_config *config, const struct operation_slice *slice, size_t i,
+                         uint64_t *n_blocks, struct ferry_json_errors *errors)
+{
+        uint64_t max = config->limits.descriptors_max;
+
+        if (!__builtin_add_overflow(*n_blocks, slice->count, n_blocks) && *n_blocks <= max)
+                return true;
+        return refuse_field(errors, FERRY_E_INVALID_PARAMETER, i, "count",
+                            "an operation has %llu descriptors at most, these counted one by one",
+                            (unsigned long long)max);
 }
 
 /* Goes on after a complaint, so that one answer names many; stops when the list of them is full. */
@@ -136,14 +160,17 @@ static int resolve_descriptors(const struct http_config *config, const struct fe
 {
         const struct ferry_json *at = list + 1;
         struct region *before = NULL;
+        uint64_t n_blocks = 0;
+        bool few = true;
 
         body->slices = calloc(list->size, sizeof(*body->slices));
         if (!body->slices)
                 return -ENOMEM;
         body->spec.slices = body->slices;
         body->spec.n_slices = list->size;
-        for (size_t i = 0; i < list->size && errors->n < FERRY_JSON_ERRORS; i++, at += at->span) {
-                resolve_descriptor(config, at, i, &body->slices[i], before, errors);
+        for (size_t i = 0; i < list->size && few && errors->n < FERRY_JSON_ERRORS; i++, at += at->span) {
+                if (resolve_descriptor(config, at, i, &body->slices[i], before, errors))
+                        few = count_slices(config, &body->slices[i], i, &n_blocks, errors);
                 if (body->slices[i].region)
                         before = body->slices[i].region;
         }

@@ -27,6 +27,10 @@ static void add_descriptors(struct ferry_json_writer *writer, const struct opera
                 ferry_json_add_id(writer, "region", "rgn_", descriptor->region_id);
                 ferry_json_add_uint(writer, "offset", descriptor->offset);
                 ferry_json_add_uint(writer, "size", descriptor->size);
+                if (descriptor->count > 1) {
+                        ferry_json_add_uint(writer, "count", descriptor->count);
+                        ferry_json_add_uint(writer, "stride", descriptor->stride);
+                }
                 ferry_json_end_object(writer);
         }
         ferry_json_end_array(writer);

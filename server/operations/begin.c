@@ -6,23 +6,41 @@
 
 #include "operations_internal.h"
 
-/* The sizes of a list of descriptors or slices, wherever they lie in its elements. */
+/* The sizes of a list of descriptors or slices, wherever they lie in its elements, and how often each counts. */
 struct sizes {
-        const void *first;
+        const char *first;
         size_t stride;
         size_t n;
+        size_t size_at;
+        size_t count_at; /* 0 = each counts once */
 };
+
+#define SIZES(list, length, type)                                                                                      \
+        ((struct sizes){ (const char *)(list), sizeof(type), (length), offsetof(type, size), offsetof(type, count) })
 
 static uint64_t size_at(const struct sizes *sizes, size_t i)
 {
-        return *(const uint64_t *)(const void *)((const char *)sizes->first + i * sizes->stride);
+        return *(const uint64_t *)(const void *)(sizes->first + i * sizes->stride + sizes->size_at);
 }
 
-static bool size_total(const struct sizes *sizes, uint64_t *ret_total)
+static uint64_t count_at(const struct sizes *sizes, size_t i)
 {
-        *ret_total = 0;
+        uint64_t count = 0;
+
+        if (sizes->count_at)
+                count = *(const uint64_t *)(const void *)(sizes->first + i * sizes->stride + sizes->count_at);
+        return count ? count : 1;
+}
+
+static bool size_total(const struct sizes *sizes, uint64_t *ret_total, uint64_t *ret_n)
+{
+        uint64_t bytes;
+
+        *ret_total = *ret_n = 0;
         for (size_t i = 0; i < sizes->n; i++)
-                if (__builtin_add_overflow(*ret_total, size_at(sizes, i), ret_total))
+                if (__builtin_mul_overflow(size_at(sizes, i), count_at(sizes, i), &bytes) ||
+                    __builtin_add_overflow(*ret_total, bytes, ret_total) ||
+                    __builtin_add_overflow(*ret_n, count_at(sizes, i), ret_n))
                         return false;
         return true;
 }
@@ -38,14 +56,29 @@ __attribute__((format(printf, 3, 4))) static int refuse(char detail[OPERATION_DE
         return error;
 }
 
+/* Of two lists that stand for as many; remote has no rows. */
+static int check_pairs(const struct sizes *local, const struct sizes *remote, char detail[OPERATION_DETAIL_SIZE])
+{
+        size_t there = 0;
+
+        for (size_t i = 0; i < local->n; i++)
+                for (uint64_t left = count_at(local, i); left > 0; left--, there++)
+                        if (size_at(local, i) != size_at(remote, there))
+                                return refuse(detail, FERRY_E_SIZE_MISMATCH,
+                                              "Descriptor %zu has %llu bytes here, %llu in the metadata", there,
+                                              (unsigned long long)size_at(local, i),
+                                              (unsigned long long)size_at(remote, there));
+        return 0;
+}
+
 static int check_sizes(enum ferry_layout layout, const struct sizes *local, const struct sizes *remote,
                        char detail[OPERATION_DETAIL_SIZE])
 {
-        uint64_t here, there;
+        uint64_t here, there, n_here, n_there;
 
-        if (!size_total(remote, &there))
+        if (!size_total(remote, &there, &n_there))
                 return refuse(detail, FERRY_E_INVALID_METADATA, "The sizes in the metadata add up to more than exists");
-        if (!size_total(local, &here))
+        if (!size_total(local, &here, &n_here))
                 return refuse(detail, FERRY_E_SIZE_MISMATCH, "The sizes here add up to more than exists");
         if (layout == FERRY_LAYOUT_STREAM) {
                 if (here == there)
@@ -53,23 +86,18 @@ static int check_sizes(enum ferry_layout layout, const struct sizes *local, cons
                 return refuse(detail, FERRY_E_SIZE_MISMATCH, "%llu bytes here, %llu in the metadata",
                               (unsigned long long)here, (unsigned long long)there);
         }
-        if (local->n != remote->n)
-                return refuse(detail, FERRY_E_SIZE_MISMATCH, "%zu descriptors here, %zu in the metadata", local->n,
-                              remote->n);
-        for (size_t i = 0; i < local->n; i++)
-                if (size_at(local, i) != size_at(remote, i))
-                        return refuse(detail, FERRY_E_SIZE_MISMATCH,
-                                      "Descriptor %zu has %llu bytes here, %llu in the metadata", i,
-                                      (unsigned long long)size_at(local, i), (unsigned long long)size_at(remote, i));
-        return 0;
+        if (n_here != n_there)
+                return refuse(detail, FERRY_E_SIZE_MISMATCH, "%llu descriptors here, %llu in the metadata",
+                              (unsigned long long)n_here, (unsigned long long)n_there);
+        return check_pairs(local, remote, detail);
 }
 
 static int check(const struct operation_store *store, enum ferry_kind kind, enum ferry_layout layout,
                  const struct sizes *local, const struct ferry_metadata *metadata, char detail[OPERATION_DETAIL_SIZE])
 {
         int wanted = kind == FERRY_READ ? FERRY_METADATA_READ : FERRY_METADATA_WRITE;
-        struct sizes remote = { metadata->descriptors ? &metadata->descriptors[0].size : NULL,
-                                sizeof(metadata->descriptors[0]), metadata->n_descriptors };
+        struct sizes remote = { (const char *)metadata->descriptors, sizeof(metadata->descriptors[0]),
+                                metadata->n_descriptors, offsetof(struct ferry_metadata_descriptor, size), 0 };
 
         detail[0] = '\0';
         if (metadata->operation_kind != wanted)
@@ -87,7 +115,7 @@ static int check(const struct operation_store *store, enum ferry_kind kind, enum
 int operation_check(struct operation_store *store, const struct operation_spec *spec,
                     const struct ferry_metadata *metadata, char detail[OPERATION_DETAIL_SIZE])
 {
-        struct sizes local = { spec->n_slices ? &spec->slices[0].size : NULL, sizeof(spec->slices[0]), spec->n_slices };
+        struct sizes local = SIZES(spec->slices, spec->n_slices, struct operation_slice);
 
         return check(store, spec->kind, spec->layout, &local, metadata, detail);
 }
@@ -154,8 +182,7 @@ static void operation_was_started(struct operation_store *store, struct operatio
 int operation_begin(struct operation_store *store, struct operation *operation, const struct ferry_metadata *metadata,
                     char detail[OPERATION_DETAIL_SIZE])
 {
-        struct sizes local = { &operation->descriptors[0].size, sizeof(operation->descriptors[0]),
-                               operation->n_descriptors };
+        struct sizes local = SIZES(operation->descriptors, operation->n_descriptors, struct operation_descriptor);
         struct fabric_transfer transfer;
         int r;
 

@@ -29,23 +29,43 @@ static size_t regions_distinct(const struct operation_slice *slices, size_t n, s
         return n_distinct;
 }
 
+/* The pieces of memory that a row of slices is: one when they touch. */
+static uint64_t slice_pieces(const struct operation_slice *slice)
+{
+        return slice->stride == slice->size ? 1 : slice_count(slice);
+}
+
+static struct fabric_segment *segments_fill(const struct operation_slice *slice, struct fabric_segment *segment)
+{
+        uint64_t pieces = slice_pieces(slice), size = slice_count(slice) / pieces * slice->size;
+        uint8_t *address = (uint8_t *)slice->region->address + slice->offset;
+
+        for (uint64_t i = 0; i < pieces; i++)
+                *segment++ = (struct fabric_segment){
+                        .address = address + i * slice->stride,
+                        .size = size,
+                        .memory = slice->region->registration,
+                };
+        return segment;
+}
+
 int operation_hold_new(const struct operation_slice *slices, size_t n, struct operation_hold **ret_hold)
 {
         struct operation_hold *hold;
-        size_t n_regions;
+        struct fabric_segment *segment;
+        size_t n_regions, n_segments = 0;
         int r;
 
-        hold = calloc(1, sizeof(*hold) + n * (sizeof(hold->segments[0]) + sizeof(hold->regions[0])));
+        for (size_t i = 0; i < n; i++)
+                n_segments += slice_pieces(&slices[i]);
+        hold = calloc(1, sizeof(*hold) + n_segments * sizeof(hold->segments[0]) + n * sizeof(hold->regions[0]));
         if (!hold)
                 return -ENOMEM;
-        hold->n_segments = n;
-        hold->regions = (struct region **)(void *)&hold->segments[n];
+        hold->n_segments = n_segments;
+        hold->regions = (struct region **)(void *)&hold->segments[n_segments];
+        segment = hold->segments;
         for (size_t i = 0; i < n; i++)
-                hold->segments[i] = (struct fabric_segment){
-                        .address = (uint8_t *)slices[i].region->address + slices[i].offset,
-                        .size = slices[i].size,
-                        .memory = slices[i].region->registration,
-                };
+                segment = segments_fill(&slices[i], segment);
         n_regions = regions_distinct(slices, n, hold->regions);
         while (hold->n_regions < n_regions) {
                 r = region_use(hold->regions[hold->n_regions]);

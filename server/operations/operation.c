@@ -36,24 +36,41 @@ static void operation_unref_p(struct operation **operation)
         (void)operation_unref(*operation);
 }
 
-static bool slices_valid(const struct operation_slice *slices, size_t n, uint64_t *ret_total)
+bool operation_slice_end(const struct operation_slice *slice, uint64_t *ret_end)
 {
-        uint64_t total = 0, end;
+        uint64_t count = slice_count(slice), last = 0, end;
+
+        if (count > 1 && (slice->stride < slice->size || __builtin_mul_overflow(count - 1, slice->stride, &last)))
+                return false;
+        if (__builtin_add_overflow(slice->offset, last, &end) || __builtin_add_overflow(end, slice->size, &end))
+                return false;
+        *ret_end = end;
+        return true;
+}
+
+/* How many bytes and how many slices there are. false when some slice, or the list, cannot be. */
+static bool slices_valid(const struct operation_slice *slices, size_t n, uint64_t *ret_total, size_t *ret_n_blocks)
+{
+        uint64_t total = 0, n_blocks = 0, bytes, end;
 
         if (n < 1 || n > FERRY_METADATA_DESCRIPTORS)
                 return false;
         for (size_t i = 0; i < n; i++) {
                 const struct operation_slice *slice = &slices[i];
 
-                if (!slice->region || !slice->size || __builtin_add_overflow(slice->offset, slice->size, &end) ||
-                    end > slice->region->size || __builtin_add_overflow(total, slice->size, &total))
+                if (!slice->region || !slice->size || !operation_slice_end(slice, &end) || end > slice->region->size ||
+                    __builtin_mul_overflow(slice_count(slice), slice->size, &bytes) ||
+                    __builtin_add_overflow(total, bytes, &total) ||
+                    __builtin_add_overflow(n_blocks, slice_count(slice), &n_blocks))
                         return false;
         }
         *ret_total = total;
-        return total <= FERRY_JSON_INTEGER_MAX;
+        *ret_n_blocks = n_blocks;
+        return total <= FERRY_JSON_INTEGER_MAX && n_blocks <= FERRY_METADATA_DESCRIPTORS;
 }
 
-static bool spec_valid(const struct operation_limits *limits, const struct operation_spec *spec, uint64_t *ret_total)
+static bool spec_valid(const struct operation_limits *limits, const struct operation_spec *spec, uint64_t *ret_total,
+                       size_t *ret_n_blocks)
 {
         bool passive;
 
@@ -68,7 +85,7 @@ static bool spec_valid(const struct operation_limits *limits, const struct opera
                 return false;
         if (spec->verify && passive)
                 return false;
-        return slices_valid(spec->slices, spec->n_slices, ret_total);
+        return slices_valid(spec->slices, spec->n_slices, ret_total, ret_n_blocks);
 }
 
 static void operation_describe(struct operation *operation, const struct operation_slice *slices)
@@ -79,12 +96,14 @@ static void operation_describe(struct operation *operation, const struct operati
                 descriptor->region_id = slices[i].region->id;
                 descriptor->offset = slices[i].offset;
                 descriptor->size = slices[i].size;
+                descriptor->count = slice_count(&slices[i]);
+                descriptor->stride = descriptor->count > 1 ? slices[i].stride : slices[i].size;
                 memcpy(descriptor->device, slices[i].region->device, sizeof(slices[i].region->device));
         }
 }
 
 static int operation_new(struct operation_store *store, const struct operation_spec *spec, uint64_t total,
-                         struct operation **ret_operation)
+                         size_t n_blocks, struct operation **ret_operation)
 {
         FERRY_CLEANUP(operation_unref_p) struct operation *operation = NULL;
         const struct operation_limits *limits = &store->config.limits;
@@ -101,6 +120,7 @@ static int operation_new(struct operation_store *store, const struct operation_s
         operation->verify = spec->verify;
         operation->readers = spec->readers;
         operation->bytes_total = total;
+        operation->n_blocks = n_blocks;
         operation->timeout_ms = spec->timeout_ms;
         operation->created_us = clock_now_us();
         operation->created_unix_ms = clock_unix_ms();
@@ -123,11 +143,12 @@ int operation_create(struct operation_store *store, const struct operation_spec 
         FERRY_CLEANUP(operation_unref_p) struct operation *operation = NULL;
         struct aftermath after = { 0 };
         uint64_t total;
+        size_t n_blocks;
         int r;
 
-        if (!spec_valid(&store->config.limits, spec, &total))
+        if (!spec_valid(&store->config.limits, spec, &total, &n_blocks))
                 return FERRY_E_INVALID_PARAMETER;
-        r = operation_new(store, spec, total, &operation);
+        r = operation_new(store, spec, total, n_blocks, &operation);
         if (r)
                 return r;
         store_lock(store);

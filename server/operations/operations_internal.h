@@ -50,6 +50,7 @@ struct operation {
         bool verify;
         uint32_t readers;
         uint64_t bytes_total;
+        size_t n_blocks; /* what the descriptors are when each stands for itself */
         uint64_t ttl_created_ms;
         uint64_t timeout_ms;
         uint64_t created_us, created_unix_ms;
@@ -139,6 +140,12 @@ void operation_expire_after(struct operation *operation, uint64_t ttl_ms);
 /* Without the lock. One log line about a status that was reached. */
 void operation_log_changed(const struct operation *operation, enum ferry_status status);
 void operation_log_ended(const struct operation *operation);
+
+/* How many slices it stands for. */
+static inline uint64_t slice_count(const struct operation_slice *slice)
+{
+        return slice->count ? slice->count : 1;
+}
 
 /* Uses and references the regions, makes the segments. 0; FERRY_E_NOT_FOUND; -ENOMEM. Without the lock. */
 int operation_hold_new(const struct operation_slice *slices, size_t n, struct operation_hold **ret_hold);

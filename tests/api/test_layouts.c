@@ -5,19 +5,28 @@
 
 enum { REGION = 4 * STEPS_MIB, SEED = 21, MANY = 1000 };
 
-/* A list of slices of one region. */
+/* A list of slices of one region, one by one and as the worker is given it. */
 struct list {
-        struct ferry_descriptor items[MANY];
-        size_t n;
+        struct ferry_descriptor items[MANY], given[MANY];
+        size_t n, n_given;
         uint64_t total;
 };
 
+static void list_row(struct list *list, uint64_t offset, uint64_t size, uint64_t count, uint64_t stride)
+{
+        list->given[list->n_given++] =
+                (struct ferry_descriptor){ .offset = offset, .size = size, .count = count, .stride = stride };
+        for (uint64_t i = 0; i < (count ? count : 1); i++) {
+                assert_true(list->n < MANY);
+                assert_true(offset + i * stride + size <= REGION);
+                list->items[list->n++] = (struct ferry_descriptor){ .offset = offset + i * stride, .size = size };
+                list->total += size;
+        }
+}
+
 static void list_add(struct list *list, uint64_t offset, uint64_t size)
 {
-        assert_true(list->n < MANY);
-        assert_true(offset + size <= REGION);
-        list->items[list->n++] = (struct ferry_descriptor){ .offset = offset, .size = size };
-        list->total += size;
+        list_row(list, offset, size, 0, 0);
 }
 
 /* The bytes that the list of a region names, in its order, for free(). */
@@ -57,23 +66,23 @@ static void move(struct pair *p, enum ferry_kind passive_kind, struct list *sour
         struct list *offered = readable ? source : target, *local = readable ? target : source;
         char on_a[FERRY_ID_SIZE], on_b[FERRY_ID_SIZE];
         struct ferry_operation_spec passive_spec = { .kind = passive_kind,
-                                                     .descriptors = offered->items,
-                                                     .n_descriptors = offered->n,
+                                                     .descriptors = offered->given,
+                                                     .n_descriptors = offered->n_given,
                                                      .include_metadata = true };
         struct ferry_operation_spec active_spec = { .kind = kind_of_peer(passive_kind),
                                                     .layout = layout,
-                                                    .descriptors = local->items,
-                                                    .n_descriptors = local->n,
+                                                    .descriptors = local->given,
+                                                    .n_descriptors = local->n_given,
                                                     .verify = verify };
         struct ferry_operation passive, active;
         uint8_t *sent, *arrived;
 
         region_make(&p->a, REGION, readable ? SEED : 0, on_a);
         region_make(&p->b, REGION, readable ? 0 : SEED, on_b);
-        for (size_t i = 0; i < offered->n; i++)
-                offered->items[i].region = on_a;
-        for (size_t i = 0; i < local->n; i++)
-                local->items[i].region = on_b;
+        for (size_t i = 0; i < offered->n_given; i++)
+                offered->given[i].region = on_a;
+        for (size_t i = 0; i < local->n_given; i++)
+                local->given[i].region = on_b;
         assert_int_equal(ferry_create_operation(p->a.client, &passive_spec, &passive), 0);
         assert_int_equal(passive.bytes_total, offered->total);
         active_spec.remote_metadata = passive.metadata;
@@ -177,6 +186,70 @@ static void a_stream_may_be_cut_differently(void **state)
         for_each_side(state, story_stream);
 }
 
+static void story_rows(struct pair *p)
+{
+        struct list rows = { 0 }, plain = { 0 }, touching = { 0 };
+
+        list_add(&rows, 5, 999);
+        list_row(&rows, 2000, 999, 400, 3001);
+        list_row(&rows, 2000000, 999, 5, 999);
+        list_row(&rows, 2500000, 999, 1, 999);
+        for (size_t i = 0; i < rows.n; i++)
+                list_add(&plain, REGION - (i + 1) * 1111, 999);
+        list_row(&touching, 3, 999, rows.n, 999);
+        both_ways(p, &rows, &plain, FERRY_LAYOUT_PAIRWISE);
+        both_ways(p, &plain, &rows, FERRY_LAYOUT_PAIRWISE);
+        both_ways(p, &rows, &touching, FERRY_LAYOUT_PAIRWISE);
+        both_ways(p, &touching, &plain, FERRY_LAYOUT_STREAM);
+}
+
+static void a_row_is_the_same_as_its_slices_one_by_one(void **state)
+{
+        for_each_side(state, story_rows);
+}
+
+static void a_row_is_shown_as_it_was_given_and_offered_one_by_one(void **state)
+{
+        enum { COUNT = 65535 };
+        struct pair *p = *state;
+        struct ferry_descriptor given[2];
+        struct ferry_operation_spec spec = {
+                .kind = FERRY_READABLE, .descriptors = given, .n_descriptors = 2, .include_metadata = true
+        };
+        struct ferry_operation operation;
+        struct json_object *metadata, *descriptors;
+        char id[FERRY_ID_SIZE];
+
+        pair_start(p, false);
+        region_make(&p->a, REGION, 0, id);
+        given[0] = (struct ferry_descriptor){ .region = id, .offset = 1, .size = 7 };
+        given[1] = (struct ferry_descriptor){ .region = id, .offset = 10, .size = 3, .count = COUNT, .stride = 64 };
+        assert_int_equal(ferry_create_operation(p->a.client, &spec, &operation), 0);
+        assert_int_equal(operation.bytes_total, 7 + 3 * COUNT);
+        assert_int_equal(operation.n_descriptors, 2);
+        assert_int_equal(operation.descriptors[0].count, 1);
+        assert_int_equal(operation.descriptors[0].stride, 0);
+        assert_int_equal(operation.descriptors[1].offset, 10);
+        assert_int_equal(operation.descriptors[1].size, 3);
+        assert_int_equal(operation.descriptors[1].count, COUNT);
+        assert_int_equal(operation.descriptors[1].stride, 64);
+        metadata = json_tokener_parse(operation.metadata);
+        descriptors = json_object_object_get(metadata, "descriptors");
+        assert_int_equal(json_object_array_length(descriptors), 1 + COUNT);
+        for (size_t i = 0; i < 1 + COUNT; i++) {
+                struct json_object *item = json_object_array_get_idx(descriptors, i);
+
+                assert_int_equal(json_object_object_length(item), 3);
+                assert_int_equal(json_object_get_int64(json_object_object_get(item, "size")), i ? 3 : 7);
+        }
+        json_object_put(metadata);
+        ferry_operation_clear(&operation);
+        given[1].count++;
+        assert_int_equal(ferry_create_operation(p->a.client, &spec, &operation), FERRY_E_INVALID_PARAMETER);
+        assert_string_equal(ferry_last_problem(p->a.client)->pointer, "/descriptors/1/count");
+        pair_stop(p);
+}
+
 static void slices_of_many_regions_are_one_stream(void **state)
 {
         enum { N = 40, EACH = 50000 };
@@ -241,6 +314,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(slices_arrive_where_they_belong, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_thousand_uneven_slices_arrive, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_stream_may_be_cut_differently, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_row_is_the_same_as_its_slices_one_by_one, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_row_is_shown_as_it_was_given_and_offered_one_by_one, setup, teardown),
                 cmocka_unit_test_setup_teardown(slices_of_many_regions_are_one_stream, setup, teardown),
         };
 

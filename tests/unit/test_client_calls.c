@@ -354,7 +354,7 @@ static void content_is_written_from_a_source(void **state)
 static void an_active_operation_is_created(void **state)
 {
         START(x, { JSON("201", OPERATION("IN_PROGRESS", "false", "")), .end = SERVER_CLOSE });
-        const struct ferry_descriptor descriptors[] = { { "rgn_1", 0, 0 }, { "rgn_2", 4096, 8 } };
+        const struct ferry_descriptor descriptors[] = { { "rgn_1", 0, 0 }, { "rgn_2", 4096, 8, 3, 16 } };
         struct ferry_operation o;
         const struct ferry_operation_spec spec = {
                 .kind = FERRY_READ,
@@ -372,8 +372,9 @@ static void an_active_operation_is_created(void **state)
         ferry_operation_clear(&o);
         sent(&x, 0, "POST /v1/operations",
              "{\"kind\":\"read\",\"layout\":\"stream\",\"timeout_ms\":1000,\"verify\":true,"
-             "\"descriptors\":[{\"region\":\"rgn_1\"},{\"region\":\"rgn_2\",\"offset\":4096,\"size\":8}],"
-             "\"remote_metadata\":{\"descriptors\": [{\"ptr\":9007199254740991}],\"nixl_metadata\":\"b64:eJ/+\"}}");
+             "\"descriptors\":[{\"region\":\"rgn_1\"},{\"region\":\"rgn_2\",\"offset\":4096,\"size\":8,\"count\":3,"
+             "\"stride\":16}],\"remote_metadata\":{\"descriptors\": "
+             "[{\"ptr\":9007199254740991}],\"nixl_metadata\":\"b64:eJ/+\"}}");
         has_header(&x, 0, "Prefer: wait=2");
         finish(&x);
 }

@@ -16,7 +16,8 @@
 #include "operations/operations.h"
 #include "unit_json.h"
 
-static const struct operation_descriptor descriptors[] = { { 0xa1, 0, 100, "cpu" }, { 0xa2, 5, 28, "cpu" } };
+static const struct operation_descriptor descriptors[] = { { 0xa1, 0, 100, "cpu", 1, 100 },
+                                                           { 0xa2, 5, 7, "cpu", 4, 8 } };
 
 static struct operation_view passive(void)
 {
@@ -50,7 +51,8 @@ static void an_offer_shows_what_applies_and_nothing_else(void **state)
         check(&view, "{\"id\":\"op_00000000000000c3\",\"kind\":\"readable\",\"status\":\"INITIALIZED\",\"done\":false,"
                      "\"revision\":1,\"bytes_total\":128,\"bytes_done\":0,\"descriptors\":["
                      "{\"region\":\"rgn_00000000000000a1\",\"offset\":0,\"size\":100},"
-                     "{\"region\":\"rgn_00000000000000a2\",\"offset\":5,\"size\":28}],\"ttl_ms\":60000,"
+                     "{\"region\":\"rgn_00000000000000a2\",\"offset\":5,\"size\":7,\"count\":4,\"stride\":8}],\"ttl_"
+                     "ms\":60000,"
                      "\"created_at\":\"1970-01-01T00:00:01.000Z\",\"expires_at\":\"1970-01-01T00:01:01.000Z\"}");
 }
 

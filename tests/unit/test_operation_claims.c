@@ -293,6 +293,50 @@ static void lists_match_pairwise_or_as_a_stream(void **state)
         assert_int_equal(operation_check(f->store, &spec, &m, detail), FERRY_E_INVALID_METADATA);
 }
 
+static void a_row_of_slices_counts_one_by_one(void **state)
+{
+        struct fixture *f = *state;
+        struct operation_slice slices[] = { { f->region, 0, 10 }, { f->region, 100, 20, 2, 25 } };
+        struct ferry_metadata_descriptor descriptors[] = { { "cpu", 1, 10 }, { "cpu", 2, 20 }, { "cpu", 3, 20 } };
+        struct operation_spec spec = { .kind = FERRY_READ, .slices = slices, .n_slices = 2 };
+        struct ferry_metadata m = {
+                .operation_kind = FERRY_METADATA_READ, .epoch = 1, .descriptors = descriptors, .n_descriptors = 3
+        };
+        char detail[OPERATION_DETAIL_SIZE];
+
+        assert_int_equal(operation_check(f->store, &spec, &m, detail), 0);
+        descriptors[2].size = 19;
+        assert_int_equal(operation_check(f->store, &spec, &m, detail), FERRY_E_SIZE_MISMATCH);
+        assert_non_null(strstr(detail, "Descriptor 2 has 20 bytes here, 19"));
+        m.n_descriptors = 2;
+        assert_int_equal(operation_check(f->store, &spec, &m, detail), FERRY_E_SIZE_MISMATCH);
+        assert_non_null(strstr(detail, "3 descriptors here, 2"));
+        spec.layout = FERRY_LAYOUT_STREAM;
+        descriptors[1].size = 40;
+        assert_int_equal(operation_check(f->store, &spec, &m, detail), 0);
+}
+
+static void the_metadata_of_a_row_has_its_slices_one_by_one(void **state)
+{
+        struct fixture *f = *state;
+        struct operation_slice slices[] = { { f->region, 0, 10, 3, 10 }, { f->region, 100, 20 } };
+        struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 2 };
+        struct operation *operation;
+        struct ferry_metadata *metadata;
+        uint64_t last = 0;
+
+        assert_int_equal(make_spec(f, &spec, &operation), 0);
+        metadata = metadata_of(f, operation);
+        assert_int_equal(metadata->n_descriptors, 4);
+        for (size_t i = 0; i < 4; i++) {
+                assert_int_equal(metadata->descriptors[i].size, i < 3 ? 10 : 20);
+                assert_int_not_equal(metadata->descriptors[i].ptr, last);
+                last = metadata->descriptors[i].ptr;
+        }
+        (void)ferry_metadata_free(metadata);
+        (void)operation_unref(operation);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -310,6 +354,8 @@ int main(void)
                 T(progress_wakes_who_waits_for_a_revision_but_not_often),
                 T(metadata_is_checked_before_anything_begins),
                 T(lists_match_pairwise_or_as_a_stream),
+                T(a_row_of_slices_counts_one_by_one),
+                T(the_metadata_of_a_row_has_its_slices_one_by_one),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

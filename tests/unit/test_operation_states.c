@@ -353,6 +353,31 @@ static void a_region_is_used_once_until_the_end_and_survives_in_the_view(void **
         (void)operation_unref(operation);
 }
 
+static void a_row_of_slices_becomes_its_pieces_and_one_where_they_touch(void **state)
+{
+        struct fixture *f = *state;
+        struct operation_slice slices[] = { { f->region, 2, 3, 4, 8 }, { f->region, 64, 8, 4, 8 } };
+        struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 2 };
+        struct operation *operation;
+        struct fabric_offer offer;
+
+        assert_int_equal(make_spec(f, &spec, &operation), 0);
+        assert_int_equal(claim(f, operation, &offer), 0);
+        assert_int_equal(offer.total, 12 + 32);
+        assert_int_equal(offer.n_segments, 5);
+        for (size_t i = 0; i < 4; i++) {
+                assert_ptr_equal(offer.segments[i].address, (uint8_t *)f->region->address + 2 + 8 * i);
+                assert_int_equal(offer.segments[i].size, 3);
+        }
+        assert_ptr_equal(offer.segments[4].address, (uint8_t *)f->region->address + 64);
+        assert_int_equal(offer.segments[4].size, 32);
+        end_offer(&offer, 0);
+        assert_int_equal(look(f, operation).n_descriptors, 2);
+        assert_int_equal(look(f, operation).descriptors[0].count, 4);
+        assert_int_equal(look(f, operation).descriptors[0].stride, 8);
+        (void)operation_unref(operation);
+}
+
 static void a_deleted_region_cannot_be_offered(void **state)
 {
         struct fixture *f = *state;
@@ -370,11 +395,19 @@ static void a_wrong_specification_is_refused(void **state)
 {
         struct fixture *f = *state;
         struct operation_slice empty = { f->region, 0, 0 }, beyond = { f->region, 1, REGION_SIZE },
-                               overflow = { f->region, UINT64_MAX, 2 }, good = { f->region, 0, REGION_SIZE };
+                               overflow = { f->region, UINT64_MAX, 2 }, good = { f->region, 0, REGION_SIZE },
+                               overlapping = { f->region, 0, 2, 2, 1 },
+                               row_beyond = { f->region, 0, 1, 2, REGION_SIZE },
+                               row_overflow = { f->region, 0, 1, UINT64_MAX, 2 },
+                               many = { f->region, 0, 1, (uint64_t)FERRY_METADATA_DESCRIPTORS + 1, 1 };
         const struct operation_spec bad[] = {
                 { .kind = FERRY_READ, .slices = &empty, .n_slices = 1 },
                 { .kind = FERRY_READ, .slices = &beyond, .n_slices = 1 },
                 { .kind = FERRY_READ, .slices = &overflow, .n_slices = 1 },
+                { .kind = FERRY_READ, .slices = &overlapping, .n_slices = 1 },
+                { .kind = FERRY_READ, .slices = &row_beyond, .n_slices = 1 },
+                { .kind = FERRY_READ, .slices = &row_overflow, .n_slices = 1 },
+                { .kind = FERRY_READ, .slices = &many, .n_slices = 1 },
                 { .kind = FERRY_READ, .slices = &good, .n_slices = 0 },
                 { .kind = FERRY_READ, .slices = &good, .n_slices = (size_t)FERRY_METADATA_DESCRIPTORS + 1 },
                 { .kind = FERRY_KIND_COUNT },
@@ -454,6 +487,7 @@ int main(void)
                 T(a_second_begin_is_refused),
                 T(a_failed_fetch_of_metadata_ends_the_operation),
                 T(a_region_is_used_once_until_the_end_and_survives_in_the_view),
+                T(a_row_of_slices_becomes_its_pieces_and_one_where_they_touch),
                 T(a_deleted_region_cannot_be_offered),
                 T(a_wrong_specification_is_refused),
                 T(a_deleted_operation_is_gone_at_once_but_holds_its_memory_until_quiet),

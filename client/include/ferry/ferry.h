@@ -212,11 +212,14 @@ int ferry_put_region_content_fd(struct ferry *f, const char *id, uint64_t offset
 
 /* ---- operations ---- */
 
-/* A slice of a region. */
+/* A slice of a region, or a row of slices of one size: blocks of a cache, rows of a matrix. */
 struct ferry_descriptor {
         const char *region;
         uint64_t offset;
-        uint64_t size; /* 0, given to a create = the rest of the region */
+        uint64_t size;   /* of each; 0, given to a create = the rest of the region */
+        uint64_t count;  /* 0 and 1 = one; never 0 in an answer */
+        uint64_t stride; /* from the start of one to that of the next; 0, given to a create = size; 0 in an answer = one
+                          */
 };
 
 struct ferry_operation {

@@ -30,19 +30,25 @@ struct operation;
 
 enum { OPERATION_DETAIL_SIZE = 160, OPERATION_TRANSPORT_SIZE = 32, OPERATION_DEVICE_SIZE = 16 };
 
-/* A slice of a region, as given at creation. */
+/* A slice of a region, or a row of such slices of one size, as given at creation. */
 struct operation_slice {
         struct region *region;
         uint64_t offset;
-        uint64_t size; /* never 0 */
+        uint64_t size;   /* of each; never 0 */
+        uint64_t count;  /* 0 and 1 = one */
+        uint64_t stride; /* with a count above 1: from the start of one to that of the next; size or more */
 };
 
-/* The same as people see it: it outlives the region, which is let go when the operation becomes terminal. */
+/* Where the last byte of a row of slices ends, from the start of the region. false: overlaps itself, or too far. */
+bool operation_slice_end(const struct operation_slice *slice, uint64_t *ret_end);
+
+/* A slice as people see it: it outlives the region, which is let go when the operation becomes terminal. */
 struct operation_descriptor {
         uint64_t region_id;
         uint64_t offset;
         uint64_t size;
         char device[OPERATION_DEVICE_SIZE];
+        uint64_t count, stride;
 };
 
 /* The fabric as the operations see it; a test passes a fake. As the functions of fabric/fabric.h. */
