@@ -212,12 +212,20 @@ static int start_peers(struct ferry_worker *worker)
 static uint64_t connections_possible(uint64_t wanted)
 {
         struct rlimit files;
+        uint64_t possible;
 
         if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur == RLIM_INFINITY)
                 return wanted;
         if (files.rlim_cur <= 2 * DESCRIPTORS_KEPT)
-                return at_most(wanted, at_least(files.rlim_cur / 2, 1));
-        return at_most(wanted, files.rlim_cur - DESCRIPTORS_KEPT);
+                possible = at_least(files.rlim_cur / 2, 1);
+        else
+                possible = files.rlim_cur - DESCRIPTORS_KEPT;
+        if (possible >= wanted)
+                return wanted;
+        log_event(LOG_INFO,
+                  "fewer connections than --max-connections: raise the limit of open files (ulimit -n, LimitNOFILE=)",
+                  LOG_U("connections", possible), LOG_U("wanted", wanted), LOG_U("files", files.rlim_cur));
+        return possible;
 }
 
 static int start_http(struct ferry_worker *worker)

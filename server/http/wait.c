@@ -150,11 +150,12 @@ static void park_wake(struct http_park *park)
         if (!parked)
                 return;
 
+        /* First: somebody waits for the answer. The rest looks at the park alone, which does not end before it. */
+        MHD_resume_connection(park->connection);
         if (loop_timer_stop(server->config.loop, &park->timer))
                 park_unref(park);
         if (park_unwait(park))
                 park_unref(park);
-        MHD_resume_connection(park->connection);
         park_unref(park);
 }
 

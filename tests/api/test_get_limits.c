@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 
 #include "wire.h"
 
@@ -76,12 +79,35 @@ static void a_page_holds_what_the_limit_says(void **state)
         worker_stop(w);
 }
 
+/* The last test: the hard limit does not rise again. */
+static void open_files_are_taken_to_the_hard_limit_and_no_further(void **state)
+{
+        const struct rlimit files = { .rlim_cur = 300, .rlim_max = 2000 };
+        const char *const flags[] = { "--max-connections", "5000", NULL };
+        struct worker *w = *state;
+        struct json_object *limits;
+        char *log;
+
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+        worker_start(w, "w", flags);
+        limits = call_json(w, 200, "GET", "/v1/limits", NULL);
+        assert_in_range(json_number(limits, "connections_max"), 1500, 1999);
+        json_object_put(limits);
+        log = worker_log(w);
+        assert_non_null(strstr(log, "ulimit -n"));
+        assert_non_null(strstr(log, "wanted=5000"));
+        free(log);
+        worker_stop(w);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(flags_are_what_is_shown, worker_setup, worker_teardown),
                 cmocka_unit_test_setup_teardown(every_limit_is_a_number, worker_setup, worker_teardown),
                 cmocka_unit_test_setup_teardown(a_page_holds_what_the_limit_says, worker_setup, worker_teardown),
+                cmocka_unit_test_setup_teardown(open_files_are_taken_to_the_hard_limit_and_no_further, worker_setup,
+                                                worker_teardown),
         };
 
         return cmocka_run_group_tests_name("get_limits", tests, NULL, NULL);
