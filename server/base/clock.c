@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 
+#include <stdbool.h>
 #include <time.h>
 
 #include "base/util.h"
@@ -30,22 +31,40 @@ static char *put_digits(char *at, unsigned number, unsigned n)
         return at + n;
 }
 
+/*
+ * The date of a day since 1970-01-01, in the proleptic Gregorian calendar. gmtime_r takes a lock that all threads
+ * share, and answers have several times in them. Counting years from March puts the leap day at the end: within a cycle
+ * of 400 years, five months are always 153 days.
+ */
+static void date_of(uint64_t day, unsigned *ret_year, unsigned *ret_month, unsigned *ret_day)
+{
+        uint64_t shifted = day + 719468; /* days since 0000-03-01 */
+        unsigned in_cycle = (unsigned)(shifted % 146097);
+        unsigned year = (in_cycle - in_cycle / 1460 + in_cycle / 36524 - in_cycle / 146096) / 365;
+        unsigned in_year = in_cycle - (365 * year + year / 4 - year / 100);
+        unsigned from_march = (5 * in_year + 2) / 153;
+        bool next_year = from_march >= 10;
+
+        *ret_year = (unsigned)(shifted / 146097) * 400 + year + next_year;
+        *ret_month = next_year ? from_march - 9 : from_march + 3;
+        *ret_day = in_year - (153 * from_march + 2) / 5 + 1;
+}
+
 void clock_format(uint64_t unix_ms, char text[CLOCK_TEXT_SIZE])
 {
         if (unix_ms > clock_last_unix_ms)
                 unix_ms = clock_last_unix_ms;
-        time_t seconds = (time_t)(unix_ms / 1000);
-        struct tm utc;
-        (void)gmtime_r(&seconds, &utc);
+        unsigned year, month, day, ms = (unsigned)(unix_ms % 86400000);
+        date_of(unix_ms / 86400000, &year, &month, &day);
         const struct {
-                int number;
+                unsigned number;
                 unsigned n;
                 char after;
-        } parts[] = { { utc.tm_year + 1900, 4, '-' },   { utc.tm_mon + 1, 2, '-' }, { utc.tm_mday, 2, 'T' },
-                      { utc.tm_hour, 2, ':' },          { utc.tm_min, 2, ':' },     { utc.tm_sec, 2, '.' },
-                      { (int)(unix_ms % 1000), 3, 'Z' } };
+        } parts[] = { { year, 4, '-' },         { month, 2, '-' },           { day, 2, 'T' },
+                      { ms / 3600000, 2, ':' }, { ms / 60000 % 60, 2, ':' }, { ms / 1000 % 60, 2, '.' },
+                      { ms % 1000, 3, 'Z' } };
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(parts); i++) {
-                text = put_digits(text, (unsigned)parts[i].number, parts[i].n);
+                text = put_digits(text, parts[i].number, parts[i].n);
                 *text++ = parts[i].after;
         }
         *text = '\0';

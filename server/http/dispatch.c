@@ -187,31 +187,25 @@ static bool take_data(struct http_request *request, const char *data, size_t siz
         return request->discarded <= REQUEST_DISCARD_MAX;
 }
 
+static bool takes_json(const struct http_route *route)
+{
+        return route->body == HTTP_BODY_JSON || route->body == HTTP_BODY_OPTIONAL_JSON;
+}
+
 /* Parses the body of a JSON route. false: the request has been answered. */
 static bool parse_body(struct http_request *request)
 {
         struct ferry_json_errors errors = { 0 };
-        XXH3_state_t *hash;
 
-        if (request->route->body != HTTP_BODY_JSON && request->route->body != HTTP_BODY_OPTIONAL_JSON)
-                return true;
         if (!request->body_size) {
                 if (request->route->body == HTTP_BODY_OPTIONAL_JSON)
                         return true;
                 request_problem_at(request, FERRY_E_INVALID_JSON, "", "The request needs a JSON body");
                 return false;
         }
-        if (request->headers.idempotency_key) {
-                hash = XXH3_createState();
-                if (!hash) {
-                        request_problem(request, -ENOMEM, NULL);
-                        return false;
-                }
-                XXH3_64bits_reset_withSeed(hash, request->target_hash);
-                XXH3_64bits_update(hash, request->body, request->body_size);
-                request->idempotency_hash = XXH3_64bits_digest(hash);
-                XXH3_freeState(hash);
-        }
+        if (request->headers.idempotency_key)
+                request->idempotency_hash =
+                        XXH3_64bits_withSeed(request->body, request->body_size, request->target_hash);
         int error = ferry_json_parse(request->body, request->body_size, &request->json, &errors);
         free(FERRY_STEAL(request->body));
         request->body_size = request->body_capacity = 0;
@@ -237,7 +231,7 @@ static void end(struct http_request *request)
         if (request->resume) {
                 void (*resume)(struct http_request *) = FERRY_STEAL(request->resume);
                 resume(request);
-        } else if (parse_body(request)) {
+        } else if (!takes_json(request->route) || parse_body(request)) {
                 request->route->handler(request);
         }
         if (!request->answered && !request->resume)

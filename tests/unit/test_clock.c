@@ -39,6 +39,20 @@ static void clamps_times_that_rfc3339_cannot_write(void **state)
         assert_string_equal(text, "9999-12-31T23:59:59.999Z");
 }
 
+static void every_day_is_the_calendar_s(void **state)
+{
+        for (uint64_t day = 0; day < 2932897; day++) { /* to the end of 9999 */
+                time_t seconds = (time_t)(day * 86400 + day % 86400);
+                char text[CLOCK_TEXT_SIZE], expected[CLOCK_TEXT_SIZE];
+                struct tm utc;
+
+                (void)gmtime_r(&seconds, &utc);
+                (void)strftime(expected, sizeof(expected), "%Y-%m-%dT%H:%M:%S.000Z", &utc);
+                clock_format((uint64_t)seconds * 1000, text);
+                assert_string_equal(text, expected);
+        }
+}
+
 static void now_us_is_the_monotonic_clock(void **state)
 {
         struct timespec before, after;
@@ -84,6 +98,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(formats_known_times),
                 cmocka_unit_test(clamps_times_that_rfc3339_cannot_write),
+                cmocka_unit_test(every_day_is_the_calendar_s),
                 cmocka_unit_test(now_us_is_the_monotonic_clock),
                 cmocka_unit_test(unix_ms_is_the_wall_clock),
                 cmocka_unit_test(random_bytes_fill_all_of_large_buffers),
