@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include <ferry/json.h>
 #include <ferry/json_write.h>
 
 #include "client_internal.h"

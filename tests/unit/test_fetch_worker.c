@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <json-c/json.h>
 
 #include <ferry/error.h>
 #include <ferry/json.h>
@@ -20,12 +19,12 @@
 static int judge(const char *text, struct ferry_metadata **ret_metadata)
 {
         struct ferry_json_errors errors = { 0 };
-        struct json_object *object;
+        struct ferry_json *object;
 
         assert_int_equal(ferry_json_parse(text, strlen(text), &object, &errors), 0);
         int error = fetch_worker.judge_body(object, ret_metadata, &errors);
         assert_int_equal(error, errors.error);
-        json_object_put(object);
+        assert_null(ferry_json_free(object));
         return error;
 }
 
