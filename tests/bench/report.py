@@ -43,7 +43,7 @@ def table():
         ratio(f"{s}, raw: {text}", f"small.{s}.raw_{call}", f"small.{s}.raw_livez", None, "GET /livez")
         for s in LOCAL_NETWORK
         for call, text in (("offer", "POST of the readable"), ("read", "POST of the read, transfer included"),
-                           ("wait", "GET that waits for the readable"))
+                           ("wait", "GET that waits for the readable"), ("between", "GET /livez between cycles"))
     ] + [figure(f"{s}, 4 KiB: the transfer alone", f"small.{s}.transfer") for s in LOCAL_NETWORK]
     rows["wait"] = [
         figure(f"{s}: last byte to the {side} waiter's answer", f"wait.{s}.{side}", ("<=", 100))
