@@ -132,7 +132,7 @@ const struct option option_table[] = {
           WORKER(chunk_size),
           .min = 64 * KIB,
           .max = 64 * KIB * KIB, /* the protocol's */
-          .help = "Bytes of one rendezvous (default 1MiB)" },
+          .help = "Bytes of one rendezvous (default 1MiB locally, 4MiB on the network)" },
         { .group = GROUP_UCX,
           .flag = "window",
           .argument = "N",
@@ -140,7 +140,7 @@ const struct option option_table[] = {
           WORKER(window),
           .min = 1,
           .max = 64,
-          .help = "Chunks in flight for each transfer (default 4)" },
+          .help = "Chunks in flight to one peer (default 4)" },
         { .group = GROUP_UCX,
           .flag = "spin-us",
           .argument = "N",

@@ -301,6 +301,18 @@ static void data_stored(struct message *message, ucs_status_t status)
         attempt_end_when_quiet(a);
 }
 
+/* Its turn has come; meanwhile the attempt may have been revoked, and have told the peer so, or be gone. */
+static bool data_begin(struct message *message)
+{
+        struct attempt *a;
+
+        HASH_FIND(hh, message->fabric->attempts_by_transfer, &message->transfer, sizeof(message->transfer), a);
+        if (!a || a->error || a->peer_done)
+                return false;
+        a->in_flight++;
+        return true;
+}
+
 ucs_status_t attempt_on_write(struct fabric *fabric, struct peer *peer, const struct wire_header *h,
                               const struct payload *payload)
 {
@@ -322,17 +334,19 @@ ucs_status_t attempt_on_write(struct fabric *fabric, struct peer *peer, const st
                 return UCS_OK;
         }
         message->owner = a;
+        message->transfer = h->transfer;
         message->answer = attempt_answer(fabric, h, WIRE_ACK, 0);
         message->answer.checksum = h->checksum;
         message->answer.flags = h->flags & WIRE_VERIFY;
         if ((h->flags & WIRE_FINAL) && h->length == a->stream.total)
                 message->answer.flags |= WIRE_FINAL;
-        a->in_flight++;
         if (payload->rendezvous) {
+                message->begin = data_begin;
                 message->done = data_stored;
-                message_receive(peer->side, message, payload->data, address, h->length);
+                message_receive(peer, message, payload->data, address, h->length);
                 return UCS_INPROGRESS;
         }
+        a->in_flight++;
         stream_store(&a->stream, h->offset, payload->data, h->length);
         data_stored(message, UCS_OK);
         message_free(message);

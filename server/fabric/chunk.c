@@ -14,6 +14,9 @@ static void release_chunk(struct transfer *t, struct chunk *chunk)
 {
         t->outstanding--;
         t->in_flight -= chunk->length;
+        t->peer->asked -= chunk->length;
+        if (t->peer->hungry)
+                peer_ready(t->peer);
         if (chunk->owned)
                 t->owned--;
         *chunk = (struct chunk){ .state = CHUNK_FREE };
@@ -134,6 +137,7 @@ static void ask(struct transfer *t, struct chunk *chunk, uint8_t *address, uint6
         t->owned += write;
         t->outstanding++;
         t->in_flight += chunk->length;
+        t->peer->asked += chunk->length;
         t->next += chunk->length;
         message->done = request_sent;
         message->transfer = t->spec.id;
@@ -150,31 +154,84 @@ static void ask_done(struct transfer *t)
         message_send_header(t->peer, &h);
 }
 
-/* Asks for as much as the window allows. Does not end the transfer, but a failing send may. */
+static uint64_t least(uint64_t a, uint64_t b)
+{
+        return a < b ? a : b;
+}
+
+/* The next chunk. The transfer may be gone afterwards. */
+static void ask_next(struct transfer *t, struct chunk *chunk)
+{
+        uint64_t rest = t->spec.total - t->next, limit = message_limit(t->peer);
+        uint8_t *address;
+        uint64_t run = stream_run(&t->stream, t->next, limit, &address);
+
+        chunk->offset = t->next;
+        chunk->length = run;
+        /* Pieces that are not worth a rendezvous each travel together. */
+        if (run < FABRIC_GATHER_BELOW && run < rest)
+                chunk->length = least(rest, least(limit, FABRIC_GATHER_SIZE));
+        ask(t, chunk, address, run);
+}
+
+static void enlist(struct transfer *t)
+{
+        if (t->hungry)
+                return;
+        t->hungry = true;
+        DL_APPEND2(t->peer->hungry, t, hungry_prev, hungry_next);
+}
+
+static void delist(struct transfer *t)
+{
+        if (!t->hungry)
+                return;
+        t->hungry = false;
+        DL_DELETE2(t->peer->hungry, t, hungry_prev, hungry_next);
+}
+
+void chunks_leave(struct transfer *t)
+{
+        delist(t);
+        t->peer->asked -= t->in_flight;
+        t->in_flight = 0;
+        if (t->peer->hungry)
+                peer_ready(t->peer);
+}
+
+void chunks_serve(struct peer *peer)
+{
+        struct fabric *fabric = peer->side->fabric;
+        uint64_t limit = (uint64_t)fabric->window * message_limit(peer);
+        struct transfer *t;
+
+        while (!peer->failed && (t = peer->hungry) && peer->asked < limit) {
+                struct chunk *chunk = take_chunk(t);
+                uint64_t id = t->spec.id;
+
+                delist(t);
+                if (!chunk)
+                        continue; /* the next of its chunks that ends brings it back */
+                ask_next(t, chunk);
+                HASH_FIND(hh, fabric->transfers_by_id, &id, sizeof(id), t);
+                if (t && t->error == 0 && t->next < t->spec.total)
+                        enlist(t);
+        }
+}
+
+/* What fits inside one message does not wait for its turn. */
 void chunks_pump(struct transfer *t)
 {
-        uint64_t id = t->spec.id, chunk_size = message_limit(t->peer), limit = t->fabric->window * chunk_size;
-        struct fabric *fabric = t->fabric;
-
-        while (t && t->error == 0 && !t->peer->failed && t->next < t->spec.total && t->in_flight < limit) {
-                struct chunk *chunk = take_chunk(t);
-                uint64_t rest = t->spec.total - t->next;
-                uint8_t *address;
-                uint64_t run;
-
-                if (!chunk)
-                        return;
-                run = stream_run(&t->stream, t->next, chunk_size, &address);
-                chunk->offset = t->next;
-                chunk->length = run;
-                /* Small pieces travel together inside one message. */
-                if (run < WIRE_EAGER_MAX)
-                        chunk->length = rest < WIRE_EAGER_MAX ? rest : WIRE_EAGER_MAX;
-                ask(t, chunk, address, run);
-                HASH_FIND(hh, fabric->transfers_by_id, &id, sizeof(id), t);
-        }
-        if (t && t->error == 0 && !t->finishing && t->done == t->spec.total && !t->peer->failed)
+        if (t->error || t->peer->failed)
+                return;
+        if (t->spec.total <= WIRE_EAGER_MAX && t->next == 0) {
+                ask_next(t, take_chunk(t));
+        } else if (t->next < t->spec.total) {
+                enlist(t);
+                peer_ready(t->peer);
+        } else if (!t->finishing && t->done == t->spec.total) {
                 ask_done(t);
+        }
 }
 
 /* ---- answers ---- */
@@ -197,6 +254,21 @@ static void read_chunk_done(struct transfer *t, struct chunk *chunk, bool verify
                 transfer_end_when_quiet(t); /* tells the peer DONE without waiting for an answer */
         else
                 advance(t);
+}
+
+/* Its turn has come; meanwhile the transfer may have been cancelled, or be gone. */
+static bool data_begin(struct message *message)
+{
+        struct transfer *t;
+        struct chunk *chunk;
+
+        HASH_FIND(hh, message->fabric->transfers_by_id, &message->transfer, sizeof(message->transfer), t);
+        chunk = t && t->error == 0 ? find_chunk(t, message->seq) : NULL;
+        if (!chunk)
+                return false;
+        chunk->owned = true;
+        t->owned++;
+        return true;
 }
 
 static void data_received(struct message *message, ucs_status_t status)
@@ -224,20 +296,20 @@ static ucs_status_t receive_rendezvous(struct transfer *t, struct chunk *chunk, 
         struct message *message = message_new(t->fabric);
         uint8_t *address;
 
-        if (!message || stream_run(&t->stream, chunk->offset, chunk->length, &address) != chunk->length) {
+        if (!message || (stream_run(&t->stream, chunk->offset, chunk->length, &address) != chunk->length &&
+                         stream_pieces(&t->stream, chunk->offset, chunk->length, &message->pieces) == 0)) {
                 if (message)
                         message_free(message);
-                transfer_fail(t, FERRY_E_TRANSFER_FAILED, "the peer sent a rendezvous where none was asked for");
+                transfer_fail(t, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return UCS_OK;
         }
         chunk->state = CHUNK_MOVING;
-        chunk->owned = true;
         chunk->checksum = header->checksum;
-        t->owned++;
+        message->begin = data_begin;
         message->done = data_received;
         message->transfer = t->spec.id;
         message->seq = chunk->seq;
-        message_receive(t->peer->side, message, payload->data, address, chunk->length);
+        message_receive(t->peer, message, payload->data, address, chunk->length);
         return UCS_INPROGRESS;
 }
 

@@ -191,7 +191,7 @@ static ucs_status_t receive_grant(struct transfer *t, const struct payload *payl
         message->done = grant_received;
         message->transfer = t->spec.id;
         message->length = payload->length;
-        message_receive(t->peer->side, message, payload->data, message->buffer, payload->length);
+        message_receive(t->peer, message, payload->data, message->buffer, payload->length);
         return UCS_INPROGRESS;
 }
 
@@ -258,7 +258,8 @@ static void copy_run(struct copy *copy, uint64_t run)
 static uint64_t copy_piece(struct copy *copy)
 {
         const struct transfer *t = copy->transfer;
-        uint64_t rest = t->spec.total - t->done, piece = rest < t->fabric->chunk_size ? rest : t->fabric->chunk_size;
+        uint64_t rest = t->spec.total - t->done,
+                 piece = rest < t->peer->side->chunk_size ? rest : t->peer->side->chunk_size;
 
         for (uint64_t left = piece; left > 0;) {
                 uint64_t run = left;

@@ -90,7 +90,6 @@ static struct fabric *allocate(const struct fabric_config *config)
         if (!fabric)
                 return NULL;
         fabric->epoch = config->epoch;
-        fabric->chunk_size = or_default(config->chunk_size, FABRIC_CHUNK_DEFAULT);
         fabric->window = or_default(config->window, FABRIC_WINDOW_DEFAULT);
         fabric->spin_us = or_default(config->spin_us, FABRIC_SPIN_DEFAULT_US);
         fabric->grace_us = or_default(config->grace_ms, FABRIC_GRACE_MS) * UINT64_C(1000);
@@ -100,8 +99,15 @@ static struct fabric *allocate(const struct fabric_config *config)
         fabric->local_context = config->local_context;
         (void)pthread_mutex_init(&fabric->command_lock, NULL);
         (void)pthread_cond_init(&fabric->command_done, NULL);
-        fabric->sides[SIDE_LOCAL] = (struct side){ .fabric = fabric, .name = "local", .event_fd = -1 };
-        fabric->sides[SIDE_NETWORK] = (struct side){ .fabric = fabric, .name = "network", .event_fd = -1 };
+        fabric->sides[SIDE_LOCAL] = (struct side){ .fabric = fabric,
+                                                   .name = "local",
+                                                   .event_fd = -1,
+                                                   .chunk_size = or_default(config->chunk_size, FABRIC_CHUNK_LOCAL) };
+        fabric->sides[SIDE_NETWORK] =
+                (struct side){ .fabric = fabric,
+                               .name = "network",
+                               .event_fd = -1,
+                               .chunk_size = or_default(config->chunk_size, FABRIC_CHUNK_NETWORK) };
         fabric->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         fabric->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
         fabric->transports = calloc(TRANSPORTS_MAX, sizeof(*fabric->transports));

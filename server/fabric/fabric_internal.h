@@ -26,13 +26,18 @@
  */
 
 enum {
-        FABRIC_CHUNK_DEFAULT = 1 << 20,
+        FABRIC_CHUNK_LOCAL = 1 << 20,
+        FABRIC_CHUNK_NETWORK = 4 << 20,
         FABRIC_CHUNK_MIN = 64 << 10,
+        /* Shorter runs of memory travel together in one chunk, as a list of pieces, which TCP moves without PUT. */
+        FABRIC_GATHER_BELOW = 256 << 10,
+        FABRIC_GATHER_SIZE = 2 << 20, /* bytes of such a chunk at most */
         FABRIC_WINDOW_DEFAULT = 4,
         FABRIC_WINDOW_MAX = 64, /* chunks of one transfer in flight, whatever their size; a power of two */
         FABRIC_GRACE_MS = 2000,
         FABRIC_CONNECT_MS = 5000,
         FABRIC_SPIN_DEFAULT_US = 500,
+        FABRIC_CROWDED_US = 20,   /* another thread had the core for so long: sleep rather than look again */
         FABRIC_BLOCKED_US = 1000, /* a thread that may not sleep and moves nothing for so long … */
         FABRIC_BLOCKED_MS = 1,    /* … looks only this often */
         FABRIC_TICK_MS = 1000,
@@ -45,7 +50,12 @@ enum {
         FABRIC_LOCAL_BYTES = 3 << 20,
         FABRIC_PING_US = 100000,    /* our own queue carries a message to ourselves in so long, or is broken */
         FABRIC_ACCEPTED_MAX = 4096, /* endpoints that peers opened */
-        FABRIC_SETTLE_ROUNDS = 64,  /* of progress after a forced close */
+        /*
+         * TCP receives into a buffer of so many bytes (UCX_TCP_RX_SEG_SIZE). What a PUT brings must be more, so that it
+         * never lies in it whole.
+         */
+        FABRIC_PUT_ABOVE = 64 << 10,
+        FABRIC_SETTLE_ROUNDS = 64, /* of progress after a forced close */
         FABRIC_EPITAPHS = 256,
         FABRIC_SOON_US = 1000, /* how often a peer is looked at that has to finish a piece */
 };
@@ -59,7 +69,11 @@ struct side {
         ucp_address_t *address; /* local side */
         size_t address_size;
         int event_fd;
-        bool idle; /* nothing came in the latest round of progress */
+        uint32_t chunk_size;
+        bool put;                 /* network side: TCP moves bulk by PUT */
+        bool in_progress;         /* network side: inside ucp_worker_progress, where nothing may be sent */
+        struct message *deferred; /* utlist; what was to be sent meanwhile, in order */
+        bool idle;                /* nothing came in the latest round of progress */
         /* local side, see local.c */
         bool suspect; /* a peer is gone that may have left our queue unusable */
         uint64_t ping, pong;
@@ -89,18 +103,29 @@ struct peer {
         char detail[96];
         char transport[FABRIC_TRANSPORT_SIZE]; /* "" = not asked yet */
         uint64_t last_used_us;
-        uint64_t sending;           /* bytes of rendezvous sends that UCX works on */
-        struct message *queue;      /* utlist; local side: sends that wait for those */
-        bool pumping;               /* the queue is being worked on */
+        uint64_t sending;         /* bytes of rendezvous sends that UCX works on */
+        struct message *queue;    /* utlist; local side: sends that wait for those */
+        bool pumping;             /* the queue is being worked on */
+        struct message *receives; /* utlist; network side: rendezvous that came and wait for their turn */
+        uint64_t receiving;       /* network side: bytes of posted receives */
+        uint64_t asked;           /* bytes of chunks that the transfers have in flight together */
+        struct transfer *hungry;  /* utlist; those that have more to ask for, in turn */
+        bool ready;               /* in ready_peers: there may be room for what waits */
+        struct peer *ready_prev, *ready_next;
         struct transfer *transfers; /* utlist */
         struct attempt *attempts;   /* utlist */
         UT_hash_handle by_endpoint, by_name;
         struct peer *prev, *next; /* all_peers */
 };
 
-/* One send or receive that UCX works on. Buffers stay valid until done ran. */
+enum message_act { MESSAGE_SEND, MESSAGE_REFUSE };
+
+/* One send or receive that UCX works on, or will. Buffers stay valid until done ran. */
 struct message {
         struct fabric *fabric;
+        /* A receive's turn has come: UCX will touch the memory from now on. false = not wanted any more: refuse it, and
+         * done does not run. */
+        bool (*begin)(struct message *message);
         void (*done)(struct message *message, ucs_status_t status); /* then it is freed; NULL = nobody cares */
         void *owner;
         uint64_t transfer;
@@ -109,10 +134,14 @@ struct message {
         uint8_t header[WIRE_SIZE];
         struct iovec *pieces; /* owned; NULL = contiguous */
         void *buffer;         /* owned: a payload that is nobody else's; or NULL */
-        struct peer *peer;    /* a rendezvous send: counts in its sending or waits in its queue; else NULL */
+        struct iovec piece;   /* the only one, where UCX must see a list */
+        struct peer *peer;    /* it goes there, or comes from there */
+        bool counted;         /* in the peer's sending (local side) or receiving (network side) */
+        enum message_act act; /* while it is deferred */
+        void *descriptor;     /* a receive: UCX's */
         void *address;
         uint64_t length;
-        struct message *prev, *next; /* peer's queue; free list */
+        struct message *prev, *next; /* a queue; free list */
 };
 
 enum chunk_state { CHUNK_FREE, CHUNK_ASKED, CHUNK_MOVING };
@@ -160,6 +189,8 @@ struct transfer {
         uint64_t grace_deadline_us;   /* 0 = none */
         struct chunk chunks[FABRIC_WINDOW_MAX];
         UT_hash_handle hh; /* transfers_by_id */
+        bool hungry;       /* in the peer's list */
+        struct transfer *hungry_prev, *hungry_next;
         struct transfer *peer_prev, *peer_next;
 };
 
@@ -232,7 +263,7 @@ enum { SIDE_LOCAL, SIDE_NETWORK, SIDE_COUNT };
 
 struct fabric {
         uint64_t epoch;
-        uint32_t chunk_size, window;
+        uint32_t window;
         uint64_t spin_us; /* how long the thread looks for more, after something moved, before it sleeps */
         uint64_t grace_us, connect_us;
         struct fabric_operations operations;
@@ -257,8 +288,10 @@ struct fabric {
         bool stopping;       /* a STOP was taken: nothing new */
         uint64_t tick_us;    /* when deadlines are looked at next */
         uint64_t traffic_us; /* when something moved last */
+        bool crowded;        /* another thread wants the core that looks again without sleeping */
         struct peer *all_peers;
         struct peer *peers_by_endpoint, *peers_by_epoch, *peers_by_address;
+        struct peer *ready_peers; /* utlist */
         bool sweep_wanted;
         size_t accepted;
         struct transfer *transfers_by_id;
@@ -356,6 +389,8 @@ bool peer_is_local(const struct peer *peer);
 bool peer_is_dead(struct peer *peer);
 /* The UCX transport that carries bulk over the endpoint: "posix", "tcp", … */
 const char *peer_transport(struct peer *peer);
+/* Whether one receive at a time is posted for it: bulk comes by TCP, and so perhaps by PUT. Network side. */
+bool peer_is_serial(struct peer *peer);
 
 /* ---- local.c ---- */
 
@@ -373,17 +408,38 @@ void messages_clear(struct fabric *fabric);
  */
 void message_send(struct peer *peer, struct message *message, const struct wire_header *header, void *address,
                   uint64_t length);
-/* The endpoint is closed: what waits to be sent over it fails. */
-void messages_drop(struct peer *peer);
-/* Bytes that one message to the peer may carry at most. */
-uint32_t message_limit(const struct peer *peer);
 /* Sends a header alone; nobody waits for it. */
 void message_send_header(struct peer *peer, const struct wire_header *header);
-/* Lets a rendezvous payload come into the message's pieces or to address. As message_send. */
-void message_receive(struct side *side, struct message *message, void *descriptor, void *address, uint64_t length);
+/* Lets a rendezvous payload come into the message's pieces or to address, after begin, when it is its turn. */
+void message_receive(struct peer *peer, struct message *message, void *descriptor, void *address, uint64_t length);
+/* For queue.c: UCX gets the message; it ended, done runs. */
+void message_send_now(struct message *message);
+void message_receive_now(struct message *message);
+void message_done(struct message *message, ucs_status_t status);
 /* UCX's callback for every active message of a side. */
 ucs_status_t message_arrived(void *side, const void *header, size_t header_length, void *data, size_t length,
                              const ucp_am_recv_param_t *param);
+
+/* ---- queue.c: what waits before UCX gets it ---- */
+
+/* Bytes that one message to the peer may carry at most. */
+uint32_t message_limit(const struct peer *peer);
+void queue_send(struct message *message);
+void queue_receive(struct message *message);
+/* Refuses a rendezvous as soon as that may be. false: it may be now, or memory is short. */
+bool queue_refuse(struct side *side, void *descriptor);
+/* UCX is done with a message that was counted. */
+void queue_done(struct message *message);
+/* There may be room on the local side. */
+void queue_pump(struct peer *peer);
+/* There may be room for the peer's receives or its transfers' chunks: queue_flush will see. */
+void peer_ready(struct peer *peer);
+/* Does what had to wait. Not inside UCX callbacks. Whether there was anything. */
+bool queue_flush(struct fabric *fabric);
+/* The endpoint is closed: what waits to be sent over it fails, what waits to be received is refused. */
+void queue_drop(struct peer *peer);
+/* ucp_worker_progress, within which sends are deferred. Every call goes through here. */
+unsigned side_progress(struct side *side);
 
 /* The payload of a message that arrived. */
 struct payload {
@@ -445,6 +501,10 @@ void transfer_refused(struct transfer *transfer, const struct wire_header *heade
 
 /* Asks for as much as the window allows, then for the end. The transfer may be gone afterwards. */
 void chunks_pump(struct transfer *transfer);
+/* The peer's transfers ask in turn, while the window that they share has room. Not inside UCX callbacks. */
+void chunks_serve(struct peer *peer);
+/* The transfer leaves the peer: it holds nothing of the window any more. */
+void chunks_leave(struct transfer *transfer);
 /* Frees the chunks that UCX does not touch: the data of a READ that was only asked for are refused when they come. */
 void chunks_drop_asked(struct transfer *transfer);
 /* UCS_INPROGRESS when the payload's descriptor was taken over, else UCS_OK. */

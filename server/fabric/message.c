@@ -43,14 +43,12 @@ void messages_clear(struct fabric *fabric)
         fabric->free_messages = NULL;
 }
 
-static void queue_pump(struct peer *peer);
-
-static void message_done(struct message *message, ucs_status_t status)
+void message_done(struct message *message, ucs_status_t status)
 {
-        struct peer *peer = message->peer;
+        struct peer *peer = message->counted ? message->peer : NULL; /* an uncounted message may outlive its peer */
 
         if (peer)
-                peer->sending -= message->length;
+                queue_done(message);
         if (message->done)
                 message->done(message, status);
         message_free(message);
@@ -79,20 +77,6 @@ static void message_started(struct message *message, ucs_status_ptr_t result)
                 message_done(message, UCS_PTR_STATUS(result));
 }
 
-/* Buffer, count and datatype of a contiguous or scattered payload, as UCX takes them. */
-static void *payload_buffer(struct message *message, void *address, uint64_t length, size_t n_pieces,
-                            ucp_request_param_t *param, size_t *ret_count)
-{
-        if (message->pieces) {
-                param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
-                param->datatype = ucp_dt_make_iov();
-                *ret_count = n_pieces;
-                return message->pieces;
-        }
-        *ret_count = length;
-        return address;
-}
-
 static size_t count_pieces(const struct message *message, uint64_t length)
 {
         size_t n = 0;
@@ -104,90 +88,66 @@ static size_t count_pieces(const struct message *message, uint64_t length)
         return n;
 }
 
-static void send_now(struct peer *peer, struct message *message, void *address, uint64_t length)
+/* Buffer, count and datatype of a contiguous or scattered payload, as UCX takes them. */
+static void *payload_buffer(struct message *message, ucp_request_param_t *param, size_t *ret_count)
+{
+        if (message->pieces) {
+                param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+                param->datatype = ucp_dt_make_iov();
+                *ret_count = count_pieces(message, message->length);
+                return message->pieces;
+        }
+        *ret_count = message->length;
+        return message->address;
+}
+
+/*
+ * UCX takes PUT for what is contiguous, which must not fit into the buffer that TCP receives into (side.c says why); a
+ * list of pieces, if only of one, travels as active messages.
+ */
+static bool avoids_put(const struct message *message)
+{
+        return message->peer->side->put && !message->pieces && message->length > WIRE_EAGER_MAX &&
+               message->length <= FABRIC_PUT_ABOVE;
+}
+
+void message_send_now(struct message *message)
 {
         ucp_request_param_t param = {
                 .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
                 .flags = UCP_AM_SEND_FLAG_REPLY |
-                         (length > WIRE_EAGER_MAX ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER),
+                         (message->length > WIRE_EAGER_MAX ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER),
                 .cb.send = send_callback,
                 .user_data = message,
         };
         size_t count;
-        void *buffer = payload_buffer(message, address, length, count_pieces(message, length), &param, &count);
+        void *buffer;
 
-        message_started(message,
-                        ucp_am_send_nbx(peer->endpoint, WIRE_AM_ID, message->header, WIRE_SIZE, buffer, count, &param));
-}
-
-/* ---- local side: no more rendezvous at once than FABRIC_LOCAL_BYTES ---- */
-
-uint32_t message_limit(const struct peer *peer)
-{
-        uint32_t chunk = peer->side->fabric->chunk_size;
-
-        return peer_is_local(peer) && chunk > FABRIC_LOCAL_BYTES ? FABRIC_LOCAL_BYTES : chunk;
-}
-
-/* Whether chunks of a WRITE wait: a short one, sent at once, must not overtake the first, which claims. */
-static bool is_queued(const struct peer *peer, uint64_t transfer)
-{
-        const struct message *message;
-
-        if (transfer == 0)
-                return false;
-        DL_FOREACH (peer->queue, message)
-                if (message->transfer == transfer)
-                        return true;
-        return false;
-}
-
-static void queue_pump(struct peer *peer)
-{
-        struct message *message;
-
-        if (peer->pumping)
-                return;
-        peer->pumping = true;
-        while (!peer->failed && (message = peer->queue) &&
-               (peer->sending == 0 || peer->sending + message->length <= FABRIC_LOCAL_BYTES)) {
-                DL_DELETE(peer->queue, message);
-                peer->sending += message->length;
-                send_now(peer, message, message->address, message->length);
+        if (avoids_put(message)) {
+                message->piece = (struct iovec){ .iov_base = message->address, .iov_len = message->length };
+                param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+                param.datatype = ucp_dt_make_iov();
+                buffer = &message->piece;
+                count = 1;
+        } else {
+                buffer = payload_buffer(message, &param, &count);
         }
-        peer->pumping = false;
-}
-
-void messages_drop(struct peer *peer)
-{
-        struct message *message;
-
-        peer->pumping = true;
-        while ((message = peer->queue)) {
-                DL_DELETE(peer->queue, message);
-                message->peer = NULL;
-                message_done(message, UCS_ERR_CANCELED);
-        }
-        peer->pumping = false;
+        message_started(message, ucp_am_send_nbx(message->peer->endpoint, WIRE_AM_ID, message->header, WIRE_SIZE,
+                                                 buffer, count, &param));
 }
 
 void message_send(struct peer *peer, struct message *message, const struct wire_header *header, void *address,
                   uint64_t length)
 {
+        message->peer = peer;
+        message->address = address;
+        message->length = length;
         if (peer->failed) {
                 message_done(message, UCS_ERR_CONNECTION_RESET);
                 return;
         }
         wire_encode(header, message->header);
-        if (!peer_is_local(peer) || (length <= WIRE_EAGER_MAX && !is_queued(peer, message->transfer))) {
-                send_now(peer, message, address, length);
-                return;
-        }
-        message->peer = peer;
-        message->address = address;
-        message->length = length;
-        DL_APPEND(peer->queue, message);
-        queue_pump(peer);
+        queue_send(message);
 }
 
 void message_send_header(struct peer *peer, const struct wire_header *header)
@@ -201,7 +161,7 @@ void message_send_header(struct peer *peer, const struct wire_header *header)
         message_send(peer, message, header, NULL, 0);
 }
 
-void message_receive(struct side *side, struct message *message, void *descriptor, void *address, uint64_t length)
+void message_receive_now(struct message *message)
 {
         ucp_request_param_t param = {
                 .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
@@ -209,9 +169,19 @@ void message_receive(struct side *side, struct message *message, void *descripto
                 .user_data = message,
         };
         size_t count;
-        void *buffer = payload_buffer(message, address, length, count_pieces(message, length), &param, &count);
+        void *buffer = payload_buffer(message, &param, &count);
 
-        message_started(message, ucp_am_recv_data_nbx(side->worker, descriptor, buffer, count, &param));
+        message_started(message,
+                        ucp_am_recv_data_nbx(message->peer->side->worker, message->descriptor, buffer, count, &param));
+}
+
+void message_receive(struct peer *peer, struct message *message, void *descriptor, void *address, uint64_t length)
+{
+        message->peer = peer;
+        message->descriptor = descriptor;
+        message->address = address;
+        message->length = length;
+        queue_receive(message);
 }
 
 static bool is_request(const struct wire_header *header)
@@ -252,18 +222,12 @@ static void refuse_stale(struct fabric *fabric, struct peer *peer, const struct 
         message_send_header(peer, &answer);
 }
 
-ucs_status_t message_arrived(void *context, const void *bytes, size_t size, void *data, size_t length,
-                             const ucp_am_recv_param_t *param)
+/* UCS_INPROGRESS when the payload's descriptor was taken over, else UCS_OK. */
+static ucs_status_t handle(struct side *side, const void *bytes, size_t size, ucp_ep_h reply,
+                           const struct payload *payload)
 {
-        struct side *side = context;
         struct fabric *fabric = side->fabric;
         struct wire_header header;
-        struct payload payload = {
-                .data = data,
-                .length = length,
-                .rendezvous = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0,
-        };
-        ucp_ep_h reply = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) ? param->reply_ep : NULL;
         struct peer *peer;
 
         if (!wire_decode(bytes, size, &header)) {
@@ -296,9 +260,9 @@ ucs_status_t message_arrived(void *context, const void *bytes, size_t size, void
         case WIRE_READ:
                 return attempt_on_read(fabric, peer, &header);
         case WIRE_WRITE:
-                return attempt_on_write(fabric, peer, &header, &payload);
+                return attempt_on_write(fabric, peer, &header, payload);
         case WIRE_DATA:
-                return transfer_on_data(fabric, peer, &header, &payload);
+                return transfer_on_data(fabric, peer, &header, payload);
         case WIRE_ACK:
                 transfer_on_ack(fabric, peer, &header);
                 break;
@@ -312,7 +276,7 @@ ucs_status_t message_arrived(void *context, const void *bytes, size_t size, void
                 attempt_on_attach(fabric, peer, &header);
                 break;
         case WIRE_GRANT:
-                return direct_on_grant(fabric, peer, &header, &payload);
+                return direct_on_grant(fabric, peer, &header, payload);
         case WIRE_PROGRESS:
                 attempt_on_progress(fabric, peer, &header);
                 break;
@@ -331,4 +295,22 @@ ucs_status_t message_arrived(void *context, const void *bytes, size_t size, void
                 break;
         }
         return UCS_OK;
+}
+
+ucs_status_t message_arrived(void *context, const void *bytes, size_t size, void *data, size_t length,
+                             const ucp_am_recv_param_t *param)
+{
+        struct side *side = context;
+        struct payload payload = {
+                .data = data,
+                .length = length,
+                .rendezvous = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0,
+        };
+        ucp_ep_h reply = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) ? param->reply_ep : NULL;
+        ucs_status_t status = handle(side, bytes, size, reply, &payload);
+
+        /* UCX would tell the sender from inside this callback. */
+        if (status == UCS_OK && payload.rendezvous && queue_refuse(side, data))
+                return UCS_INPROGRESS;
+        return status;
 }

@@ -324,7 +324,7 @@ static void close_endpoint(struct peer *peer, unsigned flags)
 static void settle(struct peer *peer)
 {
         for (int i = 0; i < FABRIC_SETTLE_ROUNDS; i++)
-                if (ucp_worker_progress(peer->side->worker) == 0 && i > 1)
+                if (side_progress(peer->side) == 0 && i > 1)
                         break;
         peer->quiet = true;
 }
@@ -367,15 +367,17 @@ void peers_sweep(struct fabric *fabric)
                 if (!peer->swept) {
                         peer->swept = true;
                         close_endpoint(peer, UCP_EP_CLOSE_FLAG_FORCE);
-                        messages_drop(peer);
                         settle(peer);
+                        queue_drop(peer);
                         end_traffic(peer);
                         tell_reset(peer);
                         if (peer->epoch && peer->epoch != fabric->epoch)
                                 peer->side->suspect = true;
                 }
-                if (peer->closed && !peer->transfers && !peer->attempts)
+                if (peer->closed && !peer->transfers && !peer->attempts) {
+                        queue_drop(peer);
                         peer_free(peer);
+                }
         }
 }
 
@@ -458,15 +460,15 @@ void peers_close_all(struct fabric *fabric, uint64_t deadline_us)
                         continue;
                 peer->failed = peer->swept = true;
                 forget(peer);
-                messages_drop(peer);
+                queue_drop(peer);
                 /* One that never got through has nothing to flush; UCX would wait for it, and in the end abort. */
                 close_endpoint(peer, peer->address[0] && !peer->heard ? UCP_EP_CLOSE_FLAG_FORCE : 0);
         }
         while (open && clock_now_us() < deadline_us) {
                 open = false;
                 for (int i = 0; i < SIDE_COUNT; i++)
-                        if (fabric->sides[i].worker)
-                                (void)ucp_worker_progress(fabric->sides[i].worker);
+                        (void)side_progress(&fabric->sides[i]);
+                (void)queue_flush(fabric);
                 DL_FOREACH (fabric->all_peers, peer)
                         open |= !peer->closed;
         }

@@ -76,6 +76,34 @@ static bool is_loopback(const struct sockaddr_storage *address)
         return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
 }
 
+/*
+ * TCP moves a rendezvous by PUT straight into its place, or in active messages of 64 KiB that are copied there: 256 MiB
+ * in 42 or 62 ms (loopback, 1.13.1). But a process can be aborted by its peer's death while its PUT is not confirmed,
+ * by an assertion in uct_tcp_ep_handle_put_ack (uct/tcp/tcp_ep.c, the same from 1.13 to 1.22; on in Debian's build):
+ *
+ *   uct_tcp_ep_progress_am_rx handles one after the other what one recv has brought. When handling one of them sends,
+ *   and that send finds the connection reset, all PUTs are forgotten. If the confirmation of the last PUT lies behind
+ *   it in the same buffer, it confirms a PUT that nobody waits for: abort.
+ *
+ * So nothing that is read in front of the confirmation of our last PUT may send over the same endpoint:
+ *   - our own messages, receives and refusals: they are deferred until ucp_worker_progress is over (queue.c);
+ *   - UCX's PUT, when the peer's RTR (ready to receive) is read, and its ATP (all is put), when an earlier confirmation
+ *     is: every worker, whatever its UCX, posts one receive at a time for each endpoint, so the next RTR leaves after
+ *     the confirmation, and there is no second PUT;
+ *   - UCX's confirmation of a PUT of the peer: sent inside that loop only for one that lies in the buffer as a whole;
+ *     shorter rendezvous than the buffer travel without PUT (FABRIC_PUT_ABOVE).
+ * Nothing else that can stand there sends: eager messages, RTS, ATP, ATS, data, keep-alive.
+ *
+ * From 1.16 on, UCX's rendezvous is another (UCX_PROTO_ENABLE), for which this was not shown: there PUT stays off.
+ */
+static bool put_is_safe(void)
+{
+        unsigned major, minor, release;
+
+        ucp_get_version(&major, &minor, &release);
+        return major == 1 && minor < 16;
+}
+
 static int context_open(struct side *side, bool network, const struct fabric_config *config, bool loopback)
 {
         const struct setting settings[] = {
@@ -102,12 +130,15 @@ static int context_open(struct side *side, bool network, const struct fabric_con
                  * look without a pause while the queue of a peer is full that has stopped.
                  */
                 { "KEEPALIVE_INTERVAL", network ? "1s" : "inf", false },
+                { "PUT_ENABLE", network && !side->put ? "n" : NULL, true },
+                { "RX_SEG_SIZE", network ? "64k" : NULL, true }, /* FABRIC_PUT_ABOVE */
+                /* Pieces are packed into buffers of this size: 1,000 of 16 KiB at 2.5 GB/s, with UCX's 8 KiB at 2.0. */
+                { "TX_SEG_SIZE", network ? "64k" : NULL, false },
                 /*
-                 * The confirmation of a PUT that is read after its connection was reset aborts the process (an
-                 * assertion in uct/tcp/tcp_ep.c, seen with 1.13.1): a peer's end would be ours. Without PUT a
-                 * rendezvous travels as zero-copy sends: 256 MiB on loopback in 66 ms instead of 57 (read).
+                 * The kernel grows a socket's buffer beyond what the cache holds: on loopback 256 MiB take 43 ms with
+                 * this size, 47 without. Over a wire it grows with the delay, and is left to the kernel.
                  */
-                { "PUT_ENABLE", network ? "n" : NULL, false },
+                { "SNDBUF", network && loopback ? "256k" : NULL, false },
                 /* Else a restart finds its port taken for as long as the kernel remembers old connections. */
                 { "CM_REUSEADDR", network ? "y" : NULL, false },
                 { "SOCKADDR_TLS_PRIORITY", network ? "tcp,rdmacm" : NULL, false },
@@ -240,6 +271,7 @@ int side_open(struct side *side, const struct fabric_config *config)
         socklen_t length = 0;
         int r = 0;
 
+        side->put = network && put_is_safe();
         if (network)
                 r = parse_address(config->data_listen, &address, &length);
         if (r == 0 && network)

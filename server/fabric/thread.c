@@ -199,12 +199,12 @@ static bool progress(struct fabric *fabric)
 
         for (int i = 0; i < SIDE_COUNT; i++) {
                 struct side *side = &fabric->sides[i];
-                unsigned here = side->worker ? ucp_worker_progress(side->worker) : 0;
+                unsigned here = side_progress(side);
 
                 side->idle = here == 0;
                 n += here;
         }
-        return n > 0;
+        return queue_flush(fabric) || n > 0;
 }
 
 static bool is_moving(const struct fabric *fabric)
@@ -294,11 +294,15 @@ static void sleep_until_event(struct fabric *fabric, uint64_t now_us)
 
 /*
  * Looks again at once, but lets others run first: where cores are short, what we wait for is a peer that waits for this
- * core, and shared memory moves nothing until it has it.
+ * core, and shared memory moves nothing until it has it. When somebody did run, looking again ends: the kernel moves a
+ * thread to an idle core when it wakes up, and leaves two that never sleep on one core for tens of milliseconds.
  */
-static void look_again(void)
+static void look_again(struct fabric *fabric)
 {
+        uint64_t before_us = clock_now_us();
+
         (void)sched_yield();
+        fabric->crowded = clock_now_us() >= before_us + FABRIC_CROWDED_US;
 }
 
 /*
@@ -363,17 +367,19 @@ static void *run(void *context)
                         break;
                 if (moved) {
                         fabric->traffic_us = now_us;
+                        fabric->crowded = false;
                         continue;
                 }
-                if (fabric->sweep_wanted || fabric->stopping || now_us < fabric->traffic_us + fabric->spin_us) {
-                        look_again();
+                if (fabric->sweep_wanted || fabric->ready_peers || fabric->stopping ||
+                    (!fabric->crowded && now_us < fabric->traffic_us + fabric->spin_us)) {
+                        look_again(fabric);
                         continue;
                 }
                 if (!arm(fabric)) {
                         if (now_us >= fabric->traffic_us + FABRIC_BLOCKED_US)
                                 sleep_blocked(fabric);
                         else
-                                look_again();
+                                look_again(fabric);
                 } else if (!atomic_load(&fabric->commands_waiting)) {
                         sleep_until_event(fabric, now_us);
                 }

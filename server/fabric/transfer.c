@@ -78,6 +78,7 @@ static void end(struct transfer *t)
                                        t->mapped ? FABRIC_MAPPED : peer_transport(t->peer));
                 if (t->cold && t->peer->heard)
                         outcome.connect_us = t->peer->connect_us;
+                chunks_leave(t);
                 DL_DELETE2(t->peer->transfers, t, peer_prev, peer_next);
                 peer_released(t->peer);
         }
@@ -213,6 +214,7 @@ static bool try_again(struct transfer *t)
                 return false;
         chunks_drop_asked(t);
         direct_end(t);
+        chunks_leave(t);
         DL_DELETE2(old->transfers, t, peer_prev, peer_next);
         peer_released(old);
         t->next = 0;

@@ -50,3 +50,10 @@ const char *peer_transport(struct peer *peer)
                 memcpy(peer->transport, names[i], sizeof(peer->transport));
         return peer->transport;
 }
+
+bool peer_is_serial(struct peer *peer)
+{
+        const char *name = peer_transport(peer);
+
+        return name[0] == '\0' || strcmp(name, "tcp") == 0; /* not known yet, or TCP */
+}

@@ -34,7 +34,8 @@ enum { TIMEOUT_S = 20, OPERATION = 0x4242, FILE_ID = 0x77, EAGER_MAX = 7936, SEG
 struct end {
         pthread_mutex_t lock;
         pthread_cond_t changed;
-        int claims, started, ended;
+        _Atomic int claims;
+        int started, ended, steps; /* steps: how often progress was told */
         uint64_t progress;
         struct fabric_outcome outcome;
 };
@@ -224,6 +225,7 @@ static void active_progress(void *context, uint64_t bytes)
 
         assert_true(w->many || bytes >= w->active.progress);
         w->active.progress = bytes;
+        w->active.steps++;
         if (w->on_progress)
                 w->on_progress(w, bytes);
 }
@@ -417,6 +419,55 @@ static void a_file_that_cannot_be_mapped_is_moved_by_messages(void **state)
         world_free(w);
 }
 
+static void small_pieces_travel_together(void **state)
+{
+        enum { N = 1000, PIECE = 16 << 10, CHUNKS_MAX = 64 };
+
+        for (int way = 0; way < MAPPED; way++) {
+                for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
+                        struct world *w = world_new((enum way)way, 20 << 20);
+
+                        for (int side = 0; side < 2; side++)
+                                scatter(w, side, N, PIECE, PIECE + 3);
+                        offer(w, (enum fabric_direction)direction);
+                        start(w, (enum fabric_direction)direction, false);
+                        end_wait(&w->active, 1);
+                        assert_int_equal(w->active.outcome.error, 0);
+                        assert_true(w->active.steps <= CHUNKS_MAX);
+                        world_free(w);
+                }
+        }
+}
+
+static int claims_at_first; /* when the first bytes are there */
+
+static void note_claims(struct world *w, uint64_t bytes)
+{
+        if (claims_at_first == 0)
+                claims_at_first = w->passive.claims;
+}
+
+static void transfers_to_one_peer_share_a_window(void **state)
+{
+        enum { N = 32, WINDOW = 4 };
+
+        for (int way = 0; way < MAPPED; way++) {
+                struct world *w = world_new((enum way)way, 16 << 20);
+
+                offer(w, FABRIC_READ);
+                w->many = true;
+                w->on_progress = note_claims;
+                claims_at_first = 0;
+                for (int i = 0; i < N; i++)
+                        start(w, FABRIC_READ, false);
+                end_wait(&w->active, N);
+                end_wait(&w->passive, N);
+                assert_true(claims_at_first <= WINDOW);
+                assert_streams_equal(w);
+                world_free(w);
+        }
+}
+
 static void a_refused_claim_ends_the_active_side_with_the_peers_reason(void **state)
 {
         for (int way = 0; way < WAYS; way++) {
@@ -598,6 +649,8 @@ int main(void)
                 cmocka_unit_test(moves_scattered_memory),
                 cmocka_unit_test(memory_without_a_file_is_moved_as_well),
                 cmocka_unit_test(a_file_that_cannot_be_mapped_is_moved_by_messages),
+                cmocka_unit_test(small_pieces_travel_together),
+                cmocka_unit_test(transfers_to_one_peer_share_a_window),
                 cmocka_unit_test(a_refused_claim_ends_the_active_side_with_the_peers_reason),
                 cmocka_unit_test(a_wrong_key_is_refused_and_the_next_transfer_works),
                 cmocka_unit_test(metadata_of_an_earlier_worker_is_stale),

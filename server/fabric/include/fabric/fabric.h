@@ -89,8 +89,8 @@ struct fabric_config {
         const char *data_listen; /* "HOST:PORT" of the network side; NULL = off */
         const char *transports;  /* of the network side, as UCX_TLS; NULL = all but shared memory */
         const char *interfaces;  /* of the network side, as UCX_NET_DEVICES; NULL = all */
-        uint32_t chunk_size;     /* bytes of one rendezvous; 0 = default */
-        uint32_t window;         /* chunks in flight for each transfer; 0 = default */
+        uint32_t chunk_size;     /* bytes of one rendezvous; 0 = each side's default */
+        uint32_t window;         /* chunks in flight to one peer; 0 = default */
         uint32_t spin_us; /* how long the thread looks for more, after something moved, before it sleeps; 0 = default */
         uint32_t grace_ms; /* how long a cancel waits for bytes in flight before it closes the endpoint; 0 = default */
         uint32_t connect_ms; /* how long a first answer may take; 0 = default */
