@@ -459,7 +459,7 @@ static void transfers_to_one_peer_share_a_window(void **state)
                 w->on_progress = note_claims;
                 claims_at_first = 0;
                 for (int i = 0; i < N; i++)
-                        start(w, FABRIC_READ, false);
+                        start(w, FABRIC_READ, true); /* unverified ones would ask for a grant first, all at once */
                 end_wait(&w->active, N);
                 end_wait(&w->passive, N);
                 assert_true(claims_at_first <= WINDOW);
