@@ -21,6 +21,7 @@
 
 enum {
         COPY_PAST_CACHES = 4 << 20, /* a transfer of so many bytes would throw everything else out of the caches */
+        COPY_PARTS = 4,             /* of a chunk, where somebody waits for a message */
         COPY_TELL_US = 10000,       /* the passive side hears how far it is so often */
 };
 
@@ -67,6 +68,7 @@ static void copy_free(struct copy *copy)
 {
         struct mappings *mappings = &copy->fabric->mappings;
 
+        copy->fabric->n_copies--;
         for (size_t i = 0; i < copy->n; i++)
                 mapping_put(mappings, copy->mappings[i]);
         if (copy->leases)
@@ -127,6 +129,7 @@ static int copy_new(struct transfer *t, const struct grant *grant, struct copy *
         if (!copy)
                 return -ENOMEM;
         copy->fabric = t->fabric;
+        copy->fabric->n_copies++;
         copy->transfer = t;
         r = mapping_get(&t->fabric->mappings, epoch, MAPPING_LEASES, true, &copy->leases);
         if (r == 0)
@@ -255,11 +258,19 @@ static void copy_run(struct copy *copy, uint64_t run)
         place_move(&copy->there, run);
 }
 
+/* Transfers that wait for a message are not to wait for a whole piece. */
+static uint64_t piece_limit(const struct transfer *t)
+{
+        const struct fabric *fabric = t->fabric;
+        uint64_t chunk = t->peer->side->chunk_size;
+
+        return HASH_COUNT(fabric->transfers_by_id) > fabric->n_copies ? chunk / COPY_PARTS : chunk;
+}
+
 static uint64_t copy_piece(struct copy *copy)
 {
         const struct transfer *t = copy->transfer;
-        uint64_t rest = t->spec.total - t->done,
-                 piece = rest < t->peer->side->chunk_size ? rest : t->peer->side->chunk_size;
+        uint64_t rest = t->spec.total - t->done, limit = piece_limit(t), piece = rest < limit ? rest : limit;
 
         for (uint64_t left = piece; left > 0;) {
                 uint64_t run = left;

@@ -288,6 +288,7 @@ struct fabric {
         bool stopping;       /* a STOP was taken: nothing new */
         uint64_t tick_us;    /* when deadlines are looked at next */
         uint64_t traffic_us; /* when something moved last */
+        uint64_t bulk_us;    /* when a rendezvous was begun last */
         bool crowded;        /* another thread wants the core that looks again without sleeping */
         struct peer *all_peers;
         struct peer *peers_by_endpoint, *peers_by_epoch, *peers_by_address;
@@ -302,6 +303,7 @@ struct fabric {
         struct message *free_messages;
         struct mappings mappings; /* of other workers' files */
         struct copy *copies;      /* utlist: those that have more to copy, in turn */
+        size_t n_copies;          /* with those that wait for DONE_ACK */
         struct leases *leases;    /* of our memory; NULL = none was needed yet */
 
         struct metric *metric_peers[SIDE_COUNT], *metric_failures, *metric_refused;

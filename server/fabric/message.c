@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "fabric_internal.h"
 
@@ -111,6 +112,12 @@ static bool avoids_put(const struct message *message)
                message->length <= FABRIC_PUT_ABOVE;
 }
 
+static void note_bulk(const struct message *message)
+{
+        if (message->length > WIRE_EAGER_MAX)
+                message->fabric->bulk_us = clock_now_us();
+}
+
 void message_send_now(struct message *message)
 {
         ucp_request_param_t param = {
@@ -123,6 +130,7 @@ void message_send_now(struct message *message)
         size_t count;
         void *buffer;
 
+        note_bulk(message);
         if (avoids_put(message)) {
                 message->piece = (struct iovec){ .iov_base = message->address, .iov_len = message->length };
                 param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
@@ -171,6 +179,7 @@ void message_receive_now(struct message *message)
         size_t count;
         void *buffer = payload_buffer(message, &param, &count);
 
+        note_bulk(message);
         message_started(message,
                         ucp_am_recv_data_nbx(message->peer->side->worker, message->descriptor, buffer, count, &param));
 }
