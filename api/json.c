@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <ferry/json.h>
 
-#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <ferry/error.h>
 
 #include "json_check.h"
+#include "json_document.h"
 
 /* A text that did not fit its buffer may end within a character; then the buffer ends before it. */
 static void drop_half_character(char *text)
@@ -46,23 +46,15 @@ void ferry_json_complain(struct ferry_json_errors *errors, int error, const char
 
 int ferry_json_parse(const char *text, size_t length, struct ferry_json **ret_json, struct ferry_json_errors *errors)
 {
-        struct json_values values;
         struct json_fault fault;
-        struct ferry_json *json;
         int r;
 
         if (length > INT_MAX) {
                 ferry_json_complain(errors, FERRY_E_INVALID_JSON, "", "the text is too long");
                 return FERRY_E_INVALID_JSON;
         }
-        r = json_check(length ? text : "", length, &values, &fault);
+        r = json_document_new(length ? text : "", length, ret_json, &fault);
         if (r > 0)
                 ferry_json_complain(errors, r, "", "line %zu, column %zu: %s", fault.line, fault.column, fault.what);
-        if (r)
-                return r;
-        json = json_values_finish(&values, text, length);
-        if (!json)
-                return -ENOMEM;
-        *ret_json = json;
-        return 0;
+        return r;
 }

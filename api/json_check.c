@@ -2,22 +2,18 @@
 #include "json_check.h"
 
 #include <errno.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <ferry/error.h>
 #include <ferry/json.h>
 
-#include "json_keys.h"
-
 struct checker {
         const unsigned char *at, *end;
         const char *what; /* NULL = no fault yet; then at is where it is */
         bool no_memory;
-        unsigned depth;
-        struct json_values values;
-        struct json_keys keys; /* of the object that ends, when it is not a simple one */
+        unsigned depth, lists; /* what it is inside of: in all, and lists alone */
+        struct json_outline *outline;
 };
 
 static bool fault(struct checker *c, const char *what)
@@ -31,11 +27,6 @@ static bool short_of_memory(struct checker *c)
 {
         c->no_memory = true;
         return false;
-}
-
-static bool add(struct checker *c, enum ferry_json_kind kind, const unsigned char *text, size_t size)
-{
-        return json_values_add(&c->values, kind, text, size) != SIZE_MAX || short_of_memory(c);
 }
 
 static void skip_space(struct checker *c)
@@ -130,23 +121,23 @@ static bool check_escape(struct checker *c)
 
 static bool check_string(struct checker *c)
 {
-        const unsigned char *start = ++c->at;
+        /* ASCII but controls, the quote and the backslash: what most of any text is. */
+        static const bool plain[256] = { [0x20 ... 0x21] = true, [0x23 ... 0x5b] = true, [0x5d ... 0x7f] = true };
 
+        c->at++;
         while (c->at < c->end) {
+                if (plain[*c->at]) {
+                        c->at++;
+                        continue;
+                }
                 if (*c->at == '"') {
                         c->at++;
-                        return add(c, FERRY_JSON_TEXT, start, (size_t)(c->at - 1 - start));
+                        return true;
                 }
                 if (*c->at < 0x20)
                         return fault(c, "a control character must be escaped in a string");
-                if (*c->at == '\\') {
-                        if (!check_escape(c))
-                                return false;
-                } else if (*c->at < 0x80) {
-                        c->at++;
-                } else if (!check_utf8(c)) {
+                if (*c->at == '\\' ? !check_escape(c) : !check_utf8(c))
                         return false;
-                }
         }
         return fault(c, "a string does not end");
 }
@@ -164,8 +155,7 @@ static bool check_digits(struct checker *c)
 
 static bool check_number(struct checker *c)
 {
-        const unsigned char *start = c->at, *first;
-        bool integer = true;
+        const unsigned char *first;
 
         if (peek(c, '-'))
                 c->at++;
@@ -175,30 +165,28 @@ static bool check_number(struct checker *c)
         if (*first == '0' && c->at - first > 1)
                 return fault(c, "a number begins with 0");
         if (peek(c, '.')) {
-                integer = false;
                 c->at++;
                 if (!check_digits(c))
                         return false;
         }
         if (peek(c, 'e') || peek(c, 'E')) {
-                integer = false;
                 c->at++;
                 if (peek(c, '+') || peek(c, '-'))
                         c->at++;
                 if (!check_digits(c))
                         return false;
         }
-        return add(c, integer ? FERRY_JSON_INTEGER : FERRY_JSON_NUMBER, start, (size_t)(c->at - start));
+        return true;
 }
 
-static bool check_word(struct checker *c, const char *word, enum ferry_json_kind kind)
+static bool check_word(struct checker *c, const char *word)
 {
         size_t n = strlen(word);
 
         if ((size_t)(c->end - c->at) < n || memcmp(c->at, word, n) != 0)
                 return fault(c, "not a JSON value");
         c->at += n;
-        return add(c, kind, NULL, 0);
+        return true;
 }
 
 /* ---- values ---- */
@@ -207,11 +195,16 @@ static bool check_value(struct checker *c);
 
 static bool check_member(struct checker *c)
 {
+        const unsigned char *key;
+
         skip_space(c);
         if (!peek(c, '"'))
                 return fault(c, "expected a key in double quotes");
+        key = c->at;
         if (!check_string(c))
                 return false;
+        if (!json_keys_push(&c->outline->keys, key, c->at))
+                return short_of_memory(c);
         skip_space(c);
         if (!peek(c, ':'))
                 return fault(c, "expected ':' after a key");
@@ -221,9 +214,9 @@ static bool check_member(struct checker *c)
 
 /* What stands between two brackets, and the closing one. */
 static bool check_elements(struct checker *c, unsigned char close, bool (*check_element)(struct checker *c),
-                           uint32_t *ret_n)
+                           size_t *ret_n)
 {
-        uint32_t n = 0;
+        size_t n = 0;
 
         skip_space(c);
         if (!peek(c, close)) {
@@ -244,73 +237,56 @@ static bool check_elements(struct checker *c, unsigned char close, bool (*check_
         return true;
 }
 
-static bool same_key(const struct ferry_json *a, const struct ferry_json *b)
+static bool check_object(struct checker *c)
 {
-        return a->size == b->size && memcmp(a->text, b->text, a->size) == 0;
-}
+        struct json_keys *keys = &c->outline->keys;
+        size_t mark = keys->n, n;
+        const unsigned char *twice;
 
-/* Few keys without escapes: each with each. Sets *ret_twice to the first that comes again; false: not such an object.
- */
-static bool compare_simple_keys(const struct ferry_json *object, const unsigned char **ret_twice)
-{
-        enum { FEW = 12 };
-        const struct ferry_json *keys[FEW], *at = object + 1;
-
-        if (object->size > FEW)
+        if (!check_elements(c, '}', check_member, &n))
                 return false;
-        for (uint32_t i = 0; i < object->size; i++, at += 1 + at[1].span) {
-                if (memchr(at->text, '\\', at->size))
-                        return false;
-                keys[i] = at;
-                for (uint32_t j = 0; j < i && !*ret_twice; j++)
-                        if (same_key(keys[j], at))
-                                *ret_twice = (const unsigned char *)at->text - 1;
-        }
-        return true;
-}
-
-/* A key that the object has had before is a fault. */
-static bool check_keys(struct checker *c, const struct ferry_json *object)
-{
-        const struct ferry_json *at = object + 1;
-        const unsigned char *twice = NULL;
-
-        if (!compare_simple_keys(object, &twice)) {
-                for (uint32_t i = 0; i < object->size; i++, at += 1 + at[1].span) {
-                        const unsigned char *text = (const unsigned char *)at->text;
-
-                        if (!json_keys_push(&c->keys, text - 1, text + at->size + 1))
-                                return short_of_memory(c);
-                }
-                twice = json_keys_pop(&c->keys, 0);
-        }
+        if (!json_keys_pop(keys, mark, &twice))
+                return short_of_memory(c);
         if (!twice)
                 return true;
         c->at = twice;
         return fault(c, "an object has this key twice");
 }
 
-/* An object or an array, from its opening bracket on; recursion is bounded by FERRY_JSON_DEPTH. */
-static bool check_list(struct checker *c, enum ferry_json_kind kind)
+static bool add_list(struct json_outline *outline, const struct json_list *list)
 {
-        bool object = kind == FERRY_JSON_MEMBERS;
-        size_t start = c->values.n;
-        struct ferry_json *value;
-        uint32_t n;
+        struct json_list *lists = json_reserve(outline->lists, &outline->room, outline->n_lists + 1, sizeof(*lists));
 
+        if (!lists)
+                return false;
+        outline->lists = lists;
+        lists[outline->n_lists++] = *list;
+        return true;
+}
+
+static bool check_list(struct checker *c)
+{
+        struct json_list list = { .text = (const char *)c->at - 1 };
+
+        c->lists++;
+        if (!check_elements(c, ']', check_value, &list.n))
+                return false;
+        c->lists--;
+        list.size = (size_t)((const char *)c->at - list.text);
+        return c->lists || add_list(c->outline, &list) || short_of_memory(c);
+}
+
+/* From the opening bracket on; recursion is bounded by FERRY_JSON_DEPTH. */
+static bool check_within(struct checker *c, bool (*check)(struct checker *c))
+{
         if (c->depth == FERRY_JSON_DEPTH)
                 return fault(c, "nested too deep");
-        if (!add(c, kind, NULL, 0))
-                return false;
         c->depth++;
         c->at++;
-        if (!check_elements(c, object ? '}' : ']', object ? check_member : check_value, &n))
+        if (!check(c))
                 return false;
         c->depth--;
-        value = json_values_at(&c->values, start);
-        value->size = n;
-        value->span = (uint32_t)(c->values.n - start);
-        return !object || check_keys(c, value);
+        return true;
 }
 
 static bool check_value(struct checker *c)
@@ -318,19 +294,20 @@ static bool check_value(struct checker *c)
         skip_space(c);
         if (c->at == c->end)
                 return fault(c, "the text ends where a value is expected");
+        c->outline->n_values += c->lists == 0 && *c->at != 'n';
         switch (*c->at) {
         case '{':
-                return check_list(c, FERRY_JSON_MEMBERS);
+                return check_within(c, check_object);
         case '[':
-                return check_list(c, FERRY_JSON_LIST);
+                return check_within(c, check_list);
         case '"':
                 return check_string(c);
         case 't':
-                return check_word(c, "true", FERRY_JSON_TRUE);
+                return check_word(c, "true");
         case 'f':
-                return check_word(c, "false", FERRY_JSON_FALSE);
+                return check_word(c, "false");
         case 'n':
-                return check_word(c, "null", FERRY_JSON_NULL);
+                return check_word(c, "null");
         default:
                 if (*c->at == '-' || (*c->at >= '0' && *c->at <= '9'))
                         return check_number(c);
@@ -351,25 +328,33 @@ static void locate(const char *text, const unsigned char *at, struct json_fault 
         }
 }
 
-int json_check(const char *text, size_t length, struct json_values *ret_values, struct json_fault *ret_fault)
+int json_check(const char *text, size_t length, bool alone, struct json_outline *outline, struct json_fault *ret_fault)
 {
-        struct checker c = { .at = (const unsigned char *)text, .end = (const unsigned char *)text + length };
-        bool good = check_value(&c);
+        struct checker c = { .at = (const unsigned char *)text,
+                             .end = (const unsigned char *)text + length,
+                             .outline = outline };
+        bool good;
 
-        if (good) {
+        outline->n_lists = outline->n_values = outline->keys.n = 0;
+        good = check_value(&c);
+        outline->end = (const char *)c.at;
+        if (good && alone) {
                 skip_space(&c);
                 if (c.at < c.end)
                         good = fault(&c, "something follows the value");
         }
-        json_keys_clear(&c.keys);
-        if (good) {
-                *ret_values = c.values;
+        if (good)
                 return 0;
-        }
-        json_values_clear(&c.values);
         if (c.no_memory)
                 return -ENOMEM;
         ret_fault->what = c.what;
         locate(text, c.at, ret_fault);
         return FERRY_E_INVALID_JSON;
+}
+
+void json_outline_clear(struct json_outline *outline)
+{
+        free(outline->lists);
+        json_keys_clear(&outline->keys);
+        *outline = (struct json_outline){ 0 };
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <json-c/json.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -89,26 +90,27 @@ static bool refuse_name(const struct ferry_json_field *field, const struct place
         return REFUSE(place, "expected one of %s", list);
 }
 
-static bool decode_string(const struct ferry_json *value, const struct ferry_json_field *field,
-                          const struct place *place)
+static bool decode_string(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
 {
+        const char *text = json_object_get_string(value);
+        size_t size = (size_t)json_object_get_string_len(value);
         char bounds[48];
 
         if (field->names) {
                 size_t i = 0;
 
-                while (field->names[i] && strcmp(field->names[i], value->text) != 0)
+                while (field->names[i] && strcmp(field->names[i], text) != 0)
                         i++;
                 if (!field->names[i])
                         return refuse_name(field, place);
         }
-        if (value->size < field->min || value->size > upper_bound(field))
+        if (size < field->min || size > upper_bound(field))
                 return REFUSE(place, "expected a string of %s bytes", range(field, bounds));
-        *(const char **)place->target = value->text;
+        *(const char **)place->target = text;
         return true;
 }
 
-static bool decode_uint(const struct ferry_json *value, const struct ferry_json_field *field, const struct place *place)
+static bool decode_uint(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
 {
         uint64_t number;
         char bounds[48];
@@ -119,48 +121,44 @@ static bool decode_uint(const struct ferry_json *value, const struct ferry_json_
         return true;
 }
 
-static bool decode_bool(const struct ferry_json *value, const struct ferry_json_field *field, const struct place *place)
+static bool decode_bool(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
 {
-        *(bool *)place->target = value->kind == FERRY_JSON_TRUE;
+        *(bool *)place->target = json_object_get_boolean(value);
         return true;
 }
 
-static bool decode_object(const struct ferry_json *value, const struct ferry_json_field *field,
-                          const struct place *place)
+static bool decode_object(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
 {
-        *(const struct ferry_json **)place->target = value;
+        *(struct json_object **)place->target = value;
         return true;
 }
 
-static bool decode_array(const struct ferry_json *value, const struct ferry_json_field *field,
-                         const struct place *place)
+static bool decode_array(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
 {
+        size_t n = ferry_json_count(value);
         char bounds[48];
 
-        if (value->size < field->min || value->size > upper_bound(field))
+        if (n < field->min || n > upper_bound(field))
                 return REFUSE(place, "expected an array of %s elements", range(field, bounds));
-        *(const struct ferry_json **)place->target = value;
+        *(struct json_object **)place->target = value;
         return true;
 }
 
-#define KIND(kind) (1u << FERRY_JSON_##kind)
-
 static const struct {
-        unsigned kinds;
+        enum json_type type;
         const char *name;
-        bool (*decode)(const struct ferry_json *value, const struct ferry_json_field *field, const struct place *place);
+        bool (*decode)(struct json_object *value, const struct ferry_json_field *field, const struct place *place);
 } types[] = {
-        [FERRY_JSON_STRING] = { KIND(TEXT), "a string", decode_string },
-        [FERRY_JSON_UINT] = { KIND(INTEGER), "an integer", decode_uint },
-        [FERRY_JSON_BOOL] = { KIND(TRUE) | KIND(FALSE), "true or false", decode_bool },
-        [FERRY_JSON_OBJECT] = { KIND(MEMBERS), "an object", decode_object },
-        [FERRY_JSON_ARRAY] = { KIND(LIST), "an array", decode_array },
+        [FERRY_JSON_STRING] = { json_type_string, "a string", decode_string },
+        [FERRY_JSON_UINT] = { json_type_int, "an integer", decode_uint },
+        [FERRY_JSON_BOOL] = { json_type_boolean, "true or false", decode_bool },
+        [FERRY_JSON_OBJECT] = { json_type_object, "an object", decode_object },
+        [FERRY_JSON_ARRAY] = { json_type_array, "an array", decode_array },
 };
 
-static bool decode_field(const struct ferry_json *value, const struct ferry_json_field *field,
-                         const struct place *place)
+static bool decode_field(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
 {
-        if (!(types[field->type].kinds & 1u << value->kind))
+        if (!json_object_is_type(value, types[field->type].type))
                 return REFUSE(place, "expected %s", types[field->type].name);
         return types[field->type].decode(value, field, place);
 }
@@ -173,24 +171,22 @@ static const struct ferry_json_field *find_field(const struct ferry_json_field *
         return NULL;
 }
 
-static bool decode(const struct ferry_json *object, const struct ferry_json_field *fields, size_t n, void *target,
+static bool decode(struct json_object *object, const struct ferry_json_field *fields, size_t n, void *target,
                    struct place *place)
 {
-        const struct ferry_json *key;
         uint64_t seen = 0;
         bool good = true;
 
-        if (!object || object->kind != FERRY_JSON_MEMBERS)
+        if (!json_object_is_type(object, json_type_object))
                 return REFUSE(place, "expected an object");
-        key = object + 1;
-        for (uint32_t i = 0; i < object->size; i++, key += 1 + key[1].span) {
-                const struct ferry_json_field *field = find_field(fields, n, key->text);
+        json_object_object_foreach (object, key, value) {
+                const struct ferry_json_field *field = find_field(fields, n, key);
 
-                place->name = key->text;
+                place->name = key;
                 if (field) {
                         seen |= UINT64_C(1) << (field - fields);
                         place->target = (char *)target + field->offset;
-                        good &= decode_field(key + 1, field, place);
+                        good &= decode_field(value, field, place);
                 } else {
                         complain(place, FERRY_E_UNKNOWN_FIELD, "this field is not known");
                         good = false;
@@ -205,7 +201,7 @@ static bool decode(const struct ferry_json *object, const struct ferry_json_fiel
         return good;
 }
 
-bool ferry_json_decode(const struct ferry_json *object, const struct ferry_json_field *fields, size_t n, void *target,
+bool ferry_json_decode(struct json_object *object, const struct ferry_json_field *fields, size_t n, void *target,
                        const char *prefix, struct ferry_json_errors *errors)
 {
         struct place place = { .prefix = prefix, .index = NO_INDEX, .errors = errors };
@@ -213,7 +209,7 @@ bool ferry_json_decode(const struct ferry_json *object, const struct ferry_json_
         return decode(object, fields, n, target, &place);
 }
 
-bool ferry_json_decode_element(const struct ferry_json *object, const struct ferry_json_field *fields, size_t n,
+bool ferry_json_decode_element(struct json_object *object, const struct ferry_json_field *fields, size_t n,
                                void *target, const char *prefix, size_t i, struct ferry_json_errors *errors)
 {
         struct place place = { .prefix = prefix, .index = i, .errors = errors };

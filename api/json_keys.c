@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for n elements of size bytes; grows twofold. NULL when memory is short, and the old block stays. */
-static void *reserve(void *block, size_t *room, size_t n, size_t size)
+void *json_reserve(void *block, size_t *room, size_t n, size_t size)
 {
-        size_t wanted = *room ? *room : 64, bytes;
+        size_t wanted = *room ? *room : 16, bytes;
 
         if (n <= *room)
                 return block;
@@ -70,7 +69,8 @@ static const unsigned char *unescape_unicode(const unsigned char *at, char *byte
         return at;
 }
 
-size_t json_unescape(const unsigned char *at, const unsigned char *end, char *bytes)
+/* The characters of a key without their escapes; returns how many bytes. No text grows by it. */
+static size_t unescape(const unsigned char *at, const unsigned char *end, char *bytes)
 {
         static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
         size_t n = 0;
@@ -96,21 +96,29 @@ size_t json_unescape(const unsigned char *at, const unsigned char *end, char *by
 
 bool json_keys_push(struct json_keys *keys, const unsigned char *quote, const unsigned char *end)
 {
-        size_t most = (size_t)(end - quote);
-        char *bytes = reserve(keys->bytes, &keys->room_bytes, keys->n_bytes + most, 1);
-        struct json_key *list;
+        struct json_key *list = json_reserve(keys->keys, &keys->room, keys->n + 1, sizeof(*list));
 
-        if (!bytes)
-                return false;
-        keys->bytes = bytes;
-        list = reserve(keys->keys, &keys->room, keys->n + 1, sizeof(*list));
         if (!list)
                 return false;
         keys->keys = list;
-        list[keys->n] = (struct json_key){ .start = keys->n_bytes, .at = quote };
-        list[keys->n].length = json_unescape(quote + 1, end - 1, bytes + keys->n_bytes);
-        keys->n_bytes += list[keys->n].length;
-        keys->n++;
+        list[keys->n++] = (struct json_key){ .text = quote + 1, .length = (size_t)(end - quote - 2) };
+        return true;
+}
+
+/* Each with each. false: they are too many for that, or have escapes. */
+static bool compare_few(const struct json_key *keys, size_t n, const unsigned char **ret_twice)
+{
+        enum { FEW = 12 };
+
+        if (n > FEW)
+                return false;
+        for (size_t i = 0; i < n; i++) {
+                if (memchr(keys[i].text, '\\', keys[i].length))
+                        return false;
+                for (size_t j = 0; j < i && !*ret_twice; j++)
+                        if (keys[i].length == keys[j].length && memcmp(keys[i].text, keys[j].text, keys[i].length) == 0)
+                                *ret_twice = keys[i].text - 1;
+        }
         return true;
 }
 
@@ -125,26 +133,51 @@ static int compare(const void *left, const void *right, void *bytes)
         order = memcmp((char *)bytes + a->start, (char *)bytes + b->start, a->length);
         if (order)
                 return order;
-        return a->at < b->at ? -1 : a->at > b->at;
+        return a->text < b->text ? -1 : a->text > b->text;
 }
 
-const unsigned char *json_keys_pop(struct json_keys *keys, size_t mark)
+static bool sort(struct json_keys *keys, size_t mark, const unsigned char **ret_twice)
 {
-        const unsigned char *first = NULL;
+        size_t n_bytes = 0;
+        char *bytes;
 
-        if (keys->n == mark)
-                return NULL;
-        keys->n_bytes = keys->keys[mark].start;
-        qsort_r(keys->keys + mark, keys->n - mark, sizeof(keys->keys[0]), compare, keys->bytes);
+        for (size_t i = mark; i < keys->n; i++)
+                n_bytes += keys->keys[i].length;
+        bytes = json_reserve(keys->bytes, &keys->room_bytes, n_bytes, 1);
+        if (!bytes && n_bytes)
+                return false;
+        keys->bytes = bytes;
+        n_bytes = 0;
+        for (size_t i = mark; i < keys->n; i++) {
+                struct json_key *key = &keys->keys[i];
+
+                key->start = n_bytes;
+                key->length = unescape(key->text, key->text + key->length, bytes + n_bytes);
+                n_bytes += key->length;
+        }
+        qsort_r(keys->keys + mark, keys->n - mark, sizeof(keys->keys[0]), compare, bytes);
         for (size_t i = mark + 1; i < keys->n; i++) {
                 const struct json_key *a = &keys->keys[i - 1], *b = &keys->keys[i];
 
-                if (a->length == b->length && memcmp(keys->bytes + a->start, keys->bytes + b->start, a->length) == 0 &&
-                    (!first || b->at < first))
-                        first = b->at;
+                if (a->length == b->length && memcmp(bytes + a->start, bytes + b->start, a->length) == 0 &&
+                    (!*ret_twice || b->text - 1 < *ret_twice))
+                        *ret_twice = b->text - 1;
+        }
+        return true;
+}
+
+bool json_keys_pop(struct json_keys *keys, size_t mark, const unsigned char **ret_twice)
+{
+        const unsigned char *twice = NULL;
+
+        if (keys->n > mark && !compare_few(keys->keys + mark, keys->n - mark, &twice)) {
+                twice = NULL;
+                if (!sort(keys, mark, &twice))
+                        return false;
         }
         keys->n = mark;
-        return first;
+        *ret_twice = twice;
+        return true;
 }
 
 void json_keys_clear(struct json_keys *keys)

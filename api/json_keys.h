@@ -5,36 +5,32 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/*
- * The keys of the objects that a checker is inside of, innermost last: a stack, so that its memory never exceeds a
- * small multiple of the text. Keys are kept without their escapes, because "a" and "\u0061" are the same key.
- */
+/* Room for n elements of size bytes; grows twofold. NULL when memory is short, and the old block stays. */
+void *json_reserve(void *block, size_t *room, size_t n, size_t size);
+
+/* The keys of the objects that a checker is inside of, innermost last: a stack. They point into the text. */
 struct json_key {
-        size_t start, length;    /* its bytes */
-        const unsigned char *at; /* where it stands in the text */
+        const unsigned char *text; /* between its quotes */
+        size_t length;
+        size_t start; /* where it stands in bytes, once it is there without its escapes */
 };
 
 struct json_keys {
-        char *bytes;
-        size_t n_bytes, room_bytes;
         struct json_key *keys;
         size_t n, room;
+        char *bytes; /* of the object that ends, when its keys must be sorted */
+        size_t room_bytes;
 };
-
-/*
- * The characters between two quotes, checked before, without their escapes; returns how many bytes. No text grows by
- * it, so bytes may be where the characters are.
- */
-size_t json_unescape(const unsigned char *at, const unsigned char *end, char *bytes);
 
 /* Adds the key whose string, checked before, runs from its opening quote up to end. false when memory is short. */
 bool json_keys_push(struct json_keys *keys, const unsigned char *quote, const unsigned char *end);
 
 /*
- * Takes off all keys from the mark-th on, those of one object. Returns the place of the first one that the object has
- * had before, or NULL. Sorts, so that no choice of keys makes it slower than n log n.
+ * Takes off all keys from the mark-th on, those of one object. Sets *ret_twice to the place of the first one that the
+ * object has had before, or NULL: "a" and "\u0061" are the same key. No choice of keys makes it slower than n log n.
+ * false when memory is short.
  */
-const unsigned char *json_keys_pop(struct json_keys *keys, size_t mark);
+bool json_keys_pop(struct json_keys *keys, size_t mark, const unsigned char **ret_twice);
 
 void json_keys_clear(struct json_keys *keys);
 

@@ -93,11 +93,6 @@ void ferry_json_key(struct ferry_json_writer *writer, const char *key)
         put_quoted(writer, key, strlen(key), "\":");
 }
 
-void ferry_json_put_colon(struct ferry_json_writer *writer)
-{
-        append(writer, ":", 1);
-}
-
 static void append_escape(struct ferry_json_writer *writer, unsigned char c)
 {
         static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt", digits[] = "0123456789abcdef";

@@ -16,7 +16,7 @@
 
 /* Upstream's RdmaMetadata. */
 struct document {
-        const struct ferry_json *descriptors;
+        struct json_object *descriptors;
         const char *nixl_metadata, *notification_key;
         uint64_t operation_kind;
 };
@@ -148,7 +148,7 @@ static int refuse(struct ferry_json_errors *errors, const char *prefix, const ch
         return FERRY_E_INVALID_METADATA;
 }
 
-static int decode_descriptor(const struct ferry_json *object, const char *list, size_t i, struct ferry_metadata *m,
+static int decode_descriptor(struct json_object *object, const char *list, size_t i, struct ferry_metadata *m,
                              struct ferry_json_errors *errors)
 {
         struct descriptor d = { 0 };
@@ -167,29 +167,36 @@ static int decode_descriptor(const struct ferry_json *object, const char *list, 
 }
 
 /* Stops when there is no room for more complaints. */
-static int decode_descriptors(const struct ferry_json *array, const char *prefix, struct ferry_metadata *m,
+static int decode_descriptors(struct json_object *array, const char *prefix, struct ferry_metadata *m,
                               struct ferry_json_errors *errors)
 {
-        const struct ferry_json *at = array + 1;
+        struct ferry_json_elements elements = ferry_json_elements(array);
         char list[FERRY_JSON_POINTER_SIZE];
-        int result = 0;
+        struct json_object *element;
+        int result = 0, more = 1;
 
         (void)snprintf(list, sizeof(list), "%s/descriptors", prefix);
-        m->n_descriptors = array->size;
+        m->n_descriptors = ferry_json_count(array);
         m->descriptors = calloc(m->n_descriptors, sizeof(*m->descriptors));
         if (!m->descriptors)
                 return -ENOMEM;
-        for (size_t i = 0; i < m->n_descriptors && errors->n < FERRY_JSON_ERRORS; i++, at += at->span) {
-                int r = decode_descriptor(at, list, i, m, errors);
+        for (size_t i = 0; errors->n < FERRY_JSON_ERRORS; i++) {
+                more = ferry_json_next(&elements, &element);
+                if (more <= 0)
+                        break;
+                int r = decode_descriptor(element, list, i, m, errors);
 
                 result = result ?: r;
         }
+        ferry_json_elements_clear(&elements);
+        if (more < 0)
+                return more;
         if (!result && !is_total_exact(m))
                 return refuse(errors, prefix, "/descriptors", "the sizes add up to more than 2^53 - 1");
         return result;
 }
 
-static int decode(const struct ferry_json *object, const char *prefix, struct ferry_metadata *m,
+static int decode(struct json_object *object, const char *prefix, struct ferry_metadata *m,
                   struct ferry_json_errors *errors)
 {
         struct document d = { 0 };
@@ -208,8 +215,8 @@ static int decode(const struct ferry_json *object, const char *prefix, struct fe
         return r > 0 ? refuse(errors, prefix, "/nixl_metadata", detail) : r;
 }
 
-int ferry_metadata_decode(const struct ferry_json *object, const char *pointer_prefix,
-                          struct ferry_metadata **ret_metadata, struct ferry_json_errors *errors)
+int ferry_metadata_decode(struct json_object *object, const char *pointer_prefix, struct ferry_metadata **ret_metadata,
+                          struct ferry_json_errors *errors)
 {
         /* A list of its own: whatever is wrong, to the caller it is the metadata that is not valid. */
         struct ferry_json_errors own = { 0 };

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,19 +185,19 @@ static int unpack(const char *text, char **ret_document, size_t *ret_size, char 
 }
 
 /* A later protocol may have other fields: its number is looked at first, and alone. */
-static bool is_foreign_protocol(const struct ferry_json *document, char detail[FERRY_JSON_DETAIL_SIZE])
+static bool is_foreign_protocol(struct json_object *document, char detail[FERRY_JSON_DETAIL_SIZE])
 {
-        const struct ferry_json *value = ferry_json_member(document, "protocol");
+        struct json_object *value = json_object_object_get(document, "protocol");
         uint64_t protocol;
 
-        if (!value || !ferry_json_get_uint(value, &protocol) || protocol == FERRY_METADATA_PROTOCOL)
+        if (!ferry_json_get_uint(value, &protocol) || protocol == FERRY_METADATA_PROTOCOL)
                 return false;
         (void)snprintf(detail, FERRY_JSON_DETAIL_SIZE, "the blob is of protocol %" PRIu64 ", this worker speaks %d",
                        protocol, FERRY_METADATA_PROTOCOL);
         return true;
 }
 
-static bool take_fields(const struct ferry_json *document, struct ferry_metadata *m, uint64_t *ret_digest)
+static bool take_fields(struct json_object *document, struct ferry_metadata *m, uint64_t *ret_digest)
 {
         struct ferry_json_errors errors = { 0 };
         struct blob blob = { 0 };
@@ -215,14 +216,14 @@ static bool take_fields(const struct ferry_json *document, struct ferry_metadata
 }
 
 /* document NULL = it is not JSON. */
-static int judge(const struct ferry_json *document, const char *text, struct ferry_metadata *m,
+static int judge(struct json_object *document, const char *text, struct ferry_metadata *m,
                  char detail[FERRY_JSON_DETAIL_SIZE])
 {
         uint64_t said;
         char *again;
         bool same;
 
-        if (!document || document->kind != FERRY_JSON_MEMBERS)
+        if (!json_object_is_type(document, json_type_object))
                 return refuse(detail, "the blob does not come from a Ferry worker");
         if (is_foreign_protocol(document, detail))
                 return FERRY_E_INVALID_METADATA;
@@ -253,7 +254,7 @@ int metadata_blob_decode(const char *text, struct ferry_metadata *m, char ret_de
         free(json);
         if (r < 0)
                 return r;
-        r = judge(document, text, m, ret_detail);
+        r = judge(document ? ferry_json_root(document) : NULL, text, m, ret_detail);
         (void)ferry_json_free(document);
         return r;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -27,7 +28,7 @@ static int call_parse(struct ferry *f, const struct reply *reply, struct ferry_j
                 return problem_protocol(f, "the body is not JSON", errors.n ? errors.items[0].detail : "");
         if (r < 0)
                 return r;
-        if (json->kind != FERRY_JSON_MEMBERS) {
+        if (!json_object_is_type(ferry_json_root(json), json_type_object)) {
                 (void)ferry_json_free(json);
                 return problem_protocol(f, "the body is not a JSON object", "");
         }
@@ -62,7 +63,7 @@ int call_decode(struct ferry *f, const struct request *request, call_decoder dec
         int r = call_json(f, request, &json, NULL);
         if (r != 0)
                 return r;
-        r = decode(json, target, &field);
+        r = decode(ferry_json_root(json), target, &field);
         if (r == -EPROTO)
                 (void)problem_protocol(f, "a field is missing or wrong", field);
         (void)ferry_json_free(json);

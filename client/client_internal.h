@@ -14,6 +14,7 @@
 #include "url.h"
 
 struct ferry_json;
+struct json_object;
 
 #define FERRY_CLEANUP(function) __attribute__((cleanup(function)))
 
@@ -130,7 +131,7 @@ int problem_argument(struct ferry *f, const char *why);
 /* ---- call.c: what the calls have in common ---- */
 
 /* Decodes one answer. 0, or -EPROTO with *ret_field naming the field that is wrong, or -ENOMEM. */
-typedef int (*call_decoder)(const struct ferry_json *json, void *target, const char **ret_field);
+typedef int (*call_decoder)(struct json_object *json, void *target, const char **ret_field);
 
 /* The answer must be a JSON object. *ret_text, when wanted, is its text for free(). */
 int call_json(struct ferry *f, const struct request *request, struct ferry_json **ret_json, char **ret_text);

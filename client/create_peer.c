@@ -47,7 +47,8 @@ int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_
         int r = call_json(f, &request, &json, &peer.json);
         if (r != 0)
                 return r;
-        r = decode_object(json, peer_fields, sizeof(peer_fields) / sizeof(peer_fields[0]), &peer, &field);
+        r = decode_object(ferry_json_root(json), peer_fields, sizeof(peer_fields) / sizeof(peer_fields[0]), &peer,
+                          &field);
         (void)ferry_json_free(json);
         if (r < 0) {
                 ferry_peer_clear(&peer);

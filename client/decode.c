@@ -2,6 +2,7 @@
 #include "decode.h"
 
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,24 +10,28 @@
 #include <ferry/json.h>
 #include <ferry/status.h>
 
-static bool decode_text(const struct ferry_json *value, const struct decode_field *field, char *target)
+static bool decode_text(struct json_object *value, const struct decode_field *field, char *target)
 {
-        if (value->kind != FERRY_JSON_TEXT && !(field->type == DECODE_LABEL && value->kind == FERRY_JSON_INTEGER))
+        if (!json_object_is_type(value, json_type_string) &&
+            !(field->type == DECODE_LABEL && json_object_is_type(value, json_type_int)))
                 return false;
-        size_t length = value->size;
+        const char *text = json_object_get_string(value);
+        if (!text)
+                return false;
+        size_t length = strlen(text);
         if (length >= field->size) {
                 if (field->type != DECODE_PROSE)
                         return false;
                 length = field->size - 1;
-                while (length && ((unsigned char)value->text[length] & 0xc0) == 0x80)
+                while (length && ((unsigned char)text[length] & 0xc0) == 0x80)
                         length--;
         }
-        memcpy(target, value->text, length);
+        memcpy(target, text, length);
         target[length] = '\0';
         return true;
 }
 
-static bool decode_value(const struct ferry_json *value, const struct decode_field *field, void *target)
+static bool decode_value(struct json_object *value, const struct decode_field *field, void *target)
 {
         char *at = (char *)target + field->offset;
         switch (field->type) {
@@ -37,36 +42,30 @@ static bool decode_value(const struct ferry_json *value, const struct decode_fie
         case DECODE_UINT:
                 return ferry_json_get_uint(value, (uint64_t *)(void *)at);
         case DECODE_BOOL:
-                if (value->kind != FERRY_JSON_TRUE && value->kind != FERRY_JSON_FALSE)
+                if (!json_object_is_type(value, json_type_boolean))
                         return false;
-                *(bool *)(void *)at = value->kind == FERRY_JSON_TRUE;
+                *(bool *)(void *)at = json_object_get_boolean(value);
                 return true;
         case DECODE_KIND:
         case DECODE_STATUS:
-                if (value->kind != FERRY_JSON_TEXT)
+                if (!json_object_is_type(value, json_type_string))
                         return false;
-                *(int *)(void *)at = field->type == DECODE_KIND ? ferry_kind_from_name(value->text)
-                                                                : ferry_status_from_name(value->text);
+                *(int *)(void *)at = field->type == DECODE_KIND ? ferry_kind_from_name(json_object_get_string(value))
+                                                                : ferry_status_from_name(json_object_get_string(value));
                 return true;
         }
         return false;
 }
 
-const struct ferry_json *decode_member(const struct ferry_json *json, const char *key)
-{
-        const struct ferry_json *value = ferry_json_member(json, key);
-        return value && value->kind != FERRY_JSON_NULL ? value : NULL;
-}
-
-int decode_object(const struct ferry_json *json, const struct decode_field *fields, size_t n, void *target,
+int decode_object(struct json_object *json, const struct decode_field *fields, size_t n, void *target,
                   const char **ret_field)
 {
         *ret_field = "not an object";
-        if (!json || json->kind != FERRY_JSON_MEMBERS)
+        if (!json_object_is_type(json, json_type_object))
                 return -EPROTO;
         for (size_t i = 0; i < n; i++) {
                 *ret_field = fields[i].name;
-                const struct ferry_json *value = decode_member(json, fields[i].name);
+                struct json_object *value = json_object_object_get(json, fields[i].name);
                 if (!value) {
                         if (fields[i].required)
                                 return -EPROTO;
@@ -86,33 +85,38 @@ void decode_page_clear(const struct decode_list *list, struct decode_page *page)
         *page = (struct decode_page){ 0 };
 }
 
-static int decode_page_next(const struct ferry_json *json, struct decode_page *page)
+static int decode_page_next(struct json_object *json, struct decode_page *page)
 {
-        const struct ferry_json *next = decode_member(json, "next");
+        struct json_object *next = json_object_object_get(json, "next");
         if (!next)
                 return 0;
-        if (next->kind != FERRY_JSON_TEXT)
+        if (!json_object_is_type(next, json_type_string))
                 return -EPROTO;
-        page->next = strdup(next->text);
+        page->next = strdup(json_object_get_string(next));
         return page->next ? 0 : -ENOMEM;
 }
 
-int decode_page(const struct ferry_json *json, const struct decode_list *list, struct decode_page *ret_page,
+int decode_page(struct json_object *json, const struct decode_list *list, struct decode_page *ret_page,
                 const char **ret_field)
 {
-        const struct ferry_json *items = decode_member(json, list->key);
+        struct json_object *items = json_object_object_get(json, list->key);
         struct decode_page page = { 0 };
         *ret_field = list->key;
-        if (!items || items->kind != FERRY_JSON_LIST)
+        if (!json_object_is_type(items, json_type_array))
                 return -EPROTO;
-        page.items = calloc(items->size ? items->size : 1, list->item_size);
+        page.items = calloc(ferry_json_count(items) ?: 1, list->item_size);
         if (!page.items)
                 return -ENOMEM;
-        int r = 0;
-        for (const struct ferry_json *at = items + 1; r == 0 && page.n < items->size; at += at->span) {
-                r = list->decode(at, (char *)page.items + page.n * list->item_size, ret_field);
-                page.n += r == 0;
+        struct ferry_json_elements elements = ferry_json_elements(items);
+        struct json_object *item;
+        int r;
+        while ((r = ferry_json_next(&elements, &item)) > 0) {
+                r = list->decode(item, (char *)page.items + page.n * list->item_size, ret_field);
+                if (r < 0)
+                        break;
+                page.n++;
         }
+        ferry_json_elements_clear(&elements);
         if (r == 0) {
                 *ret_field = "next";
                 r = decode_page_next(json, &page);

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct ferry_json;
+struct json_object;
 
 /* Answers into structs, by tables. Unknown fields are skipped, so that newer workers can be understood. Pure. */
 
@@ -31,18 +31,15 @@ struct decode_field {
                 name, type, required, offsetof(target, field), sizeof(((target *)0)->field)                            \
         }
 
-/* The value of a key; NULL when it is absent or null, or when json is no object. */
-const struct ferry_json *decode_member(const struct ferry_json *json, const char *key);
-
 /* 0; -EPROTO with *ret_field naming what is wrong. Absent fields (and null) leave the target untouched. */
-int decode_object(const struct ferry_json *json, const struct decode_field *fields, size_t n, void *target,
+int decode_object(struct json_object *json, const struct decode_field *fields, size_t n, void *target,
                   const char **ret_field);
 
 /* One page: {"<key>":[…],"next":"…"}. */
 struct decode_list {
         const char *key;
         size_t item_size;
-        int (*decode)(const struct ferry_json *json, void *item, const char **ret_field);
+        int (*decode)(struct json_object *json, void *item, const char **ret_field);
         void (*clear)(void *item); /* NULL = items own nothing */
 };
 
@@ -54,14 +51,14 @@ struct decode_page {
 };
 
 /* 0; -EPROTO; -ENOMEM. */
-int decode_page(const struct ferry_json *json, const struct decode_list *list, struct decode_page *ret_page,
+int decode_page(struct json_object *json, const struct decode_list *list, struct decode_page *ret_page,
                 const char **ret_field);
 void decode_page_clear(const struct decode_list *list, struct decode_page *page);
 
 /* call_decoders; see client_internal.h */
-int region_decode(const struct ferry_json *json, void *region, const char **ret_field);
-int region_page_decode(const struct ferry_json *json, void *list, const char **ret_field);
-int operation_decode(const struct ferry_json *json, void *operation, const char **ret_field);
-int operation_page_decode(const struct ferry_json *json, void *list, const char **ret_field);
+int region_decode(struct json_object *json, void *region, const char **ret_field);
+int region_page_decode(struct json_object *json, void *list, const char **ret_field);
+int operation_decode(struct json_object *json, void *operation, const char **ret_field);
+int operation_page_decode(struct json_object *json, void *list, const char **ret_field);
 
 #endif

@@ -21,7 +21,8 @@ int ferry_get_worker(struct ferry *f, struct ferry_worker_info *ret_info)
         int r = call_json(f, &request, &json, &info.json);
         if (r != 0)
                 return r;
-        r = decode_object(json, worker_fields, sizeof(worker_fields) / sizeof(worker_fields[0]), &info, &field);
+        r = decode_object(ferry_json_root(json), worker_fields, sizeof(worker_fields) / sizeof(worker_fields[0]), &info,
+                          &field);
         (void)ferry_json_free(json);
         if (r < 0) {
                 ferry_worker_info_clear(&info);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <json-c/json.h>
 #include <string.h>
 
 #include <ferry/ferry.h>
 #include <ferry/json.h>
-#include <ferry/json_write.h>
 
 #include "client_internal.h"
 #include "decode.h"
@@ -46,9 +46,9 @@ static const struct decode_field operation_slice_fields[] = {
         DECODE_FIELD("stride", DECODE_UINT, false, struct operation_slice, stride),
 };
 
-static int operation_decode_error(const struct ferry_json *json, struct ferry_operation *o, const char **ret_field)
+static int operation_decode_error(struct json_object *json, struct ferry_operation *o, const char **ret_field)
 {
-        const struct ferry_json *error = decode_member(json, "error");
+        struct json_object *error = json_object_object_get(json, "error");
         if (!error)
                 return 0;
         int r = decode_object(error, operation_error_fields,
@@ -61,53 +61,55 @@ static int operation_decode_error(const struct ferry_json *json, struct ferry_op
 }
 
 /* One block: the descriptors, then the texts that they point to. */
-static int operation_decode_descriptors(const struct ferry_json *json, struct ferry_operation *o,
-                                        const char **ret_field)
+static int operation_decode_descriptors(struct json_object *json, struct ferry_operation *o, const char **ret_field)
 {
-        const struct ferry_json *list = decode_member(json, "descriptors");
+        struct json_object *list = json_object_object_get(json, "descriptors");
         if (!list)
                 return 0;
         *ret_field = "descriptors";
-        if (list->kind != FERRY_JSON_LIST)
+        if (!json_object_is_type(list, json_type_array))
                 return -EPROTO;
-        size_t n = list->size;
+        size_t n = ferry_json_count(list);
         if (n == 0)
                 return 0;
         o->descriptors = calloc(n, sizeof(*o->descriptors) + FERRY_ID_SIZE);
         if (!o->descriptors)
                 return -ENOMEM;
         char *text = (char *)(o->descriptors + n);
-        const struct ferry_json *at = list + 1;
-        for (size_t i = 0; i < n; i++, text += FERRY_ID_SIZE, at += at->span) {
+        struct ferry_json_elements elements = ferry_json_elements(list);
+        struct json_object *item;
+        int r;
+        while ((r = ferry_json_next(&elements, &item)) > 0) {
                 struct operation_slice slice = { .count = 1 };
-                int r = decode_object(at, operation_slice_fields,
-                                      sizeof(operation_slice_fields) / sizeof(operation_slice_fields[0]), &slice,
-                                      ret_field);
+                r = decode_object(item, operation_slice_fields,
+                                  sizeof(operation_slice_fields) / sizeof(operation_slice_fields[0]), &slice,
+                                  ret_field);
                 if (r < 0)
-                        return r;
+                        break;
                 memcpy(text, slice.region, FERRY_ID_SIZE);
-                o->descriptors[i] =
+                o->descriptors[o->n_descriptors++] =
                         (struct ferry_descriptor){ text, slice.offset, slice.size, slice.count, slice.stride };
+                text += FERRY_ID_SIZE;
         }
-        o->n_descriptors = n;
-        return 0;
+        ferry_json_elements_clear(&elements);
+        return r;
 }
 
-static int operation_decode_metadata(const struct ferry_json *json, struct ferry_operation *o, const char **ret_field)
+static int operation_decode_metadata(struct json_object *json, struct ferry_operation *o, const char **ret_field)
 {
-        const struct ferry_json *metadata = decode_member(json, "metadata");
-        struct ferry_json_writer writer = { 0 };
+        struct json_object *metadata = json_object_object_get(json, "metadata");
         if (!metadata)
                 return 0;
         *ret_field = "metadata";
-        if (metadata->kind != FERRY_JSON_MEMBERS)
+        if (!json_object_is_type(metadata, json_type_object))
                 return -EPROTO;
-        ferry_json_put_value(&writer, metadata);
-        o->metadata = ferry_json_take(&writer, NULL);
+        const char *text =
+                json_object_to_json_string_ext(metadata, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+        o->metadata = text ? strdup(text) : NULL;
         return o->metadata ? 0 : -ENOMEM;
 }
 
-int operation_decode(const struct ferry_json *json, void *operation, const char **ret_field)
+int operation_decode(struct json_object *json, void *operation, const char **ret_field)
 {
         struct ferry_operation o = { 0 };
         int r = decode_object(json, operation_fields, sizeof(operation_fields) / sizeof(operation_fields[0]), &o,
@@ -140,7 +142,7 @@ static void operation_clear_item(void *item)
 static const struct decode_list operation_list = { "operations", sizeof(struct ferry_operation), operation_decode,
                                                    operation_clear_item };
 
-int operation_page_decode(const struct ferry_json *json, void *list, const char **ret_field)
+int operation_page_decode(struct json_object *json, void *list, const char **ret_field)
 {
         struct decode_page page;
         int r = decode_page(json, &operation_list, &page, ret_field);

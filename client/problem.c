@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -38,15 +39,19 @@ int problem_protocol(struct ferry *f, const char *why, const char *what)
         return -EPROTO;
 }
 
-static void problem_take_complaint(struct ferry_problem *p, const struct ferry_json *json)
+static void problem_take_complaint(struct ferry_problem *p, struct json_object *json)
 {
         static const struct decode_field fields[] = {
                 DECODE_FIELD("pointer", DECODE_PROSE, false, struct ferry_problem, pointer),
         };
-        const struct ferry_json *errors = decode_member(json, "errors");
+        struct json_object *errors = json_object_object_get(json, "errors"), *first;
         const char *field;
-        if (errors && errors->kind == FERRY_JSON_LIST && errors->size)
-                (void)decode_object(errors + 1, fields, 1, p, &field);
+        if (!json_object_is_type(errors, json_type_array))
+                return;
+        struct ferry_json_elements elements = ferry_json_elements(errors);
+        if (ferry_json_next(&elements, &first) > 0)
+                (void)decode_object(first, fields, 1, p, &field);
+        ferry_json_elements_clear(&elements);
 }
 
 /* false when the body is not a problem document. */
@@ -65,9 +70,9 @@ static bool problem_take(struct ferry_problem *p, const struct reply *reply)
                 return false;
         if (ferry_json_parse(reply->body.data, reply->body.size, &json, &errors) != 0)
                 return false;
-        bool ok = decode_object(json, fields, sizeof(fields) / sizeof(fields[0]), p, &field) == 0;
+        bool ok = decode_object(ferry_json_root(json), fields, sizeof(fields) / sizeof(fields[0]), p, &field) == 0;
         if (ok)
-                problem_take_complaint(p, json);
+                problem_take_complaint(p, ferry_json_root(json));
         (void)ferry_json_free(json);
         return ok;
 }

@@ -15,7 +15,7 @@ static const struct decode_field region_fields[] = {
 
 static const struct decode_list region_list = { "regions", sizeof(struct ferry_region), region_decode, NULL };
 
-int region_decode(const struct ferry_json *json, void *region, const char **ret_field)
+int region_decode(struct json_object *json, void *region, const char **ret_field)
 {
         struct ferry_region decoded = { 0 };
         int r = decode_object(json, region_fields, sizeof(region_fields) / sizeof(region_fields[0]), &decoded,
@@ -25,7 +25,7 @@ int region_decode(const struct ferry_json *json, void *region, const char **ret_
         return r;
 }
 
-int region_page_decode(const struct ferry_json *json, void *list, const char **ret_field)
+int region_page_decode(struct json_object *json, void *list, const char **ret_field)
 {
         struct decode_page page;
         int r = decode_page(json, &region_list, &page, ret_field);

@@ -154,7 +154,7 @@ void create_operation(struct http_request *request)
         case REPLAY_MAKE:
                 break;
         }
-        int error = operation_body_decode(&request->server->config, request->json, &body, &errors);
+        int error = operation_body_decode(&request->server->config, ferry_json_root(request->json), &body, &errors);
         if (error < 0)
                 request_problem(request, error, NULL);
         else if (error)

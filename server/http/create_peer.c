@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <json-c/json.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -30,7 +31,7 @@ static bool decode(struct http_request *request, struct peer_body *body)
 {
         struct ferry_json_errors errors = { 0 };
 
-        if (ferry_json_decode(request->json, fields, FERRY_ARRAY_SIZE(fields), body, "", &errors))
+        if (ferry_json_decode(ferry_json_root(request->json), fields, FERRY_ARRAY_SIZE(fields), body, "", &errors))
                 return true;
         request_problem_body(request, &errors);
         return false;
@@ -62,13 +63,13 @@ static void answer_error(struct http_request *request, int error, const char *de
 static void answer_connected(struct http_request *request, const struct connecting_result *result)
 {
         const struct fabric_connection *connection = &result->connection;
+        struct json_object *url = json_object_object_get(ferry_json_root(request->json), "url");
         struct ferry_json_writer writer = { 0 };
         char epoch[20];
 
         snprintf(epoch, sizeof(epoch), "%016" PRIx64, result->epoch);
         ferry_json_begin_object(&writer);
-        ferry_json_key(&writer, "url");
-        ferry_json_put_value(&writer, ferry_json_member(request->json, "url"));
+        ferry_json_add_string(&writer, "url", json_object_get_string(url));
         ferry_json_add_string(&writer, "worker", result->worker);
         ferry_json_add_string(&writer, "epoch", epoch);
         ferry_json_add_string(&writer, "transport", connection->transport);

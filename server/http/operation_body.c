@@ -19,7 +19,7 @@
 /* The fields as they stand in the document; numbers 0 = not given. */
 struct raw_body {
         const char *kind, *layout, *remote_url;
-        const struct ferry_json *descriptors, *remote_metadata;
+        struct json_object *descriptors, *remote_metadata;
         uint64_t readers, ttl_ms, timeout_ms;
         bool verify;
 };
@@ -35,7 +35,7 @@ struct raw_descriptor {
 static const char *const kinds[] = { "readable", "read", "writable", "write", NULL };
 static const char *const layouts[] = { "pairwise", "stream", NULL };
 
-static bool decode_raw(const struct http_config *config, const struct ferry_json *document, struct raw_body *raw,
+static bool decode_raw(const struct http_config *config, struct json_object *document, struct raw_body *raw,
                        struct ferry_json_errors *errors)
 {
         const struct operation_limits *limits = config->operation_limits;
@@ -104,7 +104,7 @@ __attribute__((format(printf, 5, 6))) static bool refuse_field(struct ferry_json
         return false;
 }
 
-static bool resolve_descriptor(const struct http_config *config, const struct ferry_json *document, size_t i,
+static bool resolve_descriptor(const struct http_config *config, struct json_object *document, size_t i,
                                struct operation_slice *slice, struct region *before, struct ferry_json_errors *errors)
 {
         static const struct ferry_json_field fields[] = {
@@ -155,30 +155,37 @@ static bool count_slices(const struct http_config *config, const struct operatio
 }
 
 /* Goes on after a complaint, so that one answer names many; stops when the list of them is full. */
-static int resolve_descriptors(const struct http_config *config, const struct ferry_json *list,
-                               struct operation_body *body, struct ferry_json_errors *errors)
+static int resolve_descriptors(const struct http_config *config, struct json_object *list, struct operation_body *body,
+                               struct ferry_json_errors *errors)
 {
-        const struct ferry_json *at = list + 1;
+        struct ferry_json_elements elements = ferry_json_elements(list);
+        size_t n = ferry_json_count(list);
         struct region *before = NULL;
+        struct json_object *element;
         uint64_t n_blocks = 0;
         bool few = true;
+        int more = 1;
 
-        body->slices = calloc(list->size, sizeof(*body->slices));
+        body->slices = calloc(n, sizeof(*body->slices));
         if (!body->slices)
                 return -ENOMEM;
         body->spec.slices = body->slices;
-        body->spec.n_slices = list->size;
-        for (size_t i = 0; i < list->size && few && errors->n < FERRY_JSON_ERRORS; i++, at += at->span) {
-                if (resolve_descriptor(config, at, i, &body->slices[i], before, errors))
+        body->spec.n_slices = n;
+        for (size_t i = 0; few && errors->n < FERRY_JSON_ERRORS; i++) {
+                more = ferry_json_next(&elements, &element);
+                if (more <= 0)
+                        break;
+                if (resolve_descriptor(config, element, i, &body->slices[i], before, errors))
                         few = count_slices(config, &body->slices[i], i, &n_blocks, errors);
                 if (body->slices[i].region)
                         before = body->slices[i].region;
         }
-        return 0;
+        ferry_json_elements_clear(&elements);
+        return more < 0 ? more : 0;
 }
 
-int operation_body_decode(const struct http_config *config, const struct ferry_json *document,
-                          struct operation_body *body, struct ferry_json_errors *errors)
+int operation_body_decode(const struct http_config *config, struct json_object *document, struct operation_body *body,
+                          struct ferry_json_errors *errors)
 {
         struct raw_body raw = { .layout = "pairwise" };
 

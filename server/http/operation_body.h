@@ -6,7 +6,7 @@
 
 #include "operations/operations.h"
 
-struct ferry_json;
+struct json_object;
 struct ferry_json_errors;
 struct http_config;
 
@@ -22,8 +22,8 @@ struct operation_body {
  * Decodes and resolves. 0; FERRY_E_* with complaints in errors; -ENOMEM. operation_body_clear in any case. document
  * must outlive the body.
  */
-int operation_body_decode(const struct http_config *config, const struct ferry_json *document,
-                          struct operation_body *body, struct ferry_json_errors *errors);
+int operation_body_decode(const struct http_config *config, struct json_object *document, struct operation_body *body,
+                          struct ferry_json_errors *errors);
 
 void operation_body_clear(struct operation_body *body);
 

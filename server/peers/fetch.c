@@ -245,13 +245,13 @@ static int judge_failure(const struct fetch *fetch, CURLcode result, char detail
 
 static int judge_body(const struct fetch *fetch, struct ferry_metadata **ret_metadata, char detail[FETCH_DETAIL_SIZE])
 {
-        FERRY_CLEANUP(cleanup_json) struct ferry_json *object = NULL;
+        FERRY_CLEANUP(cleanup_json) struct ferry_json *json = NULL;
         struct ferry_json_errors errors = { 0 };
         int r;
 
-        r = ferry_json_parse(fetch->body ? fetch->body : "", fetch->size, &object, &errors);
+        r = ferry_json_parse(fetch->body ? fetch->body : "", fetch->size, &json, &errors);
         if (r == 0)
-                r = fetch->document->judge_body(object, ret_metadata, &errors);
+                r = fetch->document->judge_body(ferry_json_root(json), ret_metadata, &errors);
         if (r == 0)
                 return 0;
         if (r < 0) {

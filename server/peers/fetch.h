@@ -12,7 +12,7 @@
 
 struct admission;
 struct ferry_json_errors;
-struct ferry_json;
+struct json_object;
 
 /* What all fetches share; never changes while there are fetches. */
 struct fetch_settings {
@@ -34,7 +34,7 @@ struct fetch_document {
         /* What a status other than 200 means: FERRY_E_* and a sentence. */
         int (*judge_status)(long status, char detail[FETCH_DETAIL_SIZE]);
         /* 0 with *ret_metadata; FERRY_E_* with complaints; -ENOMEM. */
-        int (*judge_body)(const struct ferry_json *object, struct ferry_metadata **ret_metadata,
+        int (*judge_body)(struct json_object *object, struct ferry_metadata **ret_metadata,
                           struct ferry_json_errors *errors);
 };
 extern const struct fetch_document fetch_metadata, fetch_worker;

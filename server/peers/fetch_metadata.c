@@ -46,7 +46,7 @@ static int judge_status(long status, char detail[FETCH_DETAIL_SIZE])
         }
 }
 
-static int judge_body(const struct ferry_json *object, struct ferry_metadata **ret_metadata,
+static int judge_body(struct json_object *object, struct ferry_metadata **ret_metadata,
                       struct ferry_json_errors *errors)
 {
         return ferry_metadata_decode(object, "", ret_metadata, errors);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,17 +61,19 @@ static int judge_status(long status, char detail[FETCH_DETAIL_SIZE])
 }
 
 /* What is there beside these fields is the business of other versions. */
-static const char *text_of(const struct ferry_json *object, const char *name, size_t size)
+static const char *text_of(struct json_object *object, const char *name, size_t size)
 {
-        const struct ferry_json *value = ferry_json_member(object, name);
+        struct json_object *value = json_object_object_get(object, name);
+        const char *text;
 
-        if (!value || value->kind != FERRY_JSON_TEXT || value->size >= size)
+        if (!json_object_is_type(value, json_type_string) || (size_t)json_object_get_string_len(value) >= size)
                 return NULL;
+        text = json_object_get_string(value);
         /* As metadata has them: printable, and nothing that a log or a document must quote. */
-        for (const char *c = value->text; *c; c++)
+        for (const char *c = text; *c; c++)
                 if (*c <= ' ' || *c >= 0x7f || *c == '"' || *c == '\\')
                         return NULL;
-        return *value->text ? value->text : NULL;
+        return *text ? text : NULL;
 }
 
 static bool parse_epoch(const char *text, uint64_t *ret_epoch)
@@ -81,15 +84,15 @@ static bool parse_epoch(const char *text, uint64_t *ret_epoch)
         return *ret_epoch != 0;
 }
 
-static int judge_body(const struct ferry_json *object, struct ferry_metadata **ret_metadata,
+static int judge_body(struct json_object *object, struct ferry_metadata **ret_metadata,
                       struct ferry_json_errors *errors)
 {
         const char *name = text_of(object, "name", FERRY_METADATA_NAME_SIZE);
         const char *epoch = text_of(object, "epoch", EPOCH_DIGITS + 1), *data = "";
-        const struct ferry_json *addresses = ferry_json_member(object, "addresses");
+        struct json_object *addresses = json_object_object_get(object, "addresses");
         struct ferry_metadata *metadata;
 
-        if (ferry_json_member(addresses, "data"))
+        if (json_object_object_get_ex(addresses, "data", NULL))
                 data = text_of(addresses, "data", FERRY_METADATA_ADDRESS_SIZE);
         metadata = calloc(1, sizeof(*metadata));
         if (!metadata)

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-struct ferry_json;
 struct ferry_json_errors;
+struct json_object;
 
 /* What libFuzzer, or replay.c, calls with each input. Any failure aborts. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -22,6 +22,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 void fuzz_check_errors(const struct ferry_json_errors *errors);
 
 /* Decodes a document; what is accepted must come out of the encoder as it was. */
-void fuzz_decode_metadata(const struct ferry_json *object);
+void fuzz_decode_metadata(struct json_object *object);
 
 #endif

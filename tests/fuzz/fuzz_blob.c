@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                       "\"operation_kind\":1,\"nixl_metadata\":\"b64:%s\"}",
                                       base64) > 0);
         FUZZ_CHECK(ferry_json_parse(document, strlen(document), &json, &errors) == 0);
-        fuzz_decode_metadata(json);
+        fuzz_decode_metadata(ferry_json_root(json));
         (void)ferry_json_free(json);
         free(base64);
         free(document);

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct ferry_json *object = NULL;
 
         if (ferry_json_parse((const char *)data, size, &object, &errors) == 0)
-                fuzz_decode_metadata(object);
+                fuzz_decode_metadata(ferry_json_root(object));
         (void)ferry_json_free(object);
         return 0;
 }

@@ -19,12 +19,12 @@
         "\"bytes_total\":9007199254740991,\"bytes_done\":4096"
 
 /* Decodes text; field gets what was wrong. */
-static int decode(const char *text, int (*decoder)(const struct ferry_json *, void *, const char **), void *target,
+static int decode(const char *text, int (*decoder)(struct json_object *, void *, const char **), void *target,
                   const char **field)
 {
         static const char *unused;
         struct ferry_json *json = unit_json_parse(text);
-        int r = decoder(json, target, field ? field : &unused);
+        int r = decoder(ferry_json_root(json), target, field ? field : &unused);
         (void)ferry_json_free(json);
         return r;
 }
@@ -215,11 +215,11 @@ static void a_label_may_be_a_number(void **state)
         static const struct decode_field fields[] = { DECODE_FIELD("l", DECODE_LABEL, true, struct target, label) };
         struct ferry_json *json = unit_json_parse("{\"l\":12345}");
         const char *field;
-        assert_int_equal(decode_object(json, fields, 1, &target, &field), 0);
+        assert_int_equal(decode_object(ferry_json_root(json), fields, 1, &target, &field), 0);
         assert_string_equal(target.label, "12345");
         (void)ferry_json_free(json);
         json = unit_json_parse("{\"l\":123456789}");
-        assert_int_equal(decode_object(json, fields, 1, &target, &field), -EPROTO);
+        assert_int_equal(decode_object(ferry_json_root(json), fields, 1, &target, &field), -EPROTO);
         (void)ferry_json_free(json);
 }
 

@@ -22,7 +22,7 @@ static int judge(const char *text, struct ferry_metadata **ret_metadata)
         struct ferry_json *object;
 
         assert_int_equal(ferry_json_parse(text, strlen(text), &object, &errors), 0);
-        int error = fetch_worker.judge_body(object, ret_metadata, &errors);
+        int error = fetch_worker.judge_body(ferry_json_root(object), ret_metadata, &errors);
         assert_int_equal(error, errors.error);
         assert_null(ferry_json_free(object));
         return error;

@@ -108,7 +108,7 @@ static void metadata_name_this_worker_and_where_it_was_asked(void **state)
         http_start(h);
         reply = post(h, "?include=metadata", "", readable);
         document = unit_json_parse(reply_field(&reply, "metadata"));
-        assert_int_equal(ferry_metadata_decode(document, "", &metadata, &errors), 0);
+        assert_int_equal(ferry_metadata_decode(ferry_json_root(document), "", &metadata, &errors), 0);
         snprintf(url, sizeof(url), "http://127.0.0.1:%u", h->port);
         assert_string_equal(metadata->worker, "tester");
         assert_string_equal(metadata->http, url);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <ferry/error.h>
 #include <ferry/json.h>
-#include <ferry/json_write.h>
 
 #include "failing_memory.h"
+#include "json_whole.h"
 #include "unit.h"
 
 /* From a block without a byte to spare, so that a sanitizer sees each read beyond it. */
@@ -57,6 +58,11 @@ static void refuse(const char *text, const char *detail)
 
 /* ---- parsing ---- */
 
+static const char *text_of(struct json_object *value)
+{
+        return json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+}
+
 static void valid_texts_are_read_as_they_are(void **state)
 {
         static const struct {
@@ -88,14 +94,10 @@ static void valid_texts_are_read_as_they_are(void **state)
 
         for (size_t i = 0; i < UNIT_COUNT(good); i++) {
                 struct ferry_json *object = parse(good[i].text);
+                struct json_object *whole = json_whole(ferry_json_root(object));
 
-                struct ferry_json_writer writer = { 0 };
-                char *again;
-
-                ferry_json_put_value(&writer, object);
-                again = ferry_json_take(&writer, NULL);
-                assert_string_equal(again, good[i].plain);
-                free(again);
+                assert_string_equal(text_of(whole), good[i].plain);
+                json_object_put(whole);
                 (void)ferry_json_free(object);
         }
 }
@@ -478,7 +480,7 @@ struct thing {
         const char *name, *colour, *any;
         uint64_t count, wide;
         bool flag;
-        const struct ferry_json *object, *array;
+        struct json_object *object, *array;
 };
 
 static const struct ferry_json_field fields[] = {
@@ -494,7 +496,7 @@ static const struct ferry_json_field fields[] = {
 
 static bool decode(struct ferry_json *object, struct thing *thing, const char *prefix, struct ferry_json_errors *errors)
 {
-        return ferry_json_decode(object, fields, UNIT_COUNT(fields), thing, prefix, errors);
+        return ferry_json_decode(ferry_json_root(object), fields, UNIT_COUNT(fields), thing, prefix, errors);
 }
 
 /* Expects exactly one complaint, at pointer. */
@@ -530,11 +532,8 @@ static void a_field_of_each_type_is_stored(void **state)
         assert_int_equal(thing.count, 5);
         assert_int_equal(thing.wide, 0);
         assert_true(thing.flag);
-        assert_non_null(ferry_json_member(thing.object, "x"));
-        assert_null(ferry_json_member(thing.object, "y"));
-        assert_null(ferry_json_member(thing.array, "x"));
-        assert_null(ferry_json_member(NULL, "x"));
-        assert_int_equal(thing.array->size, 2);
+        assert_int_equal(json_object_get_int(json_object_object_get(thing.object, "x")), 1);
+        assert_int_equal(ferry_json_count(thing.array), 2);
         (void)ferry_json_free(object);
 }
 
@@ -752,8 +751,10 @@ static void an_element_of_a_list_is_named_by_its_place(void **state)
         struct thing thing = { 0 };
         struct ferry_json *object = parse("{\"x\":1}"), *other = parse("7");
 
-        assert_false(ferry_json_decode_element(object, fields, UNIT_COUNT(fields), &thing, "/list", 65535, &errors));
-        assert_false(ferry_json_decode_element(other, fields, UNIT_COUNT(fields), &thing, "/list", 0, &errors));
+        assert_false(ferry_json_decode_element(ferry_json_root(object), fields, UNIT_COUNT(fields), &thing, "/list",
+                                               65535, &errors));
+        assert_false(ferry_json_decode_element(ferry_json_root(other), fields, UNIT_COUNT(fields), &thing, "/list", 0,
+                                               &errors));
         assert_int_equal(errors.n, 3);
         assert_string_equal(errors.items[0].pointer, "/list/65535/x");
         assert_string_equal(errors.items[1].pointer, "/list/65535/name");

@@ -63,7 +63,7 @@ static int decode(struct json_object *object, const char *prefix, struct ferry_m
                   struct ferry_json_errors *errors)
 {
         struct ferry_json *json = unit_json_convert(object);
-        int r = ferry_metadata_decode(json, prefix, ret_metadata, errors);
+        int r = ferry_metadata_decode(ferry_json_root(json), prefix, ret_metadata, errors);
 
         (void)ferry_json_free(json);
         return r;
@@ -130,7 +130,7 @@ static void round_trip(const struct ferry_metadata *m)
         struct ferry_metadata *back = NULL;
         struct ferry_json *object = unit_json_parse(text);
 
-        if (ferry_metadata_decode(object, "", &back, &errors) != 0)
+        if (ferry_metadata_decode(ferry_json_root(object), "", &back, &errors) != 0)
                 fail_msg("%s: %s", errors.items[0].pointer, errors.items[0].detail);
         assert_int_equal(errors.n, 0);
         assert_same(m, back);
@@ -439,7 +439,7 @@ static bool accepts(const char *text, size_t n)
         int r = ferry_json_parse(text, n, &object, &errors);
 
         if (r == 0) {
-                r = ferry_metadata_decode(object, "", &m, &errors);
+                r = ferry_metadata_decode(ferry_json_root(object), "", &m, &errors);
                 (void)ferry_json_free(object);
         }
         assert_true(r == 0 || (errors.n > 0 && !m));
@@ -853,7 +853,7 @@ static void short_memory_is_told_from_bad_metadata(void **state)
                 struct ferry_metadata *back = NULL;
 
                 memory_left = n;
-                r = ferry_metadata_decode(object, "", &back, &errors);
+                r = ferry_metadata_decode(ferry_json_root(object), "", &back, &errors);
                 memory_left = -1;
                 assert_true(r == 0 || r == -ENOMEM);
                 assert_int_equal(errors.n, 0);

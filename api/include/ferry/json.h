@@ -6,12 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct ferry_json_writer;
+struct json_object;
 
 /*
- * Strict JSON in, by tables: the text is checked against RFC 8259 and, in the same pass, becomes a flat list of its
- * values. Lists of 65,536 descriptors come in here; a tree of allocated objects took ten times as long and as much
- * memory. All functions: any thread.
+ * Strict JSON in, by tables. The text is checked against RFC 8259, which json-c does not do to the letter; json-c reads
+ * the values. Lists of 65,536 descriptors come in here, and a tree of all of them takes 80 MB: so an array of json-c's
+ * tree is empty, and its elements are made one after the other, each when it is asked for.
+ * All functions: any thread; one text and what belongs to it, one thread at a time.
  */
 
 enum {
@@ -40,27 +41,8 @@ struct ferry_json_errors {
 void ferry_json_complain(struct ferry_json_errors *errors, int error, const char *pointer, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 
-enum ferry_json_kind {
-        FERRY_JSON_NULL,
-        FERRY_JSON_FALSE,
-        FERRY_JSON_TRUE,
-        FERRY_JSON_INTEGER, /* digits only, perhaps after a minus; of any size */
-        FERRY_JSON_NUMBER,  /* with a fraction or an exponent */
-        FERRY_JSON_TEXT,
-        FERRY_JSON_LIST,
-        FERRY_JSON_MEMBERS, /* an object */
-};
-
-/*
- * A value of a parsed text. What is within it follows it: the elements of a list; key (a text), value, key, value of an
- * object. Each takes span places, itself included, so that the next one is at value + value->span.
- */
-struct ferry_json {
-        const char *text; /* of a text: its characters, then a NUL; of a number: as it stood, without a NUL */
-        uint32_t size;    /* bytes of text; or elements of a list, members of an object */
-        uint32_t span;
-        enum ferry_json_kind kind;
-};
+/* A text that was parsed; it has a copy of the text. */
+struct ferry_json;
 
 /*
  * Parses one JSON text: RFC 8259 to the letter, UTF-8, no duplicate key in any object, nesting at most
@@ -69,24 +51,42 @@ struct ferry_json {
  */
 int ferry_json_parse(const char *text, size_t length, struct ferry_json **ret_json, struct ferry_json_errors *errors);
 
-/* Only what ferry_json_parse gave. Takes NULL; returns NULL. */
+/* Takes NULL; returns NULL. */
 struct ferry_json *ferry_json_free(struct ferry_json *json);
 
-/* The value of a key; NULL when there is none, or when this is no object (NULL is none either). */
-const struct ferry_json *ferry_json_member(const struct ferry_json *object, const char *key);
+/*
+ * The value, for json-c's functions to read; NULL = null. Borrowed. Integers beyond 64 bits are the last within. Of an
+ * array they know the text only: its elements are for the functions below.
+ */
+struct json_object *ferry_json_root(const struct ferry_json *json);
+
+/* How many elements an array has. Only for arrays of a parsed text. */
+size_t ferry_json_count(struct json_object *array);
+
+/* The elements of one array, from the first on. */
+struct ferry_json_elements {
+        struct ferry_json *element; /* owned: the one that was asked for last; NULL = none yet */
+        const char *at, *end;       /* of the text that is left, which belongs to the array */
+        size_t left;
+};
+
+/* For ferry_json_elements_clear; the array's text must outlive it. Only for arrays of a parsed text. */
+struct ferry_json_elements ferry_json_elements(struct json_object *array);
+
+/* 1 with the next element, which is there until the one after it is asked for; 0: there is none; -ENOMEM. */
+int ferry_json_next(struct ferry_json_elements *elements, struct json_object **ret_element);
+
+void ferry_json_elements_clear(struct ferry_json_elements *elements);
 
 /* An integer that is not negative; one beyond 64 bits is UINT64_MAX. false when it is anything else. */
-bool ferry_json_get_uint(const struct ferry_json *value, uint64_t *ret_number);
-
-/* The value as text again, without white space. */
-void ferry_json_put_value(struct ferry_json_writer *writer, const struct ferry_json *value);
+bool ferry_json_get_uint(const struct json_object *value, uint64_t *ret_number);
 
 enum ferry_json_type {
-        FERRY_JSON_STRING, /* const char *, owned by the parsed text */
+        FERRY_JSON_STRING, /* const char *, owned by its object */
         FERRY_JSON_UINT,   /* uint64_t, min <= value <= max */
         FERRY_JSON_BOOL,   /* bool */
-        FERRY_JSON_OBJECT, /* const struct ferry_json *, borrowed */
-        FERRY_JSON_ARRAY,  /* const struct ferry_json *, borrowed; min <= elements <= max */
+        FERRY_JSON_OBJECT, /* struct json_object *, borrowed */
+        FERRY_JSON_ARRAY,  /* struct json_object *, borrowed; min <= elements <= max */
 };
 
 /*
@@ -108,11 +108,11 @@ struct ferry_json_field {
  * object) is one complaint whose pointer is prefix + "/name". "prefix" is "" for the whole body.
  * Returns true when there was no complaint from this call. null counts as a wrong type.
  */
-bool ferry_json_decode(const struct ferry_json *object, const struct ferry_json_field *fields, size_t n, void *target,
+bool ferry_json_decode(struct json_object *object, const struct ferry_json_field *fields, size_t n, void *target,
                        const char *prefix, struct ferry_json_errors *errors);
 
 /* The same for the i-th element of the list at prefix: pointers begin with prefix + "/i". */
-bool ferry_json_decode_element(const struct ferry_json *object, const struct ferry_json_field *fields, size_t n,
+bool ferry_json_decode_element(struct json_object *object, const struct ferry_json_field *fields, size_t n,
                                void *target, const char *prefix, size_t i, struct ferry_json_errors *errors);
 
 #endif

@@ -24,8 +24,6 @@ void ferry_json_end_array(struct ferry_json_writer *writer);
 
 /* The key of a member, whose value comes next. A literal without characters that need an escape. */
 void ferry_json_key(struct ferry_json_writer *writer, const char *key);
-/* After a key of any characters, which ferry_json_put_string wrote. */
-void ferry_json_put_colon(struct ferry_json_writer *writer);
 
 /* Values. Text is UTF-8. */
 void ferry_json_put_string(struct ferry_json_writer *writer, const char *text);

@@ -7,7 +7,7 @@
 
 #include <ferry/encoding.h>
 
-struct ferry_json;
+struct json_object;
 struct ferry_json_errors;
 struct ferry_json_writer;
 
@@ -63,8 +63,8 @@ int ferry_metadata_encode(const struct ferry_metadata *m, struct ferry_json_writ
  * the blob's own keys, the digest. Does not look at the clock. pointer_prefix ("/remote_metadata") starts the pointers
  * of complaints. 0 with *ret_metadata for ferry_metadata_free(); FERRY_E_INVALID_METADATA with complaints; -ENOMEM.
  */
-int ferry_metadata_decode(const struct ferry_json *object, const char *pointer_prefix,
-                          struct ferry_metadata **ret_metadata, struct ferry_json_errors *errors);
+int ferry_metadata_decode(struct json_object *object, const char *pointer_prefix, struct ferry_metadata **ret_metadata,
+                          struct ferry_json_errors *errors);
 
 /* Wipes the key and frees. Takes NULL; returns NULL. */
 struct ferry_metadata *ferry_metadata_free(struct ferry_metadata *m);

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "json_document.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <json-c/printbuf.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ferry_json *json_document_new_element(void)
+{
+        struct ferry_json *json = calloc(1, sizeof(*json));
+
+        if (!json)
+                return NULL;
+        /*
+         * json-c counts the values within the innermost brackets as one level more. Not strict: beyond what the check
+         * refuses, that would refuse integers above 64 bits (from 0.17 on), which are the decoder's to complain of.
+         */
+        json->tokener = json_tokener_new_ex(FERRY_JSON_DEPTH + 2);
+        return json->tokener ? json : ferry_json_free(json);
+}
+
+struct ferry_json *ferry_json_free(struct ferry_json *json)
+{
+        if (!json)
+                return NULL;
+        json_object_put(json->root);
+        if (json->tokener)
+                json_tokener_free(json->tokener);
+        json_outline_clear(&json->outline);
+        free(json->text);
+        free(json);
+        return NULL;
+}
+
+struct json_object *ferry_json_root(const struct ferry_json *json)
+{
+        return json->root;
+}
+
+/* An array as text: as it stood. */
+static int write_list(struct json_object *array, struct printbuf *buffer, int level, int flags)
+{
+        const struct json_list *list = json_object_get_userdata(array);
+
+        return printbuf_memappend(buffer, list->text, (int)list->size);
+}
+
+/* Gives the arrays of a tree their lists, whose order is the same. Returns the number of values that are not null. */
+static size_t tie(struct json_object *value, struct json_list **next)
+{
+        size_t n = value != NULL;
+
+        if (json_object_is_type(value, json_type_array))
+                json_object_set_serializer(value, write_list, (*next)++, NULL);
+        if (!json_object_is_type(value, json_type_object))
+                return n;
+        json_object_object_foreach (value, key, member) {
+                (void)key;
+                n += tie(member, next);
+        }
+        return n;
+}
+
+/* false: memory is short. */
+static bool feed(struct json_tokener *tokener, const char *text, size_t size)
+{
+        (void)json_tokener_parse_ex(tokener, text, (int)size);
+        return json_tokener_get_error(tokener) == json_tokener_continue;
+}
+
+/* The tree of a text that has been checked, with "[]" for each of its lists. */
+static struct json_object *build(struct json_tokener *tokener, const char *text, const struct json_outline *outline)
+{
+        struct json_object *root = NULL;
+
+        json_tokener_reset(tokener);
+        for (size_t i = 0; i < outline->n_lists; i++) {
+                const struct json_list *list = &outline->lists[i];
+
+                if (!feed(tokener, text, (size_t)(list->text - text)))
+                        return NULL;
+                root = json_tokener_parse_ex(tokener, "[]", 2);
+                text = list->text + list->size;
+        }
+        if (text < outline->end)
+                root = json_tokener_parse_ex(tokener, text, (int)(outline->end - text));
+        /* A number alone goes on until something else comes. */
+        if (json_tokener_get_error(tokener) == json_tokener_continue)
+                root = json_tokener_parse_ex(tokener, " ", 1);
+        return root;
+}
+
+int json_document_read(struct ferry_json *json, const char *text, size_t length, bool alone,
+                       struct json_fault *ret_fault)
+{
+        struct json_list *lists;
+        int r;
+
+        json_object_put(json->root);
+        json->root = NULL;
+        r = json_check(text, length, alone, &json->outline, ret_fault);
+        if (r)
+                return r;
+        json->root = build(json->tokener, text, &json->outline);
+        lists = json->outline.lists;
+        /* Only memory can have stopped it. It does not always say so, and then gives a part of the tree. */
+        return tie(json->root, &lists) == json->outline.n_values ? 0 : -ENOMEM;
+}
+
+int json_document_new(const char *text, size_t length, struct ferry_json **ret_json, struct json_fault *ret_fault)
+{
+        struct ferry_json *json = json_document_new_element();
+        int r = -ENOMEM;
+
+        if (!json)
+                return r;
+        json->text = malloc(length ? length : 1);
+        if (json->text) {
+                memcpy(json->text, text, length);
+                r = json_document_read(json, json->text, length, true, ret_fault);
+        }
+        if (r)
+                (void)ferry_json_free(json);
+        else
+                *ret_json = json;
+        return r;
+}

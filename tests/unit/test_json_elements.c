@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/error.h>
+#include <ferry/json.h>
+
+#include "failing_memory.h"
+#include "json_whole.h"
+#include "unit.h"
+
+/* json-c forgets to say that memory was short, and leaves a member out, or its value. */
+enum { FORGET_NOTHING, FORGET_MEMBER, FORGET_VALUE };
+static int forgets;
+
+struct json_object *__real_json_tokener_parse_ex(struct json_tokener *tokener, const char *text, int size);
+struct json_object *__wrap_json_tokener_parse_ex(struct json_tokener *tokener, const char *text, int size);
+
+struct json_object *__wrap_json_tokener_parse_ex(struct json_tokener *tokener, const char *text, int size)
+{
+        struct json_object *object = __real_json_tokener_parse_ex(tokener, text, size);
+
+        if (object && forgets == FORGET_MEMBER)
+                json_object_object_del(object, "forgotten");
+        if (object && forgets == FORGET_VALUE)
+                (void)json_object_object_add(object, "forgotten", NULL);
+        return object;
+}
+
+static struct ferry_json *parse(const char *text)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_json *json = NULL;
+
+        if (ferry_json_parse(text, strlen(text), &json, &errors) != 0)
+                fail_msg("%s: %s", text, errors.items[0].detail);
+        return json;
+}
+
+static const char *text_of(struct json_object *value)
+{
+        return json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+}
+
+static struct json_object *member(const struct ferry_json *json, const char *key)
+{
+        return json_object_object_get(ferry_json_root(json), key);
+}
+
+/* json-c's own tree of the text is what it is held against. */
+static void lists_at_any_place_are_read_whole(void **state)
+{
+        static const char *const texts[] = {
+                "[]",
+                "[[]]",
+                "[1]",
+                " [ 1 , \"a\" , null , true , [ ] , { } ] ",
+                "[null,null]",
+                "[[1,[2,[3]]],[],[[[]],4]]",
+                "{\"a\":[],\"b\":[1],\"c\":{\"d\":[2,3],\"e\":[]},\"f\":[4]}",
+                "{\"a\":[{\"b\":[1,2],\"c\":[]},{\"c\":[[3]],\"b\":{\"d\":[4]}}],\"e\":5}",
+                "{ \"a\" : [ 1 ] , \"b\" : [ 2 ] }",
+                "[\"]\",\"[\",\"\\\"]\",\",\",\"\\\\\",\"}\",{\"]\":\"[\",\",\":[\"]\"]}]",
+                "{\"[]\":[\"[]\"],\"a\":\"[\"}",
+                "[1.5,-0,2E3,18446744073709551615]",
+                "[[[[[[[[1]]]]]]]]",
+                "[{\"a\":[{\"a\":[{\"a\":[7]}]}]}]",
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(texts); i++) {
+                struct ferry_json *json = parse(texts[i]);
+                struct json_object *whole = json_whole(ferry_json_root(json)), *other = json_tokener_parse(texts[i]);
+
+                assert_string_equal(text_of(whole), text_of(other));
+                json_object_put(other);
+                json_object_put(whole);
+                (void)ferry_json_free(json);
+        }
+}
+
+static void lists_are_counted_without_being_read(void **state)
+{
+        struct ferry_json *json = parse("{\"a\":[],\"b\":[[1,2,3]],\"c\":[{\"d\":1,\"e\":2},null,\"x,y\",[],7]}");
+
+        assert_int_equal(ferry_json_count(member(json, "a")), 0);
+        assert_int_equal(ferry_json_count(member(json, "b")), 1);
+        assert_int_equal(ferry_json_count(member(json, "c")), 5);
+        (void)ferry_json_free(json);
+}
+
+static void a_list_as_text_is_as_it_stood(void **state)
+{
+        struct ferry_json *json = parse(" { \"a\" : [ 1 , {\"b\":[ ]} ] , \"c\" : { \"d\" : [2, 3.50] } } ");
+
+        assert_string_equal(text_of(ferry_json_root(json)), "{\"a\":[ 1 , {\"b\":[ ]} ],\"c\":{\"d\":[2, 3.50]}}");
+        assert_string_equal(text_of(member(json, "c")), "{\"d\":[2, 3.50]}");
+        (void)ferry_json_free(json);
+}
+
+/* Two walks over one list, and one within an element of another, do not disturb each other. */
+static void walks_are_independent(void **state)
+{
+        struct ferry_json *json = parse("{\"a\":[[1,2],[3,4]]}");
+        struct ferry_json_elements outer = ferry_json_elements(member(json, "a")), inner, second;
+        struct json_object *list, *value;
+        int64_t expected = 1;
+
+        second = ferry_json_elements(member(json, "a"));
+        while (ferry_json_next(&outer, &list) > 0) {
+                assert_int_equal(ferry_json_next(&second, &value), 1);
+                inner = ferry_json_elements(list);
+                while (ferry_json_next(&inner, &value) > 0)
+                        assert_int_equal(json_object_get_int64(value), expected++);
+                ferry_json_elements_clear(&inner);
+        }
+        assert_int_equal(expected, 5);
+        assert_int_equal(ferry_json_next(&outer, &value), 0);
+        assert_int_equal(ferry_json_next(&second, &value), 0);
+        ferry_json_elements_clear(&outer);
+        ferry_json_elements_clear(&second);
+        (void)ferry_json_free(json);
+}
+
+/* From json-c's tree of them it would be hundreds of bytes each. */
+static void long_lists_are_read_in_little_memory(void **state)
+{
+        enum { ELEMENTS = 65536, STEPS = 64 };
+        char *text = unit_alloc(ELEMENTS * 16 + 2), *at = text;
+        struct ferry_json_elements elements;
+        struct json_object *element;
+        struct ferry_json *json;
+        uint64_t n = 0, number;
+
+        for (unsigned i = 0; i < ELEMENTS; i++)
+                at += sprintf(at, "%c{\"a\":%u}", i ? ',' : '[', i);
+        strcpy(at, "]");
+        json = parse(text);
+        free(text);
+        elements = ferry_json_elements(ferry_json_root(json));
+        assert_int_equal(ferry_json_next(&elements, &element), 1);
+        memory_left = STEPS; /* of ours: none is needed for what is alike */
+        do {
+                assert_true(ferry_json_get_uint(json_object_object_get(element, "a"), &number));
+                assert_int_equal(number, n++);
+        } while (ferry_json_next(&elements, &element) > 0);
+        assert_int_equal(memory_left, STEPS);
+        memory_left = -1;
+        assert_int_equal(n, ELEMENTS);
+        ferry_json_elements_clear(&elements);
+        (void)ferry_json_free(json);
+}
+
+static void short_memory_ends_a_walk(void **state)
+{
+        struct ferry_json *json = parse("[{\"a\":[1],\"b\":2},3]");
+        int r = -ENOMEM;
+
+        for (long n = 0; r != 0; n++) {
+                struct ferry_json_elements elements = ferry_json_elements(ferry_json_root(json));
+                struct json_object *element;
+                size_t seen = 0;
+
+                memory_left = n;
+                while ((r = ferry_json_next(&elements, &element)) > 0)
+                        seen++;
+                memory_left = -1;
+                assert_true(r == -ENOMEM || (r == 0 && n > 0 && seen == 2));
+                ferry_json_elements_clear(&elements);
+        }
+        (void)ferry_json_free(json);
+}
+
+static void a_tree_that_lacks_something_is_short_memory(void **state)
+{
+        static const char object[] = "{\"a\":1,\"forgotten\":2}", list[] = "[{\"a\":1,\"forgotten\":2}]";
+
+        for (int what = FORGET_MEMBER; what <= FORGET_VALUE; what++) {
+                struct ferry_json *json = parse(list), *other = NULL;
+                struct ferry_json_elements elements = ferry_json_elements(ferry_json_root(json));
+                struct ferry_json_errors errors = { 0 };
+                struct json_object *element;
+
+                forgets = what;
+                assert_int_equal(ferry_json_parse(object, strlen(object), &other, &errors), -ENOMEM);
+                assert_int_equal(errors.n, 0);
+                assert_int_equal(ferry_json_next(&elements, &element), -ENOMEM);
+                forgets = FORGET_NOTHING;
+                ferry_json_elements_clear(&elements);
+                (void)ferry_json_free(json);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(lists_at_any_place_are_read_whole),
+                cmocka_unit_test(lists_are_counted_without_being_read),
+                cmocka_unit_test(a_list_as_text_is_as_it_stood),
+                cmocka_unit_test(walks_are_independent),
+                cmocka_unit_test(long_lists_are_read_in_little_memory),
+                cmocka_unit_test(short_memory_ends_a_walk),
+                cmocka_unit_test(a_tree_that_lacks_something_is_short_memory),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
