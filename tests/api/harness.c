@@ -879,17 +879,12 @@ uint64_t worker_wakeups(const struct worker *w)
 
 uint64_t worker_processor_ms(const struct worker *w)
 {
-        unsigned long user, system;
-        char path[64];
-        FILE *f;
+        struct timespec time;
+        clockid_t clock;
 
-        (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)w->pid);
-        f = fopen(path, "re");
-        assert_non_null(f);
-        assert_int_equal(fscanf(f, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system),
-                         2);
-        (void)fclose(f);
-        return (user + system) * 1000 / (uint64_t)sysconf(_SC_CLK_TCK);
+        assert_int_equal(clock_getcpuclockid(w->pid, &clock), 0);
+        assert_int_equal(clock_gettime(clock, &time), 0);
+        return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
 }
 
 void pass_time(unsigned ms)

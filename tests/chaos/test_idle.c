@@ -38,7 +38,7 @@ static void assert_sleeps(struct scene *s)
         print_message("%d wake-ups and %d ms of processor time in %d s\n", (int)wakeups, (int)processor_ms, SECONDS);
 #if !defined(__SANITIZE_THREAD__) /* it has a thread of its own, which wakes */
         assert_true(wakeups <= WAKEUPS);
-        assert_true(processor_ms <= PROCESSOR_MS); /* one tick of the kernel's own count is 10 ms */
+        assert_true(processor_ms <= PROCESSOR_MS);
 #endif
 }
 
