@@ -21,6 +21,9 @@
 /* Files for all but HTTP connections. */
 enum { DESCRIPTORS_KEPT = 256 };
 
+/* One more descriptor for so many connections: no more than server/http/shard.h says. */
+enum { CONNECTIONS_A_DESCRIPTOR = 32 };
+
 /* ---- downward calls' callbacks ---- */
 
 static int on_enroll(void *context, void *address, size_t size, uint64_t file, void **ret_registration)
@@ -208,7 +211,7 @@ static int start_peers(struct ferry_worker *worker)
         return peers_new(&config, &worker->peers);
 }
 
-/* Accepting what cannot be opened would make a busy loop of it. */
+/* Connections that took the last descriptor would leave none for anything else. */
 static uint64_t connections_possible(uint64_t wanted)
 {
         struct rlimit files;
@@ -220,6 +223,7 @@ static uint64_t connections_possible(uint64_t wanted)
                 possible = at_least(files.rlim_cur / 2, 1);
         else
                 possible = files.rlim_cur - DESCRIPTORS_KEPT;
+        possible -= possible / CONNECTIONS_A_DESCRIPTOR;
         if (possible >= wanted)
                 return wanted;
         log_event(LOG_INFO,

@@ -8,6 +8,7 @@
 
 #include "base/util.h"
 #include "http_internal.h"
+#include "shard.h"
 
 static void connection_unref(struct http_connection *connection)
 {
@@ -36,25 +37,33 @@ static void on_end(struct loop_watch *watch, uint32_t events)
         connection_unref(connection);
 }
 
-static struct http_connection *connection_new(struct http_server *server, int fd)
+struct http_connection *connection_new(struct http_shard *shard, struct http_listener *listener)
 {
         struct http_connection *connection = calloc(1, sizeof(*connection));
 
         if (!connection)
                 return NULL;
-        connection->server = server;
-        connection->fd = fd;
+        connection->server = shard->server;
+        connection->shard = shard;
+        connection->listener = listener;
+        connection->fd = -1;
         connection->watch.fired = on_end;
-        atomic_init(&connection->references, 2);
-        waits_retain(&server->waits);
-        /* Without a watch an end may be seen late. */
-        if (loop_watch_start(server->config.loop, &connection->watch, fd, EPOLLRDHUP) < 0)
-                connection_unref(connection);
+        atomic_init(&connection->references, 1);
+        waits_retain(&shard->server->waits);
         return connection;
 }
 
+void connection_open(struct http_connection *connection, struct MHD_Connection *theirs)
+{
+        connection->fd = MHD_get_connection_info(theirs, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        atomic_fetch_add(&connection->references, 1);
+        /* Without a watch an end may be seen late. */
+        if (loop_watch_start(connection->server->config.loop, &connection->watch, connection->fd, EPOLLRDHUP) < 0)
+                connection_unref(connection);
+}
+
 /* The watch ends before the descriptor can be closed and its number be another connection's. */
-static void connection_close(struct http_connection *connection)
+void connection_close(struct http_connection *connection)
 {
         struct http_server *server = connection->server;
 
@@ -66,31 +75,13 @@ static void connection_close(struct http_connection *connection)
         connection_unref(connection);
 }
 
-void connection_notify(void *context, struct MHD_Connection *connection, void **socket_context,
-                       enum MHD_ConnectionNotificationCode code)
-{
-        struct http_listener *listener = context;
-        struct http_connection *ours = *socket_context;
-
-        if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
-                *socket_context = NULL;
-                if (ours)
-                        connection_close(ours);
-                return;
-        }
-        const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        *socket_context = info ? connection_new(listener->server, info->connect_fd) : NULL;
-}
-
 struct http_connection *connection_of(struct MHD_Connection *connection)
 {
-        const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-
-        return info ? info->socket_context : NULL;
+        return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
 
 void connection_repeat_end(const struct http_connection *connection)
 {
-        if (connection && atomic_load(&connection->ended))
+        if (atomic_load(&connection->ended))
                 (void)shutdown(connection->fd, SHUT_RD);
 }

@@ -8,8 +8,10 @@
 
 #include "base/loop.h"
 
+struct http_listener;
 struct http_park;
 struct http_server;
+struct http_shard;
 
 /*
  * What we know of a client's connection beside libmicrohttpd. The loop watches it for the client's end, which
@@ -17,27 +19,33 @@ struct http_server;
  * bytes, or while the connection was suspended, would only be seen by the idle time-out. Shutting down once more what
  * the client has shut down already makes a new edge.
  *
- * Made and closed by libmicrohttpd's thread of the connection. Counted references: that thread's, and the watch's while
- * it is armed.
+ * Made and closed by the shard's thread. Counted references: that thread's, and the watch's while it is armed.
  */
 struct http_connection {
         struct http_server *server;
+        struct http_shard *shard;
+        struct http_listener *listener; /* that has accepted it */
         struct loop_watch watch;
         atomic_uint references;
         atomic_bool ended; /* the client sends nothing more */
         /* waits.lock: */
-        int fd;                 /* -1 = closed */
+        int fd;                 /* -1 = not open yet, or closed */
         struct http_park *park; /* the request that is parked on it; NULL = none */
 };
 
-/* MHD_NotifyConnectionCallback; context is the listener. The connection stands in libmicrohttpd's socket context. */
-void connection_notify(void *context, struct MHD_Connection *connection, void **socket_context,
-                       enum MHD_ConnectionNotificationCode code);
+/* For a socket that is about to be libmicrohttpd's. NULL: no memory. */
+struct http_connection *connection_new(struct http_shard *shard, struct http_listener *listener);
 
-/* Ours of libmicrohttpd's; NULL when memory was short at its start. Only from its handlers. */
+/* libmicrohttpd has taken it. */
+void connection_open(struct http_connection *connection, struct MHD_Connection *theirs);
+
+/* libmicrohttpd is about to close it, or has never taken it. The last call. */
+void connection_close(struct http_connection *connection);
+
+/* Ours of libmicrohttpd's, which keeps it as its socket context. Only from its handlers. */
 struct http_connection *connection_of(struct MHD_Connection *connection);
 
-/* After bytes were read: has an end that libmicrohttpd may have missed reported again. Takes NULL. */
+/* After bytes were read: has an end that libmicrohttpd may have missed reported again. */
 void connection_repeat_end(const struct http_connection *connection);
 
 #endif

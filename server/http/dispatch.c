@@ -238,7 +238,7 @@ static void end(struct http_request *request)
                 request->broken = true;
 }
 
-enum MHD_Result dispatch_call(void *listener, struct MHD_Connection *connection, const char *url, const char *method,
+enum MHD_Result dispatch_call(void *context, struct MHD_Connection *connection, const char *url, const char *method,
                               const char *version, const char *data, size_t *size, void **state)
 {
         struct http_request *request = *state;
@@ -265,8 +265,10 @@ enum MHD_Result dispatch_call(void *listener, struct MHD_Connection *connection,
         return request->broken ? MHD_NO : MHD_YES;
 }
 
-void *dispatch_target(void *listener, const char *target, struct MHD_Connection *connection)
+void *dispatch_target(void *context, const char *target, struct MHD_Connection *connection)
 {
-        connection_repeat_end(connection_of(connection));
-        return request_new(listener, connection, target);
+        const struct http_connection *ours = connection_of(connection);
+
+        connection_repeat_end(ours);
+        return request_new(ours->listener, connection, target);
 }

@@ -12,15 +12,15 @@
 #include "http/server.h"
 #include "wait.h"
 
+struct http_thread;
 struct idempotency;
 struct metric_family;
 
 /* One bound address. Fixed after http_server_new. */
 struct http_listener {
         struct http_server *server;
-        struct MHD_Daemon *daemon; /* NULL = not started */
-        int fd;                    /* ours until the daemon has it; -1 afterwards */
-        bool local;                /* a Unix socket: file permissions say who may talk, Host does not matter */
+        int fd;
+        bool local; /* a Unix socket: file permissions say who may talk, Host does not matter */
         char host[ADDRESS_HOST_SIZE];
         uint16_t port;
         char *path; /* of the Unix socket; NULL = TCP */
@@ -35,6 +35,8 @@ struct http_server {
         size_t n_listeners;
         struct http_listener *listeners;
         const char **urls; /* of the listeners */
+        size_t n_threads;
+        struct http_thread **threads;
         uint64_t started_us;
         uint64_t started_unix_ms;
         struct idempotency *idempotency; /* has its own lock */
@@ -51,9 +53,9 @@ int listener_open(struct http_listener *listener, const char *text, bool tls);
 /* Closes what is open, unlinks the Unix socket, frees the strings. Idempotent. */
 void listener_close(struct http_listener *listener);
 
-/* The access handler of libmicrohttpd and its companions; the listener is their context. */
-enum MHD_Result dispatch_call(void *listener, struct MHD_Connection *connection, const char *url, const char *method,
+/* The access handler of libmicrohttpd and its companion. */
+enum MHD_Result dispatch_call(void *context, struct MHD_Connection *connection, const char *url, const char *method,
                               const char *version, const char *data, size_t *size, void **state);
-void *dispatch_target(void *listener, const char *target, struct MHD_Connection *connection);
+void *dispatch_target(void *context, const char *target, struct MHD_Connection *connection);
 
 #endif

@@ -17,6 +17,7 @@
 #include "http_internal.h"
 #include "operations/operations.h"
 #include "request.h"
+#include "shard.h"
 
 /*
  * One parked request. Counted references: one for each armed source (waiter, timer), which goes when its callback has
@@ -25,7 +26,8 @@
 struct http_park {
         struct http_server *server;
         struct MHD_Connection *connection; /* suspended while parked */
-        struct http_connection *ours;      /* of it; NULL = its client's end is not noticed */
+        struct http_connection *ours;      /* of it; stays while the park is parked */
+        struct http_shard *shard;          /* of it */
         struct operation *operation;       /* a reference; NULL = it waits for the event */
         struct http_event *event;          /* of the request, so it stays while the park is parked */
         atomic_uint references;
@@ -134,8 +136,7 @@ static void park_wake(struct http_park *park)
         bool parked = park->parked;
         if (parked) {
                 park->parked = false;
-                if (park->ours)
-                        park->ours->park = NULL;
+                park->ours->park = NULL;
                 if (park->previous)
                         park->previous->next = park->next;
                 else
@@ -152,6 +153,7 @@ static void park_wake(struct http_park *park)
 
         /* First: somebody waits for the answer. The rest looks at the park alone, which does not end before it. */
         MHD_resume_connection(park->connection);
+        shard_wake(park->shard);
         if (loop_timer_stop(server->config.loop, &park->timer))
                 park_unref(park);
         if (park_unwait(park))
@@ -219,6 +221,7 @@ static enum wait_result park_request(struct http_request *request, struct operat
         park->server = server;
         park->connection = request->connection;
         park->ours = connection_of(request->connection);
+        park->shard = park->ours->shard;
         park->operation = operation ? operation_ref(operation) : NULL;
         park->event = event;
         park->waiter.wake = on_operation;
@@ -228,7 +231,7 @@ static enum wait_result park_request(struct http_request *request, struct operat
 
         pthread_mutex_lock(&waits->lock);
         waits->n_alive++;
-        if (waits->stopping || (park->ours && atomic_load(&park->ours->ended))) {
+        if (waits->stopping || atomic_load(&park->ours->ended)) {
                 result = WAIT_NEEDLESS;
         } else if (waits->n_parked >= server->config.limits.waiters_max) {
                 result = WAIT_FULL;
@@ -236,8 +239,7 @@ static enum wait_result park_request(struct http_request *request, struct operat
                 result = WAIT_PARKED;
                 request->resume = resume;
                 park->parked = true;
-                if (park->ours)
-                        park->ours->park = park;
+                park->ours->park = park;
                 park->next = waits->parked;
                 if (park->next)
                         park->next->previous = park;

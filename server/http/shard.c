@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "connection.h"
+#include "http_internal.h"
+#include "request.h"
+#include "server_thread.h"
+
+enum {
+        IDLE_TIMEOUT_S = 60,
+        /* Bytes: headers, and the window of an upload. libmicrohttpd clears it after each request, which is much of
+           what a small one costs, and a parked wait holds it. */
+        CONNECTION_MEMORY = 16 << 10,
+};
+
+/* Almost all that libmicrohttpd has to say is about what clients did. */
+static void log_library(void *context, const char *format, va_list arguments)
+{
+        char text[256];
+
+        if (!log_enabled(LOG_DEBUG))
+                return;
+        vsnprintf(text, sizeof(text), format, arguments);
+        text[strcspn(text, "\n")] = '\0';
+        log_event(LOG_DEBUG, "libmicrohttpd", LOG_S("text", text));
+}
+
+/* The answer has been sent, or the client is gone. Also for requests whose headers never became whole. */
+static void on_completed(void *context, struct MHD_Connection *connection, void **state,
+                         enum MHD_RequestTerminationCode code)
+{
+        struct http_request *request = FERRY_STEAL(*state);
+        struct http_server *server;
+
+        if (!request)
+                return;
+        server = request->server;
+        bool entered = request->phase != REQUEST_NEW;
+        request_free(request);
+        if (entered)
+                waits_leave(&server->waits);
+}
+
+static void on_connection(void *context, struct MHD_Connection *connection, void **socket_context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+        struct http_shard *shard = context;
+
+        if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+                struct http_connection *ours = FERRY_STEAL(shard->arriving);
+                *socket_context = ours;
+                connection_open(ours, connection);
+                shard->n_connections++;
+                shard->thread->n_connections++;
+        } else {
+                struct http_connection *ours = FERRY_STEAL(*socket_context);
+                connection_close(ours);
+                shard->n_connections--;
+                shard->thread->n_connections--;
+                server_thread_has_room(shard->thread, shard->place);
+        }
+}
+
+static struct MHD_Daemon *daemon_start(struct http_shard *shard)
+{
+        const struct http_config *config = &shard->server->config;
+        struct MHD_OptionItem options[3];
+        size_t n = 0;
+
+        if (config->tls) {
+                options[n++] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_CERT, 0,
+                                                        (void *)(uintptr_t)config->tls_cert_pem };
+                options[n++] =
+                        (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)config->tls_key_pem };
+        }
+        options[n] = (struct MHD_OptionItem){ MHD_OPTION_END, 0, NULL };
+        return MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME |
+                                        MHD_USE_ERROR_LOG | (config->tls ? MHD_USE_TLS : 0u),
+                                0, NULL, NULL, dispatch_call, NULL, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL,
+                                MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_NOTIFY_CONNECTION,
+                                on_connection, shard, MHD_OPTION_URI_LOG_CALLBACK, dispatch_target, NULL,
+                                MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
+                                (unsigned)SHARD_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S,
+                                MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_ARRAY,
+                                options, MHD_OPTION_END);
+}
+
+int shard_new(struct http_thread *thread, struct http_server *server, struct http_shard **ret_shard)
+{
+        struct http_shard *shard = calloc(1, sizeof(*shard));
+
+        if (!shard)
+                return -ENOMEM;
+        shard->thread = thread;
+        shard->server = server;
+        errno = 0;
+        shard->daemon = daemon_start(shard);
+        if (!shard->daemon) {
+                int error = errno == EMFILE || errno == ENFILE ? -errno : server->config.tls ? -EINVAL : -ENOMEM;
+                free(shard);
+                return error;
+        }
+        *ret_shard = shard;
+        return 0;
+}
+
+void shard_stop(struct http_shard *shard)
+{
+        struct MHD_Daemon *daemon = FERRY_STEAL(shard->daemon);
+
+        if (daemon)
+                MHD_stop_daemon(daemon);
+}
+
+struct http_shard *shard_free(struct http_shard *shard)
+{
+        if (!shard)
+                return NULL;
+        shard_stop(shard);
+        free(shard);
+        return NULL;
+}
+
+int shard_epoll_fd(const struct http_shard *shard)
+{
+        return MHD_get_daemon_info(shard->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
+}
+
+void shard_add(struct http_shard *shard, struct http_listener *listener, int fd, const struct sockaddr *address,
+               socklen_t size)
+{
+        shard->arriving = connection_new(shard, listener);
+        if (!shard->arriving) {
+                close(fd);
+                return;
+        }
+        /* On this thread it is taken in, or closed, before this returns; on_connection hears of it. */
+        (void)MHD_add_connection(shard->daemon, fd, address, size);
+        if (shard->arriving)
+                connection_close(FERRY_STEAL(shard->arriving));
+}
+
+int64_t shard_run(struct http_shard *shard)
+{
+        MHD_UNSIGNED_LONG_LONG ms;
+
+        (void)MHD_run_wait(shard->daemon, 0);
+        if (MHD_get_timeout(shard->daemon, &ms) != MHD_YES)
+                return -1;
+        return ms > INT_MAX ? INT_MAX : (int64_t)ms;
+}
+
+void shard_wake(struct http_shard *shard)
+{
+        server_thread_queue(shard->thread, shard);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HTTP_SHARD_H
+#define HTTP_SHARD_H
+
+#include <microhttpd.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct http_connection;
+struct http_listener;
+struct http_server;
+struct http_thread;
+
+/*
+ * A libmicrohttpd daemon without a thread and without a socket to listen on, run by one of our threads, which runs
+ * many. At each resume libmicrohttpd 0.9.75 walks over all suspended connections of a daemon: that is why one has so
+ * few.
+ *
+ * Belongs to its thread, but for what says otherwise. Lives as long as the server: who has resumed its last connection
+ * may still be on the way out of libmicrohttpd. Without connections it costs a descriptor, and no time.
+ */
+struct http_shard {
+        struct http_thread *thread;
+        struct http_server *server;
+        struct MHD_Daemon *daemon;
+        size_t place; /* among the thread's */
+        unsigned n_connections;
+        struct http_connection *arriving; /* is being handed to the daemon */
+        /* Any thread: */
+        atomic_bool queued;
+        struct http_shard *next; /* of those queued; whoever has set queued */
+};
+
+enum { SHARD_CONNECTIONS = 64 };
+
+/* Starts the daemon. 0 or -errno. */
+int shard_new(struct http_thread *thread, struct http_server *server, struct http_shard **ret_shard);
+
+/* Ends all connections, none of which may be suspended, and the daemon. Its thread has ended, or is the caller. The
+ * shard itself stays valid for shard_wake until shard_free. */
+void shard_stop(struct http_shard *shard);
+struct http_shard *shard_free(struct http_shard *shard);
+
+int shard_epoll_fd(const struct http_shard *shard);
+
+/* Takes a socket over, also when it fails, from a listener that has accepted it. There is room. */
+void shard_add(struct http_shard *shard, struct http_listener *listener, int fd, const struct sockaddr *address,
+               socklen_t size);
+
+/* Lets the daemon do what there is to do. How long until it must be run although nothing happens: ms, -1 = for ever. */
+int64_t shard_run(struct http_shard *shard);
+
+/* Has the shard run soon by its thread. Any thread, with any lock held. */
+void shard_wake(struct http_shard *shard);
+
+#endif

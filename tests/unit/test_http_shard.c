@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http_fixture.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <ferry/encoding.h>
+
+#include "server_thread.h"
+#include "shard.h"
+
+enum { THREADS = 2, CROWD = 300, LIMIT = 150 };
+_Static_assert(CROWD > 2 * THREADS * SHARD_CONNECTIONS, "shards are started while others are full");
+_Static_assert(LIMIT / THREADS > SHARD_CONNECTIONS && LIMIT < CROWD, "the limit is reached over several shards");
+
+/* A server for a crowd; the fixture's has lower limits. */
+static void start(struct http_fixture *h, uint64_t connections)
+{
+        http_stop(h);
+        h->config.threads = THREADS;
+        h->config.limits.waiters_max = CROWD;
+        h->config.limits.connections_max = connections;
+        http_start(h);
+}
+
+static int ask(struct http_fixture *h, struct operation *operation)
+{
+        char path[128], id[FERRY_ID_TEXT_SIZE];
+
+        ferry_id_format("op_", look(h->f, operation).id, id);
+        snprintf(path, sizeof(path), "/v1/operations/%s?wait_ms=60000", id);
+        return http_begin(h, "GET", path, "", NULL);
+}
+
+/* Parks n requests. What the HTTP threads did for them happened before this returns. */
+static void gather(struct http_fixture *h, struct operation *operation, int *fds, size_t n, size_t n_parked)
+{
+        for (size_t i = 0; i < n; i++)
+                fds[i] = ask(h, operation);
+        await_parked(h, n_parked);
+}
+
+static void expect_answers(int *fds, size_t n, const char *done)
+{
+        for (size_t i = 0; i < n; i++) {
+                struct reply reply = http_receive(fds[i]);
+                assert_string_equal(reply_field(&reply, "done"), done);
+                expect_status(reply, 200);
+        }
+}
+
+static void a_crowd_is_spread_over_shards_and_woken_one_by_one_or_all(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *one = make(h->f, FERRY_READABLE), *all = make(h->f, FERRY_READABLE);
+        int fds[CROWD];
+        size_t n_shards = 0, n_connections = 0;
+
+        start(h, 2 * CROWD);
+        gather(h, all, fds, CROWD - 1, CROWD - 1);
+        gather(h, one, fds + CROWD - 1, 1, CROWD);
+        for (size_t i = 0; i < h->server->n_threads; i++) {
+                const struct http_thread *thread = h->server->threads[i];
+                n_shards += thread->n_shards;
+                for (size_t k = 0; k < thread->n_shards; k++) {
+                        assert_true(thread->shards[k]->n_connections <= SHARD_CONNECTIONS);
+                        n_connections += thread->shards[k]->n_connections;
+                }
+        }
+        assert_int_equal(n_connections, CROWD);
+        assert_in_range(n_shards, (CROWD + SHARD_CONNECTIONS - 1) / SHARD_CONNECTIONS,
+                        CROWD / SHARD_CONNECTIONS + THREADS);
+        operation_cancel(h->f->store, one);
+        expect_answers(fds + CROWD - 1, 1, "true");
+        await_parked(h, CROWD - 1);
+        operation_cancel(h->f->store, all);
+        expect_answers(fds, CROWD - 1, "true");
+        await_parked(h, 0);
+        expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
+        operation_unref(all);
+        operation_unref(one);
+}
+
+static void the_end_of_the_server_answers_a_crowd(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        int fds[CROWD];
+
+        start(h, 2 * CROWD);
+        gather(h, operation, fds, CROWD, CROWD);
+        http_stop(h);
+        expect_answers(fds, CROWD, "false");
+        operation_unref(operation);
+}
+
+/* Asks on a connection that stays. */
+static void ping(int fd)
+{
+        static const char request[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        char text[2048] = "";
+        size_t size = 0;
+
+        http_send(fd, request, strlen(request));
+        while (!strstr(text, "\"live\"")) {
+                ssize_t n = recv(fd, text + size, sizeof(text) - 1 - size, 0);
+                assert_true(n > 0);
+                size += (size_t)n;
+                text[size] = '\0';
+        }
+}
+
+/* How many connections nobody has accepted yet. */
+static unsigned waiting(const struct http_fixture *h)
+{
+        struct tcp_info info;
+        socklen_t size = sizeof(info);
+
+        assert_int_equal(getsockopt(h->server->listeners[0].fd, IPPROTO_TCP, TCP_INFO, &info, &size), 0);
+        return info.tcpi_unacked;
+}
+
+static void the_limit_holds_over_all_shards_and_ends_with_a_connection(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *one = make(h->f, FERRY_READABLE), *all = make(h->f, FERRY_READABLE);
+        int fds[LIMIT - 1], kept, late;
+
+        start(h, LIMIT);
+        kept = http_connect(h);
+        ping(kept);
+        gather(h, all, fds, LIMIT - 2, LIMIT - 2);
+        gather(h, one, fds + LIMIT - 2, 1, LIMIT - 1);
+        late = http_begin(h, "GET", "/livez", "", NULL);
+        ping(kept); /* its thread looks at everything that has come, and then again */
+        ping(kept);
+        assert_int_equal(waiting(h), 1);
+        operation_cancel(h->f->store, one);
+        expect_answers(fds + LIMIT - 2, 1, "true");
+        expect_status(http_receive(late), 200);
+        operation_cancel(h->f->store, all);
+        expect_answers(fds, LIMIT - 2, "true");
+        close(kept);
+        operation_unref(all);
+        operation_unref(one);
+}
+
+static void without_descriptors_clients_wait_until_there_are_some(void **state)
+{
+        struct http_fixture *h = *state;
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        static const char request[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        struct rlimit before, none;
+        int kept = http_connect(h), late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        ping(kept);
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+        none = (struct rlimit){ .rlim_cur = 0, .rlim_max = before.rlim_max };
+        address.sin_port = htons(h->port);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+        assert_int_equal(connect(late, (struct sockaddr *)&address, sizeof(address)), 0);
+        http_send(late, request, strlen(request));
+        ping(kept);
+        ping(kept);
+        assert_int_equal(waiting(h), 1);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        expect_status(http_receive(late), 200);
+        close(kept);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, http_setup, http_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(a_crowd_is_spread_over_shards_and_woken_one_by_one_or_all),
+                TEST(the_end_of_the_server_answers_a_crowd),
+                TEST(the_limit_holds_over_all_shards_and_ends_with_a_connection),
+                TEST(without_descriptors_clients_wait_until_there_are_some),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
