@@ -44,8 +44,7 @@ int main(int argc, char **argv)
         daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL,
                                   NULL, answer, argv[1], MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_STRICT_FOR_CLIENT,
                                   1, MHD_OPTION_CONNECTION_LIMIT, 10000u, MHD_OPTION_CONNECTION_TIMEOUT, 60u,
-                                  MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)64 << 10, MHD_OPTION_THREAD_POOL_SIZE,
-                                  threads, MHD_OPTION_END);
+                                  MHD_OPTION_THREAD_POOL_SIZE, threads, MHD_OPTION_END);
         if (!daemon)
                 return EXIT_FAILURE;
         (void)printf("http://127.0.0.1:%u\n", MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT)->port);
