@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "steps.h"
+#include "wire.h"
 
 /* Waiting: parked requests, woken by the end, a change, a deletion or the time limit. */
 
