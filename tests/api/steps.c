@@ -351,6 +351,15 @@ const char *running_target_region(const struct running *r)
         return r->kind == FERRY_READABLE ? r->local : r->offered;
 }
 
+void operation_assert_left(struct worker *w, const char *id)
+{
+        struct ferry_operation end;
+
+        assert_int_equal(ferry_wait_operation(w->client, id, WAIT_MS, &end), 0);
+        assert_true(end.error == FERRY_E_CANCELLED_BY_PEER || end.error == FERRY_E_PEER_LOST);
+        ferry_operation_clear(&end);
+}
+
 void running_drop(struct pair *p, struct running *r)
 {
         operations_drop(p, r);

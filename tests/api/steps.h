@@ -91,6 +91,9 @@ void running_start(struct pair *p, enum ferry_kind passive_kind, uint64_t size, 
 struct worker *running_target(struct pair *p, const struct running *running);
 const char *running_target_region(const struct running *running);
 
+/* A worker that goes on after its peer cancelled and left has heard of the one or of the other. */
+void operation_assert_left(struct worker *w, const char *id);
+
 /* Deletes the operations and the regions, which must not be in use any more. */
 void running_drop(struct pair *p, struct running *running);
 

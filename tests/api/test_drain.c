@@ -110,7 +110,7 @@ static void what_does_not_finish_in_the_drain_time_is_cancelled(void **state)
         assert_true(now_ms() - started_ms < 5000);
         pair_expect_failures(p);
         worker_resume(&p->b);
-        operation_assert_end(&p->b, running.active, FERRY_ERRORED, NULL);
+        operation_assert_left(&p->b, running.active);
         worker_stop(&p->b);
 }
 
@@ -163,7 +163,7 @@ static void what_runs_can_be_cancelled_while_draining(void **state)
         assert_int_equal(ferry_cancel_operation(p->a.client, running.passive, NULL), 0);
         assert_int_equal(reap(&p->a), 0);
         worker_resume(&p->b);
-        operation_assert_end(&p->b, running.active, FERRY_ERRORED, NULL);
+        operation_assert_left(&p->b, running.active);
         worker_stop(&p->b);
 }
 
