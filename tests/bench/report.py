@@ -290,6 +290,10 @@ def marks_of_runs(runs):
     return lines
 
 
+def sentence(text):
+    return text[:1].upper() + text[1:] + "."
+
+
 def markdown(report, plot):
     """The page of results. plot: how it names the picture, None = there is none."""
     runs, last = report["runs"], report["runs"][-1]
@@ -305,13 +309,13 @@ def markdown(report, plot):
     out += markdown_table(("", ""), facts)
     if plot:
         out += [f"![Throughput over size]({plot})", ""]
-    out += ["## Marks", "", "What issue 3 asks for, and the median of each run: of a ratio the median of the ratios of",
+    out += ["## Marks", "", "What is asked for, and the median of each run: of a ratio the median of the ratios of",
             "samples that were taken side by side.", ""]
     heads = [f"run {i + 1}" for i in range(len(runs))] if len(runs) > 1 else ["measured"]
     out += markdown_table(["", "mark"] + heads + ["holds"], lines)
     out += ["## Details" + (" of the last run" if len(runs) > 1 else ""), "", "Median [quartiles].", ""]
     for name in dict.fromkeys(r["measurement"] for r in last["results"]):
-        out += [f"### {name}", "", report["descriptions"].get(name, "").capitalize() + ".", ""]
+        out += [f"### {name}", "", sentence(report["descriptions"].get(name, "")), ""]
         out += markdown_table(HEADS, [cells(r) for r in last["results"] if r["measurement"] == name])
     notes = list(dict.fromkeys(text for run in runs for text in run["notes"]))
     if notes:
