@@ -9,7 +9,7 @@
 #include <ferry/json_write.h>
 #include <ferry/metadata.h>
 
-#include "../unit/json_whole.h"
+#include "json_whole.h"
 
 /* A text is UTF-8 when it can be read back from JSON. */
 static void check_text(const char *text, size_t size)

@@ -5,8 +5,8 @@
 #include <ferry/error.h>
 #include <ferry/json.h>
 
-#include "../unit/json_whole.h"
 #include "fuzz.h"
+#include "json_whole.h"
 
 /*
  * Any bytes as a body: parsed, decoded by a table that has every type. What was accepted is, list by list, what json-c
