@@ -78,6 +78,7 @@ static void release(struct fabric *fabric)
                 free((char *)fabric->transports[i]);
         free(fabric->transports);
         free(fabric->local_address);
+        (void)pthread_mutex_destroy(&fabric->turn);
         (void)pthread_cond_destroy(&fabric->command_done);
         (void)pthread_mutex_destroy(&fabric->command_lock);
         free(fabric);
@@ -99,6 +100,7 @@ static struct fabric *allocate(const struct fabric_config *config)
         fabric->local_context = config->local_context;
         (void)pthread_mutex_init(&fabric->command_lock, NULL);
         (void)pthread_cond_init(&fabric->command_done, NULL);
+        (void)pthread_mutex_init(&fabric->turn, NULL);
         fabric->sides[SIDE_LOCAL] = (struct side){ .fabric = fabric,
                                                    .name = "local",
                                                    .event_fd = -1,
@@ -164,7 +166,7 @@ void fabric_stop(struct fabric *fabric)
         int r;
 
         /* Only a lack of memory can hold it up, and then waiting for some is all there is to do. */
-        while ((r = thread_post(fabric, &command)) == -ENOMEM)
+        while ((r = command_post(fabric, &command)) == -ENOMEM)
                 (void)sched_yield();
         if (r == 0)
                 (void)pthread_join(fabric->thread, NULL);
@@ -196,7 +198,7 @@ int fabric_memory_register(struct fabric *fabric, void *address, size_t size, ui
         memory->address = address;
         memory->size = size;
         memory->file = file;
-        r = thread_call(fabric, &command);
+        r = command_call(fabric, &command);
         if (r < 0) {
                 fabric_memory_unregister(fabric, memory);
                 return r;
@@ -211,7 +213,7 @@ void fabric_memory_unregister(struct fabric *fabric, struct fabric_memory *memor
 
         if (!memory)
                 return;
-        if (thread_call(fabric, &command) == -ESHUTDOWN)
+        if (command_call(fabric, &command) == -ESHUTDOWN)
                 memory_release(fabric, memory);
         free(memory);
 }
@@ -223,7 +225,7 @@ int fabric_transfer_start(struct fabric *fabric, const struct fabric_transfer *s
 
         if (r < 0)
                 return r;
-        r = thread_post(fabric, &command);
+        r = spec->awaited ? turn_start(fabric, &command) : command_post(fabric, &command);
         if (r < 0)
                 transfer_free(command.transfer);
         return r;
@@ -236,7 +238,7 @@ int fabric_connect(struct fabric *fabric, const struct fabric_connect *spec)
 
         if (r < 0)
                 return r;
-        r = thread_post(fabric, &command);
+        r = command_post(fabric, &command);
         if (r < 0)
                 connect_free(command.connect);
         return r;
@@ -246,7 +248,7 @@ void fabric_transfer_cancel(struct fabric *fabric, uint64_t id, int reason)
 {
         struct command command = { .type = COMMAND_CANCEL, .id = id, .reason = reason };
 
-        (void)thread_post(fabric, &command);
+        (void)command_post(fabric, &command);
 }
 
 void fabric_offer_revoke(struct fabric *fabric, uint64_t operation, int reason, int wire_reason)
@@ -255,5 +257,5 @@ void fabric_offer_revoke(struct fabric *fabric, uint64_t operation, int reason, 
                 .type = COMMAND_REVOKE, .id = operation, .reason = reason, .wire_reason = wire_reason
         };
 
-        (void)thread_post(fabric, &command);
+        (void)command_post(fabric, &command);
 }

@@ -20,9 +20,10 @@
 #include "wire.h"
 
 /*
- * Everything here belongs to the fabric's thread, unless a field or function says otherwise. UCX calls back inside
- * ucp_worker_progress, on the same thread; no UCX call that can fail an endpoint is made from inside such a callback:
- * failed peers are put on a list and closed by peers_sweep.
+ * Everything here belongs to the thread that has the turn (turn.c), unless a field or function says otherwise: the
+ * fabric's own, now and then another one. UCX calls back inside ucp_worker_progress, on the same thread; no UCX call
+ * that can fail an endpoint is made from inside such a callback: failed peers are put on a list and closed by
+ * peers_sweep.
  */
 
 enum {
@@ -283,7 +284,15 @@ struct fabric {
         struct command *commands, *commands_last;
         bool closed; /* no more commands: the thread is ending or has ended */
         atomic_bool commands_waiting;
+        atomic_bool commands_told; /* wake_fd was written for some of them */
         int wake_fd;
+
+        pthread_mutex_t turn;    /* of who runs the data plane; guards all that follows. Before every other lock */
+        bool listening;          /* epoll_fd tells of messages, once the sides are armed */
+        bool ended;              /* the fabric's thread has left for good */
+        uint64_t sleep_until_us; /* of the fabric's thread; 0 = it does not sleep, UINT64_MAX = until an event */
+        uint64_t woke_us;        /* when it did last */
+        atomic_uint guest_skips; /* so many transfers are not run by a guest. Any thread */
 
         bool stopping;       /* a STOP was taken: nothing new */
         uint64_t tick_us;    /* when deadlines are looked at next */
@@ -312,11 +321,13 @@ struct fabric {
 /* ---- thread.c ---- */
 
 int thread_start(struct fabric *fabric);
-/* Queues a command (handed over) and wakes the thread. -ESHUTDOWN when it is stopping; then the command is freed. Any
- * thread. */
-int thread_post(struct fabric *fabric, const struct command *command);
-/* The same and waits for its result. Any thread but the fabric's. */
-int thread_call(struct fabric *fabric, const struct command *command);
+/* Has it look at everything. Any thread. */
+void thread_wake(struct fabric *fabric);
+/* Does what is to be done now. Whether anything moved. */
+bool thread_pass(struct fabric *fabric, uint64_t *ret_now_us);
+bool thread_is_moving(const struct fabric *fabric);
+/* Until when nothing has to be looked at, if no event comes; UINT64_MAX = for ever. */
+uint64_t thread_sleep_until(const struct fabric *fabric, uint64_t now_us);
 /* Withdraws memory from every side. The fabric's thread, or any one after that has ended. */
 void memory_release(struct fabric *fabric, struct fabric_memory *memory);
 /* The deadline of something that is being ended now. */
@@ -325,7 +336,32 @@ uint64_t thread_grace(struct fabric *fabric);
 void thread_look_soon(struct fabric *fabric);
 /* Watches or forgets a file descriptor whose readability means "look at the peers". */
 int thread_watch(struct fabric *fabric, int fd);
+/* The same for a side's, which turn_arm turns on. */
+int thread_watch_side(struct fabric *fabric, const struct side *side);
 void thread_unwatch(struct fabric *fabric, int fd);
+
+/* ---- command.c ---- */
+
+/* Queues a command (handed over) and wakes the thread. -ESHUTDOWN when it is stopping; then the command is freed. Any
+ * thread. */
+int command_post(struct fabric *fabric, const struct command *command);
+/* The same without waking it: the caller takes the turn, or wakes it. */
+int command_post_unheard(struct fabric *fabric, const struct command *command);
+/* Queues it, wakes the thread, waits for the result. Any thread that has not the turn. */
+int command_call(struct fabric *fabric, const struct command *command);
+/* Whether there were any. */
+bool commands_run(struct fabric *fabric);
+
+/* ---- turn.c ---- */
+
+/* Any thread. */
+void turn_take(struct fabric *fabric);
+void turn_leave(struct fabric *fabric);
+/* true when every side is armed and its event descriptor will tell of whatever comes now. */
+bool turn_arm(struct fabric *fabric);
+/* Posts a START whose caller waits for the end; runs it on this thread, for a moment, when the turn is to be had. As
+ * command_post. Any thread that has not the turn and holds no lock. */
+int turn_start(struct fabric *fabric, const struct command *command);
 
 /* ---- side.c ---- */
 

@@ -68,11 +68,11 @@ static void reopen(struct fabric *fabric, struct side *side)
         side->suspect = false;
         thread_unwatch(fabric, side->event_fd);
         if (side_reopen(side, &old) < 0) {
-                (void)thread_watch(fabric, side->event_fd);
+                (void)thread_watch_side(fabric, side);
                 side->suspect = true; /* tries again after the next ping */
                 return;
         }
-        (void)thread_watch(fabric, side->event_fd);
+        (void)thread_watch_side(fabric, side);
         if (fabric->local_moved)
                 fabric->local_moved(fabric->local_context, side->address, side->address_size);
         side_discard(&old);

@@ -2,9 +2,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -12,180 +10,19 @@
 #include "base/util.h"
 #include "fabric_internal.h"
 
-/* ---- commands: any thread in, the fabric's thread out ---- */
-
-static void wake(struct fabric *fabric)
-{
-        uint64_t one = 1;
-
-        (void)!write(fabric->wake_fd, &one, sizeof(one));
-}
-
-static int enqueue(struct fabric *fabric, const struct command *command, struct command_reply *reply)
-{
-        struct command *copy = malloc(sizeof(*copy));
-        bool was_waiting;
-
-        if (!copy)
-                return -ENOMEM;
-        *copy = *command;
-        copy->reply = reply;
-        copy->next = NULL;
-
-        (void)pthread_mutex_lock(&fabric->command_lock);
-        if (fabric->closed) {
-                (void)pthread_mutex_unlock(&fabric->command_lock);
-                free(copy);
-                return -ESHUTDOWN;
-        }
-        if (fabric->commands_last)
-                fabric->commands_last->next = copy;
-        else
-                fabric->commands = copy;
-        fabric->commands_last = copy;
-        fabric->closed = command->type == COMMAND_STOP;
-        was_waiting = atomic_exchange(&fabric->commands_waiting, true);
-        if (!was_waiting)
-                wake(fabric); /* under the lock: once its commands were taken nobody would take it back */
-        (void)pthread_mutex_unlock(&fabric->command_lock);
-        return 0;
-}
-
-int thread_post(struct fabric *fabric, const struct command *command)
-{
-        return enqueue(fabric, command, NULL);
-}
-
-int thread_call(struct fabric *fabric, const struct command *command)
-{
-        struct command_reply reply = { 0 };
-        int r = enqueue(fabric, command, &reply);
-
-        if (r < 0)
-                return r;
-        (void)pthread_mutex_lock(&fabric->command_lock);
-        while (!reply.ready)
-                (void)pthread_cond_wait(&fabric->command_done, &fabric->command_lock);
-        (void)pthread_mutex_unlock(&fabric->command_lock);
-        return reply.result;
-}
-
-static int register_memory(struct fabric *fabric, struct fabric_memory *memory)
-{
-        for (int i = 0; i < SIDE_COUNT; i++) {
-                int r = 0;
-
-                if (fabric->sides[i].worker)
-                        r = side_register(&fabric->sides[i], memory->address, memory->size, &memory->handles[i]);
-                if (r < 0)
-                        return r;
-        }
-        return 0;
-}
-
-void memory_release(struct fabric *fabric, struct fabric_memory *memory)
-{
-        for (int i = 0; i < SIDE_COUNT; i++)
-                if (memory->handles[i])
-                        (void)ucp_mem_unmap(fabric->sides[i].context, memory->handles[i]);
-}
-
-static void cancel_transfer(struct fabric *fabric, const struct command *command)
-{
-        struct transfer *t;
-
-        HASH_FIND(hh, fabric->transfers_by_id, &command->id, sizeof(command->id), t);
-        if (t)
-                transfer_cancel(t, command->reason, "");
-}
-
-static void revoke_attempts(struct fabric *fabric, const struct command *command)
-{
-        struct attempt *a, *next;
-
-        HASH_ITER (hh, fabric->attempts_by_transfer, a, next)
-                if (a->operation == command->id)
-                        attempt_revoke(a, command->reason, command->wire_reason, "");
-}
-
-static void stop_all(struct fabric *fabric)
-{
-        struct transfer *t, *t_next;
-        struct attempt *a, *a_next;
-
-        fabric->stopping = true;
-        connects_cancel(fabric);
-        HASH_ITER (hh, fabric->transfers_by_id, t, t_next)
-                transfer_cancel(t, FERRY_E_CANCELLED, "the worker is shutting down");
-        HASH_ITER (hh, fabric->attempts_by_transfer, a, a_next)
-                attempt_revoke(a, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER, "the worker is shutting down");
-}
-
-static int run_command(struct fabric *fabric, const struct command *command)
-{
-        switch (command->type) {
-        case COMMAND_START:
-                transfer_run(fabric, command->transfer);
-                return 0;
-        case COMMAND_CONNECT:
-                connect_run(fabric, command->connect);
-                return 0;
-        case COMMAND_CANCEL:
-                cancel_transfer(fabric, command);
-                return 0;
-        case COMMAND_REVOKE:
-                revoke_attempts(fabric, command);
-                return 0;
-        case COMMAND_REGISTER:
-                return register_memory(fabric, command->memory);
-        case COMMAND_UNREGISTER:
-                memory_forget(fabric, command->memory);
-                memory_release(fabric, command->memory);
-                return 0;
-        case COMMAND_STOP:
-                stop_all(fabric);
-                return 0;
-        }
-        return -EINVAL;
-}
-
-static bool run_commands(struct fabric *fabric)
-{
-        struct command *list, *next;
-        uint64_t count;
-
-        if (!atomic_load_explicit(&fabric->commands_waiting, memory_order_acquire))
-                return false;
-        (void)pthread_mutex_lock(&fabric->command_lock);
-        list = fabric->commands;
-        fabric->commands = fabric->commands_last = NULL;
-        atomic_store(&fabric->commands_waiting, false);
-        (void)!read(fabric->wake_fd, &count, sizeof(count));
-        (void)pthread_mutex_unlock(&fabric->command_lock);
-
-        for (; list; list = next) {
-                int result = run_command(fabric, list);
-
-                next = list->next;
-                if (list->reply) {
-                        (void)pthread_mutex_lock(&fabric->command_lock);
-                        list->reply->result = result;
-                        list->reply->ready = true;
-                        (void)pthread_cond_broadcast(&fabric->command_done);
-                        (void)pthread_mutex_unlock(&fabric->command_lock);
-                }
-                free(list);
-        }
-        return true;
-}
-
-/* ---- the loop ---- */
-
 int thread_watch(struct fabric *fabric, int fd)
 {
         struct epoll_event event = { .events = EPOLLIN, .data.fd = fd };
 
         return epoll_ctl(fabric->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+int thread_watch_side(struct fabric *fabric, const struct side *side)
+{
+        struct epoll_event event = { .events = EPOLLONESHOT, .data.fd = side->event_fd };
+
+        fabric->listening = false;
+        return epoll_ctl(fabric->epoll_fd, EPOLL_CTL_ADD, side->event_fd, &event) < 0 ? -errno : 0;
 }
 
 void thread_unwatch(struct fabric *fabric, int fd)
@@ -207,7 +44,7 @@ static bool progress(struct fabric *fabric)
         return queue_flush(fabric) || n > 0;
 }
 
-static bool is_moving(const struct fabric *fabric)
+bool thread_is_moving(const struct fabric *fabric)
 {
         return fabric->transfers_by_id || fabric->attempts_by_transfer || fabric->connects;
 }
@@ -257,39 +94,50 @@ static void tick(struct fabric *fabric, uint64_t now_us)
         mappings_drop_unused(&fabric->mappings, now_us > FABRIC_IDLE_US ? now_us - FABRIC_IDLE_US : 0);
 }
 
-/* true when every side is armed: its event descriptor will tell of whatever comes now. */
-static bool arm(struct fabric *fabric)
-{
-        for (int i = 0; i < SIDE_COUNT; i++)
-                if (fabric->sides[i].worker && ucp_worker_arm(fabric->sides[i].worker) != UCS_OK)
-                        return false;
-        return true;
-}
-
-/* How long nothing has to be looked at: deadlines while something moves, idle endpoints else. */
-static int sleep_ms(const struct fabric *fabric, uint64_t now_us)
+/* Deadlines while something moves, idle endpoints else. */
+uint64_t thread_sleep_until(const struct fabric *fabric, uint64_t now_us)
 {
         if (fabric->sides[SIDE_LOCAL].ping_deadline_us)
-                return FABRIC_PING_US / 1000;
-        if (is_moving(fabric))
-                return fabric->tick_us > now_us ? (int)((fabric->tick_us - now_us + 999) / 1000) : 0;
-        return fabric->peers_by_address || fabric->mappings.by_key ? (int)(FABRIC_IDLE_US / 1000) : -1;
+                return now_us + FABRIC_PING_US;
+        if (thread_is_moving(fabric))
+                return fabric->tick_us > now_us ? fabric->tick_us : now_us;
+        return fabric->peers_by_address || fabric->mappings.by_key ? now_us + FABRIC_IDLE_US : UINT64_MAX;
 }
 
+static void heard_wake(struct fabric *fabric)
+{
+        uint64_t count;
+
+        (void)!read(fabric->wake_fd, &count, sizeof(count));
+}
+
+/* Not with the turn: a guest may have it meanwhile. */
 static void sleep_until_event(struct fabric *fabric, uint64_t now_us)
 {
         struct epoll_event events[8];
-        int n = epoll_wait(fabric->epoll_fd, events, (int)FERRY_ARRAY_SIZE(events), sleep_ms(fabric, now_us));
+        uint64_t until_us = thread_sleep_until(fabric, now_us);
+        int ms = until_us == UINT64_MAX ? -1 : (int)((until_us - now_us + 999) / 1000), n;
+        bool peers = false;
+
+        fabric->sleep_until_us = until_us;
+        turn_leave(fabric);
+        n = epoll_wait(fabric->epoll_fd, events, (int)FERRY_ARRAY_SIZE(events), ms);
+        turn_take(fabric);
+        fabric->sleep_until_us = 0;
+        fabric->woke_us = clock_now_us();
 
         for (int i = 0; i < n; i++) {
                 int fd = events[i].data.fd;
 
-                if (fd != fabric->wake_fd && fd != fabric->sides[SIDE_LOCAL].event_fd &&
-                    fd != fabric->sides[SIDE_NETWORK].event_fd) {
-                        peers_check_processes(fabric);
-                        break;
-                }
+                if (fd == fabric->wake_fd)
+                        heard_wake(fabric);
+                else if (fd == fabric->sides[SIDE_LOCAL].event_fd || fd == fabric->sides[SIDE_NETWORK].event_fd)
+                        fabric->listening = false;
+                else
+                        peers = true;
         }
+        if (peers)
+                peers_check_processes(fabric);
 }
 
 /*
@@ -303,7 +151,9 @@ static void look_again(struct fabric *fabric)
 {
         uint64_t before_us = clock_now_us();
 
+        turn_leave(fabric);
         (void)sched_yield();
+        turn_take(fabric);
         fabric->crowded = clock_now_us() >= before_us + FABRIC_CROWDED_US;
 }
 
@@ -315,7 +165,10 @@ static void sleep_blocked(struct fabric *fabric)
 {
         struct pollfd command = { .fd = fabric->wake_fd, .events = POLLIN };
 
-        (void)poll(&command, 1, FABRIC_BLOCKED_MS);
+        turn_leave(fabric);
+        if (poll(&command, 1, FABRIC_BLOCKED_MS) > 0)
+                heard_wake(fabric);
+        turn_take(fabric);
         peers_check_processes(fabric);
 }
 
@@ -324,7 +177,7 @@ static bool stop_is_over(struct fabric *fabric, uint64_t now_us, uint64_t *deadl
 {
         struct peer *peer;
 
-        if (!is_moving(fabric))
+        if (!thread_is_moving(fabric))
                 return true;
         if (*deadline_us == 0)
                 *deadline_us = now_us + fabric->grace_us;
@@ -348,6 +201,28 @@ static void forsake_attempts(struct fabric *fabric)
                 attempt_forsake(a);
 }
 
+bool thread_pass(struct fabric *fabric, uint64_t *ret_now_us)
+{
+        bool moved = commands_run(fabric);
+
+        moved |= progress(fabric);
+        moved |= direct_pump(fabric);
+        peers_sweep(fabric);
+        *ret_now_us = clock_now_us();
+        local_check(fabric, *ret_now_us);
+        tick(fabric, *ret_now_us);
+        return moved;
+}
+
+/* Nothing moved just now. */
+static bool must_look_again(const struct fabric *fabric, uint64_t now_us)
+{
+        if (fabric->sweep_wanted || fabric->ready_peers || fabric->stopping)
+                return true;
+        return now_us < fabric->traffic_us + fabric->spin_us &&
+               !(fabric->crowded && now_us < fabric->bulk_us + fabric->spin_us);
+}
+
 static void *run(void *context)
 {
         struct fabric *fabric = context;
@@ -355,31 +230,21 @@ static void *run(void *context)
         bool forced = false;
 
         (void)pthread_setname_np(pthread_self(), "ferry-fabric");
+        turn_take(fabric);
         for (;;) {
-                bool moved = run_commands(fabric);
                 uint64_t now_us;
+                bool moved = thread_pass(fabric, &now_us);
 
-                moved |= progress(fabric);
-                moved |= direct_pump(fabric);
-                peers_sweep(fabric);
-                now_us = clock_now_us();
-                local_check(fabric, now_us);
-                tick(fabric, now_us);
                 if (fabric->stopping && stop_is_over(fabric, now_us, &stop_deadline_us, &forced))
                         break;
                 if (moved) {
                         fabric->traffic_us = now_us;
                         fabric->crowded = false;
-                        continue;
-                }
-                if (fabric->sweep_wanted || fabric->ready_peers || fabric->stopping ||
-                    (now_us < fabric->traffic_us + fabric->spin_us &&
-                     !(fabric->crowded && now_us < fabric->bulk_us + fabric->spin_us))) {
+                } else if (must_look_again(fabric, now_us)) {
                         look_again(fabric);
-                        continue;
-                }
-                if (!arm(fabric)) {
-                        if (now_us >= fabric->traffic_us + FABRIC_BLOCKED_US)
+                } else if (!turn_arm(fabric)) {
+                        if (now_us >= fabric->traffic_us + FABRIC_BLOCKED_US &&
+                            now_us >= fabric->woke_us + FABRIC_BLOCKED_US)
                                 sleep_blocked(fabric);
                         else
                                 look_again(fabric);
@@ -389,6 +254,8 @@ static void *run(void *context)
         }
         forsake_attempts(fabric);
         peers_close_all(fabric, clock_now_us() + fabric->grace_us);
+        fabric->ended = true;
+        turn_leave(fabric);
         return NULL;
 }
 
@@ -398,6 +265,6 @@ int thread_start(struct fabric *fabric)
 
         for (int i = 0; i < SIDE_COUNT && r == 0; i++)
                 if (fabric->sides[i].worker)
-                        r = thread_watch(fabric, fabric->sides[i].event_fd);
+                        r = thread_watch_side(fabric, &fabric->sides[i]);
         return r < 0 ? r : -pthread_create(&fabric->thread, NULL, run, fabric);
 }

@@ -81,7 +81,8 @@ static bool start(struct http_request *request, struct operation_body *body)
         int error = 0;
 
         if (body->metadata)
-                error = operation_begin(config->operations, request->operation, body->metadata, detail);
+                error = operation_begin(config->operations, request->operation, body->metadata, request_waits(request),
+                                        detail);
         else if (body->remote_url)
                 error = remote_begin(config, request->operation, body->remote_url, detail, sizeof(detail));
         if (error)

@@ -42,7 +42,7 @@ static void on_fetched(void *context, int error, const char *detail, struct ferr
 
         if (!error) {
                 remote_screen(remote->peers, metadata);
-                error = operation_begin(remote->store, remote->operation, metadata, reason);
+                error = operation_begin(remote->store, remote->operation, metadata, false, reason);
                 detail = reason;
         }
         if (error < 0) {

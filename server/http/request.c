@@ -100,6 +100,13 @@ struct region *request_find_region(struct http_request *request)
         return region;
 }
 
+bool request_waits(const struct http_request *request)
+{
+        if (query_has(&request->query, HTTP_PARAMETER_WAIT_MS))
+                return request->query.values[HTTP_PARAMETER_WAIT_MS] > 0;
+        return request->headers.prefer_wait && request->headers.prefer_wait_s > 0;
+}
+
 uint64_t request_wait_ms(struct http_request *request)
 {
         uint64_t cap = request->server->config.limits.wait_ms_max, wait_ms;

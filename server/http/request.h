@@ -129,6 +129,8 @@ struct region *request_find_region(struct http_request *request);
 
 /* Milliseconds to wait (0 = do not), from wait_ms or Prefer; the latter is acknowledged in the answer. Capped. */
 uint64_t request_wait_ms(struct http_request *request);
+/* Whether it is more than 0. */
+bool request_waits(const struct http_request *request);
 
 /* Answers with request->operation as it is now. 410 when it was deleted. */
 void request_answer_operation(struct http_request *request, unsigned status);

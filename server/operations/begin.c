@@ -180,7 +180,7 @@ static void operation_was_started(struct operation_store *store, struct operatio
 }
 
 int operation_begin(struct operation_store *store, struct operation *operation, const struct ferry_metadata *metadata,
-                    char detail[OPERATION_DETAIL_SIZE])
+                    bool awaited, char detail[OPERATION_DETAIL_SIZE])
 {
         struct sizes local = SIZES(operation->descriptors, operation->n_descriptors, struct operation_descriptor);
         struct fabric_transfer transfer;
@@ -203,6 +203,7 @@ int operation_begin(struct operation_store *store, struct operation *operation, 
                 .n_segments = operation->hold->n_segments,
                 .total = operation->bytes_total,
                 .verify = operation->verify,
+                .awaited = awaited,
                 .context = &operation->own,
                 .started = transfer_started,
                 .progress = attempt_progress,

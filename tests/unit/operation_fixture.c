@@ -217,7 +217,7 @@ void begin(struct fixture *f, struct operation *operation)
         struct ferry_metadata *metadata = peer_metadata(look(f, operation).kind);
         char detail[OPERATION_DETAIL_SIZE];
 
-        assert_int_equal(operation_begin(f->store, operation, metadata, detail), 0);
+        assert_int_equal(operation_begin(f->store, operation, metadata, false, detail), 0);
         (void)ferry_metadata_free(metadata);
 }
 

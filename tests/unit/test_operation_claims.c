@@ -231,7 +231,7 @@ static struct operation_view check_of(struct fixture *f, struct ferry_metadata *
 
         assert_int_equal(operation_check(f->store, &spec, metadata, detail), expected);
         assert_non_null(strstr(detail, words));
-        assert_int_equal(operation_begin(f->store, operation, metadata, detail), expected);
+        assert_int_equal(operation_begin(f->store, operation, metadata, false, detail), expected);
         assert_non_null(strstr(detail, words));
         assert_int_equal(f->mover.n_started, n_started + (expected ? 0 : 1));
         view = look(f, operation);

@@ -301,7 +301,7 @@ static void a_second_begin_is_refused(void **state)
         char detail[OPERATION_DETAIL_SIZE];
 
         begin(f, operation);
-        assert_int_equal(operation_begin(f->store, operation, metadata, detail), -EALREADY);
+        assert_int_equal(operation_begin(f->store, operation, metadata, false, detail), -EALREADY);
         assert_int_equal(f->mover.n_started, 1);
         end_transfer(f, 0);
         (void)ferry_metadata_free(metadata);

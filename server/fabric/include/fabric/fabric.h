@@ -13,9 +13,10 @@ struct metrics;
 /*
  * The data plane: UCX active messages, pulled or pushed in chunks by the active side (PROTOCOL.md).
  *
- * One thread, the fabric's, owns every UCX object and makes every UCX call. The functions below may be called from any
- * other thread; they queue a command and wake that thread. Callbacks run on the fabric's thread with no lock held and
- * must not block; they may call fabric_transfer_start, fabric_transfer_cancel and fabric_offer_revoke.
+ * One thread at a time makes UCX calls: the fabric's, or for a moment one that waits for a short transfer which it has
+ * started (awaited, below). The functions below may be called from any other thread; they queue a command and wake the
+ * fabric's. Callbacks run on the thread whose turn it is, with no lock of the caller's held, and must not block; they
+ * may call fabric_transfer_start, fabric_transfer_cancel and fabric_offer_revoke.
  */
 
 struct fabric;
@@ -97,7 +98,7 @@ struct fabric_config {
         struct fabric_operations operations;
         /*
          * The local side was opened anew (a peer died and left it unusable), so facts.local_address is not the one to
-         * publish any more. May be NULL. On the fabric's thread.
+         * publish any more. May be NULL.
          */
         void (*local_moved)(void *context, const void *address, size_t size);
         void *local_context;
@@ -156,6 +157,12 @@ struct fabric_transfer {
         size_t n_segments;
         uint64_t total;
         bool verify; /* checksum of every chunk */
+        /*
+         * The caller has nothing else to do until the end, and holds no lock: a short transfer, and whatever else
+         * comes, may run on its thread before fabric_transfer_start returns, for a fifth of spin_us. Not from a
+         * callback.
+         */
+        bool awaited;
 
         void *context;
         void (*started)(void *context); /* connected and the first chunk asked for; before any progress; at most once */

@@ -129,10 +129,11 @@ int operation_create(struct operation_store *store, const struct operation_spec 
  * Starts an active operation with a peer's metadata (borrowed). Checks first and leaves the operation as it was when a
  * check fails: FERRY_E_KIND_MISMATCH; FERRY_E_SIZE_MISMATCH; FERRY_E_METADATA_EXPIRED; FERRY_E_INVALID_METADATA (of
  * ourselves). detail gets a sentence. 0: it runs and ends by itself, also when the mover refuses it (ERRORED). If it
- * was cancelled meanwhile: 0, and nothing happens. -EALREADY, -EINVAL: begun before, not an active one.
+ * was cancelled meanwhile: 0, and nothing happens. -EALREADY, -EINVAL: begun before, not an active one. awaited: the
+ * caller waits for the end, so that the data plane may use this thread for a moment; not from a callback.
  */
 int operation_begin(struct operation_store *store, struct operation *operation, const struct ferry_metadata *metadata,
-                    char detail[OPERATION_DETAIL_SIZE]);
+                    bool awaited, char detail[OPERATION_DETAIL_SIZE]);
 
 /* The same checks without starting; for answering a POST with a problem before anything is made. slices as in the spec.
  */

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FABRIC_FIXTURE_H
+#define FABRIC_FIXTURE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ferry/encoding.h>
+
+#include "fabric/fabric.h"
+
+/*
+ * Two fabrics in one process, joined by shared memory and by TCP on loopback. The operations of the passive one are
+ * faked: a single offer with a key, which the test arms.
+ */
+
+/* How the bytes go: by messages through shared memory, by TCP, or the active side copies out of and into our files. */
+enum way { MESSAGES, NETWORK, MAPPED, WAYS };
+
+enum { TIMEOUT_S = 20, OPERATION = 0x4242, FILE_ID = 0x77, EAGER_MAX = 7936, SEGMENTS_MAX = 1024 };
+
+struct end {
+        pthread_mutex_t lock;
+        pthread_cond_t changed;
+        _Atomic int claims;
+        int started, ended, steps; /* steps: how often progress was told */
+        pthread_t thread;          /* on which the last one ended */
+        uint64_t progress;
+        struct fabric_outcome outcome;
+};
+
+struct world {
+        enum way way;
+        uint64_t epoch[2];
+        struct fabric *fabric[2];
+        struct presence *presence[2];
+        struct fabric_memory *registered[2];
+        uint8_t *memory[2];
+        size_t size;
+        struct fabric_segment segments[2][SEGMENTS_MAX];
+        size_t n_segments[2];
+        uint8_t key[FERRY_KEY_SIZE], given[FERRY_KEY_SIZE]; /* the offer's; what the active side has */
+        bool many;                                          /* transfers at once, whose progress mixes */
+        int refuse;                                         /* what claim answers; 0 = it grants */
+        enum fabric_direction direction;
+        uint64_t total;
+        struct end active, passive;
+        void (*on_progress)(struct world *world, uint64_t bytes); /* of the active side */
+        bool awaited;                                             /* what the active side says of its transfers */
+        pthread_mutex_t gate; /* the passive side's thread passes it at each claim */
+};
+
+struct world *world_new(enum way way, size_t size);
+/* Both look for more so long before they sleep. */
+struct world *world_new_spinning(enum way way, size_t size, uint32_t spin_us);
+/* Stops both fabrics. */
+void world_free(struct world *world);
+/* What the passive side grants from now on: all its segments. */
+void world_offer(struct world *world, enum fabric_direction direction);
+/* A transfer of all segments of the active side, with an id of its own. */
+struct fabric_transfer world_transfer(struct world *world, enum fabric_direction direction, bool verify);
+/* Starts one. Returns its id. */
+uint64_t world_start(struct world *world, enum fabric_direction direction, bool verify);
+void end_init(struct end *end);
+/* One more has ended; outcome may be NULL. */
+void end_note(struct end *end, const struct fabric_outcome *outcome);
+/* Until so many have ended there; fails when they do not. */
+void end_wait(struct end *end, int ended);
+/* Compares the two sides as logical streams. */
+void world_assert_streams_equal(const struct world *world);
+
+#endif
