@@ -158,13 +158,19 @@ static bool is_plain(const char *text)
         return true;
 }
 
+/* What comes before a value. Nothing when not all of it fits. */
 static bool line_key(struct line *line, const char *key)
 {
-        char text[KEY_SIZE + 8];
-        bool first = line->used == 0;
-        int n = line->format == LOG_JSON ? snprintf(text, sizeof(text), "%s\"%.*s\":", first ? "{" : ",", KEY_SIZE, key)
-                                         : snprintf(text, sizeof(text), "%s%.*s=", first ? "" : " ", KEY_SIZE, key);
-        return line_put(line, text, (size_t)n);
+        size_t before = line->used;
+        bool fits = line->format == LOG_JSON
+                            ? line_put(line, before ? ",\"" : "{\"", 2) &&
+                                      line_put(line, key, strnlen(key, KEY_SIZE)) && line_put(line, "\":", 2)
+                            : line_put(line, " ", before > 0) && line_put(line, key, strnlen(key, KEY_SIZE)) &&
+                                      line_put(line, "=", 1);
+
+        if (!fits)
+                line->used = before;
+        return fits;
 }
 
 static void line_string(struct line *line, const char *key, const char *value)
@@ -183,10 +189,15 @@ static void line_string(struct line *line, const char *key, const char *value)
 
 static void line_number(struct line *line, const char *key, uint64_t magnitude, bool negative)
 {
-        char text[24];
+        char text[24], *end = text + sizeof(text), *at = end;
         size_t before = line->used;
-        int n = snprintf(text, sizeof(text), "%s%llu", negative ? "-" : "", (unsigned long long)magnitude);
-        if (line_key(line, key) && !line_put(line, text, (size_t)n))
+
+        do
+                *--at = (char)('0' + magnitude % 10);
+        while (magnitude /= 10);
+        if (negative)
+                *--at = '-';
+        if (line_key(line, key) && !line_put(line, at, (size_t)(end - at)))
                 line->used = before;
 }
 
