@@ -18,7 +18,7 @@ enum {
         RSS_GROWTH_KB = 6 << 10, /* the 65,536 ids that answer 410 and the 4,096 idempotency keys fill up meanwhile */
 };
 
-static const char *const flags[] = { "--retention", "1s", "--max-operations", "256", NULL };
+static const char *const flags[] = { "--retention", "1s", "--max-operations", "1024", NULL };
 
 /* A client that keeps its connections as long as it lives. */
 struct soaker {
