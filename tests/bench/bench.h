@@ -83,6 +83,8 @@ void reference_start(struct reference *r, const char *name, const char *const *a
 /* Its next line, without the end of line; valid until the next call. */
 const char *reference_line(struct reference *r);
 double reference_run(struct reference *r, uint64_t size);
+/* Of one that answers "ready" before it runs; its seconds are the line after that. */
+void reference_begin(struct reference *r, uint64_t size);
 void reference_stop(struct reference *r);
 
 bool command_exists(const char *name);

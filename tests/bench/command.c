@@ -55,11 +55,23 @@ const char *reference_line(struct reference *r)
         return line;
 }
 
-double reference_run(struct reference *r, uint64_t size)
+static void ask(struct reference *r, uint64_t size)
 {
         (void)fprintf(r->in, "%llu\n", (unsigned long long)size);
         (void)fflush(r->in);
+}
+
+double reference_run(struct reference *r, uint64_t size)
+{
+        ask(r, size);
         return strtod(reference_line(r), NULL);
+}
+
+void reference_begin(struct reference *r, uint64_t size)
+{
+        ask(r, size);
+        if (strcmp(reference_line(r), "ready") != 0)
+                bench_fail("a reference program is not ready");
 }
 
 void reference_stop(struct reference *r)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +72,7 @@ static void open_context(struct ref_ucx *u, uint64_t features)
         };
         ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES, .features = features };
         ucp_worker_params_t worker = { .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-                                       .thread_mode = UCS_THREAD_MODE_SINGLE };
+                                       .thread_mode = UCS_THREAD_MODE_SERIALIZED };
         ucp_config_t *config;
 
         check("configuration", ucp_config_read(NULL, NULL, &config));
@@ -194,7 +195,8 @@ static int be_passive(struct ref_ucx *u, const struct ref_test *test)
                 test->begin(u);
                 atomic_store(&u->shared->ready, true);
                 while (atomic_load_explicit(&u->shared->running, memory_order_relaxed) == run)
-                        (void)ucp_worker_progress(u->worker);
+                        if (ucp_worker_progress(u->worker) == 0 && test->polite)
+                                (void)sched_yield();
         }
         return EXIT_SUCCESS;
 }

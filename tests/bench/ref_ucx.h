@@ -40,6 +40,7 @@ struct ref_test {
         void (*setup)(struct ref_ucx *u);              /* both sides, before they connect */
         void (*begin)(struct ref_ucx *u);              /* passive side, before a run */
         void (*run)(struct ref_ucx *u, uint64_t size); /* active side; what is timed */
+        bool polite;                                   /* the passive side lets others run at each look */
 };
 
 _Noreturn void ref_fail(const char *what, ucs_status_t status);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "bench.h"
 
 /*
@@ -86,6 +89,80 @@ static void raw_round(struct raw *r, const char *side)
         sample_median(wait, side, "raw_wait");
 }
 
+/* ---- the same three calls on nothing but the libraries ---- */
+
+static char *copy_body(const struct http *h)
+{
+        char *copy = strdup(h->body);
+
+        if (!copy)
+                bench_fail("out of memory");
+        return copy;
+}
+
+/* ref_calls answers what the workers did, byte by byte, so that its client does the same work. */
+static void bare_start(struct reference *reference, struct raw *r, bool network)
+{
+        const char *arguments[] = { network ? "tcp" : "posix", "4096", NULL, NULL, NULL, NULL };
+        char *offer, *read, *wait;
+
+        raw_offer(r);
+        offer = copy_body(&r->a);
+        http_call(&r->b, "POST", "/v1/operations", r->read, 201);
+        read = copy_body(&r->b);
+        http_call(&r->a, "GET", r->wait_path, NULL, 200);
+        wait = copy_body(&r->a);
+        arguments[2] = offer;
+        arguments[3] = read;
+        arguments[4] = wait;
+        reference_start(reference, "ref_calls", arguments);
+        free(offer);
+        free(read);
+        free(wait);
+}
+
+/* The passive one tells its URL before they connect, the active one as well: in any order. */
+static void bare_connect(struct reference *reference, struct raw *bare)
+{
+        static const char active[] = "active ";
+
+        for (int i = 0; i < 2; i++) {
+                const char *line = reference_line(reference);
+                bool is_active = strncmp(line, active, strlen(active)) == 0;
+
+                http_open(is_active ? &bare->b : &bare->a, strchr(line, ' ') + 1);
+        }
+        bare->b.prefer_wait = true;
+}
+
+static void bare_round(struct raw *r, bool network)
+{
+        struct raw bare = *r; /* its bodies, until they are made anew */
+        struct reference reference;
+        struct raw_timing t;
+        double cycle[REPEATS], read[REPEATS];
+
+        bare.a = bare.b = (struct http){ .fd = -1 };
+        bare.offer = bare.read = NULL;
+        raw_describe(&bare, NULL, NULL);
+        bare_start(&reference, r, network);
+        bare_connect(&reference, &bare);
+        reference_begin(&reference, 4 * KIB);
+        for (int i = -REPEATS; i < REPEATS; i++) {
+                raw_cycle(&bare, &t);
+                if (i < 0)
+                        continue;
+                cycle[i] = t.cycle_s;
+                read[i] = t.read_s;
+        }
+        http_call(&bare.b, "DELETE", "/", NULL, 200);
+        (void)reference_line(&reference);
+        raw_close(&bare);
+        reference_stop(&reference);
+        sample_median(cycle, side_names[network], "bare_cycle");
+        sample_median(read, side_names[network], "bare_read");
+}
+
 static void small_pair(bool network)
 {
         struct raw_timing t;
@@ -102,6 +179,7 @@ static void small_pair(bool network)
                 (void)livez_seconds(p.a.client, p.b.client);
         }
         raw_round(&r, side_names[network]);
+        bare_round(&r, network);
         library_round(&r, &p, side_names[network]);
         raw_close(&r);
         pair_stop(&p);

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <json.h>
+#include <microhttpd.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref_ucx.h"
+
+/*
+ * "ref_calls tcp|posix MAX_SIZE OFFER READ WAIT": the least that three calls for a small transfer can cost with the
+ * libraries that Ferry is made of. Two processes with a bare libmicrohttpd each, which print their URLs. The passive
+ * one answers POST with OFFER and GET with WAIT, whatever they say; the active one answers POST with READ after a bare
+ * UCX round trip that brings as many bytes as the run's size. Bodies are parsed by json-c and forgotten. DELETE at the
+ * active one ends a run.
+ */
+
+enum { AM_ASK = 1, AM_BYTES = 2, BODY_MAX = 64 << 10 };
+
+static char *offer, *read_answer, *wait_answer;
+static sem_t over;
+static bool arrived;
+
+struct call {
+        size_t n;
+        char body[BODY_MAX];
+};
+
+/* Nobody waits for its end, also because UCX may call us here; the memory stays as it is. */
+static void send_message(struct ref_ucx *u, unsigned id, const void *data, size_t size)
+{
+        static const ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                                   .flags = UCP_AM_SEND_FLAG_EAGER };
+        ucs_status_ptr_t request = ucp_am_send_nbx(u->endpoint, id, NULL, 0, data, size, &param);
+
+        if (UCS_PTR_IS_ERR(request))
+                ref_fail("send", UCS_PTR_STATUS(request));
+        if (request)
+                ucp_request_free(request);
+}
+
+static ucs_status_t on_ask(void *context, const void *header, size_t header_size, void *data, size_t size,
+                           const ucp_am_recv_param_t *param)
+{
+        struct ref_ucx *u = context;
+
+        send_message(u, AM_BYTES, u->memory, u->shared->size);
+        return UCS_OK;
+}
+
+static ucs_status_t on_bytes(void *context, const void *header, size_t header_size, void *data, size_t size,
+                             const ucp_am_recv_param_t *param)
+{
+        struct ref_ucx *u = context;
+
+        memcpy(u->memory, data, size);
+        arrived = true;
+        return UCS_OK;
+}
+
+/* By the one connection's thread; the main thread waits for the end of the run. */
+static void move(struct ref_ucx *u)
+{
+        arrived = false;
+        send_message(u, AM_ASK, NULL, 0);
+        while (!arrived)
+                (void)ucp_worker_progress(u->worker);
+}
+
+static void parse(const struct call *call)
+{
+        struct json_tokener *tokener = json_tokener_new();
+        struct json_object *object = json_tokener_parse_ex(tokener, call->body, (int)call->n);
+
+        if (!object)
+                ref_fail("not JSON", UCS_ERR_INVALID_PARAM);
+        (void)json_object_put(object);
+        json_tokener_free(tokener);
+}
+
+static char *act(struct ref_ucx *u, const char *method, const struct call *call)
+{
+        if (strcmp(method, MHD_HTTP_METHOD_DELETE) == 0) {
+                (void)sem_post(&over);
+                return wait_answer;
+        }
+        if (strcmp(method, MHD_HTTP_METHOD_POST) != 0)
+                return wait_answer;
+        parse(call);
+        if (!u->active)
+                return offer;
+        move(u);
+        return read_answer;
+}
+
+static enum MHD_Result answer(void *context, struct MHD_Connection *connection, const char *url, const char *method,
+                              const char *version, const char *data, size_t *size, void **state)
+{
+        struct call *call = *state;
+        struct MHD_Response *response;
+        enum MHD_Result result;
+        char *json;
+
+        if (!call) { /* the headers came; a body may follow */
+                *state = call = malloc(sizeof(*call));
+                if (!call)
+                        return MHD_NO;
+                call->n = 0;
+                return MHD_YES;
+        }
+        if (*size) {
+                if (*size > sizeof(call->body) - call->n)
+                        return MHD_NO;
+                memcpy(call->body + call->n, data, *size);
+                call->n += *size;
+                *size = 0;
+                return MHD_YES;
+        }
+        json = act(context, method, call);
+        response = MHD_create_response_from_buffer(strlen(json), json, MHD_RESPMEM_PERSISTENT);
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+        result = MHD_queue_response(connection, strcmp(method, "POST") == 0 ? MHD_HTTP_CREATED : MHD_HTTP_OK, response);
+        MHD_destroy_response(response);
+        return result;
+}
+
+static void forget(void *context, struct MHD_Connection *connection, void **state, enum MHD_RequestTerminationCode code)
+{
+        free(*state);
+        *state = NULL;
+}
+
+static void set_handler(struct ref_ucx *u, unsigned id, ucp_am_recv_callback_t callback)
+{
+        const ucp_am_handler_param_t handler = {
+                .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                              UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                .id = id,
+                .flags = UCP_AM_FLAG_WHOLE_MSG,
+                .cb = callback,
+                .arg = u,
+        };
+
+        if (ucp_worker_set_am_recv_handler(u->worker, &handler) != UCS_OK)
+                ref_fail("handler", UCS_ERR_INVALID_PARAM);
+}
+
+static void setup(struct ref_ucx *u)
+{
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        struct MHD_Daemon *daemon;
+
+        set_handler(u, AM_ASK, on_ask);
+        set_handler(u, AM_BYTES, on_bytes);
+        (void)sem_init(&over, 0, 0);
+        daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL, answer, u,
+                                  MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_NOTIFY_COMPLETED, forget, NULL,
+                                  MHD_OPTION_THREAD_POOL_SIZE, 2u, MHD_OPTION_END);
+        if (!daemon)
+                ref_fail("libmicrohttpd", UCS_ERR_NO_RESOURCE);
+        (void)printf("%s http://127.0.0.1:%u\n", u->active ? "active" : "passive",
+                     MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT)->port);
+        (void)fflush(stdout);
+}
+
+static void begin(struct ref_ucx *u)
+{
+}
+
+static void run(struct ref_ucx *u, uint64_t size)
+{
+        (void)puts("ready");
+        (void)fflush(stdout);
+        while (sem_wait(&over) < 0)
+                ;
+}
+
+int main(int argc, char **argv)
+{
+        static const struct ref_test test = { UCP_FEATURE_AM, setup, begin, run, .polite = true };
+
+        if (argc != 6)
+                ref_fail("usage: ref_calls tcp|posix MAX_SIZE OFFER READ WAIT", UCS_ERR_INVALID_PARAM);
+        offer = argv[3];
+        read_answer = argv[4];
+        wait_answer = argv[5];
+        return ref_main(3, argv, &test);
+}
