@@ -49,50 +49,77 @@ static const char url_safe[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 /* Writes the characters of size bytes without padding; returns how many. */
 static size_t encode(const char *alphabet, const uint8_t *data, size_t size, char *text)
 {
-        size_t n = 0;
-        uint32_t bits = 0;
-        unsigned have = 0;
+        size_t n = 0, i = 0;
 
-        for (size_t i = 0; i < size; i++) {
-                bits = bits << 8 | data[i];
-                for (have += 8; have >= 6; have -= 6)
-                        text[n++] = alphabet[bits >> (have - 6) & 63];
-                bits &= (UINT32_C(1) << have) - 1;
+        for (; size - i >= 3; i += 3) {
+                uint32_t bits = (uint32_t)data[i] << 16 | (uint32_t)data[i + 1] << 8 | data[i + 2];
+
+                text[n++] = alphabet[bits >> 18];
+                text[n++] = alphabet[bits >> 12 & 63];
+                text[n++] = alphabet[bits >> 6 & 63];
+                text[n++] = alphabet[bits & 63];
         }
-        if (have > 0)
-                text[n++] = alphabet[bits << (6 - have) & 63];
+        if (i < size) {
+                uint32_t bits = (uint32_t)data[i] << 16 | (i + 1 < size ? (uint32_t)data[i + 1] << 8 : 0);
+
+                text[n++] = alphabet[bits >> 18];
+                text[n++] = alphabet[bits >> 12 & 63];
+                if (i + 1 < size)
+                        text[n++] = alphabet[bits >> 6 & 63];
+        }
         return n;
 }
 
+/* A character's place in both alphabets, from 1; 0 = not one of those that they share, which are all but the last two.
+ */
+static const uint8_t shared[256] = {
+        ['A'] = 1, 2,  3,  4,  5,  6,          7,  8,  9,  10, 11,         12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+        22,        23, 24, 25, 26, ['a'] = 27, 28, 29, 30, 31, 32,         33, 34, 35, 36, 37, 38, 39, 40, 41, 42,
+        43,        44, 45, 46, 47, 48,         49, 50, 51, 52, ['0'] = 53, 54, 55, 56, 57, 58, 59, 60, 61, 62,
+};
+
 static int value_of(const char *alphabet, char c)
 {
-        const char *at = c ? strchr(alphabet, c) : NULL;
+        if (c == alphabet[62] || c == alphabet[63])
+                return c == alphabet[62] ? 62 : 63;
+        return shared[(unsigned char)c] - 1;
+}
 
-        return at ? (int)(at - alphabet) : -1;
+/* The bits of n <= 4 characters, left in 24; false for foreign ones. */
+static bool gather(const char *alphabet, const char *text, size_t n, uint32_t *ret_bits)
+{
+        *ret_bits = 0;
+        for (size_t i = 0; i < 4; i++) {
+                int value = i < n ? value_of(alphabet, text[i]) : 0;
+
+                if (value < 0)
+                        return false;
+                *ret_bits = *ret_bits << 6 | (uint32_t)value;
+        }
+        return true;
 }
 
 /* Reads n characters without padding; false for foreign characters, impossible lengths and unused bits that are not 0.
  */
 static bool decode(const char *alphabet, const char *text, size_t n, uint8_t *data, size_t *ret_size)
 {
-        size_t size = 0;
-        uint32_t bits = 0;
-        unsigned have = 0;
+        size_t size = 0, i = 0;
+        uint32_t bits;
 
-        for (size_t i = 0; i < n; i++) {
-                int value = value_of(alphabet, text[i]);
-
-                if (value < 0)
+        for (; n - i >= 4; i += 4) {
+                if (!gather(alphabet, text + i, 4, &bits))
                         return false;
-                bits = bits << 6 | (uint32_t)value;
-                have += 6;
-                if (have >= 8) {
-                        have -= 8;
-                        data[size++] = (uint8_t)(bits >> have);
-                        bits &= (UINT32_C(1) << have) - 1;
-                }
+                data[size++] = (uint8_t)(bits >> 16);
+                data[size++] = (uint8_t)(bits >> 8);
+                data[size++] = (uint8_t)bits;
         }
-        if (have >= 6 || bits != 0)
+        if (n - i == 1 || !gather(alphabet, text + i, n - i, &bits))
+                return false;
+        for (; n - i >= 2; i++) {
+                data[size++] = (uint8_t)(bits >> 16);
+                bits = bits << 8 & 0xffffff;
+        }
+        if (bits != 0)
                 return false;
         *ret_size = size;
         return true;
