@@ -29,7 +29,8 @@ static const char prefix[] = "b64:";
 enum {
         DOCUMENT_SIZE = 2048, /* of ours; the names alone are below 900 bytes, the rest below 200 */
         INFLATED_MAX = 64 << 10,
-        ZLIB_FRAME = 2 + 5 + 4, /* header, head of the stored block, checksum */
+        ZLIB_HEAD = 2 + 5,          /* header, head of the stored block */
+        ZLIB_FRAME = ZLIB_HEAD + 4, /* and the checksum */
 };
 _Static_assert(FERRY_METADATA_NAME_SIZE + FERRY_METADATA_ADDRESS_SIZE + FERRY_METADATA_URL_SIZE < DOCUMENT_SIZE - 512,
                "a document fits");
@@ -138,15 +139,16 @@ char *metadata_blob_encode(const struct ferry_metadata *m)
         uint8_t stream[DOCUMENT_SIZE + ZLIB_FRAME];
         int n = snprintf(document, sizeof(document), DOCUMENT, m->protocol, m->worker, m->epoch, m->operation, m->data,
                          m->http, m->expires_ms, digest(m));
-        char *base64 = ferry_base64_encode(stream, store(document, (size_t)n, stream)), *text = NULL;
+        char *base64 = ferry_base64_encode(stream, store(document, (size_t)n, stream));
+        char *text = base64 ? malloc(sizeof(prefix) + strlen(base64)) : NULL;
 
-        if (base64 && asprintf(&text, "%s%s", prefix, base64) < 0)
-                text = NULL;
+        if (text)
+                stpcpy(stpcpy(text, prefix), base64);
         free(base64);
         return text;
 }
 
-/* ---- decoding ---- */
+/* ---- why a blob is refused ---- */
 
 static int refuse(char detail[FERRY_JSON_DETAIL_SIZE], const char *text)
 {
@@ -216,12 +218,9 @@ static bool take_fields(struct json_object *document, struct ferry_metadata *m, 
 }
 
 /* document NULL = it is not JSON. */
-static int judge(struct json_object *document, const char *text, struct ferry_metadata *m,
-                 char detail[FERRY_JSON_DETAIL_SIZE])
+static int explain_document(struct json_object *document, struct ferry_metadata *m, char detail[FERRY_JSON_DETAIL_SIZE])
 {
         uint64_t said;
-        char *again;
-        bool same;
 
         if (!json_object_is_type(document, json_type_object))
                 return refuse(detail, "the blob does not come from a Ferry worker");
@@ -232,21 +231,16 @@ static int judge(struct json_object *document, const char *text, struct ferry_me
         if (said != digest(m))
                 return refuse(detail,
                               "the blob and the rest do not belong together: pass metadata on as it was fetched");
-        again = metadata_blob_encode(m);
-        if (!again)
-                return -ENOMEM;
-        same = strcmp(again, text) == 0;
-        free(again);
-        return same ? 0 : refuse(detail, "the blob is not as a Ferry worker writes it: pass it on as it was fetched");
+        return refuse(detail, "the blob is not as a Ferry worker writes it: pass it on as it was fetched");
 }
 
-int metadata_blob_decode(const char *text, struct ferry_metadata *m, char ret_detail[FERRY_JSON_DETAIL_SIZE])
+static int explain(const char *text, struct ferry_metadata *m, char detail[FERRY_JSON_DETAIL_SIZE])
 {
         struct ferry_json_errors errors = { 0 };
         struct ferry_json *document = NULL;
         char *json;
         size_t size;
-        int r = unpack(text, &json, &size, ret_detail);
+        int r = unpack(text, &json, &size, detail);
 
         if (r)
                 return r;
@@ -254,7 +248,107 @@ int metadata_blob_decode(const char *text, struct ferry_metadata *m, char ret_de
         free(json);
         if (r < 0)
                 return r;
-        r = judge(document ? ferry_json_root(document) : NULL, text, m, ret_detail);
+        r = explain_document(document ? ferry_json_root(document) : NULL, m, detail);
         (void)ferry_json_free(document);
         return r;
+}
+
+/* ---- decoding ---- */
+
+static bool skip(const char **at, const char *text)
+{
+        size_t n = strlen(text);
+
+        if (strncmp(*at, text, n) != 0)
+                return false;
+        *at += n;
+        return true;
+}
+
+/* A key and its number. */
+static bool take_number(const char **at, const char *key, int base, uint64_t *ret_number)
+{
+        char *end;
+
+        if (!skip(at, key))
+                return false;
+        *ret_number = strtoull(*at, &end, base);
+        *at = end;
+        return true;
+}
+
+/* A key and its string, up to the quote. */
+static bool take_text(const char **at, const char *key, char *ret_text, size_t size)
+{
+        size_t n;
+
+        if (!skip(at, key))
+                return false;
+        n = strcspn(*at, "\"");
+        if (n >= size)
+                return false;
+        memcpy(ret_text, *at, n);
+        ret_text[n] = '\0';
+        *at += n;
+        return true;
+}
+
+/* The members of a document that follows the format. What does not may be taken for something else. */
+static bool scan(const char *at, struct ferry_metadata *m)
+{
+        uint64_t protocol;
+        bool good = take_number(&at, "{\"protocol\":", 10, &protocol) &&
+                    take_text(&at, ",\"worker\":\"", m->worker, sizeof(m->worker)) &&
+                    take_number(&at, "\",\"epoch\":\"", 16, &m->epoch) &&
+                    take_number(&at, "\",\"operation\":\"", 16, &m->operation) &&
+                    take_text(&at, "\",\"data\":\"", m->data, sizeof(m->data)) &&
+                    take_text(&at, "\",\"http\":\"", m->http, sizeof(m->http)) &&
+                    take_number(&at, "\",\"expires\":", 10, &m->expires_ms);
+
+        if (good)
+                m->protocol = (uint32_t)protocol;
+        return good && metadata_blob_valid(m);
+}
+
+/* Fills m from the stored block in a blob. 0; -EINVAL: it is not found there; -ENOMEM. */
+static int scan_blob(const char *text, struct ferry_metadata *m)
+{
+        size_t n = strlen(prefix), size;
+        void *stream;
+        int r = strncmp(text, prefix, n) == 0 ? ferry_base64_decode(text + n, strlen(text + n), &stream, &size)
+                                              : -EINVAL;
+
+        if (r)
+                return r;
+        r = -EINVAL;
+        if (size > ZLIB_FRAME) {
+                char *document = (char *)stream + ZLIB_HEAD;
+
+                document[size - ZLIB_FRAME] = '\0';
+                r = scan(document, m) ? 0 : -EINVAL;
+        }
+        free(stream);
+        return r;
+}
+
+/*
+ * What was scanned is right if it makes the same blob again: that covers frame, checksum and digest. Only for one that
+ * is refused does it matter what JSON and zlib say.
+ */
+int metadata_blob_decode(const char *text, struct ferry_metadata *m, char ret_detail[FERRY_JSON_DETAIL_SIZE])
+{
+        char *again;
+        bool same;
+        int r = scan_blob(text, m);
+
+        if (r == -EINVAL)
+                return explain(text, m, ret_detail);
+        if (r)
+                return r;
+        again = metadata_blob_encode(m);
+        if (!again)
+                return -ENOMEM;
+        same = strcmp(again, text) == 0;
+        free(again);
+        return same ? 0 : explain(text, m, ret_detail);
 }
