@@ -267,13 +267,17 @@ static bool add_list(struct json_outline *outline, const struct json_list *list)
 static bool check_list(struct checker *c)
 {
         struct json_list list = { .text = (const char *)c->at - 1 };
+        size_t n_values = c->outline->n_values;
 
         c->lists++;
         if (!check_elements(c, ']', check_value, &list.n))
                 return false;
         c->lists--;
         list.size = (size_t)((const char *)c->at - list.text);
-        return c->lists || add_list(c->outline, &list) || short_of_memory(c);
+        if (c->lists || (list.n && list.size <= JSON_LIST_SHORT))
+                return true;
+        c->outline->n_values = n_values;
+        return add_list(c->outline, &list) || short_of_memory(c);
 }
 
 /* From the opening bracket on; recursion is bounded by FERRY_JSON_DEPTH. */
@@ -294,7 +298,7 @@ static bool check_value(struct checker *c)
         skip_space(c);
         if (c->at == c->end)
                 return fault(c, "the text ends where a value is expected");
-        c->outline->n_values += c->lists == 0 && *c->at != 'n';
+        c->outline->n_values += *c->at != 'n';
         switch (*c->at) {
         case '{':
                 return check_within(c, check_object);

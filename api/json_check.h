@@ -7,6 +7,8 @@
 
 #include "json_keys.h"
 
+enum { JSON_LIST_SHORT = 1024 }; /* bytes; the elements of a list that is longer are made one by one */
+
 /* What is wrong with a text, and where. */
 struct json_fault {
         const char *what;
@@ -22,9 +24,9 @@ struct json_list {
 /* What a checker has seen. One may serve many checks, one after the other, and keeps its memory. */
 struct json_outline {
         const char *end;         /* of the value */
-        struct json_list *lists; /* those that are in no other one, in the order of the text */
+        struct json_list *lists; /* those that are in no other one and are long or empty, in the order of the text */
         size_t n_lists, room;
-        size_t n_values; /* outside of lists, without nulls */
+        size_t n_values; /* outside of those lists, without nulls */
         struct json_keys keys;
 };
 

@@ -39,7 +39,7 @@ struct json_object *ferry_json_root(const struct ferry_json *json)
         return json->root;
 }
 
-/* An array as text: as it stood. */
+/* A list as text: as it stood. */
 static int write_list(struct json_object *array, struct printbuf *buffer, int level, int flags)
 {
         const struct json_list *list = json_object_get_userdata(array);
@@ -47,18 +47,32 @@ static int write_list(struct json_object *array, struct printbuf *buffer, int le
         return printbuf_memappend(buffer, list->text, (int)list->size);
 }
 
-/* Gives the arrays of a tree their lists, whose order is the same. Returns the number of values that are not null. */
-static size_t tie(struct json_object *value, struct json_list **next)
+/* The lists of an outline that are not yet in the tree. */
+struct untied {
+        struct json_list *next;
+        size_t n;
+};
+
+/* Gives the arrays that stand for lists theirs: the empty ones outside of other lists, whose order is the same. Returns
+ * the number of values that are not null. */
+static size_t tie(struct json_object *value, bool within_list, struct untied *lists)
 {
         size_t n = value != NULL;
 
-        if (json_object_is_type(value, json_type_array))
-                json_object_set_serializer(value, write_list, (*next)++, NULL);
-        if (!json_object_is_type(value, json_type_object))
-                return n;
-        json_object_object_foreach (value, key, member) {
-                (void)key;
-                n += tie(member, next);
+        if (json_object_is_type(value, json_type_array)) {
+                size_t n_elements = json_object_array_length(value);
+
+                if (!within_list && !n_elements && lists->n) {
+                        json_object_set_serializer(value, write_list, lists->next++, NULL);
+                        lists->n--;
+                }
+                for (size_t i = 0; i < n_elements; i++)
+                        n += tie(json_object_array_get_idx(value, i), true, lists);
+        } else if (json_object_is_type(value, json_type_object)) {
+                json_object_object_foreach (value, key, member) {
+                        (void)key;
+                        n += tie(member, within_list, lists);
+                }
         }
         return n;
 }
@@ -70,7 +84,7 @@ static bool feed(struct json_tokener *tokener, const char *text, size_t size)
         return json_tokener_get_error(tokener) == json_tokener_continue;
 }
 
-/* The tree of a text that has been checked, with "[]" for each of its lists. */
+/* The tree of a text that has been checked, with "[]" for each list of its outline. */
 static struct json_object *build(struct json_tokener *tokener, const char *text, const struct json_outline *outline)
 {
         struct json_object *root = NULL;
@@ -95,7 +109,7 @@ static struct json_object *build(struct json_tokener *tokener, const char *text,
 int json_document_read(struct ferry_json *json, const char *text, size_t length, bool alone,
                        struct json_fault *ret_fault)
 {
-        struct json_list *lists;
+        struct untied lists;
         int r;
 
         json_object_put(json->root);
@@ -104,9 +118,9 @@ int json_document_read(struct ferry_json *json, const char *text, size_t length,
         if (r)
                 return r;
         json->root = build(json->tokener, text, &json->outline);
-        lists = json->outline.lists;
+        lists = (struct untied){ json->outline.lists, json->outline.n_lists };
         /* Only memory can have stopped it. It does not always say so, and then gives a part of the tree. */
-        return tie(json->root, &lists) == json->outline.n_values ? 0 : -ENOMEM;
+        return tie(json->root, false, &lists) == json->outline.n_values ? 0 : -ENOMEM;
 }
 
 int json_document_new(const char *text, size_t length, struct ferry_json **ret_json, struct json_fault *ret_fault)

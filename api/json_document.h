@@ -12,7 +12,7 @@ struct json_tokener;
 struct ferry_json {
         struct json_outline outline;
         struct json_tokener *tokener;
-        struct json_object *root; /* each array in it has its json_list of the outline as userdata */
+        struct json_object *root; /* each list of the outline is an empty array in it, with the list as userdata */
         char *text;               /* owned: a copy of the whole; NULL = an element, whose text is the array's */
 };
 

@@ -4,35 +4,60 @@
 
 #include "json_document.h"
 
+/* NULL: it is short, so that its elements are in the tree. */
+static const struct json_list *list_of(struct json_object *array)
+{
+        return json_object_get_userdata(array);
+}
+
 size_t ferry_json_count(struct json_object *array)
 {
-        return ((const struct json_list *)json_object_get_userdata(array))->n;
+        const struct json_list *list = list_of(array);
+
+        return list ? list->n : json_object_array_length(array);
 }
 
 struct ferry_json_elements ferry_json_elements(struct json_object *array)
 {
-        const struct json_list *list = json_object_get_userdata(array);
+        const struct json_list *list = list_of(array);
 
+        if (!list)
+                return (struct ferry_json_elements){ .array = array, .left = json_object_array_length(array) };
         return (struct ferry_json_elements){ .at = list->text + 1, .end = list->text + list->size, .left = list->n };
 }
 
-int ferry_json_next(struct ferry_json_elements *elements, struct json_object **ret_element)
+/* Makes the next element in place of the one before. */
+static int make_element(struct ferry_json_elements *elements)
 {
         struct json_fault fault;
 
-        if (!elements->left)
-                return 0;
         if (!elements->element)
                 elements->element = json_document_new_element();
         /* All of it has been checked before: only memory can be short. */
         if (!elements->element || json_document_read(elements->element, elements->at,
                                                      (size_t)(elements->end - elements->at), false, &fault) != 0)
                 return -ENOMEM;
-        elements->left--;
         elements->at = elements->element->outline.end;
         while (*elements->at != ',' && *elements->at != ']')
                 elements->at++;
         elements->at++;
+        return 0;
+}
+
+int ferry_json_next(struct ferry_json_elements *elements, struct json_object **ret_element)
+{
+        if (!elements->left)
+                return 0;
+        if (elements->array) {
+                size_t n = json_object_array_length(elements->array);
+
+                *ret_element = json_object_array_get_idx(elements->array, n - elements->left--);
+                return 1;
+        }
+        int r = make_element(elements);
+        if (r)
+                return r;
+        elements->left--;
         *ret_element = elements->element->root;
         return 1;
 }

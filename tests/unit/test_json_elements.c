@@ -50,7 +50,35 @@ static struct json_object *member(const struct ferry_json *json, const char *key
         return json_object_object_get(ferry_json_root(json), key);
 }
 
+/* The text with so much space behind one of its opening brackets that the list there is a long one; NULL: it has fewer
+ * brackets. For free(). */
+static char *lengthen(const char *text, size_t bracket)
+{
+        enum { SPACES = 2048 };
+        const char *at = strchr(text, '[');
+        char *longer;
+
+        while (at && bracket-- > 0)
+                at = strchr(at + 1, '[');
+        if (!at)
+                return NULL;
+        longer = unit_alloc(strlen(text) + SPACES + 1);
+        (void)sprintf(longer, "%.*s%*s%s", (int)(at + 1 - text), text, SPACES, "", at + 1);
+        return longer;
+}
+
 /* json-c's own tree of the text is what it is held against. */
+static void read_whole(const char *text)
+{
+        struct ferry_json *json = parse(text);
+        struct json_object *whole = json_whole(ferry_json_root(json)), *other = json_tokener_parse(text);
+
+        assert_string_equal(text_of(whole), text_of(other));
+        json_object_put(other);
+        json_object_put(whole);
+        (void)ferry_json_free(json);
+}
+
 static void lists_at_any_place_are_read_whole(void **state)
 {
         static const char *const texts[] = {
@@ -71,39 +99,50 @@ static void lists_at_any_place_are_read_whole(void **state)
         };
 
         for (size_t i = 0; i < UNIT_COUNT(texts); i++) {
-                struct ferry_json *json = parse(texts[i]);
-                struct json_object *whole = json_whole(ferry_json_root(json)), *other = json_tokener_parse(texts[i]);
+                char *longer;
 
-                assert_string_equal(text_of(whole), text_of(other));
-                json_object_put(other);
-                json_object_put(whole);
-                (void)ferry_json_free(json);
+                read_whole(texts[i]);
+                for (size_t bracket = 0; (longer = lengthen(texts[i], bracket)); bracket++) {
+                        read_whole(longer);
+                        free(longer);
+                }
         }
 }
 
 static void lists_are_counted_without_being_read(void **state)
 {
-        struct ferry_json *json = parse("{\"a\":[],\"b\":[[1,2,3]],\"c\":[{\"d\":1,\"e\":2},null,\"x,y\",[],7]}");
+        static const char text[] = "{\"a\":[],\"b\":[[1,2,3]],\"c\":[{\"d\":1,\"e\":2},null,\"x,y\",[],7]}";
 
-        assert_int_equal(ferry_json_count(member(json, "a")), 0);
-        assert_int_equal(ferry_json_count(member(json, "b")), 1);
-        assert_int_equal(ferry_json_count(member(json, "c")), 5);
-        (void)ferry_json_free(json);
+        for (size_t bracket = 0; bracket < 4; bracket++) {
+                char *longer = lengthen(text, bracket);
+                struct ferry_json *json = parse(bracket == 2 ? text : longer); /* the third is within the second */
+
+                assert_int_equal(ferry_json_count(member(json, "a")), 0);
+                assert_int_equal(ferry_json_count(member(json, "b")), 1);
+                assert_int_equal(ferry_json_count(member(json, "c")), 5);
+                (void)ferry_json_free(json);
+                free(longer);
+        }
 }
 
-static void a_list_as_text_is_as_it_stood(void **state)
+static void a_long_list_as_text_is_as_it_stood(void **state)
 {
-        struct ferry_json *json = parse(" { \"a\" : [ 1 , {\"b\":[ ]} ] , \"c\" : { \"d\" : [2, 3.50] } } ");
+        char *text = lengthen(" { \"a\" : { \"b\" : [1 , {\"c\":[ ]} ] } , \"d\" : [ 2 ] , \"e\" : [ ] } ", 0);
+        char *list = lengthen("{\"b\":[1 , {\"c\":[ ]} ]}", 0);
+        struct ferry_json *json = parse(text);
 
-        assert_string_equal(text_of(ferry_json_root(json)), "{\"a\":[ 1 , {\"b\":[ ]} ],\"c\":{\"d\":[2, 3.50]}}");
-        assert_string_equal(text_of(member(json, "c")), "{\"d\":[2, 3.50]}");
+        assert_string_equal(text_of(member(json, "a")), list);
+        assert_string_equal(text_of(member(json, "d")), "[2]");
+        assert_string_equal(text_of(member(json, "e")), "[ ]");
         (void)ferry_json_free(json);
+        free(list);
+        free(text);
 }
 
 /* Two walks over one list, and one within an element of another, do not disturb each other. */
-static void walks_are_independent(void **state)
+static void walk_twice(const char *text)
 {
-        struct ferry_json *json = parse("{\"a\":[[1,2],[3,4]]}");
+        struct ferry_json *json = parse(text);
         struct ferry_json_elements outer = ferry_json_elements(member(json, "a")), inner, second;
         struct json_object *list, *value;
         int64_t expected = 1;
@@ -122,6 +161,16 @@ static void walks_are_independent(void **state)
         ferry_json_elements_clear(&outer);
         ferry_json_elements_clear(&second);
         (void)ferry_json_free(json);
+}
+
+static void walks_are_independent(void **state)
+{
+        static const char text[] = "{\"a\":[[1,2],[3,4]]}";
+        char *longer = lengthen(text, 0);
+
+        walk_twice(text);
+        walk_twice(longer);
+        free(longer);
 }
 
 /* From json-c's tree of them it would be hundreds of bytes each. */
@@ -155,7 +204,8 @@ static void long_lists_are_read_in_little_memory(void **state)
 
 static void short_memory_ends_a_walk(void **state)
 {
-        struct ferry_json *json = parse("[{\"a\":[1],\"b\":2},3]");
+        char *text = lengthen("[{\"a\":[1],\"b\":2},3]", 0);
+        struct ferry_json *json = parse(text);
         int r = -ENOMEM;
 
         for (long n = 0; r != 0; n++) {
@@ -171,26 +221,37 @@ static void short_memory_ends_a_walk(void **state)
                 ferry_json_elements_clear(&elements);
         }
         (void)ferry_json_free(json);
+        free(text);
+}
+
+static void refuse_while_forgetful(const char *text)
+{
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_json *json = NULL;
+
+        assert_int_equal(ferry_json_parse(text, strlen(text), &json, &errors), -ENOMEM);
+        assert_int_equal(errors.n, 0);
 }
 
 static void a_tree_that_lacks_something_is_short_memory(void **state)
 {
-        static const char object[] = "{\"a\":1,\"forgotten\":2}", list[] = "[{\"a\":1,\"forgotten\":2}]";
+        char *list = lengthen("[{\"a\":1,\"forgotten\":2}]", 0);
 
         for (int what = FORGET_MEMBER; what <= FORGET_VALUE; what++) {
-                struct ferry_json *json = parse(list), *other = NULL;
+                struct ferry_json *json = parse(list);
                 struct ferry_json_elements elements = ferry_json_elements(ferry_json_root(json));
-                struct ferry_json_errors errors = { 0 };
                 struct json_object *element;
 
                 forgets = what;
-                assert_int_equal(ferry_json_parse(object, strlen(object), &other, &errors), -ENOMEM);
-                assert_int_equal(errors.n, 0);
+                refuse_while_forgetful("{\"a\":1,\"forgotten\":2}");
+                refuse_while_forgetful("{\"a\":1,\"forgotten\":[]}");
+                refuse_while_forgetful("{\"a\":1,\"forgotten\":[{\"b\":2}]}");
                 assert_int_equal(ferry_json_next(&elements, &element), -ENOMEM);
                 forgets = FORGET_NOTHING;
                 ferry_json_elements_clear(&elements);
                 (void)ferry_json_free(json);
         }
+        free(list);
 }
 
 int main(void)
@@ -198,7 +259,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(lists_at_any_place_are_read_whole),
                 cmocka_unit_test(lists_are_counted_without_being_read),
-                cmocka_unit_test(a_list_as_text_is_as_it_stood),
+                cmocka_unit_test(a_long_list_as_text_is_as_it_stood),
                 cmocka_unit_test(walks_are_independent),
                 cmocka_unit_test(long_lists_are_read_in_little_memory),
                 cmocka_unit_test(short_memory_ends_a_walk),

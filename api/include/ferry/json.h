@@ -10,9 +10,9 @@ struct json_object;
 
 /*
  * Strict JSON in, by tables. The text is checked against RFC 8259, which json-c does not do to the letter; json-c reads
- * the values. Lists of 65,536 descriptors come in here, and a tree of all of them takes 80 MB: so an array of json-c's
- * tree is empty, and its elements are made one after the other, each when it is asked for.
- * All functions: any thread; one text and what belongs to it, one thread at a time.
+ * the values. Lists of 65,536 descriptors come in here, and a tree of all of them takes 80 MB: so a long list is an
+ * empty array in json-c's tree, and its elements are made one after the other, each when it is asked for. All
+ * functions: any thread; one text and what belongs to it, one thread at a time.
  */
 
 enum {
@@ -55,8 +55,8 @@ int ferry_json_parse(const char *text, size_t length, struct ferry_json **ret_js
 struct ferry_json *ferry_json_free(struct ferry_json *json);
 
 /*
- * The value, for json-c's functions to read; NULL = null. Borrowed. Integers beyond 64 bits are the last within. Of an
- * array they know the text only: its elements are for the functions below.
+ * The value, for json-c's functions to read; NULL = null. Borrowed. Integers beyond 64 bits are the last within. Of a
+ * long list they know the text only: the elements of arrays are for the functions below.
  */
 struct json_object *ferry_json_root(const struct ferry_json *json);
 
@@ -65,12 +65,13 @@ size_t ferry_json_count(struct json_object *array);
 
 /* The elements of one array, from the first on. */
 struct ferry_json_elements {
+        size_t left;
+        struct json_object *array;  /* whose elements are in the tree; NULL = they are made from the text: */
         struct ferry_json *element; /* owned: the one that was asked for last; NULL = none yet */
         const char *at, *end;       /* of the text that is left, which belongs to the array */
-        size_t left;
 };
 
-/* For ferry_json_elements_clear; the array's text must outlive it. Only for arrays of a parsed text. */
+/* For ferry_json_elements_clear; the array must outlive it. Only for arrays of a parsed text. */
 struct ferry_json_elements ferry_json_elements(struct json_object *array);
 
 /* 1 with the next element, which is there until the one after it is asked for; 0: there is none; -ENOMEM. */
