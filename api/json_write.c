@@ -41,12 +41,17 @@ static void append(struct ferry_json_writer *writer, const char *bytes, size_t n
         writer->size += n;
 }
 
-/* A comma, unless this is the first of its list or the value of a key: what was written last says so. */
-static void separate(struct ferry_json_writer *writer)
+/* Whether a comma comes first: neither before the first of a list nor before the value of a key. */
+static bool is_further(const struct ferry_json_writer *writer)
 {
         char last = writer->size && !writer->failed ? writer->text[writer->size - 1] : '[';
 
-        if (last != '{' && last != '[' && last != ':')
+        return last != '{' && last != '[' && last != ':';
+}
+
+static void separate(struct ferry_json_writer *writer)
+{
+        if (is_further(writer))
                 append(writer, ",", 1);
 }
 
@@ -73,24 +78,27 @@ void ferry_json_end_array(struct ferry_json_writer *writer)
 }
 
 /* Between quotes, without a look at what it holds. */
-static void put_quoted(struct ferry_json_writer *writer, const char *text, size_t n, const char *after)
+static void put_quoted(struct ferry_json_writer *writer, const char *text, size_t n, bool key)
 {
-        size_t n_after = strlen(after);
-        char *at;
+        bool further = is_further(writer);
+        char *at = reserve(writer, n + 4);
 
-        separate(writer);
-        at = reserve(writer, n + n_after + 1);
         if (!at)
                 return;
-        at[0] = '"';
-        memcpy(at + 1, text, n);
-        memcpy(at + 1 + n, after, n_after);
-        writer->size += n + n_after + 1;
+        if (further)
+                *at++ = ',';
+        *at++ = '"';
+        memcpy(at, text, n);
+        at += n;
+        *at++ = '"';
+        if (key)
+                *at++ = ':';
+        writer->size = (size_t)(at - writer->text);
 }
 
 void ferry_json_key(struct ferry_json_writer *writer, const char *key)
 {
-        put_quoted(writer, key, strlen(key), "\":");
+        put_quoted(writer, key, strlen(key), true);
 }
 
 static void append_escape(struct ferry_json_writer *writer, unsigned char c)
@@ -102,20 +110,29 @@ static void append_escape(struct ferry_json_writer *writer, unsigned char c)
         append(writer, escape, found ? 2 : 6);
 }
 
-void ferry_json_put_string(struct ferry_json_writer *writer, const char *text)
+/* How many bytes stand before the first that needs an escape, or the end. */
+static size_t span_plain(const char *text)
 {
+        static const bool plain[256] = { [0x20 ... 0x21] = true, [0x23 ... 0x5b] = true, [0x5d ... 0xff] = true };
         size_t n = 0;
 
-        while ((unsigned char)text[n] >= ' ' && text[n] != '"' && text[n] != '\\')
+        while (plain[(unsigned char)text[n]])
                 n++;
+        return n;
+}
+
+void ferry_json_put_string(struct ferry_json_writer *writer, const char *text)
+{
+        size_t n = span_plain(text);
+
         if (!text[n]) {
-                put_quoted(writer, text, n, "\"");
+                put_quoted(writer, text, n, false);
                 return;
         }
-        put_quoted(writer, "", 0, "");
+        separate(writer);
+        append(writer, "\"", 1);
         for (; *text; text += n) {
-                for (n = 0; (unsigned char)text[n] >= ' ' && text[n] != '"' && text[n] != '\\'; n++)
-                        ;
+                n = span_plain(text);
                 append(writer, text, n);
                 if (text[n])
                         append_escape(writer, (unsigned char)text[n++]);
@@ -145,7 +162,7 @@ void ferry_json_put_id(struct ferry_json_writer *writer, const char *prefix, uin
         char text[FERRY_ID_TEXT_SIZE];
 
         ferry_id_format(prefix, id, text);
-        put_quoted(writer, text, strlen(text), "\"");
+        put_quoted(writer, text, strlen(text), false);
 }
 
 void ferry_json_put_text(struct ferry_json_writer *writer, const char *json, size_t size)

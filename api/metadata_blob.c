@@ -12,19 +12,15 @@
 #include <zlib.h>
 
 #include <ferry/error.h>
+#include <ferry/json_write.h>
 
 /*
  * "b64:" + base64 of a zlib stream of one JSON document. Every worker makes the same bytes of the same metadata, so
  * that a reader finds any change by making them again. That is why the stream is one stored block (a compressor has
- * many ways to say the same, and its versions differ) and the document is written by one format. Nothing is lost by it:
+ * many ways to say the same, and its versions differ) and the document has one form. Nothing is lost by it:
  * keys and identifiers do not compress.
  */
 static const char prefix[] = "b64:";
-
-#define HEX "%016" PRIx64
-#define DOCUMENT                                                                                                       \
-        "{\"protocol\":%" PRIu32 ",\"worker\":\"%s\",\"epoch\":\"" HEX "\",\"operation\":\"" HEX                       \
-        "\",\"data\":\"%s\",\"http\":\"%s\",\"expires\":%" PRIu64 ",\"digest\":\"" HEX "\"}"
 
 enum {
         DOCUMENT_SIZE = 2048, /* of ours; the names alone are below 900 bytes, the rest below 200 */
@@ -133,18 +129,37 @@ static size_t store(const char *text, size_t n, uint8_t out[])
         return n + ZLIB_FRAME;
 }
 
+static void write_document(const struct ferry_metadata *m, struct ferry_json_writer *writer)
+{
+        ferry_json_begin_object(writer);
+        ferry_json_add_uint(writer, "protocol", m->protocol);
+        ferry_json_add_string(writer, "worker", m->worker);
+        ferry_json_add_id(writer, "epoch", "", m->epoch);
+        ferry_json_add_id(writer, "operation", "", m->operation);
+        ferry_json_add_string(writer, "data", m->data);
+        ferry_json_add_string(writer, "http", m->http);
+        ferry_json_add_uint(writer, "expires", m->expires_ms);
+        ferry_json_add_id(writer, "digest", "", digest(m));
+        ferry_json_end_object(writer);
+}
+
 char *metadata_blob_encode(const struct ferry_metadata *m)
 {
-        char document[DOCUMENT_SIZE];
+        struct ferry_json_writer writer = { 0 };
         uint8_t stream[DOCUMENT_SIZE + ZLIB_FRAME];
-        int n = snprintf(document, sizeof(document), DOCUMENT, m->protocol, m->worker, m->epoch, m->operation, m->data,
-                         m->http, m->expires_ms, digest(m));
-        char *base64 = ferry_base64_encode(stream, store(document, (size_t)n, stream));
-        char *text = base64 ? malloc(sizeof(prefix) + strlen(base64)) : NULL;
+        char *document, *base64 = NULL, *text = NULL;
+        size_t n;
 
+        write_document(m, &writer);
+        document = ferry_json_take(&writer, &n);
+        if (document)
+                base64 = ferry_base64_encode(stream, store(document, n, stream));
+        if (base64)
+                text = malloc(sizeof(prefix) + strlen(base64));
         if (text)
                 stpcpy(stpcpy(text, prefix), base64);
         free(base64);
+        free(document);
         return text;
 }
 
