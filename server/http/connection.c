@@ -16,6 +16,7 @@ static void connection_unref(struct http_connection *connection)
 
         if (atomic_fetch_sub(&connection->references, 1) != 1)
                 return;
+        free(connection->origin);
         free(connection);
         waits_release(waits);
 }

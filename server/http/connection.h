@@ -12,6 +12,7 @@ struct http_listener;
 struct http_park;
 struct http_server;
 struct http_shard;
+struct metadata_origin;
 
 /*
  * What we know of a client's connection beside libmicrohttpd. The loop watches it for the client's end, which
@@ -25,6 +26,7 @@ struct http_connection {
         struct http_server *server;
         struct http_shard *shard;
         struct http_listener *listener; /* that has accepted it */
+        struct metadata_origin *origin; /* metadata_json.c's; owned; NULL = nobody has asked for metadata on it yet */
         struct loop_watch watch;
         atomic_uint references;
         atomic_bool ended; /* the client sends nothing more */

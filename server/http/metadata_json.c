@@ -1,15 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "metadata_json.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <ferry/metadata.h>
 
 #include "address.h"
+#include "connection.h"
 #include "fabric/fabric.h"
 #include "http_internal.h"
 #include "operations/operations.h"
 #include "request.h"
+
+/* What metadata say of the worker itself. */
+struct metadata_origin {
+        char worker[FERRY_METADATA_NAME_SIZE];
+        char data[FERRY_METADATA_ADDRESS_SIZE];
+        char http[FERRY_METADATA_URL_SIZE];
+};
 
 /* The base URL that peers use: that of the listener asked, or of the first TCP one when that is a Unix socket. */
 static void format_url(const struct http_request *request, const char *local_host, char *url, size_t size)
@@ -28,21 +39,41 @@ static void format_url(const struct http_request *request, const char *local_hos
         snprintf(url, size, "%s://%s", server->config.tls ? "https" : "http", public);
 }
 
-int metadata_json_write(struct ferry_json_writer *writer, struct http_request *request)
+/* As this connection's client has reached the worker, which does not change while it lasts. NULL: no memory. */
+static const struct metadata_origin *origin_of(struct http_request *request)
 {
+        struct http_connection *connection = connection_of(request->connection);
         const struct http_config *config = &request->server->config;
-        struct ferry_metadata *metadata;
+        struct metadata_origin *origin = connection->origin;
         char local_host[ADDRESS_HOST_SIZE];
 
-        int error = operation_metadata(config->operations, request->operation, &metadata);
+        if (origin)
+                return origin;
+        origin = connection->origin = calloc(1, sizeof(*origin));
+        if (!origin)
+                return NULL;
+        request_local_host(request, local_host, sizeof(local_host));
+        snprintf(origin->worker, sizeof(origin->worker), "%s", config->worker_name);
+        if (*config->fabric->data_address)
+                address_publish(config->fabric->data_address, config->advertise, local_host, origin->data,
+                                sizeof(origin->data));
+        format_url(request, local_host, origin->http, sizeof(origin->http));
+        return origin;
+}
+
+int metadata_json_write(struct ferry_json_writer *writer, struct http_request *request)
+{
+        const struct metadata_origin *origin = origin_of(request);
+        struct ferry_metadata *metadata;
+
+        if (!origin)
+                return -ENOMEM;
+        int error = operation_metadata(request->server->config.operations, request->operation, &metadata);
         if (error)
                 return error;
-        request_local_host(request, local_host, sizeof(local_host));
-        snprintf(metadata->worker, sizeof(metadata->worker), "%s", config->worker_name);
-        if (*config->fabric->data_address)
-                address_publish(config->fabric->data_address, config->advertise, local_host, metadata->data,
-                                sizeof(metadata->data));
-        format_url(request, local_host, metadata->http, sizeof(metadata->http));
+        memcpy(metadata->worker, origin->worker, sizeof(metadata->worker));
+        memcpy(metadata->data, origin->data, sizeof(metadata->data));
+        memcpy(metadata->http, origin->http, sizeof(metadata->http));
         error = ferry_metadata_encode(metadata, writer);
         ferry_metadata_free(metadata);
         return error;
