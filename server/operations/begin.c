@@ -151,7 +151,6 @@ static bool operation_may_begin(struct operation_store *store, struct operation 
                         (void)operation_unref(operation);
                 } else {
                         operation->begun = operation->starting = may = true;
-                        operation->transfer = random_id();
                 }
         }
         store_unlock(store, &after);

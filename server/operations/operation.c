@@ -102,6 +102,25 @@ static void operation_describe(struct operation *operation, const struct operati
         }
 }
 
+/* What has to be unique, or secret, in one call of the kernel. */
+static void operation_draw(struct operation *operation)
+{
+        struct {
+                uint64_t id, transfer;
+                uint8_t key[FERRY_KEY_SIZE];
+        } drawn;
+
+        do
+                random_bytes(&drawn, sizeof(drawn));
+        while (!drawn.id || !drawn.transfer);
+        operation->id = drawn.id;
+        if (ferry_kind_is_passive((int)operation->kind))
+                memcpy(operation->key, drawn.key, sizeof(operation->key));
+        else
+                operation->transfer = drawn.transfer;
+        explicit_bzero(&drawn, sizeof(drawn));
+}
+
 static int operation_new(struct operation_store *store, const struct operation_spec *spec, uint64_t total,
                          size_t n_blocks, struct operation **ret_operation)
 {
@@ -114,8 +133,8 @@ static int operation_new(struct operation_store *store, const struct operation_s
                 return -ENOMEM;
         operation->refs = 1;
         operation->store = store_ref(store);
-        operation->id = random_id();
         operation->kind = spec->kind;
+        operation_draw(operation);
         operation->layout = spec->layout;
         operation->verify = spec->verify;
         operation->readers = spec->readers;
@@ -127,10 +146,8 @@ static int operation_new(struct operation_store *store, const struct operation_s
         operation->timer.fired = deadline_fired;
         operation->n_descriptors = spec->n_slices;
         operation_describe(operation, spec->slices);
-        if (ferry_kind_is_passive((int)spec->kind)) {
-                random_bytes(operation->key, sizeof(operation->key));
+        if (ferry_kind_is_passive((int)spec->kind))
                 operation->ttl_created_ms = spec->ttl_ms ? spec->ttl_ms : limits->ttl_ms_default;
-        }
         r = operation_hold_new(spec->slices, spec->n_slices, &operation->hold);
         if (r)
                 return r;
