@@ -9,6 +9,20 @@
 
 enum { ID_DIGITS = 16 };
 
+size_t ferry_uint_format(uint64_t number, char text[FERRY_UINT_TEXT_SIZE])
+{
+        char digits[FERRY_UINT_TEXT_SIZE], *first = digits + sizeof(digits);
+        size_t n;
+
+        *--first = '\0';
+        do
+                *--first = (char)('0' + number % 10);
+        while (number /= 10);
+        n = (size_t)(digits + sizeof(digits) - first);
+        memcpy(text, first, n);
+        return n - 1;
+}
+
 void ferry_id_format(const char *prefix, uint64_t id, char *text)
 {
         size_t n = 0;

@@ -6,7 +6,7 @@
 
 #include <ferry/encoding.h>
 
-enum { ROOM_FIRST = 512, NUMBER_MAX = 20 };
+enum { ROOM_FIRST = 512 };
 
 /* Where the next n bytes go, and one more for a NUL or a newline; NULL when memory is short. */
 static char *reserve(struct ferry_json_writer *writer, size_t n)
@@ -142,13 +142,10 @@ void ferry_json_put_string(struct ferry_json_writer *writer, const char *text)
 
 void ferry_json_put_uint(struct ferry_json_writer *writer, uint64_t number)
 {
-        char digits[NUMBER_MAX], *first = digits + sizeof(digits);
+        char digits[FERRY_UINT_TEXT_SIZE];
 
-        do {
-                *--first = (char)('0' + number % 10);
-        } while (number /= 10);
         separate(writer);
-        append(writer, first, (size_t)(digits + sizeof(digits) - first));
+        append(writer, digits, ferry_uint_format(number, digits));
 }
 
 void ferry_json_put_bool(struct ferry_json_writer *writer, bool value)

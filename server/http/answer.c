@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <inttypes.h>
 #include <microhttpd.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,23 +20,45 @@
 #include "request.h"
 #include "routes.h"
 
+/* Where the value of a further header goes; NULL: there are as many as there may be. */
+static char *further_header(struct http_request *request, const char *name)
+{
+        if (request->n_headers == REQUEST_HEADERS_MAX)
+                return NULL;
+        request->answer_headers[request->n_headers].name = name;
+        return request->answer_headers[request->n_headers++].value;
+}
+
 const char *request_etag(struct http_request *request, uint64_t revision)
 {
-        request_header(request, "ETag", "\"r%" PRIu64 "\"", revision);
-        return request->n_headers ? request->answer_headers[request->n_headers - 1].value : "";
+        char *value = further_header(request, "ETag"), *end = value;
+
+        if (!value)
+                return "";
+        end = stpcpy(end, "\"r");
+        end += ferry_uint_format(revision, end);
+        strcpy(end, "\"");
+        return value;
+}
+
+void request_header_text(struct http_request *request, const char *name, const char *prefix, const char *text)
+{
+        char *value = further_header(request, name);
+
+        if (value)
+                stpcpy(stpcpy(value, prefix), text);
 }
 
 void request_header(struct http_request *request, const char *name, const char *format, ...)
 {
+        char *value = further_header(request, name);
         va_list arguments;
 
-        if (request->n_headers == REQUEST_HEADERS_MAX)
+        if (!value)
                 return;
         va_start(arguments, format);
-        request->answer_headers[request->n_headers].name = name;
-        vsnprintf(request->answer_headers[request->n_headers].value, REQUEST_HEADER_SIZE, format, arguments);
+        vsnprintf(value, REQUEST_HEADER_SIZE, format, arguments);
         va_end(arguments);
-        request->n_headers++;
 }
 
 /*

@@ -29,7 +29,7 @@ static void answer(struct http_request *request)
 
         operation_look(request->server->config.operations, request->operation, &view);
         ferry_id_format("op_", view.id, id);
-        request_header(request, "Location", "/v1/operations/%s", id);
+        request_header_text(request, "Location", "/v1/operations/", id);
         if (query_has(&request->query, HTTP_PARAMETER_INCLUDE) && !view.deleted) {
                 ferry_json_begin_object(&writer);
                 operation_json_members(&writer, &view);

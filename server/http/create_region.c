@@ -45,7 +45,7 @@ static void answer(struct http_request *request, struct region *region)
         char id[FERRY_ID_TEXT_SIZE];
 
         ferry_id_format("rgn_", region->id, id);
-        request_header(request, "Location", "/v1/regions/%s", id);
+        request_header_text(request, "Location", "/v1/regions/", id);
         region_json_write(&writer, region);
         request_answer_json(request, 201, &writer);
         region_unref(region);

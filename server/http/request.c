@@ -2,7 +2,6 @@
 #include "request.h"
 
 #include <arpa/inet.h>
-#include <inttypes.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,6 +109,7 @@ bool request_waits(const struct http_request *request)
 uint64_t request_wait_ms(struct http_request *request)
 {
         uint64_t cap = request->server->config.limits.wait_ms_max, wait_ms;
+        char seconds[FERRY_UINT_TEXT_SIZE];
 
         if (query_has(&request->query, HTTP_PARAMETER_WAIT_MS)) {
                 wait_ms = request->query.values[HTTP_PARAMETER_WAIT_MS];
@@ -119,7 +119,8 @@ uint64_t request_wait_ms(struct http_request *request)
                 return 0;
         if (__builtin_mul_overflow(request->headers.prefer_wait_s, 1000, &wait_ms) || wait_ms > cap)
                 wait_ms = cap;
-        request_header(request, "Preference-Applied", "wait=%" PRIu64, wait_ms / 1000);
+        (void)ferry_uint_format(wait_ms / 1000, seconds);
+        request_header_text(request, "Preference-Applied", "wait=", seconds);
         return wait_ms;
 }
 

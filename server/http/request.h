@@ -93,6 +93,9 @@ struct http_request *request_free(struct http_request *request);
 void request_header(struct http_request *request, const char *name, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
+/* The same of two texts that are short together, without printf. */
+void request_header_text(struct http_request *request, const char *name, const char *prefix, const char *text);
+
 /* Adds the ETag of a revision; what it is. */
 const char *request_etag(struct http_request *request, uint64_t revision);
 

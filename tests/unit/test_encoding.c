@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -315,9 +316,23 @@ static void sizes_of_2_53_and_above_are_refused(void **state)
         }
 }
 
+static void numbers_are_written_in_decimal(void **state)
+{
+        static const uint64_t numbers[] = { 0, 1, 9, 10, 99, 100, 1234567890, UINT64_MAX - 1, UINT64_MAX };
+
+        for (size_t i = 0; i < UNIT_COUNT(numbers); i++) {
+                char expected[32], text[FERRY_UINT_TEXT_SIZE];
+
+                (void)snprintf(expected, sizeof(expected), "%llu", (unsigned long long)numbers[i]);
+                assert_int_equal(ferry_uint_format(numbers[i], text), strlen(expected));
+                assert_string_equal(text, expected);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(numbers_are_written_in_decimal),
                 cmocka_unit_test(an_id_is_its_prefix_and_sixteen_digits),
                 cmocka_unit_test(an_id_survives_the_round_trip),
                 cmocka_unit_test(other_texts_are_no_id),

@@ -12,7 +12,11 @@ enum {
         FERRY_KEY_SIZE = 32,      /* bytes of a notification key */
         FERRY_KEY_TEXT_SIZE = 44, /* its base64url text without padding, and the final NUL */
         FERRY_ID_TEXT_SIZE = 24,  /* "op_" or "rgn_", 16 hexadecimal digits, and the final NUL */
+        FERRY_UINT_TEXT_SIZE = 21,
 };
+
+/* A number in decimal into text; returns how many digits. A tenth of what printf takes for it. */
+size_t ferry_uint_format(uint64_t number, char text[FERRY_UINT_TEXT_SIZE]);
 
 /* "op_" / "rgn_" + 16 lower case hexadecimal digits into text[FERRY_ID_TEXT_SIZE]. */
 void ferry_id_format(const char *prefix, uint64_t id, char *text);
