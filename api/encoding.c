@@ -11,16 +11,14 @@ enum { ID_DIGITS = 16 };
 
 size_t ferry_uint_format(uint64_t number, char text[FERRY_UINT_TEXT_SIZE])
 {
-        char digits[FERRY_UINT_TEXT_SIZE], *first = digits + sizeof(digits);
-        size_t n;
+        size_t n = 1;
 
-        *--first = '\0';
-        do
-                *--first = (char)('0' + number % 10);
-        while (number /= 10);
-        n = (size_t)(digits + sizeof(digits) - first);
-        memcpy(text, first, n);
-        return n - 1;
+        for (uint64_t rest = number; rest >= 10; rest /= 10)
+                n++;
+        for (size_t i = n; i-- > 0; number /= 10)
+                text[i] = (char)('0' + number % 10);
+        text[n] = '\0';
+        return n;
 }
 
 void ferry_id_format(const char *prefix, uint64_t id, char *text)

@@ -142,10 +142,15 @@ void ferry_json_put_string(struct ferry_json_writer *writer, const char *text)
 
 void ferry_json_put_uint(struct ferry_json_writer *writer, uint64_t number)
 {
-        char digits[FERRY_UINT_TEXT_SIZE];
+        bool further = is_further(writer);
+        char *at = reserve(writer, 1 + FERRY_UINT_TEXT_SIZE);
 
-        separate(writer);
-        append(writer, digits, ferry_uint_format(number, digits));
+        if (!at)
+                return;
+        if (further)
+                *at++ = ',';
+        at += ferry_uint_format(number, at);
+        writer->size = (size_t)(at - writer->text);
 }
 
 void ferry_json_put_bool(struct ferry_json_writer *writer, bool value)

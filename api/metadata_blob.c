@@ -281,13 +281,13 @@ static bool skip(const char **at, const char *text)
 }
 
 /* A key and its number. */
-static bool take_number(const char **at, const char *key, int base, uint64_t *ret_number)
+static bool take_number(const char **at, const char *key, uint64_t *ret_number)
 {
         char *end;
 
         if (!skip(at, key))
                 return false;
-        *ret_number = strtoull(*at, &end, base);
+        *ret_number = strtoull(*at, &end, 10);
         *at = end;
         return true;
 }
@@ -308,17 +308,23 @@ static bool take_text(const char **at, const char *key, char *ret_text, size_t s
         return true;
 }
 
+static bool take_id(const char **at, const char *key, uint64_t *ret_id)
+{
+        char text[FERRY_ID_TEXT_SIZE];
+
+        return take_text(at, key, text, sizeof(text)) && ferry_id_parse("", text, ret_id);
+}
+
 /* The members of a document that follows the format. What does not may be taken for something else. */
 static bool scan(const char *at, struct ferry_metadata *m)
 {
         uint64_t protocol;
-        bool good = take_number(&at, "{\"protocol\":", 10, &protocol) &&
+        bool good = take_number(&at, "{\"protocol\":", &protocol) &&
                     take_text(&at, ",\"worker\":\"", m->worker, sizeof(m->worker)) &&
-                    take_number(&at, "\",\"epoch\":\"", 16, &m->epoch) &&
-                    take_number(&at, "\",\"operation\":\"", 16, &m->operation) &&
+                    take_id(&at, "\",\"epoch\":\"", &m->epoch) && take_id(&at, "\",\"operation\":\"", &m->operation) &&
                     take_text(&at, "\",\"data\":\"", m->data, sizeof(m->data)) &&
                     take_text(&at, "\",\"http\":\"", m->http, sizeof(m->http)) &&
-                    take_number(&at, "\",\"expires\":", 10, &m->expires_ms);
+                    take_number(&at, "\",\"expires\":", &m->expires_ms);
 
         if (good)
                 m->protocol = (uint32_t)protocol;
