@@ -56,7 +56,8 @@ static void answer_in_time(struct http_request *request)
 {
         uint64_t wait_ms = request_wait_ms(request);
 
-        if (!wait_ms || wait_park(request, 0, wait_ms, answer) != WAIT_PARKED)
+        if (!wait_ms || operation_is_past(request->server->config.operations, request->operation, 0) ||
+            wait_park(request, 0, wait_ms, answer) != WAIT_PARKED)
                 answer(request);
 }
 

@@ -1,6 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operations_internal.h"
 
+/* With the lock held. */
+static bool is_past(const struct operation *operation, uint64_t revision)
+{
+        return operation_terminal(operation) || operation->deleted || (revision && operation->revision > revision);
+}
+
+bool operation_is_past(struct operation_store *store, struct operation *operation, uint64_t revision)
+{
+        struct aftermath after = { 0 };
+        bool past;
+
+        store_lock(store);
+        past = is_past(operation, revision);
+        store_unlock(store, &after);
+        return past;
+}
+
 bool operation_wait(struct operation_store *store, struct operation *operation, uint64_t revision,
                     struct operation_waiter *waiter)
 {
@@ -8,7 +25,7 @@ bool operation_wait(struct operation_store *store, struct operation *operation, 
         bool waits;
 
         store_lock(store);
-        waits = !operation_terminal(operation) && !operation->deleted && (!revision || operation->revision <= revision);
+        waits = !is_past(operation, revision);
         if (waits) {
                 waiter->operation = operation;
                 waiter->revision = revision;

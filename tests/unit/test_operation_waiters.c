@@ -49,11 +49,17 @@ static void nobody_waits_for_what_holds_already(void **state)
         f->mover.transfer.started(f->mover.transfer.context);
         assert_int_equal(look(f, operation).revision, 2);
         assert_false(operation_wait(f->store, operation, 1, &counter.waiter));
+        assert_true(operation_is_past(f->store, operation, 1));
+        assert_false(operation_is_past(f->store, operation, 2));
+        assert_false(operation_is_past(f->store, operation, 0));
         end_transfer(f, 0);
+        assert_true(operation_is_past(f->store, operation, 0));
+        assert_true(operation_is_past(f->store, operation, 99));
         assert_false(operation_wait(f->store, operation, 0, &counter.waiter));
         assert_false(operation_wait(f->store, operation, 99, &counter.waiter));
         operation_delete(f->store, deleted);
         assert_false(operation_wait(f->store, deleted, 0, &counter.waiter));
+        assert_true(operation_is_past(f->store, deleted, 0));
         assert_int_equal(counter.woken, 0);
         (void)operation_unref(operation);
         (void)operation_unref(deleted);

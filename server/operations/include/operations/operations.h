@@ -220,6 +220,9 @@ struct operation_waiter {
         uint64_t revision;                             /* the store's */
 };
 
+/* Whether there is nothing to wait for, as operation_wait has it. */
+bool operation_is_past(struct operation_store *store, struct operation *operation, uint64_t revision);
+
 /*
  * Waits until the operation is done or deleted, or (revision not 0) its revision passed that. false: that holds
  * already, and nothing was registered. true: wake will be called once, unless operation_unwait comes first. May be
