@@ -130,10 +130,14 @@ int call_delete(struct ferry *f, const char *collection, const char *id)
 
 int call_key(char key[CLIENT_KEY_TEXT_SIZE])
 {
+        static const char digits[] = "0123456789abcdef";
         unsigned char random[(CLIENT_KEY_TEXT_SIZE - 1) / 2];
         if (getentropy(random, sizeof(random)) < 0)
                 return -EIO;
-        for (size_t i = 0; i < sizeof(random); i++)
-                snprintf(key + 2 * i, 3, "%02x", random[i]);
+        for (size_t i = 0; i < sizeof(random); i++) {
+                key[2 * i] = digits[random[i] >> 4];
+                key[2 * i + 1] = digits[random[i] & 15];
+        }
+        key[2 * sizeof(random)] = '\0';
         return 0;
 }

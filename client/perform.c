@@ -54,7 +54,7 @@ int perform(struct ferry *f, const struct request *request, struct reply *ret_re
                         .retries = f->retries,
                         .has_retry_after = ret_reply->retry_after[0] != '\0',
                         .retry_after_ms = ret_reply->retry_after_ms,
-                        .random = perform_random(),
+                        .random = r == 0 && ret_reply->status < 400 ? 0 : perform_random(),
                 };
                 uint64_t delay;
                 if (!retry_decide(&facts, &delay))
