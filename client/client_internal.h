@@ -13,6 +13,7 @@
 #include "buffer.h"
 #include "url.h"
 
+struct attempt;
 struct ferry_json;
 struct json_object;
 
@@ -51,7 +52,11 @@ enum {
 struct ferry {
         CURLM *multi; /* owns the connections, which outlive a request */
         CURL *easy;
-        char *base;        /* "http://host:port/prefix", without a final slash */
+        CURLU *url;              /* base, taken apart */
+        struct attempt *attempt; /* what the easy handle does just now; NULL = nothing */
+        char *base;              /* "http://host:port/prefix", without a final slash */
+        const char *prefix;      /* within it: what every path begins with, or "" */
+        bool tls;
         char *unix_socket; /* NULL = TCP */
         char *authorization;
         char *ca_file, *cert_file, *key_file;
@@ -95,6 +100,9 @@ void reply_clear(struct reply *reply);
 
 /* Milliseconds of the monotonic clock; never 0. */
 uint64_t clock_ms(void);
+
+/* Makes the libcurl handles of a handle whose other fields are set. 0; -EINVAL for its URL; -ENOMEM. */
+int exchange_init(struct ferry *f);
 
 /* Sends once. 0 when an answer came, of any status; -errno as in ferry.h, reply->fault says why. */
 int exchange_attempt(struct ferry *f, const struct request *request, struct reply *reply);

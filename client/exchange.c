@@ -2,29 +2,18 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <time.h>
 
+#include "attempt.h"
 #include "client_internal.h"
 #include "sigpipe.h"
 
 enum {
-        EXCHANGE_STREAMED = 256 * 1024, /* bodies from here on may take longer than a time-out as long as they move */
+        EXCHANGE_STREAMED = 256 * 1024,       /* bytes of a body */
         EXCHANGE_WAIT_MAX = 24 * 3600 * 1000, /* ms */
         EXCHANGE_POLL_MS = 1000,
         EXCHANGE_CHUNK = 512 * 1024, /* libcurl's buffers */
         EXCHANGE_CONNECTIONS = 4,
-};
-
-/* One attempt under way; lives on the stack of exchange_attempt. */
-struct attempt {
-        struct ferry *f;
-        const struct request *request;
-        struct reply *reply;
-        uint64_t source_left; /* FERRY_SIZE_UNKNOWN = until its end */
-        curl_off_t moved;     /* bytes both ways */
-        uint64_t moved_ms;    /* when the last of them was seen */
-        int abort;            /* -errno of a callback that ended the transfer */
 };
 
 uint64_t clock_ms(void)
@@ -34,122 +23,14 @@ uint64_t clock_ms(void)
         return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
 }
 
-/* ---- what libcurl calls ---- */
-
-static const struct {
-        const char *name;
-        size_t offset, size;
-} exchange_headers[] = {
-#define HEADER(name, field)                                                                                            \
-        {                                                                                                              \
-                name, offsetof(struct reply, field), sizeof(((struct reply *)0)->field)                                \
-        }
-        HEADER("content-type", content_type),   HEADER("etag", etag),
-        HEADER("location", location),           HEADER("request-id", request_id),
-        HEADER("content-range", content_range), HEADER("retry-after", retry_after),
-#undef HEADER
-};
-
-static void attempt_take_header(struct reply *reply, const char *line, size_t length)
-{
-        const char *colon = memchr(line, ':', length);
-        if (!colon)
-                return;
-        size_t name = (size_t)(colon - line);
-        const char *value = colon + 1, *end = line + length;
-        while (value < end && (*value == ' ' || *value == '\t'))
-                value++;
-        while (end > value && strchr(" \t\r\n", end[-1]))
-                end--;
-        for (size_t i = 0; i < sizeof(exchange_headers) / sizeof(exchange_headers[0]); i++) {
-                if (strlen(exchange_headers[i].name) != name || strncasecmp(exchange_headers[i].name, line, name) != 0)
-                        continue;
-                snprintf((char *)reply + exchange_headers[i].offset, exchange_headers[i].size, "%.*s",
-                         (int)(end - value), value);
-        }
-}
-
-static size_t attempt_on_header(char *line, size_t one, size_t length, void *context)
-{
-        struct attempt *a = context;
-        (void)one;
-        if (length >= 5 && strncasecmp(line, "HTTP/", 5) == 0) {
-                /* A further status line follows an interim answer, whose headers do not count. */
-                for (size_t i = 0; i < sizeof(exchange_headers) / sizeof(exchange_headers[0]); i++)
-                        *((char *)a->reply + exchange_headers[i].offset) = '\0';
-        } else if (length <= 8192) {
-                attempt_take_header(a->reply, line, length);
-        }
-        return length;
-}
-
-static bool attempt_sink_wants(const struct attempt *a)
-{
-        const struct request *request = a->request;
-        if (!request->exchange.sink)
-                return false;
-        return request->sink_status ? a->reply->status == request->sink_status : a->reply->status / 100 == 2;
-}
-
-static size_t attempt_on_body(char *data, size_t one, size_t size, void *context)
-{
-        struct attempt *a = context;
-        struct reply *reply = a->reply;
-        long status = 0;
-        (void)one;
-        curl_easy_getinfo(a->f->easy, CURLINFO_RESPONSE_CODE, &status);
-        reply->status = (int)status;
-        if (attempt_sink_wants(a)) {
-                reply->delivered = true;
-                a->abort = a->request->exchange.sink(a->request->exchange.sink_context, data, size);
-                if (a->abort > 0)
-                        a->abort = -EIO;
-        } else {
-                size_t max = a->f->answer_max;
-                if (status >= 400 && max > CLIENT_PROBLEM_BODY_MAX)
-                        max = CLIENT_PROBLEM_BODY_MAX;
-                a->abort = buffer_append(&reply->body, data, size, max);
-        }
-        return a->abort < 0 ? 0 : size;
-}
-
-static size_t attempt_on_source(char *data, size_t one, size_t size, void *context)
-{
-        struct attempt *a = context;
-        const struct ferry_exchange *exchange = &a->request->exchange;
-        bool known = a->source_left != FERRY_SIZE_UNKNOWN;
-        (void)__builtin_mul_overflow(size, one, &size); /* libcurl's own buffer: cannot overflow */
-        if (known && size > a->source_left)
-                size = (size_t)a->source_left;
-        if (size == 0)
-                return 0;
-        a->reply->consumed = true;
-        ssize_t n = exchange->source(exchange->source_context, data, size);
-        if (n > 0 && (size_t)n <= size) {
-                if (known)
-                        a->source_left -= (uint64_t)n;
-                return (size_t)n;
-        }
-        if (n == 0 && !known)
-                return 0;
-        a->abort = n < 0 ? (int)n : n == 0 ? -ENODATA : -EINVAL;
-        return CURL_READFUNC_ABORT;
-}
-
-static int attempt_on_progress(void *context, curl_off_t dl_total, curl_off_t dl_now, curl_off_t ul_total,
-                               curl_off_t ul_now)
-{
-        struct attempt *a = context;
-        (void)dl_total;
-        (void)ul_total;
-        if (dl_now + ul_now != a->moved) {
-                a->moved = dl_now + ul_now;
-                a->moved_ms = clock_ms();
-        }
-        return 0;
-}
-
 /* ---- setting up ---- */
+
+/* A body that may take longer than a time-out as long as it moves. */
+static bool attempt_is_streamed(const struct attempt *a)
+{
+        const struct ferry_exchange *e = &a->request->exchange;
+        return e->source || e->sink || e->size >= EXCHANGE_STREAMED;
+}
 
 static bool attempt_header_add(struct curl_slist **list, const char *line)
 {
@@ -172,6 +53,8 @@ static struct curl_slist *attempt_headers(const struct attempt *a)
         /* An empty Content-Type keeps libcurl from naming a form. */
         bool ok = e->content_type ? attempt_header_format(&list, "Content-Type", e->content_type)
                                   : attempt_header_add(&list, "Content-Type:");
+        /* As CURLOPT_USERAGENT libcurl would format it twice. */
+        ok = ok && attempt_header_add(&list, "User-Agent: libferry/" FERRY_VERSION);
         if (ok && a->f->authorization)
                 ok = attempt_header_add(&list, a->f->authorization);
         if (ok && e->idempotency_key)
@@ -184,34 +67,28 @@ static struct curl_slist *attempt_headers(const struct attempt *a)
         return NULL;
 }
 
-static void attempt_set_body(struct attempt *a)
+/*
+ * Taken apart once: what a request asks for is its target, see attempt_set. The copy that libcurl takes of a CURLU
+ * lacks the zone of an IPv6 address ("%25eth0"; seen in 7.88): such a URL is taken apart each time.
+ */
+static CURLcode exchange_set_url(struct ferry *f)
 {
-        const struct ferry_exchange *e = &a->request->exchange;
-        CURL *easy = a->f->easy;
-        if (e->source) {
-                a->source_left = e->source_size;
-                curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
-                curl_easy_setopt(easy, CURLOPT_READFUNCTION, attempt_on_source);
-                curl_easy_setopt(easy, CURLOPT_READDATA, a);
-                curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE,
-                                 e->source_size == FERRY_SIZE_UNKNOWN ? (curl_off_t)-1 : (curl_off_t)e->source_size);
-        } else if (e->body || strcmp(e->method, "POST") == 0 || strcmp(e->method, "PUT") == 0) {
-                curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)(e->body ? e->size : 0));
-                curl_easy_setopt(easy, CURLOPT_POSTFIELDS, e->body ? e->body : "");
-        }
-        if (strcmp(e->method, "HEAD") == 0)
-                curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
-        else
-                curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, e->method);
+        if (strchr(f->base, '%'))
+                return curl_easy_setopt(f->easy, CURLOPT_URL, f->base);
+        return curl_easy_setopt(f->easy, CURLOPT_CURLU, f->url);
 }
 
-static void attempt_set_connection(struct attempt *a)
+/* What stays the same from request to request. false: memory is short. */
+static bool exchange_set_fixed(struct ferry *f)
 {
-        struct ferry *f = a->f;
         CURL *easy = f->easy;
-        curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-        curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, f->unix_socket);
-        curl_easy_setopt(easy, CURLOPT_PROXY, "");
+        bool ok = exchange_set_url(f) == CURLE_OK &&
+                  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+                  curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, f->unix_socket) == CURLE_OK &&
+                  curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
+                  (!f->ca_file || curl_easy_setopt(easy, CURLOPT_CAINFO, f->ca_file) == CURLE_OK) &&
+                  (!f->cert_file || curl_easy_setopt(easy, CURLOPT_SSLCERT, f->cert_file) == CURLE_OK) &&
+                  (!f->key_file || curl_easy_setopt(easy, CURLOPT_SSLKEY, f->key_file) == CURLE_OK);
         curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
         curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
         curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
@@ -219,38 +96,80 @@ static void attempt_set_connection(struct attempt *a)
         curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)f->connect_timeout_ms);
         curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)EXCHANGE_CHUNK);
         curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)EXCHANGE_CHUNK);
-        curl_easy_setopt(easy, CURLOPT_USERAGENT, "libferry/" FERRY_VERSION);
-        if (f->ca_file)
-                curl_easy_setopt(easy, CURLOPT_CAINFO, f->ca_file);
-        if (f->cert_file)
-                curl_easy_setopt(easy, CURLOPT_SSLCERT, f->cert_file);
-        if (f->key_file)
-                curl_easy_setopt(easy, CURLOPT_SSLKEY, f->key_file);
+        curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, attempt_on_header);
+        curl_easy_setopt(easy, CURLOPT_HEADERDATA, f);
+        curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, attempt_on_body);
+        curl_easy_setopt(easy, CURLOPT_WRITEDATA, f);
+        curl_easy_setopt(easy, CURLOPT_READFUNCTION, attempt_on_source);
+        curl_easy_setopt(easy, CURLOPT_READDATA, f);
+        curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, attempt_on_progress);
+        curl_easy_setopt(easy, CURLOPT_XFERINFODATA, f);
+        return ok;
+}
+
+int exchange_init(struct ferry *f)
+{
+        f->multi = curl_multi_init();
+        f->easy = curl_easy_init();
+        f->url = curl_url();
+        if (!f->multi || !f->easy || !f->url)
+                return -ENOMEM;
+        CURLUcode code = curl_url_set(f->url, CURLUPART_URL, f->base, CURLU_PATH_AS_IS);
+        if (code != CURLUE_OK)
+                return code == CURLUE_OUT_OF_MEMORY ? -ENOMEM : -EINVAL;
+        if (!exchange_set_fixed(f))
+                return -ENOMEM;
+        curl_multi_setopt(f->multi, CURLMOPT_MAXCONNECTS, (long)EXCHANGE_CONNECTIONS);
+        return 0;
+}
+
+/* HTTPGET first: it takes back what the other methods set. */
+static bool attempt_set_method(struct attempt *a)
+{
+        const struct ferry_exchange *e = &a->request->exchange;
+        CURL *easy = a->f->easy;
+        bool head = strcmp(e->method, "HEAD") == 0;
+        curl_easy_setopt(easy, CURLOPT_HTTPGET, 1L);
+        if (e->source) {
+                a->source_left = e->source_size;
+                curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+                curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE,
+                                 e->source_size == FERRY_SIZE_UNKNOWN ? (curl_off_t)-1 : (curl_off_t)e->source_size);
+        } else if (e->body || strcmp(e->method, "POST") == 0 || strcmp(e->method, "PUT") == 0) {
+                curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)(e->body ? e->size : 0));
+                curl_easy_setopt(easy, CURLOPT_POSTFIELDS, e->body ? e->body : "");
+        }
+        if (head)
+                curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+        return curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, head ? NULL : e->method) == CURLE_OK;
+}
+
+/* false: memory is short. */
+static bool attempt_set(struct attempt *a, const char *target, struct curl_slist *headers)
+{
+        const struct ferry_exchange *e = &a->request->exchange;
+        CURL *easy = a->f->easy;
         /*
          * libcurl by itself repeats a request whose kept connection turns out to be dead. Where a repetition could do
          * harm, or the body cannot be had again, a fresh connection rules that out.
          */
-        const struct ferry_exchange *e = &a->request->exchange;
         bool once = strcmp(e->method, "POST") == 0 && !e->idempotency_key && !a->request->repeatable;
         curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, once || e->source ? 1L : 0L);
-}
-
-static void attempt_set(struct attempt *a, const char *url, struct curl_slist *headers)
-{
-        CURL *easy = a->f->easy;
-        curl_easy_reset(easy);
-        attempt_set_connection(a);
-        curl_easy_setopt(easy, CURLOPT_URL, url);
         curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
         curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, a->reply->fault);
-        curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, attempt_on_header);
-        curl_easy_setopt(easy, CURLOPT_HEADERDATA, a);
-        curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, attempt_on_body);
-        curl_easy_setopt(easy, CURLOPT_WRITEDATA, a);
-        curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, attempt_on_progress);
-        curl_easy_setopt(easy, CURLOPT_XFERINFODATA, a);
-        curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
-        attempt_set_body(a);
+        curl_easy_setopt(easy, CURLOPT_NOPROGRESS, attempt_is_streamed(a) ? 0L : 1L);
+        /* Not as part of the URL, which is then the same for all. The path goes out as it is. */
+        return curl_easy_setopt(easy, CURLOPT_REQUEST_TARGET, target) == CURLE_OK && attempt_set_method(a);
+}
+
+/* The handle must not keep pointers to what ends with the attempt. */
+static void attempt_unset(struct attempt *a)
+{
+        CURL *easy = a->f->easy;
+        curl_easy_setopt(easy, CURLOPT_HTTPHEADER, NULL);
+        curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, NULL);
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, NULL);
+        a->f->attempt = NULL;
 }
 
 /* ---- running ---- */
@@ -259,8 +178,7 @@ static uint64_t attempt_deadline(const struct attempt *a, uint64_t start_ms)
 {
         const struct ferry_exchange *e = &a->request->exchange;
         uint64_t wait = e->wait_ms < EXCHANGE_WAIT_MAX ? e->wait_ms : EXCHANGE_WAIT_MAX;
-        bool streamed = e->source || e->sink || e->size >= EXCHANGE_STREAMED;
-        uint64_t deadline = (streamed ? a->moved_ms : start_ms) + a->f->timeout_ms + wait;
+        uint64_t deadline = (attempt_is_streamed(a) ? a->moved_ms : start_ms) + a->f->timeout_ms + wait;
         if (a->request->deadline_ms && a->request->deadline_ms < deadline)
                 deadline = a->request->deadline_ms;
         return deadline;
@@ -364,26 +282,24 @@ static void attempt_finish(struct attempt *a, CURLcode code, int result)
 int exchange_attempt(struct ferry *f, const struct request *request, struct reply *reply)
 {
         struct attempt a = { .f = f, .request = request, .reply = reply };
-        FERRY_CLEANUP(cleanup_free) char *url = NULL;
-        if (asprintf(&url, "%s%s", f->base, request->exchange.path) < 0) {
-                url = NULL;
+        FERRY_CLEANUP(cleanup_free) char *target = NULL;
+        if (asprintf(&target, "%s%s", f->prefix, request->exchange.path) < 0) {
+                target = NULL;
                 return -ENOMEM;
         }
         struct curl_slist *headers = attempt_headers(&a);
         if (!headers)
                 return -ENOMEM;
-        struct sigpipe_guard guard = sigpipe_block();
-        attempt_set(&a, url, headers);
-        curl_multi_setopt(f->multi, CURLMOPT_MAXCONNECTS, (long)EXCHANGE_CONNECTIONS);
+        struct sigpipe_guard guard = sigpipe_block(f->tls);
         CURLcode code = CURLE_OUT_OF_MEMORY;
-        if (curl_multi_add_handle(f->multi, f->easy) == CURLM_OK) {
+        f->attempt = &a;
+        if (attempt_set(&a, target, headers) && curl_multi_add_handle(f->multi, f->easy) == CURLM_OK) {
                 code = attempt_run(&a);
                 curl_multi_remove_handle(f->multi, f->easy);
         }
         int result = attempt_result(&a, code);
         attempt_finish(&a, code, result);
-        /* The handle must not keep pointers into this stack frame. */
-        curl_easy_reset(f->easy);
+        attempt_unset(&a);
         curl_slist_free_all(headers);
         sigpipe_restore(&guard);
         return result;

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "client_internal.h"
 #include "sigpipe.h"
@@ -56,6 +57,13 @@ static int handle_set_options(struct ferry *f, const struct ferry_options *o)
         return handle_set_token(f, o->token);
 }
 
+static void handle_split_base(struct ferry *f)
+{
+        f->tls = strncasecmp(f->base, "https:", 6) == 0;
+        f->prefix = strstr(f->base, "://") + 3;
+        f->prefix += strcspn(f->prefix, "/");
+}
+
 int ferry_new(const char *url, const struct ferry_options *options, struct ferry **ret_ferry)
 {
         static const struct ferry_options defaults;
@@ -71,10 +79,8 @@ int ferry_new(const char *url, const struct ferry_options *options, struct ferry
         if (r == 0)
                 r = handle_set_options(f, options ? options : &defaults);
         if (r == 0) {
-                f->multi = curl_multi_init();
-                f->easy = curl_easy_init();
-                if (!f->multi || !f->easy)
-                        r = -ENOMEM;
+                handle_split_base(f);
+                r = exchange_init(f);
         }
         if (r < 0) {
                 ferry_free(f);
@@ -89,10 +95,11 @@ struct ferry *ferry_free(struct ferry *f)
         if (!f)
                 return NULL;
         problem_clear(f);
-        struct sigpipe_guard guard = sigpipe_block();
+        struct sigpipe_guard guard = sigpipe_block(f->tls);
         curl_easy_cleanup(f->easy);
         if (f->multi)
                 curl_multi_cleanup(f->multi);
+        curl_url_cleanup(f->url);
         sigpipe_restore(&guard);
         ferry_secret_free(f->authorization);
         free(f->base);

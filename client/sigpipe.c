@@ -5,10 +5,12 @@
 #include <pthread.h>
 #include <time.h>
 
-struct sigpipe_guard sigpipe_block(void)
+struct sigpipe_guard sigpipe_block(bool needed)
 {
-        struct sigpipe_guard guard;
+        struct sigpipe_guard guard = { .held = needed };
         sigset_t pending, pipe;
+        if (!needed)
+                return guard;
         sigemptyset(&pipe);
         sigaddset(&pipe, SIGPIPE);
         sigemptyset(&pending);
@@ -22,6 +24,8 @@ void sigpipe_restore(const struct sigpipe_guard *guard)
 {
         static const struct timespec at_once;
         sigset_t pipe;
+        if (!guard->held)
+                return;
         sigemptyset(&pipe);
         sigaddset(&pipe, SIGPIPE);
         if (!guard->pending) {

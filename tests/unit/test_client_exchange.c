@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <net/if.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -411,6 +412,68 @@ static void nobody_there_is_refused(void **state)
         ferry_free(f);
 }
 
+/* Where there is no route to such addresses the kernel tells one with a zone from one without. */
+static void the_zone_of_an_address_is_kept(void **state)
+{
+        struct sockaddr_in6 address = { .sin6_family = AF_INET6, .sin6_port = htons(9) };
+        struct ferry_options options = { .retries = -1 };
+        struct ferry *f;
+        inet_pton(AF_INET6, "fe80::1", &address.sin6_addr);
+        address.sin6_scope_id = if_nametoindex("lo");
+        int fd = socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        bool told = fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 && errno == ENETUNREACH;
+        if (fd >= 0)
+                close(fd);
+        if (!told)
+                skip();
+        assert_int_equal(ferry_new("http://[fe80::1%25lo]:9", &options, &f), 0);
+        assert_int_equal(ferry_get_livez(f), -EHOSTUNREACH);
+        ferry_free(f);
+}
+
+static void a_port_that_cannot_be_is_refused(void **state)
+{
+        struct ferry *f;
+        assert_int_equal(ferry_new("http://127.0.0.1:99999", NULL, &f), -EINVAL);
+}
+
+/* What one method sets must be gone for the next. */
+static void methods_do_not_leave_anything_behind(void **state)
+{
+        START(x, { NO_CONTENT }, { OK_EMPTY }, { "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n" }, { OK_EMPTY },
+              { .answer = NO_CONTENT, .end = SERVER_CLOSE });
+        struct ferry_answer answer;
+        struct ferry_exchange post = { .method = "POST",
+                                       .path = "/a",
+                                       .body = "{}",
+                                       .size = 2,
+                                       .content_type = "text/x",
+                                       .idempotency_key = "k" };
+        assert_int_equal(ferry_exchange_perform(x.ferry, &post, &answer), 0);
+        ferry_answer_clear(&answer);
+        assert_int_equal(ferry_request(x.ferry, "GET", "/b", NULL, NULL, 0, &answer), 0);
+        assert_string_equal(answer.body, "{}");
+        ferry_answer_clear(&answer);
+        assert_int_equal(ferry_request(x.ferry, "HEAD", "/c", NULL, NULL, 0, &answer), 0);
+        assert_null(answer.body);
+        ferry_answer_clear(&answer);
+        assert_int_equal(ferry_request(x.ferry, "GET", "/d", NULL, NULL, 0, &answer), 0);
+        assert_string_equal(answer.body, "{}");
+        ferry_answer_clear(&answer);
+        assert_int_equal(ferry_request(x.ferry, "DELETE", "/e", NULL, NULL, 0, &answer), 0);
+        ferry_answer_clear(&answer);
+        server_stop(&x.server);
+        static const char *const lines[] = { "POST /a HTTP", "GET /b HTTP", "HEAD /c HTTP", "GET /d HTTP",
+                                             "DELETE /e HTTP" };
+        for (size_t i = 0; i < 5; i++) {
+                assert_starts(x.server.requests[i], lines[i]);
+                assert_string_equal(header_of(x.server.requests[i], "Content-Type"), i ? "" : "text/x");
+                assert_string_equal(header_of(x.server.requests[i], "Idempotency-Key"), i ? "" : "k");
+                assert_string_equal(header_of(x.server.requests[i], "Content-Length"), i ? "" : "2");
+        }
+        finish(&x);
+}
+
 static void a_silent_worker_times_out(void **state)
 {
         static const struct server_step steps[] = { { NULL, .end = SERVER_HANG } };
@@ -551,6 +614,9 @@ int main(void)
                 cmocka_unit_test(a_delete_whose_answer_was_lost_is_done),
                 cmocka_unit_test(a_truncated_answer_is_a_lost_one),
                 cmocka_unit_test(nobody_there_is_refused),
+                cmocka_unit_test(the_zone_of_an_address_is_kept),
+                cmocka_unit_test(a_port_that_cannot_be_is_refused),
+                cmocka_unit_test(methods_do_not_leave_anything_behind),
                 cmocka_unit_test(a_silent_worker_times_out),
                 cmocka_unit_test(huge_answers_are_cut_off),
                 cmocka_unit_test(an_answer_before_the_upload_is_understood),

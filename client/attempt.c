@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "attempt.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+#include "client_internal.h"
+
+static const struct {
+        const char *name;
+        size_t offset, size;
+} attempt_headers[] = {
+#define HEADER(name, field)                                                                                            \
+        {                                                                                                              \
+                name, offsetof(struct reply, field), sizeof(((struct reply *)0)->field)                                \
+        }
+        HEADER("content-type", content_type),   HEADER("etag", etag),
+        HEADER("location", location),           HEADER("request-id", request_id),
+        HEADER("content-range", content_range), HEADER("retry-after", retry_after),
+#undef HEADER
+};
+
+static void attempt_take_header(struct reply *reply, const char *line, size_t length)
+{
+        const char *colon = memchr(line, ':', length);
+        if (!colon)
+                return;
+        size_t name = (size_t)(colon - line);
+        const char *value = colon + 1, *end = line + length;
+        while (value < end && (*value == ' ' || *value == '\t'))
+                value++;
+        while (end > value && strchr(" \t\r\n", end[-1]))
+                end--;
+        for (size_t i = 0; i < sizeof(attempt_headers) / sizeof(attempt_headers[0]); i++) {
+                if (strlen(attempt_headers[i].name) != name || strncasecmp(attempt_headers[i].name, line, name) != 0)
+                        continue;
+                char *target = (char *)reply + attempt_headers[i].offset;
+                size_t size = (size_t)(end - value);
+                if (size >= attempt_headers[i].size)
+                        size = attempt_headers[i].size - 1;
+                memcpy(target, value, size);
+                target[size] = '\0';
+        }
+}
+
+size_t attempt_on_header(char *line, size_t one, size_t length, void *context)
+{
+        struct attempt *a = ((struct ferry *)context)->attempt;
+        (void)one;
+        if (length >= 5 && strncasecmp(line, "HTTP/", 5) == 0) {
+                /* A further status line follows an interim answer, whose headers do not count. */
+                for (size_t i = 0; i < sizeof(attempt_headers) / sizeof(attempt_headers[0]); i++)
+                        *((char *)a->reply + attempt_headers[i].offset) = '\0';
+        } else if (length <= 8192) {
+                attempt_take_header(a->reply, line, length);
+        }
+        return length;
+}
+
+static bool attempt_sink_wants(const struct attempt *a)
+{
+        const struct request *request = a->request;
+        if (!request->exchange.sink)
+                return false;
+        return request->sink_status ? a->reply->status == request->sink_status : a->reply->status / 100 == 2;
+}
+
+size_t attempt_on_body(char *data, size_t one, size_t size, void *context)
+{
+        struct attempt *a = ((struct ferry *)context)->attempt;
+        struct reply *reply = a->reply;
+        long status = 0;
+        (void)one;
+        curl_easy_getinfo(a->f->easy, CURLINFO_RESPONSE_CODE, &status);
+        reply->status = (int)status;
+        if (attempt_sink_wants(a)) {
+                reply->delivered = true;
+                a->abort = a->request->exchange.sink(a->request->exchange.sink_context, data, size);
+                if (a->abort > 0)
+                        a->abort = -EIO;
+        } else {
+                size_t max = a->f->answer_max;
+                if (status >= 400 && max > CLIENT_PROBLEM_BODY_MAX)
+                        max = CLIENT_PROBLEM_BODY_MAX;
+                a->abort = buffer_append(&reply->body, data, size, max);
+        }
+        return a->abort < 0 ? 0 : size;
+}
+
+size_t attempt_on_source(char *data, size_t one, size_t size, void *context)
+{
+        struct attempt *a = ((struct ferry *)context)->attempt;
+        const struct ferry_exchange *exchange = &a->request->exchange;
+        bool known = a->source_left != FERRY_SIZE_UNKNOWN;
+        (void)__builtin_mul_overflow(size, one, &size); /* libcurl's own buffer: cannot overflow */
+        if (known && size > a->source_left)
+                size = (size_t)a->source_left;
+        if (size == 0)
+                return 0;
+        a->reply->consumed = true;
+        ssize_t n = exchange->source(exchange->source_context, data, size);
+        if (n > 0 && (size_t)n <= size) {
+                if (known)
+                        a->source_left -= (uint64_t)n;
+                return (size_t)n;
+        }
+        if (n == 0 && !known)
+                return 0;
+        a->abort = n < 0 ? (int)n : n == 0 ? -ENODATA : -EINVAL;
+        return CURL_READFUNC_ABORT;
+}
+
+int attempt_on_progress(void *context, curl_off_t dl_total, curl_off_t dl_now, curl_off_t ul_total, curl_off_t ul_now)
+{
+        struct attempt *a = ((struct ferry *)context)->attempt;
+        (void)dl_total;
+        (void)ul_total;
+        if (dl_now + ul_now != a->moved) {
+                a->moved = dl_now + ul_now;
+                a->moved_ms = clock_ms();
+        }
+        return 0;
+}

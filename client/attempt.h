@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLIENT_ATTEMPT_H
+#define CLIENT_ATTEMPT_H
+
+#include <curl/curl.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ferry;
+struct request;
+struct reply;
+
+/* One attempt under way; lives on the stack of exchange_attempt. */
+struct attempt {
+        struct ferry *f;
+        const struct request *request;
+        struct reply *reply;
+        uint64_t source_left; /* FERRY_SIZE_UNKNOWN = until its end */
+        curl_off_t moved;     /* bytes both ways */
+        uint64_t moved_ms;    /* when the last of them was seen */
+        int abort;            /* -errno of a callback that ended the transfer */
+};
+
+/* What libcurl calls; context is the handle whose attempt this is. */
+size_t attempt_on_header(char *line, size_t one, size_t length, void *context);
+size_t attempt_on_body(char *data, size_t one, size_t size, void *context);
+size_t attempt_on_source(char *data, size_t one, size_t size, void *context);
+int attempt_on_progress(void *context, curl_off_t dl_total, curl_off_t dl_now, curl_off_t ul_total, curl_off_t ul_now);
+
+#endif
