@@ -31,8 +31,11 @@ static bool short_of_memory(struct checker *c)
 
 static void skip_space(struct checker *c)
 {
-        while (c->at < c->end && (*c->at == ' ' || *c->at == '\t' || *c->at == '\n' || *c->at == '\r'))
-                c->at++;
+        const unsigned char *at = c->at;
+
+        while (at < c->end && (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r'))
+                at++;
+        c->at = at;
 }
 
 static bool peek(const struct checker *c, unsigned char wanted)
@@ -126,10 +129,14 @@ static bool check_string(struct checker *c)
 
         c->at++;
         while (c->at < c->end) {
-                if (plain[*c->at]) {
-                        c->at++;
-                        continue;
-                }
+                /* A local pointer: as far as the compiler knows, the text may overlap with *c. */
+                const unsigned char *at = c->at;
+
+                while (at < c->end && plain[*at])
+                        at++;
+                c->at = at;
+                if (at == c->end)
+                        break;
                 if (*c->at == '"') {
                         c->at++;
                         return true;
@@ -146,11 +153,12 @@ static bool check_string(struct checker *c)
 
 static bool check_digits(struct checker *c)
 {
-        const unsigned char *start = c->at;
+        const unsigned char *start = c->at, *at = start;
 
-        while (c->at < c->end && *c->at >= '0' && *c->at <= '9')
-                c->at++;
-        return c->at > start || fault(c, "a number lacks a digit");
+        while (at < c->end && *at >= '0' && *at <= '9')
+                at++;
+        c->at = at;
+        return at > start || fault(c, "a number lacks a digit");
 }
 
 static bool check_number(struct checker *c)
