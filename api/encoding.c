@@ -11,14 +11,14 @@ enum { ID_DIGITS = 16 };
 
 size_t ferry_uint_format(uint64_t number, char text[FERRY_UINT_TEXT_SIZE])
 {
-        size_t n = 1;
+        char digits[FERRY_UINT_TEXT_SIZE], *end = digits + sizeof(digits), *first = end;
 
-        for (uint64_t rest = number; rest >= 10; rest /= 10)
-                n++;
-        for (size_t i = n; i-- > 0; number /= 10)
-                text[i] = (char)('0' + number % 10);
-        text[n] = '\0';
-        return n;
+        *--first = '\0';
+        do
+                *--first = (char)('0' + number % 10);
+        while (number /= 10);
+        memcpy(text, first, (size_t)(end - first));
+        return (size_t)(end - first) - 1;
 }
 
 void ferry_id_format(const char *prefix, uint64_t id, char *text)
@@ -27,9 +27,9 @@ void ferry_id_format(const char *prefix, uint64_t id, char *text)
 
         for (; prefix[n] && n < FERRY_ID_TEXT_SIZE - 1 - ID_DIGITS; n++)
                 text[n] = prefix[n];
-        for (unsigned i = 0; i < ID_DIGITS; i++)
-                text[n++] = "0123456789abcdef"[id >> (60 - 4 * i) & 15];
-        text[n] = '\0';
+        for (unsigned i = ID_DIGITS; i-- > 0; id >>= 4)
+                text[n + i] = "0123456789abcdef"[id & 15];
+        text[n + ID_DIGITS] = '\0';
 }
 
 bool ferry_id_parse(const char *prefix, const char *text, uint64_t *ret_id)

@@ -8,27 +8,32 @@
 
 enum { ROOM_FIRST = 512 };
 
-/* Where the next n bytes go, and one more for a NUL or a newline; NULL when memory is short. */
-static char *reserve(struct ferry_json_writer *writer, size_t n)
+static bool grow(struct ferry_json_writer *writer, size_t n)
 {
         size_t room = writer->room ? writer->room : ROOM_FIRST, wanted;
         char *text;
 
         if (writer->failed)
-                return NULL;
-        if (writer->room - writer->size > n)
-                return writer->text + writer->size;
+                return false;
         writer->failed = __builtin_add_overflow(writer->size, n, &wanted);
         while (!writer->failed && room <= wanted)
                 writer->failed = __builtin_mul_overflow(room, 2, &room);
         text = writer->failed ? NULL : realloc(writer->text, room);
         if (!text) {
                 writer->failed = true;
-                return NULL;
+                return false;
         }
         writer->text = text;
         writer->room = room;
-        return text + writer->size;
+        return true;
+}
+
+/* Where the next n bytes go, and one more for a NUL or a newline; NULL when memory is short. */
+static inline char *reserve(struct ferry_json_writer *writer, size_t n)
+{
+        if (writer->failed || (writer->room - writer->size <= n && !grow(writer, n)))
+                return NULL;
+        return writer->text + writer->size;
 }
 
 static void append(struct ferry_json_writer *writer, const char *bytes, size_t n)
@@ -41,24 +46,41 @@ static void append(struct ferry_json_writer *writer, const char *bytes, size_t n
         writer->size += n;
 }
 
-/* Whether a comma comes first: neither before the first of a list nor before the value of a key. */
-static bool is_further(const struct ferry_json_writer *writer)
+/*
+ * Where the n bytes of a key or a value go: after a comma, unless it is the first of its list or the value of a key;
+ * what was written last says so. Whoever writes them tells end_at how far.
+ */
+static inline char *begin_at(struct ferry_json_writer *writer, size_t n)
 {
-        char last = writer->size && !writer->failed ? writer->text[writer->size - 1] : '[';
+        char *at, last;
 
-        return last != '{' && last != '[' && last != ':';
+        at = reserve(writer, n + 1);
+        if (!at)
+                return NULL;
+        last = writer->size ? at[-1] : '[';
+        if (last != '{' && last != '[' && last != ':')
+                *at++ = ',';
+        return at;
 }
 
-static void separate(struct ferry_json_writer *writer)
+static inline void end_at(struct ferry_json_writer *writer, const char *end)
 {
-        if (is_further(writer))
-                append(writer, ",", 1);
+        writer->size = (size_t)(end - writer->text);
+}
+
+static void put_bytes(struct ferry_json_writer *writer, const char *bytes, size_t n)
+{
+        char *at = begin_at(writer, n);
+
+        if (!at)
+                return;
+        memcpy(at, bytes, n);
+        end_at(writer, at + n);
 }
 
 void ferry_json_begin_object(struct ferry_json_writer *writer)
 {
-        separate(writer);
-        append(writer, "{", 1);
+        put_bytes(writer, "{", 1);
 }
 
 void ferry_json_end_object(struct ferry_json_writer *writer)
@@ -68,8 +90,7 @@ void ferry_json_end_object(struct ferry_json_writer *writer)
 
 void ferry_json_begin_array(struct ferry_json_writer *writer)
 {
-        separate(writer);
-        append(writer, "[", 1);
+        put_bytes(writer, "[", 1);
 }
 
 void ferry_json_end_array(struct ferry_json_writer *writer)
@@ -77,28 +98,29 @@ void ferry_json_end_array(struct ferry_json_writer *writer)
         append(writer, "]", 1);
 }
 
-/* Between quotes, without a look at what it holds. */
-static void put_quoted(struct ferry_json_writer *writer, const char *text, size_t n, bool key)
+void ferry_json_key(struct ferry_json_writer *writer, const char *key)
 {
-        bool further = is_further(writer);
-        char *at = reserve(writer, n + 4);
+        size_t n = strlen(key);
+        char *at = begin_at(writer, n + strlen("\"\":"));
 
         if (!at)
                 return;
-        if (further)
-                *at++ = ',';
         *at++ = '"';
-        memcpy(at, text, n);
-        at += n;
-        *at++ = '"';
-        if (key)
-                *at++ = ':';
-        writer->size = (size_t)(at - writer->text);
+        memcpy(at, key, n);
+        memcpy(at + n, "\":", 2);
+        end_at(writer, at + n + 2);
 }
 
-void ferry_json_key(struct ferry_json_writer *writer, const char *key)
+void ferry_json_put_plain(struct ferry_json_writer *writer, const char *text, size_t n)
 {
-        put_quoted(writer, key, strlen(key), true);
+        char *at = begin_at(writer, n + strlen("\"\""));
+
+        if (!at)
+                return;
+        *at++ = '"';
+        memcpy(at, text, n);
+        at[n] = '"';
+        end_at(writer, at + n + 1);
 }
 
 static void append_escape(struct ferry_json_writer *writer, unsigned char c)
@@ -126,11 +148,10 @@ void ferry_json_put_string(struct ferry_json_writer *writer, const char *text)
         size_t n = span_plain(text);
 
         if (!text[n]) {
-                put_quoted(writer, text, n, false);
+                ferry_json_put_plain(writer, text, n);
                 return;
         }
-        separate(writer);
-        append(writer, "\"", 1);
+        put_bytes(writer, "\"", 1);
         for (; *text; text += n) {
                 n = span_plain(text);
                 append(writer, text, n);
@@ -142,21 +163,15 @@ void ferry_json_put_string(struct ferry_json_writer *writer, const char *text)
 
 void ferry_json_put_uint(struct ferry_json_writer *writer, uint64_t number)
 {
-        bool further = is_further(writer);
-        char *at = reserve(writer, 1 + FERRY_UINT_TEXT_SIZE);
+        char *at = begin_at(writer, FERRY_UINT_TEXT_SIZE);
 
-        if (!at)
-                return;
-        if (further)
-                *at++ = ',';
-        at += ferry_uint_format(number, at);
-        writer->size = (size_t)(at - writer->text);
+        if (at)
+                end_at(writer, at + ferry_uint_format(number, at));
 }
 
 void ferry_json_put_bool(struct ferry_json_writer *writer, bool value)
 {
-        separate(writer);
-        append(writer, value ? "true" : "false", value ? 4 : 5);
+        put_bytes(writer, value ? "true" : "false", value ? 4 : 5);
 }
 
 void ferry_json_put_id(struct ferry_json_writer *writer, const char *prefix, uint64_t id)
@@ -164,13 +179,12 @@ void ferry_json_put_id(struct ferry_json_writer *writer, const char *prefix, uin
         char text[FERRY_ID_TEXT_SIZE];
 
         ferry_id_format(prefix, id, text);
-        put_quoted(writer, text, strlen(text), false);
+        ferry_json_put_plain(writer, text, strlen(text));
 }
 
 void ferry_json_put_text(struct ferry_json_writer *writer, const char *json, size_t size)
 {
-        separate(writer);
-        append(writer, json, size);
+        put_bytes(writer, json, size);
 }
 
 void ferry_json_add_string(struct ferry_json_writer *writer, const char *key, const char *text)

@@ -4,8 +4,6 @@
 #include <stdbool.h>
 #include <time.h>
 
-#include "base/util.h"
-
 /* 9999-12-31T23:59:59.999Z, the last time that RFC 3339 can write. */
 static const uint64_t clock_last_unix_ms = UINT64_C(253402300799999);
 
@@ -23,12 +21,12 @@ uint64_t clock_unix_ms(void)
         return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
 }
 
-/* n digits, leading zeros included. */
-static char *put_digits(char *at, unsigned number, unsigned n)
+static char *put_two(char *at, unsigned number, char after)
 {
-        for (unsigned i = n; i-- > 0; number /= 10)
-                at[i] = (char)('0' + number % 10);
-        return at + n;
+        at[0] = (char)('0' + number / 10);
+        at[1] = (char)('0' + number % 10);
+        at[2] = after;
+        return at + 3;
 }
 
 /*
@@ -56,16 +54,14 @@ void clock_format(uint64_t unix_ms, char text[CLOCK_TEXT_SIZE])
                 unix_ms = clock_last_unix_ms;
         unsigned year, month, day, ms = (unsigned)(unix_ms % 86400000);
         date_of(unix_ms / 86400000, &year, &month, &day);
-        const struct {
-                unsigned number;
-                unsigned n;
-                char after;
-        } parts[] = { { year, 4, '-' },         { month, 2, '-' },           { day, 2, 'T' },
-                      { ms / 3600000, 2, ':' }, { ms / 60000 % 60, 2, ':' }, { ms / 1000 % 60, 2, '.' },
-                      { ms % 1000, 3, 'Z' } };
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(parts); i++) {
-                text = put_digits(text, parts[i].number, parts[i].n);
-                *text++ = parts[i].after;
-        }
+        text = put_two(text, year / 100, '\0') - 1;
+        text = put_two(text, year % 100, '-');
+        text = put_two(text, month, '-');
+        text = put_two(text, day, 'T');
+        text = put_two(text, ms / 3600000, ':');
+        text = put_two(text, ms / 60000 % 60, ':');
+        text = put_two(text, ms / 1000 % 60, '.');
+        *text++ = (char)('0' + ms % 1000 / 100);
+        text = put_two(text, ms % 100, 'Z');
         *text = '\0';
 }

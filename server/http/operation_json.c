@@ -13,7 +13,8 @@ static void add_time(struct ferry_json_writer *writer, const char *key, uint64_t
         char text[CLOCK_TEXT_SIZE];
 
         clock_format(unix_ms, text);
-        ferry_json_add_string(writer, key, text);
+        ferry_json_key(writer, key);
+        ferry_json_put_plain(writer, text, CLOCK_TEXT_LENGTH);
 }
 
 static void add_descriptors(struct ferry_json_writer *writer, const struct operation_view *view)

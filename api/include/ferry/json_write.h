@@ -27,6 +27,8 @@ void ferry_json_key(struct ferry_json_writer *writer, const char *key);
 
 /* Values. Text is UTF-8. */
 void ferry_json_put_string(struct ferry_json_writer *writer, const char *text);
+/* n bytes of text of which none needs an escape. */
+void ferry_json_put_plain(struct ferry_json_writer *writer, const char *text, size_t n);
 void ferry_json_put_uint(struct ferry_json_writer *writer, uint64_t number);
 void ferry_json_put_bool(struct ferry_json_writer *writer, bool value);
 /* prefix + 16 hexadecimal digits, as ferry_id_format. */

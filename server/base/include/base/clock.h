@@ -6,7 +6,7 @@
 
 /* Time. Any thread. */
 
-enum { CLOCK_TEXT_SIZE = 32 };
+enum { CLOCK_TEXT_LENGTH = 24, CLOCK_TEXT_SIZE = 32 };
 
 /* CLOCK_MONOTONIC in microseconds; for deadlines and durations. */
 uint64_t clock_now_us(void);
