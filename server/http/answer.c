@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include <ferry/encoding.h>
 #include <ferry/error.h>
 #include <ferry/json.h>
 #include <ferry/json_write.h>
@@ -20,30 +21,36 @@
 #include "request.h"
 #include "routes.h"
 
-/* Where the value of a further header goes; NULL: there are as many as there may be. */
-static char *further_header(struct http_request *request, const char *name)
+/* Where a further header's value of size bytes, its NUL included, goes; NULL: there is no place left. */
+static char *further_header(struct http_request *request, const char *name, size_t size)
 {
-        if (request->n_headers == REQUEST_HEADERS_MAX)
+        char *value = request->headers_text + request->n_headers_text;
+
+        if (request->n_headers == REQUEST_HEADERS_MAX || sizeof(request->headers_text) - request->n_headers_text < size)
                 return NULL;
         request->answer_headers[request->n_headers].name = name;
-        return request->answer_headers[request->n_headers++].value;
+        request->answer_headers[request->n_headers].value = value;
+        request->n_headers++;
+        request->n_headers_text += size;
+        return value;
 }
 
+/* Without printf: nearly all answers have one, and it would cost as much as the whole body. */
 const char *request_etag(struct http_request *request, uint64_t revision)
 {
-        char *value = further_header(request, "ETag"), *end = value;
+        char digits[FERRY_UINT_TEXT_SIZE];
+        size_t n = ferry_uint_format(revision, digits);
+        char *value = further_header(request, "ETag", n + sizeof("\"r\""));
 
         if (!value)
                 return "";
-        end = stpcpy(end, "\"r");
-        end += ferry_uint_format(revision, end);
-        strcpy(end, "\"");
+        stpcpy(stpcpy(stpcpy(value, "\"r"), digits), "\"");
         return value;
 }
 
 void request_header_text(struct http_request *request, const char *name, const char *prefix, const char *text)
 {
-        char *value = further_header(request, name);
+        char *value = further_header(request, name, strlen(prefix) + strlen(text) + 1);
 
         if (value)
                 stpcpy(stpcpy(value, prefix), text);
@@ -51,14 +58,15 @@ void request_header_text(struct http_request *request, const char *name, const c
 
 void request_header(struct http_request *request, const char *name, const char *format, ...)
 {
-        char *value = further_header(request, name);
+        size_t room = sizeof(request->headers_text) - request->n_headers_text;
         va_list arguments;
+        int n;
 
-        if (!value)
-                return;
         va_start(arguments, format);
-        vsnprintf(value, REQUEST_HEADER_SIZE, format, arguments);
+        n = vsnprintf(request->headers_text + request->n_headers_text, room, format, arguments);
         va_end(arguments);
+        if (n >= 0)
+                (void)further_header(request, name, (size_t)n + 1);
 }
 
 /*

@@ -26,14 +26,14 @@
 
 struct http_request *request_new(struct http_listener *listener, struct MHD_Connection *connection, const char *target)
 {
-        struct http_request *request = calloc(1, sizeof(*request));
+        /* Not calloc, which in glibc before 2.41 does not look at what the thread has at hand. */
+        struct http_request *request = malloc(sizeof(*request));
 
         if (!request)
                 return NULL;
-        request->server = listener->server;
-        request->listener = listener;
-        request->connection = connection;
-        request->started_us = clock_now_us();
+        *request = (struct http_request){ .server = listener->server, .listener = listener, .connection = connection };
+        if (log_enabled(LOG_DEBUG))
+                request->started_us = clock_now_us();
         request->target_hash = XXH3_64bits(target, strlen(target));
         request->target_fault = strstr(target, "%00") != NULL;
         return request;
