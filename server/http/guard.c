@@ -89,13 +89,15 @@ bool guard_admit(struct http_request *request)
                 request_problem(request, FERRY_E_INVALID_PARAMETER, "%s", fault);
                 return false;
         }
-        const char *names[] = { config->advertise, request->listener->host };
-        if (!request->listener->local && headers->host && !guard_host_allowed(headers->host, names, 2)) {
+        const struct http_listener *listener = request->listener;
+        const char *names[] = { config->advertise, listener->host };
+        if (!listener->local && headers->host && strcmp(headers->host, listener->authority) != 0 &&
+            !guard_host_allowed(headers->host, names, 2)) {
                 request_problem(request, FERRY_E_HOST_REFUSED,
                                 "Use an IP address, localhost or the name that the worker advertises");
                 return false;
         }
-        if (!request->listener->local && !headers->host && strcmp(request->version, "HTTP/1.0")) {
+        if (!listener->local && !headers->host && strcmp(request->version, "HTTP/1.0")) {
                 request->must_close = true;
                 request_problem(request, FERRY_E_INVALID_PARAMETER, "The request has no Host");
                 return false;

@@ -23,8 +23,9 @@ struct http_listener {
         bool local; /* a Unix socket: file permissions say who may talk, Host does not matter */
         char host[ADDRESS_HOST_SIZE];
         uint16_t port;
-        char *path; /* of the Unix socket; NULL = TCP */
-        char *url;  /* as bound */
+        char *path;            /* of the Unix socket; NULL = TCP */
+        char *url;             /* as bound */
+        const char *authority; /* of the URL, which most clients' Host is; not of a Unix socket */
 };
 
 enum { HTTP_USUAL_COUNT = 3 };

@@ -121,6 +121,7 @@ static int open_network(struct http_listener *listener, const char *text, bool t
                 listener->url = NULL;
                 return -ENOMEM;
         }
+        listener->authority = listener->url + strlen(tls ? "https://" : "http://");
         return 0;
 }
 

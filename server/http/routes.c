@@ -9,19 +9,8 @@
 
 #define P(name) (1u << HTTP_PARAMETER_##name)
 
+/* Looked through from the start: what is asked for most comes first. */
 const struct http_route http_routes[] = {
-        { "GET", "/", "getRoot", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_root, 0 },
-        { "GET", "/v1/worker", "getWorker", HTTP_AUTH_PEER, HTTP_BODY_NONE, get_worker, 0 },
-        { "GET", "/v1/devices", "getDevices", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_devices, 0 },
-        { "GET", "/v1/limits", "getLimits", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_limits, 0 },
-        { "GET", "/v1/regions", "listRegions", HTTP_AUTH_FULL, HTTP_BODY_NONE, list_regions, P(LIMIT) | P(AFTER) },
-        { "POST", "/v1/regions", "createRegion", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_region, 0 },
-        { "GET", "/v1/regions/{id}", "getRegion", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_region, 0 },
-        { "DELETE", "/v1/regions/{id}", "deleteRegion", HTTP_AUTH_FULL, HTTP_BODY_NONE, delete_region, 0 },
-        { "GET", "/v1/regions/{id}/content", "getRegionContent", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_region_content,
-          0 },
-        { "PUT", "/v1/regions/{id}/content", "putRegionContent", HTTP_AUTH_FULL, HTTP_BODY_STREAM, put_region_content,
-          P(OFFSET) },
         { "GET", "/v1/operations", "listOperations", HTTP_AUTH_FULL, HTTP_BODY_NONE, list_operations,
           P(LIMIT) | P(AFTER) | P(KIND) | P(STATUS) },
         { "POST", "/v1/operations", "createOperation", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_operation, P(INCLUDE) },
@@ -34,6 +23,18 @@ const struct http_route http_routes[] = {
           renew_operation, 0 },
         { "GET", "/v1/operations/{id}/metadata", "getOperationMetadata", HTTP_AUTH_PEER, HTTP_BODY_NONE,
           get_operation_metadata, 0 },
+        { "GET", "/", "getRoot", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_root, 0 },
+        { "GET", "/v1/worker", "getWorker", HTTP_AUTH_PEER, HTTP_BODY_NONE, get_worker, 0 },
+        { "GET", "/v1/devices", "getDevices", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_devices, 0 },
+        { "GET", "/v1/limits", "getLimits", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_limits, 0 },
+        { "GET", "/v1/regions", "listRegions", HTTP_AUTH_FULL, HTTP_BODY_NONE, list_regions, P(LIMIT) | P(AFTER) },
+        { "POST", "/v1/regions", "createRegion", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_region, 0 },
+        { "GET", "/v1/regions/{id}", "getRegion", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_region, 0 },
+        { "DELETE", "/v1/regions/{id}", "deleteRegion", HTTP_AUTH_FULL, HTTP_BODY_NONE, delete_region, 0 },
+        { "GET", "/v1/regions/{id}/content", "getRegionContent", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_region_content,
+          0 },
+        { "PUT", "/v1/regions/{id}/content", "putRegionContent", HTTP_AUTH_FULL, HTTP_BODY_STREAM, put_region_content,
+          P(OFFSET) },
         { "POST", "/v1/peers", "createPeer", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_peer, 0 },
         { "GET", "/livez", "getLivez", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_livez, 0 },
         { "GET", "/readyz", "getReadyz", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_readyz, 0 },
@@ -70,7 +71,7 @@ const struct http_route *route_find(const char *method, const char *path, char i
         if (!strcmp(method, "HEAD"))
                 method = "GET";
         for (size_t i = 0; i < http_routes_count; i++) {
-                if (!path_matches(http_routes[i].path, path, &start, &length) || strcmp(method, http_routes[i].method))
+                if (strcmp(method, http_routes[i].method) || !path_matches(http_routes[i].path, path, &start, &length))
                         continue;
                 if (length < FERRY_ID_TEXT_SIZE) {
                         if (length)
