@@ -32,50 +32,56 @@ struct watch_entry {
         UT_hash_handle hh;
 };
 
+/* The deadline stands here, too: what compares them does not bring in timers that nobody has touched for long. */
+struct heap_entry {
+        uint64_t deadline_us;
+        struct loop_timer *timer;
+};
+
 struct loop {
         int epoll_fd;
         int event_fd;
         pthread_t thread;
 
-        pthread_mutex_t lock; /* a leaf; guards all below, and slot, deadline_us, fd and id of timers and watches */
+        pthread_mutex_t lock; /* a leaf; guards all below, and slot, fd and id of timers and watches */
         bool stopping;
-        uint64_t wake_at;         /* when the sleeping thread wakes by itself; 0 = it is awake or has been woken */
-        struct loop_timer **heap; /* binary, the earliest deadline first */
+        uint64_t wake_at;        /* when the sleeping thread wakes by itself; 0 = it is awake or has been woken */
+        struct heap_entry *heap; /* binary, the earliest deadline first */
         size_t n_timers, capacity;
         struct watch_entry *watches;
         uint64_t last_id;
 };
 
-static void heap_place(struct loop *loop, size_t i, struct loop_timer *timer)
+static void heap_place(struct loop *loop, size_t i, struct heap_entry entry)
 {
-        loop->heap[i] = timer;
-        timer->slot = i + 1;
+        loop->heap[i] = entry;
+        entry.timer->slot = i + 1;
 }
 
 /* Puts a timer where it belongs, given that slot i is free. */
-static void heap_settle(struct loop *loop, size_t i, struct loop_timer *timer)
+static void heap_settle(struct loop *loop, size_t i, struct heap_entry entry)
 {
-        while (i > 0 && timer->deadline_us < loop->heap[(i - 1) / 2]->deadline_us) {
+        while (i > 0 && entry.deadline_us < loop->heap[(i - 1) / 2].deadline_us) {
                 heap_place(loop, i, loop->heap[(i - 1) / 2]);
                 i = (i - 1) / 2;
         }
         for (size_t child = 2 * i + 1; child < loop->n_timers; child = 2 * i + 1) {
-                if (child + 1 < loop->n_timers && loop->heap[child + 1]->deadline_us < loop->heap[child]->deadline_us)
+                if (child + 1 < loop->n_timers && loop->heap[child + 1].deadline_us < loop->heap[child].deadline_us)
                         child++;
-                if (timer->deadline_us <= loop->heap[child]->deadline_us)
+                if (entry.deadline_us <= loop->heap[child].deadline_us)
                         break;
                 heap_place(loop, i, loop->heap[child]);
                 i = child;
         }
-        heap_place(loop, i, timer);
+        heap_place(loop, i, entry);
 }
 
 static void heap_remove(struct loop *loop, struct loop_timer *timer)
 {
         size_t i = timer->slot - 1;
-        struct loop_timer *last = loop->heap[--loop->n_timers];
+        struct heap_entry last = loop->heap[--loop->n_timers];
         timer->slot = 0;
-        if (last != timer)
+        if (last.timer != timer)
                 heap_settle(loop, i, last);
 }
 
@@ -84,7 +90,7 @@ static int heap_reserve(struct loop *loop)
         if (loop->n_timers < loop->capacity)
                 return 0;
         size_t capacity = loop->capacity ? loop->capacity * 2 : LOOP_HEAP_FIRST;
-        struct loop_timer **heap = reallocarray(loop->heap, capacity, sizeof(*heap));
+        struct heap_entry *heap = reallocarray(loop->heap, capacity, sizeof(*heap));
         if (!heap)
                 return -ENOMEM;
         loop->heap = heap;
@@ -115,7 +121,7 @@ static bool loop_prepare(struct loop *loop, uint64_t *ret_deadline)
 {
         pthread_mutex_lock(&loop->lock);
         bool go_on = !loop->stopping;
-        *ret_deadline = loop->n_timers ? loop->heap[0]->deadline_us : never;
+        *ret_deadline = loop->n_timers ? loop->heap[0].deadline_us : never;
         loop->wake_at = *ret_deadline;
         pthread_mutex_unlock(&loop->lock);
         return go_on;
@@ -135,8 +141,8 @@ static bool timer_fire_next(struct loop *loop, uint64_t now)
 {
         struct loop_timer *timer = NULL;
         pthread_mutex_lock(&loop->lock);
-        if (!loop->stopping && loop->n_timers && loop->heap[0]->deadline_us <= now) {
-                timer = loop->heap[0];
+        if (!loop->stopping && loop->n_timers && loop->heap[0].deadline_us <= now) {
+                timer = loop->heap[0].timer;
                 heap_remove(loop, timer);
         }
         pthread_mutex_unlock(&loop->lock);
@@ -215,7 +221,7 @@ static void loop_destroy(struct loop *loop)
                 free(entry);
         }
         for (size_t i = 0; i < loop->n_timers; i++)
-                loop->heap[i]->slot = 0;
+                loop->heap[i].timer->slot = 0;
         cleanup_close(&loop->event_fd);
         cleanup_close(&loop->epoll_fd);
         pthread_mutex_destroy(&loop->lock);
@@ -268,9 +274,9 @@ int loop_timer_start(struct loop *loop, struct loop_timer *timer, uint64_t deadl
         if (timer->slot == 0)
                 r = heap_reserve(loop);
         if (r == 0) {
-                timer->deadline_us = deadline_us;
-                heap_settle(loop, timer->slot ? timer->slot - 1 : loop->n_timers++, timer);
-                if (loop->heap[0]->deadline_us < loop->wake_at)
+                heap_settle(loop, timer->slot ? timer->slot - 1 : loop->n_timers++,
+                            (struct heap_entry){ deadline_us, timer });
+                if (loop->heap[0].deadline_us < loop->wake_at)
                         loop_wake(loop);
         }
         pthread_mutex_unlock(&loop->lock);

@@ -230,6 +230,7 @@ static void moving_a_timer_later_costs_no_wakeups(void **state)
 
 struct order {
         struct loop_timer timer;
+        uint64_t deadline_us;
         sem_t *done;
         uint64_t *last;
         atomic_int *wrong;
@@ -238,10 +239,17 @@ struct order {
 static void order_fired(struct loop_timer *timer)
 {
         struct order *order = FERRY_CONTAINER_OF(timer, struct order, timer);
-        if (timer->deadline_us < *order->last)
+        if (order->deadline_us < *order->last)
                 atomic_fetch_add(order->wrong, 1);
-        *order->last = timer->deadline_us;
+        *order->last = order->deadline_us;
         sem_post(order->done);
+}
+
+/* At some time within a millisecond of start. */
+static void order_start(struct order *order, uint64_t start, unsigned *seed)
+{
+        order->deadline_us = start + (uint64_t)(rand_r(seed) % 1000);
+        loop_timer_start(loop, &order->timer, order->deadline_us);
 }
 
 static void many_timers_fire_in_order_though_some_are_stopped_and_moved(void **state)
@@ -256,10 +264,10 @@ static void many_timers_fire_in_order_though_some_are_stopped_and_moved(void **s
         unsigned seed = 7;
         for (size_t i = 0; i < COUNT; i++) {
                 orders[i] = (struct order){ .timer.fired = order_fired, .done = &done, .last = &last, .wrong = &wrong };
-                loop_timer_start(loop, &orders[i].timer, start + (uint64_t)(rand_r(&seed) % 1000));
+                order_start(&orders[i], start, &seed);
         }
         for (size_t i = 0; i < COUNT; i += 3)
-                loop_timer_start(loop, &orders[i].timer, start + (uint64_t)(rand_r(&seed) % 1000));
+                order_start(&orders[i], start, &seed);
         for (size_t i = 0; i < COUNT; i++)
                 if (i % 5 != 0 || !loop_timer_stop(loop, &orders[i].timer))
                         expected++;
@@ -368,25 +376,25 @@ static void watching_a_bad_descriptor_fails(void **state)
         close(fd);
 }
 
-struct stale {
+/* One at a time. */
+static struct stale {
         struct probe first, second, fresh;
         int pairs[3][2];
         atomic_int stopped; /* how many stops of the other watch succeeded */
-};
+} stale;
 
 /* Whichever fires first stops the other, closes its descriptor and watches a new one, which gets the same number. */
 static void stale_fired(struct loop_watch *watch, uint32_t events)
 {
         struct probe *probe = FERRY_CONTAINER_OF(watch, struct probe, watch);
-        struct stale *stale = (struct stale *)(void *)probe->timer.deadline_us;
-        bool is_first = probe == &stale->first;
-        struct probe *other = is_first ? &stale->second : &stale->first;
+        bool is_first = probe == &stale.first;
+        struct probe *other = is_first ? &stale.second : &stale.first;
         atomic_fetch_add(&probe->fired, 1);
         if (loop_watch_stop(loop, &other->watch)) {
-                atomic_fetch_add(&stale->stopped, 1);
-                int number = stale->pairs[is_first ? 1 : 0][0];
-                assert_int_equal(dup2(stale->pairs[2][0], number), number);
-                loop_watch_start(loop, &stale->fresh.watch, number, EPOLLIN);
+                atomic_fetch_add(&stale.stopped, 1);
+                int number = stale.pairs[is_first ? 1 : 0][0];
+                assert_int_equal(dup2(stale.pairs[2][0], number), number);
+                loop_watch_start(loop, &stale.fresh.watch, number, EPOLLIN);
         }
         sem_post(&probe->done);
 }
@@ -394,13 +402,12 @@ static void stale_fired(struct loop_watch *watch, uint32_t events)
 static void stale_event_reaches_neither_the_stopped_watch_nor_the_next_of_that_number(void **state)
 {
         for (int round = 0; round < 200; round++) {
-                struct stale stale = { .stopped = 0 };
                 struct probe hold;
+                stale = (struct stale){ .stopped = 0 };
                 probe_setup(&stale.first);
                 probe_setup(&stale.second);
                 probe_setup(&stale.fresh);
                 probe_setup(&hold);
-                stale.first.timer.deadline_us = stale.second.timer.deadline_us = (uintptr_t)&stale;
                 stale.first.watch.fired = stale.second.watch.fired = stale_fired;
                 for (size_t i = 0; i < 3; i++)
                         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, stale.pairs[i]), 0);

@@ -29,11 +29,11 @@ struct loop *loop_free(struct loop *loop);
  */
 struct loop_timer {
         void (*fired)(struct loop_timer *timer);
-        uint64_t deadline_us; /* the loop's: CLOCK_MONOTONIC */
-        size_t slot;          /* the loop's: position in the heap + 1; 0 = not armed */
+        size_t slot; /* the loop's: position in the heap + 1; 0 = not armed */
 };
 
-/* Arms or moves the timer. A deadline in the past fires at once. O(log n). 0 or -ENOMEM. */
+/* Arms or moves the timer. The deadline is of CLOCK_MONOTONIC; one in the past fires at once. O(log n). 0 or -ENOMEM.
+ */
 int loop_timer_start(struct loop *loop, struct loop_timer *timer, uint64_t deadline_us);
 
 /* Disarms. true: it was armed and will not fire. false: it was not armed, or its callback runs or is about to. O(log
