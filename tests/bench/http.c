@@ -14,7 +14,24 @@
 
 #include "bench.h"
 
-enum { BUFFER_MIN = 16 << 10, REQUEST_MAX = 2048 };
+enum { BUFFER_MIN = 16 << 10, ANSWER_USUAL = 1024, REQUEST_MAX = 2048 };
+
+static void make_room(struct http *h)
+{
+        if (h->room - h->n >= BUFFER_MIN / 2)
+                return;
+        h->room = h->room * 2 + BUFFER_MIN;
+        h->buffer = realloc(h->buffer, h->room);
+        if (!h->buffer)
+                bench_fail("out of memory");
+}
+
+/* The first answer finds memory that is there, as all others do. */
+static void touch_room(struct http *h)
+{
+        make_room(h);
+        memset(h->buffer, 0, ANSWER_USUAL);
+}
 
 void http_open(struct http *h, const char *url)
 {
@@ -26,6 +43,7 @@ void http_open(struct http *h, const char *url)
         if (h->fd < 0 || connect(h->fd, (struct sockaddr *)&address, sizeof(address)) < 0)
                 bench_fail("cannot connect to %s: %s", url, strerror(errno));
         (void)setsockopt(h->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        touch_room(h);
 }
 
 void http_close(struct http *h)
@@ -91,16 +109,6 @@ static bool answer_whole(struct http *h)
                 h->body_size = strtoull(length + strlen("\r\nContent-Length:"), NULL, 10);
         *end = '\r';
         return h->n >= (size_t)(h->body - h->buffer) + h->body_size;
-}
-
-static void make_room(struct http *h)
-{
-        if (h->room - h->n >= BUFFER_MIN / 2)
-                return;
-        h->room = h->room * 2 + BUFFER_MIN;
-        h->buffer = realloc(h->buffer, h->room);
-        if (!h->buffer)
-                bench_fail("out of memory");
 }
 
 void http_stamp(struct http *h)

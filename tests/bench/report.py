@@ -80,6 +80,8 @@ def table():
         for verb in ("create", "find", "delete")
     ] + [
         ratio("wake, many parked waits", "scale.wake.many", "scale.wake.few", ("<=", 1.2), "100 parked"),
+        ratio("the same, of a bare server", "scale.wake.bare.many", "scale.wake.bare.few", None, "100 parked"),
+        ratio("wake, the same 100 of many, again", "scale.wake.again", "scale.wake.few_again", None, "100 parked"),
         figure("memory of an operation", "scale.memory.operation", ("<=", 1024)),
         figure("memory of a parked wait", "scale.memory.wait", ("<=", 20480)),
     ]

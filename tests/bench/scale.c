@@ -12,6 +12,7 @@ enum { FEW = 100, SLICE = 4096 };
 
 struct crowd {
         struct worker worker;
+        struct reference bare; /* instead of the worker, when its pid is not 0 */
         struct http http;
         char body[256]; /* that creates an operation */
         size_t n;
@@ -21,6 +22,10 @@ struct crowd {
 
 static void crowd_create(struct crowd *c, size_t i)
 {
+        if (c->bare.pid) {
+                (void)snprintf(c->ids[i], sizeof(c->ids[i]), "%zu", i);
+                return;
+        }
         http_call(&c->http, "POST", "/v1/operations", c->body, 201);
         http_take_id(&c->http, c->ids[i]);
 }
@@ -44,6 +49,18 @@ static void crowd_open(struct crowd *c, size_t n)
         http_open(&c->http, c->worker.url);
 }
 
+/* A bare server of n waits. */
+static void crowd_open_bare(struct crowd *c, size_t n)
+{
+        char text[32];
+
+        (void)snprintf(text, sizeof(text), "%zu", n);
+        *c = (struct crowd){ .n = n, .ids = calloc(n, sizeof(*c->ids)) };
+        reference_start(&c->bare, "ref_wake", (const char *const[]){ text, NULL });
+        (void)snprintf(c->worker.url, sizeof(c->worker.url), "%s", reference_line(&c->bare));
+        http_open(&c->http, c->worker.url);
+}
+
 static void crowd_fill(struct crowd *c)
 {
         uint64_t before = 0;
@@ -63,7 +80,10 @@ static void crowd_close(struct crowd *c)
         for (size_t i = 0; c->parked && i < c->n; i++)
                 http_close(&c->parked[i]);
         http_close(&c->http);
-        worker_stop(&c->worker);
+        if (c->bare.pid)
+                reference_stop(&c->bare);
+        else
+                worker_stop(&c->worker);
         free(c->parked);
         free(c->ids);
 }
@@ -148,6 +168,10 @@ static void await_parked(struct crowd *c)
         } while (!strstr(c->http.body, wanted));
 }
 
+/*
+ * Each connection has answered before it waits, as the kept-alive ones of clients have: the first answer of all finds
+ * memory that nobody has touched yet, and the hundred's are not their first.
+ */
 static void crowd_park(struct crowd *c)
 {
         uint64_t before;
@@ -155,13 +179,14 @@ static void crowd_park(struct crowd *c)
         c->parked = calloc(c->n, sizeof(*c->parked));
         for (size_t i = 0; i < c->n; i++)
                 crowd_create(c, i);
-        before = process_anonymous_bytes(c->worker.pid);
+        before = c->bare.pid ? 0 : process_anonymous_bytes(c->worker.pid);
         for (size_t i = 0; i < c->n; i++) {
                 http_open(&c->parked[i], c->worker.url);
+                http_call(&c->parked[i], "GET", "/livez", NULL, 200);
                 park(c, i);
         }
         await_parked(c);
-        if (c->n > FEW)
+        if (c->n > FEW && !c->bare.pid)
                 sample("B", (double)(process_anonymous_bytes(c->worker.pid) - before) / (double)c->n,
                        "scale.memory.wait");
 }
@@ -186,25 +211,50 @@ static double wake_once(struct crowd *c, size_t i)
         return seconds;
 }
 
-static void parked_waits(size_t many, unsigned n)
+/* A worker, or a bare server. */
+static void crowd_open_parked(struct crowd *c, size_t n, bool bare)
 {
-        enum { N = 100 };
-        struct crowd crowds[2];
-        double few_s[N], many_s[N]; /* of two kinds: the waiter's thread is the canceller's, or it is not */
+        if (bare)
+                crowd_open_bare(c, n);
+        else
+                crowd_open(c, n);
+        crowd_park(c);
+}
 
-        crowd_open(&crowds[0], FEW);
-        crowd_open(&crowds[1], many);
-        progress("%zu parked waits", many);
-        crowd_park(&crowds[0]);
-        crowd_park(&crowds[1]);
+enum { WAKES = 100 }; /* a round */
+
+/* Wakes one after the other in either worker, in turn; those of the second worker from first on. */
+static void wake_in_turn(struct crowd crowds[2], size_t first, double ret_few_s[], double ret_many_s[])
+{
+        for (size_t i = 0; i < WAKES; i++) {
+                ret_few_s[i] = wake_once(&crowds[0], i % FEW);
+                ret_many_s[i] = wake_once(&crowds[1], first + i);
+        }
+}
+
+/*
+ * Each of the many is woken once, long after it was parked, and each of the hundred was woken a moment before: so some
+ * of the former is in no cache any more, in the kernel as well. Hence the same of a bare server, and a hundred of the
+ * many, woken over and over.
+ */
+static void parked_waits(size_t many, unsigned n, bool bare)
+{
+        const char *series = bare ? "scale.wake.bare" : "scale.wake", *of = bare ? " of a bare server" : "";
+        struct crowd crowds[2];
+        /* Of two kinds: the waiter's thread is the canceller's, or it is not. */
+        double few_s[WAKES], many_s[WAKES], again_s[WAKES];
+
+        progress("%zu parked waits%s", many, of);
+        crowd_open_parked(&crowds[0], FEW, bare);
+        crowd_open_parked(&crowds[1], many, bare);
         for (unsigned round = 0; round < n; round++) {
-                begin_round("parked waits, round %u of %u", round + 1, n);
-                for (size_t i = 0; i < N; i++) {
-                        few_s[i] = wake_once(&crowds[0], (round * N + i) % FEW);
-                        many_s[i] = wake_once(&crowds[1], (round * N + i) % many);
-                }
-                sample("us", midmean(few_s, N) * 1e6, "scale.wake.few");
-                sample("us", midmean(many_s, N) * 1e6, "scale.wake.many");
+                begin_round("parked waits%s, round %u of %u", of, round + 1, n);
+                wake_in_turn(crowds, 0, few_s, again_s);
+                sample("us", midmean(few_s, WAKES) * 1e6, "%s.few_again", series);
+                sample("us", midmean(again_s, WAKES) * 1e6, "%s.again", series);
+                wake_in_turn(crowds, (1 + round % (many / WAKES - 1)) * WAKES, few_s, many_s);
+                sample("us", midmean(few_s, WAKES) * 1e6, "%s.few", series);
+                sample("us", midmean(many_s, WAKES) * 1e6, "%s.many", series);
         }
         crowd_close(&crowds[1]);
         crowd_close(&crowds[0]);
@@ -250,5 +300,6 @@ void bench_scale(void)
         share_one_processor();
         note("scale: %zu live operations, %zu parked waits against %d of each", operations, waits, FEW);
         live_operations(operations, rounds(5, 31));
-        parked_waits(waits, rounds(5, 31));
+        parked_waits(waits, rounds(5, 31), false);
+        parked_waits(waits, rounds(5, 31), true);
 }
