@@ -13,6 +13,8 @@ struct checker {
         const char *what; /* NULL = no fault yet; then at is where it is */
         bool no_memory;
         unsigned depth, lists; /* what it is inside of: in all, and lists alone */
+        size_t values;   /* so far that json-c has at once: of the text, or of the element of the innermost list */
+        size_t elements; /* values of that list's elements together */
         struct json_outline *outline;
 };
 
@@ -221,15 +223,14 @@ static bool check_member(struct checker *c)
 }
 
 /* What stands between two brackets, and the closing one. */
-static bool check_elements(struct checker *c, unsigned char close, bool (*check_element)(struct checker *c),
-                           size_t *ret_n)
+static bool check_elements(struct checker *c, unsigned char close, bool (*check)(struct checker *c), size_t *ret_n)
 {
         size_t n = 0;
 
         skip_space(c);
         if (!peek(c, close)) {
                 for (;;) {
-                        if (!check_element(c))
+                        if (!check(c))
                                 return false;
                         n++;
                         skip_space(c);
@@ -272,16 +273,38 @@ static bool add_list(struct json_outline *outline, const struct json_list *list)
         return true;
 }
 
+static bool count_value(struct checker *c, size_t n)
+{
+        c->values += n;
+        return c->values <= FERRY_JSON_VALUES || fault(c, "more values than any document has");
+}
+
+/* Of a long list an element is read alone: its values are there only while it is looked at. */
+static bool check_element(struct checker *c)
+{
+        c->values = 0;
+        if (!check_value(c))
+                return false;
+        c->elements += c->values;
+        return true;
+}
+
 static bool check_list(struct checker *c)
 {
         struct json_list list = { .text = (const char *)c->at - 1 };
-        size_t n_values = c->outline->n_values;
+        size_t n_values = c->outline->n_values, values = c->values, elements = c->elements, inside;
 
         c->lists++;
-        if (!check_elements(c, ']', check_value, &list.n))
+        c->elements = 0;
+        if (!check_elements(c, ']', check_element, &list.n))
                 return false;
         c->lists--;
+        inside = c->elements;
+        c->values = values;
+        c->elements = elements;
         list.size = (size_t)((const char *)c->at - list.text);
+        if (list.size <= JSON_LIST_SHORT && !count_value(c, inside))
+                return false;
         if (c->lists || (list.n && list.size <= JSON_LIST_SHORT))
                 return true;
         c->outline->n_values = n_values;
@@ -306,6 +329,8 @@ static bool check_value(struct checker *c)
         skip_space(c);
         if (c->at == c->end)
                 return fault(c, "the text ends where a value is expected");
+        if (!count_value(c, 1))
+                return false;
         c->outline->n_values += *c->at != 'n';
         switch (*c->at) {
         case '{':

@@ -31,11 +31,11 @@ struct json_outline {
 };
 
 /*
- * Checks the value at the start of a text against RFC 8259: grammar, UTF-8, nesting at most FERRY_JSON_DEPTH; alone:
- * nothing but white space after it. Also refuses what the RFC only warns of: an object with the same key twice, lone
- * surrogates, and NUL characters (\u0000), which C strings cannot hold. Time n log n at worst, memory bounded by the
- * text.
- * 0 with the outline, which points into text; FERRY_E_INVALID_JSON with *ret_fault; -ENOMEM.
+ * Checks the value at the start of a text against RFC 8259: grammar, UTF-8, nesting at most FERRY_JSON_DEPTH, values at
+ * most FERRY_JSON_VALUES; alone: nothing but white space after it. Also refuses what the RFC only warns of: an
+ * object with the same key twice, lone surrogates, and NUL characters (\u0000), which C strings cannot hold. Time n log
+ * n at worst, memory bounded by the text. 0 with the outline, which points into text; FERRY_E_INVALID_JSON with
+ * *ret_fault; -ENOMEM.
  */
 int json_check(const char *text, size_t length, bool alone, struct json_outline *outline, struct json_fault *ret_fault);
 

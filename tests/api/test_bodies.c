@@ -268,7 +268,7 @@ static void an_answer_does_not_grow_with_the_faults(void **state)
         char *body = malloc(100000), *at = stpcpy(body, "{\"size\":1");
 
         worker_start(w, "w", NULL);
-        for (int i = 0; i < 5000; i++)
+        for (int i = 0; i < 1000; i++)
                 at += sprintf(at, ",\"x%d\":1", i);
         (void)stpcpy(at, "}");
         errors = errors_of(w, "/v1/regions", body, &problem);

@@ -355,10 +355,9 @@ static void the_same_key_in_different_objects_is_fine(void **state)
         (void)ferry_json_free(parse("{\"a\":1,\"aa\":2,\"b\":3,\"ab\":4,\"\\u0001\":5,\"\\u0010\":6}"));
 }
 
-/* A comparison of each key with each other would take minutes and end in the time limit. */
-static void objects_with_very_many_keys_are_checked_fast(void **state)
+static void a_key_twice_among_as_many_as_there_may_be_is_found(void **state)
 {
-        enum { KEYS = 200000, MEMBER = 11 };
+        enum { KEYS = FERRY_JSON_VALUES - 2, MEMBER = 11 };
         char *text = unit_alloc((KEYS + 1) * MEMBER + 2), *end = text, member[MEMBER + 1];
 
         *end++ = '{';
@@ -368,7 +367,7 @@ static void objects_with_very_many_keys_are_checked_fast(void **state)
         }
         memcpy(end, "\"00000x\":1}", MEMBER + 1);
         (void)ferry_json_free(parse(text));
-        memcpy(end, "\"100000\":1}", MEMBER + 1);
+        memcpy(end, "\"001000\":1}", MEMBER + 1);
         refuse(text, "an object has this key twice");
         free(text);
 }
@@ -779,7 +778,7 @@ int main(void)
                 cmocka_unit_test(a_million_brackets_do_no_harm),
                 cmocka_unit_test(a_key_twice_in_one_object_is_refused),
                 cmocka_unit_test(the_same_key_in_different_objects_is_fine),
-                cmocka_unit_test(objects_with_very_many_keys_are_checked_fast),
+                cmocka_unit_test(a_key_twice_among_as_many_as_there_may_be_is_found),
                 cmocka_unit_test(texts_longer_than_2_gib_are_refused),
                 cmocka_unit_test(a_text_may_be_nothing_at_all),
                 cmocka_unit_test(short_memory_is_told_from_bad_json),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <ferry/error.h>
@@ -473,6 +474,41 @@ static void nesting_of_eight_is_taken_and_nine_is_refused(void **state)
         assert_false(is_nesting_taken("[", "{}", "]", FERRY_JSON_DEPTH));
 }
 
+/* before, then n members of one object, then after. */
+static bool are_members_taken(const char *before, const char *value, unsigned n, const char *after)
+{
+        size_t room = 64 + (size_t)n * 32, size;
+        char *text = unit_alloc(room);
+        bool taken;
+
+        size = (size_t)snprintf(text, room, "%s{", before);
+        for (unsigned i = 0; i < n; i++)
+                size += (size_t)snprintf(text + size, room - size, "%s\"%x\":%s", i ? "," : "", i, value);
+        size += (size_t)snprintf(text + size, room - size, "}%s", after);
+        taken = is_taken(text, size);
+        free(text);
+        return taken;
+}
+
+/* json-c takes two hundred times the room of such a text. The object itself is a value, too. */
+static void values_are_counted_but_those_of_each_element_of_a_long_list_for_themselves(void **state)
+{
+        enum { MAX = FERRY_JSON_VALUES - 1 };
+
+        assert_true(are_members_taken("", "1", MAX, ""));
+        assert_false(are_members_taken("", "1", MAX + 1, ""));
+        assert_false(are_members_taken("", "null", MAX + 1, ""));
+        assert_true(are_members_taken("", "{\"\":{}}", MAX / 2, ""));
+        assert_false(are_members_taken("", "{\"\":{}}", MAX / 2 + 1, ""));
+        assert_true(are_members_taken("", "[{},{}]", MAX / 3, ""));
+        assert_false(are_members_taken("", "[{},{}]", MAX / 3 + 1, ""));
+        assert_true(are_members_taken("[{\"a\":1},", "1", MAX, ",{\"a\":1}]"));
+        assert_false(are_members_taken("[{\"a\":1},", "1", MAX + 1, ",{\"a\":1}]"));
+        assert_true(are_members_taken("{\"a\":1,\"b\":[[", "1", MAX, "]]}"));
+        assert_true(are_members_taken("{\"a\":[[{\"a\":1}]],\"b\":", "1", MAX - 5, "}"));
+        assert_false(are_members_taken("{\"a\":[[{\"a\":1}]],\"b\":", "1", MAX - 4, "}"));
+}
+
 static void very_deep_nesting_is_refused_without_harm(void **state)
 {
         assert_false(is_nesting_taken("[", "", "", 100000));
@@ -494,6 +530,7 @@ int main(void)
                 cmocka_unit_test(a_key_that_comes_twice_is_refused),
                 cmocka_unit_test(keys_that_only_look_alike_are_taken),
                 cmocka_unit_test(nesting_of_eight_is_taken_and_nine_is_refused),
+                cmocka_unit_test(values_are_counted_but_those_of_each_element_of_a_long_list_for_themselves),
                 cmocka_unit_test(very_deep_nesting_is_refused_without_harm),
         };
 

@@ -16,8 +16,9 @@ struct json_object;
  */
 
 enum {
-        FERRY_JSON_DEPTH = 8,   /* deepest nesting accepted */
-        FERRY_JSON_ERRORS = 16, /* most complaints collected for one body */
+        FERRY_JSON_DEPTH = 8,     /* deepest nesting accepted */
+        FERRY_JSON_VALUES = 2048, /* most values at once: in json-c, 8 MiB of them take 2 GB */
+        FERRY_JSON_ERRORS = 16,   /* most complaints collected for one body */
         FERRY_JSON_DETAIL_SIZE = 160,
         FERRY_JSON_POINTER_SIZE = 96,
 };
@@ -46,7 +47,8 @@ struct ferry_json;
 
 /*
  * Parses one JSON text: RFC 8259 to the letter, UTF-8, no duplicate key in any object, nesting at most
- * FERRY_JSON_DEPTH, no NUL in a string, nothing but white space after it.
+ * FERRY_JSON_DEPTH, at most FERRY_JSON_VALUES values (each element of a long list has as many for itself), no NUL in a
+ * string, nothing but white space after it.
  * 0 with *ret_json for ferry_json_free(); FERRY_E_INVALID_JSON with a complaint that gives line and column; -ENOMEM.
  */
 int ferry_json_parse(const char *text, size_t length, struct ferry_json **ret_json, struct ferry_json_errors *errors);
