@@ -10,6 +10,7 @@
 
 struct http_listener;
 struct http_park;
+struct http_request;
 struct http_server;
 struct http_shard;
 struct metadata_origin;
@@ -27,6 +28,7 @@ struct http_connection {
         struct http_shard *shard;
         struct http_listener *listener; /* that has accepted it */
         struct metadata_origin *origin; /* metadata_json.c's; owned; NULL = nobody has asked for metadata on it yet */
+        struct http_request *request;   /* the shard's thread; owned: from its target on; NULL = none */
         struct loop_watch watch;
         atomic_uint references;
         atomic_bool ended; /* the client sends nothing more */

@@ -267,8 +267,9 @@ enum MHD_Result dispatch_call(void *context, struct MHD_Connection *connection, 
 
 void *dispatch_target(void *context, const char *target, struct MHD_Connection *connection)
 {
-        const struct http_connection *ours = connection_of(connection);
+        struct http_connection *ours = connection_of(connection);
 
         connection_repeat_end(ours);
-        return request_new(ours->listener, connection, target);
+        ours->request = request_new(ours->listener, connection, target);
+        return ours->request;
 }

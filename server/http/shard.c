@@ -35,20 +35,24 @@ static void log_library(void *context, const char *format, va_list arguments)
         log_event(LOG_DEBUG, "libmicrohttpd", LOG_S("text", text));
 }
 
+static void end_request(struct http_connection *connection)
+{
+        struct http_request *request = FERRY_STEAL(connection->request);
+
+        if (!request)
+                return;
+        bool entered = request->phase != REQUEST_NEW;
+        request_free(request);
+        if (entered)
+                waits_leave(&connection->server->waits);
+}
+
 /* The answer has been sent, or the client is gone. Also for requests whose headers never became whole. */
 static void on_completed(void *context, struct MHD_Connection *connection, void **state,
                          enum MHD_RequestTerminationCode code)
 {
-        struct http_request *request = FERRY_STEAL(*state);
-        struct http_server *server;
-
-        if (!request)
-                return;
-        server = request->server;
-        bool entered = request->phase != REQUEST_NEW;
-        request_free(request);
-        if (entered)
-                waits_leave(&server->waits);
+        *state = NULL;
+        end_request(connection_of(connection));
 }
 
 static void on_connection(void *context, struct MHD_Connection *connection, void **socket_context,
@@ -64,6 +68,8 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
                 shard->thread->n_connections++;
         } else {
                 struct http_connection *ours = FERRY_STEAL(*socket_context);
+                /* 0.9.75 does not tell of the end of one whose query found no room in the connection's memory. */
+                end_request(ours);
                 connection_close(ours);
                 shard->n_connections--;
                 shard->thread->n_connections--;
