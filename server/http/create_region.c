@@ -67,6 +67,10 @@ static void make(struct http_request *request, const struct region_body *body)
         case FERRY_E_NO_SPACE:
                 request_problem(request, error, "The memory limit or the machine's shared memory is used up");
                 break;
+        case FERRY_E_LIMIT_REACHED:
+                request_problem(request, error,
+                                "The worker has as many regions, or as many open files, as it may have");
+                break;
         default:
                 request_problem(request, error, NULL);
         }

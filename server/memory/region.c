@@ -18,9 +18,11 @@
 
 _Static_assert((int)REGION_PATH_SIZE >= (int)PRESENCE_PATH_SIZE, "a path fits");
 
-/* What the system says when there is no room: a full /dev/shm, a file size limit, RLIMIT_MEMLOCK. */
+/* What the system says when there is no room: a full /dev/shm, a file size limit, RLIMIT_MEMLOCK; or no descriptor. */
 static int classify(int r)
 {
+        if (r == -EMFILE || r == -ENFILE)
+                return FERRY_E_LIMIT_REACHED;
         return r == -ENOSPC || r == -ENOMEM || r == -EFBIG || r == -EDQUOT ? FERRY_E_NO_SPACE : r;
 }
 

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -211,6 +212,20 @@ static void full_shared_memory_is_no_space_and_leaves_no_file(void **state)
         assert_int_equal(create_fails((uint64_t)INT64_MAX, "cpu"), FERRY_E_NO_SPACE);
         assert_totals(0, 0);
         assert_int_equal(files(), 0);
+        region_unref(create(4096));
+}
+
+static void a_lack_of_descriptors_is_a_limit_and_passes(void **state)
+{
+        struct rlimit before, none;
+
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+        none = (struct rlimit){ .rlim_cur = 0, .rlim_max = before.rlim_max };
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+        int r = create_fails(4096, "cpu");
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        assert_int_equal(r, FERRY_E_LIMIT_REACHED);
+        assert_totals(0, 0);
         region_unref(create(4096));
 }
 
@@ -471,6 +486,7 @@ int main(void)
                 REGION_TEST(bad_parameters_are_refused),
                 REGION_TEST(sizes_beyond_the_limit_are_refused_and_cost_nothing),
                 REGION_TEST(full_shared_memory_is_no_space_and_leaves_no_file),
+                REGION_TEST(a_lack_of_descriptors_is_a_limit_and_passes),
                 REGION_TEST(registration_without_room_is_no_space_and_leaves_nothing),
                 REGION_TEST(too_many_regions_are_refused),
                 REGION_TEST(deleted_region_is_not_found_and_its_file_is_gone_but_memory_stays_for_holders),

@@ -63,7 +63,7 @@ struct region_table *region_table_free(struct region_table *table);
 /*
  * Makes a region of size bytes of zeros on device, named name ("" = unnamed; names need not be unique).
  * 0 with *ret_region; FERRY_E_UNKNOWN_DEVICE; FERRY_E_INVALID_PARAMETER (size 0); FERRY_E_NO_SPACE (memory limit,
- * /dev/shm full, RLIMIT_MEMLOCK); FERRY_E_LIMIT_REACHED (too many regions); -errno.
+ * /dev/shm full, RLIMIT_MEMLOCK); FERRY_E_LIMIT_REACHED (too many regions or open files); -errno.
  */
 int region_create(struct region_table *table, uint64_t size, const char *device, const char *name,
                   struct region **ret_region);
