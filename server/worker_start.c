@@ -72,7 +72,7 @@ static int on_claim(void *context, const struct fabric_request *request, struct 
 }
 
 /* Thread: the fabric's. The fabric ends before the presence goes. */
-static void on_local_moved(void *context, const void *address, size_t size)
+static int on_local_moved(void *context, const void *address, size_t size)
 {
         struct ferry_worker *worker = context;
         int r;
@@ -80,9 +80,7 @@ static void on_local_moved(void *context, const void *address, size_t size)
         pthread_mutex_lock(&worker->lock);
         r = worker->presence ? presence_move(worker->presence, worker->epoch, address, size) : 0;
         pthread_mutex_unlock(&worker->lock);
-        if (r < 0)
-                log_event(LOG_ERROR, "the presence file cannot be replaced; local peers will not find this worker",
-                          LOG_S("reason", strerror(-r)));
+        return r;
 }
 
 /* ---- the layers, bottom up ---- */

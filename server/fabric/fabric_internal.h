@@ -50,6 +50,7 @@ enum {
          */
         FABRIC_LOCAL_BYTES = 3 << 20,
         FABRIC_PING_US = 100000,    /* our own queue carries a message to ourselves in so long, or is broken */
+        FABRIC_RETRY_US = 1000000,  /* between attempts to open the local side anew, and to say where it is */
         FABRIC_ACCEPTED_MAX = 4096, /* endpoints that peers opened */
         /*
          * TCP receives into a buffer of so many bytes (UCX_TCP_RX_SEG_SIZE). What a PUT brings must be more, so that it
@@ -78,7 +79,8 @@ struct side {
         /* local side, see local.c */
         bool suspect; /* a peer is gone that may have left our queue unusable */
         uint64_t ping, pong;
-        uint64_t ping_deadline_us; /* 0 = no ping is under way */
+        bool unpublished;          /* its latest address is not in the presence file yet */
+        uint64_t ping_deadline_us; /* of a ping under way, or when to try again what failed; 0 = neither */
 };
 
 /* An endpoint to another worker, and what moves over it. */
@@ -271,7 +273,7 @@ struct fabric {
         struct fabric_facts facts;
         const char **transports; /* owned; facts points here */
         void *local_address;     /* owned; facts points here */
-        void (*local_moved)(void *context, const void *address, size_t size);
+        int (*local_moved)(void *context, const void *address, size_t size);
         void *local_context;
 
         struct side sides[SIDE_COUNT];

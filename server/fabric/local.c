@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
+#include <string.h>
 
 #include <ferry/error.h>
 
@@ -56,7 +57,22 @@ static uint64_t *fail_all(struct fabric *fabric, size_t *ret_n)
         return epochs;
 }
 
-static void reopen(struct fabric *fabric, struct side *side)
+/* Without room for the file nobody finds us; so it is tried until there is some. */
+static void publish(struct fabric *fabric, struct side *side, uint64_t now_us)
+{
+        int r = fabric->local_moved ? fabric->local_moved(fabric->local_context, side->address, side->address_size) : 0;
+
+        if (r < 0 && !side->unpublished)
+                log_event(LOG_ERROR, "local peers do not find this worker until its presence file can be replaced",
+                          LOG_S("reason", strerror(-r)));
+        else if (r == 0 && side->unpublished)
+                log_event(LOG_INFO, "local peers find this worker again");
+        side->unpublished = r < 0;
+        if (r < 0)
+                side->ping_deadline_us = now_us + FABRIC_RETRY_US;
+}
+
+static void reopen(struct fabric *fabric, struct side *side, uint64_t now_us)
 {
         FERRY_CLEANUP(cleanup_free) uint64_t *epochs = NULL;
         struct side old;
@@ -69,12 +85,11 @@ static void reopen(struct fabric *fabric, struct side *side)
         thread_unwatch(fabric, side->event_fd);
         if (side_reopen(side, &old) < 0) {
                 (void)thread_watch_side(fabric, side);
-                side->suspect = true; /* tries again after the next ping */
+                side->ping_deadline_us = now_us + FABRIC_RETRY_US;
                 return;
         }
         (void)thread_watch_side(fabric, side);
-        if (fabric->local_moved)
-                fabric->local_moved(fabric->local_context, side->address, side->address_size);
+        publish(fabric, side, now_us);
         side_discard(&old);
         peers_abandon(fabric);
         for (size_t i = 0; epochs && i < n; i++) {
@@ -91,11 +106,14 @@ void local_check(struct fabric *fabric, uint64_t now_us)
 
         if (!side->worker || fabric->stopping)
                 return;
-        if (side->ping_deadline_us && side->pong == side->ping) {
+        if (side->ping_deadline_us && side->pong == side->ping && !side->unpublished) {
                 side->ping_deadline_us = 0;
         } else if (side->ping_deadline_us && side->idle && now_us >= side->ping_deadline_us) {
                 side->ping_deadline_us = 0;
-                reopen(fabric, side);
+                if (side->unpublished)
+                        publish(fabric, side, now_us);
+                else
+                        reopen(fabric, side, now_us);
         }
         if (side->suspect && !side->ping_deadline_us)
                 ping(fabric, side, now_us);

@@ -98,9 +98,9 @@ struct fabric_config {
         struct fabric_operations operations;
         /*
          * The local side was opened anew (a peer died and left it unusable), so facts.local_address is not the one to
-         * publish any more. May be NULL.
+         * publish any more. 0; -errno: it could not be published, and is to be asked again. May be NULL.
          */
-        void (*local_moved)(void *context, const void *address, size_t size);
+        int (*local_moved)(void *context, const void *address, size_t size);
         void *local_context;
         struct metrics *metrics; /* may be NULL */
 };
