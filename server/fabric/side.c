@@ -52,6 +52,12 @@ static int failed(const struct side *side, const char *what, ucs_status_t status
 {
         log_event(LOG_ERROR, "the data plane's side cannot be opened", LOG_S("side", side->name), LOG_S("step", what),
                   LOG_S("reason", ucs_status_string(status)));
+        if (side == &side->fabric->sides[SIDE_LOCAL] &&
+            (status == UCS_ERR_NO_MEMORY || status == UCS_ERR_NO_RESOURCE)) {
+                log_event(LOG_ERROR,
+                          "the shared-memory side takes 13 MiB of /dev/shm: make room there, or use --local off");
+                return -ENOSPC;
+        }
         return errno_of(status);
 }
 

@@ -11,7 +11,7 @@
 
 static const char *run_shell(const char *script, int *ret_status)
 {
-        static char errors[4096];
+        static char errors[16384];
         char *text;
 
         *ret_status = command_run((const char *const[]){ "/bin/sh", "-c", script, NULL }, NULL, NULL, &text);
@@ -34,6 +34,29 @@ static void a_ready_line_that_cannot_be_written_ends_the_worker(void **state)
         errors = run_shell("exec \"$FERRYD\" --help >/dev/full", &status);
         assert_int_equal(status, 1);
         assert_non_null(strstr(errors, "standard output cannot be written"));
+}
+
+/* UCX says that there is no memory, or no resource. In a container, 64 MiB of it are usual. */
+static void shared_memory_without_room_for_a_worker_is_named(void **state)
+{
+        static const char small[] = "exec unshare -rm sh -c 'mount -t tmpfs -o size=%s none /dev/shm && "
+                                    "exec \"$FERRYD\" --listen 127.0.0.1:0 </dev/null'";
+        static const char *const sizes[] = { "64k", "4M" };
+        char script[512];
+        int status;
+
+        (void)run_shell("exec unshare -rm mount -t tmpfs none /dev/shm", &status);
+        if (status != 0)
+                skip();
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+                const char *errors;
+
+                (void)snprintf(script, sizeof(script), small, sizes[i]);
+                errors = run_shell(script, &status);
+                assert_int_equal(status, 1);
+                assert_non_null(strstr(errors, "make room there, or use --local off"));
+                assert_non_null(strstr(errors, "ferryd: the data plane could not be started: No space left on device"));
+        }
 }
 
 /* Starts ferryd by the shell, whose redirections the harness does not have. */
@@ -90,6 +113,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_ready_line_that_cannot_be_written_ends_the_worker),
+                cmocka_unit_test(shared_memory_without_room_for_a_worker_is_named),
                 cmocka_unit_test(logs_that_cannot_be_written_do_not_end_the_worker),
         };
 
