@@ -10,6 +10,7 @@
 
 #include "base/util.h"
 #include "connecting.h"
+#include "connection.h"
 #include "event.h"
 #include "handlers.h"
 #include "http_internal.h"
@@ -85,6 +86,9 @@ static void answer(struct http_request *request)
 
         if (!result && atomic_load(&request->server->draining))
                 request_problem(request, FERRY_E_DRAINING, NULL);
+        else if (!result && atomic_load(&connection_of(request->connection)->ended))
+                request_problem(request, FERRY_E_PEER_UNREACHABLE,
+                                "The client closed its end before the peer answered");
         else if (!result)
                 request_problem(request, FERRY_E_PEER_UNREACHABLE, "Not in %u seconds", WAIT_MS / 1000);
         else if (result->error)

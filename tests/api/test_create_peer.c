@@ -306,6 +306,36 @@ static void a_peer_that_died_is_not_reused(void **state)
         (void)close(listener);
 }
 
+/* It is not kept waiting, and not told of a time that has not gone by. */
+static void a_client_that_closes_its_end_is_answered_at_once(void **state)
+{
+        struct pair *p = *state;
+        char url[URL_SIZE], *body, *request;
+        int listener = listen_somewhere(url, sizeof(url), ""), fd, asked;
+        struct raw_answer answer;
+
+        pair_start(p, false);
+        body = text_format("{\"url\":\"%s\"}", url);
+        request = text_format("POST /v1/peers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                              "Content-Length: %zu\r\n\r\n%s",
+                              strlen(body), body);
+        fd = raw_connect(&p->b);
+        raw_send(fd, request, strlen(request));
+        asked = accept(listener, NULL, NULL); /* the worker waits for it: the request is whole */
+        assert_true(asked >= 0);
+        (void)shutdown(fd, SHUT_WR);
+        raw_receive(fd, false, &answer);
+        assert_int_equal(answer.status, 502);
+        assert_non_null(strstr(answer.body, "The client closed its end before the peer answered"));
+        raw_answer_clear(&answer);
+        (void)close(asked);
+        (void)close(fd);
+        (void)close(listener);
+        pair_stop(p);
+        free(request);
+        free(body);
+}
+
 /* The request waits for a server that says nothing; the end of the worker answers it. */
 static void the_end_of_the_worker_answers_who_waits(void **state)
 {
@@ -359,6 +389,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(a_peer_that_stands_still_is_unreachable_until_it_goes_on, setup,
                                                 teardown),
                 cmocka_unit_test_setup_teardown(a_peer_that_died_is_not_reused, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_client_that_closes_its_end_is_answered_at_once, setup, teardown),
                 cmocka_unit_test_setup_teardown(the_end_of_the_worker_answers_who_waits, setup, teardown),
         };
 
