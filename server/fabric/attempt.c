@@ -206,11 +206,12 @@ static void add_progress(struct attempt *a, uint64_t bytes)
 }
 
 /* The message's memory: one run, or pieces. false when memory is short. */
-static bool place(const struct attempt *a, const struct wire_header *h, struct message *message, uint8_t **ret_address)
+static bool place(const struct attempt *a, uint64_t offset, uint64_t length, struct message *message,
+                  uint8_t **ret_address)
 {
-        if (stream_run(&a->stream, h->offset, h->length, ret_address) == h->length)
+        if (stream_run(&a->stream, offset, length, ret_address) == length)
                 return true;
-        return stream_pieces(&a->stream, h->offset, h->length, &message->pieces) > 0;
+        return stream_pieces(&a->stream, offset, length, &message->pieces) > 0;
 }
 
 /* ---- READ ---- */
@@ -227,32 +228,25 @@ static void data_sent(struct message *message, ucs_status_t status)
         attempt_end_when_quiet(a);
 }
 
-ucs_status_t attempt_on_read(struct fabric *fabric, struct peer *peer, const struct wire_header *h)
+/* Sends bytes that were asked for: all of them, or a part. false when memory is short. */
+static bool send_data(struct attempt *a, const struct wire_header *h, uint64_t offset, uint64_t length)
 {
-        struct attempt *a = NULL;
-        struct message *message;
-        struct wire_header answer;
+        struct message *message = message_new(a->fabric);
+        struct wire_header answer = attempt_answer(a->fabric, h, WIRE_DATA, 0);
         uint8_t *address = NULL;
-        int r = attempt_of_request(fabric, peer, h, &a);
 
-        if (r != 0) {
-                attempt_refuse(fabric, peer, h, WIRE_DATA, r);
-                return UCS_OK;
-        }
-        message = message_new(fabric);
-        if (!message || !place(a, h, message, &address)) {
+        if (!message || !place(a, offset, length, message, &address)) {
                 if (message)
                         message_free(message);
-                attempt_refuse(fabric, peer, h, WIRE_DATA, FERRY_E_TRANSFER_FAILED);
-                fail(a, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
-                return UCS_OK;
+                return false;
         }
-        answer = attempt_answer(fabric, h, WIRE_DATA, 0);
+        answer.offset = offset;
+        answer.length = length;
         if (h->flags & WIRE_VERIFY) {
                 answer.flags |= WIRE_VERIFY;
-                answer.checksum = stream_checksum(&a->stream, h->offset, h->length);
+                answer.checksum = stream_checksum(&a->stream, offset, length);
         }
-        if ((h->flags & WIRE_FINAL) && h->length == a->stream.total && h->length <= WIRE_EAGER_MAX) {
+        if ((h->flags & WIRE_FINAL) && length == a->stream.total && length <= WIRE_EAGER_MAX) {
                 answer.flags |= WIRE_FINAL;
                 a->final_served = true;
         }
@@ -260,7 +254,50 @@ ucs_status_t attempt_on_read(struct fabric *fabric, struct peer *peer, const str
         message->done = data_sent;
         message->owner = a;
         message->answer = answer;
-        message_send(peer, message, &answer, address, h->length);
+        message->eager = length < h->length;
+        message_send(a->peer, message, &answer, address, length);
+        return true;
+}
+
+/*
+ * How much of a READ goes into one message. Pieces in a rendezvous are packed into a buffer by UCX, which then sends
+ * that; inside messages they go from where they are to the socket.
+ */
+static uint64_t part_size(const struct attempt *a, const struct wire_header *h)
+{
+        uint8_t *address;
+
+        if (h->length <= FABRIC_PART_SIZE || !peer_takes_parts(a->peer))
+                return h->length;
+        return stream_run(&a->stream, h->offset, h->length, &address) < FABRIC_GATHER_BELOW ? FABRIC_PART_SIZE
+                                                                                            : h->length;
+}
+
+ucs_status_t attempt_on_read(struct fabric *fabric, struct peer *peer, const struct wire_header *h)
+{
+        struct attempt *a = NULL;
+        uint64_t part, sent = 0;
+        int r = attempt_of_request(fabric, peer, h, &a);
+
+        if (r != 0) {
+                attempt_refuse(fabric, peer, h, WIRE_DATA, r);
+                return UCS_OK;
+        }
+        part = part_size(a, h);
+        a->in_flight++; /* the messages may be over at once, and it with them */
+        for (; sent < h->length; sent += part) {
+                if (part > h->length - sent)
+                        part = h->length - sent;
+                if (!send_data(a, h, h->offset + sent, part))
+                        break;
+        }
+        a->in_flight--;
+        if (sent < h->length) {
+                attempt_refuse(fabric, peer, h, WIRE_DATA, FERRY_E_TRANSFER_FAILED);
+                fail(a, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
+        } else {
+                attempt_end_when_quiet(a);
+        }
         return UCS_OK;
 }
 
@@ -326,7 +363,7 @@ ucs_status_t attempt_on_write(struct fabric *fabric, struct peer *peer, const st
                 return UCS_OK;
         }
         message = message_new(fabric);
-        if (!message || (payload->rendezvous && !place(a, h, message, &address))) {
+        if (!message || (payload->rendezvous && !place(a, h->offset, h->length, message, &address))) {
                 if (message)
                         message_free(message);
                 attempt_refuse(fabric, peer, h, WIRE_ACK, FERRY_E_TRANSFER_FAILED);

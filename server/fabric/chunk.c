@@ -236,17 +236,19 @@ void chunks_pump(struct transfer *t)
 
 /* ---- answers ---- */
 
-/* Bytes of a READ's chunk are in place. */
-static void read_chunk_done(struct transfer *t, struct chunk *chunk, bool verify, uint64_t checksum, bool final)
+/* Bytes of a READ's chunk are in place: as they were sent? If not, the transfer has failed. */
+static bool check_bytes(struct transfer *t, struct chunk *chunk, uint64_t offset, uint64_t length, uint64_t checksum)
 {
-        if (verify && stream_checksum(&t->stream, chunk->offset, chunk->length) != checksum) {
-                uint64_t offset = chunk->offset;
+        if (!t->spec.verify || stream_checksum(&t->stream, offset, length) == checksum)
+                return true;
+        release_chunk(t, chunk);
+        transfer_fail(t, FERRY_E_CHECKSUM_MISMATCH, "the chunk at byte %llu differs", (unsigned long long)offset);
+        return false;
+}
 
-                release_chunk(t, chunk);
-                transfer_fail(t, FERRY_E_CHECKSUM_MISMATCH, "the chunk at byte %llu differs",
-                              (unsigned long long)offset);
-                return;
-        }
+/* All bytes of a READ's chunk are in place. */
+static void read_chunk_done(struct transfer *t, struct chunk *chunk, bool final)
+{
         count_done(t, chunk);
         release_chunk(t, chunk);
         t->spec.progress(t->spec.context, t->done);
@@ -287,7 +289,8 @@ static void data_received(struct message *message, ucs_status_t status)
                         transfer_end_when_quiet(t);
                 return;
         }
-        read_chunk_done(t, chunk, t->spec.verify, chunk->checksum, false);
+        if (check_bytes(t, chunk, chunk->offset, chunk->length, chunk->checksum))
+                read_chunk_done(t, chunk, false);
 }
 
 static ucs_status_t receive_rendezvous(struct transfer *t, struct chunk *chunk, const struct wire_header *header,
@@ -313,6 +316,30 @@ static ucs_status_t receive_rendezvous(struct transfer *t, struct chunk *chunk, 
         return UCS_INPROGRESS;
 }
 
+/* What comes is all of the chunk, or the next part of it. */
+static bool is_expected(const struct transfer *t, const struct chunk *chunk, const struct wire_header *header,
+                        const struct payload *payload)
+{
+        uint64_t left = chunk->length - chunk->arrived;
+
+        if (t->spec.verify && !(header->flags & WIRE_VERIFY))
+                return false;
+        return header->offset == chunk->offset + chunk->arrived && payload->length > 0 &&
+               (payload->rendezvous ? payload->length == chunk->length : payload->length <= left);
+}
+
+/* A payload that came inside its message. */
+static void store_data(struct transfer *t, struct chunk *chunk, const struct wire_header *header,
+                       const struct payload *payload)
+{
+        stream_store(&t->stream, header->offset, payload->data, payload->length);
+        if (!check_bytes(t, chunk, header->offset, payload->length, header->checksum))
+                return;
+        chunk->arrived += payload->length;
+        if (chunk->arrived == chunk->length)
+                read_chunk_done(t, chunk, (header->flags & WIRE_FINAL) != 0);
+}
+
 ucs_status_t transfer_on_data(struct fabric *fabric, struct peer *peer, const struct wire_header *header,
                               const struct payload *payload)
 {
@@ -325,15 +352,13 @@ ucs_status_t transfer_on_data(struct fabric *fabric, struct peer *peer, const st
                 transfer_refused(t, header);
                 return UCS_OK;
         }
-        if (payload->length != chunk->length || header->offset != chunk->offset ||
-            (t->spec.verify && !(header->flags & WIRE_VERIFY))) {
+        if (!is_expected(t, chunk, header, payload)) {
                 transfer_fail(t, FERRY_E_TRANSFER_FAILED, "the peer sent other bytes than were asked for");
                 return UCS_OK;
         }
         if (payload->rendezvous)
                 return receive_rendezvous(t, chunk, header, payload);
-        stream_store(&t->stream, chunk->offset, payload->data, chunk->length);
-        read_chunk_done(t, chunk, t->spec.verify, header->checksum, (header->flags & WIRE_FINAL) != 0);
+        store_data(t, chunk, header, payload);
         return UCS_OK;
 }
 

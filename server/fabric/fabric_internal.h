@@ -33,6 +33,8 @@ enum {
         /* Shorter runs of memory travel together in one chunk, as a list of pieces, which TCP moves without PUT. */
         FABRIC_GATHER_BELOW = 256 << 10,
         FABRIC_GATHER_SIZE = 2 << 20, /* bytes of such a chunk at most */
+        /* … and of each message it travels in, where that is TCP: what fits into UCX's buffers with the headers. */
+        FABRIC_PART_SIZE = 60 << 10,
         FABRIC_WINDOW_DEFAULT = 4,
         FABRIC_WINDOW_MAX = 64, /* chunks of one transfer in flight, whatever their size; a power of two */
         FABRIC_GRACE_MS = 2000,
@@ -141,6 +143,7 @@ struct message {
         struct peer *peer;    /* it goes there, or comes from there */
         bool counted;         /* in the peer's sending (local side) or receiving (network side) */
         enum message_act act; /* while it is deferred */
+        bool eager;           /* the payload travels inside the message, however long it is */
         void *descriptor;     /* a receive: UCX's */
         void *address;
         uint64_t length;
@@ -155,6 +158,7 @@ struct chunk {
         bool acked; /* WRITE: the peer's ACK came */
         uint32_t seq;
         uint64_t offset, length;
+        uint64_t arrived;  /* READ: bytes that came in parts, from the start on */
         uint64_t checksum; /* READ with verify: what the peer says */
 };
 
@@ -431,6 +435,8 @@ bool peer_is_dead(struct peer *peer);
 const char *peer_transport(struct peer *peer);
 /* Whether one receive at a time is posted for it: bulk comes by TCP, and so perhaps by PUT. Network side. */
 bool peer_is_serial(struct peer *peer);
+/* Whether pieces go to it in parts that travel inside messages. */
+bool peer_takes_parts(struct peer *peer);
 
 /* ---- local.c ---- */
 

@@ -108,7 +108,7 @@ static void *payload_buffer(struct message *message, ucp_request_param_t *param,
  */
 static bool avoids_put(const struct message *message)
 {
-        return message->peer->side->put && !message->pieces && message->length > WIRE_EAGER_MAX &&
+        return message->peer->side->put && !message->pieces && !message->eager && message->length > WIRE_EAGER_MAX &&
                message->length <= FABRIC_PUT_ABOVE;
 }
 
@@ -120,10 +120,10 @@ static void note_bulk(const struct message *message)
 
 void message_send_now(struct message *message)
 {
+        bool rendezvous = message->length > WIRE_EAGER_MAX && !message->eager;
         ucp_request_param_t param = {
                 .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
-                .flags = UCP_AM_SEND_FLAG_REPLY |
-                         (message->length > WIRE_EAGER_MAX ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER),
+                .flags = UCP_AM_SEND_FLAG_REPLY | (rendezvous ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER),
                 .cb.send = send_callback,
                 .user_data = message,
         };

@@ -57,3 +57,8 @@ bool peer_is_serial(struct peer *peer)
 
         return name[0] == '\0' || strcmp(name, "tcp") == 0; /* not known yet, or TCP */
 }
+
+bool peer_takes_parts(struct peer *peer)
+{
+        return !peer_is_local(peer) && peer_is_serial(peer);
+}

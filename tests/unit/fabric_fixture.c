@@ -51,7 +51,10 @@ void end_note(struct end *end, const struct fabric_outcome *outcome)
 
 static void passive_progress(void *context, uint64_t bytes)
 {
-        ((struct world *)context)->passive.progress = bytes;
+        struct world *w = context;
+
+        w->passive.progress = bytes;
+        w->passive.steps++;
 }
 
 static void passive_ended(void *context, const struct fabric_outcome *outcome)

@@ -161,6 +161,27 @@ static void small_pieces_travel_together(void **state)
         }
 }
 
+/* Over TCP the pieces that are read go out inside messages, from where they are. */
+static void pieces_are_read_in_parts_over_tcp(void **state)
+{
+        enum { N = 1000, PIECE = 16 << 10, MESSAGE_MAX = 64 << 10 };
+
+        for (int way = 0; way < MAPPED; way++) {
+                struct world *w = world_new((enum way)way, 20 << 20);
+
+                scatter(w, 1, N, PIECE, PIECE + 3);
+                w->segments[0][0].size = N * PIECE;
+                world_offer(w, FABRIC_READ);
+                world_start(w, FABRIC_READ, false);
+                end_wait(&w->active, 1);
+                end_wait(&w->passive, 1);
+                assert_int_equal(w->active.outcome.error, 0);
+                world_assert_streams_equal(w);
+                assert_int_equal(w->passive.steps >= N * PIECE / MESSAGE_MAX, way == NETWORK);
+                world_free(w);
+        }
+}
+
 static int claims_at_first; /* when the first bytes are there */
 
 static void note_claims(struct world *w, uint64_t bytes)
@@ -373,6 +394,7 @@ int main(void)
                 cmocka_unit_test(memory_without_a_file_is_moved_as_well),
                 cmocka_unit_test(a_file_that_cannot_be_mapped_is_moved_by_messages),
                 cmocka_unit_test(small_pieces_travel_together),
+                cmocka_unit_test(pieces_are_read_in_parts_over_tcp),
                 cmocka_unit_test(transfers_to_one_peer_share_a_window),
                 cmocka_unit_test(a_refused_claim_ends_the_active_side_with_the_peers_reason),
                 cmocka_unit_test(a_wrong_key_is_refused_and_the_next_transfer_works),
