@@ -139,6 +139,7 @@ static int claim(struct fabric *fabric, struct peer *peer, const struct wire_hea
         }
         a->fabric = fabric;
         a->peer = peer;
+        a->number = ++fabric->n_attempts;
         a->transfer = h->transfer;
         a->operation = h->operation;
         a->peer_epoch = h->from_epoch;
@@ -344,7 +345,8 @@ static bool data_begin(struct message *message)
         struct attempt *a;
 
         HASH_FIND(hh, message->fabric->attempts_by_transfer, &message->transfer, sizeof(message->transfer), a);
-        if (!a || a->error || a->peer_done)
+        /* The peer chose the transfer's id, perhaps once more since: then neither owner nor memory is what it was. */
+        if (!a || a->number != message->attempt || a->error || a->peer_done)
                 return false;
         a->in_flight++;
         return true;
@@ -371,6 +373,7 @@ ucs_status_t attempt_on_write(struct fabric *fabric, struct peer *peer, const st
                 return UCS_OK;
         }
         message->owner = a;
+        message->attempt = a->number;
         message->transfer = h->transfer;
         message->answer = attempt_answer(fabric, h, WIRE_ACK, 0);
         message->answer.checksum = h->checksum;

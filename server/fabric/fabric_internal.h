@@ -134,6 +134,7 @@ struct message {
         void (*done)(struct message *message, ucs_status_t status); /* then it is freed; NULL = nobody cares */
         void *owner;
         uint64_t transfer;
+        uint64_t attempt; /* a WRITE's bytes: number of the attempt that they belong to */
         uint32_t seq;
         struct wire_header answer; /* a receive: what to send when it is done */
         uint8_t header[WIRE_SIZE];
@@ -205,6 +206,7 @@ struct transfer {
 struct attempt {
         struct fabric *fabric;
         struct peer *peer;
+        uint64_t number; /* of this fabric's attempts; no other has it, whatever the peer says */
         uint64_t transfer, operation, peer_epoch;
         enum fabric_direction direction;
         uint8_t key[FERRY_KEY_SIZE];
@@ -313,6 +315,7 @@ struct fabric {
         struct transfer *transfers_by_id;
         struct connect *connects; /* utlist */
         struct attempt *attempts_by_transfer;
+        uint64_t n_attempts; /* so far */
         struct epitaph epitaphs[FABRIC_EPITAPHS];
         size_t epitaph_next;
         struct message *free_messages;
