@@ -18,21 +18,21 @@
 
 static void ping(struct fabric *fabric, struct side *side, uint64_t now_us)
 {
+        int error;
+        struct peer *self = peer_local(fabric, fabric->epoch, &error);
         struct wire_header h = {
                 .type = WIRE_PING,
                 .to_epoch = fabric->epoch,
                 .from_epoch = fabric->epoch,
                 .operation = fabric->epoch, /* not used, but never 0 */
-                .transfer = ++side->ping,
         };
-        int error;
-        struct peer *self = peer_local(fabric, fabric->epoch, &error);
 
-        side->suspect = false;
-        if (!self)
-                return;
-        message_send_header(self, &h);
         side->ping_deadline_us = now_us + FABRIC_PING_US;
+        if (!self) /* no descriptor left, perhaps: the queue stays suspect, and is asked when there is one */
+                return;
+        side->suspect = false;
+        h.transfer = ++side->ping;
+        message_send_header(self, &h);
 }
 
 /* The living local peers, for free(); they have no endpoint afterwards. */
