@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <ferry/json.h>
 
+#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <ferry/error.h>
@@ -44,17 +46,76 @@ void ferry_json_complain(struct ferry_json_errors *errors, int error, const char
         drop_half_character(item->detail);
 }
 
-int ferry_json_parse(const char *text, size_t length, struct ferry_json **ret_json, struct ferry_json_errors *errors)
+static int complain_of_length(struct ferry_json_errors *errors)
 {
+        ferry_json_complain(errors, FERRY_E_INVALID_JSON, "", "the text is too long");
+        return FERRY_E_INVALID_JSON;
+}
+
+static void complain_of_fault(struct ferry_json_errors *errors, const struct json_fault *fault)
+{
+        ferry_json_complain(errors, FERRY_E_INVALID_JSON, "", "line %zu, column %zu: %s", fault->line, fault->column,
+                            fault->what);
+}
+
+int ferry_json_check(const char *text, size_t length, struct ferry_json_errors *errors)
+{
+        struct json_outline outline = { 0 };
         struct json_fault fault;
         int r;
 
-        if (length > INT_MAX) {
-                ferry_json_complain(errors, FERRY_E_INVALID_JSON, "", "the text is too long");
-                return FERRY_E_INVALID_JSON;
-        }
-        r = json_document_new(length ? text : "", length, ret_json, &fault);
+        if (length > INT_MAX)
+                return complain_of_length(errors);
+        r = json_check(length ? text : "", length, true, &outline, &fault);
+        json_outline_clear(&outline);
         if (r > 0)
-                ferry_json_complain(errors, r, "", "line %zu, column %zu: %s", fault.line, fault.column, fault.what);
+                complain_of_fault(errors, &fault);
         return r;
+}
+
+/* copy: for the document to own; NULL = the text is the caller's. */
+static int parse(const char *text, size_t length, char *copy, const char *kept, struct ferry_json **ret_json,
+                 struct ferry_json_errors *errors)
+{
+        struct ferry_json *json = json_document_new();
+        struct json_fault fault;
+        int r = -ENOMEM;
+
+        if (json) {
+                json->text = copy;
+                json->outline.kept = kept;
+                r = json_document_read(json, text, length, true, &fault);
+        } else {
+                free(copy);
+        }
+        if (r == 0) {
+                *ret_json = json;
+                return 0;
+        }
+        (void)ferry_json_free(json);
+        if (r > 0)
+                complain_of_fault(errors, &fault);
+        return r;
+}
+
+int ferry_json_parse(const char *text, size_t length, struct ferry_json **ret_json, struct ferry_json_errors *errors)
+{
+        char *copy;
+
+        if (length > INT_MAX)
+                return complain_of_length(errors);
+        copy = malloc(length ? length : 1);
+        if (!copy)
+                return -ENOMEM;
+        if (length)
+                memcpy(copy, text, length);
+        return parse(copy, length, copy, NULL, ret_json, errors);
+}
+
+int ferry_json_parse_in_place(const char *text, size_t length, const char *kept, struct ferry_json **ret_json,
+                              struct ferry_json_errors *errors)
+{
+        if (length > INT_MAX)
+                return complain_of_length(errors);
+        return parse(length ? text : "", length, NULL, kept, ret_json, errors);
 }

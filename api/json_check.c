@@ -203,9 +203,50 @@ static bool check_word(struct checker *c, const char *word)
 
 static bool check_value(struct checker *c);
 
+static bool add_list(struct json_outline *outline, const struct json_list *list)
+{
+        struct json_list *lists = json_reserve(outline->lists, &outline->room, outline->n_lists + 1, sizeof(*lists));
+
+        if (!lists)
+                return false;
+        outline->lists = lists;
+        lists[outline->n_lists++] = *list;
+        return true;
+}
+
+/* The key runs from its opening quote up to where the checker is. One with escapes is not it. */
+static bool is_kept(const struct checker *c, const unsigned char *key)
+{
+        const char *kept = c->outline->kept;
+        size_t n = (size_t)(c->at - key) - 2;
+
+        return kept && c->depth == 1 && n == strlen(kept) && memcmp(key + 1, kept, n) == 0;
+}
+
+/* An object stands in the outline like a list; any other value is nothing special. */
+static bool check_kept(struct checker *c)
+{
+        struct json_outline *outline = c->outline;
+        size_t n_lists = outline->n_lists, n_values = outline->n_values, values = c->values;
+        struct json_list kept = { 0 };
+
+        skip_space(c);
+        kept.text = (const char *)c->at;
+        if (!check_value(c))
+                return false;
+        if (*kept.text != '{')
+                return true;
+        kept.size = (size_t)((const char *)c->at - kept.text);
+        outline->n_lists = n_lists;
+        outline->n_values = n_values + 1;
+        c->values = values + 1;
+        return add_list(outline, &kept) || short_of_memory(c);
+}
+
 static bool check_member(struct checker *c)
 {
         const unsigned char *key;
+        bool kept;
 
         skip_space(c);
         if (!peek(c, '"'))
@@ -215,11 +256,12 @@ static bool check_member(struct checker *c)
                 return false;
         if (!json_keys_push(&c->outline->keys, key, c->at))
                 return short_of_memory(c);
+        kept = is_kept(c, key);
         skip_space(c);
         if (!peek(c, ':'))
                 return fault(c, "expected ':' after a key");
         c->at++;
-        return check_value(c);
+        return kept ? check_kept(c) : check_value(c);
 }
 
 /* What stands between two brackets, and the closing one. */
@@ -260,17 +302,6 @@ static bool check_object(struct checker *c)
                 return true;
         c->at = twice;
         return fault(c, "an object has this key twice");
-}
-
-static bool add_list(struct json_outline *outline, const struct json_list *list)
-{
-        struct json_list *lists = json_reserve(outline->lists, &outline->room, outline->n_lists + 1, sizeof(*lists));
-
-        if (!lists)
-                return false;
-        outline->lists = lists;
-        lists[outline->n_lists++] = *list;
-        return true;
 }
 
 static bool count_value(struct checker *c, size_t n)

@@ -15,14 +15,15 @@ struct json_fault {
         size_t line, column; /* from 1; columns count characters */
 };
 
-/* A list as it stands in the text, brackets included. */
+/* A list, or the value that is kept, as it stands in the text, brackets included. */
 struct json_list {
         const char *text;
-        size_t size, n; /* bytes, elements */
+        size_t size, n; /* bytes, elements of a list */
 };
 
 /* What a checker has seen. One may serve many checks, one after the other, and keeps its memory. */
 struct json_outline {
+        const char *kept;        /* set before: the root's member of this name counts as a long list; NULL = none */
         const char *end;         /* of the value */
         struct json_list *lists; /* those that are in no other one and are long or empty, in the order of the text */
         size_t n_lists, room;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct ferry_json *json_document_new_element(void)
+struct ferry_json *json_document_new(void)
 {
         struct ferry_json *json = calloc(1, sizeof(*json));
 
@@ -121,23 +121,4 @@ int json_document_read(struct ferry_json *json, const char *text, size_t length,
         lists = (struct untied){ json->outline.lists, json->outline.n_lists };
         /* Only memory can have stopped it. It does not always say so, and then gives a part of the tree. */
         return tie(json->root, false, &lists) == json->outline.n_values ? 0 : -ENOMEM;
-}
-
-int json_document_new(const char *text, size_t length, struct ferry_json **ret_json, struct json_fault *ret_fault)
-{
-        struct ferry_json *json = json_document_new_element();
-        int r = -ENOMEM;
-
-        if (!json)
-                return r;
-        json->text = malloc(length ? length : 1);
-        if (json->text) {
-                memcpy(json->text, text, length);
-                r = json_document_read(json, json->text, length, true, ret_fault);
-        }
-        if (r)
-                (void)ferry_json_free(json);
-        else
-                *ret_json = json;
-        return r;
 }

@@ -13,16 +13,16 @@ struct ferry_json {
         struct json_outline outline;
         struct json_tokener *tokener;
         struct json_object *root; /* each list of the outline is an empty array in it, with the list as userdata */
-        char *text;               /* owned: a copy of the whole; NULL = an element, whose text is the array's */
+        char *text;               /* owned: a copy of the whole; NULL = it is someone else's */
 };
 
-/* A document of a copy of the text, which must be a value alone. 0; FERRY_E_INVALID_JSON with *ret_fault; -ENOMEM. */
-int json_document_new(const char *text, size_t length, struct ferry_json **ret_json, struct json_fault *ret_fault);
+/* One to read texts into. NULL when memory is short. */
+struct ferry_json *json_document_new(void);
 
-/* One to read elements into. NULL when memory is short. */
-struct ferry_json *json_document_new_element(void);
-
-/* Reads the value at the start of a text, in place of what was read before. The same results. */
+/*
+ * Reads the value at the start of a text, which must outlive it, in place of what was read before; alone: nothing but
+ * white space may follow. 0; FERRY_E_INVALID_JSON with *ret_fault; -ENOMEM.
+ */
 int json_document_read(struct ferry_json *json, const char *text, size_t length, bool alone,
                        struct json_fault *ret_fault);
 

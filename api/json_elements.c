@@ -17,6 +17,17 @@ size_t ferry_json_count(struct json_object *array)
         return list ? list->n : json_object_array_length(array);
 }
 
+const char *ferry_json_text(struct json_object *value, size_t *ret_size)
+{
+        const struct json_list *list = json_object_is_type(value, json_type_array) ? list_of(value) : NULL;
+
+        if (!list)
+                return json_object_to_json_string_length(value, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE,
+                                                         ret_size);
+        *ret_size = list->size;
+        return list->text;
+}
+
 struct ferry_json_elements ferry_json_elements(struct json_object *array)
 {
         const struct json_list *list = list_of(array);
@@ -32,7 +43,7 @@ static int make_element(struct ferry_json_elements *elements)
         struct json_fault fault;
 
         if (!elements->element)
-                elements->element = json_document_new_element();
+                elements->element = json_document_new();
         /* All of it has been checked before: only memory can be short. */
         if (!elements->element || json_document_read(elements->element, elements->at,
                                                      (size_t)(elements->end - elements->at), false, &fault) != 0)

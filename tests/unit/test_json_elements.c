@@ -140,6 +140,67 @@ static void a_long_list_as_text_is_as_it_stood(void **state)
         free(text);
 }
 
+static void expect_text(const struct ferry_json *json, const char *key, const char *expected)
+{
+        size_t size;
+        const char *text = ferry_json_text(member(json, key), &size);
+
+        assert_int_equal(size, strlen(expected));
+        assert_memory_equal(text, expected, size);
+}
+
+static void a_kept_object_is_text_as_it_stood(void **state)
+{
+        static const char kept[] = "{ \"l\" : [ ] , \"k\":{\"k\":[{}]}, \"n\":1.50 }";
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_json *json;
+        char text[256];
+
+        (void)snprintf(text, sizeof(text), "{\"e\":[],\"o\":{\"k\":{}},\"k\": %s ,\"l\":[],\"i\":7}", kept);
+        assert_int_equal(ferry_json_parse_in_place(text, strlen(text), "k", &json, &errors), 0);
+        expect_text(json, "k", kept);
+        assert_true(ferry_json_text(member(json, "k"), &(size_t){ 0 }) == strstr(text, kept));
+        expect_text(json, "o", "{\"k\":{}}");
+        expect_text(json, "i", "7");
+        assert_int_equal(ferry_json_count(member(json, "e")), 0);
+        assert_int_equal(ferry_json_count(member(json, "l")), 0);
+        (void)ferry_json_free(json);
+}
+
+static void only_an_object_is_kept(void **state)
+{
+        static const char *const values[] = { "7", "null", "\"{}\"", "[]", "[1]", "{}" };
+
+        for (size_t i = 0; i < UNIT_COUNT(values); i++) {
+                struct ferry_json_errors errors = { 0 };
+                struct ferry_json *json;
+                char text[32];
+
+                (void)snprintf(text, sizeof(text), "{\"k\":%s}", values[i]);
+                assert_int_equal(ferry_json_parse_in_place(text, strlen(text), "k", &json, &errors), 0);
+                expect_text(json, "k", values[i]);
+                assert_int_equal(json_object_is_type(member(json, "k"), json_type_array), i >= 3);
+                (void)ferry_json_free(json);
+        }
+}
+
+static void what_is_kept_is_checked(void **state)
+{
+        static const char *const wrong[] = { "{\"k\":{\"a\":1,\"a\":2}}", "{\"k\":{,}}", "{\"k\":{}",
+                                             "{\"k\":{},\"k\":1}" };
+
+        for (size_t i = 0; i < UNIT_COUNT(wrong); i++) {
+                struct ferry_json_errors errors = { 0 }, alone = { 0 };
+                struct ferry_json *json;
+
+                assert_int_equal(ferry_json_parse_in_place(wrong[i], strlen(wrong[i]), "k", &json, &errors),
+                                 FERRY_E_INVALID_JSON);
+                assert_int_equal(ferry_json_check(wrong[i], strlen(wrong[i]), &alone), FERRY_E_INVALID_JSON);
+                assert_int_equal(alone.n, 1);
+                assert_string_equal(alone.items[0].detail, errors.items[0].detail);
+        }
+}
+
 /* Two walks over one list, and one within an element of another, do not disturb each other. */
 static void walk_twice(const char *text)
 {
@@ -261,6 +322,9 @@ int main(void)
                 cmocka_unit_test(lists_at_any_place_are_read_whole),
                 cmocka_unit_test(lists_are_counted_without_being_read),
                 cmocka_unit_test(a_long_list_as_text_is_as_it_stood),
+                cmocka_unit_test(a_kept_object_is_text_as_it_stood),
+                cmocka_unit_test(only_an_object_is_kept),
+                cmocka_unit_test(what_is_kept_is_checked),
                 cmocka_unit_test(walks_are_independent),
                 cmocka_unit_test(long_lists_are_read_in_little_memory),
                 cmocka_unit_test(short_memory_ends_a_walk),

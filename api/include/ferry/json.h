@@ -42,7 +42,10 @@ struct ferry_json_errors {
 void ferry_json_complain(struct ferry_json_errors *errors, int error, const char *pointer, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 
-/* A text that was parsed; it has a copy of the text. */
+/* The check of ferry_json_parse alone, for who needs no values. The same results. */
+int ferry_json_check(const char *text, size_t length, struct ferry_json_errors *errors);
+
+/* A text that was parsed. */
 struct ferry_json;
 
 /*
@@ -53,6 +56,14 @@ struct ferry_json;
  */
 int ferry_json_parse(const char *text, size_t length, struct ferry_json **ret_json, struct ferry_json_errors *errors);
 
+/*
+ * The same without a copy of the text, which must stay as it is until ferry_json_free(). kept, when not NULL, names a
+ * member of the root that is only passed on: where its value is an object, json-c's tree has an empty array in its
+ * place, which is for ferry_json_text() alone.
+ */
+int ferry_json_parse_in_place(const char *text, size_t length, const char *kept, struct ferry_json **ret_json,
+                              struct ferry_json_errors *errors);
+
 /* Takes NULL; returns NULL. */
 struct ferry_json *ferry_json_free(struct ferry_json *json);
 
@@ -61,6 +72,10 @@ struct ferry_json *ferry_json_free(struct ferry_json *json);
  * long list they know the text only: the elements of arrays are for the functions below.
  */
 struct json_object *ferry_json_root(const struct ferry_json *json);
+
+/* The text of a value of a parsed text, not ended by NUL: as it stood where the value is kept or a long list. Borrowed;
+ * NULL when memory is short. */
+const char *ferry_json_text(struct json_object *value, size_t *ret_size);
 
 /* How many elements an array has. Only for arrays of a parsed text. */
 size_t ferry_json_count(struct json_object *array);
