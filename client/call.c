@@ -17,66 +17,73 @@ static bool call_type_is(const struct reply *reply, const char *type)
                (reply->content_type[length] == '\0' || strchr("; \t", reply->content_type[length]));
 }
 
+/* What reading an answer's text gave, in words. */
+static int call_judge(struct ferry *f, int r, const struct ferry_json_errors *errors, bool is_object)
+{
+        if (r > 0)
+                return problem_protocol(f, "the body is not JSON", errors->n ? errors->items[0].detail : "");
+        if (r == 0 && !is_object)
+                return problem_protocol(f, "the body is not a JSON object", "");
+        return r;
+}
+
+static int call_type_judge(struct ferry *f, const struct reply *reply)
+{
+        if (call_type_is(reply, "application/json"))
+                return 0;
+        return problem_protocol(f, "the content type is not application/json", reply->content_type);
+}
+
+/* The document is about the reply's own text. Metadata are only passed on. */
 static int call_parse(struct ferry *f, const struct reply *reply, struct ferry_json **ret_json)
 {
         struct ferry_json_errors errors = { 0 };
         struct ferry_json *json = NULL;
-        if (!call_type_is(reply, "application/json"))
-                return problem_protocol(f, "the content type is not application/json", reply->content_type);
-        int r = ferry_json_parse(reply->body.data ? reply->body.data : "", reply->body.size, &json, &errors);
-        if (r > 0)
-                return problem_protocol(f, "the body is not JSON", errors.n ? errors.items[0].detail : "");
-        if (r < 0)
+        int r = call_type_judge(f, reply);
+        if (r != 0)
                 return r;
-        if (!json_object_is_type(ferry_json_root(json), json_type_object)) {
+        r = ferry_json_parse_in_place(reply->body.data, reply->body.size, "metadata", &json, &errors);
+        r = call_judge(f, r, &errors, r == 0 && json_object_is_type(ferry_json_root(json), json_type_object));
+        if (r == 0)
+                *ret_json = json;
+        else
                 (void)ferry_json_free(json);
-                return problem_protocol(f, "the body is not a JSON object", "");
-        }
-        *ret_json = json;
-        return 0;
+        return r;
 }
 
-int call_json(struct ferry *f, const struct request *request, struct ferry_json **ret_json, char **ret_text)
+int call_decode(struct ferry *f, const struct request *request, call_decoder decode, void *target, char **ret_text)
 {
         FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
         struct ferry_json *json = NULL;
+        const char *field = "";
         int r = perform(f, request, &reply);
         if (r == 0)
                 r = call_parse(f, &reply, &json);
-        if (r != 0)
-                return r;
-        if (ret_text) {
-                *ret_text = buffer_take(&reply.body);
-                if (!*ret_text) {
-                        (void)ferry_json_free(json);
-                        return -ENOMEM;
-                }
-        }
-        *ret_json = json;
-        return 0;
-}
-
-int call_decode(struct ferry *f, const struct request *request, call_decoder decode, void *target)
-{
-        struct ferry_json *json = NULL;
-        const char *field = "";
-        int r = call_json(f, request, &json, NULL);
         if (r != 0)
                 return r;
         r = decode(ferry_json_root(json), target, &field);
         if (r == -EPROTO)
                 (void)problem_protocol(f, "a field is missing or wrong", field);
         (void)ferry_json_free(json);
+        if (r == 0 && ret_text)
+                *ret_text = buffer_take(&reply.body);
         return r;
 }
 
 int call_get_text(struct ferry *f, const char *path, char **ret_json)
 {
+        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
+        struct ferry_json_errors errors = { 0 };
         struct request request = { .exchange = { .method = "GET", .path = path }, .secret = true };
-        struct ferry_json *json = NULL;
-        int r = call_json(f, &request, &json, ret_json);
+        int r = perform(f, &request, &reply);
         if (r == 0)
-                (void)ferry_json_free(json);
+                r = call_type_judge(f, &reply);
+        if (r != 0)
+                return r;
+        r = ferry_json_check(reply.body.data, reply.body.size, &errors);
+        r = call_judge(f, r, &errors, r == 0 && reply.body.data[strspn(reply.body.data, " \t\r\n")] == '{');
+        if (r == 0)
+                *ret_json = buffer_take(&reply.body);
         return r;
 }
 

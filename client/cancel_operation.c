@@ -10,5 +10,5 @@ int ferry_cancel_operation(struct ferry *f, const char *id, struct ferry_operati
         if (r < 0)
                 return r;
         struct request request = { .exchange = { .method = "POST", .path = path.text.data }, .repeatable = true };
-        return call_decode(f, &request, operation_decode, ret_operation ? ret_operation : &unwanted);
+        return call_decode(f, &request, operation_decode, ret_operation ? ret_operation : &unwanted, NULL);
 }

@@ -14,7 +14,6 @@
 #include "url.h"
 
 struct attempt;
-struct ferry_json;
 struct json_object;
 
 #define FERRY_CLEANUP(function) __attribute__((cleanup(function)))
@@ -141,11 +140,8 @@ int problem_argument(struct ferry *f, const char *why);
 /* Decodes one answer. 0, or -EPROTO with *ret_field naming the field that is wrong, or -ENOMEM. */
 typedef int (*call_decoder)(struct json_object *json, void *target, const char **ret_field);
 
-/* The answer must be a JSON object. *ret_text, when wanted, is its text for free(). */
-int call_json(struct ferry *f, const struct request *request, struct ferry_json **ret_json, char **ret_text);
-
-/* The answer is a JSON object, decoded into target. */
-int call_decode(struct ferry *f, const struct request *request, call_decoder decode, void *target);
+/* The answer is a JSON object, decoded into target. *ret_text, when wanted, is its text for free(). */
+int call_decode(struct ferry *f, const struct request *request, call_decoder decode, void *target, char **ret_text);
 
 /* The answer must have one of the content types, a list that ends with NULL. */
 int call_text(struct ferry *f, const char *path, const char *const *types, char **ret_text);

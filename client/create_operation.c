@@ -37,15 +37,14 @@ static void operation_add_descriptors(struct ferry_json_writer *writer, const st
 static int operation_add_metadata(struct ferry_json_writer *writer, const char *metadata)
 {
         struct ferry_json_errors errors = { 0 };
-        struct ferry_json *parsed = NULL;
         if (!metadata)
                 return 0;
-        int r = ferry_json_parse(metadata, strlen(metadata), &parsed, &errors);
+        size_t size = strlen(metadata);
+        int r = ferry_json_check(metadata, size, &errors);
         if (r != 0)
                 return r > 0 ? -EINVAL : r;
-        (void)ferry_json_free(parsed);
         ferry_json_key(writer, "remote_metadata");
-        ferry_json_put_text(writer, metadata, strlen(metadata));
+        ferry_json_put_text(writer, metadata, size);
         return 0;
 }
 
@@ -110,5 +109,5 @@ int ferry_create_operation(struct ferry *f, const struct ferry_operation_spec *s
                                            .wait_ms = seconds * 1000,
                                    },
                                    .secret = true };
-        return call_decode(f, &request, operation_decode, ret_operation);
+        return call_decode(f, &request, operation_decode, ret_operation, NULL);
 }

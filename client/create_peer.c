@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include <ferry/json.h>
 #include <ferry/json_write.h>
 
 #include "client_internal.h"
@@ -17,6 +16,11 @@ static const struct decode_field peer_fields[] = {
         DECODE_FIELD("connect_us", DECODE_UINT, true, struct ferry_peer, connect_us),
         DECODE_FIELD("reused", DECODE_BOOL, true, struct ferry_peer, reused),
 };
+
+static int peer_decode(struct json_object *json, void *peer, const char **ret_field)
+{
+        return decode_object(json, peer_fields, sizeof(peer_fields) / sizeof(peer_fields[0]), peer, ret_field);
+}
 
 static char *peer_body(const char *url)
 {
@@ -42,20 +46,10 @@ int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_
                                    },
                                    .repeatable = true };
         struct ferry_peer peer = { 0 };
-        struct ferry_json *json = NULL;
-        const char *field;
-        int r = call_json(f, &request, &json, &peer.json);
-        if (r != 0)
-                return r;
-        r = decode_object(ferry_json_root(json), peer_fields, sizeof(peer_fields) / sizeof(peer_fields[0]), &peer,
-                          &field);
-        (void)ferry_json_free(json);
-        if (r < 0) {
-                ferry_peer_clear(&peer);
-                return problem_protocol(f, "a field is missing or wrong", field);
-        }
-        *ret_peer = peer;
-        return 0;
+        int r = call_decode(f, &request, peer_decode, &peer, &peer.json);
+        if (r == 0)
+                *ret_peer = peer;
+        return r;
 }
 
 void ferry_peer_clear(struct ferry_peer *peer)

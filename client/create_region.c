@@ -37,5 +37,5 @@ int ferry_create_region(struct ferry *f, const struct ferry_region_spec *spec, s
                                            .size = strlen(body),
                                            .idempotency_key = spec->idempotency_key ? spec->idempotency_key : key,
                                    } };
-        return call_decode(f, &request, region_decode, ret_region);
+        return call_decode(f, &request, region_decode, ret_region, NULL);
 }

@@ -15,7 +15,7 @@ int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t 
                 return path.error;
         struct request request = { .exchange = { .method = "GET", .path = path.text.data, .wait_ms = wait_ms },
                                    .deadline_ms = deadline_ms };
-        return call_decode(f, &request, operation_decode, ret_operation);
+        return call_decode(f, &request, operation_decode, ret_operation, NULL);
 }
 
 int ferry_get_operation(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,

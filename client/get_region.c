@@ -9,5 +9,5 @@ int ferry_get_region(struct ferry *f, const char *id, struct ferry_region *ret_r
         if (r < 0)
                 return r;
         struct request request = { .exchange = { .method = "GET", .path = path.text.data } };
-        return call_decode(f, &request, region_decode, ret_region);
+        return call_decode(f, &request, region_decode, ret_region, NULL);
 }

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <ferry/json.h>
-
 #include "client_internal.h"
 #include "decode.h"
 
@@ -12,24 +10,19 @@ static const struct decode_field worker_fields[] = {
         DECODE_FIELD("uptime_ms", DECODE_UINT, false, struct ferry_worker_info, uptime_ms),
 };
 
+static int worker_decode(struct json_object *json, void *info, const char **ret_field)
+{
+        return decode_object(json, worker_fields, sizeof(worker_fields) / sizeof(worker_fields[0]), info, ret_field);
+}
+
 int ferry_get_worker(struct ferry *f, struct ferry_worker_info *ret_info)
 {
         struct request request = { .exchange = { .method = "GET", .path = "/v1/worker" } };
         struct ferry_worker_info info = { 0 };
-        struct ferry_json *json = NULL;
-        const char *field;
-        int r = call_json(f, &request, &json, &info.json);
-        if (r != 0)
-                return r;
-        r = decode_object(ferry_json_root(json), worker_fields, sizeof(worker_fields) / sizeof(worker_fields[0]), &info,
-                          &field);
-        (void)ferry_json_free(json);
-        if (r < 0) {
-                ferry_worker_info_clear(&info);
-                return problem_protocol(f, "a field is missing or wrong", field);
-        }
-        *ret_info = info;
-        return 0;
+        int r = call_decode(f, &request, worker_decode, &info, &info.json);
+        if (r == 0)
+                *ret_info = info;
+        return r;
 }
 
 void ferry_worker_info_clear(struct ferry_worker_info *info)

@@ -18,5 +18,5 @@ int ferry_list_operations(struct ferry *f, const struct ferry_operation_query *q
         if (path.error)
                 return path.error == -EINVAL ? problem_argument(f, "the query is too long") : path.error;
         struct request request = { .exchange = { .method = "GET", .path = path.text.data } };
-        return call_decode(f, &request, operation_page_decode, ret_list);
+        return call_decode(f, &request, operation_page_decode, ret_list, NULL);
 }

@@ -13,5 +13,5 @@ int ferry_list_regions(struct ferry *f, unsigned limit, const char *after, struc
         if (path.error)
                 return path.error == -EINVAL ? problem_argument(f, "after is too long") : path.error;
         struct request request = { .exchange = { .method = "GET", .path = path.text.data } };
-        return call_decode(f, &request, region_page_decode, ret_list);
+        return call_decode(f, &request, region_page_decode, ret_list, NULL);
 }

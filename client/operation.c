@@ -100,12 +100,12 @@ static int operation_decode_metadata(struct json_object *json, struct ferry_oper
         struct json_object *metadata = json_object_object_get(json, "metadata");
         if (!metadata)
                 return 0;
+        size_t size;
+        const char *text = ferry_json_text(metadata, &size);
         *ret_field = "metadata";
-        if (!json_object_is_type(metadata, json_type_object))
+        if (text && *text != '{')
                 return -EPROTO;
-        const char *text =
-                json_object_to_json_string_ext(metadata, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-        o->metadata = text ? strdup(text) : NULL;
+        o->metadata = text ? strndup(text, size) : NULL;
         return o->metadata ? 0 : -ENOMEM;
 }
 

@@ -21,5 +21,5 @@ int ferry_renew_operation(struct ferry *f, const char *id, uint64_t ttl_ms, stru
                 request.exchange.body = body;
                 request.exchange.size = strlen(body);
         }
-        return call_decode(f, &request, operation_decode, ret_operation ? ret_operation : &unwanted);
+        return call_decode(f, &request, operation_decode, ret_operation ? ret_operation : &unwanted, NULL);
 }
