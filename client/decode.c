@@ -53,23 +53,44 @@ static bool decode_value(struct json_object *value, const struct decode_field *f
                 *(int *)(void *)at = field->type == DECODE_KIND ? ferry_kind_from_name(json_object_get_string(value))
                                                                 : ferry_status_from_name(json_object_get_string(value));
                 return true;
+        case DECODE_VALUE:
+                *(struct json_object **)(void *)at = value;
+                return true;
         }
         return false;
+}
+
+/* The values of all fields in one walk: to find a member by its name json-c hashes it. */
+static void decode_find(struct json_object *json, const struct decode_field *fields, size_t n,
+                        struct json_object **values)
+{
+        size_t next = 0; /* the field that is likely to come */
+        json_object_object_foreach (json, key, value) {
+                for (size_t tries = 0; tries < n; tries++) {
+                        size_t i = next;
+                        next = next + 1 < n ? next + 1 : 0;
+                        if (strcmp(key, fields[i].name) == 0) {
+                                values[i] = value;
+                                break;
+                        }
+                }
+        }
 }
 
 int decode_object(struct json_object *json, const struct decode_field *fields, size_t n, void *target,
                   const char **ret_field)
 {
+        struct json_object *values[DECODE_FIELDS_MAX] = { NULL };
         *ret_field = "not an object";
         if (!json_object_is_type(json, json_type_object))
                 return -EPROTO;
+        decode_find(json, fields, n, values);
         for (size_t i = 0; i < n; i++) {
                 *ret_field = fields[i].name;
-                struct json_object *value = json_object_object_get(json, fields[i].name);
-                if (!value) {
+                if (!values[i]) {
                         if (fields[i].required)
                                 return -EPROTO;
-                } else if (!decode_value(value, &fields[i], target)) {
+                } else if (!decode_value(values[i], &fields[i], target)) {
                         return -EPROTO;
                 }
         }

@@ -10,14 +10,17 @@ struct json_object;
 /* Answers into structs, by tables. Unknown fields are skipped, so that newer workers can be understood. Pure. */
 
 enum decode_type {
-        DECODE_TEXT,  /* char[]: a string without NUL; one that does not fit is an error */
-        DECODE_LABEL, /* the same, and a number is taken as its text */
-        DECODE_PROSE, /* char[]: a string; what does not fit is cut off, between characters */
-        DECODE_UINT,  /* uint64_t */
-        DECODE_BOOL,  /* bool */
-        DECODE_KIND,  /* int: enum ferry_kind, or -1 */
-        DECODE_STATUS /* int: enum ferry_status, or -1 */
+        DECODE_TEXT,   /* char[]: a string without NUL; one that does not fit is an error */
+        DECODE_LABEL,  /* the same, and a number is taken as its text */
+        DECODE_PROSE,  /* char[]: a string; what does not fit is cut off, between characters */
+        DECODE_UINT,   /* uint64_t */
+        DECODE_BOOL,   /* bool */
+        DECODE_KIND,   /* int: enum ferry_kind, or -1 */
+        DECODE_STATUS, /* int: enum ferry_status, or -1 */
+        DECODE_VALUE,  /* struct json_object *, borrowed: of any type */
 };
+
+enum { DECODE_FIELDS_MAX = 32 }; /* most in one table */
 
 struct decode_field {
         const char *name;
@@ -31,7 +34,10 @@ struct decode_field {
                 name, type, required, offsetof(target, field), sizeof(((target *)0)->field)                            \
         }
 
-/* 0; -EPROTO with *ret_field naming what is wrong. Absent fields (and null) leave the target untouched. */
+/*
+ * 0; -EPROTO with *ret_field naming what is wrong, the first in the order of the table. Absent fields (and null) leave
+ * the target untouched. Fastest where the members stand in that order.
+ */
 int decode_object(struct json_object *json, const struct decode_field *fields, size_t n, void *target,
                   const char **ret_field);
 

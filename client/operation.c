@@ -9,24 +9,35 @@
 #include "client_internal.h"
 #include "decode.h"
 
-static const struct decode_field operation_fields[] = {
-        DECODE_FIELD("id", DECODE_TEXT, true, struct ferry_operation, id),
-        DECODE_FIELD("kind", DECODE_KIND, true, struct ferry_operation, kind),
-        DECODE_FIELD("status", DECODE_STATUS, true, struct ferry_operation, status),
-        DECODE_FIELD("done", DECODE_BOOL, true, struct ferry_operation, done),
-        DECODE_FIELD("cancel_requested", DECODE_BOOL, false, struct ferry_operation, cancel_requested),
-        DECODE_FIELD("revision", DECODE_UINT, true, struct ferry_operation, revision),
-        DECODE_FIELD("bytes_total", DECODE_UINT, true, struct ferry_operation, bytes_total),
-        DECODE_FIELD("bytes_done", DECODE_UINT, true, struct ferry_operation, bytes_done),
-        DECODE_FIELD("readers", DECODE_UINT, false, struct ferry_operation, readers),
-        DECODE_FIELD("readers_done", DECODE_UINT, false, struct ferry_operation, readers_done),
-        DECODE_FIELD("duration_us", DECODE_UINT, false, struct ferry_operation, duration_us),
-        DECODE_FIELD("connect_us", DECODE_UINT, false, struct ferry_operation, connect_us),
-        DECODE_FIELD("transport", DECODE_TEXT, false, struct ferry_operation, transport),
-        DECODE_FIELD("created_at", DECODE_TEXT, false, struct ferry_operation, created_at),
-        DECODE_FIELD("ended_at", DECODE_TEXT, false, struct ferry_operation, ended_at),
-        DECODE_FIELD("expires_at", DECODE_TEXT, false, struct ferry_operation, expires_at),
+/* What is decoded at once, and the values that need more than a table. */
+struct operation_answer {
+        struct ferry_operation o;
+        struct json_object *descriptors, *error, *metadata; /* borrowed; NULL = none */
 };
+
+/* In the order in which workers write them. */
+static const struct decode_field operation_fields[] = {
+        DECODE_FIELD("id", DECODE_TEXT, true, struct operation_answer, o.id),
+        DECODE_FIELD("kind", DECODE_KIND, true, struct operation_answer, o.kind),
+        DECODE_FIELD("status", DECODE_STATUS, true, struct operation_answer, o.status),
+        DECODE_FIELD("done", DECODE_BOOL, true, struct operation_answer, o.done),
+        DECODE_FIELD("revision", DECODE_UINT, true, struct operation_answer, o.revision),
+        DECODE_FIELD("bytes_total", DECODE_UINT, true, struct operation_answer, o.bytes_total),
+        DECODE_FIELD("bytes_done", DECODE_UINT, true, struct operation_answer, o.bytes_done),
+        DECODE_FIELD("descriptors", DECODE_VALUE, false, struct operation_answer, descriptors),
+        DECODE_FIELD("readers", DECODE_UINT, false, struct operation_answer, o.readers),
+        DECODE_FIELD("readers_done", DECODE_UINT, false, struct operation_answer, o.readers_done),
+        DECODE_FIELD("created_at", DECODE_TEXT, false, struct operation_answer, o.created_at),
+        DECODE_FIELD("cancel_requested", DECODE_BOOL, false, struct operation_answer, o.cancel_requested),
+        DECODE_FIELD("expires_at", DECODE_TEXT, false, struct operation_answer, o.expires_at),
+        DECODE_FIELD("ended_at", DECODE_TEXT, false, struct operation_answer, o.ended_at),
+        DECODE_FIELD("duration_us", DECODE_UINT, false, struct operation_answer, o.duration_us),
+        DECODE_FIELD("transport", DECODE_TEXT, false, struct operation_answer, o.transport),
+        DECODE_FIELD("connect_us", DECODE_UINT, false, struct operation_answer, o.connect_us),
+        DECODE_FIELD("error", DECODE_VALUE, false, struct operation_answer, error),
+        DECODE_FIELD("metadata", DECODE_VALUE, false, struct operation_answer, metadata),
+};
+_Static_assert(sizeof(operation_fields) / sizeof(operation_fields[0]) <= DECODE_FIELDS_MAX, "too long a table");
 
 static const struct decode_field operation_error_fields[] = {
         DECODE_FIELD("code", DECODE_TEXT, true, struct ferry_operation, error_code),
@@ -46,9 +57,8 @@ static const struct decode_field operation_slice_fields[] = {
         DECODE_FIELD("stride", DECODE_UINT, false, struct operation_slice, stride),
 };
 
-static int operation_decode_error(struct json_object *json, struct ferry_operation *o, const char **ret_field)
+static int operation_decode_error(struct json_object *error, struct ferry_operation *o, const char **ret_field)
 {
-        struct json_object *error = json_object_object_get(json, "error");
         if (!error)
                 return 0;
         int r = decode_object(error, operation_error_fields,
@@ -61,9 +71,8 @@ static int operation_decode_error(struct json_object *json, struct ferry_operati
 }
 
 /* One block: the descriptors, then the texts that they point to. */
-static int operation_decode_descriptors(struct json_object *json, struct ferry_operation *o, const char **ret_field)
+static int operation_decode_descriptors(struct json_object *list, struct ferry_operation *o, const char **ret_field)
 {
-        struct json_object *list = json_object_object_get(json, "descriptors");
         if (!list)
                 return 0;
         *ret_field = "descriptors";
@@ -95,9 +104,8 @@ static int operation_decode_descriptors(struct json_object *json, struct ferry_o
         return r;
 }
 
-static int operation_decode_metadata(struct json_object *json, struct ferry_operation *o, const char **ret_field)
+static int operation_decode_metadata(struct json_object *metadata, struct ferry_operation *o, const char **ret_field)
 {
-        struct json_object *metadata = json_object_object_get(json, "metadata");
         if (!metadata)
                 return 0;
         size_t size;
@@ -111,19 +119,20 @@ static int operation_decode_metadata(struct json_object *json, struct ferry_oper
 
 int operation_decode(struct json_object *json, void *operation, const char **ret_field)
 {
-        struct ferry_operation o = { 0 };
-        int r = decode_object(json, operation_fields, sizeof(operation_fields) / sizeof(operation_fields[0]), &o,
+        struct operation_answer answer = { 0 };
+        struct ferry_operation *o = &answer.o;
+        int r = decode_object(json, operation_fields, sizeof(operation_fields) / sizeof(operation_fields[0]), &answer,
                               ret_field);
         if (r == 0)
-                r = operation_decode_error(json, &o, ret_field);
+                r = operation_decode_error(answer.error, o, ret_field);
         if (r == 0)
-                r = operation_decode_descriptors(json, &o, ret_field);
+                r = operation_decode_descriptors(answer.descriptors, o, ret_field);
         if (r == 0)
-                r = operation_decode_metadata(json, &o, ret_field);
+                r = operation_decode_metadata(answer.metadata, o, ret_field);
         if (r < 0)
-                ferry_operation_clear(&o);
+                ferry_operation_clear(o);
         else
-                *(struct ferry_operation *)operation = o;
+                *(struct ferry_operation *)operation = *o;
         return r;
 }
 
