@@ -66,7 +66,7 @@ int ferry_json_check(const char *text, size_t length, struct ferry_json_errors *
 
         if (length > INT_MAX)
                 return complain_of_length(errors);
-        r = json_check(length ? text : "", length, true, &outline, &fault);
+        r = json_check(length ? text : "", length, &outline, &fault);
         json_outline_clear(&outline);
         if (r > 0)
                 complain_of_fault(errors, &fault);
@@ -84,7 +84,7 @@ static int parse(const char *text, size_t length, char *copy, const char *kept, 
         if (json) {
                 json->text = copy;
                 json->outline.kept = kept;
-                r = json_document_read(json, text, length, true, &fault);
+                r = json_document_read(json, text, length, &fault);
         } else {
                 free(copy);
         }

@@ -396,17 +396,21 @@ static void locate(const char *text, const unsigned char *at, struct json_fault 
         }
 }
 
-int json_check(const char *text, size_t length, bool alone, struct json_outline *outline, struct json_fault *ret_fault)
+static struct checker begin(const char *text, size_t length, struct json_outline *outline)
 {
-        struct checker c = { .at = (const unsigned char *)text,
-                             .end = (const unsigned char *)text + length,
-                             .outline = outline };
-        bool good;
-
         outline->n_lists = outline->n_values = outline->keys.n = 0;
-        good = check_value(&c);
+        return (struct checker){ .at = (const unsigned char *)text,
+                                 .end = (const unsigned char *)text + length,
+                                 .outline = outline };
+}
+
+int json_check(const char *text, size_t length, struct json_outline *outline, struct json_fault *ret_fault)
+{
+        struct checker c = begin(text, length, outline);
+        bool good = check_value(&c);
+
         outline->end = (const char *)c.at;
-        if (good && alone) {
+        if (good) {
                 skip_space(&c);
                 if (c.at < c.end)
                         good = fault(&c, "something follows the value");
@@ -418,6 +422,27 @@ int json_check(const char *text, size_t length, bool alone, struct json_outline 
         ret_fault->what = c.what;
         locate(text, c.at, ret_fault);
         return FERRY_E_INVALID_JSON;
+}
+
+int json_check_elements(const char *text, size_t length, struct json_outline *outline, size_t *ret_n)
+{
+        struct checker c = begin(text, length, outline);
+        size_t n = 0;
+
+        for (;;) {
+                /* All of it has been checked before: only memory can be short. */
+                c.values = 0;
+                if (!check_value(&c))
+                        return -ENOMEM;
+                n++;
+                outline->end = (const char *)c.at;
+                skip_space(&c);
+                if (!peek(&c, ',') || outline->end - text >= JSON_BATCH)
+                        break;
+                c.at++;
+        }
+        *ret_n = n;
+        return 0;
 }
 
 void json_outline_clear(struct json_outline *outline)

@@ -7,7 +7,10 @@
 
 #include "json_keys.h"
 
-enum { JSON_LIST_SHORT = 1024 }; /* bytes; the elements of a list that is longer are made one by one */
+enum {
+        JSON_LIST_SHORT = 1024, /* bytes; the elements of a list that is longer are not in the tree of the whole */
+        JSON_BATCH = 4096,      /* bytes of such elements that are made at once */
+};
 
 /* What is wrong with a text, and where. */
 struct json_fault {
@@ -32,13 +35,19 @@ struct json_outline {
 };
 
 /*
- * Checks the value at the start of a text against RFC 8259: grammar, UTF-8, nesting at most FERRY_JSON_DEPTH, values at
- * most FERRY_JSON_VALUES; alone: nothing but white space after it. Also refuses what the RFC only warns of: an
- * object with the same key twice, lone surrogates, and NUL characters (\u0000), which C strings cannot hold. Time n log
- * n at worst, memory bounded by the text. 0 with the outline, which points into text; FERRY_E_INVALID_JSON with
- * *ret_fault; -ENOMEM.
+ * Checks a text against RFC 8259: one value, grammar, UTF-8, nesting at most FERRY_JSON_DEPTH, values at most
+ * FERRY_JSON_VALUES. Also refuses what the RFC only warns of: an object with the same key twice, lone surrogates, and
+ * NUL characters (\u0000), which C strings cannot hold. Time n log n at worst, memory bounded by the text. 0 with the
+ * outline, which points into text; FERRY_E_INVALID_JSON with *ret_fault; -ENOMEM.
  */
-int json_check(const char *text, size_t length, bool alone, struct json_outline *outline, struct json_fault *ret_fault);
+int json_check(const char *text, size_t length, struct json_outline *outline, struct json_fault *ret_fault);
+
+/*
+ * Looks again at a list that has been checked, from the start of an element on: as many elements as JSON_BATCH bytes
+ * have, or the one that has more. outline->end is where the last one ends. 0 with their number and the outline;
+ * -ENOMEM.
+ */
+int json_check_elements(const char *text, size_t length, struct json_outline *outline, size_t *ret_n);
 
 void json_outline_clear(struct json_outline *outline);
 

@@ -84,12 +84,12 @@ static bool feed(struct json_tokener *tokener, const char *text, size_t size)
         return json_tokener_get_error(tokener) == json_tokener_continue;
 }
 
-/* The tree of a text that has been checked, with "[]" for each list of its outline. */
-static struct json_object *build(struct json_tokener *tokener, const char *text, const struct json_outline *outline)
+/* Feeds a text that has been checked, with "[]" for each list of its outline. Returns the tree once it is complete. */
+static struct json_object *feed_outlined(struct json_tokener *tokener, const char *text,
+                                         const struct json_outline *outline)
 {
         struct json_object *root = NULL;
 
-        json_tokener_reset(tokener);
         for (size_t i = 0; i < outline->n_lists; i++) {
                 const struct json_list *list = &outline->lists[i];
 
@@ -100,25 +100,44 @@ static struct json_object *build(struct json_tokener *tokener, const char *text,
         }
         if (text < outline->end)
                 root = json_tokener_parse_ex(tokener, text, (int)(outline->end - text));
-        /* A number alone goes on until something else comes. */
-        if (json_tokener_get_error(tokener) == json_tokener_continue)
-                root = json_tokener_parse_ex(tokener, " ", 1);
         return root;
 }
 
-int json_document_read(struct ferry_json *json, const char *text, size_t length, bool alone,
-                       struct json_fault *ret_fault)
+int json_document_read(struct ferry_json *json, const char *text, size_t length, struct json_fault *ret_fault)
 {
         struct untied lists;
-        int r;
+        int r = json_check(text, length, &json->outline, ret_fault);
 
-        json_object_put(json->root);
-        json->root = NULL;
-        r = json_check(text, length, alone, &json->outline, ret_fault);
         if (r)
                 return r;
-        json->root = build(json->tokener, text, &json->outline);
+        json->root = feed_outlined(json->tokener, text, &json->outline);
+        /* A number alone goes on until something else comes. */
+        if (json_tokener_get_error(json->tokener) == json_tokener_continue)
+                json->root = json_tokener_parse_ex(json->tokener, " ", 1);
         lists = (struct untied){ json->outline.lists, json->outline.n_lists };
         /* Only memory can have stopped it. It does not always say so, and then gives a part of the tree. */
         return tie(json->root, false, &lists) == json->outline.n_values ? 0 : -ENOMEM;
+}
+
+int json_document_read_elements(struct ferry_json *json, const char *text, size_t length)
+{
+        struct json_tokener *tokener = json->tokener;
+        struct untied lists;
+        size_t n, n_values = 0;
+        int r = json_check_elements(text, length, &json->outline, &n);
+
+        json_object_put(json->root);
+        json->root = NULL;
+        if (r)
+                return r;
+        json_tokener_reset(tokener);
+        (void)json_tokener_parse_ex(tokener, "[", 1);
+        (void)feed_outlined(tokener, text, &json->outline);
+        json->root = json_tokener_parse_ex(tokener, "]", 1);
+        if (!json->root || json_object_array_length(json->root) != n)
+                return -ENOMEM;
+        lists = (struct untied){ json->outline.lists, json->outline.n_lists };
+        for (size_t i = 0; i < n; i++)
+                n_values += tie(json_object_array_get_idx(json->root, i), false, &lists);
+        return n_values == json->outline.n_values ? 0 : -ENOMEM;
 }

@@ -8,7 +8,7 @@
 
 struct json_tokener;
 
-/* A whole text, or one element of another's list. */
+/* A whole text, or some elements of a list in another one. */
 struct ferry_json {
         struct json_outline outline;
         struct json_tokener *tokener;
@@ -19,11 +19,10 @@ struct ferry_json {
 /* One to read texts into. NULL when memory is short. */
 struct ferry_json *json_document_new(void);
 
-/*
- * Reads the value at the start of a text, which must outlive it, in place of what was read before; alone: nothing but
- * white space may follow. 0; FERRY_E_INVALID_JSON with *ret_fault; -ENOMEM.
- */
-int json_document_read(struct ferry_json *json, const char *text, size_t length, bool alone,
-                       struct json_fault *ret_fault);
+/* Reads a text, which must outlive it. 0; FERRY_E_INVALID_JSON with *ret_fault; -ENOMEM. */
+int json_document_read(struct ferry_json *json, const char *text, size_t length, struct json_fault *ret_fault);
+
+/* Reads elements as json_check_elements does, in place of those before; root is an array of them. 0 or -ENOMEM. */
+int json_document_read_elements(struct ferry_json *json, const char *text, size_t length);
 
 #endif

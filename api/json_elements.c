@@ -37,21 +37,21 @@ struct ferry_json_elements ferry_json_elements(struct json_object *array)
         return (struct ferry_json_elements){ .at = list->text + 1, .end = list->text + list->size, .left = list->n };
 }
 
-/* Makes the next element in place of the one before. */
-static int make_element(struct ferry_json_elements *elements)
+/* Makes the next elements in place of those before: json-c has more to do for each text than for an element. */
+static int make_batch(struct ferry_json_elements *elements)
 {
-        struct json_fault fault;
-
-        if (!elements->element)
-                elements->element = json_document_new();
-        /* All of it has been checked before: only memory can be short. */
-        if (!elements->element || json_document_read(elements->element, elements->at,
-                                                     (size_t)(elements->end - elements->at), false, &fault) != 0)
+        elements->array = NULL;
+        if (!elements->batch)
+                elements->batch = json_document_new();
+        if (!elements->batch ||
+            json_document_read_elements(elements->batch, elements->at, (size_t)(elements->end - elements->at)) != 0)
                 return -ENOMEM;
-        elements->at = elements->element->outline.end;
+        elements->at = elements->batch->outline.end;
         while (*elements->at != ',' && *elements->at != ']')
                 elements->at++;
         elements->at++;
+        elements->array = elements->batch->root;
+        elements->next = 0;
         return 0;
 }
 
@@ -59,23 +59,20 @@ int ferry_json_next(struct ferry_json_elements *elements, struct json_object **r
 {
         if (!elements->left)
                 return 0;
-        if (elements->array) {
-                size_t n = json_object_array_length(elements->array);
+        if (!elements->array || elements->next == json_object_array_length(elements->array)) {
+                int r = make_batch(elements);
 
-                *ret_element = json_object_array_get_idx(elements->array, n - elements->left--);
-                return 1;
+                if (r)
+                        return r;
         }
-        int r = make_element(elements);
-        if (r)
-                return r;
+        *ret_element = json_object_array_get_idx(elements->array, elements->next++);
         elements->left--;
-        *ret_element = elements->element->root;
         return 1;
 }
 
 void ferry_json_elements_clear(struct ferry_json_elements *elements)
 {
-        elements->element = ferry_json_free(elements->element);
+        elements->batch = ferry_json_free(elements->batch);
 }
 
 bool ferry_json_get_uint(const struct json_object *value, uint64_t *ret_number)

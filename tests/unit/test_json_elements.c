@@ -12,8 +12,8 @@
 #include "json_whole.h"
 #include "unit.h"
 
-/* json-c forgets to say that memory was short, and leaves a member out, or its value. */
-enum { FORGET_NOTHING, FORGET_MEMBER, FORGET_VALUE };
+/* json-c forgets to say that memory was short, and leaves a member out, or its value, or an element. */
+enum { FORGET_NOTHING, FORGET_MEMBER, FORGET_VALUE, FORGET_ELEMENT };
 static int forgets;
 
 struct json_object *__real_json_tokener_parse_ex(struct json_tokener *tokener, const char *text, int size);
@@ -21,13 +21,17 @@ struct json_object *__wrap_json_tokener_parse_ex(struct json_tokener *tokener, c
 
 struct json_object *__wrap_json_tokener_parse_ex(struct json_tokener *tokener, const char *text, int size)
 {
-        struct json_object *object = __real_json_tokener_parse_ex(tokener, text, size);
+        struct json_object *value = __real_json_tokener_parse_ex(tokener, text, size);
+        struct json_object *object =
+                json_object_is_type(value, json_type_array) ? json_object_array_get_idx(value, 0) : value;
 
         if (object && forgets == FORGET_MEMBER)
                 json_object_object_del(object, "forgotten");
         if (object && forgets == FORGET_VALUE)
                 (void)json_object_object_add(object, "forgotten", NULL);
-        return object;
+        if (object && forgets == FORGET_ELEMENT)
+                (void)json_object_array_del_idx(value, 1, 1);
+        return value;
 }
 
 static struct ferry_json *parse(const char *text)
@@ -108,6 +112,22 @@ static void lists_at_any_place_are_read_whole(void **state)
                         free(longer);
                 }
         }
+}
+
+static void elements_of_all_kinds_are_read_in_any_batch(void **state)
+{
+        static const char *const kinds[] = { "null", "[]", " { } ", "{\"a\":[]}", "[[],1]", "\",]\"", " 1.5 ", "[ ]" };
+        enum { ELEMENTS = 5000 };
+        char *text = unit_alloc(ELEMENTS * 12 + 2), *at = text, *longer;
+
+        for (unsigned i = 0; i < ELEMENTS; i++)
+                at += sprintf(at, "%c%s", i ? ',' : '[', kinds[i % 7 * i % UNIT_COUNT(kinds)]);
+        strcpy(at, "]");
+        read_whole(text);
+        longer = lengthen(text, 77);
+        read_whole(longer);
+        free(longer);
+        free(text);
 }
 
 static void lists_are_counted_without_being_read(void **state)
@@ -316,10 +336,26 @@ static void a_tree_that_lacks_something_is_short_memory(void **state)
         free(list);
 }
 
+static void a_batch_that_lacks_a_null_is_short_memory(void **state)
+{
+        char *list = lengthen("[{},null]", 0);
+        struct ferry_json *json = parse(list);
+        struct ferry_json_elements elements = ferry_json_elements(ferry_json_root(json));
+        struct json_object *element;
+
+        forgets = FORGET_ELEMENT;
+        assert_int_equal(ferry_json_next(&elements, &element), -ENOMEM);
+        forgets = FORGET_NOTHING;
+        ferry_json_elements_clear(&elements);
+        (void)ferry_json_free(json);
+        free(list);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(lists_at_any_place_are_read_whole),
+                cmocka_unit_test(elements_of_all_kinds_are_read_in_any_batch),
                 cmocka_unit_test(lists_are_counted_without_being_read),
                 cmocka_unit_test(a_long_list_as_text_is_as_it_stood),
                 cmocka_unit_test(a_kept_object_is_text_as_it_stood),
@@ -329,6 +365,7 @@ int main(void)
                 cmocka_unit_test(long_lists_are_read_in_little_memory),
                 cmocka_unit_test(short_memory_ends_a_walk),
                 cmocka_unit_test(a_tree_that_lacks_something_is_short_memory),
+                cmocka_unit_test(a_batch_that_lacks_a_null_is_short_memory),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

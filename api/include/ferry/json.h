@@ -11,7 +11,7 @@ struct json_object;
 /*
  * Strict JSON in, by tables. The text is checked against RFC 8259, which json-c does not do to the letter; json-c reads
  * the values. Lists of 65,536 descriptors come in here, and a tree of all of them takes 80 MB: so a long list is an
- * empty array in json-c's tree, and its elements are made one after the other, each when it is asked for. All
+ * empty array in json-c's tree, and its elements are made a few at a time, when they are asked for. All
  * functions: any thread; one text and what belongs to it, one thread at a time.
  */
 
@@ -83,9 +83,10 @@ size_t ferry_json_count(struct json_object *array);
 /* The elements of one array, from the first on. */
 struct ferry_json_elements {
         size_t left;
-        struct json_object *array;  /* whose elements are in the tree; NULL = they are made from the text: */
-        struct ferry_json *element; /* owned: the one that was asked for last; NULL = none yet */
-        const char *at, *end;       /* of the text that is left, which belongs to the array */
+        struct json_object *array; /* has the next ones; NULL = none are made yet */
+        size_t next;               /* in the array */
+        const char *at, *end;      /* what is left of the list's text; NULL = all are in the array */
+        struct ferry_json *batch; /* owned: what the array belongs to if they are made from the text; NULL = none yet */
 };
 
 /* For ferry_json_elements_clear; the array must outlive it. Only for arrays of a parsed text. */
