@@ -249,7 +249,7 @@ static int judge_body(const struct fetch *fetch, struct ferry_metadata **ret_met
         struct ferry_json_errors errors = { 0 };
         int r;
 
-        r = ferry_json_parse(fetch->body ? fetch->body : "", fetch->size, &json, &errors);
+        r = ferry_json_parse_in_place(fetch->body, fetch->size, NULL, &json, &errors);
         if (r == 0)
                 r = fetch->document->judge_body(ferry_json_root(json), ret_metadata, &errors);
         if (r == 0)
