@@ -62,7 +62,7 @@ struct http_request {
         bool chunked;
         uint64_t content_length; /* 0 when chunked */
         uint64_t discarded;
-        char *body; /* of a JSON route; owned */
+        char *body; /* of a JSON route; owned, and json's text */
         size_t body_size, body_capacity;
         struct ferry_json *json; /* owned; NULL = the body was empty, which only HTTP_BODY_OPTIONAL_JSON lets by */
 
