@@ -45,12 +45,14 @@ def table():
         for call, text in (("offer", "POST of the readable"), ("read", "POST of the read, transfer included"),
                            ("wait", "GET that waits for the readable"), ("between", "GET /livez between cycles"))
     ] + [
-        ratio(f"{s}, raw: three calls on the bare libraries", f"small.{s}.bare_cycle", f"small.{s}.raw_livez", None,
+        ratio(f"{s}, {text}: three calls on the bare libraries", f"small.{s}.bare_{how}cycle", f"small.{s}.{livez}", None,
               "GET /livez")
         for s in LOCAL_NETWORK
+        for how, text, livez in (("library_", "libferry", "livez"), ("", "raw", "raw_livez"))
     ] + [
-        ratio(f"{s}, raw: three calls", f"small.{s}.raw_cycle", f"small.{s}.bare_cycle", None, "bare libraries")
+        ratio(f"{s}, {text}: three calls", f"small.{s}.{how}", f"small.{s}.bare_{bare}cycle", None, "bare libraries")
         for s in LOCAL_NETWORK
+        for how, text, bare in (("cycle", "libferry", "library_"), ("raw_cycle", "raw", ""))
     ] + [figure(f"{s}, 4 KiB: the transfer alone", f"small.{s}.transfer") for s in LOCAL_NETWORK]
     rows["wait"] = [
         figure(f"{s}: last byte to the {side} waiter's answer", f"wait.{s}.{side}", ("<=", 100))

@@ -121,46 +121,71 @@ static void bare_start(struct reference *reference, struct raw *r, bool network)
         free(wait);
 }
 
-/* The passive one tells its URL before they connect, the active one as well: in any order. */
-static void bare_connect(struct reference *reference, struct raw *bare)
+/* What the calls go to: the passive one tells its URL before they connect, the active one as well, in any order. */
+static void bare_urls(struct reference *reference, struct worker *a, struct worker *b)
 {
         static const char active[] = "active ";
 
         for (int i = 0; i < 2; i++) {
                 const char *line = reference_line(reference);
-                bool is_active = strncmp(line, active, strlen(active)) == 0;
+                struct worker *w = strncmp(line, active, strlen(active)) == 0 ? b : a;
 
-                http_open(is_active ? &bare->b : &bare->a, strchr(line, ' ') + 1);
+                (void)snprintf(w->url, sizeof(w->url), "%s", strchr(line, ' ') + 1);
         }
-        bare->b.prefer_wait = true;
 }
 
-static void bare_round(struct raw *r, bool network)
+static void bare_raw(struct raw *bare, const char *side)
 {
-        struct raw bare = *r; /* its bodies, until they are made anew */
-        struct reference reference;
-        struct raw_timing t;
         double cycle[REPEATS], read[REPEATS];
+        struct raw_timing t;
 
-        bare.a = bare.b = (struct http){ .fd = -1 };
-        bare.offer = bare.read = NULL;
-        raw_describe(&bare, NULL, NULL);
-        bare_start(&reference, r, network);
-        bare_connect(&reference, &bare);
-        reference_begin(&reference, 4 * KIB);
         for (int i = -REPEATS; i < REPEATS; i++) {
-                raw_cycle(&bare, &t);
+                raw_cycle(bare, &t);
                 if (i < 0)
                         continue;
                 cycle[i] = t.cycle_s;
                 read[i] = t.read_s;
         }
+        sample_median(cycle, side, "bare_cycle");
+        sample_median(read, side, "bare_read");
+}
+
+static void bare_library(const struct raw *r, const struct worker *a, const struct worker *b, const char *side)
+{
+        struct ferry *at_a = worker_connect(a), *at_b = worker_connect(b);
+        double cycle[REPEATS];
+        struct timing t;
+
+        for (int i = -REPEATS; i < REPEATS; i++) {
+                move_simple(at_a, at_b, FERRY_READABLE, &r->at_a, &r->at_b, r->at_a.info.size, &t);
+                if (i >= 0)
+                        cycle[i] = t.cycle_s;
+        }
+        sample_median(cycle, side, "bare_library_cycle");
+        (void)ferry_free(at_a);
+        (void)ferry_free(at_b);
+}
+
+static void bare_round(struct raw *r, bool network)
+{
+        struct raw bare = *r; /* its bodies, until they are made anew */
+        struct worker a = { 0 }, b = { 0 };
+        struct reference reference;
+
+        bare.offer = bare.read = NULL;
+        raw_describe(&bare, NULL, NULL);
+        bare_start(&reference, r, network);
+        bare_urls(&reference, &a, &b);
+        http_open(&bare.a, a.url);
+        http_open(&bare.b, b.url);
+        bare.b.prefer_wait = true;
+        reference_begin(&reference, 4 * KIB);
+        bare_raw(&bare, side_names[network]);
+        bare_library(r, &a, &b, side_names[network]);
         http_call(&bare.b, "DELETE", "/", NULL, 200);
         (void)reference_line(&reference);
         raw_close(&bare);
         reference_stop(&reference);
-        sample_median(cycle, side_names[network], "bare_cycle");
-        sample_median(read, side_names[network], "bare_read");
 }
 
 static void small_pair(bool network)
