@@ -62,7 +62,7 @@ static int on_connect(void *context, const struct fabric_connect *connect)
         return fabric_connect(context, connect);
 }
 
-/* Thread: the fabric's. The fabric is older than the store and dies before it. */
+/* Thread: who runs the data plane. The fabric is older than the store and dies before it. */
 static int on_claim(void *context, const struct fabric_request *request, struct fabric_offer *ret_offer)
 {
         struct ferry_worker *worker = context;
@@ -71,7 +71,7 @@ static int on_claim(void *context, const struct fabric_request *request, struct 
         return store ? operation_store_claim(store, request, ret_offer) : FERRY_E_STALE_METADATA;
 }
 
-/* Thread: the fabric's. The fabric ends before the presence goes. */
+/* Thread: who runs the data plane. The fabric ends before the presence goes. */
 static int on_local_moved(void *context, const void *address, size_t size)
 {
         struct ferry_worker *worker = context;

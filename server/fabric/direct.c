@@ -16,7 +16,7 @@
  * bytes are and gives a lease (GRANT); a piece is copied only under that lease (lease.h), so the passive side can end
  * its operation at any time and knows when it is quiet. DONE and DONE_ACK end the transfer as they end any other.
  *
- * Pieces of all such transfers are copied in turn, one in each round of the fabric's thread.
+ * Pieces of all such transfers are copied in turn, one in each pass.
  */
 
 enum {

@@ -337,7 +337,7 @@ bool thread_pass(struct fabric *fabric, uint64_t *ret_now_us);
 bool thread_is_moving(const struct fabric *fabric);
 /* Until when nothing has to be looked at, if no event comes; UINT64_MAX = for ever. */
 uint64_t thread_sleep_until(const struct fabric *fabric, uint64_t now_us);
-/* Withdraws memory from every side. The fabric's thread, or any one after that has ended. */
+/* Withdraws memory from every side. Who has the turn, or any one after the thread has ended. */
 void memory_release(struct fabric *fabric, struct fabric_memory *memory);
 /* The deadline of something that is being ended now. */
 uint64_t thread_grace(struct fabric *fabric);

@@ -36,7 +36,7 @@ struct lease_slot {
 bool lease_enter(struct lease_slot *slot, uint64_t number);
 void lease_leave(struct lease_slot *slot);
 
-/* ---- the owner; the fabric's thread ---- */
+/* ---- the owner; who has the turn (turn.c) ---- */
 
 struct leases;
 

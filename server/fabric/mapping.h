@@ -8,8 +8,8 @@
 #include <uthash.h>
 
 /*
- * Files of workers on this host that we have mapped: their regions and lease tables, kept for the next transfer. The
- * fabric's thread.
+ * Files of workers on this host that we have mapped: their regions and lease tables, kept for the next transfer. For
+ * who has the turn.
  */
 
 enum {

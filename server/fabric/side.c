@@ -175,7 +175,7 @@ static int worker_open(struct side *side)
 {
         ucp_worker_params_t params = {
                 .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-                /* One thread at a time: it is created here and used by the fabric's thread from its start on. */
+                /* One thread at a time: it is created here and used by who has the turn from then on. */
                 .thread_mode = UCS_THREAD_MODE_SERIALIZED,
         };
         ucp_am_handler_param_t handler = {

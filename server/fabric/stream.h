@@ -8,7 +8,7 @@
 
 #include "fabric/fabric.h"
 
-/* A list of segments seen as one logical stream of bytes. Pure; the fabric's thread. */
+/* A list of segments seen as one logical stream of bytes. Pure; who has the turn. */
 struct stream {
         const struct fabric_segment *segments; /* borrowed */
         size_t n;

@@ -43,7 +43,7 @@ static void finish(struct connecting *c, int error, const char *detail)
         connecting_unref(c);
 }
 
-/* Thread: the fabric's. */
+/* Thread: who runs the data plane. */
 static void on_connected(void *context, const struct fabric_connection *connection)
 {
         struct connecting *c = context;

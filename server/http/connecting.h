@@ -15,8 +15,8 @@ struct http_event;
 
 /*
  * Connecting to the worker of a URL: who it is comes over HTTP, the connection is the fabric's. Counted references; one
- * is that of the work itself, which runs on the peers' and then on the fabric's thread, is bounded in time, and touches
- * neither the server nor a request.
+ * is that of the work itself, which runs on the peers' thread and then in the data plane, is bounded in time, and
+ * touches neither the server nor a request.
  */
 struct connecting;
 

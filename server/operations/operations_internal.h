@@ -56,7 +56,7 @@ struct operation {
         uint64_t created_us, created_unix_ms;
         uint8_t key[FERRY_KEY_SIZE]; /* of passive ones */
 
-        /* Written by the fabric's thread without the lock. */
+        /* Written by who runs the data plane, without the lock. */
         _Atomic uint64_t bytes_done; /* of the furthest attempt; never falls */
         _Atomic uint64_t moved_us;   /* when a byte last moved, or an attempt started */
         _Atomic uint64_t bumped_us;  /* when progress last bumped the revision */
