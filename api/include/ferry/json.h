@@ -17,7 +17,7 @@ struct json_object;
 
 enum {
         FERRY_JSON_DEPTH = 8,     /* deepest nesting accepted */
-        FERRY_JSON_VALUES = 2048, /* most values at once: in json-c, 8 MiB of them take 2 GB */
+        FERRY_JSON_VALUES = 2048, /* most values at once, in one batch of a long list twice: 8 MiB of them take 2 GB */
         FERRY_JSON_ERRORS = 16,   /* most complaints collected for one body */
         FERRY_JSON_DETAIL_SIZE = 160,
         FERRY_JSON_POINTER_SIZE = 96,
