@@ -90,8 +90,7 @@ void attempt_end_when_quiet(struct attempt *a)
                 end(a);
 }
 
-/* Notes why the attempt has to end; the first reason counts, and none counts after the peer's DONE. */
-static void note_error(struct attempt *a, int error, int wire_error, const char *detail)
+void attempt_note_error(struct attempt *a, int error, int wire_error, const char *detail)
 {
         if (a->error || a->peer_done)
                 return;
@@ -101,10 +100,9 @@ static void note_error(struct attempt *a, int error, int wire_error, const char 
         a->grace_deadline_us = thread_grace(a->fabric);
 }
 
-/* The same, and ends it when it is quiet; it may be gone afterwards. */
-static void fail(struct attempt *a, int error, int wire_error, const char *detail)
+void attempt_fail(struct attempt *a, int error, int wire_error, const char *detail)
 {
-        note_error(a, error, wire_error, detail);
+        attempt_note_error(a, error, wire_error, detail);
         attempt_end_when_quiet(a);
 }
 
@@ -148,7 +146,7 @@ static int claim(struct fabric *fabric, struct peer *peer, const struct wire_hea
         HASH_ADD(hh, fabric->attempts_by_transfer, transfer, sizeof(a->transfer), a);
         DL_APPEND2(peer->attempts, a, peer_prev, peer_next);
         if (stream_init(&a->stream, a->offer.segments, a->offer.n_segments) < 0) {
-                fail(a, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
+                attempt_fail(a, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return FERRY_E_TRANSFER_FAILED;
         }
         *ret_attempt = a;
@@ -195,204 +193,6 @@ int attempt_of_request(struct fabric *fabric, struct peer *peer, const struct wi
         return 0;
 }
 
-static void add_progress(struct attempt *a, uint64_t bytes)
-{
-        if (a->bytes == 0)
-                (void)peer_transport(a->peer); /* is kept: UCX cannot tell any more once the endpoint has failed */
-        a->by_message = true;
-        a->bytes += bytes;
-        if (a->bytes > a->stream.total)
-                a->bytes = a->stream.total;
-        a->offer.progress(a->offer.context, a->bytes);
-}
-
-/* The message's memory: one run, or pieces. false when memory is short. */
-static bool place(const struct attempt *a, uint64_t offset, uint64_t length, struct message *message,
-                  uint8_t **ret_address)
-{
-        if (stream_run(&a->stream, offset, length, ret_address) == length)
-                return true;
-        return stream_pieces(&a->stream, offset, length, &message->pieces) > 0;
-}
-
-/* ---- READ ---- */
-
-static void data_sent(struct message *message, ucs_status_t status)
-{
-        struct attempt *a = message->owner;
-
-        a->in_flight--;
-        if (status == UCS_OK)
-                add_progress(a, message->answer.length);
-        else
-                peer_fail(a->peer, FERRY_E_PEER_LOST, ucs_status_string(status));
-        attempt_end_when_quiet(a);
-}
-
-/* Sends bytes that were asked for: all of them, or a part. false when memory is short. */
-static bool send_data(struct attempt *a, const struct wire_header *h, uint64_t offset, uint64_t length)
-{
-        struct message *message = message_new(a->fabric);
-        struct wire_header answer = attempt_answer(a->fabric, h, WIRE_DATA, 0);
-        uint8_t *address = NULL;
-
-        if (!message || !place(a, offset, length, message, &address)) {
-                if (message)
-                        message_free(message);
-                return false;
-        }
-        answer.offset = offset;
-        answer.length = length;
-        if (h->flags & WIRE_VERIFY) {
-                answer.flags |= WIRE_VERIFY;
-                answer.checksum = stream_checksum(&a->stream, offset, length);
-        }
-        if ((h->flags & WIRE_FINAL) && length == a->stream.total && length <= WIRE_EAGER_MAX) {
-                answer.flags |= WIRE_FINAL;
-                a->final_served = true;
-        }
-        a->in_flight++;
-        message->done = data_sent;
-        message->owner = a;
-        message->answer = answer;
-        message->eager = length < h->length;
-        message_send(a->peer, message, &answer, address, length);
-        return true;
-}
-
-/*
- * How much of a READ goes into one message. Pieces in a rendezvous are packed into a buffer by UCX, which then sends
- * that; inside messages they go from where they are to the socket.
- */
-static uint64_t part_size(const struct attempt *a, const struct wire_header *h)
-{
-        uint8_t *address;
-
-        if (h->length <= FABRIC_PART_SIZE || !peer_takes_parts(a->peer))
-                return h->length;
-        return stream_run(&a->stream, h->offset, h->length, &address) < FABRIC_GATHER_BELOW ? FABRIC_PART_SIZE
-                                                                                            : h->length;
-}
-
-ucs_status_t attempt_on_read(struct fabric *fabric, struct peer *peer, const struct wire_header *h)
-{
-        struct attempt *a = NULL;
-        uint64_t part, sent = 0;
-        int r = attempt_of_request(fabric, peer, h, &a);
-
-        if (r != 0) {
-                attempt_refuse(fabric, peer, h, WIRE_DATA, r);
-                return UCS_OK;
-        }
-        part = part_size(a, h);
-        a->in_flight++; /* the messages may be over at once, and it with them */
-        for (; sent < h->length; sent += part) {
-                if (part > h->length - sent)
-                        part = h->length - sent;
-                if (!send_data(a, h, h->offset + sent, part))
-                        break;
-        }
-        a->in_flight--;
-        if (sent < h->length) {
-                attempt_refuse(fabric, peer, h, WIRE_DATA, FERRY_E_TRANSFER_FAILED);
-                fail(a, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
-        } else {
-                attempt_end_when_quiet(a);
-        }
-        return UCS_OK;
-}
-
-/* ---- WRITE ---- */
-
-/* The bytes of a WRITE are in place: check, confirm, and end what is final. */
-static void stored(struct attempt *a, const struct wire_header *ack, uint64_t checksum, bool verify)
-{
-        struct wire_header h = *ack;
-        struct peer *peer = a->peer;
-
-        if (verify && stream_checksum(&a->stream, h.offset, h.length) != checksum)
-                note_error(a, FERRY_E_CHECKSUM_MISMATCH, FERRY_E_CHECKSUM_MISMATCH, "the chunk that arrived differs");
-        if (a->error)
-                h.status = (uint32_t)a->wire_error;
-        else
-                add_progress(a, h.length);
-        if ((h.flags & WIRE_FINAL) && !a->error)
-                a->peer_done = true;
-        if (!peer->failed)
-                message_send_header(peer, &h);
-}
-
-static void data_stored(struct message *message, ucs_status_t status)
-{
-        struct attempt *a = message->owner;
-        struct wire_header h = message->answer;
-        uint64_t checksum = h.checksum;
-        bool verify = (h.flags & WIRE_VERIFY) != 0;
-
-        h.checksum = 0;
-        h.flags &= WIRE_FINAL;
-        if (status != UCS_OK)
-                peer_fail(a->peer, FERRY_E_PEER_LOST, ucs_status_string(status));
-        else
-                stored(a, &h, checksum, verify);
-        a->in_flight--;
-        attempt_end_when_quiet(a);
-}
-
-/* Its turn has come; meanwhile the attempt may have been revoked, and have told the peer so, or be gone. */
-static bool data_begin(struct message *message)
-{
-        struct attempt *a;
-
-        HASH_FIND(hh, message->fabric->attempts_by_transfer, &message->transfer, sizeof(message->transfer), a);
-        /* The peer chose the transfer's id, perhaps once more since: then neither owner nor memory is what it was. */
-        if (!a || a->number != message->attempt || a->error || a->peer_done)
-                return false;
-        a->in_flight++;
-        return true;
-}
-
-ucs_status_t attempt_on_write(struct fabric *fabric, struct peer *peer, const struct wire_header *h,
-                              const struct payload *payload)
-{
-        struct attempt *a = NULL;
-        struct message *message;
-        uint8_t *address = NULL;
-        int r = payload->length != h->length ? FERRY_E_TRANSFER_FAILED : attempt_of_request(fabric, peer, h, &a);
-
-        if (r != 0) {
-                attempt_refuse(fabric, peer, h, WIRE_ACK, r);
-                return UCS_OK;
-        }
-        message = message_new(fabric);
-        if (!message || (payload->rendezvous && !place(a, h->offset, h->length, message, &address))) {
-                if (message)
-                        message_free(message);
-                attempt_refuse(fabric, peer, h, WIRE_ACK, FERRY_E_TRANSFER_FAILED);
-                fail(a, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
-                return UCS_OK;
-        }
-        message->owner = a;
-        message->attempt = a->number;
-        message->transfer = h->transfer;
-        message->answer = attempt_answer(fabric, h, WIRE_ACK, 0);
-        message->answer.checksum = h->checksum;
-        message->answer.flags = h->flags & WIRE_VERIFY;
-        if ((h->flags & WIRE_FINAL) && h->length == a->stream.total)
-                message->answer.flags |= WIRE_FINAL;
-        if (payload->rendezvous) {
-                message->begin = data_begin;
-                message->done = data_stored;
-                message_receive(peer, message, payload->data, address, h->length);
-                return UCS_INPROGRESS;
-        }
-        a->in_flight++;
-        stream_store(&a->stream, h->offset, payload->data, h->length);
-        data_stored(message, UCS_OK);
-        message_free(message);
-        return UCS_OK;
-}
-
 /* ---- the end ---- */
 
 /* What the active side's reason means on this side. */
@@ -428,11 +228,12 @@ void attempt_on_done(struct fabric *fabric, struct peer *peer, const struct wire
                 return;
         a->ack_wanted = !quiet;
         if (h->status != 0) {
-                note_error(a, error_of_done(h->status), FERRY_E_TRANSFER_FAILED, "the peer ended the transfer");
+                attempt_note_error(a, error_of_done(h->status), FERRY_E_TRANSFER_FAILED, "the peer ended the transfer");
         } else if (h->length != a->stream.total ||
                    (a->direction == FABRIC_WRITE && a->by_message && a->bytes != a->stream.total) ||
                    (a->direction == FABRIC_WRITE && !a->by_message && !a->lease.leases)) {
-                note_error(a, FERRY_E_TRANSFER_FAILED, FERRY_E_SIZE_MISMATCH, "the peer says it is done too early");
+                attempt_note_error(a, FERRY_E_TRANSFER_FAILED, FERRY_E_SIZE_MISMATCH,
+                                   "the peer says it is done too early");
         } else if (a->error == 0 || a->final_served) {
                 /* The reader has every byte, whatever our own sends say; a cancel in between came too late. */
                 a->error = a->wire_error = 0;
@@ -445,13 +246,13 @@ void attempt_on_done(struct fabric *fabric, struct peer *peer, const struct wire
 
 void attempt_revoke(struct attempt *a, int reason, int wire_reason, const char *detail)
 {
-        fail(a, reason, wire_reason, detail);
+        attempt_fail(a, reason, wire_reason, detail);
 }
 
 void attempt_lost(struct attempt *a, int error, const char *detail)
 {
         a->final_served = false;
-        fail(a, error, error, detail);
+        attempt_fail(a, error, error, detail);
 }
 
 void attempt_abandon(struct attempt *a, int error, const char *detail)
@@ -462,7 +263,7 @@ void attempt_abandon(struct attempt *a, int error, const char *detail)
 
 void attempt_forsake(struct attempt *a)
 {
-        note_error(a, FERRY_E_PEER_LOST, FERRY_E_PEER_LOST, "the worker is shutting down");
+        attempt_note_error(a, FERRY_E_PEER_LOST, FERRY_E_PEER_LOST, "the worker is shutting down");
         end(a);
 }
 

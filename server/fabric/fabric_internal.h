@@ -561,11 +561,18 @@ ucs_status_t transfer_on_data(struct fabric *fabric, struct peer *peer, const st
                               const struct payload *payload);
 void transfer_on_ack(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
 
-/* ---- attempt.c: the passive side ---- */
+/* ---- serve.c: the passive side's bytes ---- */
 
 ucs_status_t attempt_on_read(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
 ucs_status_t attempt_on_write(struct fabric *fabric, struct peer *peer, const struct wire_header *header,
                               const struct payload *payload);
+
+/* ---- attempt.c: the passive side ---- */
+
+/* Notes why the attempt has to end; the first reason counts, and none counts after the peer's DONE. */
+void attempt_note_error(struct attempt *attempt, int error, int wire_error, const char *detail);
+/* The same, and ends it when it is quiet; it may be gone afterwards. */
+void attempt_fail(struct attempt *attempt, int error, int wire_error, const char *detail);
 void attempt_on_done(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
 void attempt_revoke(struct attempt *attempt, int reason, int wire_reason, const char *detail);
 void attempt_lost(struct attempt *attempt, int error, const char *detail);
