@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from machine import Watch, await_quiet, describe_noise, machine_facts, versions
+from machine import Memory, Watch, await_quiet, describe_noise, machine_facts, versions
 from plot import plot_sizes
 from report import clean_rounds, count_marks, derive, evaluate, markdown, pool, print_rows, table
 
@@ -103,13 +103,14 @@ def measure(options, name, run, terminal):
     return attempt.status == 0
 
 
-def measure_all(options, names, known):
+def measure_all(options, names, known, memory):
     """One whole run."""
     rows, terminal = table(), Terminal()
     run = {"date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "good": True, "results": [], "notes": [],
            "disturbed": [], "samples": {}, "units": {}}
     for name in names:
         print(f"{name}: {known[name]}", flush=True)
+        memory.look()
         run["good"] = measure(options, name, run, terminal) and run["good"]
         derive(run["samples"])
         results = [r for r in (evaluate(name, row, run["samples"], run["units"]) for row in rows[name]) if r]
@@ -117,6 +118,7 @@ def measure_all(options, names, known):
         if results:
             print_rows(results, sys.stdout)
         print(flush=True)
+    memory.look()
     for text in run["notes"]:
         print(f"note: {text}")
     held, marked, missing = count_marks(run["results"])
@@ -184,15 +186,16 @@ def main():
               "bench: try again when it is quiet, or insist with --anyway.", file=sys.stderr)
         return 1
     os.environ["FERRYD"] = options.ferryd
+    memory = Memory()
     report = {"mode": options.mode, "machine": machine_facts(), "versions": versions(options.ferryd),
               "descriptions": known, "runs": []}
     for number in range(options.runs):
         if options.runs > 1:
             print(f"run {number + 1} of {options.runs}\n", flush=True)
-        report["runs"].append(measure_all(options, names, known))
+        report["runs"].append(measure_all(options, names, known, memory))
     disturbed = sorted({name for run in report["runs"] for name in run["disturbed"]})
-    report["quiet"] = quiet and not disturbed
-    report["state"] = ("quiet" if report["quiet"] else "BUSY, not to be compared") + f" ({before})"
+    report["quiet"] = quiet and not disturbed and memory.is_steady()
+    report["state"] = ("quiet" if report["quiet"] else "BUSY, not to be compared") + f" ({before}; {memory.describe()})"
     write_all(options, report)
     print(f"the machine was {report['state']}")
     return 0 if all(run["good"] for run in report["runs"]) else 1

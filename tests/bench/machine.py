@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What bench.py has to know of the machine: what it is, and who else uses it."""
+import ctypes
+import mmap
 import os
 import platform
 import subprocess
@@ -98,6 +100,42 @@ def await_quiet(tries=3, seconds=2):
     load = os.getloadavg()[0]
     quiet = best[0] <= OTHERS_MAX and best[1] <= STEAL_MAX
     return quiet, f"before: {describe_noise(*best)}; load average {load:.2f}"
+
+
+# ---- how fast its memory is ----
+
+MEMORY_MOVES_MAX = 0.75  # the slowest copy beside the fastest
+
+
+class Memory:
+    """
+    Others on the host take memory's bandwidth, and no counter in here shows it: so a copy of 128 MiB is timed between
+    the measurements.
+    """
+
+    SIZE = 128 << 20
+
+    def __init__(self):
+        self.maps = [mmap.mmap(-1, self.SIZE) for _ in range(2)]
+        self.places = [ctypes.addressof(ctypes.c_char.from_buffer(m)) for m in self.maps]
+        for place in self.places:
+            ctypes.memset(place, 1, self.SIZE)
+        self.rates = []
+
+    def look(self):
+        """Notes GB/s: the best of some, since our own programs may just be ending."""
+        best = 0
+        for _ in range(5):
+            begun = time.perf_counter()
+            ctypes.memmove(self.places[0], self.places[1], self.SIZE)
+            best = max(best, self.SIZE / (time.perf_counter() - begun) / 1e9)
+        self.rates.append(best)
+
+    def is_steady(self):
+        return min(self.rates) >= MEMORY_MOVES_MAX * max(self.rates)
+
+    def describe(self):
+        return f"between the measurements one memcpy made {min(self.rates):.1f} to {max(self.rates):.1f} GB/s"
 
 
 # ---- what it is ----

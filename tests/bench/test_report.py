@@ -7,6 +7,7 @@ import unittest
 
 sys.dont_write_bytecode = True  # beside the sources
 
+import machine  # noqa: E402
 import plot  # noqa: E402
 import report  # noqa: E402
 
@@ -30,6 +31,18 @@ class Ratios(unittest.TestCase):
         theirs = [1, 2, 3, 4, 5, 6, 7]
         row = report.ratio("r", "a", "b", (">=", 0.5), "b")
         self.assertEqual(measured(row, {"a": [x / 2 for x in theirs], "b": theirs})["ratio"]["median"], 0.5)
+
+
+class Host(unittest.TestCase):
+    def test_a_memory_whose_speed_falls_is_seen(self):
+        memory = machine.Memory()
+        memory.look()
+        self.assertGreater(memory.rates[0], 0)
+        memory.rates = [12.0, 9.1, 11.9]
+        self.assertTrue(memory.is_steady())
+        memory.rates.append(8.9)
+        self.assertFalse(memory.is_steady())
+        self.assertIn("8.9 to 12.0 GB/s", memory.describe())
 
 
 class Marks(unittest.TestCase):
