@@ -48,11 +48,15 @@ static bool survivor_is_as_before(void *context)
 
 static void assert_survivor_is_as_before(struct scene *s)
 {
+        bool good;
+
         worker_connect(&s->pair.a, NULL, NULL); /* leaves one connection, whatever there was */
-        if (!eventually(survivor_is_as_before, s))
+        good = eventually(survivor_is_as_before, s);
+        if (!good)
                 print_error("descriptors %zu → %zu, files %zu → %zu\n", s->descriptors, worker_descriptors(&s->pair.a),
                             s->files, worker_files(&s->pair.a));
-        assert_true(survivor_is_as_before(s));
+        /* Not looked at once more: it may be opening its local side anew just now, and has both for a moment. */
+        assert_true(good);
 }
 
 static void begin(struct worker *w, enum ferry_kind kind, const char *region, const char *metadata, bool verify,
