@@ -133,28 +133,13 @@ static void forget(void *context, struct MHD_Connection *connection, void **stat
         *state = NULL;
 }
 
-static void set_handler(struct ref_ucx *u, unsigned id, ucp_am_recv_callback_t callback)
-{
-        const ucp_am_handler_param_t handler = {
-                .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
-                              UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
-                .id = id,
-                .flags = UCP_AM_FLAG_WHOLE_MSG,
-                .cb = callback,
-                .arg = u,
-        };
-
-        if (ucp_worker_set_am_recv_handler(u->worker, &handler) != UCS_OK)
-                ref_fail("handler", UCS_ERR_INVALID_PARAM);
-}
-
 static void setup(struct ref_ucx *u)
 {
         struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         struct MHD_Daemon *daemon;
 
-        set_handler(u, AM_ASK, on_ask);
-        set_handler(u, AM_BYTES, on_bytes);
+        ref_set_handler(u, AM_ASK, on_ask);
+        ref_set_handler(u, AM_BYTES, on_bytes);
         (void)sem_init(&over, 0, 0);
         daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL, answer, u,
                                   MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_NOTIFY_COMPLETED, forget, NULL,

@@ -69,25 +69,10 @@ static ucs_status_t on_done(void *context, const void *header, size_t header_siz
         return UCS_OK;
 }
 
-static void set_handler(struct ref_ucx *u, unsigned id, ucp_am_recv_callback_t callback)
-{
-        const ucp_am_handler_param_t handler = {
-                .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
-                              UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
-                .id = id,
-                .flags = UCP_AM_FLAG_WHOLE_MSG,
-                .cb = callback,
-                .arg = u,
-        };
-
-        if (ucp_worker_set_am_recv_handler(u->worker, &handler) != UCS_OK)
-                ref_fail("handler", UCS_ERR_INVALID_PARAM);
-}
-
 static void setup(struct ref_ucx *u)
 {
-        set_handler(u, AM_DATA, on_data);
-        set_handler(u, AM_DONE, on_done);
+        ref_set_handler(u, AM_DATA, on_data);
+        ref_set_handler(u, AM_DONE, on_done);
 }
 
 static void begin(struct ref_ucx *u)

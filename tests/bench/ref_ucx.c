@@ -41,6 +41,21 @@ void ref_finish(struct ref_ucx *u, ucs_status_ptr_t request)
         check("request", status);
 }
 
+void ref_set_handler(struct ref_ucx *u, unsigned id, ucp_am_recv_callback_t callback)
+{
+        const ucp_am_handler_param_t handler = {
+                .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                              UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                .id = id,
+                .flags = UCP_AM_FLAG_WHOLE_MSG,
+                .cb = callback,
+                .arg = u,
+        };
+
+        if (ucp_worker_set_am_recv_handler(u->worker, &handler) != UCS_OK)
+                ref_fail("handler", UCS_ERR_INVALID_PARAM);
+}
+
 static void on_error(void *context, ucp_ep_h endpoint, ucs_status_t status)
 {
         const struct ref_ucx *u = context;

@@ -46,6 +46,8 @@ struct ref_test {
 _Noreturn void ref_fail(const char *what, ucs_status_t status);
 /* Waits for the result of an _nbx call. */
 void ref_finish(struct ref_ucx *u, ucs_status_ptr_t request);
+/* callback gets u, and messages as a whole. */
+void ref_set_handler(struct ref_ucx *u, unsigned id, ucp_am_recv_callback_t callback);
 /* "PROGRAM tcp|posix MAX_SIZE" */
 int ref_main(int argc, char **argv, const struct ref_test *test);
 

@@ -40,17 +40,23 @@ static void a_short_transfer_that_is_awaited_runs_on_the_callers_thread(void **s
         }
 }
 
+static void read_without_guests(struct world *w)
+{
+        for (int i = 1; i <= 20; i++) {
+                w->active.progress = 0;
+                (void)world_start(w, FABRIC_READ, false);
+                end_wait(&w->active, i);
+                assert_int_equal(w->active.outcome.error, 0);
+                assert_false(pthread_equal(w->active.thread, pthread_self()));
+        }
+}
+
 static void a_transfer_that_nobody_awaits_does_not(void **state)
 {
         struct world *w = world_new_spinning(MESSAGES, SMALL, PATIENT_US);
 
         world_offer(w, FABRIC_READ);
-        for (int i = 1; i <= 50; i++) {
-                w->active.progress = 0;
-                (void)world_start(w, FABRIC_READ, false);
-                end_wait(&w->active, i);
-                assert_false(pthread_equal(w->active.thread, pthread_self()));
-        }
+        read_without_guests(w);
         world_free(w);
 }
 
@@ -60,12 +66,7 @@ static void a_long_transfer_leaves_the_caller_alone(void **state)
 
         w->awaited = true;
         world_offer(w, FABRIC_READ);
-        for (int i = 1; i <= 20; i++) {
-                w->active.progress = 0;
-                (void)world_start(w, FABRIC_READ, false);
-                end_wait(&w->active, i);
-                assert_false(pthread_equal(w->active.thread, pthread_self()));
-        }
+        read_without_guests(w);
         world_free(w);
 }
 
@@ -77,13 +78,7 @@ static void without_looking_there_are_no_guests(void **state)
 
                 w->awaited = true;
                 world_offer(w, FABRIC_READ);
-                for (int i = 1; i <= 20; i++) {
-                        w->active.progress = 0;
-                        (void)world_start(w, FABRIC_READ, false);
-                        end_wait(&w->active, i);
-                        assert_int_equal(w->active.outcome.error, 0);
-                        assert_false(pthread_equal(w->active.thread, pthread_self()));
-                }
+                read_without_guests(w);
                 world_free(w);
         }
 }
