@@ -124,12 +124,12 @@ static void memory_free(struct world *w, int i)
         (void)munmap(w->memory[i], w->size);
 }
 
-struct world *world_new(enum way way, size_t size)
+struct world *world_new(enum carrier way, size_t size)
 {
         return world_new_spinning(way, size, 0);
 }
 
-struct world *world_new_spinning(enum way way, size_t size, uint32_t spin_us)
+struct world *world_new_spinning(enum carrier way, size_t size, uint32_t spin_us)
 {
         struct world *w = calloc(1, sizeof(*w));
         bool network = way == NETWORK;

@@ -18,7 +18,7 @@
  */
 
 /* How the bytes go: by messages through shared memory, by TCP, or the active side copies out of and into our files. */
-enum way { MESSAGES, NETWORK, MAPPED, WAYS };
+enum carrier { MESSAGES, NETWORK, MAPPED, WAYS };
 
 enum { TIMEOUT_S = 20, OPERATION = 0x4242, FILE_ID = 0x77, EAGER_MAX = 7936, SEGMENTS_MAX = 1024 };
 
@@ -33,7 +33,7 @@ struct end {
 };
 
 struct world {
-        enum way way;
+        enum carrier way;
         uint64_t epoch[2];
         struct fabric *fabric[2];
         struct presence *presence[2];
@@ -53,9 +53,9 @@ struct world {
         pthread_mutex_t gate; /* the passive side's thread passes it at each claim */
 };
 
-struct world *world_new(enum way way, size_t size);
+struct world *world_new(enum carrier way, size_t size);
 /* Both look for more so long before they sleep. */
-struct world *world_new_spinning(enum way way, size_t size, uint32_t spin_us);
+struct world *world_new_spinning(enum carrier way, size_t size, uint32_t spin_us);
 /* Stops both fabrics. */
 void world_free(struct world *world);
 /* What the passive side grants from now on: all its segments. */

@@ -14,7 +14,7 @@
 #include "base/util.h"
 #include "fabric_fixture.h"
 
-static void transfer_and_compare(enum way way, size_t size, enum fabric_direction direction, bool verify)
+static void transfer_and_compare(enum carrier way, size_t size, enum fabric_direction direction, bool verify)
 {
         struct world *w = world_new(way, size);
         const char *transport = way == NETWORK ? "tcp" : way == MAPPED && size > EAGER_MAX && !verify ? "shm" : "posix";
@@ -46,8 +46,10 @@ static void moves_every_size_both_ways_on_both_sides(void **state)
         for (int way = 0; way < WAYS; way++)
                 for (size_t i = 0; i < FERRY_ARRAY_SIZE(sizes); i++)
                         for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
-                                transfer_and_compare((enum way)way, sizes[i], (enum fabric_direction)direction, false);
-                                transfer_and_compare((enum way)way, sizes[i], (enum fabric_direction)direction, true);
+                                transfer_and_compare((enum carrier)way, sizes[i], (enum fabric_direction)direction,
+                                                     false);
+                                transfer_and_compare((enum carrier)way, sizes[i], (enum fabric_direction)direction,
+                                                     true);
                         }
 }
 
@@ -74,7 +76,7 @@ static void moves_scattered_memory(void **state)
         for (int way = 0; way < WAYS; way++) {
                 for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
                         for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
-                                struct world *w = world_new((enum way)way, 20 << 20);
+                                struct world *w = world_new((enum carrier)way, 20 << 20);
 
                                 for (int side = 0; side < 2; side++)
                                         scatter(w, side, cases[i].n[side], cases[i].piece[side],
@@ -147,7 +149,7 @@ static void small_pieces_travel_together(void **state)
 
         for (int way = 0; way < MAPPED; way++) {
                 for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
-                        struct world *w = world_new((enum way)way, 20 << 20);
+                        struct world *w = world_new((enum carrier)way, 20 << 20);
 
                         for (int side = 0; side < 2; side++)
                                 scatter(w, side, N, PIECE, PIECE + 3);
@@ -167,7 +169,7 @@ static void pieces_are_read_in_parts_over_tcp(void **state)
         enum { N = 1000, PIECE = 16 << 10, MESSAGE_MAX = 64 << 10 };
 
         for (int way = 0; way < MAPPED; way++) {
-                struct world *w = world_new((enum way)way, 20 << 20);
+                struct world *w = world_new((enum carrier)way, 20 << 20);
 
                 scatter(w, 1, N, PIECE, PIECE + 3);
                 w->segments[0][0].size = N * PIECE;
@@ -195,7 +197,7 @@ static void transfers_to_one_peer_share_a_window(void **state)
         enum { N = 32, WINDOW = 4 };
 
         for (int way = 0; way < MAPPED; way++) {
-                struct world *w = world_new((enum way)way, 16 << 20);
+                struct world *w = world_new((enum carrier)way, 16 << 20);
 
                 world_offer(w, FABRIC_READ);
                 w->many = true;
@@ -216,7 +218,7 @@ static void a_refused_claim_ends_the_active_side_with_the_peers_reason(void **st
 {
         for (int way = 0; way < WAYS; way++) {
                 for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
-                        struct world *w = world_new((enum way)way, 4 << 20);
+                        struct world *w = world_new((enum carrier)way, 4 << 20);
                         uint8_t *before = malloc(w->size);
 
                         memcpy(before, w->memory[1], w->size);
@@ -237,7 +239,7 @@ static void a_refused_claim_ends_the_active_side_with_the_peers_reason(void **st
 static void a_wrong_key_is_refused_and_the_next_transfer_works(void **state)
 {
         for (int way = 0; way < WAYS; way++) {
-                struct world *w = world_new((enum way)way, 1 << 20);
+                struct world *w = world_new((enum carrier)way, 1 << 20);
 
                 world_offer(w, FABRIC_READ);
                 w->given[5] ^= 1;
@@ -295,7 +297,7 @@ static void a_cancel_of_the_active_side_ends_both(void **state)
 {
         for (int way = 0; way < WAYS; way++) {
                 for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
-                        struct world *w = world_new((enum way)way, 128 << 20);
+                        struct world *w = world_new((enum carrier)way, 128 << 20);
 
                         world_offer(w, (enum fabric_direction)direction);
                         w->on_progress = cancel_at_a_quarter;
@@ -320,7 +322,7 @@ static void a_revoke_of_the_passive_side_ends_both(void **state)
 {
         for (int way = 0; way < WAYS; way++) {
                 for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
-                        struct world *w = world_new((enum way)way, 128 << 20);
+                        struct world *w = world_new((enum carrier)way, 128 << 20);
 
                         world_offer(w, (enum fabric_direction)direction);
                         w->on_progress = revoke_at_a_quarter;
@@ -352,7 +354,7 @@ static void stop_at_a_quarter(struct world *w, uint64_t bytes)
 static void stopping_a_fabric_ends_what_moves_over_it(void **state)
 {
         for (int way = 0; way < WAYS; way++) {
-                struct world *w = world_new((enum way)way, 128 << 20);
+                struct world *w = world_new((enum carrier)way, 128 << 20);
 
                 world_offer(w, FABRIC_READ);
                 w->on_progress = stop_at_a_quarter;
@@ -372,7 +374,7 @@ static void many_transfers_run_at_once(void **state)
         enum { N = 100 };
 
         for (int way = 0; way < WAYS; way++) {
-                struct world *w = world_new((enum way)way, 3 << 20);
+                struct world *w = world_new((enum carrier)way, 3 << 20);
 
                 world_offer(w, FABRIC_READ);
                 w->many = true;

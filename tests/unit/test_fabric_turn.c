@@ -10,17 +10,18 @@
 #include <ferry/error.h>
 
 #include "fabric_fixture.h"
+#include "fabric_internal.h"
 
 /* Who runs the data plane: the fabric's thread, or for a moment the one that waits for a short transfer. */
 
-enum { SMALL = 4096, PATIENT_US = 5000000 };
+enum { SMALL = 4096, PATIENT_US = 5000000, SOON_US = 50000 };
 
 static void a_short_transfer_that_is_awaited_runs_on_the_callers_thread(void **state)
 {
         for (int way = 0; way < WAYS; way++) {
                 for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
                         struct world *w =
-                                world_new_spinning((enum way)way, way == MAPPED ? 64 << 10 : SMALL, PATIENT_US);
+                                world_new_spinning((enum carrier)way, way == MAPPED ? 64 << 10 : SMALL, PATIENT_US);
 
                         int ended = 0;
 
@@ -74,7 +75,7 @@ static void a_long_transfer_leaves_the_caller_alone(void **state)
 static void without_looking_there_are_no_guests(void **state)
 {
         for (int way = 0; way < WAYS; way++) {
-                struct world *w = world_new_spinning((enum way)way, SMALL, 1);
+                struct world *w = world_new_spinning((enum carrier)way, SMALL, 1);
 
                 w->awaited = true;
                 world_offer(w, FABRIC_READ);
@@ -87,7 +88,7 @@ static void without_looking_there_are_no_guests(void **state)
 static void what_a_guest_leaves_goes_on_without_it(void **state)
 {
         for (int way = 0; way < MAPPED; way++) {
-                struct world *w = world_new((enum way)way, SMALL);
+                struct world *w = world_new((enum carrier)way, SMALL);
                 uint64_t id;
 
                 w->awaited = true;
@@ -117,11 +118,21 @@ static void greeted(void *context, const struct fabric_connection *connection)
         end_note(&greeting->end, NULL);
 }
 
+static bool is_asleep(struct fabric *fabric)
+{
+        bool asleep;
+
+        turn_take(fabric);
+        asleep = fabric->sleep_until_us > 0;
+        turn_leave(fabric);
+        return asleep;
+}
+
 /* The other fabric's message finds a thread that slept through a guest's visit. */
 static void a_thread_that_sleeps_through_a_visit_still_hears_messages(void **state)
 {
         for (int way = 0; way < MAPPED; way++) {
-                struct world *w = world_new((enum way)way, SMALL);
+                struct world *w = world_new_spinning((enum carrier)way, SMALL, SOON_US);
                 struct greeting greeting = { 0 };
                 struct fabric_connect connect = { .peer_epoch = w->epoch[0],
                                                   .peer_data = fabric_get_facts(w->fabric[0])->data_address,
@@ -131,7 +142,9 @@ static void a_thread_that_sleeps_through_a_visit_still_hears_messages(void **sta
                 end_init(&greeting.end);
                 w->awaited = true;
                 world_offer(w, FABRIC_READ);
-                for (int i = 1; i <= 200; i++) {
+                for (int i = 1; i <= 5; i++) {
+                        while (!is_asleep(w->fabric[0]))
+                                (void)sched_yield();
                         w->active.progress = 0;
                         (void)world_start(w, FABRIC_READ, false);
                         end_wait(&w->active, i);
@@ -161,7 +174,7 @@ static void *start_each(void *context)
 static void guests_take_turns(void **state)
 {
         for (int way = 0; way < WAYS; way++) {
-                struct world *w = world_new((enum way)way, way == MAPPED ? 64 << 10 : SMALL);
+                struct world *w = world_new((enum carrier)way, way == MAPPED ? 64 << 10 : SMALL);
                 pthread_t threads[THREADS];
 
                 w->awaited = w->many = true;
@@ -197,7 +210,7 @@ static void *start_until_it_stops(void *context)
 static void a_fabric_stops_with_guests_at_the_door(void **state)
 {
         for (int way = 0; way < WAYS; way++) {
-                struct world *w = world_new((enum way)way, SMALL);
+                struct world *w = world_new((enum carrier)way, SMALL);
                 pthread_t threads[THREADS];
 
                 accepted = 0;
