@@ -71,6 +71,15 @@ static int on_claim(void *context, const struct fabric_request *request, struct 
         return store ? operation_store_claim(store, request, ret_offer) : FERRY_E_STALE_METADATA;
 }
 
+static void on_settle(void *context)
+{
+        struct ferry_worker *worker = context;
+        struct operation_store *store = atomic_load(&worker->claims);
+
+        if (store)
+                operation_store_settle(store);
+}
+
 /* Thread: who runs the data plane. The fabric ends before the presence goes. */
 static int on_local_moved(void *context, const void *address, size_t size)
 {
@@ -108,7 +117,7 @@ static int start_fabric(struct ferry_worker *worker)
                 .window = options->window,
                 .spin_us = options->spin_us,
                 .grace_ms = (uint32_t)options->grace_ms,
-                .operations = { .claim = on_claim, .context = worker },
+                .operations = { .claim = on_claim, .settle = on_settle, .context = worker },
                 .local_moved = on_local_moved,
                 .local_context = worker,
                 .metrics = worker->metrics,

@@ -75,6 +75,7 @@ static void end(struct attempt *a)
         HASH_DEL(fabric->attempts_by_transfer, a);
         DL_DELETE2(a->peer->attempts, a, peer_prev, peer_next);
         a->offer.ended(a->offer.context, &outcome);
+        fabric->unsettled = true;
         send_done_ack(a, a->wire_error);
         peer_released(a->peer);
         stream_clear(&a->stream);

@@ -303,6 +303,7 @@ struct fabric {
         atomic_uint guest_skips; /* so many transfers are not run by a guest. Any thread */
 
         bool stopping;       /* a STOP was taken: nothing new */
+        bool unsettled;      /* something ended in this pass */
         uint64_t tick_us;    /* when deadlines are looked at next */
         uint64_t traffic_us; /* when something moved last */
         uint64_t bulk_us;    /* when a rendezvous was begun last */

@@ -201,6 +201,16 @@ static void forsake_attempts(struct fabric *fabric)
                 attempt_forsake(a);
 }
 
+/* Last, since who is woken may take this core: a peer that waits for our answer waits as long. */
+static void settle(struct fabric *fabric)
+{
+        if (!fabric->unsettled)
+                return;
+        fabric->unsettled = false;
+        if (fabric->operations.settle)
+                fabric->operations.settle(fabric->operations.context);
+}
+
 bool thread_pass(struct fabric *fabric, uint64_t *ret_now_us)
 {
         bool moved = commands_run(fabric);
@@ -211,6 +221,7 @@ bool thread_pass(struct fabric *fabric, uint64_t *ret_now_us)
         *ret_now_us = clock_now_us();
         local_check(fabric, *ret_now_us);
         tick(fabric, *ret_now_us);
+        settle(fabric);
         return moved;
 }
 
@@ -254,6 +265,7 @@ static void *run(void *context)
         }
         forsake_attempts(fabric);
         peers_close_all(fabric, clock_now_us() + fabric->grace_us);
+        settle(fabric);
         fabric->ended = true;
         turn_leave(fabric);
         return NULL;

@@ -85,6 +85,7 @@ static void end(struct transfer *t)
         if (outcome.error)
                 (void)snprintf(outcome.detail, sizeof(outcome.detail), "%s", t->detail);
         t->spec.ended(t->spec.context, &outcome);
+        fabric->unsettled = true;
         transfer_free(t);
 }
 

@@ -79,6 +79,7 @@ static void attempt_log_failed(const struct operation *operation, const struct f
                   LOG_U("bytes", outcome->bytes));
 }
 
+/* From the data plane. Who waits is woken when it settles. */
 void attempt_ended(void *context, const struct fabric_outcome *outcome)
 {
         struct operation_attempt *attempt = context;
@@ -93,7 +94,7 @@ void attempt_ended(void *context, const struct fabric_outcome *outcome)
                 memcpy(operation->transport, outcome->transport, sizeof(outcome->transport));
         operation->connect_us = outcome->connect_us;
         attempt_over(operation, outcome->error, outcome->detail, &after);
-        store_unlock(store, &after);
+        store_unlock_unsettled(store, &after);
         if (attempt != &operation->own)
                 free(attempt);
         (void)operation_unref(operation);

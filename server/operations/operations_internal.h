@@ -248,11 +248,14 @@ struct operation_store {
         void *drained_context;
         struct loop_timer timer; /* of retention; its pending callback owns a reference */
         bool timer_armed;
+        struct aftermath unsettled; /* what operation_store_settle is to do */
 };
 
 void store_lock(struct operation_store *store);
 /* Unlocks, then does what is left: tells the mover, wakes, logs, lets regions go. */
 void store_unlock(struct operation_store *store, struct aftermath *after);
+/* The same, but for waking and what follows it: operation_store_settle does that. */
+void store_unlock_unsettled(struct operation_store *store, struct aftermath *after);
 
 struct operation_store *store_ref(struct operation_store *store);
 void store_unref(struct operation_store *store);

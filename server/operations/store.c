@@ -88,6 +88,40 @@ void store_unlock(struct operation_store *store, struct aftermath *after)
                 after->drained(after->drained_context);
 }
 
+void store_unlock_unsettled(struct operation_store *store, struct aftermath *after)
+{
+        struct aftermath *later = &store->unsettled;
+        struct operation_waiter *waiter;
+        struct operation *operation;
+
+        while ((waiter = after->woken)) {
+                after->woken = waiter->next;
+                waiter->next = later->woken;
+                later->woken = waiter;
+        }
+        while ((operation = after->ended)) {
+                after->ended = operation->ended_next;
+                operation->ended_next = later->ended;
+                later->ended = operation;
+        }
+        if (after->drained) {
+                later->drained = FERRY_STEAL(after->drained);
+                later->drained_context = after->drained_context;
+        }
+        store_unlock(store, after);
+}
+
+void operation_store_settle(void *context)
+{
+        struct operation_store *store = context;
+        struct aftermath after;
+
+        store_lock(store);
+        after = store->unsettled;
+        store->unsettled = (struct aftermath){ 0 };
+        store_unlock(store, &after);
+}
+
 static int store_admit(struct operation_store *store)
 {
         size_t max = store->config.limits.operations_max;

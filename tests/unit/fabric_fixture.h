@@ -50,6 +50,7 @@ struct world {
         struct end active, passive;
         void (*on_progress)(struct world *world, uint64_t bytes); /* of the active side */
         bool awaited;                                             /* what the active side says of its transfers */
+        void (*on_settle)(struct world *world);                   /* of the passive side */
         pthread_mutex_t gate; /* the passive side's thread passes it at each claim */
 };
 
@@ -67,6 +68,8 @@ uint64_t world_start(struct world *world, enum fabric_direction direction, bool 
 void end_init(struct end *end);
 /* One more has ended; outcome may be NULL. */
 void end_note(struct end *end, const struct fabric_outcome *outcome);
+/* Until so many have ended there. false: they do not. Any thread. */
+bool end_comes(struct end *end, int ended);
 /* Until so many have ended there; fails when they do not. */
 void end_wait(struct end *end, int ended);
 /* Compares the two sides as logical streams. */

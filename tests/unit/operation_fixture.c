@@ -37,8 +37,10 @@ static int fake_start(void *context, const struct fabric_transfer *transfer)
         pthread_mutex_unlock(&f->mover.lock);
         if (f->mover.cancel_in_start)
                 operation_cancel(f->store, f->mover.cancel_in_start);
-        if (f->mover.end_in_start)
+        if (f->mover.end_in_start) {
                 transfer->ended(transfer->context, f->mover.end_in_start);
+                operation_store_settle(f->store);
+        }
         return r;
 }
 
@@ -221,21 +223,23 @@ void begin(struct fixture *f, struct operation *operation)
         (void)ferry_metadata_free(metadata);
 }
 
-void end(void (*ended)(void *, const struct fabric_outcome *), void *context, int error, uint64_t bytes)
+void end(struct fixture *f, void (*ended)(void *, const struct fabric_outcome *), void *context, int error,
+         uint64_t bytes)
 {
         struct fabric_outcome outcome = { .error = error, .bytes = bytes, .transport = "posix" };
 
         ended(context, &outcome);
+        operation_store_settle(f->store);
 }
 
-void end_offer(const struct fabric_offer *offer, int error)
+void end_offer(struct fixture *f, const struct fabric_offer *offer, int error)
 {
-        end(offer->ended, offer->context, error, error ? 0 : offer->total);
+        end(f, offer->ended, offer->context, error, error ? 0 : offer->total);
 }
 
 void end_transfer(struct fixture *f, int error)
 {
-        end(f->mover.transfer.ended, f->mover.transfer.context, error, error ? 0 : f->mover.transfer.total);
+        end(f, f->mover.transfer.ended, f->mover.transfer.context, error, error ? 0 : f->mover.transfer.total);
 }
 
 struct signal {

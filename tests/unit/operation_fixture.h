@@ -74,8 +74,9 @@ int claim(struct fixture *f, struct operation *operation, struct fabric_offer *r
 struct ferry_metadata *peer_metadata(enum ferry_kind active);
 void begin(struct fixture *f, struct operation *operation);
 
-void end(void (*ended)(void *, const struct fabric_outcome *), void *context, int error, uint64_t bytes);
-void end_offer(const struct fabric_offer *offer, int error);
+void end(struct fixture *f, void (*ended)(void *, const struct fabric_outcome *), void *context, int error,
+         uint64_t bytes);
+void end_offer(struct fixture *f, const struct fabric_offer *offer, int error);
 void end_transfer(struct fixture *f, int error);
 
 /* Blocks until the operation is done or its revision passed that. */

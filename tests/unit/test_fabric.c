@@ -369,6 +369,31 @@ static void stopping_a_fabric_ends_what_moves_over_it(void **state)
         }
 }
 
+static atomic_bool peer_was_told;
+
+static void await_peer(struct world *w)
+{
+        peer_was_told = end_comes(&w->active, 1);
+}
+
+/* Who is woken then may take the core; the peer waits for the last answer no longer than it must. */
+static void a_fabric_settles_when_the_peer_was_told(void **state)
+{
+        for (int way = 0; way < WAYS; way++)
+                for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
+                        struct world *w = world_new((enum carrier)way, 1 << 20);
+
+                        peer_was_told = false;
+                        w->on_settle = await_peer;
+                        world_offer(w, (enum fabric_direction)direction);
+                        world_start(w, (enum fabric_direction)direction, false);
+                        end_wait(&w->active, 1);
+                        end_wait(&w->passive, 1);
+                        world_free(w);
+                        assert_true(peer_was_told);
+                }
+}
+
 static void many_transfers_run_at_once(void **state)
 {
         enum { N = 100 };
@@ -405,6 +430,7 @@ int main(void)
                 cmocka_unit_test(a_cancel_of_the_active_side_ends_both),
                 cmocka_unit_test(a_revoke_of_the_passive_side_ends_both),
                 cmocka_unit_test(stopping_a_fabric_ends_what_moves_over_it),
+                cmocka_unit_test(a_fabric_settles_when_the_peer_was_told),
                 cmocka_unit_test(many_transfers_run_at_once),
         };
 

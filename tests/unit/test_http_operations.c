@@ -208,8 +208,12 @@ static char started_with[FABRIC_ADDRESS_SIZE];
 /* A mover that notes the peer's address and is done at once. */
 static int note_address(void *context, const struct fabric_transfer *transfer)
 {
+        struct http_fixture *h = context;
+        struct fabric_outcome outcome = { .bytes = transfer->total };
+
         snprintf(started_with, sizeof(started_with), "%s", transfer->peer_data);
-        end(transfer->ended, transfer->context, 0, transfer->total);
+        transfer->ended(transfer->context, &outcome);
+        operation_store_settle(h->config.operations);
         return 0;
 }
 
@@ -218,7 +222,7 @@ static void a_peers_address_is_used_only_when_it_is_admitted(void **state)
         struct http_fixture *h = *state;
         struct operation_config config = { .epoch = EPOCH,
                                            .limits = default_limits,
-                                           .mover = { .transfer_start = note_address },
+                                           .mover = { .transfer_start = note_address, .context = h },
                                            .loop = h->f->loop };
         struct ferry_metadata *metadata = of_peer(FERRY_READ);
 

@@ -67,7 +67,7 @@ static void a_wait_for_a_revision_ends_with_the_next(void **state)
         assert_string_equal(reply_field(&reply, "status"), "IN_PROGRESS");
         assert_string_equal(reply_field(&reply, "done"), "false");
         expect_status(reply, 200);
-        end_offer(&offer, 0);
+        end_offer(h->f, &offer, 0);
         operation_unref(operation);
 }
 

@@ -51,7 +51,7 @@ static void metadata_is_had_only_of_live_passive_operations(void **state)
         assert_int_equal(claim(f, passive, &offer), 0);
         operation_cancel(f->store, passive);
         assert_int_equal(operation_metadata(f->store, passive, &metadata), FERRY_E_GONE);
-        end_offer(&offer, FERRY_E_CANCELLED);
+        end_offer(f, &offer, FERRY_E_CANCELLED);
         assert_int_equal(operation_metadata(f->store, passive, &metadata), FERRY_E_GONE);
         assert_null(metadata);
         (void)operation_unref(active);
@@ -89,7 +89,7 @@ static void a_claim_is_checked_key_first(void **state)
         assert_int_equal(operation_store_claim(f->store, &late, &none), FERRY_E_CANCELLED_BY_PEER);
 
         assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
-        end_offer(&offer, 0);
+        end_offer(f, &offer, 0);
         assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
         (void)operation_unref(operation);
         (void)operation_unref(ended);
@@ -109,7 +109,7 @@ static void each_byte_of_the_key_counts(void **state)
         }
         assert_int_equal(look(f, operation).status, FERRY_INITIALIZED);
         assert_int_equal(operation_store_claim(f->store, &request, &offer), 0);
-        end_offer(&offer, 0);
+        end_offer(f, &offer, 0);
         (void)operation_unref(operation);
 }
 
@@ -145,7 +145,7 @@ static void a_late_claim_is_told_why(void **state)
                 struct fabric_offer offer;
 
                 assert_int_equal(operation_store_claim(f->store, &request, &offer), 0);
-                end_offer(&offer, rows[i].error);
+                end_offer(f, &offer, rows[i].error);
                 assert_int_equal(operation_store_claim(f->store, &request, &offer), rows[i].told);
                 (void)operation_unref(operation);
         }
@@ -161,7 +161,7 @@ static void a_claim_during_a_cancel_is_told_so(void **state)
         assert_int_equal(operation_store_claim(f->store, &request, &offer), 0);
         operation_cancel(f->store, operation);
         assert_int_equal(operation_store_claim(f->store, &request, &none), FERRY_E_CANCELLED_BY_PEER);
-        end_offer(&offer, FERRY_E_CANCELLED);
+        end_offer(f, &offer, FERRY_E_CANCELLED);
         (void)operation_unref(operation);
 }
 
@@ -190,7 +190,7 @@ static void progress_only_rises_and_stays_within_the_total(void **state)
         assert_int_equal(look(f, operation).bytes_done, 1000);
         offer.progress(offer.context, 1 << 20);
         assert_int_equal(look(f, operation).bytes_done, 4096);
-        end_offer(&offer, FERRY_E_PEER_LOST);
+        end_offer(f, &offer, FERRY_E_PEER_LOST);
         assert_int_equal(look(f, operation).bytes_done, 4096);
         (void)operation_unref(operation);
 }
@@ -215,7 +215,7 @@ static void progress_wakes_who_waits_for_a_revision_but_not_often(void **state)
         await(f, operation, revision);
         assert_int_equal(look(f, operation).revision, revision + 1);
         assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
-        end_offer(&offer, 0);
+        end_offer(f, &offer, 0);
         (void)operation_unref(operation);
 }
 

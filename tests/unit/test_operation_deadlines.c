@@ -47,7 +47,7 @@ static void a_claimed_operation_is_not_reaped(void **state)
                 await_loop(f, clock_now_us() + 2 * SHORT_MS * 1000);
                 assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
                 assert_int_equal(f->mover.n_revoked, 0);
-                end_offer(&offer, 0);
+                end_offer(f, &offer, 0);
                 assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
         }
         (void)operation_unref(operation);
@@ -62,7 +62,7 @@ static void the_time_to_live_applies_again_between_readers(void **state)
 
         assert_int_equal(operation_store_claim(f->store, &request, &offer), 0);
         await_loop(f, clock_now_us() + 2 * SHORT_MS * 1000);
-        end_offer(&offer, FERRY_E_PEER_LOST);
+        end_offer(f, &offer, FERRY_E_PEER_LOST);
         assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
         await(f, operation, 0);
         assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
@@ -177,7 +177,7 @@ static void a_claim_that_does_not_move_is_revoked(void **state)
         assert_int_equal(f->mover.revoked, look(f, operation).id);
         assert_int_equal(f->mover.revoke_reason, FERRY_E_STALLED);
         assert_int_equal(f->mover.revoke_wire, FERRY_E_STALLED);
-        end_offer(&offer, FERRY_E_STALLED);
+        end_offer(f, &offer, FERRY_E_STALLED);
         assert_int_equal(look(f, operation).status, FERRY_ERRORED);
         (void)operation_unref(operation);
 }
@@ -205,7 +205,7 @@ static void a_byte_that_moves_puts_the_stall_off(void **state)
                 await_revokes(f, 1);
                 if (in_time)
                         assert_true(clock_now_us() >= moved + STALL_MS * 1000);
-                end_offer(&offer, FERRY_E_STALLED);
+                end_offer(f, &offer, FERRY_E_STALLED);
                 (void)operation_unref(operation);
         } while (!in_time);
 }
@@ -221,12 +221,12 @@ static void with_many_readers_a_stall_costs_the_attempts_only(void **state)
         assert_int_equal(claim(f, operation, &offer), 0);
         await_revokes(f, 2); /* again, as long as the attempt is there */
         assert_int_equal(f->mover.revoke_reason, FERRY_E_STALLED);
-        end_offer(&offer, FERRY_E_STALLED);
+        end_offer(f, &offer, FERRY_E_STALLED);
         assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
         assert_int_equal(claim(f, operation, &offer), 0);
-        end_offer(&offer, 0);
+        end_offer(f, &offer, 0);
         assert_int_equal(claim(f, operation, &offer), 0);
-        end_offer(&offer, 0);
+        end_offer(f, &offer, 0);
         assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
         (void)operation_unref(operation);
 }

@@ -27,7 +27,7 @@ static void a_busy_store_is_drained_once_when_the_last_is_quiet(void **state)
         assert_null(none);
         begin(f, read);
         assert_int_equal(claim(f, readable, &offer), 0);
-        end_offer(&offer, 0);
+        end_offer(f, &offer, 0);
         operation_delete(f->store, read);
         assert_int_equal(n, 0);
         end_transfer(f, FERRY_E_CANCELLED);
@@ -64,7 +64,7 @@ static void cancelling_all_ends_the_idle_and_tells_the_mover_of_the_rest(void **
                 (void)operation_unref(waiting[i]);
         }
         end_transfer(f, FERRY_E_CANCELLED);
-        end_offer(&offer, FERRY_E_CANCELLED);
+        end_offer(f, &offer, FERRY_E_CANCELLED);
         assert_int_equal(operation_store_live(f->store), 0);
         (void)operation_unref(moving);
         (void)operation_unref(claimed);

@@ -45,7 +45,7 @@ static void *race_end(void *argument)
         pthread_barrier_wait(&race->barrier);
         for (uint64_t i = 1; i <= 4; i++)
                 race->offer.progress(race->offer.context, i * 1024);
-        end_offer(&race->offer, 0);
+        end_offer(race->f, &race->offer, 0);
         return NULL;
 }
 
@@ -171,7 +171,7 @@ static void *race_claim(void *argument)
         (void)ferry_metadata_free(metadata);
         pthread_barrier_wait(&race->barrier);
         if (operation_store_claim(race->f->store, &request, &race->offer) == 0)
-                end_offer(&race->offer, 0);
+                end_offer(race->f, &race->offer, 0);
         return NULL;
 }
 

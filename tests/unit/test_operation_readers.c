@@ -17,7 +17,7 @@ static void it_completes_when_every_reader_has(void **state)
                 assert_int_equal(v.status, FERRY_IN_PROGRESS);
                 assert_int_equal(v.readers_done, i);
                 assert_int_equal(v.readers, 3);
-                end_offer(&offers[i], 0);
+                end_offer(f, &offers[i], 0);
         }
         assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
         assert_int_equal(look(f, operation).readers_done, 3);
@@ -33,12 +33,12 @@ static void one_that_fails_costs_only_its_own_attempt(void **state)
 
         assert_int_equal(claim(f, operation, &a), 0);
         assert_int_equal(claim(f, operation, &b), 0);
-        end_offer(&a, FERRY_E_PEER_LOST);
+        end_offer(f, &a, FERRY_E_PEER_LOST);
         assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
         assert_int_equal(claim(f, operation, &c), 0);
-        end_offer(&b, 0);
+        end_offer(f, &b, 0);
         assert_int_equal(claim(f, operation, &b), FERRY_E_ALREADY_CLAIMED);
-        end_offer(&c, 0);
+        end_offer(f, &c, 0);
         assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
         assert_int_equal(look(f, operation).readers_done, 2);
         (void)operation_unref(operation);
@@ -51,7 +51,7 @@ static void one_reader_is_one_transfer(void **state)
         struct fabric_offer offer;
 
         assert_int_equal(claim(f, operation, &offer), 0);
-        end_offer(&offer, FERRY_E_PEER_LOST);
+        end_offer(f, &offer, FERRY_E_PEER_LOST);
         assert_int_equal(look(f, operation).status, FERRY_ERRORED);
         assert_int_equal(look(f, operation).error, FERRY_E_PEER_LOST);
         (void)operation_unref(operation);
@@ -67,10 +67,10 @@ static void a_cancel_waits_for_all_attempts(void **state)
         assert_int_equal(claim(f, operation, &b), 0);
         operation_cancel(f->store, operation);
         assert_int_equal(f->mover.n_revoked, 1);
-        end_offer(&a, 0); /* was faster than the cancel */
+        end_offer(f, &a, 0); /* was faster than the cancel */
         assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
         assert_int_equal(region_in_use(f->region), 1);
-        end_offer(&b, FERRY_E_CANCELLED);
+        end_offer(f, &b, FERRY_E_CANCELLED);
         assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
         assert_int_equal(look(f, operation).error, FERRY_E_CANCELLED);
         assert_int_equal(look(f, operation).readers_done, 1);
@@ -85,7 +85,7 @@ static void a_cancel_between_attempts_is_immediate(void **state)
         struct fabric_offer offer;
 
         assert_int_equal(claim(f, operation, &offer), 0);
-        end_offer(&offer, 0);
+        end_offer(f, &offer, 0);
         operation_cancel(f->store, operation);
         assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
         assert_int_equal(f->mover.n_revoked, 0);
@@ -103,11 +103,11 @@ static void bytes_done_is_that_of_the_furthest_attempt(void **state)
         a.progress(a.context, 3000);
         b.progress(b.context, 100);
         assert_int_equal(look(f, operation).bytes_done, 3000);
-        end_offer(&a, FERRY_E_PEER_LOST);
+        end_offer(f, &a, FERRY_E_PEER_LOST);
         assert_int_equal(look(f, operation).bytes_done, 3000);
         b.progress(b.context, 3001);
         assert_int_equal(look(f, operation).bytes_done, 3001);
-        end_offer(&b, 0);
+        end_offer(f, &b, 0);
         operation_cancel(f->store, operation);
         (void)operation_unref(operation);
 }
@@ -126,7 +126,7 @@ static void metadata_of_a_claimed_one_lives_a_whole_ttl(void **state)
         metadata = metadata_of(f, operation);
         assert_true(metadata->expires_ms >= now + 5000);
         (void)ferry_metadata_free(metadata);
-        end_offer(&offer, FERRY_E_PEER_LOST);
+        end_offer(f, &offer, FERRY_E_PEER_LOST);
         assert_true(look(f, operation).expires_unix_ms >= now + 5000);
         (void)operation_unref(operation);
 }

@@ -52,7 +52,7 @@ static void a_passive_operation_runs_when_claimed_and_completes(void **state)
         assert_int_equal(v.status, FERRY_IN_PROGRESS);
         assert_int_equal(v.revision, 2);
         assert_int_equal(v.expires_unix_ms, 0);
-        end_offer(&offer, 0);
+        end_offer(f, &offer, 0);
         v = look(f, operation);
         assert_int_equal(v.status, FERRY_COMPLETE);
         assert_int_equal(v.revision, 3);
@@ -154,7 +154,7 @@ static void every_outcome_has_its_status(void **state)
                 end_transfer(f, rows[i].error);
                 assert_view(f, active, rows[i].status, rows[i].error);
                 assert_int_equal(claim(f, passive, &offer), 0);
-                end_offer(&offer, rows[i].error);
+                end_offer(f, &offer, rows[i].error);
                 assert_view(f, passive, rows[i].status, rows[i].error);
                 assert_int_equal(look(f, passive).detail[0] != '\0', rows[i].error != 0);
                 (void)operation_unref(active);
@@ -234,7 +234,7 @@ static void a_cancel_of_a_claim_revokes_it_and_tells_the_peer(void **state)
         assert_int_equal(f->mover.revoke_reason, FERRY_E_CANCELLED);
         assert_int_equal(f->mover.revoke_wire, FERRY_E_CANCELLED_BY_PEER);
         assert_view(f, operation, FERRY_IN_PROGRESS, 0);
-        end_offer(&offer, FERRY_E_CANCELLED);
+        end_offer(f, &offer, FERRY_E_CANCELLED);
         assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
         (void)operation_unref(operation);
 }
@@ -247,7 +247,7 @@ static void a_cancel_that_comes_too_late_completes(void **state)
 
         assert_int_equal(claim(f, operation, &offer), 0);
         operation_cancel(f->store, operation);
-        end_offer(&offer, 0);
+        end_offer(f, &offer, 0);
         assert_view(f, operation, FERRY_COMPLETE, 0);
         (void)operation_unref(operation);
 }
@@ -346,7 +346,7 @@ static void a_region_is_used_once_until_the_end_and_survives_in_the_view(void **
         assert_int_equal(offer.total, 21);
         assert_ptr_equal(offer.segments[3].address, (uint8_t *)f->other->address + 6);
         assert_int_equal(offer.segments[3].size, 9);
-        end_offer(&offer, 0);
+        end_offer(f, &offer, 0);
         assert_int_equal(region_delete(f->regions, id), 0);
         assert_int_equal(look(f, operation).descriptors[1].region_id, id);
         assert_int_equal(look(f, operation).descriptors[1].size, 7);
@@ -371,7 +371,7 @@ static void a_row_of_slices_becomes_its_pieces_and_one_where_they_touch(void **s
         }
         assert_ptr_equal(offer.segments[4].address, (uint8_t *)f->region->address + 64);
         assert_int_equal(offer.segments[4].size, 32);
-        end_offer(&offer, 0);
+        end_offer(f, &offer, 0);
         assert_int_equal(look(f, operation).n_descriptors, 2);
         assert_int_equal(look(f, operation).descriptors[0].count, 4);
         assert_int_equal(look(f, operation).descriptors[0].stride, 8);

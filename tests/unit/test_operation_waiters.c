@@ -39,6 +39,25 @@ static void a_waiter_is_woken_once_at_the_end(void **state)
         (void)operation_unref(operation);
 }
 
+static void who_waits_is_woken_when_the_data_plane_settles(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READ);
+        struct counter counter = { .waiter.wake = count };
+        struct fabric_outcome outcome = { .error = 0 };
+
+        assert_true(operation_wait(f->store, operation, 0, &counter.waiter));
+        begin(f, operation);
+        f->mover.transfer.started(f->mover.transfer.context);
+        f->mover.transfer.ended(f->mover.transfer.context, &outcome);
+        assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
+        assert_int_equal(counter.woken, 0);
+        assert_false(operation_unwait(f->store, &counter.waiter));
+        operation_store_settle(f->store);
+        assert_int_equal(counter.woken, 1);
+        (void)operation_unref(operation);
+}
+
 static void nobody_waits_for_what_holds_already(void **state)
 {
         struct fixture *f = *state;
@@ -179,6 +198,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 T(a_waiter_is_woken_once_at_the_end),
+                T(who_waits_is_woken_when_the_data_plane_settles),
                 T(nobody_waits_for_what_holds_already),
                 T(a_waiter_for_a_revision_is_woken_when_it_is_passed),
                 T(who_no_longer_waits_is_not_woken),

@@ -68,7 +68,10 @@ struct fabric_offer {
         uint64_t total;
         void (*progress)(void *context, uint64_t bytes); /* bytes moved so far by this transfer; cheap, often called */
         void *context;                                   /* for progress and ended */
-        /* The transfer is over and quiet: no byte will be read or written by it. Exactly once for each claim. */
+        /*
+         * The transfer is over and quiet: no byte will be read or written by it. Exactly once for each claim. The peer
+         * may be waiting for our answer to that: what can wait is for settle.
+         */
         void (*ended)(void *context, const struct fabric_outcome *outcome);
 };
 
@@ -79,6 +82,11 @@ struct fabric_operations {
          * EXPIRED, CANCELLED_BY_PEER (it was cancelled), …
          */
         int (*claim)(void *context, const struct fabric_request *request, struct fabric_offer *ret_offer);
+        /*
+         * Transfers of either side have ended since the last call, and the messages that say so are on their way: time
+         * to wake whoever waits here, which may take this core away. May be NULL.
+         */
+        void (*settle)(void *context);
         void *context;
 };
 

@@ -103,6 +103,8 @@ struct operation_store *operation_store_free(struct operation_store *store);
 
 /* For struct fabric_config: answers peers' first requests out of the store. context is the store. */
 int operation_store_claim(void *store, const struct fabric_request *request, struct fabric_offer *ret_offer);
+/* The same: wakes who waits for operations that the fabric has ended. */
+void operation_store_settle(void *store);
 
 /* ---- making ---- */
 
