@@ -188,7 +188,7 @@ int attempt_of_request(struct fabric *fabric, struct peer *peer, const struct wi
                 return FERRY_E_SIZE_MISMATCH;
         if (a->error)
                 return a->wire_error;
-        if (a->peer_done || a->final_served)
+        if (a->peer_done || (a->final_served && !a->lease.leases))
                 return FERRY_E_ALREADY_CLAIMED;
         *ret_attempt = a;
         return 0;

@@ -131,6 +131,8 @@ static void ask(struct transfer *t, struct chunk *chunk, uint8_t *address, uint6
          * gone. */
         if (chunk->length == t->spec.total && (write || chunk->length <= WIRE_EAGER_MAX))
                 h.flags |= WIRE_FINAL;
+        if (!write && !t->unmapped && direct_may_borrow(t))
+                h.flags |= WIRE_LEND;
 
         chunk->state = write ? CHUNK_MOVING : CHUNK_ASKED;
         chunk->owned = write;
@@ -338,6 +340,28 @@ static void store_data(struct transfer *t, struct chunk *chunk, const struct wir
         chunk->arrived += payload->length;
         if (chunk->arrived == chunk->length)
                 read_chunk_done(t, chunk, (header->flags & WIRE_FINAL) != 0);
+}
+
+void chunk_borrowed(struct transfer *t, uint32_t seq)
+{
+        read_chunk_done(t, find_chunk(t, seq), true);
+}
+
+void chunk_ask_again(struct transfer *t, uint32_t seq)
+{
+        struct chunk *chunk = find_chunk(t, seq);
+
+        t->next -= chunk->length;
+        release_chunk(t, chunk);
+        t->unmapped = true;
+        chunks_pump(t);
+}
+
+bool chunk_is_asked(struct transfer *t, uint32_t seq)
+{
+        const struct chunk *chunk = find_chunk(t, seq);
+
+        return chunk && chunk->state == CHUNK_ASKED;
 }
 
 ucs_status_t transfer_on_data(struct fabric *fabric, struct peer *peer, const struct wire_header *header,

@@ -62,6 +62,12 @@ bool direct_attach(struct transfer *t)
         return true;
 }
 
+bool direct_may_borrow(const struct transfer *t)
+{
+        return peer_is_local(t->peer) && !t->spec.verify && t->spec.total <= WIRE_EAGER_MAX &&
+               t->spec.total >= FABRIC_LEND_MIN;
+}
+
 /* ---- the grant ---- */
 
 static void copy_free(struct copy *copy)
@@ -147,16 +153,22 @@ static int copy_new(struct transfer *t, const struct grant *grant, struct copy *
         return 0;
 }
 
+static int copy_of_grant(struct transfer *t, const void *bytes, uint64_t size, struct copy **ret_copy)
+{
+        const struct grant *grant = bytes;
+
+        if (size < sizeof(*grant) || grant->slot >= LEASE_TABLE || grant->n == 0 ||
+            grant->n != (size - sizeof(*grant)) / sizeof(grant->extents[0]))
+                return -EBADMSG;
+        return copy_new(t, grant, ret_copy);
+}
+
 /* The transfer may be gone afterwards. */
 static void use_grant(struct transfer *t, const void *bytes, uint64_t size)
 {
-        const struct grant *grant = bytes;
-        int r = -EBADMSG;
+        int r = copy_of_grant(t, bytes, size, &t->copy);
 
         t->attaching = false;
-        if (size >= sizeof(*grant) && grant->slot < LEASE_TABLE && grant->n > 0 &&
-            grant->n == (size - sizeof(*grant)) / sizeof(grant->extents[0]))
-                r = copy_new(t, grant, &t->copy);
         if (r < 0) {
                 log_event(LOG_DEBUG, "a peer's memory cannot be mapped: messages carry the bytes", LOG_I("error", r));
                 chunks_pump(t);
@@ -196,28 +208,6 @@ static ucs_status_t receive_grant(struct transfer *t, const struct payload *payl
         message->length = payload->length;
         message_receive(t->peer, message, payload->data, message->buffer, payload->length);
         return UCS_INPROGRESS;
-}
-
-ucs_status_t direct_on_grant(struct fabric *fabric, struct peer *peer, const struct wire_header *header,
-                             const struct payload *payload)
-{
-        struct transfer *t = transfer_of_answer(fabric, peer, header);
-
-        if (!t || !t->attaching || t->copy || t->error)
-                return UCS_OK;
-        if (header->status) {
-                transfer_refused(t, header);
-                return UCS_OK;
-        }
-        if (payload->rendezvous && payload->length <= GRANT_SIZE_MAX)
-                return receive_grant(t, payload);
-        if (payload->rendezvous || payload->length == 0) {
-                t->attaching = false; /* claimed, but its memory is not in files */
-                chunks_pump(t);
-                return UCS_OK;
-        }
-        use_grant(t, payload->data, payload->length);
-        return UCS_OK;
 }
 
 /* ---- copying ---- */
@@ -286,6 +276,30 @@ static uint64_t copy_piece(struct copy *copy)
         return piece;
 }
 
+/*
+ * A short read: all of it at once. Whoever was granted that is expected to say DONE, so a cancel there waits; a lease
+ * that was taken back all the same has its reason, which the peer tells. The transfer may be gone afterwards.
+ */
+static void borrow(struct transfer *t, uint32_t seq, const struct payload *payload)
+{
+        struct copy *copy;
+        bool copied;
+
+        if (copy_of_grant(t, payload->data, payload->length, &copy) < 0) {
+                chunk_ask_again(t, seq);
+                return;
+        }
+        copied = lease_enter(copy->slot, copy->lease);
+        if (copied) {
+                t->mapped = true;
+                (void)copy_piece(copy);
+                copied = lease_leave(copy->slot);
+        }
+        copy_free(copy);
+        if (copied)
+                chunk_borrowed(t, seq);
+}
+
 static void tell_progress(struct copy *copy)
 {
         struct transfer *t = copy->transfer;
@@ -323,7 +337,7 @@ bool direct_pump(struct fabric *fabric)
         t->mapped = true;
         t->done += copy_piece(copy);
         t->next = t->done;
-        lease_leave(copy->slot);
+        (void)lease_leave(copy->slot);
         t->spec.progress(t->spec.context, t->done);
         if (t->done == t->spec.total) {
                 chunks_pump(t); /* asks for the end */
@@ -333,6 +347,33 @@ bool direct_pump(struct fabric *fabric)
         DL_APPEND(fabric->copies, copy);
         tell_progress(copy);
         return true;
+}
+
+ucs_status_t direct_on_grant(struct fabric *fabric, struct peer *peer, const struct wire_header *header,
+                             const struct payload *payload)
+{
+        struct transfer *t = transfer_of_answer(fabric, peer, header);
+
+        if (t && !t->error && chunk_is_asked(t, header->seq)) {
+                if ((header->flags & WIRE_FINAL) && header->status == 0 && !payload->rendezvous)
+                        borrow(t, header->seq, payload);
+                return UCS_OK;
+        }
+        if (!t || !t->attaching || t->copy || t->error)
+                return UCS_OK;
+        if (header->status) {
+                transfer_refused(t, header);
+                return UCS_OK;
+        }
+        if (payload->rendezvous && payload->length <= GRANT_SIZE_MAX)
+                return receive_grant(t, payload);
+        if (payload->rendezvous || payload->length == 0) {
+                t->attaching = false; /* claimed, but its memory is not in files */
+                chunks_pump(t);
+                return UCS_OK;
+        }
+        use_grant(t, payload->data, payload->length);
+        return UCS_OK;
 }
 
 void direct_end(struct transfer *t)

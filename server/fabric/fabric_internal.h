@@ -51,6 +51,8 @@ enum {
          * of which 8 KiB go into each of the queue's 1024 elements. The rest is for other senders and small messages.
          */
         FABRIC_LOCAL_BYTES = 3 << 20,
+        FABRIC_LEND_MIN = 512,      /* shorter READs are answered by a message with the bytes */
+        FABRIC_LEND_SEGMENTS = 4,   /* and those of more pieces of memory */
         FABRIC_PING_US = 100000,    /* our own queue carries a message to ourselves in so long, or is broken */
         FABRIC_RETRY_US = 1000000,  /* between attempts to open the local side anew, and to say where it is */
         FABRIC_ACCEPTED_MAX = 4096, /* endpoints that peers opened */
@@ -190,6 +192,7 @@ struct transfer {
         bool committed;    /* the passive side is complete and said so */
         bool attaching;    /* ATTACH was sent, GRANT is awaited */
         bool mapped;       /* bytes were copied under a lease */
+        bool unmapped;     /* the peer's memory cannot be mapped */
         struct copy *copy; /* direct.c; NULL = messages carry the bytes */
         int error;         /* 0, or why it is being ended */
         char detail[128];
@@ -551,6 +554,12 @@ void transfer_refused(struct transfer *transfer, const struct wire_header *heade
 
 /* Asks for as much as the window allows, then for the end. The transfer may be gone afterwards. */
 void chunks_pump(struct transfer *transfer);
+/* Whether a READ's chunk of that name was asked for and nothing of it has come. */
+bool chunk_is_asked(struct transfer *transfer, uint32_t seq);
+/* Its bytes are in place, and those were all. The transfer is gone afterwards. */
+void chunk_borrowed(struct transfer *transfer, uint32_t seq);
+/* Asks once more, for a message with the bytes. The transfer may be gone afterwards. */
+void chunk_ask_again(struct transfer *transfer, uint32_t seq);
 /* The peer's transfers ask in turn, while the window that they share has room. Not inside UCX callbacks. */
 void chunks_serve(struct peer *peer);
 /* The transfer leaves the peer: it holds nothing of the window any more. */
@@ -612,6 +621,8 @@ enum {
         GRANT_SIZE_MAX = sizeof(struct grant) + GRANT_EXTENTS_MAX * sizeof(struct grant_extent),
 };
 
+/* Whether we could copy a short READ's bytes ourselves. */
+bool direct_may_borrow(const struct transfer *transfer);
 /* Asks the peer to let us copy. false: that is not for this transfer. */
 bool direct_attach(struct transfer *transfer);
 /* As transfer_on_data. */
@@ -622,6 +633,8 @@ bool direct_pump(struct fabric *fabric);
 /* The transfer copies no more. */
 void direct_end(struct transfer *transfer);
 
+/* Answers a short READ by a GRANT. false: it has to be DATA. */
+bool attempt_lend(struct attempt *attempt, const struct wire_header *header);
 void attempt_on_attach(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
 void attempt_on_progress(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
 /* Takes the lease back. Whether the peer has let go; if not, the attempt is looked at again. */

@@ -75,31 +75,62 @@ static void grant_sent(struct message *message, ucs_status_t status)
         attempt_end_when_quiet(a);
 }
 
+static struct message *grant_message(struct attempt *a)
+{
+        struct message *message = message_new(a->fabric);
+
+        if (message) {
+                message->done = grant_sent;
+                message->owner = a;
+        }
+        return message;
+}
+
+static void grant_send(struct attempt *a, const struct wire_header *h, struct message *message, uint64_t size)
+{
+        struct wire_header answer = attempt_answer(a->fabric, h, WIRE_GRANT, 0);
+
+        answer.flags = h->flags & WIRE_FINAL;
+        a->in_flight++;
+        message_send(a->peer, message, &answer, message->buffer, size);
+}
+
 void attempt_on_attach(struct fabric *fabric, struct peer *peer, const struct wire_header *h)
 {
         struct attempt *a = NULL;
         struct message *message;
-        struct wire_header answer;
         uint64_t size = 0;
         int r = attempt_of_request(fabric, peer, h, &a);
 
         if (r == 0 && a->lease.leases)
                 r = FERRY_E_ALREADY_CLAIMED;
-        if (r != 0) {
-                attempt_refuse(fabric, peer, h, WIRE_GRANT, r);
-                return;
-        }
-        message = message_new(fabric);
+        message = r == 0 ? grant_message(a) : NULL;
         if (!message) {
-                attempt_refuse(fabric, peer, h, WIRE_GRANT, FERRY_E_TRANSFER_FAILED);
+                attempt_refuse(fabric, peer, h, WIRE_GRANT, r ? r : FERRY_E_TRANSFER_FAILED);
                 return;
         }
-        answer = attempt_answer(fabric, h, WIRE_GRANT, 0);
         message->buffer = grant_new(a, &size);
-        message->done = grant_sent;
-        message->owner = a;
-        a->in_flight++;
-        message_send(peer, message, &answer, message->buffer, size);
+        grant_send(a, h, message, size);
+}
+
+bool attempt_lend(struct attempt *a, const struct wire_header *h)
+{
+        struct message *message;
+        uint64_t size;
+
+        if (!(h->flags & WIRE_LEND) || !(h->flags & WIRE_FINAL) || !peer_is_local(a->peer) || a->lease.leases ||
+            h->length != a->stream.total || h->length > WIRE_EAGER_MAX || a->offer.n_segments > FABRIC_LEND_SEGMENTS)
+                return false;
+        message = grant_message(a);
+        if (message && !(message->buffer = grant_new(a, &size))) {
+                message_free(message);
+                message = NULL;
+        }
+        if (!message)
+                return false;
+        a->final_served = true;
+        grant_send(a, h, message, size);
+        return true;
 }
 
 void attempt_on_progress(struct fabric *fabric, struct peer *peer, const struct wire_header *h)

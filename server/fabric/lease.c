@@ -30,9 +30,9 @@ bool lease_enter(struct lease_slot *slot, uint64_t number)
         return atomic_compare_exchange_strong(&slot->word, &open, open | BUSY);
 }
 
-void lease_leave(struct lease_slot *slot)
+bool lease_leave(struct lease_slot *slot)
 {
-        (void)atomic_fetch_and(&slot->word, ~(uint64_t)BUSY);
+        return (atomic_fetch_and(&slot->word, ~(uint64_t)BUSY) & REVOKED) == 0;
 }
 
 /* ---- the owner ---- */

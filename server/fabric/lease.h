@@ -34,7 +34,8 @@ struct lease_slot {
 
 /* false: the lease was taken back. Else the memory may be touched until lease_leave. */
 bool lease_enter(struct lease_slot *slot, uint64_t number);
-void lease_leave(struct lease_slot *slot);
+/* false: the lease was taken back meanwhile. */
+bool lease_leave(struct lease_slot *slot);
 
 /* ---- the owner; who has the turn (turn.c) ---- */
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <utlist.h>
 
 #include "base/clock.h"
 #include "base/presence.h"
@@ -15,6 +16,8 @@ enum { BLOCK = 2 << 20, BITS = 8 };
 
 static void drop(struct mappings *mappings, struct mapping *mapping)
 {
+        if (mapping->users == 0)
+                DL_DELETE(mappings->idle, mapping);
         HASH_DEL(mappings->by_key, mapping);
         (void)munmap(mapping->address, mapping->size);
         free(mapping->ready);
@@ -57,19 +60,14 @@ static int map_file(struct mapping *mapping)
         return 0;
 }
 
-/* Makes room by dropping the one that was not used for the longest time. */
 static bool make_room(struct mappings *mappings)
 {
-        struct mapping *mapping, *next, *oldest = NULL;
-
         if (HASH_COUNT(mappings->by_key) < MAPPINGS_MAX)
                 return true;
-        HASH_ITER (hh, mappings->by_key, mapping, next)
-                if (mapping->users == 0 && (!oldest || mapping->last_used_us < oldest->last_used_us))
-                        oldest = mapping;
-        if (oldest)
-                drop(mappings, oldest);
-        return oldest != NULL;
+        if (!mappings->idle)
+                return false;
+        drop(mappings, mappings->idle);
+        return true;
 }
 
 int mapping_get(struct mappings *mappings, uint64_t epoch, uint64_t file, bool writable, struct mapping **ret_mapping)
@@ -82,6 +80,8 @@ int mapping_get(struct mappings *mappings, uint64_t epoch, uint64_t file, bool w
         if (mapping) {
                 if (mapping->doomed)
                         return -ENOENT;
+                if (mapping->users == 0)
+                        DL_DELETE(mappings->idle, mapping);
                 *ret_mapping = mapping_share(mapping);
                 return 0;
         }
@@ -117,7 +117,10 @@ struct mapping *mapping_share(struct mapping *mapping)
 void mapping_put(struct mappings *mappings, struct mapping *mapping)
 {
         mapping->last_used_us = clock_now_us();
-        if (--mapping->users == 0 && mapping->doomed)
+        if (--mapping->users > 0)
+                return;
+        DL_APPEND(mappings->idle, mapping);
+        if (mapping->doomed)
                 drop(mappings, mapping);
 }
 
@@ -160,11 +163,8 @@ void mappings_forget_worker(struct mappings *mappings, uint64_t epoch)
 
 void mappings_drop_unused(struct mappings *mappings, uint64_t before_us)
 {
-        struct mapping *mapping, *next;
-
-        HASH_ITER (hh, mappings->by_key, mapping, next)
-                if (mapping->users == 0 && mapping->last_used_us < before_us)
-                        drop(mappings, mapping);
+        while (mappings->idle && mappings->idle->last_used_us < before_us)
+                drop(mappings, mappings->idle);
 }
 
 void mappings_clear(struct mappings *mappings)

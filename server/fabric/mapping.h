@@ -13,8 +13,8 @@
  */
 
 enum {
-        MAPPING_LEASES = 0, /* file: the lease table; else the id of a region */
-        MAPPINGS_MAX = 1024,
+        MAPPING_LEASES = 0,  /* file: the lease table; else the id of a region */
+        MAPPINGS_MAX = 4096, /* for short reads from a thousand peers: two for each */
 };
 
 struct mapping_key {
@@ -29,11 +29,13 @@ struct mapping {
         unsigned users;
         bool doomed; /* the file is gone: to be dropped with the last user */
         uint64_t last_used_us;
+        struct mapping *prev, *next; /* idle, while it has no users */
         UT_hash_handle hh;
 };
 
 struct mappings {
-        struct mapping *by_key; /* uthash; in order of creation */
+        struct mapping *by_key; /* uthash */
+        struct mapping *idle;   /* utlist; the one that was not used for the longest time first */
 };
 
 /*

@@ -97,6 +97,8 @@ ucs_status_t attempt_on_read(struct fabric *fabric, struct peer *peer, const str
                 attempt_refuse(fabric, peer, h, WIRE_DATA, r);
                 return UCS_OK;
         }
+        if (attempt_lend(a, h))
+                return UCS_OK;
         part = part_size(a, h);
         a->in_flight++; /* the messages may be over at once, and it with them */
         for (; sent < h->length; sent += part) {

@@ -131,6 +131,8 @@ static int context_open(struct side *side, bool network, const struct fabric_con
                  * not. FABRIC_LOCAL_BYTES counts on this number.
                  */
                 { "MM_FIFO_SIZE", network ? NULL : "1024", false },
+                /* Our headers fit into the queue's elements, which stay in the cache; its buffers, 8 MiB, do not. */
+                { "MM_FIFO_ELEM_SIZE", network ? NULL : "256", false },
                 /*
                  * Local peers are watched by their pidfd. UCX's keep-alive would wake an idle worker every second, and
                  * look without a pause while the queue of a peer is full that has stopped.

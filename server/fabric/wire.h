@@ -39,11 +39,12 @@ enum wire_type {
 };
 
 enum wire_flag {
-        WIRE_FINAL = 1,  /* READ, WRITE: this chunk is the whole transfer. DATA, ACK: no DONE_ACK will follow */
+        WIRE_FINAL = 1,  /* READ, WRITE: this chunk is the whole transfer. DATA, GRANT, ACK: no DONE_ACK will follow */
         WIRE_VERIFY = 2, /* READ: send a checksum. DATA, WRITE: checksum is valid */
         WIRE_QUIET = 4,  /* DONE: no DONE_ACK is wanted */
         WIRE_STORE = 8,  /* ATTACH: the active side writes */
-        WIRE_FLAGS_KNOWN = 15,
+        WIRE_LEND = 16,  /* READ with FINAL, local side: a GRANT will do as well */
+        WIRE_FLAGS_KNOWN = 31,
 };
 
 struct wire_header {

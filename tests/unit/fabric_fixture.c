@@ -84,6 +84,8 @@ static int claim(void *context, const struct fabric_request *request, struct fab
         if (request->total != w->total)
                 return FERRY_E_SIZE_MISMATCH;
         w->passive.claims++;
+        if (w->on_claim)
+                w->on_claim(w);
         *ret_offer = (struct fabric_offer){
                 .segments = w->segments[1],
                 .n_segments = w->n_segments[1],
@@ -200,7 +202,11 @@ void world_free(struct world *w)
 
 static void active_started(void *context)
 {
-        ((struct world *)context)->active.started++;
+        struct world *w = context;
+
+        w->active.started++;
+        if (w->on_started)
+                w->on_started(w);
 }
 
 static void active_progress(void *context, uint64_t bytes)

@@ -20,7 +20,7 @@
 /* How the bytes go: by messages through shared memory, by TCP, or the active side copies out of and into our files. */
 enum carrier { MESSAGES, NETWORK, MAPPED, WAYS };
 
-enum { TIMEOUT_S = 20, OPERATION = 0x4242, FILE_ID = 0x77, EAGER_MAX = 7936, SEGMENTS_MAX = 1024 };
+enum { TIMEOUT_S = 20, OPERATION = 0x4242, FILE_ID = 0x77, EAGER_MAX = 7936, LEND_MIN = 512, SEGMENTS_MAX = 1024 };
 
 struct end {
         pthread_mutex_t lock;
@@ -50,7 +50,9 @@ struct world {
         struct end active, passive;
         void (*on_progress)(struct world *world, uint64_t bytes); /* of the active side */
         bool awaited;                                             /* what the active side says of its transfers */
-        void (*on_settle)(struct world *world);                   /* of the passive side */
+        void (*on_started)(struct world *world);                  /* the same */
+        void (*on_claim)(struct world *world);                    /* of the passive side, before it grants */
+        void (*on_settle)(struct world *world);                   /* the same */
         pthread_mutex_t gate; /* the passive side's thread passes it at each claim */
 };
 

@@ -14,10 +14,20 @@
 #include "base/util.h"
 #include "fabric_fixture.h"
 
+/* Short ones go inside messages, but for READs that a copy is worth while for. */
+static const char *transport_of(enum carrier way, size_t size, enum fabric_direction direction, bool verify)
+{
+        if (way == NETWORK)
+                return "tcp";
+        if (way == MESSAGES || verify)
+                return "posix";
+        return size > EAGER_MAX || (direction == FABRIC_READ && size >= LEND_MIN) ? "shm" : "posix";
+}
+
 static void transfer_and_compare(enum carrier way, size_t size, enum fabric_direction direction, bool verify)
 {
         struct world *w = world_new(way, size);
-        const char *transport = way == NETWORK ? "tcp" : way == MAPPED && size > EAGER_MAX && !verify ? "shm" : "posix";
+        const char *transport = transport_of(way, size, direction, verify);
 
         world_offer(w, direction);
         world_start(w, direction, verify);
@@ -38,10 +48,13 @@ static void transfer_and_compare(enum carrier way, size_t size, enum fabric_dire
 
 static void moves_every_size_both_ways_on_both_sides(void **state)
 {
-        static const size_t sizes[] = {
-                1,       333,           4095, 4096, 4097, 7936, 7937, 8193, (256 << 10) - 1, 256 << 10, (256 << 10) + 1,
-                5 << 20, (64 << 20) + 3
-        };
+        static const size_t sizes[] = { 1,         511,
+                                        512,       4095,
+                                        4096,      4097,
+                                        7936,      7937,
+                                        8193,      (256 << 10) - 1,
+                                        256 << 10, (256 << 10) + 1,
+                                        5 << 20,   (64 << 20) + 3 };
 
         for (int way = 0; way < WAYS; way++)
                 for (size_t i = 0; i < FERRY_ARRAY_SIZE(sizes); i++)
@@ -126,21 +139,50 @@ static void memory_without_a_file_is_moved_as_well(void **state)
 /* The passive side grants, but its file cannot be opened by the active side. */
 static void a_file_that_cannot_be_mapped_is_moved_by_messages(void **state)
 {
-        struct world *w = world_new(MAPPED, 3 << 20);
-        char path[PRESENCE_PATH_SIZE];
+        static const size_t sizes[] = { 4096, 3 << 20 };
 
-        presence_region_path(w->epoch[1], FILE_ID, path);
-        assert_int_equal(chmod(path, 0644), 0);
-        world_offer(w, FABRIC_WRITE);
-        world_start(w, FABRIC_WRITE, false);
-        end_wait(&w->active, 1);
-        end_wait(&w->passive, 1);
-        assert_int_equal(w->active.outcome.error, 0);
-        assert_int_equal(w->passive.outcome.error, 0);
-        assert_string_equal(w->active.outcome.transport, "posix");
-        assert_string_equal(w->passive.outcome.transport, "posix");
-        world_assert_streams_equal(w);
-        world_free(w);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(sizes); i++)
+                for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
+                        struct world *w = world_new(MAPPED, sizes[i]);
+                        char path[PRESENCE_PATH_SIZE];
+
+                        presence_region_path(w->epoch[1], FILE_ID, path);
+                        assert_int_equal(chmod(path, 0644), 0);
+                        world_offer(w, (enum fabric_direction)direction);
+                        world_start(w, (enum fabric_direction)direction, false);
+                        end_wait(&w->active, 1);
+                        end_wait(&w->passive, 1);
+                        assert_int_equal(w->active.outcome.error, 0);
+                        assert_int_equal(w->passive.outcome.error, 0);
+                        assert_string_equal(w->active.outcome.transport, "posix");
+                        assert_string_equal(w->passive.outcome.transport, "posix");
+                        world_assert_streams_equal(w);
+                        world_free(w);
+                }
+}
+
+/* A few pieces are lent; many travel inside a message. */
+static void a_short_read_of_pieces_is_lent_or_sent(void **state)
+{
+        static const size_t counts[] = { 2, 4, 5, 100 };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(counts); i++) {
+                struct world *w = world_new(MAPPED, 64 << 10);
+                size_t n = counts[i];
+
+                scatter(w, 0, 3 * n, 4096 / n / 3, 4096 / n / 3 + 5);
+                scatter(w, 1, n, 4096 / n / 3 * 3, 4096 / n / 3 * 3 + 7);
+                world_offer(w, FABRIC_READ);
+                world_start(w, FABRIC_READ, false);
+                end_wait(&w->active, 1);
+                end_wait(&w->passive, 1);
+                assert_int_equal(w->active.outcome.error, 0);
+                assert_int_equal(w->passive.outcome.error, 0);
+                assert_string_equal(w->active.outcome.transport, n <= 4 ? "shm" : "posix");
+                assert_string_equal(w->passive.outcome.transport, n <= 4 ? "shm" : "posix");
+                world_assert_streams_equal(w);
+                world_free(w);
+        }
 }
 
 static void small_pieces_travel_together(void **state)
@@ -369,6 +411,64 @@ static void stopping_a_fabric_ends_what_moves_over_it(void **state)
         }
 }
 
+/* Bytes of a short transfer are all there: what the passive side hears before it hears of that must not count. */
+static void revoke_in_between(struct world *w, uint64_t bytes)
+{
+        struct fabric_memory *memory;
+        static uint8_t page[4096];
+
+        fabric_offer_revoke(w->fabric[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        /* Commands are done in order, so it has heard when this returns. */
+        if (fabric_memory_register(w->fabric[1], page, sizeof(page), 0, &memory) == 0)
+                fabric_memory_unregister(w->fabric[1], memory);
+}
+
+static void a_revoke_after_a_short_reads_bytes_comes_too_late(void **state)
+{
+        for (int way = 0; way < WAYS; way++) {
+                struct world *w = world_new((enum carrier)way, 4096);
+
+                world_offer(w, FABRIC_READ);
+                w->on_progress = revoke_in_between;
+                world_start(w, FABRIC_READ, false);
+                end_wait(&w->active, 1);
+                end_wait(&w->passive, 1);
+                assert_int_equal(w->active.outcome.error, 0);
+                assert_int_equal(w->passive.outcome.error, 0);
+                world_assert_streams_equal(w);
+                world_free(w);
+        }
+}
+
+static void revoke_soon(struct world *w)
+{
+        fabric_offer_revoke(w->fabric[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+}
+
+static void stand_still_until_it_is_over(struct world *w)
+{
+        (void)end_comes(&w->passive, 1);
+}
+
+/* The lease of a short read is taken back when DONE does not come in time. */
+static void a_short_read_that_stands_still_is_not_begun_after_the_end(void **state)
+{
+        struct world *w = world_new(MAPPED, 4096);
+        uint8_t before[4096];
+
+        memcpy(before, w->memory[0], sizeof(before));
+        w->on_claim = revoke_soon;
+        w->on_started = stand_still_until_it_is_over;
+        world_offer(w, FABRIC_READ);
+        world_start(w, FABRIC_READ, false);
+        end_wait(&w->active, 1);
+        end_wait(&w->passive, 1);
+        assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED_BY_PEER);
+        assert_int_equal(w->passive.outcome.error, FERRY_E_CANCELLED);
+        assert_memory_equal(w->memory[0], before, sizeof(before));
+        world_free(w);
+}
+
 static atomic_bool peer_was_told;
 
 static void await_peer(struct world *w)
@@ -420,6 +520,7 @@ int main(void)
                 cmocka_unit_test(moves_scattered_memory),
                 cmocka_unit_test(memory_without_a_file_is_moved_as_well),
                 cmocka_unit_test(a_file_that_cannot_be_mapped_is_moved_by_messages),
+                cmocka_unit_test(a_short_read_of_pieces_is_lent_or_sent),
                 cmocka_unit_test(small_pieces_travel_together),
                 cmocka_unit_test(pieces_are_read_in_parts_over_tcp),
                 cmocka_unit_test(transfers_to_one_peer_share_a_window),
@@ -429,6 +530,8 @@ int main(void)
                 cmocka_unit_test(an_absent_worker_is_unreachable),
                 cmocka_unit_test(a_cancel_of_the_active_side_ends_both),
                 cmocka_unit_test(a_revoke_of_the_passive_side_ends_both),
+                cmocka_unit_test(a_revoke_after_a_short_reads_bytes_comes_too_late),
+                cmocka_unit_test(a_short_read_that_stands_still_is_not_begun_after_the_end),
                 cmocka_unit_test(stopping_a_fabric_ends_what_moves_over_it),
                 cmocka_unit_test(a_fabric_settles_when_the_peer_was_told),
                 cmocka_unit_test(many_transfers_run_at_once),

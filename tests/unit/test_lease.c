@@ -65,7 +65,7 @@ static void a_holder_comes_and_goes_until_the_lease_is_taken_back(void **state)
         for (int i = 0; i < 3; i++) {
                 assert_true(lease_enter(&f->slots[lease.slot], lease.number));
                 assert_true(lease_is_busy(&lease));
-                lease_leave(&f->slots[lease.slot]);
+                assert_true(lease_leave(&f->slots[lease.slot]));
                 assert_false(lease_is_busy(&lease));
         }
         lease_revoke(&lease);
@@ -84,7 +84,7 @@ static void a_holder_at_work_is_seen_until_it_leaves(void **state)
         assert_true(lease_enter(&f->slots[lease.slot], lease.number));
         lease_revoke(&lease);
         assert_true(lease_is_busy(&lease));
-        lease_leave(&f->slots[lease.slot]);
+        assert_false(lease_leave(&f->slots[lease.slot]));
         assert_false(lease_is_busy(&lease));
         assert_false(lease_enter(&f->slots[lease.slot], lease.number));
         lease_drop(&lease);
@@ -107,7 +107,7 @@ static void an_old_number_does_not_open_the_next_lease_of_its_place(void **state
         assert_int_equal(next.slot, slot);
         assert_false(lease_enter(&f->slots[slot], number));
         assert_true(lease_enter(&f->slots[slot], next.number));
-        lease_leave(&f->slots[slot]);
+        assert_true(lease_leave(&f->slots[slot]));
         lease_drop(&next);
         assert_false(lease_enter(&f->slots[slot], next.number));
 }

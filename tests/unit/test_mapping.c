@@ -125,6 +125,15 @@ static void what_is_not_used_is_dropped_after_a_time(void **state)
         mapping_put(&f->mappings, used);
 }
 
+static bool is_mapped(const struct fixture *f, uint64_t file)
+{
+        struct mapping_key key = { .epoch = f->epoch, .file = file };
+        struct mapping *mapping;
+
+        HASH_FIND(hh, f->mappings.by_key, &key, sizeof(key), mapping);
+        return mapping != NULL;
+}
+
 static void mappings_are_bounded(void **state)
 {
         struct fixture *f = *state;
@@ -136,7 +145,14 @@ static void mappings_are_bounded(void **state)
                 assert_int_equal(mapping_get(&f->mappings, f->epoch, file, false, &mapping), 0);
                 mapping_put(&f->mappings, mapping);
                 assert_true(HASH_COUNT(f->mappings.by_key) <= MAPPINGS_MAX);
+                /* Those that were not used for the longest time made room. */
+                assert_int_equal(mapping_get(&f->mappings, f->epoch, 1, false, &mapping), 0);
+                mapping_put(&f->mappings, mapping);
         }
+        assert_false(is_mapped(f, 2));
+        assert_false(is_mapped(f, 3));
+        assert_true(is_mapped(f, 1));
+        assert_true(is_mapped(f, 4));
         mappings_clear(&f->mappings);
         for (uint64_t file = 1; file <= MAPPINGS_MAX; file++)
                 assert_int_equal(mapping_get(&f->mappings, f->epoch, file, false, &held[file - 1]), 0);

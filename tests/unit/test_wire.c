@@ -99,7 +99,7 @@ static void impossible_numbers_are_refused(void **state)
         h.from_epoch = 0;
         expect_refused(h);
         h = sample(WIRE_DATA);
-        h.flags = 16;
+        h.flags = 32;
         expect_refused(h);
 }
 
