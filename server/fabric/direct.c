@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/copy.h"
 #include "base/log.h"
+#include "base/util.h"
 #include "fabric_internal.h"
 
 /*
@@ -153,14 +154,19 @@ static int copy_new(struct transfer *t, const struct grant *grant, struct copy *
         return 0;
 }
 
+/* Out of a message, in which it may lie anywhere. */
 static int copy_of_grant(struct transfer *t, const void *bytes, uint64_t size, struct copy **ret_copy)
 {
-        const struct grant *grant = bytes;
+        FERRY_CLEANUP(cleanup_free) struct grant *grant = malloc(size);
+        int r = -EBADMSG;
 
-        if (size < sizeof(*grant) || grant->slot >= LEASE_TABLE || grant->n == 0 ||
-            grant->n != (size - sizeof(*grant)) / sizeof(grant->extents[0]))
-                return -EBADMSG;
-        return copy_new(t, grant, ret_copy);
+        if (!grant)
+                return -ENOMEM;
+        memcpy(grant, bytes, size);
+        if (size >= sizeof(*grant) && grant->slot < LEASE_TABLE && grant->n > 0 &&
+            grant->n == (size - sizeof(*grant)) / sizeof(grant->extents[0]))
+                r = copy_new(t, grant, ret_copy);
+        return r;
 }
 
 /* The transfer may be gone afterwards. */
