@@ -99,7 +99,7 @@ static double flights_run(struct pair *p, const struct region *at_a, const struc
 void bench_many(void)
 {
         enum { MANY = 64 };
-        uint64_t size = 16 * MIB, total = MANY * size; /* several windows each, or the first comers take it all */
+        uint64_t size = 32 * MIB, total = MANY * size; /* several windows each, or the first comers take it all */
         unsigned n = rounds(3, 15);
 
         for (int network = 0; network < 2; network++) {
