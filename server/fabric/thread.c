@@ -201,7 +201,7 @@ static void forsake_attempts(struct fabric *fabric)
                 attempt_forsake(a);
 }
 
-/* Last, since who is woken may take this core: a peer that waits for our answer waits as long. */
+/* After the messages, since who is woken may take this core: a peer that waits for our answer waits as long. */
 static void settle(struct fabric *fabric)
 {
         if (!fabric->unsettled)
@@ -216,6 +216,7 @@ bool thread_pass(struct fabric *fabric, uint64_t *ret_now_us)
         bool moved = commands_run(fabric);
 
         moved |= progress(fabric);
+        settle(fabric); /* a piece takes its time */
         moved |= direct_pump(fabric);
         peers_sweep(fabric);
         *ret_now_us = clock_now_us();
