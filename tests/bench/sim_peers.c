@@ -207,6 +207,7 @@ static double hub_read(const struct node *hub, const struct address *peer)
                 .segments = &hub->segment,
                 .n_segments = 1,
                 .total = SLICE,
+                .awaited = true, /* as for who says Prefer: wait */
                 .context = &m,
                 .started = move_started,
                 .progress = ignore_progress,
