@@ -16,7 +16,11 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-enum { LOOP_EVENTS = 32, LOOP_HEAP_FIRST = 64 };
+enum {
+        LOOP_EVENTS = 32,
+        LOOP_HEAP_FIRST = 64,
+        LOOP_HEAP_ARITY = 4, /* as many as share a line of the cache: half as many levels as of two */
+};
 
 /* The id of the event fd in epoll's data; those of watches begin at 1. */
 static const uint64_t wake_id = 0;
@@ -46,7 +50,7 @@ struct loop {
         pthread_mutex_t lock; /* a leaf; guards all below, and slot, fd and id of timers and watches */
         bool stopping;
         uint64_t wake_at;        /* when the sleeping thread wakes by itself; 0 = it is awake or has been woken */
-        struct heap_entry *heap; /* binary, the earliest deadline first */
+        struct heap_entry *heap; /* the earliest deadline first */
         size_t n_timers, capacity;
         struct watch_entry *watches;
         uint64_t last_id;
@@ -58,20 +62,34 @@ static void heap_place(struct loop *loop, size_t i, struct heap_entry entry)
         entry.timer->slot = i + 1;
 }
 
+/* The earliest of those below slot i; n_timers or more = there is none. */
+static size_t heap_earliest_below(const struct loop *loop, size_t i)
+{
+        size_t first = LOOP_HEAP_ARITY * i + 1, end = first + LOOP_HEAP_ARITY, earliest = first;
+
+        if (end > loop->n_timers)
+                end = loop->n_timers;
+        for (size_t j = first + 1; j < end; j++)
+                if (loop->heap[j].deadline_us < loop->heap[earliest].deadline_us)
+                        earliest = j;
+        return earliest;
+}
+
 /* Puts a timer where it belongs, given that slot i is free. */
 static void heap_settle(struct loop *loop, size_t i, struct heap_entry entry)
 {
-        while (i > 0 && entry.deadline_us < loop->heap[(i - 1) / 2].deadline_us) {
-                heap_place(loop, i, loop->heap[(i - 1) / 2]);
-                i = (i - 1) / 2;
-        }
-        for (size_t child = 2 * i + 1; child < loop->n_timers; child = 2 * i + 1) {
-                if (child + 1 < loop->n_timers && loop->heap[child + 1].deadline_us < loop->heap[child].deadline_us)
-                        child++;
-                if (entry.deadline_us <= loop->heap[child].deadline_us)
+        size_t above, below;
+
+        for (; i > 0; i = above) {
+                above = (i - 1) / LOOP_HEAP_ARITY;
+                if (entry.deadline_us >= loop->heap[above].deadline_us)
                         break;
-                heap_place(loop, i, loop->heap[child]);
-                i = child;
+                heap_place(loop, i, loop->heap[above]);
+        }
+        for (; (below = heap_earliest_below(loop, i)) < loop->n_timers; i = below) {
+                if (entry.deadline_us <= loop->heap[below].deadline_us)
+                        break;
+                heap_place(loop, i, loop->heap[below]);
         }
         heap_place(loop, i, entry);
 }
