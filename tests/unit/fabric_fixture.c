@@ -102,12 +102,20 @@ static int claim_nothing(void *context, const struct fabric_request *request, st
         return FERRY_E_STALE_METADATA;
 }
 
-static void settle(void *context)
+static void settle_active(void *context)
 {
         struct world *w = context;
 
-        if (w->on_settle)
-                w->on_settle(w);
+        if (w->on_settle[0])
+                w->on_settle[0](w);
+}
+
+static void settle_passive(void *context)
+{
+        struct world *w = context;
+
+        if (w->on_settle[1])
+                w->on_settle[1](w);
 }
 
 static uint8_t *file_new(uint64_t epoch, uint64_t id, size_t size)
@@ -165,7 +173,9 @@ struct world *world_new_spinning(enum carrier way, size_t size, uint32_t spin_us
                         .chunk_size = 256 << 10,
                         .spin_us = spin_us,
                         .grace_ms = 500,
-                        .operations = { .claim = i ? claim : claim_nothing, .settle = i ? settle : NULL, .context = w },
+                        .operations = { .claim = i ? claim : claim_nothing,
+                                        .settle = i ? settle_passive : settle_active,
+                                        .context = w },
                 };
                 const struct fabric_facts *facts;
 

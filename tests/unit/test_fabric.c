@@ -484,7 +484,7 @@ static void a_fabric_settles_when_the_peer_was_told(void **state)
                         struct world *w = world_new((enum carrier)way, 1 << 20);
 
                         peer_was_told = false;
-                        w->on_settle = await_peer;
+                        w->on_settle[1] = await_peer;
                         world_offer(w, (enum fabric_direction)direction);
                         world_start(w, (enum fabric_direction)direction, false);
                         end_wait(&w->active, 1);
@@ -492,6 +492,52 @@ static void a_fabric_settles_when_the_peer_was_told(void **state)
                         world_free(w);
                         assert_true(peer_was_told);
                 }
+}
+
+static int steps_at_end, steps_at_settle;
+
+static void note_steps_at_end(void *context, const struct fabric_outcome *outcome)
+{
+        struct world *w = context;
+
+        assert_int_equal(outcome->error, FERRY_E_SIZE_MISMATCH);
+        steps_at_end = w->active.steps;
+}
+
+static void note_steps_at_settle(struct world *w)
+{
+        if (steps_at_end && !steps_at_settle)
+                steps_at_settle = w->active.steps;
+}
+
+/* Beside a copy under way, one that the peer refuses. */
+static void start_another(struct world *w, uint64_t bytes)
+{
+        struct fabric_transfer another = world_transfer(w, FABRIC_READ, false);
+
+        w->on_progress = NULL;
+        another.total = w->segments[0][1].size;
+        another.segments = &w->segments[0][1];
+        another.n_segments = 1;
+        another.started = NULL;
+        another.ended = note_steps_at_end;
+        assert_int_equal(fabric_transfer_start(w->fabric[0], &another), 0);
+}
+
+static void a_fabric_settles_before_it_copies_the_next_piece(void **state)
+{
+        struct world *w = world_new(MAPPED, 64 << 20);
+
+        w->segments[0][1] = (struct fabric_segment){ w->memory[0], 4096, w->registered[0] };
+        w->on_progress = start_another;
+        w->on_settle[0] = note_steps_at_settle;
+        world_offer(w, FABRIC_READ);
+        world_start(w, FABRIC_READ, false);
+        end_wait(&w->active, 1);
+        end_wait(&w->passive, 1);
+        world_free(w);
+        assert_int_not_equal(steps_at_end, 0);
+        assert_int_equal(steps_at_settle, steps_at_end);
 }
 
 static void many_transfers_run_at_once(void **state)
@@ -534,6 +580,7 @@ int main(void)
                 cmocka_unit_test(a_short_read_that_stands_still_is_not_begun_after_the_end),
                 cmocka_unit_test(stopping_a_fabric_ends_what_moves_over_it),
                 cmocka_unit_test(a_fabric_settles_when_the_peer_was_told),
+                cmocka_unit_test(a_fabric_settles_before_it_copies_the_next_piece),
                 cmocka_unit_test(many_transfers_run_at_once),
         };
 
