@@ -94,6 +94,16 @@ static int on_local_moved(void *context, const void *address, size_t size)
 
 /* ---- the layers, bottom up ---- */
 
+enum {
+        SPIN_DEFAULT_US = 500,
+        HTTP_SPIN_PART = 3, /* there are more of these threads */
+};
+
+static uint32_t spin_us(const struct ferry_worker_options *options)
+{
+        return options->spin_us ? options->spin_us : SPIN_DEFAULT_US;
+}
+
 static int start_metrics(struct ferry_worker *worker)
 {
         return metrics_new(&worker->metrics);
@@ -115,7 +125,7 @@ static int start_fabric(struct ferry_worker *worker)
                 .interfaces = options->interfaces,
                 .chunk_size = (uint32_t)options->chunk_size,
                 .window = options->window,
-                .spin_us = options->spin_us,
+                .spin_us = spin_us(options),
                 .grace_ms = (uint32_t)options->grace_ms,
                 .operations = { .claim = on_claim, .settle = on_settle, .context = worker },
                 .local_moved = on_local_moved,
@@ -255,6 +265,7 @@ static int start_http(struct ferry_worker *worker)
                 .allow_origin = options->allow_origin,
                 .n_allow_origin = options->n_allow_origin,
                 .threads = options->http_threads,
+                .spin_us = spin_us(options) / HTTP_SPIN_PART,
                 .worker_name = options->name,
                 .version = FERRY_VERSION,
                 .epoch = worker->epoch,

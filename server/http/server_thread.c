@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,9 +166,10 @@ static void run(struct http_thread *thread, struct http_shard *shard)
                 thread->sweep_us = clock_now_us() + (uint64_t)ms * 1000;
 }
 
-static void run_queued(struct http_thread *thread)
+static bool run_queued(struct http_thread *thread)
 {
         struct http_shard *shard = atomic_exchange(&thread->queued, NULL);
+        bool any = shard != NULL;
 
         while (shard) {
                 struct http_shard *next = shard->next;
@@ -175,6 +177,7 @@ static void run_queued(struct http_thread *thread)
                 run(thread, shard);
                 shard = next;
         }
+        return any;
 }
 
 static void sweep(struct http_thread *thread)
@@ -223,22 +226,58 @@ static void deliver(struct http_thread *thread, uint64_t id)
                 (void)eventfd_read(thread->event_fd, &count);
 }
 
+static bool is_called(struct http_thread *thread)
+{
+        return atomic_load(&thread->queued) != NULL || atomic_load(&thread->stopping);
+}
+
+/* The number of events; 0 = there is something else to do. */
+static int sleep_until_event(struct http_thread *thread, struct epoll_event events[EVENTS])
+{
+        int n;
+
+        /* Whoever queues now either is seen here or sees that it must signal. */
+        atomic_store(&thread->asleep, true);
+        n = epoll_wait(thread->epoll_fd, events, EVENTS, is_called(thread) ? 0 : time_left(thread));
+        atomic_store(&thread->asleep, false);
+        return n;
+}
+
+/*
+ * Who was served asks again, and who is parked is woken, often sooner than a core wakes up that has gone to sleep (30
+ * us on a virtual machine). So it looks for a while, and lets others run each time.
+ */
+static int wait_for_events(struct http_thread *thread, struct epoll_event events[EVENTS])
+{
+        uint64_t until = thread->busy_us + thread->server->config.spin_us;
+
+        while (clock_now_us() < until) {
+                int n = epoll_wait(thread->epoll_fd, events, EVENTS, 0);
+
+                if (n > 0 || is_called(thread))
+                        return n;
+                (void)sched_yield();
+        }
+        return sleep_until_event(thread, events);
+}
+
 static void *server_thread_main(void *argument)
 {
         struct http_thread *thread = argument;
         struct epoll_event events[EVENTS];
 
         while (!atomic_load(&thread->stopping)) {
-                run_queued(thread);
+                bool busy = run_queued(thread);
+
                 sweep(thread);
                 listen_or_not(thread);
-                /* Whoever queues now either is seen here or sees that it must signal. */
-                atomic_store(&thread->asleep, true);
-                bool more = atomic_load(&thread->queued) != NULL || atomic_load(&thread->stopping);
-                int n = epoll_wait(thread->epoll_fd, events, EVENTS, more ? 0 : time_left(thread));
-                atomic_store(&thread->asleep, false);
+                if (busy)
+                        thread->busy_us = clock_now_us();
+                int n = wait_for_events(thread, events);
                 for (int i = 0; i < n; i++)
                         deliver(thread, events[i].data.u64);
+                if (n > 0)
+                        thread->busy_us = clock_now_us();
         }
         return NULL;
 }

@@ -27,6 +27,7 @@ struct http_thread {
         atomic_bool asleep;                  /* or about to be: whoever queues a shard must signal */
         _Atomic(struct http_shard *) queued; /* to be run; the latest first */
         /* The thread's own: */
+        uint64_t busy_us; /* when it did something last */
         struct http_shard **shards;
         size_t n_shards, shards_capacity;
         size_t first_room; /* all shards before it are full */

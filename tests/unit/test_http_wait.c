@@ -42,6 +42,28 @@ static void a_parked_request_is_answered_when_the_operation_is_done(void **state
         operation_unref(operation);
 }
 
+/* It looks for longer than the test may take: what comes is found while it looks, the end as well. */
+static void a_thread_that_looks_for_more_serves_wakes_and_stops(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        struct reply reply;
+        int fd;
+
+        http_stop(h);
+        h->config.spin_us = 3600u * 1000000u;
+        http_start(h);
+        expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
+        fd = park(h, operation, "?wait_ms=60000", 1);
+        expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
+        operation_cancel(h->f->store, operation);
+        reply = http_receive(fd);
+        assert_string_equal(reply_field(&reply, "status"), "CANCELLED");
+        expect_status(reply, 200);
+        expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=20&revision=99"), "", NULL), 200);
+        operation_unref(operation);
+}
+
 static void a_wait_that_holds_already_is_answered_at_once(void **state)
 {
         struct http_fixture *h = *state;
@@ -281,6 +303,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 TEST(a_parked_request_is_answered_when_the_operation_is_done),
+                TEST(a_thread_that_looks_for_more_serves_wakes_and_stops),
                 TEST(a_wait_that_holds_already_is_answered_at_once),
                 TEST(a_wait_for_a_revision_ends_with_the_next),
                 TEST(at_the_time_limit_the_answer_says_not_done),

@@ -49,6 +49,7 @@ struct http_config {
         const char *const *allow_origin;
         size_t n_allow_origin;
         unsigned threads; /* of libmicrohttpd's pool; 0 = default */
+        uint32_t spin_us; /* how long one of them looks for more after it did something, before it sleeps */
 
         const char *worker_name, *version;
         uint64_t epoch;
