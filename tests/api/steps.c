@@ -287,12 +287,9 @@ static void operations_drop(struct pair *p, struct running *r)
         assert_int_equal(ferry_delete_operation(p->b.client, r->active), 0);
 }
 
-/* Makes both operations and asks until some bytes have moved, as the worker that is to be stopped sees it. */
-static void running_begin(struct pair *p, struct running *r, struct worker *watched)
+static void running_begin(struct pair *p, struct running *r)
 {
-        const char *id = watched == &p->a ? r->passive : r->active;
-        struct ferry_operation passive, active, now;
-        bool moving;
+        struct ferry_operation passive, active;
 
         offer_make(&p->a, r->kind, r->offered, &passive);
         memcpy(r->passive, passive.id, FERRY_ID_SIZE);
@@ -300,24 +297,31 @@ static void running_begin(struct pair *p, struct running *r, struct worker *watc
         memcpy(r->active, active.id, FERRY_ID_SIZE);
         ferry_operation_clear(&passive);
         ferry_operation_clear(&active);
-        do {
-                assert_int_equal(ferry_get_operation(watched->client, id, 0, 0, &now), 0);
-                moving = now.done || now.bytes_done > 0;
-                ferry_operation_clear(&now);
-        } while (!moving);
 }
 
-/* Whether the transfer stands in its middle, as the worker sees it that runs. */
-static bool running_halfway(struct pair *p, const struct running *r, struct worker *paused)
+/*
+ * Lets one worker run for moments, until the transfer stands in its middle, as the other worker sees it. false: it was
+ * past that before it could be stopped; the worker runs.
+ */
+static bool running_step(struct pair *p, const struct running *r, struct worker *paused)
 {
         struct worker *w = paused == &p->a ? &p->b : &p->a;
         struct ferry_operation now;
-        bool halfway;
+        uint64_t bytes;
+        bool done;
 
-        assert_int_equal(ferry_get_operation(w->client, w == &p->a ? r->passive : r->active, 0, 0, &now), 0);
-        halfway = !now.done && now.bytes_done > 0 && now.bytes_done < r->size - r->size / 4;
-        ferry_operation_clear(&now);
-        return halfway;
+        for (;;) {
+                worker_pause(paused);
+                assert_int_equal(ferry_get_operation(w->client, w == &p->a ? r->passive : r->active, 0, 0, &now), 0);
+                done = now.done;
+                bytes = now.bytes_done;
+                ferry_operation_clear(&now);
+                if (!done && bytes > 0 && bytes < r->size - r->size / 4)
+                        return true;
+                worker_resume(paused);
+                if (done || bytes > 0)
+                        return false;
+        }
 }
 
 void running_start(struct pair *p, enum ferry_kind passive_kind, uint64_t size, uint64_t seed, struct worker *paused,
@@ -329,13 +333,11 @@ void running_start(struct pair *p, enum ferry_kind passive_kind, uint64_t size, 
         region_make(&p->a, size, readable ? seed : 0, r.offered);
         region_make(&p->b, size, readable ? 0 : seed, r.local);
         for (int i = 0; i < RUNNING_TRIES; i++) {
-                running_begin(p, &r, paused);
-                worker_pause(paused);
-                if (running_halfway(p, &r, paused)) {
+                running_begin(p, &r);
+                if (running_step(p, &r, paused)) {
                         *ret_running = r;
                         return;
                 }
-                worker_resume(paused);
                 operations_drop(p, &r);
         }
         fail_msg("no transfer could be stopped in its middle");
