@@ -94,14 +94,11 @@ static int on_local_moved(void *context, const void *address, size_t size)
 
 /* ---- the layers, bottom up ---- */
 
-enum {
-        SPIN_DEFAULT_US = 500,
-        HTTP_SPIN_PART = 3, /* there are more of these threads */
-};
+enum { HTTP_SPIN_PART = 3 }; /* there are more of these threads */
 
 static uint32_t spin_us(const struct ferry_worker_options *options)
 {
-        return options->spin_us ? options->spin_us : SPIN_DEFAULT_US;
+        return options->spin_us ? options->spin_us : FABRIC_SPIN_DEFAULT_US;
 }
 
 static int start_metrics(struct ferry_worker *worker)

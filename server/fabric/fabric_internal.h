@@ -39,7 +39,6 @@ enum {
         FABRIC_WINDOW_MAX = 64, /* chunks of one transfer in flight, whatever their size; a power of two */
         FABRIC_GRACE_MS = 2000,
         FABRIC_CONNECT_MS = 5000,
-        FABRIC_SPIN_DEFAULT_US = 500,
         FABRIC_CROWDED_US = 20,   /* another thread had the core for so long: sleep rather than look again */
         FABRIC_BLOCKED_US = 1000, /* a thread that may not sleep and moves nothing for so long … */
         FABRIC_BLOCKED_MS = 1,    /* … looks only this often */

@@ -34,7 +34,7 @@ enum fabric_direction {
         FABRIC_WRITE, /* the active side puts bytes into the passive side */
 };
 
-enum { FABRIC_TRANSPORT_SIZE = 32, FABRIC_ADDRESS_SIZE = 280 };
+enum { FABRIC_TRANSPORT_SIZE = 32, FABRIC_ADDRESS_SIZE = 280, FABRIC_SPIN_DEFAULT_US = 500 };
 
 /* The transport of bytes that the active side copied out of or into the passive side's mapped memory. */
 #define FABRIC_MAPPED "shm"
