@@ -24,6 +24,16 @@ static const char *transport_of(enum carrier way, size_t size, enum fabric_direc
         return size > EAGER_MAX || (direction == FABRIC_READ && size >= LEND_MIN) ? "shm" : "posix";
 }
 
+static void end_both(struct world *w, const char *transport)
+{
+        end_wait(&w->active, 1);
+        end_wait(&w->passive, 1);
+        assert_int_equal(w->active.outcome.error, 0);
+        assert_int_equal(w->passive.outcome.error, 0);
+        assert_string_equal(w->active.outcome.transport, transport);
+        assert_string_equal(w->passive.outcome.transport, transport);
+}
+
 static void transfer_and_compare(enum carrier way, size_t size, enum fabric_direction direction, bool verify)
 {
         struct world *w = world_new(way, size);
@@ -122,12 +132,7 @@ static void memory_without_a_file_is_moved_as_well(void **state)
                         w->segments[side][0] = (struct fabric_segment){ memory, w->size, registered };
                         world_offer(w, (enum fabric_direction)direction);
                         world_start(w, (enum fabric_direction)direction, false);
-                        end_wait(&w->active, 1);
-                        end_wait(&w->passive, 1);
-                        assert_int_equal(w->active.outcome.error, 0);
-                        assert_int_equal(w->passive.outcome.error, 0);
-                        assert_string_equal(w->active.outcome.transport, side ? "posix" : "shm");
-                        assert_string_equal(w->passive.outcome.transport, side ? "posix" : "shm");
+                        end_both(w, side ? "posix" : "shm");
                         world_assert_streams_equal(w);
                         fabric_memory_unregister(w->fabric[side], registered);
                         world_free(w);
@@ -150,12 +155,7 @@ static void a_file_that_cannot_be_mapped_is_moved_by_messages(void **state)
                         assert_int_equal(chmod(path, 0644), 0);
                         world_offer(w, (enum fabric_direction)direction);
                         world_start(w, (enum fabric_direction)direction, false);
-                        end_wait(&w->active, 1);
-                        end_wait(&w->passive, 1);
-                        assert_int_equal(w->active.outcome.error, 0);
-                        assert_int_equal(w->passive.outcome.error, 0);
-                        assert_string_equal(w->active.outcome.transport, "posix");
-                        assert_string_equal(w->passive.outcome.transport, "posix");
+                        end_both(w, "posix");
                         world_assert_streams_equal(w);
                         world_free(w);
                 }
@@ -174,12 +174,7 @@ static void a_short_read_of_pieces_is_lent_or_sent(void **state)
                 scatter(w, 1, n, 4096 / n / 3 * 3, 4096 / n / 3 * 3 + 7);
                 world_offer(w, FABRIC_READ);
                 world_start(w, FABRIC_READ, false);
-                end_wait(&w->active, 1);
-                end_wait(&w->passive, 1);
-                assert_int_equal(w->active.outcome.error, 0);
-                assert_int_equal(w->passive.outcome.error, 0);
-                assert_string_equal(w->active.outcome.transport, n <= 4 ? "shm" : "posix");
-                assert_string_equal(w->passive.outcome.transport, n <= 4 ? "shm" : "posix");
+                end_both(w, n <= 4 ? "shm" : "posix");
                 world_assert_streams_equal(w);
                 world_free(w);
         }

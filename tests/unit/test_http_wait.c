@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <ferry/encoding.h>
@@ -42,6 +43,30 @@ static void a_parked_request_is_answered_when_the_operation_is_done(void **state
         operation_unref(operation);
 }
 
+static uint64_t cpu_us(clockid_t clock)
+{
+        struct timespec t;
+
+        (void)clock_gettime(clock, &t);
+        return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* Processor time of all threads but this one. */
+static uint64_t others_cpu_us(void)
+{
+        uint64_t own = cpu_us(CLOCK_THREAD_CPUTIME_ID);
+
+        return cpu_us(CLOCK_PROCESS_CPUTIME_ID) - own;
+}
+
+static void assert_somebody_looks(void)
+{
+        uint64_t from = others_cpu_us(), give_up = clock_now_us() + 10000000;
+
+        while (others_cpu_us() < from + 20000)
+                assert_true(clock_now_us() < give_up);
+}
+
 /* It looks for longer than the test may take: what comes is found while it looks, the end as well. */
 static void a_thread_that_looks_for_more_serves_wakes_and_stops(void **state)
 {
@@ -54,6 +79,7 @@ static void a_thread_that_looks_for_more_serves_wakes_and_stops(void **state)
         h->config.spin_us = 3600u * 1000000u;
         http_start(h);
         expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
+        assert_somebody_looks();
         fd = park(h, operation, "?wait_ms=60000", 1);
         expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
         operation_cancel(h->f->store, operation);
