@@ -127,8 +127,14 @@ static bool decode_bool(struct json_object *value, const struct ferry_json_field
         return true;
 }
 
-static bool decode_object(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
+/* In its place is an array, and so is any array. */
+static bool decode_kept(struct json_object *value, const struct ferry_json_field *field, const struct place *place)
 {
+        size_t size;
+        const char *text = ferry_json_text(value, &size);
+
+        if (!text || *text != '{')
+                return REFUSE(place, "expected an object");
         *(struct json_object **)place->target = value;
         return true;
 }
@@ -152,7 +158,7 @@ static const struct {
         [FERRY_JSON_STRING] = { json_type_string, "a string", decode_string },
         [FERRY_JSON_UINT] = { json_type_int, "an integer", decode_uint },
         [FERRY_JSON_BOOL] = { json_type_boolean, "true or false", decode_bool },
-        [FERRY_JSON_OBJECT] = { json_type_object, "an object", decode_object },
+        [FERRY_JSON_KEPT] = { json_type_array, "an object", decode_kept },
         [FERRY_JSON_ARRAY] = { json_type_array, "an array", decode_array },
 };
 

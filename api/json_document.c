@@ -29,6 +29,7 @@ struct ferry_json *ferry_json_free(struct ferry_json *json)
         if (json->tokener)
                 json_tokener_free(json->tokener);
         json_outline_clear(&json->outline);
+        free(json->joined);
         free(json->text);
         free(json);
         return NULL;
@@ -77,30 +78,38 @@ static size_t tie(struct json_object *value, bool within_list, struct untied *li
         return n;
 }
 
-/* false: memory is short. */
-static bool feed(struct json_tokener *tokener, const char *text, size_t size)
+static char *put(char *to, const char *text, size_t n)
 {
-        (void)json_tokener_parse_ex(tokener, text, (int)size);
-        return json_tokener_get_error(tokener) == json_tokener_continue;
+        memcpy(to, text, n);
+        return to + n;
 }
 
-/* Feeds a text that has been checked, with "[]" for each list of its outline. Returns the tree once it is complete. */
-static struct json_object *feed_outlined(struct json_tokener *tokener, const char *text,
-                                         const struct json_outline *outline)
+/*
+ * Parses a text that has been checked, with "[]" for each list of its outline, between before and after: in one piece,
+ * because each call of json-c's parser makes a locale. NULL when memory is short.
+ */
+static struct json_object *parse_outlined(struct ferry_json *json, const char *before, const char *text,
+                                          const char *after)
 {
-        struct json_object *root = NULL;
+        const struct json_outline *outline = &json->outline;
+        size_t n_before = strlen(before), n_after = strlen(after);
+        size_t most = n_before + (size_t)(outline->end - text) + 2 * outline->n_lists + n_after;
+        char *joined = json_reserve(json->joined, &json->joined_room, most, 1), *at;
 
+        if (!joined)
+                return NULL;
+        json->joined = joined;
+        at = put(joined, before, n_before);
         for (size_t i = 0; i < outline->n_lists; i++) {
                 const struct json_list *list = &outline->lists[i];
 
-                if (!feed(tokener, text, (size_t)(list->text - text)))
-                        return NULL;
-                root = json_tokener_parse_ex(tokener, "[]", 2);
+                at = put(at, text, (size_t)(list->text - text));
+                at = put(at, "[]", 2);
                 text = list->text + list->size;
         }
-        if (text < outline->end)
-                root = json_tokener_parse_ex(tokener, text, (int)(outline->end - text));
-        return root;
+        at = put(at, text, (size_t)(outline->end - text));
+        at = put(at, after, n_after);
+        return json_tokener_parse_ex(json->tokener, joined, (int)(at - joined));
 }
 
 int json_document_read(struct ferry_json *json, const char *text, size_t length, struct json_fault *ret_fault)
@@ -110,10 +119,8 @@ int json_document_read(struct ferry_json *json, const char *text, size_t length,
 
         if (r)
                 return r;
-        json->root = feed_outlined(json->tokener, text, &json->outline);
         /* A number alone goes on until something else comes. */
-        if (json_tokener_get_error(json->tokener) == json_tokener_continue)
-                json->root = json_tokener_parse_ex(json->tokener, " ", 1);
+        json->root = parse_outlined(json, "", text, " ");
         lists = (struct untied){ json->outline.lists, json->outline.n_lists };
         /* Only memory can have stopped it. It does not always say so, and then gives a part of the tree. */
         return tie(json->root, false, &lists) == json->outline.n_values ? 0 : -ENOMEM;
@@ -121,7 +128,6 @@ int json_document_read(struct ferry_json *json, const char *text, size_t length,
 
 int json_document_read_elements(struct ferry_json *json, const char *text, size_t length)
 {
-        struct json_tokener *tokener = json->tokener;
         struct untied lists;
         size_t n, n_values = 0;
         int r = json_check_elements(text, length, &json->outline, &n);
@@ -130,10 +136,8 @@ int json_document_read_elements(struct ferry_json *json, const char *text, size_
         json->root = NULL;
         if (r)
                 return r;
-        json_tokener_reset(tokener);
-        (void)json_tokener_parse_ex(tokener, "[", 1);
-        (void)feed_outlined(tokener, text, &json->outline);
-        json->root = json_tokener_parse_ex(tokener, "]", 1);
+        json_tokener_reset(json->tokener);
+        json->root = parse_outlined(json, "[", text, "]");
         if (!json->root || json_object_array_length(json->root) != n)
                 return -ENOMEM;
         lists = (struct untied){ json->outline.lists, json->outline.n_lists };

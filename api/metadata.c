@@ -11,6 +11,7 @@
 #include <ferry/json_write.h>
 
 #include "metadata_blob.h"
+#include "metadata_scan.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -215,8 +216,34 @@ static int decode(struct json_object *object, const char *prefix, struct ferry_m
         return r > 0 ? refuse(errors, prefix, "/nixl_metadata", detail) : r;
 }
 
-int ferry_metadata_decode(struct json_object *object, const char *pointer_prefix, struct ferry_metadata **ret_metadata,
-                          struct ferry_json_errors *errors)
+/* By json-c, which takes any order and form, and says what is wrong. */
+static int decode_text(const char *text, size_t size, const char *prefix, struct ferry_metadata *m,
+                       struct ferry_json_errors *errors)
+{
+        struct ferry_json *json = NULL;
+        int r = ferry_json_parse_in_place(text, size, NULL, &json, errors);
+
+        if (r == 0)
+                r = decode(ferry_json_root(json), prefix, m, errors);
+        (void)ferry_json_free(json);
+        return r;
+}
+
+/* As workers write it: 0. -EINVAL: it is for decode_text to tell what is the matter. -ENOMEM. */
+static int scan(const char *text, size_t size, struct ferry_metadata *m)
+{
+        char detail[FERRY_JSON_DETAIL_SIZE], *blob;
+        int r;
+
+        if (!metadata_scan(text, size, m, &blob))
+                return -EINVAL;
+        r = metadata_blob_decode(blob, m, detail);
+        free(blob);
+        return r < 0 ? r : r == 0 && is_valid(m) ? 0 : -EINVAL;
+}
+
+int ferry_metadata_decode(const char *text, size_t size, const char *pointer_prefix,
+                          struct ferry_metadata **ret_metadata, struct ferry_json_errors *errors)
 {
         /* A list of its own: whatever is wrong, to the caller it is the metadata that is not valid. */
         struct ferry_json_errors own = { 0 };
@@ -225,7 +252,12 @@ int ferry_metadata_decode(struct json_object *object, const char *pointer_prefix
 
         if (!m)
                 return -ENOMEM;
-        r = decode(object, pointer_prefix, m, &own);
+        r = scan(text, size, m);
+        if (r == -EINVAL) {
+                free(m->descriptors);
+                *m = (struct ferry_metadata){ 0 };
+                r = decode_text(text, size, pointer_prefix, m, &own);
+        }
         if (r == 0) {
                 *ret_metadata = m;
                 return 0;
@@ -233,5 +265,5 @@ int ferry_metadata_decode(struct json_object *object, const char *pointer_prefix
         (void)ferry_metadata_free(m);
         for (size_t i = 0; i < own.n; i++)
                 ferry_json_complain(errors, FERRY_E_INVALID_METADATA, own.items[i].pointer, "%s", own.items[i].detail);
-        return r;
+        return r < 0 ? r : FERRY_E_INVALID_METADATA;
 }

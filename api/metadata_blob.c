@@ -143,23 +143,34 @@ static void write_document(const struct ferry_metadata *m, struct ferry_json_wri
         ferry_json_end_object(writer);
 }
 
-char *metadata_blob_encode(const struct ferry_metadata *m)
+/* What a blob is base64 of; returns its size, 0 when memory is short. */
+static size_t make_stream(const struct ferry_metadata *m, uint8_t stream[DOCUMENT_SIZE + ZLIB_FRAME])
 {
         struct ferry_json_writer writer = { 0 };
-        uint8_t stream[DOCUMENT_SIZE + ZLIB_FRAME];
-        char *document, *base64 = NULL, *text = NULL;
+        char *document;
         size_t n;
 
         write_document(m, &writer);
         document = ferry_json_take(&writer, &n);
-        if (document)
-                base64 = ferry_base64_encode(stream, store(document, n, stream));
+        if (!document)
+                return 0;
+        n = store(document, n, stream);
+        free(document);
+        return n;
+}
+
+char *metadata_blob_encode(const struct ferry_metadata *m)
+{
+        uint8_t stream[DOCUMENT_SIZE + ZLIB_FRAME];
+        char *base64, *text = NULL;
+        size_t n = make_stream(m, stream);
+
+        base64 = n ? ferry_base64_encode(stream, n) : NULL;
         if (base64)
                 text = malloc(sizeof(prefix) + strlen(base64));
         if (text)
                 stpcpy(stpcpy(text, prefix), base64);
         free(base64);
-        free(document);
         return text;
 }
 
@@ -331,45 +342,44 @@ static bool scan(const char *at, struct ferry_metadata *m)
         return good && metadata_blob_valid(m);
 }
 
-/* Fills m from the stored block in a blob. 0; -EINVAL: it is not found there; -ENOMEM. */
-static int scan_blob(const char *text, struct ferry_metadata *m)
+/* Fills m from what is in a blob, if it is one stored block. */
+static bool scan_stream(const uint8_t *stream, size_t size, struct ferry_metadata *m)
+{
+        char document[DOCUMENT_SIZE];
+
+        if (size <= ZLIB_FRAME || size - ZLIB_FRAME >= sizeof(document))
+                return false;
+        memcpy(document, stream + ZLIB_HEAD, size - ZLIB_FRAME);
+        document[size - ZLIB_FRAME] = '\0';
+        return scan(document, m);
+}
+
+/* What was scanned is right if it makes the same bytes again: that covers frame, checksum and digest, and base64 has
+ * one form. 0; -EINVAL; -ENOMEM. */
+static int decode_stream(const uint8_t *stream, size_t size, struct ferry_metadata *m)
+{
+        uint8_t again[DOCUMENT_SIZE + ZLIB_FRAME];
+        size_t n;
+
+        if (!scan_stream(stream, size, m))
+                return -EINVAL;
+        n = make_stream(m, again);
+        if (!n)
+                return -ENOMEM;
+        return n == size && memcmp(again, stream, n) == 0 ? 0 : -EINVAL;
+}
+
+/* Only for a blob that is refused does it matter what JSON and zlib say. */
+int metadata_blob_decode(const char *text, struct ferry_metadata *m, char ret_detail[FERRY_JSON_DETAIL_SIZE])
 {
         size_t n = strlen(prefix), size;
         void *stream;
         int r = strncmp(text, prefix, n) == 0 ? ferry_base64_decode(text + n, strlen(text + n), &stream, &size)
                                               : -EINVAL;
 
-        if (r)
-                return r;
-        r = -EINVAL;
-        if (size > ZLIB_FRAME) {
-                char *document = (char *)stream + ZLIB_HEAD;
-
-                document[size - ZLIB_FRAME] = '\0';
-                r = scan(document, m) ? 0 : -EINVAL;
+        if (r == 0) {
+                r = decode_stream(stream, size, m);
+                free(stream);
         }
-        free(stream);
-        return r;
-}
-
-/*
- * What was scanned is right if it makes the same blob again: that covers frame, checksum and digest. Only for one that
- * is refused does it matter what JSON and zlib say.
- */
-int metadata_blob_decode(const char *text, struct ferry_metadata *m, char ret_detail[FERRY_JSON_DETAIL_SIZE])
-{
-        char *again;
-        bool same;
-        int r = scan_blob(text, m);
-
-        if (r == -EINVAL)
-                return explain(text, m, ret_detail);
-        if (r)
-                return r;
-        again = metadata_blob_encode(m);
-        if (!again)
-                return -ENOMEM;
-        same = strcmp(again, text) == 0;
-        free(again);
-        return same ? 0 : explain(text, m, ret_detail);
+        return r == -EINVAL ? explain(text, m, ret_detail) : r;
 }

@@ -206,7 +206,9 @@ static bool parse_body(struct http_request *request)
         if (request->headers.idempotency_key)
                 request->idempotency_hash =
                         XXH3_64bits_withSeed(request->body, request->body_size, request->target_hash);
-        int error = ferry_json_parse_in_place(request->body, request->body_size, NULL, &request->json, &errors);
+        /* A peer's metadata are a document of their own, for their own decoder. */
+        int error = ferry_json_parse_in_place(request->body, request->body_size, "remote_metadata", &request->json,
+                                              &errors);
         if (error < 0)
                 request_problem(request, error, NULL);
         else if (error)

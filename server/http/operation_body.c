@@ -49,7 +49,7 @@ static bool decode_raw(const struct http_config *config, struct json_object *doc
                 { "timeout_ms", FERRY_JSON_UINT, false, offsetof(struct raw_body, timeout_ms), 1,
                   limits->timeout_ms_max, NULL },
                 { "verify", FERRY_JSON_BOOL, false, offsetof(struct raw_body, verify), 0, 0, NULL },
-                { "remote_metadata", FERRY_JSON_OBJECT, false, offsetof(struct raw_body, remote_metadata), 0, 0, NULL },
+                { "remote_metadata", FERRY_JSON_KEPT, false, offsetof(struct raw_body, remote_metadata), 0, 0, NULL },
                 { "remote_url", FERRY_JSON_STRING, false, offsetof(struct raw_body, remote_url), 1,
                   FERRY_METADATA_URL_SIZE, NULL },
         };
@@ -201,8 +201,12 @@ int operation_body_decode(const struct http_config *config, struct json_object *
         body->remote_url = raw.remote_url;
         check_kind(&raw, body->spec.kind, errors);
         int error = resolve_descriptors(config, raw.descriptors, body, errors);
-        if (!error && !errors->n && raw.remote_metadata)
-                error = ferry_metadata_decode(raw.remote_metadata, "/remote_metadata", &body->metadata, errors);
+        if (!error && !errors->n && raw.remote_metadata) {
+                size_t size;
+                const char *text = ferry_json_text(raw.remote_metadata, &size);
+
+                error = ferry_metadata_decode(text, size, "/remote_metadata", &body->metadata, errors);
+        }
         return error < 0 ? error : errors->error;
 }
 

@@ -27,11 +27,6 @@ static void cleanup_curl(char **text)
         curl_free(*text);
 }
 
-static void cleanup_json(struct ferry_json **json)
-{
-        *json = ferry_json_free(*json);
-}
-
 /* What curl will connect to is what was checked: it gets this parsed URL, not the text. */
 static int url_check(struct fetch *fetch, const char *url, char *detail, size_t detail_size)
 {
@@ -245,13 +240,9 @@ static int judge_failure(const struct fetch *fetch, CURLcode result, char detail
 
 static int judge_body(const struct fetch *fetch, struct ferry_metadata **ret_metadata, char detail[FETCH_DETAIL_SIZE])
 {
-        FERRY_CLEANUP(cleanup_json) struct ferry_json *json = NULL;
         struct ferry_json_errors errors = { 0 };
-        int r;
+        int r = fetch->document->judge_body(fetch->size ? fetch->body : "", fetch->size, ret_metadata, &errors);
 
-        r = ferry_json_parse_in_place(fetch->body, fetch->size, NULL, &json, &errors);
-        if (r == 0)
-                r = fetch->document->judge_body(ferry_json_root(json), ret_metadata, &errors);
         if (r == 0)
                 return 0;
         if (r < 0) {

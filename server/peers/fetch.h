@@ -12,7 +12,6 @@
 
 struct admission;
 struct ferry_json_errors;
-struct json_object;
 
 /* What all fetches share; never changes while there are fetches. */
 struct fetch_settings {
@@ -33,8 +32,8 @@ struct fetch_document {
         int (*locate)(CURLU *url, const char *path, const char **ret_why);
         /* What a status other than 200 means: FERRY_E_* and a sentence. */
         int (*judge_status)(long status, char detail[FETCH_DETAIL_SIZE]);
-        /* 0 with *ret_metadata; FERRY_E_* with complaints; -ENOMEM. */
-        int (*judge_body)(struct json_object *object, struct ferry_metadata **ret_metadata,
+        /* Of a body of any bytes: 0 with *ret_metadata; FERRY_E_* with complaints; -ENOMEM. */
+        int (*judge_body)(const char *text, size_t size, struct ferry_metadata **ret_metadata,
                           struct ferry_json_errors *errors);
 };
 extern const struct fetch_document fetch_metadata, fetch_worker;

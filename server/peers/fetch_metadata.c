@@ -46,10 +46,10 @@ static int judge_status(long status, char detail[FETCH_DETAIL_SIZE])
         }
 }
 
-static int judge_body(struct json_object *object, struct ferry_metadata **ret_metadata,
+static int judge_body(const char *text, size_t size, struct ferry_metadata **ret_metadata,
                       struct ferry_json_errors *errors)
 {
-        return ferry_metadata_decode(object, "", ret_metadata, errors);
+        return ferry_metadata_decode(text, size, "", ret_metadata, errors);
 }
 
 const struct fetch_document fetch_metadata = { "metadata", locate, judge_status, judge_body };

@@ -84,8 +84,8 @@ static bool parse_epoch(const char *text, uint64_t *ret_epoch)
         return *ret_epoch != 0;
 }
 
-static int judge_body(struct json_object *object, struct ferry_metadata **ret_metadata,
-                      struct ferry_json_errors *errors)
+static int judge_object(struct json_object *object, struct ferry_metadata **ret_metadata,
+                        struct ferry_json_errors *errors)
 {
         const char *name = text_of(object, "name", FERRY_METADATA_NAME_SIZE);
         const char *epoch = text_of(object, "epoch", EPOCH_DIGITS + 1), *data = "";
@@ -106,6 +106,18 @@ static int judge_body(struct json_object *object, struct ferry_metadata **ret_me
         memcpy(metadata->data, data, strlen(data));
         *ret_metadata = metadata;
         return 0;
+}
+
+static int judge_body(const char *text, size_t size, struct ferry_metadata **ret_metadata,
+                      struct ferry_json_errors *errors)
+{
+        struct ferry_json *json = NULL;
+        int r = ferry_json_parse_in_place(text, size, NULL, &json, errors);
+
+        if (r == 0)
+                r = judge_object(ferry_json_root(json), ret_metadata, errors);
+        (void)ferry_json_free(json);
+        return r;
 }
 
 const struct fetch_document fetch_worker = { "the description of a worker", locate, judge_status, judge_body };

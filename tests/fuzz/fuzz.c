@@ -41,26 +41,31 @@ void fuzz_check_errors(const struct ferry_json_errors *errors)
         }
 }
 
-static void check_accepted(struct json_object *object, const struct ferry_metadata *m)
+static void check_accepted(const char *text, size_t size, const struct ferry_metadata *m)
 {
         struct ferry_json_writer writer = { 0 };
-        struct json_object *whole = json_whole(object), *again;
-        char *text;
+        struct ferry_json_errors errors = { 0 };
+        struct json_object *whole, *again;
+        struct ferry_json *json = NULL;
+        char *text_again;
 
+        FUZZ_CHECK(ferry_json_parse(text, size, &json, &errors) == 0);
+        whole = json_whole(ferry_json_root(json));
         FUZZ_CHECK(ferry_metadata_encode(m, &writer) == 0);
-        text = ferry_json_take(&writer, NULL);
-        again = json_tokener_parse(text);
+        text_again = ferry_json_take(&writer, NULL);
+        again = json_tokener_parse(text_again);
         FUZZ_CHECK(json_object_equal(whole, again));
         json_object_put(again);
         json_object_put(whole);
-        free(text);
+        (void)ferry_json_free(json);
+        free(text_again);
 }
 
-void fuzz_decode_metadata(struct json_object *object)
+void fuzz_decode_metadata(const char *text, size_t size)
 {
         struct ferry_json_errors errors = { 0 };
         struct ferry_metadata *m = NULL;
-        int r = ferry_metadata_decode(object, "/remote_metadata", &m, &errors);
+        int r = ferry_metadata_decode(text, size, "/remote_metadata", &m, &errors);
 
         if (r != 0) {
                 FUZZ_CHECK(r == FERRY_E_INVALID_METADATA && errors.error == r && !m);
@@ -68,6 +73,6 @@ void fuzz_decode_metadata(struct json_object *object)
                 return;
         }
         FUZZ_CHECK(errors.n == 0);
-        check_accepted(object, m);
+        check_accepted(text, size, m);
         (void)ferry_metadata_free(m);
 }

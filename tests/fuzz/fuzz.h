@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 struct ferry_json_errors;
-struct json_object;
 
 /* What libFuzzer, or replay.c, calls with each input. Any failure aborts. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -21,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* There is a complaint, and all of them can stand in a JSON answer. */
 void fuzz_check_errors(const struct ferry_json_errors *errors);
 
-/* Decodes a document; what is accepted must come out of the encoder as it was. */
-void fuzz_decode_metadata(struct json_object *object);
+/* Decodes a document; what is accepted must be JSON and come out of the encoder as it was. */
+void fuzz_decode_metadata(const char *text, size_t size);
 
 #endif

@@ -32,10 +32,4 @@ static inline struct ferry_json *unit_json_parse(const char *text)
         return json;
 }
 
-/* json-c's document in the same way. */
-static inline struct ferry_json *unit_json_convert(struct json_object *object)
-{
-        return unit_json_parse(json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN));
-}
-
 #endif

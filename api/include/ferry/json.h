@@ -104,7 +104,7 @@ enum ferry_json_type {
         FERRY_JSON_STRING, /* const char *, owned by its object */
         FERRY_JSON_UINT,   /* uint64_t, min <= value <= max */
         FERRY_JSON_BOOL,   /* bool */
-        FERRY_JSON_OBJECT, /* struct json_object *, borrowed */
+        FERRY_JSON_KEPT,   /* struct json_object *, borrowed: an object that was kept, for ferry_json_text() */
         FERRY_JSON_ARRAY,  /* struct json_object *, borrowed; min <= elements <= max */
 };
 

@@ -7,7 +7,6 @@
 
 #include <ferry/encoding.h>
 
-struct json_object;
 struct ferry_json_errors;
 struct ferry_json_writer;
 
@@ -59,12 +58,13 @@ struct ferry_metadata {
 int ferry_metadata_encode(const struct ferry_metadata *m, struct ferry_json_writer *writer);
 
 /*
- * Decodes and checks everything: exactly the four keys, types, ranges, canonical base64, bounded inflate (64 KiB),
- * the blob's own keys, the digest. Does not look at the clock. pointer_prefix ("/remote_metadata") starts the pointers
- * of complaints. 0 with *ret_metadata for ferry_metadata_free(); FERRY_E_INVALID_METADATA with complaints; -ENOMEM.
+ * Decodes a JSON text and checks everything: exactly the four keys, types, ranges, canonical base64, bounded inflate
+ * (64 KiB), the blob's own keys, the digest. Does not look at the clock. pointer_prefix ("/remote_metadata") starts the
+ * pointers of complaints. 0 with *ret_metadata for ferry_metadata_free(); FERRY_E_INVALID_METADATA with complaints;
+ * -ENOMEM.
  */
-int ferry_metadata_decode(struct json_object *object, const char *pointer_prefix, struct ferry_metadata **ret_metadata,
-                          struct ferry_json_errors *errors);
+int ferry_metadata_decode(const char *text, size_t size, const char *pointer_prefix,
+                          struct ferry_metadata **ret_metadata, struct ferry_json_errors *errors);
 
 /* Wipes the key and frees. Takes NULL; returns NULL. */
 struct ferry_metadata *ferry_metadata_free(struct ferry_metadata *m);
