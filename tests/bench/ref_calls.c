@@ -1,26 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
-#include <json.h>
 #include <microhttpd.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+
+#include <ferry/error.h>
+#include <ferry/json.h>
+#include <ferry/json_write.h>
+#include <ferry/metadata.h>
 
 #include "ref_ucx.h"
 
 /*
  * "ref_calls tcp|posix MAX_SIZE OFFER READ WAIT": the least that three calls for a small transfer can cost with the
- * libraries that Ferry is made of. Two processes with a bare libmicrohttpd each, which print their URLs. The passive
- * one answers POST with OFFER and GET with WAIT, whatever they say; the active one answers POST with READ after a bare
- * UCX round trip that brings as many bytes as the run's size. Bodies are parsed by json-c and forgotten. DELETE at the
- * active one ends a run.
+ * libraries that Ferry is made of: HTTP, the documents, one round trip, and nothing done about any of it. Two processes
+ * with a bare libmicrohttpd each, which print their URLs. The passive one answers POST with OFFER, but for metadata
+ * with a key of their own, and GET with WAIT, whatever they say; the active one takes the metadata out of a POST and
+ * answers with READ after a bare UCX round trip that brings as many bytes as the run's size. DELETE at the active one
+ * ends a run.
  */
 
 enum { AM_ASK = 1, AM_BYTES = 2, BODY_MAX = 64 << 10 };
 
-static char *offer, *read_answer, *wait_answer;
+static char *read_answer, *wait_answer;
+static struct {
+        const char *text;
+        size_t head; /* bytes before the metadata, which are last */
+        struct ferry_metadata *metadata;
+} offer;
 static sem_t over;
 static bool arrived;
 
@@ -70,28 +81,91 @@ static void move(struct ref_ucx *u)
                 (void)ucp_worker_progress(u->worker);
 }
 
-static void parse(const struct call *call)
+static struct ferry_json *parse(const struct call *call)
 {
-        struct json_tokener *tokener = json_tokener_new();
-        struct json_object *object = json_tokener_parse_ex(tokener, call->body, (int)call->n);
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_json *json;
 
-        if (!object)
+        if (ferry_json_parse_in_place(call->body, call->n, "remote_metadata", &json, &errors) != 0)
                 ref_fail("not JSON", UCS_ERR_INVALID_PARAM);
-        (void)json_object_put(object);
-        json_tokener_free(tokener);
+        return json;
 }
 
-static char *act(struct ref_ucx *u, const char *method, const struct call *call)
+static struct ferry_metadata *decode(const char *text, size_t size)
 {
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_metadata *metadata;
+
+        if (ferry_metadata_decode(text, size, "", &metadata, &errors) != 0)
+                ref_fail("not metadata", UCS_ERR_INVALID_PARAM);
+        return metadata;
+}
+
+/* For free(). */
+static char *make_offer(const struct call *call)
+{
+        struct ferry_json_writer writer = { 0 };
+
+        (void)ferry_json_free(parse(call));
+        if (getrandom(offer.metadata->key, sizeof(offer.metadata->key), 0) != sizeof(offer.metadata->key))
+                ref_fail("random bytes", UCS_ERR_IO_ERROR);
+        ferry_json_put_text(&writer, offer.text, offer.head);
+        (void)ferry_metadata_encode(offer.metadata, &writer);
+        ferry_json_end_object(&writer);
+        return ferry_json_take(&writer, NULL);
+}
+
+static void take_metadata(const struct call *call)
+{
+        struct raw {
+                struct json_object *remote_metadata, *descriptors;
+                const char *kind;
+        } raw;
+        static const struct ferry_json_field fields[] = {
+                { "kind", FERRY_JSON_STRING, true, offsetof(struct raw, kind), 0, 0, NULL },
+                { "descriptors", FERRY_JSON_ARRAY, true, offsetof(struct raw, descriptors), 0, 0, NULL },
+                { "remote_metadata", FERRY_JSON_KEPT, true, offsetof(struct raw, remote_metadata), 0, 0, NULL },
+        };
+        struct ferry_json *json = parse(call);
+        struct ferry_json_errors errors = { 0 };
+        const char *text;
+        size_t size;
+
+        if (!ferry_json_decode(ferry_json_root(json), fields, 3, &raw, "", &errors))
+                ref_fail("not a read", UCS_ERR_INVALID_PARAM);
+        text = ferry_json_text(raw.remote_metadata, &size);
+        (void)ferry_metadata_free(decode(text, size));
+        (void)ferry_json_free(json);
+}
+
+static void take_offer(const char *text)
+{
+        static const char mark[] = "\"metadata\":";
+        const char *metadata = strstr(text, mark), *end = strrchr(text, '}');
+
+        if (!metadata || end < metadata)
+                ref_fail("no metadata", UCS_ERR_INVALID_PARAM);
+        metadata += strlen(mark);
+        offer.text = text;
+        offer.head = (size_t)(metadata - text);
+        offer.metadata = decode(metadata, (size_t)(end - metadata));
+}
+
+/* *ret_own: for free(). */
+static char *act(struct ref_ucx *u, const char *method, const struct call *call, bool *ret_own)
+{
+        *ret_own = false;
         if (strcmp(method, MHD_HTTP_METHOD_DELETE) == 0) {
                 (void)sem_post(&over);
                 return wait_answer;
         }
         if (strcmp(method, MHD_HTTP_METHOD_POST) != 0)
                 return wait_answer;
-        parse(call);
-        if (!u->active)
-                return offer;
+        if (!u->active) {
+                *ret_own = true;
+                return make_offer(call);
+        }
+        take_metadata(call);
         move(u);
         return read_answer;
 }
@@ -99,10 +173,20 @@ static char *act(struct ref_ucx *u, const char *method, const struct call *call)
 static enum MHD_Result answer(void *context, struct MHD_Connection *connection, const char *url, const char *method,
                               const char *version, const char *data, size_t *size, void **state)
 {
+        static const struct {
+                const char *name, *value;
+        } headers[] = {
+                { MHD_HTTP_HEADER_CONTENT_TYPE, "application/json" },
+                { MHD_HTTP_HEADER_CACHE_CONTROL, "no-store" },
+                { "Request-Id", "req_0123456789abcdef" },
+                { MHD_HTTP_HEADER_ETAG, "\"r1\"" },
+                { "Location", "/v1/operations/op_0123456789abcdef" },
+        };
         struct call *call = *state;
         struct MHD_Response *response;
         enum MHD_Result result;
         char *json;
+        bool own;
 
         if (!call) { /* the headers came; a body may follow */
                 *state = call = malloc(sizeof(*call));
@@ -119,9 +203,11 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
                 *size = 0;
                 return MHD_YES;
         }
-        json = act(context, method, call);
-        response = MHD_create_response_from_buffer(strlen(json), json, MHD_RESPMEM_PERSISTENT);
-        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
+        json = act(context, method, call, &own);
+        response = MHD_create_response_from_buffer(strlen(json), json,
+                                                   own ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+        for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++)
+                (void)MHD_add_response_header(response, headers[i].name, headers[i].value);
         result = MHD_queue_response(connection, strcmp(method, "POST") == 0 ? MHD_HTTP_CREATED : MHD_HTTP_OK, response);
         MHD_destroy_response(response);
         return result;
@@ -169,7 +255,7 @@ int main(int argc, char **argv)
 
         if (argc != 6)
                 ref_fail("usage: ref_calls tcp|posix MAX_SIZE OFFER READ WAIT", UCS_ERR_INVALID_PARAM);
-        offer = argv[3];
+        take_offer(argv[3]);
         read_answer = argv[4];
         wait_answer = argv[5];
         return ref_main(3, argv, &test);
