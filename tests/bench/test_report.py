@@ -56,6 +56,12 @@ class Marks(unittest.TestCase):
         self.assertTrue(measured(row, {"a": [1, 4, 9]})["holds"])
         self.assertFalse(measured(row, {"a": [1, 4.1, 9]})["holds"])
 
+    def test_a_mark_that_is_missed_stands_beside_the_least_that_is_possible(self):
+        row = report.ratio("r", "a", "b", ("<=", 4), "b", least="c")
+        samples = {"a": [5], "b": [1], "c": [3.5]}
+        self.assertEqual(report.cells(measured(row, samples))[-1], "**no** (bare libraries: 3.5)")
+        self.assertEqual(report.cells(measured(row, dict(samples, a=[4])))[-1], "yes")
+
     def test_a_mark_that_was_not_measured_is_told(self):
         result = measured(report.figure("f", "a", ("<=", 4)), {})
         self.assertNotIn("holds", result)
