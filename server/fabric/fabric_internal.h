@@ -35,6 +35,7 @@ enum {
         FABRIC_GATHER_SIZE = 2 << 20, /* bytes of such a chunk at most */
         /* … and of each message it travels in, where that is TCP: what fits into UCX's buffers with the headers. */
         FABRIC_PART_SIZE = 60 << 10,
+        FABRIC_PART_PIECES = 15, /* a message with more is packed first */
         FABRIC_WINDOW_DEFAULT = 4,
         FABRIC_WINDOW_MAX = 64, /* chunks of one transfer in flight, whatever their size; a power of two */
         FABRIC_GRACE_MS = 2000,

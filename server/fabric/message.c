@@ -102,14 +102,45 @@ static void *payload_buffer(struct message *message, ucp_request_param_t *param,
         return message->address;
 }
 
+static bool is_rendezvous(const struct message *message)
+{
+        return message->length > WIRE_EAGER_MAX && !message->eager;
+}
+
 /*
  * UCX takes PUT for what is contiguous, which must not fit into the buffer that TCP receives into (side.c says why); a
  * list of pieces, if only of one, travels as active messages.
  */
 static bool avoids_put(const struct message *message)
 {
-        return message->peer->side->put && !message->pieces && !message->eager && message->length > WIRE_EAGER_MAX &&
+        return message->peer->side->put && !message->pieces && is_rendezvous(message) &&
                message->length <= FABRIC_PUT_ABOVE;
+}
+
+/*
+ * Pieces in a message that carries its bytes. UCX sends up to 15 of them and our header at once, and more in several
+ * messages, except that 1.13 aborts when they are just 16: it counts the header twice in the first of those, which then
+ * finds that it has taken all (ucp_do_am_zcopy_multi; UCP_MAX_IOV is 16, TCP's own limit is above it). So many are so
+ * short that packing them is quicker anyway. false when memory is short.
+ */
+static bool pack_pieces(struct message *message)
+{
+        size_t n = count_pieces(message, message->length);
+        char *at;
+
+        if (n <= FABRIC_PART_PIECES || is_rendezvous(message))
+                return true;
+        at = message->buffer = malloc(message->length);
+        if (!at)
+                return false;
+        for (size_t i = 0; i < n; i++) {
+                memcpy(at, message->pieces[i].iov_base, message->pieces[i].iov_len);
+                at += message->pieces[i].iov_len;
+        }
+        free(message->pieces);
+        message->pieces = NULL;
+        message->address = message->buffer;
+        return true;
 }
 
 static void note_bulk(const struct message *message)
@@ -120,16 +151,20 @@ static void note_bulk(const struct message *message)
 
 void message_send_now(struct message *message)
 {
-        bool rendezvous = message->length > WIRE_EAGER_MAX && !message->eager;
         ucp_request_param_t param = {
                 .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
-                .flags = UCP_AM_SEND_FLAG_REPLY | (rendezvous ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER),
+                .flags = UCP_AM_SEND_FLAG_REPLY |
+                         (is_rendezvous(message) ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER),
                 .cb.send = send_callback,
                 .user_data = message,
         };
         size_t count;
         void *buffer;
 
+        if (!pack_pieces(message)) {
+                message_done(message, UCS_ERR_NO_MEMORY);
+                return;
+        }
         note_bulk(message);
         if (avoids_put(message)) {
                 message->piece = (struct iovec){ .iov_base = message->address, .iov_len = message->length };
