@@ -32,6 +32,11 @@ void chunks_drop_asked(struct transfer *t)
 
 /* ---- asking ---- */
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+        return a < b ? a : b;
+}
+
 static struct chunk *find_chunk(struct transfer *t, uint32_t seq)
 {
         struct chunk *chunk = &t->chunks[seq % FABRIC_WINDOW_MAX];
@@ -79,6 +84,17 @@ static bool write_chunk_progress(struct transfer *t, struct chunk *chunk)
         return true;
 }
 
+/* One message of a WRITE's chunk is done. The transfer may be gone afterwards. */
+static void write_sent(struct transfer *t, struct chunk *chunk)
+{
+        if (--chunk->sends > 0)
+                return;
+        chunk->owned = false;
+        t->owned--;
+        if (write_chunk_progress(t, chunk) || t->error)
+                advance(t);
+}
+
 static void request_sent(struct message *message, ucs_status_t status)
 {
         struct fabric *fabric = message->fabric;
@@ -94,57 +110,103 @@ static void request_sent(struct message *message, ucs_status_t status)
                 peer_fail(t->peer, t->peer->heard ? FERRY_E_PEER_LOST : FERRY_E_PEER_UNREACHABLE,
                           ucs_status_string(status));
         chunk = find_chunk(t, message->seq);
-        if (!chunk || t->spec.direction == FABRIC_READ)
-                return;
-        chunk->owned = false;
-        t->owned--;
-        if (write_chunk_progress(t, chunk) || t->error)
-                advance(t);
+        if (chunk && t->spec.direction == FABRIC_WRITE)
+                write_sent(t, chunk);
 }
 
-static void ask(struct transfer *t, struct chunk *chunk, uint8_t *address, uint64_t run)
+/* The header of the request for a chunk, or for a part of it. */
+static struct wire_header request_header(const struct transfer *t, const struct chunk *chunk, uint64_t offset,
+                                         uint64_t length)
 {
         bool write = t->spec.direction == FABRIC_WRITE;
         struct wire_header h = transfer_header(t, write ? WIRE_WRITE : WIRE_READ);
-        struct message *message = message_new(t->fabric);
-
-        if (message && write && run < chunk->length &&
-            stream_pieces(&t->stream, chunk->offset, chunk->length, &message->pieces) == 0) {
-                message_free(message);
-                message = NULL;
-        }
-        if (!message) {
-                *chunk = (struct chunk){ .state = CHUNK_FREE };
-                transfer_fail(t, FERRY_E_TRANSFER_FAILED, "out of memory");
-                return;
-        }
 
         h.seq = chunk->seq;
-        h.offset = chunk->offset;
-        h.length = chunk->length;
+        h.offset = offset;
+        h.length = length;
         if (t->spec.verify) {
                 h.flags |= WIRE_VERIFY;
                 if (write)
-                        h.checksum = stream_checksum(&t->stream, chunk->offset, chunk->length);
+                        h.checksum = stream_checksum(&t->stream, offset, length);
         }
         /* A READ may only be final when its data comes inside the message: a rendezvous could still run when we are
          * gone. */
-        if (chunk->length == t->spec.total && (write || chunk->length <= WIRE_EAGER_MAX))
+        if (length == t->spec.total && (write || length <= WIRE_EAGER_MAX))
                 h.flags |= WIRE_FINAL;
-        if (!write && !t->unmapped && direct_may_borrow(t))
-                h.flags |= WIRE_LEND;
+        if (offset + length < chunk->offset + chunk->length)
+                h.flags |= WIRE_MORE;
+        return h;
+}
 
-        chunk->state = write ? CHUNK_MOVING : CHUNK_ASKED;
-        chunk->owned = write;
-        t->owned += write;
+/* false when memory is short. */
+static bool send_request(struct transfer *t, const struct chunk *chunk, const struct wire_header *h, bool eager)
+{
+        struct message *message = message_new(t->fabric);
+        uint8_t *address = NULL;
+        uint64_t length = 0;
+
+        if (!message)
+                return false;
+        if (h->type == WIRE_WRITE) {
+                length = h->length;
+                if (stream_run(&t->stream, h->offset, length, &address) < length &&
+                    stream_pieces(&t->stream, h->offset, length, &message->pieces) == 0) {
+                        message_free(message);
+                        return false;
+                }
+                message->eager = eager;
+        }
+        message->done = request_sent;
+        message->transfer = t->spec.id;
+        message->seq = chunk->seq;
+        message_send(t->peer, message, h, address, length);
+        return true;
+}
+
+static void take(struct transfer *t, struct chunk *chunk, enum chunk_state state)
+{
+        chunk->state = state;
         t->outstanding++;
         t->in_flight += chunk->length;
         t->peer->asked += chunk->length;
         t->next += chunk->length;
-        message->done = request_sent;
-        message->transfer = t->spec.id;
-        message->seq = chunk->seq;
-        message_send(t->peer, message, &h, write ? address : NULL, write ? chunk->length : 0);
+        transfer_note_asked(t);
+}
+
+static void ask_read(struct transfer *t, struct chunk *chunk)
+{
+        struct wire_header h = request_header(t, chunk, chunk->offset, chunk->length);
+
+        if (!t->unmapped && direct_may_borrow(t))
+                h.flags |= WIRE_LEND;
+        take(t, chunk, CHUNK_ASKED);
+        if (!send_request(t, chunk, &h, false))
+                transfer_fail(t, FERRY_E_TRANSFER_FAILED, "out of memory");
+}
+
+static void ask_write(struct transfer *t, struct chunk *chunk, bool in_parts)
+{
+        uint64_t part = in_parts && chunk->length > FABRIC_PART_SIZE ? FABRIC_PART_SIZE : chunk->length;
+        uint64_t sent = 0;
+
+        take(t, chunk, CHUNK_MOVING);
+        chunk->owned = true;
+        chunk->sends = 1; /* neither is it over before all of it is sent */
+        t->owned++;
+        for (; sent < chunk->length; sent += part) {
+                struct wire_header h;
+
+                part = least(part, chunk->length - sent);
+                h = request_header(t, chunk, chunk->offset + sent, part);
+                chunk->sends++;
+                if (!send_request(t, chunk, &h, in_parts))
+                        break;
+        }
+        if (sent < chunk->length) {
+                chunk->sends--;
+                transfer_fail(t, FERRY_E_TRANSFER_FAILED, "out of memory");
+        }
+        write_sent(t, chunk);
 }
 
 static void ask_done(struct transfer *t)
@@ -156,24 +218,21 @@ static void ask_done(struct transfer *t)
         message_send_header(t->peer, &h);
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-        return a < b ? a : b;
-}
-
 /* The next chunk. The transfer may be gone afterwards. */
 static void ask_next(struct transfer *t, struct chunk *chunk)
 {
         uint64_t rest = t->spec.total - t->next, limit = message_limit(t->peer);
         uint8_t *address;
         uint64_t run = stream_run(&t->stream, t->next, limit, &address);
+        bool gathered = run < FABRIC_GATHER_BELOW && run < rest;
 
         chunk->offset = t->next;
-        chunk->length = run;
         /* Pieces that are not worth a rendezvous each travel together. */
-        if (run < FABRIC_GATHER_BELOW && run < rest)
-                chunk->length = least(rest, least(limit, FABRIC_GATHER_SIZE));
-        ask(t, chunk, address, run);
+        chunk->length = gathered ? least(rest, least(limit, FABRIC_GATHER_SIZE)) : run;
+        if (t->spec.direction == FABRIC_READ)
+                ask_read(t, chunk);
+        else
+                ask_write(t, chunk, gathered && peer_takes_parts(t->peer));
 }
 
 static void enlist(struct transfer *t)

@@ -59,6 +59,7 @@ bool direct_attach(struct transfer *t)
         if (t->spec.direction == FABRIC_WRITE)
                 h.flags |= WIRE_STORE;
         t->attaching = true;
+        transfer_note_asked(t);
         message_send_header(t->peer, &h);
         return true;
 }

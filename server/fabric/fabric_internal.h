@@ -33,9 +33,10 @@ enum {
         /* Shorter runs of memory travel together in one chunk, as a list of pieces, which TCP moves without PUT. */
         FABRIC_GATHER_BELOW = 256 << 10,
         FABRIC_GATHER_SIZE = 2 << 20, /* bytes of such a chunk at most */
-        /* … and of each message it travels in, where that is TCP: what fits into UCX's buffers with the headers. */
+        /* … and of each part it travels in, where that is TCP: what fits into UCX's buffers with the headers. */
         FABRIC_PART_SIZE = 60 << 10,
-        FABRIC_PART_PIECES = 15, /* a message with more is packed first */
+        FABRIC_PART_PIECES = 15,      /* a message with more is packed first */
+        FABRIC_PARTS_BYTES = 4 << 20, /* of one peer that UCX has at once */
         FABRIC_WINDOW_DEFAULT = 4,
         FABRIC_WINDOW_MAX = 64, /* chunks of one transfer in flight, whatever their size; a power of two */
         FABRIC_GRACE_MS = 2000,
@@ -110,8 +111,8 @@ struct peer {
         char detail[96];
         char transport[FABRIC_TRANSPORT_SIZE]; /* "" = not asked yet */
         uint64_t last_used_us;
-        uint64_t sending;         /* bytes of rendezvous sends that UCX works on */
-        struct message *queue;    /* utlist; local side: sends that wait for those */
+        uint64_t sending;         /* bytes of the queue's sends that UCX works on */
+        struct message *queue;    /* utlist; sends that wait for those: local side, rendezvous; else, parts */
         bool pumping;             /* the queue is being worked on */
         struct message *receives; /* utlist; network side: rendezvous that came and wait for their turn */
         uint64_t receiving;       /* network side: bytes of posted receives */
@@ -144,7 +145,8 @@ struct message {
         void *buffer;         /* owned: a payload that is nobody else's; or NULL */
         struct iovec piece;   /* the only one, where UCX must see a list */
         struct peer *peer;    /* it goes there, or comes from there */
-        bool counted;         /* in the peer's sending (local side) or receiving (network side) */
+        bool queued;          /* it waits, or has waited, in the peer's queue */
+        bool counted;         /* in the peer's sending if it was queued, else in its receiving */
         enum message_act act; /* while it is deferred */
         bool eager;           /* the payload travels inside the message, however long it is */
         void *descriptor;     /* a receive: UCX's */
@@ -160,6 +162,7 @@ struct chunk {
         bool owned; /* UCX may touch the memory: a posted receive, or a send that is not done */
         bool acked; /* WRITE: the peer's ACK came */
         uint32_t seq;
+        uint32_t sends; /* WRITE: messages that are not done, and one while they are being made */
         uint64_t offset, length;
         uint64_t arrived;  /* READ: bytes that came in parts, from the start on */
         uint64_t checksum; /* READ with verify: what the peer says */
@@ -543,6 +546,8 @@ struct wire_header transfer_header(const struct transfer *transfer, enum wire_ty
 struct transfer *transfer_of_answer(struct fabric *fabric, struct peer *peer, const struct wire_header *header);
 /* Connected, and the first chunk is asked for: tells once. */
 void transfer_note_started(struct transfer *transfer);
+/* The same where the connection stands: the first chunk is asked for now. */
+void transfer_note_asked(struct transfer *transfer);
 /* Ends a transfer whose end is decided as soon as it is quiet, and tells the peer. It may be gone afterwards. */
 void transfer_end_when_quiet(struct transfer *transfer);
 /* Notes why the transfer has to end; the first reason counts. The transfer may be gone afterwards. */

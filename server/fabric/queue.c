@@ -6,7 +6,9 @@
  *
  * Network side: nothing is sent, posted or refused inside ucp_worker_progress, and over TCP with PUT one receive at a
  * time is posted for each endpoint. That is what makes PUT safe (side.c says why), and it is no loss: bytes that move
- * one chunk after the other stay in the cache, however many transfers share the endpoint.
+ * one chunk after the other stay in the cache, however many transfers share the endpoint. Parts (PROTOCOL.md) are
+ * given to UCX so many bytes at a time as FABRIC_PARTS_BYTES says: it keeps whatever the socket does not take, and
+ * those that had to be packed take memory.
  *
  * Local side: no more rendezvous at once than FABRIC_LOCAL_BYTES.
  */
@@ -18,9 +20,7 @@ uint32_t message_limit(const struct peer *peer)
         return peer_is_local(peer) && chunk > FABRIC_LOCAL_BYTES ? FABRIC_LOCAL_BYTES : chunk;
 }
 
-/* ---- local side ---- */
-
-/* Whether chunks of a WRITE wait: a short one, sent at once, must not overtake the first, which claims. */
+/* Whether chunks of a WRITE wait: one that is sent at once must not overtake the first, which claims. */
 static bool is_queued(const struct peer *peer, uint64_t transfer)
 {
         const struct message *message;
@@ -33,7 +33,7 @@ static bool is_queued(const struct peer *peer, uint64_t transfer)
         return false;
 }
 
-static void local_pump(struct peer *peer)
+static void sends_pump(struct peer *peer, uint64_t limit)
 {
         struct message *message;
 
@@ -41,7 +41,7 @@ static void local_pump(struct peer *peer)
                 return;
         peer->pumping = true;
         while (!peer->failed && (message = peer->queue) &&
-               (peer->sending == 0 || peer->sending + message->length <= FABRIC_LOCAL_BYTES)) {
+               (peer->sending == 0 || peer->sending + message->length <= limit)) {
                 DL_DELETE(peer->queue, message);
                 peer->sending += message->length;
                 message->counted = true;
@@ -114,15 +114,21 @@ void queue_send(struct message *message)
         struct side *side = peer->side;
 
         if (!peer_is_local(peer)) {
-                if (side->in_progress || side->deferred)
+                message->queued = message->eager || is_queued(peer, message->transfer);
+                if (message->queued) {
+                        DL_APPEND(peer->queue, message);
+                        peer_ready(peer);
+                } else if (side->in_progress || side->deferred) {
                         put_off(side, message, MESSAGE_SEND);
-                else
+                } else {
                         message_send_now(message);
+                }
         } else if (message->length <= WIRE_EAGER_MAX && !is_queued(peer, message->transfer)) {
                 message_send_now(message);
         } else {
+                message->queued = true;
                 DL_APPEND(peer->queue, message);
-                local_pump(peer);
+                sends_pump(peer, FABRIC_LOCAL_BYTES);
         }
 }
 
@@ -155,18 +161,18 @@ void queue_done(struct message *message)
 {
         struct peer *peer = message->peer;
 
-        if (peer_is_local(peer)) {
+        if (message->queued)
                 peer->sending -= message->length;
-                return;
-        }
-        peer->receiving -= message->length;
-        peer_ready(peer);
+        else
+                peer->receiving -= message->length;
+        if (!peer_is_local(peer))
+                peer_ready(peer);
 }
 
 void queue_pump(struct peer *peer)
 {
-        if (peer->queue)
-                local_pump(peer);
+        if (peer->queue && peer_is_local(peer))
+                sends_pump(peer, FABRIC_LOCAL_BYTES);
 }
 
 bool queue_flush(struct fabric *fabric)
@@ -186,6 +192,8 @@ bool queue_flush(struct fabric *fabric)
                         peer->ready = false;
                         receives_pump(peer);
                         chunks_serve(peer);
+                        if (!peer_is_local(peer))
+                                sends_pump(peer, FABRIC_PARTS_BYTES);
                         any = true;
                 }
         } while (peer || fabric->ready_peers || fabric->sides[SIDE_NETWORK].deferred);

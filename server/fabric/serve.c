@@ -43,7 +43,7 @@ static void data_sent(struct message *message, ucs_status_t status)
 }
 
 /* Sends bytes that were asked for: all of them, or a part. false when memory is short. */
-static bool send_data(struct attempt *a, const struct wire_header *h, uint64_t offset, uint64_t length)
+static bool send_data(struct attempt *a, const struct wire_header *h, uint64_t offset, uint64_t length, bool eager)
 {
         struct message *message = message_new(a->fabric);
         struct wire_header answer = attempt_answer(a->fabric, h, WIRE_DATA, 0);
@@ -68,29 +68,28 @@ static bool send_data(struct attempt *a, const struct wire_header *h, uint64_t o
         message->done = data_sent;
         message->owner = a;
         message->answer = answer;
-        message->eager = length < h->length;
+        message->eager = eager;
         message_send(a->peer, message, &answer, address, length);
         return true;
 }
 
 /*
- * How much of a READ goes into one message. Pieces in a rendezvous are packed into a buffer by UCX, which then sends
- * that; inside messages they go from where they are to the socket.
+ * Whether a READ is answered in parts. Pieces in a rendezvous are packed into a buffer by UCX, which then sends that;
+ * inside messages they go from where they are to the socket.
  */
-static uint64_t part_size(const struct attempt *a, const struct wire_header *h)
+static bool goes_in_parts(const struct attempt *a, const struct wire_header *h)
 {
         uint8_t *address;
+        uint64_t run = stream_run(&a->stream, h->offset, h->length, &address);
 
-        if (h->length <= FABRIC_PART_SIZE || !peer_takes_parts(a->peer))
-                return h->length;
-        return stream_run(&a->stream, h->offset, h->length, &address) < FABRIC_GATHER_BELOW ? FABRIC_PART_SIZE
-                                                                                            : h->length;
+        return run < h->length && run < FABRIC_GATHER_BELOW && peer_takes_parts(a->peer);
 }
 
 ucs_status_t attempt_on_read(struct fabric *fabric, struct peer *peer, const struct wire_header *h)
 {
         struct attempt *a = NULL;
         uint64_t part, sent = 0;
+        bool in_parts;
         int r = attempt_of_request(fabric, peer, h, &a);
 
         if (r != 0) {
@@ -99,12 +98,13 @@ ucs_status_t attempt_on_read(struct fabric *fabric, struct peer *peer, const str
         }
         if (attempt_lend(a, h))
                 return UCS_OK;
-        part = part_size(a, h);
+        in_parts = goes_in_parts(a, h);
+        part = in_parts && h->length > FABRIC_PART_SIZE ? FABRIC_PART_SIZE : h->length;
         a->in_flight++; /* the messages may be over at once, and it with them */
         for (; sent < h->length; sent += part) {
                 if (part > h->length - sent)
                         part = h->length - sent;
-                if (!send_data(a, h, h->offset + sent, part))
+                if (!send_data(a, h, h->offset + sent, part, in_parts))
                         break;
         }
         a->in_flight--;
@@ -119,13 +119,15 @@ ucs_status_t attempt_on_read(struct fabric *fabric, struct peer *peer, const str
 
 /* ---- WRITE ---- */
 
-/* The bytes of a WRITE are in place: check, confirm, and end what is final. */
-static void stored(struct attempt *a, const struct wire_header *ack, uint64_t checksum, bool verify)
+/* The bytes of a WRITE are in place: check, confirm, and end what is final. ack has the WRITE's flags and checksum. */
+static void stored(struct attempt *a, const struct wire_header *ack)
 {
         struct wire_header h = *ack;
         struct peer *peer = a->peer;
 
-        if (verify && stream_checksum(&a->stream, h.offset, h.length) != checksum)
+        h.flags &= WIRE_FINAL;
+        h.checksum = 0;
+        if ((ack->flags & WIRE_VERIFY) && stream_checksum(&a->stream, h.offset, h.length) != ack->checksum)
                 attempt_note_error(a, FERRY_E_CHECKSUM_MISMATCH, FERRY_E_CHECKSUM_MISMATCH,
                                    "the chunk that arrived differs");
         if (a->error)
@@ -134,23 +136,18 @@ static void stored(struct attempt *a, const struct wire_header *ack, uint64_t ch
                 add_progress(a, h.length);
         if ((h.flags & WIRE_FINAL) && !a->error)
                 a->peer_done = true;
-        if (!peer->failed)
+        if (!peer->failed && (h.status || !(ack->flags & WIRE_MORE)))
                 message_send_header(peer, &h);
 }
 
 static void data_stored(struct message *message, ucs_status_t status)
 {
         struct attempt *a = message->owner;
-        struct wire_header h = message->answer;
-        uint64_t checksum = h.checksum;
-        bool verify = (h.flags & WIRE_VERIFY) != 0;
 
-        h.checksum = 0;
-        h.flags &= WIRE_FINAL;
         if (status != UCS_OK)
                 peer_fail(a->peer, FERRY_E_PEER_LOST, ucs_status_string(status));
         else
-                stored(a, &h, checksum, verify);
+                stored(a, &message->answer);
         a->in_flight--;
         attempt_end_when_quiet(a);
 }
@@ -193,7 +190,7 @@ ucs_status_t attempt_on_write(struct fabric *fabric, struct peer *peer, const st
         message->transfer = h->transfer;
         message->answer = attempt_answer(fabric, h, WIRE_ACK, 0);
         message->answer.checksum = h->checksum;
-        message->answer.flags = h->flags & WIRE_VERIFY;
+        message->answer.flags = h->flags & (WIRE_VERIFY | WIRE_MORE);
         if ((h->flags & WIRE_FINAL) && h->length == a->stream.total)
                 message->answer.flags |= WIRE_FINAL;
         if (payload->rendezvous) {

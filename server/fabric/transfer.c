@@ -131,6 +131,13 @@ void transfer_note_started(struct transfer *t)
                 t->spec.started(t->spec.context);
 }
 
+/* Over a connection that does not stand yet, the first answer or the end of the first send tells. */
+void transfer_note_asked(struct transfer *t)
+{
+        if (t->peer->heard)
+                transfer_note_started(t);
+}
+
 /* ---- answers ---- */
 
 /* Only what a passive side can have to say is believed; everything else is a refusal. */

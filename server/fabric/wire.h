@@ -44,7 +44,8 @@ enum wire_flag {
         WIRE_QUIET = 4,  /* DONE: no DONE_ACK is wanted */
         WIRE_STORE = 8,  /* ATTACH: the active side writes */
         WIRE_LEND = 16,  /* READ with FINAL, local side: a GRANT will do as well */
-        WIRE_FLAGS_KNOWN = 31,
+        WIRE_MORE = 32,  /* WRITE: a part of the chunk, and not its last; confirmed with that */
+        WIRE_FLAGS_KNOWN = 63,
 };
 
 struct wire_header {

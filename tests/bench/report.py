@@ -65,6 +65,7 @@ def table():
         for s in LOCAL_NETWORK
         for n, text, part, mark, beside, against in (
             ("1000", "1,000 × 16 KiB", "transfer", (">=", 0.6), "one", "one of 16 MiB"),
+            ("write_1000", "1,000 × 16 KiB, write", "transfer", (">=", 0.6), "write_one", "one of 16 MiB"),
             ("1000", "1,000 × 16 KiB", "cycle", None, "one", "one of 16 MiB"),
             ("compact1000", "1,000 × 16 KiB, compact", "cycle", (">=", 0.6), "one", "one of 16 MiB"),
             ("adjacent", "1,000 adjacent", "transfer", None, "one", "one of 16 MiB"),

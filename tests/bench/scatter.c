@@ -10,10 +10,10 @@ static const char *const side_names[] = { "local", "network" };
 enum { SCATTER_FEW = 1000, SCATTER_MANY = 65536 };
 
 /* The same layout on both sides, with gaps, so that neighbours cannot be merged unless stride is size. */
-static void scatter_run(struct pair *p, const struct region *at_a, const struct region *at_b, size_t n, uint64_t size,
-                        uint64_t stride, const char *series)
+static void scatter_run(struct pair *p, enum ferry_kind passive, const struct region *at_a, const struct region *at_b,
+                        size_t n, uint64_t size, uint64_t stride, const char *series)
 {
-        struct move m = { p->a.client, p->b.client, FERRY_READABLE, { NULL, n }, { NULL, n } };
+        struct move m = { p->a.client, p->b.client, passive, { NULL, n }, { NULL, n } };
         struct ferry_descriptor *from = slices_new(at_a, n, size, stride), *to = slices_new(at_b, n, size, stride);
         struct timing t;
 
@@ -85,7 +85,7 @@ static void scatter_side(bool network)
 {
         unsigned n = rounds(7, 31), n_many = rounds(2, 9);
         const char *side = side_names[network];
-        char series[4][64];
+        char series[6][64];
         struct timing t;
         struct pair p;
         struct raw r;
@@ -100,20 +100,24 @@ static void scatter_side(bool network)
         (void)snprintf(series[1], sizeof(series[1]), "scatter.%s.1000", side);
         (void)snprintf(series[2], sizeof(series[2]), "scatter.%s.adjacent", side);
         (void)snprintf(series[3], sizeof(series[3]), "scatter.%s.whole", side);
+        (void)snprintf(series[4], sizeof(series[4]), "scatter.%s.write_one", side);
+        (void)snprintf(series[5], sizeof(series[5]), "scatter.%s.write_1000", side);
         if (create_seconds(&r, SCATTER_MANY, false) <= 0) /* a warm-up, too: the heap grows */
                 bench_fail("65,536 descriptors are refused: %.300s", r.a.body);
         move_simple(p.a.client, p.b.client, FERRY_READABLE, &r.at_a, &r.at_b, r.at_a.info.size, &t);
         for (unsigned i = 0; i < n; i++) {
                 begin_round("%s, 1,000 of 16 KiB, round %u of %u", side, i + 1, n);
-                scatter_run(&p, &r.at_a, &r.at_b, 1, 16 * MIB, 16 * MIB, series[0]);
-                scatter_run(&p, &r.at_a, &r.at_b, SCATTER_FEW, 16 * KIB, 32 * KIB, series[1]);
+                scatter_run(&p, FERRY_READABLE, &r.at_a, &r.at_b, 1, 16 * MIB, 16 * MIB, series[0]);
+                scatter_run(&p, FERRY_READABLE, &r.at_a, &r.at_b, SCATTER_FEW, 16 * KIB, 32 * KIB, series[1]);
                 if (compact)
                         scatter_raw(&r, SCATTER_FEW, 16 * KIB, 32 * KIB, true, side);
-                scatter_run(&p, &r.at_a, &r.at_b, SCATTER_FEW, 16 * KIB, 16 * KIB, series[2]);
+                scatter_run(&p, FERRY_READABLE, &r.at_a, &r.at_b, SCATTER_FEW, 16 * KIB, 16 * KIB, series[2]);
+                scatter_run(&p, FERRY_WRITABLE, &r.at_a, &r.at_b, 1, 16 * MIB, 16 * MIB, series[4]);
+                scatter_run(&p, FERRY_WRITABLE, &r.at_a, &r.at_b, SCATTER_FEW, 16 * KIB, 32 * KIB, series[5]);
         }
         for (unsigned i = 0; i < n_many; i++) {
                 begin_round("%s, 65,536 of 4 KiB, round %u of %u", side, i + 1, n_many);
-                scatter_run(&p, &r.at_a, &r.at_b, 1, 256 * MIB, 256 * MIB, series[3]);
+                scatter_run(&p, FERRY_READABLE, &r.at_a, &r.at_b, 1, 256 * MIB, 256 * MIB, series[3]);
                 if (!network)
                         sample("ms", create_seconds(&r, SCATTER_MANY, false) * 1e3, "scatter.create.raw");
                 if (!network && compact)

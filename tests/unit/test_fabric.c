@@ -200,24 +200,27 @@ static void small_pieces_travel_together(void **state)
         }
 }
 
-/* Over TCP the pieces that are read go out inside messages, from where they are. */
-static void pieces_are_read_in_parts_over_tcp(void **state)
+/* Over TCP pieces go out inside messages, from where they are. */
+static void pieces_travel_in_parts_over_tcp(void **state)
 {
         enum { N = 1000, PIECE = 16 << 10, MESSAGE_MAX = 64 << 10 };
 
         for (int way = 0; way < MAPPED; way++) {
-                struct world *w = world_new((enum carrier)way, 20 << 20);
+                for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
+                        struct world *w = world_new((enum carrier)way, 20 << 20);
+                        int from = direction == FABRIC_READ;
 
-                scatter(w, 1, N, PIECE, PIECE + 3);
-                w->segments[0][0].size = N * PIECE;
-                world_offer(w, FABRIC_READ);
-                world_start(w, FABRIC_READ, false);
-                end_wait(&w->active, 1);
-                end_wait(&w->passive, 1);
-                assert_int_equal(w->active.outcome.error, 0);
-                world_assert_streams_equal(w);
-                assert_int_equal(w->passive.steps >= N * PIECE / MESSAGE_MAX, way == NETWORK);
-                world_free(w);
+                        scatter(w, from, N, PIECE, PIECE + 3);
+                        w->segments[!from][0].size = N * PIECE;
+                        world_offer(w, (enum fabric_direction)direction);
+                        world_start(w, (enum fabric_direction)direction, false);
+                        end_wait(&w->active, 1);
+                        end_wait(&w->passive, 1);
+                        assert_int_equal(w->active.outcome.error, 0);
+                        world_assert_streams_equal(w);
+                        assert_int_equal(w->passive.steps >= N * PIECE / MESSAGE_MAX, way == NETWORK);
+                        world_free(w);
+                }
         }
 }
 
@@ -359,12 +362,15 @@ static void cancel_at_a_quarter(struct world *w, uint64_t bytes)
 static void a_cancel_of_the_active_side_ends_both(void **state)
 {
         for (int way = 0; way < WAYS; way++) {
-                for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
+                for (int i = 0; i < 4; i++) {
+                        enum fabric_direction direction = i % 2 ? FABRIC_WRITE : FABRIC_READ;
                         struct world *w = world_new((enum carrier)way, 128 << 20);
 
-                        world_offer(w, (enum fabric_direction)direction);
+                        for (int side = 0; i >= 2 && side < 2; side++)
+                                scatter(w, side, 1000, 120 << 10, 130 << 10);
+                        world_offer(w, direction);
                         w->on_progress = cancel_at_a_quarter;
-                        cancel_id = world_start(w, (enum fabric_direction)direction, false);
+                        cancel_id = world_start(w, direction, false);
                         end_wait(&w->active, 1);
                         end_wait(&w->passive, 1);
                         assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED);
@@ -384,12 +390,15 @@ static void revoke_at_a_quarter(struct world *w, uint64_t bytes)
 static void a_revoke_of_the_passive_side_ends_both(void **state)
 {
         for (int way = 0; way < WAYS; way++) {
-                for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
+                for (int i = 0; i < 4; i++) {
+                        enum fabric_direction direction = i % 2 ? FABRIC_WRITE : FABRIC_READ;
                         struct world *w = world_new((enum carrier)way, 128 << 20);
 
-                        world_offer(w, (enum fabric_direction)direction);
+                        for (int side = 0; i >= 2 && side < 2; side++)
+                                scatter(w, side, 1000, 120 << 10, 130 << 10);
+                        world_offer(w, direction);
                         w->on_progress = revoke_at_a_quarter;
-                        world_start(w, (enum fabric_direction)direction, false);
+                        world_start(w, direction, false);
                         end_wait(&w->active, 1);
                         end_wait(&w->passive, 1);
                         assert_int_equal(w->passive.outcome.error, FERRY_E_CANCELLED);
@@ -488,6 +497,40 @@ static void a_short_read_that_stands_still_is_not_begun_after_the_end(void **sta
         assert_int_equal(w->passive.outcome.error, FERRY_E_CANCELLED);
         assert_memory_equal(w->memory[0], before, sizeof(before));
         world_free(w);
+}
+
+static _Atomic int starts, starts_at_claim;
+
+static void count_start(struct world *w)
+{
+        starts++;
+}
+
+static void note_starts(struct world *w)
+{
+        starts_at_claim = starts;
+}
+
+/* Its duration is that of its bytes, which a WRITE of one chunk sends at once. */
+static void a_transfer_over_a_connection_that_stands_starts_when_it_asks(void **state)
+{
+        for (int way = 0; way < MAPPED; way++)
+                for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
+                        struct world *w = world_new((enum carrier)way, 1 << 20);
+
+                        starts = 0;
+                        w->many = true;
+                        w->on_started = count_start;
+                        w->on_claim = note_starts;
+                        for (int i = 1; i <= 2; i++) {
+                                world_offer(w, (enum fabric_direction)direction);
+                                world_start(w, (enum fabric_direction)direction, false);
+                                end_wait(&w->active, i);
+                                end_wait(&w->passive, i);
+                        }
+                        assert_int_equal(starts_at_claim, 2);
+                        world_free(w);
+                }
 }
 
 static atomic_bool peer_was_told;
@@ -589,7 +632,8 @@ int main(void)
                 cmocka_unit_test(a_file_that_cannot_be_mapped_is_moved_by_messages),
                 cmocka_unit_test(a_short_read_of_pieces_is_lent_or_sent),
                 cmocka_unit_test(small_pieces_travel_together),
-                cmocka_unit_test(pieces_are_read_in_parts_over_tcp),
+                cmocka_unit_test(a_transfer_over_a_connection_that_stands_starts_when_it_asks),
+                cmocka_unit_test(pieces_travel_in_parts_over_tcp),
                 cmocka_unit_test(pieces_of_any_number_fit_into_a_message),
                 cmocka_unit_test(transfers_to_one_peer_share_a_window),
                 cmocka_unit_test(a_refused_claim_ends_the_active_side_with_the_peers_reason),

@@ -99,7 +99,7 @@ static void impossible_numbers_are_refused(void **state)
         h.from_epoch = 0;
         expect_refused(h);
         h = sample(WIRE_DATA);
-        h.flags = 32;
+        h.flags = 64;
         expect_refused(h);
 }
 
