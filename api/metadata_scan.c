@@ -2,6 +2,7 @@
 #include "metadata_scan.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <ferry/metadata.h>
@@ -143,6 +144,10 @@ bool metadata_scan(const char *text, size_t size, struct ferry_metadata *m, char
         if (s.at < s.end)
                 return false;
         m->operation_kind = (int)kind;
-        *ret_blob = strndup(blob, n);
-        return *ret_blob;
+        *ret_blob = malloc(n + 1);
+        if (!*ret_blob)
+                return false;
+        memcpy(*ret_blob, blob, n);
+        (*ret_blob)[n] = '\0';
+        return true;
 }
