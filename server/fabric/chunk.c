@@ -106,12 +106,21 @@ static void request_sent(struct message *message, ucs_status_t status)
                 return;
         if (status == UCS_OK)
                 transfer_note_started(t);
-        else
+        else if (status != UCS_ERR_CANCELED)
                 peer_fail(t->peer, t->peer->heard ? FERRY_E_PEER_LOST : FERRY_E_PEER_UNREACHABLE,
                           ucs_status_string(status));
         chunk = find_chunk(t, message->seq);
         if (chunk && t->spec.direction == FABRIC_WRITE)
                 write_sent(t, chunk);
+}
+
+/* Its turn has come; meanwhile the transfer may be about to end, and nobody wants the rest of it. */
+static bool request_begin(struct message *message)
+{
+        struct transfer *t;
+
+        HASH_FIND(hh, message->fabric->transfers_by_id, &message->transfer, sizeof(message->transfer), t);
+        return t && t->error == 0;
 }
 
 /* The header of the request for a chunk, or for a part of it. */
@@ -156,6 +165,7 @@ static bool send_request(struct transfer *t, const struct chunk *chunk, const st
                 }
                 message->eager = eager;
         }
+        message->begin = request_begin;
         message->done = request_sent;
         message->transfer = t->spec.id;
         message->seq = chunk->seq;

@@ -20,10 +20,14 @@ enum message_act { MESSAGE_SEND, MESSAGE_REFUSE };
 /* One send or receive that UCX works on, or will. Buffers stay valid until done ran. */
 struct message {
         struct fabric *fabric;
-        /* A receive's turn has come: UCX will touch the memory from now on. false = not wanted any more: refuse it, and
-         * done does not run. */
+        /*
+         * Its turn has come: UCX will touch the memory from now on. false = not wanted any more: a receive is refused,
+         * and done does not run; a send is done, with UCS_ERR_CANCELED. NULL = it is wanted.
+         */
         bool (*begin)(struct message *message);
-        void (*done)(struct message *message, ucs_status_t status); /* then it is freed; NULL = nobody cares */
+        /* Then it is freed; NULL = nobody cares. UCS_ERR_CANCELED: UCX never had it; else an error is the peer's end.
+         */
+        void (*done)(struct message *message, ucs_status_t status);
         void *owner;
         uint64_t transfer;
         uint64_t attempt; /* a WRITE's bytes: number of the attempt that they belong to */

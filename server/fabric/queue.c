@@ -33,6 +33,12 @@ static bool is_queued(const struct peer *peer, uint64_t transfer)
         return false;
 }
 
+static void cancel(struct message **list, struct message *message)
+{
+        DL_DELETE(*list, message);
+        message_done(message, UCS_ERR_CANCELED);
+}
+
 static void sends_pump(struct peer *peer, uint64_t limit)
 {
         struct message *message;
@@ -42,6 +48,10 @@ static void sends_pump(struct peer *peer, uint64_t limit)
         peer->pumping = true;
         while (!peer->failed && (message = peer->queue) &&
                (peer->sending == 0 || peer->sending + message->length <= limit)) {
+                if (message->begin && !message->begin(message)) {
+                        cancel(&peer->queue, message);
+                        continue;
+                }
                 DL_DELETE(peer->queue, message);
                 peer->sending += message->length;
                 message->counted = true;
@@ -198,12 +208,6 @@ bool queue_flush(struct fabric *fabric)
                 }
         } while (peer || fabric->ready_peers || fabric->sides[SIDE_NETWORK].deferred);
         return any;
-}
-
-static void cancel(struct message **list, struct message *message)
-{
-        DL_DELETE(*list, message);
-        message_done(message, UCS_ERR_CANCELED);
 }
 
 void queue_drop(struct peer *peer)

@@ -37,9 +37,19 @@ static void data_sent(struct message *message, ucs_status_t status)
         a->in_flight--;
         if (status == UCS_OK)
                 add_progress(a, message->answer.length);
-        else
+        else if (status == UCS_ERR_CANCELED && (message->answer.flags & WIRE_FINAL))
+                a->final_served = false;
+        else if (status != UCS_ERR_CANCELED)
                 peer_fail(a->peer, FERRY_E_PEER_LOST, ucs_status_string(status));
         attempt_end_when_quiet(a);
+}
+
+/* Its turn has come; meanwhile the attempt may be about to end. It is there as long as messages of it are in flight. */
+static bool data_wanted(struct message *message)
+{
+        const struct attempt *a = message->owner;
+
+        return a->error == 0;
 }
 
 /* Sends bytes that were asked for: all of them, or a part. false when memory is short. */
@@ -65,6 +75,7 @@ static bool send_data(struct attempt *a, const struct wire_header *h, uint64_t o
                 a->final_served = true;
         }
         a->in_flight++;
+        message->begin = data_wanted;
         message->done = data_sent;
         message->owner = a;
         message->answer = answer;

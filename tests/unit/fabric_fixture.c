@@ -149,10 +149,10 @@ static void memory_free(struct world *w, int i)
 
 struct world *world_new(enum carrier way, size_t size)
 {
-        return world_new_spinning(way, size, 0);
+        return world_new_with(way, size, (struct world_knobs){ 0 });
 }
 
-struct world *world_new_spinning(enum carrier way, size_t size, uint32_t spin_us)
+struct world *world_new_with(enum carrier way, size_t size, struct world_knobs knobs)
 {
         struct world *w = calloc(1, sizeof(*w));
         bool network = way == NETWORK;
@@ -170,8 +170,8 @@ struct world *world_new_spinning(enum carrier way, size_t size, uint32_t spin_us
                         .local = !network,
                         .data_listen = network ? "127.0.0.1:0" : NULL,
                         .transports = network ? "tcp,self" : NULL,
-                        .chunk_size = 256 << 10,
-                        .spin_us = spin_us,
+                        .chunk_size = knobs.chunk_size ?: 256 << 10,
+                        .spin_us = knobs.spin_us,
                         .grace_ms = 500,
                         .operations = { .claim = i ? claim : claim_nothing,
                                         .settle = i ? settle_passive : settle_active,

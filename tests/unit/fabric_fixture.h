@@ -57,8 +57,11 @@ struct world {
 };
 
 struct world *world_new(enum carrier way, size_t size);
-/* Both look for more so long before they sleep. */
-struct world *world_new_spinning(enum carrier way, size_t size, uint32_t spin_us);
+/* 0 = the default; of chunk_size, 256 KiB. */
+struct world_knobs {
+        uint32_t spin_us, chunk_size;
+};
+struct world *world_new_with(enum carrier way, size_t size, struct world_knobs knobs);
 /* Stops both fabrics. */
 void world_free(struct world *world);
 /* What the passive side grants from now on: all its segments. */

@@ -381,6 +381,38 @@ static void a_cancel_of_the_active_side_ends_both(void **state)
         }
 }
 
+/* Cancels, and waits until the active side knows. */
+static void cancel_at_once(struct world *w)
+{
+        static uint8_t page[4096] __attribute__((aligned(4096)));
+        struct fabric_memory *memory;
+
+        fabric_transfer_cancel(w->fabric[0], cancel_id, FERRY_E_CANCELLED);
+        assert_int_equal(fabric_memory_register(w->fabric[0], page, sizeof(page), 0, &memory), 0);
+        fabric_memory_unregister(w->fabric[0], memory);
+}
+
+/* What UCX does not have yet is not sent: on a slow network it would take longer than anybody waits. */
+static void a_cancel_takes_back_the_parts_that_wait(void **state)
+{
+        enum { N = 1000, PIECE = 16 << 10, UNDER_WAY_MAX = 5 << 20 };
+        struct world *w = world_new_with(NETWORK, 20 << 20, (struct world_knobs){ .chunk_size = 4 << 20 });
+
+        for (int side = 0; side < 2; side++)
+                scatter(w, side, N, PIECE, PIECE + 3);
+        world_offer(w, FABRIC_WRITE);
+        w->on_claim = cancel_at_once;
+        pthread_mutex_lock(&w->gate);
+        cancel_id = world_start(w, FABRIC_WRITE, false);
+        pthread_mutex_unlock(&w->gate);
+        end_wait(&w->active, 1);
+        end_wait(&w->passive, 1);
+        assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED);
+        assert_int_equal(w->passive.outcome.error, FERRY_E_CANCELLED_BY_PEER);
+        assert_in_range(w->passive.outcome.bytes, 1, UNDER_WAY_MAX);
+        world_free(w);
+}
+
 static void revoke_at_a_quarter(struct world *w, uint64_t bytes)
 {
         if (bytes >= w->size / 4)
@@ -641,6 +673,7 @@ int main(void)
                 cmocka_unit_test(metadata_of_an_earlier_worker_is_stale),
                 cmocka_unit_test(an_absent_worker_is_unreachable),
                 cmocka_unit_test(a_cancel_of_the_active_side_ends_both),
+                cmocka_unit_test(a_cancel_takes_back_the_parts_that_wait),
                 cmocka_unit_test(a_revoke_of_the_passive_side_ends_both),
                 cmocka_unit_test(a_revoke_after_a_short_reads_bytes_comes_too_late),
                 cmocka_unit_test(a_short_read_that_stands_still_is_not_begun_after_the_end),

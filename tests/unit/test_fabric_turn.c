@@ -20,8 +20,8 @@ static void a_short_transfer_that_is_awaited_runs_on_the_callers_thread(void **s
 {
         for (int way = 0; way < WAYS; way++) {
                 for (int direction = FABRIC_READ; direction <= FABRIC_WRITE; direction++) {
-                        struct world *w =
-                                world_new_spinning((enum carrier)way, way == MAPPED ? 64 << 10 : SMALL, PATIENT_US);
+                        struct world *w = world_new_with((enum carrier)way, way == MAPPED ? 64 << 10 : SMALL,
+                                                         (struct world_knobs){ .spin_us = PATIENT_US });
 
                         int ended = 0;
 
@@ -54,7 +54,7 @@ static void read_without_guests(struct world *w)
 
 static void a_transfer_that_nobody_awaits_does_not(void **state)
 {
-        struct world *w = world_new_spinning(MESSAGES, SMALL, PATIENT_US);
+        struct world *w = world_new_with(MESSAGES, SMALL, (struct world_knobs){ .spin_us = PATIENT_US });
 
         world_offer(w, FABRIC_READ);
         read_without_guests(w);
@@ -63,7 +63,7 @@ static void a_transfer_that_nobody_awaits_does_not(void **state)
 
 static void a_long_transfer_leaves_the_caller_alone(void **state)
 {
-        struct world *w = world_new_spinning(MAPPED, 8 << 20, PATIENT_US);
+        struct world *w = world_new_with(MAPPED, 8 << 20, (struct world_knobs){ .spin_us = PATIENT_US });
 
         w->awaited = true;
         world_offer(w, FABRIC_READ);
@@ -75,7 +75,7 @@ static void a_long_transfer_leaves_the_caller_alone(void **state)
 static void without_looking_there_are_no_guests(void **state)
 {
         for (int way = 0; way < WAYS; way++) {
-                struct world *w = world_new_spinning((enum carrier)way, SMALL, 1);
+                struct world *w = world_new_with((enum carrier)way, SMALL, (struct world_knobs){ .spin_us = 1 });
 
                 w->awaited = true;
                 world_offer(w, FABRIC_READ);
@@ -132,7 +132,7 @@ static bool is_asleep(struct fabric *fabric)
 static void a_thread_that_sleeps_through_a_visit_still_hears_messages(void **state)
 {
         for (int way = 0; way < MAPPED; way++) {
-                struct world *w = world_new_spinning((enum carrier)way, SMALL, SOON_US);
+                struct world *w = world_new_with((enum carrier)way, SMALL, (struct world_knobs){ .spin_us = SOON_US });
                 struct greeting greeting = { 0 };
                 struct fabric_connect connect = { .peer_epoch = w->epoch[0],
                                                   .peer_data = fabric_get_facts(w->fabric[0])->data_address,
