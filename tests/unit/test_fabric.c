@@ -554,8 +554,8 @@ static void a_transfer_over_a_connection_that_stands_starts_when_it_asks(void **
                         w->many = true;
                         w->on_started = count_start;
                         w->on_claim = note_starts;
+                        world_offer(w, (enum fabric_direction)direction);
                         for (int i = 1; i <= 2; i++) {
-                                world_offer(w, (enum fabric_direction)direction);
                                 world_start(w, (enum fabric_direction)direction, false);
                                 end_wait(&w->active, i);
                                 end_wait(&w->passive, i);
