@@ -364,10 +364,10 @@ static void a_cancel_of_the_active_side_ends_both(void **state)
         for (int way = 0; way < WAYS; way++) {
                 for (int i = 0; i < 4; i++) {
                         enum fabric_direction direction = i % 2 ? FABRIC_WRITE : FABRIC_READ;
-                        struct world *w = world_new((enum carrier)way, 128 << 20);
+                        struct world *w = world_new((enum carrier)way, i < 2 ? 64 << 20 : 16 << 20);
 
                         for (int side = 0; i >= 2 && side < 2; side++)
-                                scatter(w, side, 1000, 120 << 10, 130 << 10);
+                                scatter(w, side, 1000, 15 << 10, 16 << 10);
                         world_offer(w, direction);
                         w->on_progress = cancel_at_a_quarter;
                         cancel_id = world_start(w, direction, false);
@@ -424,10 +424,10 @@ static void a_revoke_of_the_passive_side_ends_both(void **state)
         for (int way = 0; way < WAYS; way++) {
                 for (int i = 0; i < 4; i++) {
                         enum fabric_direction direction = i % 2 ? FABRIC_WRITE : FABRIC_READ;
-                        struct world *w = world_new((enum carrier)way, 128 << 20);
+                        struct world *w = world_new((enum carrier)way, i < 2 ? 64 << 20 : 16 << 20);
 
                         for (int side = 0; i >= 2 && side < 2; side++)
-                                scatter(w, side, 1000, 120 << 10, 130 << 10);
+                                scatter(w, side, 1000, 15 << 10, 16 << 10);
                         world_offer(w, direction);
                         w->on_progress = revoke_at_a_quarter;
                         world_start(w, direction, false);
