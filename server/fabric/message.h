@@ -25,8 +25,8 @@ struct message {
          * and done does not run; a send is done, with UCS_ERR_CANCELED. NULL = it is wanted.
          */
         bool (*begin)(struct message *message);
-        /* Then it is freed; NULL = nobody cares. UCS_ERR_CANCELED: UCX never had it; else an error is the peer's end.
-         */
+        /* Then it is freed; NULL = nobody cares. UCS_ERR_CANCELED: it was taken back, or the endpoint was closed by us;
+         * any other error is the peer's end. */
         void (*done)(struct message *message, ucs_status_t status);
         void *owner;
         uint64_t transfer;
@@ -90,7 +90,7 @@ bool queue_refuse(struct side *side, void *descriptor);
 void queue_done(struct message *message);
 /* There may be room on the local side. */
 void queue_pump(struct peer *peer);
-/* There may be room for the peer's receives or its transfers' chunks: queue_flush will see. */
+/* There may be room for the peer's receives, its transfers' chunks or its parts: queue_flush will see. */
 void peer_ready(struct peer *peer);
 /* Does what had to wait. Not inside UCX callbacks. Whether there was anything. */
 bool queue_flush(struct fabric *fabric);

@@ -359,15 +359,23 @@ static void cancel_at_a_quarter(struct world *w, uint64_t bytes)
                 fabric_transfer_cancel(w->fabric[0], id, FERRY_E_CANCELLED);
 }
 
+/* Moves for long enough to be stopped. */
+static struct world *world_to_stop(enum carrier way, bool in_pieces)
+{
+        struct world *w = world_new(way, in_pieces ? 16 << 20 : 64 << 20);
+
+        for (int side = 0; in_pieces && side < 2; side++)
+                scatter(w, side, 1000, 15 << 10, 16 << 10);
+        return w;
+}
+
 static void a_cancel_of_the_active_side_ends_both(void **state)
 {
         for (int way = 0; way < WAYS; way++) {
                 for (int i = 0; i < 4; i++) {
                         enum fabric_direction direction = i % 2 ? FABRIC_WRITE : FABRIC_READ;
-                        struct world *w = world_new((enum carrier)way, i < 2 ? 64 << 20 : 16 << 20);
+                        struct world *w = world_to_stop((enum carrier)way, i >= 2);
 
-                        for (int side = 0; i >= 2 && side < 2; side++)
-                                scatter(w, side, 1000, 15 << 10, 16 << 10);
                         world_offer(w, direction);
                         w->on_progress = cancel_at_a_quarter;
                         cancel_id = world_start(w, direction, false);
@@ -381,15 +389,20 @@ static void a_cancel_of_the_active_side_ends_both(void **state)
         }
 }
 
-/* Cancels, and waits until the active side knows. */
-static void cancel_at_once(struct world *w)
+/* Until it has done what it was told before. */
+static void await_commands(struct fabric *fabric)
 {
         static uint8_t page[4096] __attribute__((aligned(4096)));
         struct fabric_memory *memory;
 
+        assert_int_equal(fabric_memory_register(fabric, page, sizeof(page), 0, &memory), 0);
+        fabric_memory_unregister(fabric, memory);
+}
+
+static void cancel_at_once(struct world *w)
+{
         fabric_transfer_cancel(w->fabric[0], cancel_id, FERRY_E_CANCELLED);
-        assert_int_equal(fabric_memory_register(w->fabric[0], page, sizeof(page), 0, &memory), 0);
-        fabric_memory_unregister(w->fabric[0], memory);
+        await_commands(w->fabric[0]);
 }
 
 /* What UCX does not have yet is not sent: on a slow network it would take longer than anybody waits. */
@@ -424,10 +437,8 @@ static void a_revoke_of_the_passive_side_ends_both(void **state)
         for (int way = 0; way < WAYS; way++) {
                 for (int i = 0; i < 4; i++) {
                         enum fabric_direction direction = i % 2 ? FABRIC_WRITE : FABRIC_READ;
-                        struct world *w = world_new((enum carrier)way, i < 2 ? 64 << 20 : 16 << 20);
+                        struct world *w = world_to_stop((enum carrier)way, i >= 2);
 
-                        for (int side = 0; i >= 2 && side < 2; side++)
-                                scatter(w, side, 1000, 15 << 10, 16 << 10);
                         world_offer(w, direction);
                         w->on_progress = revoke_at_a_quarter;
                         world_start(w, direction, false);
@@ -439,6 +450,31 @@ static void a_revoke_of_the_passive_side_ends_both(void **state)
                         world_free(w);
                 }
         }
+}
+
+static void revoke_at_once(struct world *w, uint64_t bytes)
+{
+        w->on_progress = NULL;
+        fabric_offer_revoke(w->fabric[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        await_commands(w->fabric[1]);
+}
+
+static void a_revoke_takes_back_the_parts_that_wait(void **state)
+{
+        enum { N = 1000, PIECE = 16 << 10 };
+        struct world *w = world_new_with(NETWORK, 20 << 20, (struct world_knobs){ .chunk_size = 4 << 20 });
+
+        for (int side = 0; side < 2; side++)
+                scatter(w, side, N, PIECE, PIECE + 3);
+        world_offer(w, FABRIC_READ);
+        w->on_progress = revoke_at_once;
+        world_start(w, FABRIC_READ, false);
+        end_wait(&w->active, 1);
+        end_wait(&w->passive, 1);
+        assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED_BY_PEER);
+        assert_int_equal(w->passive.outcome.error, FERRY_E_CANCELLED);
+        assert_in_range(w->passive.outcome.bytes, 1, N * PIECE - 1);
+        world_free(w);
 }
 
 static pthread_t stopper;
@@ -675,6 +711,7 @@ int main(void)
                 cmocka_unit_test(a_cancel_of_the_active_side_ends_both),
                 cmocka_unit_test(a_cancel_takes_back_the_parts_that_wait),
                 cmocka_unit_test(a_revoke_of_the_passive_side_ends_both),
+                cmocka_unit_test(a_revoke_takes_back_the_parts_that_wait),
                 cmocka_unit_test(a_revoke_after_a_short_reads_bytes_comes_too_late),
                 cmocka_unit_test(a_short_read_that_stands_still_is_not_begun_after_the_end),
                 cmocka_unit_test(stopping_a_fabric_ends_what_moves_over_it),
