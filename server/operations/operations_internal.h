@@ -10,6 +10,13 @@
 /* Short of memory, uthash leaves the element out (hh.tbl is NULL) instead of ending the process. */
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
+/*
+ * The buckets double when one of them has this many elements. With uthash's 10 that leaves one and a half or three
+ * elements a bucket, by chance, and each that a look-up passes is an operation that nobody has touched for long: a
+ * microsecond. With 6 there are two or three buckets an element, 40 bytes.
+ */
+#undef HASH_BKT_CAPACITY_THRESH
+#define HASH_BKT_CAPACITY_THRESH 6U
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -41,9 +48,13 @@ struct operation_attempt {
 };
 
 struct operation {
+        /* What looking one up reads stands together. */
+        uint64_t id;
+        UT_hash_handle hh; /* by id, while it can be found; guarded by the store's lock */
+        atomic_uint refs;
+
         /* Fixed from creation on. */
         struct operation_store *store; /* a reference */
-        uint64_t id;
         uint64_t serial; /* order of creation, from 1 */
         enum ferry_kind kind;
         enum ferry_layout layout;
@@ -60,8 +71,6 @@ struct operation {
         _Atomic uint64_t bytes_done; /* of the furthest attempt; never falls */
         _Atomic uint64_t moved_us;   /* when a byte last moved, or an attempt started */
         _Atomic uint64_t bumped_us;  /* when progress last bumped the revision */
-
-        atomic_uint refs;
 
         /* Guarded by the store's lock. Nothing but deleted and revision changes once status is terminal. */
         enum ferry_status status;
@@ -89,7 +98,6 @@ struct operation {
 
         struct operation_attempt own; /* of active ones */
 
-        UT_hash_handle hh;                               /* by id, while it can be found */
         struct operation *terminal_prev, *terminal_next; /* the store's list, while terminal and not deleted */
         struct operation *ended_next;                    /* aftermath's */
         struct operation *stopping_next;                 /* aftermath's */
