@@ -33,8 +33,15 @@ static void crowd_create(struct crowd *c, size_t i)
 static void crowd_open(struct crowd *c, size_t n)
 {
         char operations[32], connections[32];
-        const char *const flags[] = { "--max-operations", operations, "--max-connections", connections, "--max-waiters",
-                                      connections,        NULL };
+        const char *const flags[] = { "--max-operations",
+                                      operations,
+                                      "--max-connections",
+                                      connections,
+                                      "--max-waiters",
+                                      connections,
+                                      "--spin-us",
+                                      "1",
+                                      NULL };
         struct region region;
 
         (void)snprintf(operations, sizeof(operations), "%zu", 2 * n + 1000); /* those that are over count, too */
@@ -262,7 +269,8 @@ static void parked_waits(size_t many, unsigned n, bool bare)
 
 /*
  * Everything on one processor: on several, where the scheduler has put a worker's threads moves a round trip by more
- * than what is looked for here.
+ * than what is looked for here. Hence the workers' threads do not look for more before they sleep (--spin-us): those
+ * of both workers would take turns with who is measured, in an order that lasts, and is another one in each run.
  */
 static void share_one_processor(void)
 {
