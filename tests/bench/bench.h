@@ -67,6 +67,9 @@ struct pair {
 void pair_start(struct pair *p, bool network, const char *const *flags);
 void pair_stop(struct pair *p);
 
+/* From now on this program and those that it starts run on one processor. */
+void share_one_processor(void);
+
 uint64_t process_anonymous_bytes(pid_t pid);
 uint64_t process_resident_bytes(pid_t pid);
 uint64_t process_cpu_ns(pid_t pid);

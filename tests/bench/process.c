@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -233,6 +234,16 @@ static uint64_t kib_of(const char *path, const char *field)
         if (f)
                 (void)fclose(f);
         return kib * KIB;
+}
+
+void share_one_processor(void)
+{
+        cpu_set_t one;
+
+        CPU_ZERO(&one);
+        CPU_SET((size_t)sched_getcpu(), &one);
+        if (sched_setaffinity(0, sizeof(one), &one) < 0)
+                note("could not be kept on one processor");
 }
 
 uint64_t process_anonymous_bytes(pid_t pid)

@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <microhttpd.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +79,8 @@ static void move(struct ref_ucx *u)
         arrived = false;
         send_message(u, AM_ASK, NULL, 0);
         while (!arrived)
-                (void)ucp_worker_progress(u->worker);
+                if (!ucp_worker_progress(u->worker))
+                        (void)sched_yield();
 }
 
 static struct ferry_json *parse(const struct call *call)

@@ -40,6 +40,12 @@ def table():
         for s in LOCAL_NETWORK
         for how, text, bare in (("", "libferry", "library_"), ("raw_", "raw sockets", ""))
     ] + [
+        ratio(f"{s}, {text}, on one processor: {what}", f"small.one.{s}.{series}cycle", f"small.one.{s}.{livez}", None,
+              "GET /livez")
+        for s in LOCAL_NETWORK
+        for text, livez, ours, bare in (("libferry", "livez", "", "bare_library_"), ("raw", "raw_livez", "raw_", "bare_"))
+        for what, series in (("three calls", ours), ("on the bare libraries", bare))
+    ] + [
         ratio(f"{s}, raw: {text}", f"small.{s}.raw_{call}", f"small.{s}.raw_livez", None, "GET /livez")
         for s in LOCAL_NETWORK
         for call, text in (("offer", "POST of the readable"), ("read", "POST of the read, transfer included"),

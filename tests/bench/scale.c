@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -267,21 +266,6 @@ static void parked_waits(size_t many, unsigned n, bool bare)
         crowd_close(&crowds[0]);
 }
 
-/*
- * Everything on one processor: on several, where the scheduler has put a worker's threads moves a round trip by more
- * than what is looked for here. Hence the workers' threads do not look for more before they sleep (--spin-us): those
- * of both workers would take turns with who is measured, in an order that lasts, and is another one in each run.
- */
-static void share_one_processor(void)
-{
-        cpu_set_t one;
-
-        CPU_ZERO(&one);
-        CPU_SET((size_t)sched_getcpu(), &one);
-        if (sched_setaffinity(0, sizeof(one), &one) < 0)
-                note("scale: could not be kept on one processor");
-}
-
 /* How many waits can be parked: each is an open file here, too. */
 static size_t waits_allowed(size_t wanted)
 {
@@ -305,6 +289,11 @@ void bench_scale(void)
 {
         size_t operations = bench_full ? 100000 : 20000, waits = waits_allowed(bench_full ? 10000 : 2000);
 
+        /*
+         * On several processors, where the scheduler has put a worker's threads moves a round trip by more than what is
+         * looked for here. On one, threads of both workers that look for more would take turns with who is measured, in
+         * an order that lasts, and is another one in each run: hence --spin-us above.
+         */
         share_one_processor();
         note("scale: %zu live operations, %zu parked waits against %d of each", operations, waits, FEW);
         live_operations(operations, rounds(5, 31));

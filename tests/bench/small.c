@@ -16,7 +16,8 @@
  * cores awake: that is measured as well, for information.
  */
 
-static const char *const side_names[] = { "local", "network" };
+/* Of series, by whether there is one processor for all, and by the side. */
+static const char *const side_names[2][2] = { { "local", "network" }, { "one.local", "one.network" } };
 
 enum { CALLS = 3, REPEATS = 100 };
 
@@ -166,7 +167,7 @@ static void bare_library(const struct raw *r, const struct worker *a, const stru
         (void)ferry_free(at_b);
 }
 
-static void bare_round(struct raw *r, bool network)
+static void bare_round(struct raw *r, bool network, const char *side)
 {
         struct raw bare = *r; /* its bodies, until they are made anew */
         struct worker a = { 0 }, b = { 0 };
@@ -180,15 +181,15 @@ static void bare_round(struct raw *r, bool network)
         http_open(&bare.b, b.url);
         bare.b.prefer_wait = true;
         reference_begin(&reference, 4 * KIB);
-        bare_raw(&bare, side_names[network]);
-        bare_library(r, &a, &b, side_names[network]);
+        bare_raw(&bare, side);
+        bare_library(r, &a, &b, side);
         http_call(&bare.b, "DELETE", "/", NULL, 200);
         (void)reference_line(&reference);
         raw_close(&bare);
         reference_stop(&reference);
 }
 
-static void small_pair(bool network)
+static void small_pair(bool network, const char *side)
 {
         struct raw_timing t;
         struct timing warm;
@@ -203,24 +204,30 @@ static void small_pair(bool network)
                 move_simple(p.a.client, p.b.client, FERRY_READABLE, &r.at_a, &r.at_b, 4 * KIB, &warm);
                 (void)livez_seconds(p.a.client, p.b.client);
         }
-        raw_round(&r, side_names[network]);
-        bare_round(&r, network);
-        library_round(&r, &p, side_names[network]);
+        raw_round(&r, side);
+        bare_round(&r, network, side);
+        library_round(&r, &p, side);
         raw_close(&r);
         pair_stop(&p);
 }
 
+static void small_rounds(unsigned n, bool one_processor)
+{
+        for (unsigned i = 0; i < n; i++) {
+                begin_round("workers %u of %u%s", i + 1, n, one_processor ? ", on one processor" : "");
+                for (int network = 0; network < 2; network++)
+                        small_pair(network, side_names[one_processor][network]);
+        }
+}
+
 /*
  * Which threads share a processor decides much about times of this size, and stays as it fell when the workers started:
- * so new ones are started again and again.
+ * so new ones are started again and again. On one processor there is nothing to decide and none that has to wake up:
+ * what is computed is all.
  */
 void bench_small(void)
 {
-        unsigned n = rounds(7, 41);
-
-        for (unsigned i = 0; i < n; i++) {
-                begin_round("workers %u of %u", i + 1, n);
-                for (int network = 0; network < 2; network++)
-                        small_pair(network);
-        }
+        small_rounds(rounds(7, 41), false);
+        share_one_processor();
+        small_rounds(rounds(3, 9), true);
 }
