@@ -55,7 +55,7 @@ struct operation {
 
         /* Fixed from creation on. */
         struct operation_store *store; /* a reference */
-        uint64_t serial; /* order of creation, from 1 */
+        uint64_t serial;               /* order of creation, from 1 */
         enum ferry_kind kind;
         enum ferry_layout layout;
         bool verify;
