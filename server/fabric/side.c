@@ -52,13 +52,31 @@ static int failed(const struct side *side, const char *what, ucs_status_t status
 {
         log_event(LOG_ERROR, "the data plane's side cannot be opened", LOG_S("side", side->name), LOG_S("step", what),
                   LOG_S("reason", ucs_status_string(status)));
+        /* From 1.17 on at the latest, UCX tries beforehand and says that there is no such device. */
         if (side == &side->fabric->sides[SIDE_LOCAL] &&
-            (status == UCS_ERR_NO_MEMORY || status == UCS_ERR_NO_RESOURCE)) {
+            (status == UCS_ERR_NO_MEMORY || status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_DEVICE)) {
                 log_event(LOG_ERROR,
                           "the shared-memory side takes 13 MiB of /dev/shm: make room there, or use --local off");
                 return -ENOSPC;
         }
         return errno_of(status);
+}
+
+static bool ucx_is_before(unsigned minor)
+{
+        unsigned major, its_minor, release;
+
+        ucp_get_version(&major, &its_minor, &release);
+        return major == 1 && its_minor < minor;
+}
+
+/* Before 1.17, a program names the settings of a transport without its prefix; the environment always has it. */
+static const char *key_of_ucx(const char *key)
+{
+        static const char prefix[] = "TCP_";
+        size_t n = strlen(prefix);
+
+        return strncmp(key, prefix, n) == 0 && ucx_is_before(17) ? key + n : key;
 }
 
 static void apply(ucp_config_t *config, const struct setting *settings, size_t n)
@@ -70,7 +88,7 @@ static void apply(ucp_config_t *config, const struct setting *settings, size_t n
                 if (!settings[i].value || (!settings[i].force && getenv(variable)))
                         continue;
                 /* Other versions of UCX may not know a key; that must not be fatal. */
-                if (ucp_config_modify(config, settings[i].key, settings[i].value) != UCS_OK)
+                if (ucp_config_modify(config, key_of_ucx(settings[i].key), settings[i].value) != UCS_OK)
                         log_event(LOG_DEBUG, "UCX does not know a setting", LOG_S("key", settings[i].key));
         }
 }
@@ -104,10 +122,7 @@ static bool is_loopback(const struct sockaddr_storage *address)
  */
 static bool put_is_safe(void)
 {
-        unsigned major, minor, release;
-
-        ucp_get_version(&major, &minor, &release);
-        return major == 1 && minor < 16;
+        return ucx_is_before(16);
 }
 
 static int context_open(struct side *side, bool network, const struct fabric_config *config, bool loopback)
@@ -138,20 +153,20 @@ static int context_open(struct side *side, bool network, const struct fabric_con
                  * look without a pause while the queue of a peer is full that has stopped.
                  */
                 { "KEEPALIVE_INTERVAL", network ? "1s" : "inf", false },
-                { "PUT_ENABLE", network && !side->put ? "n" : NULL, true },
-                { "RX_SEG_SIZE", network ? "64k" : NULL, true }, /* FABRIC_PUT_ABOVE */
+                { "TCP_PUT_ENABLE", network && !side->put ? "n" : NULL, true },
+                { "TCP_RX_SEG_SIZE", network ? "64k" : NULL, true }, /* FABRIC_PUT_ABOVE */
                 /* Pieces are packed into buffers of this size: 1,000 of 16 KiB at 2.5 GB/s, with UCX's 8 KiB at 2.0. */
-                { "TX_SEG_SIZE", network ? "64k" : NULL, false },
+                { "TCP_TX_SEG_SIZE", network ? "64k" : NULL, false },
                 /*
                  * So many pieces go out from where they are, without being packed; UCX's 6 are too few for pieces of
                  * 4 KiB. From 30 on UCX 1.13 aborts: it allows itself 1,200 bytes of stack for the list.
                  */
-                { "MAX_IOV", network ? "20" : NULL, true },
+                { "TCP_MAX_IOV", network ? "20" : NULL, true },
                 /*
                  * The kernel grows a socket's buffer beyond what the cache holds: on loopback 256 MiB take 43 ms with
                  * this size, 47 without. Over a wire it grows with the delay, and is left to the kernel.
                  */
-                { "SNDBUF", network && loopback ? "256k" : NULL, false },
+                { "TCP_SNDBUF", network && loopback ? "256k" : NULL, false },
                 /* Else a restart finds its port taken for as long as the kernel remembers old connections. */
                 { "CM_REUSEADDR", network ? "y" : NULL, false },
                 { "SOCKADDR_TLS_PRIORITY", network ? "tcp,rdmacm" : NULL, false },
