@@ -98,7 +98,7 @@ static void bulk_group(unsigned first, unsigned end, unsigned n)
  * then. */
 void bench_bulk(void)
 {
-        unsigned n = rounds(8, 60);
+        unsigned n = rounds(6, 60);
 
         for (unsigned first = 0; first < n; first += GROUP)
                 bulk_group(first, first + GROUP < n ? first + GROUP : n, n);

@@ -39,7 +39,7 @@ static double get_rate(const char *url, const char *target, bool wrk)
 
 void bench_control(void)
 {
-        unsigned n = rounds(3, 15);
+        unsigned n = rounds(2, 15);
         bool wrk = command_exists("wrk");
         char body[256], path[128], url[256], id[FERRY_ID_SIZE];
         struct reference reference;

@@ -100,7 +100,7 @@ void bench_many(void)
 {
         enum { MANY = 64 };
         uint64_t size = 32 * MIB, total = MANY * size; /* several windows each, or the first comers take it all */
-        unsigned n = rounds(3, 15);
+        unsigned n = rounds(2, 15);
 
         for (int network = 0; network < 2; network++) {
                 struct pair p;

@@ -227,7 +227,7 @@ static void small_rounds(unsigned n, bool one_processor)
  */
 void bench_small(void)
 {
-        small_rounds(rounds(7, 41), false);
+        small_rounds(rounds(5, 41), false);
         share_one_processor();
-        small_rounds(rounds(3, 9), true);
+        small_rounds(rounds(2, 9), true);
 }
