@@ -399,6 +399,21 @@ static void http_threads_are_as_many_as_asked_for(void **state)
         worker_stop(w);
 }
 
+/* The names of a transport's settings are others from 1.17 on; one that UCX does not know has no effect. */
+static void ucx_knows_every_setting(void **state)
+{
+        static const char *const flags[] = { "--data-listen", "127.0.0.1:0", "--log-level", "debug", NULL };
+        struct worker *w = *state;
+        char *log;
+
+        worker_start(w, "w", flags);
+        log = worker_log(w);
+        assert_null(strstr(log, "UCX does not know a setting"));
+        assert_null(strstr(log, "invalid configurations")); /* UCX's own words about those of transports */
+        free(log);
+        worker_stop(w);
+}
+
 static void a_transfer_moves_in_chunks_of_the_size_asked_for(void **state)
 {
         enum { CHUNK = 64 << 10, TRIES = 20 };
@@ -456,6 +471,7 @@ int main(void)
                 WITH_WORKER(the_advertised_name_stands_in_links_and_metadata),
                 cmocka_unit_test(a_worker_without_a_name_takes_the_hosts_and_its_process_id),
                 WITH_WORKER(http_threads_are_as_many_as_asked_for),
+                WITH_WORKER(ucx_knows_every_setting),
                 WITH_WORKER(a_transfer_moves_in_chunks_of_the_size_asked_for),
         };
 
