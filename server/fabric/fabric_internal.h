@@ -196,6 +196,8 @@ int turn_start(struct fabric *fabric, const struct command *command);
 /* Opens a side as the configuration says; -errno with a logged reason. Before the thread starts. */
 int side_open(struct side *side, const struct fabric_config *config);
 void side_close(struct side *side);
+/* Whether the UCX that is loaded is older than 1.<minor>. Any thread. */
+bool ucx_is_before(unsigned minor);
 /* Gives the local side another UCX worker, and so another queue. *ret_old is for side_discard. -errno. */
 int side_reopen(struct side *side, struct side *ret_old);
 /* Destroys what side_reopen replaced. Callbacks of its requests run. */

@@ -62,7 +62,7 @@ static int failed(const struct side *side, const char *what, ucs_status_t status
         return errno_of(status);
 }
 
-static bool ucx_is_before(unsigned minor)
+bool ucx_is_before(unsigned minor)
 {
         unsigned major, its_minor, release;
 

@@ -52,8 +52,10 @@ static void setup(void)
         ucs_log_push_handler(handler);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(fatal); i++)
                 ucs_debug_disable_signal(fatal[i]);
-        /* Sockets of a process: with UCX's default of 1024, about the 1,020th peer cannot be connected. */
-        if (!getenv("UCX_ASYNC_MAX_EVENTS") && ucs_global_opts_set_value("ASYNC_MAX_EVENTS", EVENTS_MAX) != UCS_OK)
+        /* Sockets of a process: with UCX's default of 1024, about the 1,020th peer cannot be connected. From 1.14 on
+           there is no such limit. */
+        if (ucx_is_before(14) && !getenv("UCX_ASYNC_MAX_EVENTS") &&
+            ucs_global_opts_set_value("ASYNC_MAX_EVENTS", EVENTS_MAX) != UCS_OK)
                 log_event(LOG_DEBUG, "UCX does not know a setting", LOG_S("key", "ASYNC_MAX_EVENTS"));
 }
 
