@@ -12,8 +12,8 @@
 #include <uthash.h>
 /*
  * The buckets double when one of them has this many elements. With uthash's 10 that leaves one and a half or three
- * elements a bucket, by chance, and each that a look-up passes is an operation that nobody has touched for long: a
- * microsecond. With 6 there are two or three buckets an element, 40 bytes.
+ * elements a bucket, by chance, and each that a look-up passes is an operation that nobody has touched for long, in no
+ * cache any more. With 6 there are two or three buckets an element, 40 bytes.
  */
 #undef HASH_BKT_CAPACITY_THRESH
 #define HASH_BKT_CAPACITY_THRESH 6U
