@@ -130,7 +130,7 @@ static void size_run(struct bulk *b, uint64_t size)
 void bench_sizes(void)
 {
         /* Six mappings of the largest size are there at once. */
-        uint64_t size_max = bench_full && memory_available() > 12 * GIB ? GIB : 256 * MIB;
+        uint64_t size_max = !bench_full ? 64 * MIB : memory_available() > 12 * GIB ? GIB : 256 * MIB;
         unsigned n = rounds(1, 5);
 
         if (bench_full && size_max < GIB)

@@ -99,7 +99,8 @@ static double flights_run(struct pair *p, const struct region *at_a, const struc
 void bench_many(void)
 {
         enum { MANY = 64 };
-        uint64_t size = 32 * MIB, total = MANY * size; /* several windows each, or the first comers take it all */
+        /* Several windows each, or the first comers take it all. */
+        uint64_t size = (bench_full ? 32 : 24) * MIB, total = MANY * size;
         unsigned n = rounds(2, 15);
 
         for (int network = 0; network < 2; network++) {
