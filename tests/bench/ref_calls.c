@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +21,12 @@
  * "ref_calls tcp|posix MAX_SIZE OFFER READ WAIT": the least that three calls for a small transfer can cost with the
  * libraries that Ferry is made of: HTTP, the documents, one round trip, and nothing done about any of it. Two processes
  * with a bare libmicrohttpd each, which print their URLs. The passive one answers POST with OFFER, but for metadata
- * with a key of their own, and GET with WAIT, whatever they say; the active one takes the metadata out of a POST and
- * answers with READ after a bare UCX round trip that brings as many bytes as the run's size. DELETE at the active one
- * ends a run.
+ * with a key of their own, and GET with WAIT, whatever they say, the latter when the active one has told it of the end;
+ * the active one takes the metadata out of a POST and answers with READ after a bare UCX round trip that brings as many
+ * bytes as the run's size, and a message that nobody waits for but that GET. DELETE at the active one ends a run.
  */
 
-enum { AM_ASK = 1, AM_BYTES = 2, BODY_MAX = 64 << 10 };
+enum { AM_ASK = 1, AM_BYTES = 2, AM_DONE = 3, BODY_MAX = 64 << 10 };
 
 static char *read_answer, *wait_answer;
 static struct {
@@ -35,6 +36,7 @@ static struct {
 } offer;
 static sem_t over;
 static bool arrived;
+static atomic_bool told; /* the passive one: by AM_DONE */
 
 struct call {
         size_t n;
@@ -73,6 +75,13 @@ static ucs_status_t on_bytes(void *context, const void *header, size_t header_si
         return UCS_OK;
 }
 
+static ucs_status_t on_done(void *context, const void *header, size_t header_size, void *data, size_t size,
+                            const ucp_am_recv_param_t *param)
+{
+        atomic_store(&told, true);
+        return UCS_OK;
+}
+
 /* By the one connection's thread; the main thread waits for the end of the run. */
 static void move(struct ref_ucx *u)
 {
@@ -81,6 +90,7 @@ static void move(struct ref_ucx *u)
         while (!arrived)
                 if (!ucp_worker_progress(u->worker))
                         (void)sched_yield();
+        send_message(u, AM_DONE, NULL, 0);
 }
 
 static struct ferry_json *parse(const struct call *call)
@@ -161,10 +171,14 @@ static char *act(struct ref_ucx *u, const char *method, const struct call *call,
                 (void)sem_post(&over);
                 return wait_answer;
         }
-        if (strcmp(method, MHD_HTTP_METHOD_POST) != 0)
+        if (strcmp(method, MHD_HTTP_METHOD_POST) != 0) {
+                while (!u->active && !atomic_load(&told))
+                        (void)sched_yield();
                 return wait_answer;
+        }
         if (!u->active) {
                 *ret_own = true;
+                atomic_store(&told, false);
                 return make_offer(call);
         }
         take_metadata(call);
@@ -228,6 +242,7 @@ static void setup(struct ref_ucx *u)
 
         ref_set_handler(u, AM_ASK, on_ask);
         ref_set_handler(u, AM_BYTES, on_bytes);
+        ref_set_handler(u, AM_DONE, on_done);
         (void)sem_init(&over, 0, 0);
         daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL, answer, u,
                                   MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_NOTIFY_COMPLETED, forget, NULL,
