@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/util.h"
 #include "http_internal.h"
 #include "shard.h"
@@ -38,7 +39,7 @@ static void on_end(struct loop_watch *watch, uint32_t events)
         connection_unref(connection);
 }
 
-struct http_connection *connection_new(struct http_shard *shard, struct http_listener *listener)
+struct http_connection *connection_new(struct http_shard *shard, struct http_listener *listener, int fd)
 {
         struct http_connection *connection = calloc(1, sizeof(*connection));
 
@@ -47,16 +48,16 @@ struct http_connection *connection_new(struct http_shard *shard, struct http_lis
         connection->server = shard->server;
         connection->shard = shard;
         connection->listener = listener;
-        connection->fd = -1;
+        connection->fd = fd;
+        connection->added_us = clock_now_us();
         connection->watch.fired = on_end;
         atomic_init(&connection->references, 1);
         waits_retain(&shard->server->waits);
         return connection;
 }
 
-void connection_open(struct http_connection *connection, struct MHD_Connection *theirs)
+void connection_open(struct http_connection *connection)
 {
-        connection->fd = MHD_get_connection_info(theirs, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
         atomic_fetch_add(&connection->references, 1);
         /* Without a watch an end may be seen late. */
         if (loop_watch_start(connection->server->config.loop, &connection->watch, connection->fd, EPOLLRDHUP) < 0)

@@ -5,6 +5,7 @@
 #include <microhttpd.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/loop.h"
 
@@ -21,6 +22,9 @@ struct metadata_origin;
  * bytes, or while the connection was suspended, would only be seen by the idle time-out. Shutting down once more what
  * the client has shut down already makes a new edge.
  *
+ * shutdown(2) is all that is ever done to the socket here: between the notifications of its start and its end it is
+ * open in every version, and that call changes nothing for libmicrohttpd but what it reads next.
+ *
  * Made and closed by the shard's thread. Counted references: that thread's, and the watch's while it is armed.
  */
 struct http_connection {
@@ -29,19 +33,21 @@ struct http_connection {
         struct http_listener *listener; /* that has accepted it */
         struct metadata_origin *origin; /* metadata_json.c's; owned; NULL = nobody has asked for metadata on it yet */
         struct http_request *request;   /* the shard's thread; owned: from its target on; NULL = none */
+        struct http_connection *next;   /* the shard's thread: of those that arrive */
+        uint64_t added_us;              /* when the socket was handed to libmicrohttpd */
         struct loop_watch watch;
         atomic_uint references;
         atomic_bool ended; /* the client sends nothing more */
         /* waits.lock: */
-        int fd;                 /* -1 = not open yet, or closed */
+        int fd;                 /* -1 = closed */
         struct http_park *park; /* the request that is parked on it; NULL = none */
 };
 
 /* For a socket that is about to be libmicrohttpd's. NULL: no memory. */
-struct http_connection *connection_new(struct http_shard *shard, struct http_listener *listener);
+struct http_connection *connection_new(struct http_shard *shard, struct http_listener *listener, int fd);
 
-/* libmicrohttpd has taken it. */
-void connection_open(struct http_connection *connection, struct MHD_Connection *theirs);
+/* libmicrohttpd has taken the socket in: from now on its end is watched for. */
+void connection_open(struct http_connection *connection);
 
 /* libmicrohttpd is about to close it, or has never taken it. The last call. */
 void connection_close(struct http_connection *connection);

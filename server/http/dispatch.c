@@ -269,6 +269,8 @@ void *dispatch_target(void *context, const char *target, struct MHD_Connection *
 {
         struct http_connection *ours = connection_of(connection);
 
+        if (!ours)
+                return NULL;
         connection_repeat_end(ours);
         ours->request = request_new(ours->listener, connection, target);
         return ours->request;

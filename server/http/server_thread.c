@@ -83,6 +83,31 @@ static struct http_shard *room(struct http_thread *thread)
         return thread->shards[thread->first_room];
 }
 
+/* ---- running shards ---- */
+
+void server_thread_queue(struct http_thread *thread, struct http_shard *shard)
+{
+        if (atomic_exchange(&shard->queued, true))
+                return; /* and it has not begun to run */
+        struct http_shard *first = atomic_load(&thread->queued);
+        do
+                shard->next = first;
+        while (!atomic_compare_exchange_weak(&thread->queued, &first, shard));
+        if (atomic_exchange(&thread->asleep, false))
+                (void)eventfd_write(thread->event_fd, 1);
+}
+
+static void run(struct http_thread *thread, struct http_shard *shard)
+{
+        int64_t ms = shard_run(shard);
+
+        if (!ms)
+                server_thread_queue(thread, shard); /* after the others */
+        /* Later activity only moves the time on: the sweep finds out. */
+        else if (ms > 0 && !thread->sweep_us)
+                thread->sweep_us = clock_now_us() + (uint64_t)ms * 1000;
+}
+
 /* ---- accepting ---- */
 
 /* The connection stays in the queue: asking again at once would make a busy loop of it. */
@@ -114,6 +139,7 @@ static void take_connections(struct http_thread *thread, struct http_listener *l
                         return;
                 }
                 shard_add(shard, listener, fd, (struct sockaddr *)&address, size);
+                run(thread, shard);
         }
 }
 
@@ -142,29 +168,6 @@ static void listen_or_not(struct http_thread *thread)
 }
 
 /* ---- serving ---- */
-
-void server_thread_queue(struct http_thread *thread, struct http_shard *shard)
-{
-        if (atomic_exchange(&shard->queued, true))
-                return; /* and it has not begun to run */
-        struct http_shard *first = atomic_load(&thread->queued);
-        do
-                shard->next = first;
-        while (!atomic_compare_exchange_weak(&thread->queued, &first, shard));
-        if (atomic_exchange(&thread->asleep, false))
-                (void)eventfd_write(thread->event_fd, 1);
-}
-
-static void run(struct http_thread *thread, struct http_shard *shard)
-{
-        int64_t ms = shard_run(shard);
-
-        if (!ms)
-                server_thread_queue(thread, shard); /* after the others */
-        /* Later activity only moves the time on: the sweep finds out. */
-        else if (ms > 0 && !thread->sweep_us)
-                thread->sweep_us = clock_now_us() + (uint64_t)ms * 1000;
-}
 
 static bool run_queued(struct http_thread *thread)
 {

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "connection.h"
@@ -18,6 +19,7 @@
 
 enum {
         IDLE_TIMEOUT_S = 60,
+        ARRIVAL_S = 60,
         /* Bytes: headers, and the window of an upload. libmicrohttpd clears it after each request, which is much of
            what a small one costs, and a parked wait holds it. */
         CONNECTION_MEMORY = 16 << 10,
@@ -51,8 +53,48 @@ static void end_request(struct http_connection *connection)
 static void on_completed(void *context, struct MHD_Connection *connection, void **state,
                          enum MHD_RequestTerminationCode code)
 {
+        struct http_connection *ours = connection_of(connection);
+
         *state = NULL;
-        end_request(connection_of(connection));
+        if (ours)
+                end_request(ours);
+}
+
+/* NULL: the descriptor is not one of those that arrive. */
+static struct http_connection *take_arriving(struct http_shard *shard, int fd)
+{
+        struct http_connection **place = &shard->arriving;
+
+        while (*place && (*place)->fd != fd)
+                place = &(*place)->next;
+        struct http_connection *connection = *place;
+        if (connection)
+                *place = connection->next;
+        return connection;
+}
+
+static void forget(struct http_shard *shard, struct http_connection *connection)
+{
+        connection_close(connection);
+        shard->n_connections--;
+        shard->thread->n_connections--;
+        server_thread_has_room(shard->thread, shard->place);
+}
+
+/*
+ * libmicrohttpd 1.0 may close a socket that it has accepted from us, for want of memory, without a word. Such a
+ * connection is found by its age, or by another socket that has its number now.
+ */
+static void forget_lost(struct http_shard *shard)
+{
+        uint64_t now = clock_now_us();
+        struct http_connection *next;
+
+        for (struct http_connection *connection = shard->arriving; connection; connection = next) {
+                next = connection->next;
+                if (now - connection->added_us > (uint64_t)ARRIVAL_S * 1000000)
+                        forget(shard, take_arriving(shard, connection->fd));
+        }
 }
 
 static void on_connection(void *context, struct MHD_Connection *connection, void **socket_context,
@@ -61,19 +103,18 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
         struct http_shard *shard = context;
 
         if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-                struct http_connection *ours = FERRY_STEAL(shard->arriving);
+                int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+                struct http_connection *ours = take_arriving(shard, fd);
                 *socket_context = ours;
-                connection_open(ours, connection);
-                shard->n_connections++;
-                shard->thread->n_connections++;
+                if (ours)
+                        connection_open(ours);
         } else {
                 struct http_connection *ours = FERRY_STEAL(*socket_context);
+                if (!ours)
+                        return;
                 /* 0.9.75 does not tell of the end of one whose query found no room in the connection's memory. */
                 end_request(ours);
-                connection_close(ours);
-                shard->n_connections--;
-                shard->thread->n_connections--;
-                server_thread_has_room(shard->thread, shard->place);
+                forget(shard, ours);
         }
 }
 
@@ -126,6 +167,8 @@ void shard_stop(struct http_shard *shard)
 
         if (daemon)
                 MHD_stop_daemon(daemon);
+        while (shard->arriving)
+                forget(shard, take_arriving(shard, shard->arriving->fd));
 }
 
 struct http_shard *shard_free(struct http_shard *shard)
@@ -145,15 +188,23 @@ int shard_epoll_fd(const struct http_shard *shard)
 void shard_add(struct http_shard *shard, struct http_listener *listener, int fd, const struct sockaddr *address,
                socklen_t size)
 {
-        shard->arriving = connection_new(shard, listener);
-        if (!shard->arriving) {
+        struct http_connection *connection = take_arriving(shard, fd);
+
+        if (connection)
+                forget(shard, connection);
+        connection = connection_new(shard, listener, fd);
+        if (!connection) {
                 close(fd);
                 return;
         }
-        /* On this thread it is taken in, or closed, before this returns; on_connection hears of it. */
-        (void)MHD_add_connection(shard->daemon, fd, address, size);
-        if (shard->arriving)
-                connection_close(FERRY_STEAL(shard->arriving));
+        shard->n_connections++;
+        shard->thread->n_connections++;
+        connection->next = shard->arriving;
+        shard->arriving = connection;
+        /* The socket is closed in any case. Whether on_connection has been called by now depends on the version. */
+        if (MHD_add_connection(shard->daemon, fd, address, size) != MHD_YES &&
+            (connection = take_arriving(shard, fd)) != NULL)
+                forget(shard, connection);
 }
 
 int64_t shard_run(struct http_shard *shard)
@@ -161,6 +212,8 @@ int64_t shard_run(struct http_shard *shard)
         MHD_UNSIGNED_LONG_LONG ms;
 
         (void)MHD_run_wait(shard->daemon, 0);
+        if (shard->arriving)
+                forget_lost(shard);
         if (MHD_get_timeout(shard->daemon, &ms) != MHD_YES)
                 return -1;
         return ms > INT_MAX ? INT_MAX : (int64_t)ms;

@@ -24,9 +24,9 @@ struct http_shard {
         struct http_thread *thread;
         struct http_server *server;
         struct MHD_Daemon *daemon;
-        size_t place; /* among the thread's */
-        unsigned n_connections;
-        struct http_connection *arriving; /* is being handed to the daemon */
+        size_t place;                     /* among the thread's */
+        unsigned n_connections;           /* those that arrive, too */
+        struct http_connection *arriving; /* handed to the daemon, which has not told of their start */
         /* Any thread: */
         atomic_bool queued;
         struct http_shard *next; /* of those queued; whoever has set queued */
@@ -44,7 +44,8 @@ struct http_shard *shard_free(struct http_shard *shard);
 
 int shard_epoll_fd(const struct http_shard *shard);
 
-/* Takes a socket over, also when it fails, from a listener that has accepted it. There is room. */
+/* Takes a socket over, also when it fails, from a listener that has accepted it. There is room. The shard must be run
+ * afterwards: libmicrohttpd 1.0 takes a connection in only then, 0.9.75 at once. */
 void shard_add(struct http_shard *shard, struct http_listener *listener, int fd, const struct sockaddr *address,
                socklen_t size);
 
