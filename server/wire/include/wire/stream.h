@@ -1,27 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef FABRIC_STREAM_H
-#define FABRIC_STREAM_H
+#ifndef WIRE_STREAM_H
+#define WIRE_STREAM_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include "fabric/fabric.h"
+struct memory; /* registered memory: transport/transport.h */
 
-/* A list of segments seen as one logical stream of bytes. Pure; who has the turn. */
+/* A run of bytes in registered memory. */
+struct segment {
+        uint8_t *address;
+        size_t size; /* never 0 */
+        struct memory *memory;
+};
+
+/* A list of segments seen as one logical stream of bytes. Pure. */
 struct stream {
-        const struct fabric_segment *segments; /* borrowed */
+        const struct segment *segments; /* borrowed */
         size_t n;
         uint64_t *starts; /* offset of each segment in the stream; NULL when n is 1 */
         uint64_t total;
 };
 
 /* 0; -ENOMEM; -EOVERFLOW when the sizes do not add up in 64 bits. */
-int stream_init(struct stream *stream, const struct fabric_segment *segments, size_t n);
+int stream_init(struct stream *stream, const struct segment *segments, size_t n);
 void stream_clear(struct stream *stream);
 
 /* How many bytes lie contiguous in memory from offset (< total) on, at most limit; *ret_address is where. */
 uint64_t stream_run(const struct stream *stream, uint64_t offset, uint64_t limit, uint8_t **ret_address);
+
+/*
+ * The same, but never beyond the segment that offset lies in, whose registered memory is *ret_memory: for whoever needs
+ * to know in which memory the bytes are.
+ */
+uint64_t stream_run_in_segment(const struct stream *stream, uint64_t offset, uint64_t limit, uint8_t **ret_address,
+                               struct memory **ret_memory);
 
 /*
  * The pieces of memory of [offset, offset + length), which must lie inside the stream. *ret_pieces is for free().

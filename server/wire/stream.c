@@ -5,9 +5,9 @@
 #define XXH_STATIC_LINKING_ONLY /* the state's struct, to have it on the stack */
 #include <xxhash.h>
 
-#include "stream.h"
+#include "wire/stream.h"
 
-int stream_init(struct stream *stream, const struct fabric_segment *segments, size_t n)
+int stream_init(struct stream *stream, const struct segment *segments, size_t n)
 {
         uint64_t total = 0;
         uint64_t *starts = NULL;
@@ -62,6 +62,18 @@ uint64_t stream_run(const struct stream *stream, uint64_t offset, uint64_t limit
         while (run < limit && i + 1 < stream->n && stream->segments[i + 1].address == address + run)
                 run += stream->segments[++i].size;
         *ret_address = address;
+        return run < limit ? run : limit;
+}
+
+uint64_t stream_run_in_segment(const struct stream *stream, uint64_t offset, uint64_t limit, uint8_t **ret_address,
+                               struct memory **ret_memory)
+{
+        size_t i = segment_at(stream, offset);
+        uint64_t inside = offset - (stream->starts ? stream->starts[i] : 0);
+        uint64_t run = stream->segments[i].size - inside;
+
+        *ret_address = stream->segments[i].address + inside;
+        *ret_memory = stream->segments[i].memory;
         return run < limit ? run : limit;
 }
 

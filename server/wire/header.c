@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <endian.h>
+#include <stddef.h>
 #include <string.h>
 
-#include "wire.h"
+#include "wire/header.h"
 
 /* The layout on the wire. Every field lies at a multiple of its size, so there is no padding. */
 struct wire_layout {
@@ -54,17 +55,24 @@ static bool numbers_are_sane(const struct wire_header *h)
         return !__builtin_add_overflow(h->offset, h->length, &end) && end <= h->total;
 }
 
-bool wire_decode(const void *bytes, size_t size, struct wire_header *ret_header)
+enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header *ret_header, uint8_t *ret_version)
 {
         struct wire_layout w;
 
+        if (size < offsetof(struct wire_layout, type))
+                return WIRE_FOREIGN;
+        memcpy(&w, bytes, offsetof(struct wire_layout, type));
+        if (le32toh(w.magic) != WIRE_MAGIC)
+                return WIRE_FOREIGN;
+        if (w.version != WIRE_VERSION) {
+                *ret_version = w.version;
+                return WIRE_OTHER_VERSION;
+        }
         if (size != WIRE_SIZE)
-                return false;
+                return WIRE_FOREIGN;
         memcpy(&w, bytes, sizeof(w));
-        if (le32toh(w.magic) != WIRE_MAGIC || w.version != WIRE_VERSION)
-                return false;
         if (w.type < WIRE_READ || w.type >= WIRE_TYPE_END || (le16toh(w.flags) & ~WIRE_FLAGS_KNOWN))
-                return false;
+                return WIRE_FOREIGN;
 
         struct wire_header h = {
                 .type = (enum wire_type)w.type,
@@ -82,7 +90,7 @@ bool wire_decode(const void *bytes, size_t size, struct wire_header *ret_header)
         };
         memcpy(h.key, w.key, sizeof(h.key));
         if (!numbers_are_sane(&h))
-                return false;
+                return WIRE_FOREIGN;
         *ret_header = h;
-        return true;
+        return WIRE_OK;
 }

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TRANSPORT_UCX_H
+#define TRANSPORT_UCX_H
+
+#include "transport/transport.h"
+
+/*
+ * Peers anywhere, by UCX: active messages over ucp_listener endpoints with peer error handling and without
+ * UCP_FEATURE_RMA; bulk by rendezvous, over TCP or RDMA. carrier is UCX's name of the lane: "tcp", "rc_verbs", ….
+ */
+
+struct ucx_config {
+        const char *data_listen; /* "HOST:PORT", "[v6]:PORT", "INTERFACE:PORT"; port 0 = any */
+        const char *advertise;   /* host that peers use, or NULL: its interface counts as data_listen's does */
+        const char *transports;  /* as UCX_TLS; NULL = all network ones but ud */
+        const char *interfaces;  /* as UCX_NET_DEVICES; NULL = by the addresses above, and the active RDMA ports */
+        uint32_t chunk_size;     /* bytes of one rendezvous at most; 0 = by the measured round trip */
+        uint32_t window;         /* chunks in flight over one link; 0 = default */
+};
+
+/* What UCX can do here. */
+struct ucx_facts {
+        uint64_t memory_types;                     /* UCS_BIT(UCS_MEMORY_TYPE_*) of ucp_context_query */
+        char data_address[TRANSPORT_ADDRESS_SIZE]; /* bound "host:port" */
+        size_t n_transports;                       /* names of UCX transports in use, without duplicates */
+        const char *const *transports;
+};
+
+/*
+ * 0 with *ret_transport; -EADDRINUSE, -EADDRNOTAVAIL, -EINVAL (data_listen, transports, interfaces), -ENODEV (UCX has
+ * no such transport), -ENOTSUP (this version of UCX is known not to work), other -errno. The reason is logged.
+ */
+int ucx_transport_new(const struct ucx_config *config, const struct transport_handlers *handlers, size_t index,
+                      struct transport **ret_transport);
+
+/* Stays as long as the transport. */
+const struct ucx_facts *ucx_transport_facts(const struct transport *transport);
+
+/* "1.18.1"; text of at least 32 bytes. Any thread. */
+void ucx_version(char *text, size_t size);
+
+/* Routes UCX's log through ours and takes its handlers of fatal signals away. Once a process; any thread. */
+void ucx_log_setup(void);
+
+#endif

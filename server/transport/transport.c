@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/transport.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/util.h"
+
+void transport_init(struct transport *transport, const struct transport_ops *ops, const char *name, size_t index,
+                    const struct transport_handlers *handlers)
+{
+        transport->ops = ops;
+        transport->name = name;
+        transport->index = index;
+        transport->fd = -1;
+        transport->handlers = *handlers;
+}
+
+void transport_clear(struct transport *transport)
+{
+        struct message *message, *next;
+
+        LL_FOREACH_SAFE (transport->free_messages, message, next)
+                free(message);
+        transport->free_messages = NULL;
+}
+
+struct message *message_new(struct transport *transport)
+{
+        struct message *message = transport->free_messages;
+
+        if (message)
+                LL_DELETE(transport->free_messages, message);
+        else
+                message = malloc(sizeof(*message));
+        if (message)
+                *message = (struct message){ 0 };
+        return message;
+}
+
+void message_free(struct transport *transport, struct message *message)
+{
+        explicit_bzero(message->header.key, sizeof(message->header.key));
+        LL_PREPEND(transport->free_messages, message);
+}
+
+/* ---- links ---- */
+
+static const bool allowed[][4] = {
+        [LINK_CONNECTING] = { [LINK_UP] = true, [LINK_FAILED] = true },
+        [LINK_UP] = { [LINK_FAILED] = true },
+        [LINK_FAILED] = { [LINK_ENDED] = true },
+};
+
+void link_init(struct link *link, struct transport *transport, bool accepted)
+{
+        link->transport = transport;
+        link->state = LINK_CONNECTING;
+        link->accepted = accepted;
+        link->created_us = clock_now_us();
+        DL_APPEND(transport->links, link);
+}
+
+void link_set_state(struct link *link, enum link_state state)
+{
+        if ((size_t)link->state >= FERRY_ARRAY_SIZE(allowed) || !allowed[link->state][state]) {
+                log_event(LOG_ERROR, "a link's state cannot change so", LOG_U("from", link->state), LOG_U("to", state));
+                abort();
+        }
+        link->state = state;
+}
+
+void link_was_heard(struct link *link)
+{
+        link->heard_us = clock_now_us();
+        if (link->state != LINK_CONNECTING)
+                return;
+        link_set_state(link, LINK_UP);
+        link->connect_us = link->heard_us - link->created_us;
+        if (link->connect_us == 0)
+                link->connect_us = 1; /* 0 would say that the peer was not heard */
+}

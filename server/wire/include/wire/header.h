@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WIRE_HEADER_H
+#define WIRE_HEADER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ferry/encoding.h>
+
+/* The header of every message between two engines, and its bytes (server/transfer/PROTOCOL.md). Pure; any thread. */
+
+enum {
+        WIRE_MAGIC = 0x59525246, /* "FRRY" in memory order */
+        WIRE_VERSION = 2,
+        WIRE_SIZE = 112,
+        WIRE_CHUNK_MAX = 64 << 20,        /* bytes of one READ or WRITE; a larger request is refused */
+        WIRE_INLINE_MAX = 8192 - 2 * 128, /* payloads of at most so many bytes travel inside the message */
+};
+
+enum wire_type {
+        WIRE_READ = 1,  /* requester to responder: send [offset, offset + length) */
+        WIRE_DATA,      /* responder to requester, with payload: the bytes, or status says why not */
+        WIRE_WRITE,     /* requester to responder, with payload: store this at offset */
+        WIRE_ACK,       /* responder to requester: stored, or status says why not */
+        WIRE_DONE,      /* requester to responder: the transfer is over, with status and the bytes moved in length */
+        WIRE_DONE_ACK,  /* responder to requester: the operation took note; status 0 = it is complete on this side */
+        WIRE_HELLO,     /* requester to responder: does the connection stand? */
+        WIRE_HELLO_ACK, /* responder to requester: it does, or status says that another worker was meant */
+        WIRE_TYPE_END
+};
+
+enum wire_flag {
+        WIRE_FINAL = 1,  /* READ, WRITE: this chunk is the whole transfer. DATA, ACK: no DONE_ACK will follow */
+        WIRE_VERIFY = 2, /* READ: send a checksum. DATA, WRITE: checksum is valid */
+        WIRE_QUIET = 4,  /* DONE: no DONE_ACK is wanted */
+        WIRE_MORE = 8,   /* WRITE: a part of the chunk, and not its last; confirmed with that */
+        WIRE_FLAGS_KNOWN = 15,
+};
+
+struct wire_header {
+        enum wire_type type;
+        uint32_t flags;
+        uint64_t to_epoch;   /* worker that is meant; another one answers STALE_METADATA */
+        uint64_t from_epoch; /* worker that sends */
+        uint64_t operation;  /* the passive operation */
+        uint64_t transfer;   /* drawn by the requester; names the transfer */
+        uint32_t seq;        /* names the chunk; echoed */
+        uint32_t status;     /* 0 or a FERRY_E_* */
+        uint64_t offset;     /* in the logical stream */
+        uint64_t length;
+        uint64_t total;              /* of the whole transfer */
+        uint64_t checksum;           /* XXH3-64 of the payload */
+        uint8_t key[FERRY_KEY_SIZE]; /* in READ, WRITE, DONE; zero in answers */
+};
+
+/* Header to WIRE_SIZE bytes, little-endian. */
+void wire_encode(const struct wire_header *header, uint8_t bytes[WIRE_SIZE]);
+
+enum wire_verdict {
+        WIRE_OK,
+        WIRE_FOREIGN,       /* not a message of this protocol */
+        WIRE_OTHER_VERSION, /* of another version of it; *ret_header is not set, *ret_version is */
+};
+
+/*
+ * Bytes of a foreign message to a header. WIRE_FOREIGN: size, magic, type, unknown flags, zero ids, or numbers that
+ * cannot be (length 0 or over WIRE_CHUNK_MAX in READ and WRITE, offset + length over total).
+ */
+enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header *ret_header, uint8_t *ret_version);
+
+#endif
