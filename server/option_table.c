@@ -14,7 +14,6 @@
 
 enum { HOST_SIZE_MAX = 255 };
 
-static const char *const local_names[] = { "auto", "off", NULL };
 static const char *const level_names[] = { "error", "warn", "info", "debug", NULL };
 static const char *const format_names[] = { "logfmt", "json", NULL };
 
@@ -51,6 +50,11 @@ static bool is_listen(const char *text)
         if (strncmp(text, "unix:", 5) == 0)
                 return text[5] == '/';
         return is_host_port(text);
+}
+
+static bool is_local(const char *text)
+{
+        return strcmp(text, "auto") == 0 || strcmp(text, "off") == 0 || text[0] == '/';
 }
 
 /* A host name, an IPv4 address, an IPv6 address with or without brackets. */
@@ -99,18 +103,28 @@ const struct option option_table[] = {
 
         { .group = GROUP_UCX,
           .flag = "local",
-          .argument = "auto|off",
-          .type = OPTION_CHOICE,
-          AT(local),
-          .names = local_names,
-          .help = "Shared memory, for peers on this machine run by this user (default auto)" },
+          .argument = "auto|DIR|off",
+          .type = OPTION_STRING,
+          WORKER(local),
+          .accepts = is_local,
+          .accepted = "auto, off or an absolute path",
+          .help = "Shared memory, for peers on this machine run by this user. DIR holds the worker's socket: workers that "
+                  "share it find each other, also from other containers (default auto: $XDG_RUNTIME_DIR/ferry, else "
+                  "/tmp/ferry-UID)" },
+        { .group = GROUP_UCX,
+          .flag = "copy-threads",
+          .argument = "N",
+          .type = OPTION_UINT32,
+          WORKER(copy_threads),
+          .max = 64,
+          .help = "Threads that share large copies between workers of this machine (default 0: the data plane's alone)" },
         { .group = GROUP_UCX,
           .flag = "data-listen",
           .argument = "HOST:PORT",
           .type = OPTION_STRING,
           WORKER(data_listen),
           .accepts = is_host_port,
-          .accepted = "HOST:PORT or [IPV6]:PORT",
+          .accepted = "HOST:PORT, [IPV6]:PORT or INTERFACE:PORT",
           .help = "Open the network side, for peers on other machines; port 0 is any free one. UCX trusts its network: "
                   "see ferryd(8), SECURITY (default off)" },
         { .group = GROUP_UCX,
@@ -118,13 +132,14 @@ const struct option option_table[] = {
           .argument = "LIST",
           .type = OPTION_STRING,
           WORKER(transports),
-          .help = "Transports of the network side, as UCX_TLS takes them (default all of UCX)" },
+          .help = "Transports of the network side, as UCX_TLS takes them (default all but ud)" },
         { .group = GROUP_UCX,
           .flag = "interfaces",
           .argument = "LIST",
           .type = OPTION_STRING,
           WORKER(interfaces),
-          .help = "Interfaces of the network side, as UCX_NET_DEVICES takes them (default all)" },
+          .help = "Interfaces of the network side, as UCX_NET_DEVICES takes them (default those of --data-listen and --advertise, "
+                  "and the active RDMA ports)" },
         { .group = GROUP_UCX,
           .flag = "chunk-size",
           .argument = "SIZE",
@@ -132,7 +147,7 @@ const struct option option_table[] = {
           WORKER(chunk_size),
           .min = 64 * KIB,
           .max = 64 * KIB * KIB, /* the protocol's */
-          .help = "Bytes of one rendezvous (default 1MiB locally, 4MiB on the network)" },
+          .help = "Bytes of one request at most (default 16MiB locally; on the network 4MiB, more over long distances)" },
         { .group = GROUP_UCX,
           .flag = "window",
           .argument = "N",

@@ -323,7 +323,6 @@ int options_parse(int argc, char *const *argv, struct options *ret_options, char
                 options_clear(&options);
                 return r;
         }
-        options.worker.no_local = options.local != 0;
         options.worker.listen = (const char *const *)options.listen.items;
         options.worker.n_listen = options.listen.n;
         options.worker.allow_peer = (const char *const *)options.allow_peer.items;

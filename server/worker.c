@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <glob.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,9 +10,8 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/metrics.h"
-#include "base/presence.h"
 #include "base/util.h"
-#include "fabric/fabric.h"
+#include "transfer/engine.h"
 #include "http/server.h"
 #include "memory/region.h"
 #include "operations/operations.h"
@@ -22,7 +20,7 @@
 #include "worker_settings.h"
 
 enum {
-        GRACE_DEFAULT_MS = 2000, /* the fabric's */
+        GRACE_DEFAULT_MS = 2000, /* the engine's */
         END_MARGIN_MS = 10000,   /* beyond the grace time: a worker that does not end by then has a fault */
         PAGE = 64,
 };
@@ -68,7 +66,7 @@ int ferry_worker_new(const struct ferry_worker_options *options, struct ferry_wo
                      size_t message_size)
 {
         FERRY_CLEANUP(cleanup_worker) struct ferry_worker *worker = NULL;
-        const struct fabric_facts *facts;
+        const struct engine_facts *facts;
         char unread[2];
         int r;
 
@@ -87,7 +85,7 @@ int ferry_worker_new(const struct ferry_worker_options *options, struct ferry_wo
         if (r < 0)
                 return r;
         set_serving(worker, true);
-        facts = fabric_get_facts(worker->fabric);
+        facts = engine_get_facts(worker->engine);
         log_event(LOG_INFO, "worker ready", LOG_S("worker", worker->settings->options.name),
                   LOG_S("version", FERRY_VERSION), LOG_S("ucx", facts->ucx_version),
                   LOG_S("http", ferry_worker_url(worker, 0)),
@@ -220,7 +218,7 @@ size_t ferry_worker_drain(struct ferry_worker *worker, unsigned timeout_ms)
 
 /*
  * Not simply bottom-up reversed: first nobody may ask for anything more (HTTP, peers); then every operation ends, which
- * takes the fabric; then its thread, which calls into the operations, ends before they go; its memory goes last, after
+ * takes the engine; then its thread, which calls into the operations, ends before they go; its memory goes last, after
  * the regions that are registered with it and the loop whose callbacks may still tell it of a cancel.
  */
 struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
@@ -241,13 +239,12 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
                         log_event(LOG_ERROR, "operations did not end in time",
                                   LOG_U("left", operation_store_live(worker->operations)));
         }
-        if (worker->fabric)
-                fabric_stop(worker->fabric);
+        if (worker->engine)
+                engine_stop(worker->engine);
         worker->operations = operation_store_free(worker->operations);
         worker->regions = region_table_free(worker->regions);
-        worker->presence = presence_free(worker->presence);
         worker->loop = loop_free(worker->loop);
-        worker->fabric = fabric_free(worker->fabric);
+        worker->engine = engine_free(worker->engine);
         worker->metrics = metrics_free(worker->metrics);
 
         pthread_mutex_lock(&living_lock);
@@ -264,16 +261,8 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
 /* With the lock of the living workers held. */
 static void unlink_files(const struct ferry_worker *worker)
 {
-        char path[PRESENCE_PATH_SIZE];
-        glob_t files = { 0 };
-
-        presence_path(worker->epoch, "*", path);
-        if (glob(path, GLOB_NOSORT, NULL, &files) == 0)
-                for (size_t i = 0; i < files.gl_pathc; i++)
-                        (void)unlink(files.gl_pathv[i]);
-        globfree(&files);
-        presence_path(worker->epoch, NULL, path);
-        (void)unlink(path);
+        if (worker->engine)
+                engine_abandon(worker->engine);
         if (!worker->serving)
                 return;
         for (size_t i = 0; i < worker->settings->options.n_listen; i++)

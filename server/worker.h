@@ -25,7 +25,8 @@ struct ferry_worker_options {
         size_t n_listen;
         const char *data_listen; /* NULL = no network side */
         const char *transports, *interfaces;
-        bool no_local; /* no shared-memory side */
+        const char *local;     /* directory of the local socket, "auto" or "off"; NULL = "auto" */
+        uint32_t copy_threads; /* that share large local copies */
         const char *advertise;
         const char *name;      /* NULL = host name + pid */
         uint64_t memory_limit; /* bytes; 0 = half of the machine's memory */
@@ -75,8 +76,8 @@ FERRY_WORKER_EXPORT size_t ferry_worker_drain(struct ferry_worker *worker, unsig
 FERRY_WORKER_EXPORT struct ferry_worker *ferry_worker_free(struct ferry_worker *worker);
 
 /*
- * For a program that must end at once, without ferry_worker_free: unlinks the files (regions, presence, sockets) of
- * every worker of this process. Ends nothing. Any thread, at any time, also while another thread drains or frees.
+ * For a program that must end at once, without ferry_worker_free: unlinks the sockets of every
+ * worker of this process. Ends nothing. Any thread, at any time, also while another thread drains or frees.
  */
 FERRY_WORKER_EXPORT void ferry_worker_abandon(void);
 

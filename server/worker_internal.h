@@ -8,12 +8,11 @@
 #include "operations/operations.h"
 #include "worker.h"
 
-struct fabric;
+struct engine;
 struct http_server;
 struct loop;
 struct metrics;
 struct peers;
-struct presence;
 struct region_table;
 struct worker_settings;
 
@@ -26,8 +25,7 @@ struct ferry_worker {
         struct worker_settings *settings;
         struct metrics *metrics;
         struct loop *loop;
-        struct fabric *fabric;
-        struct presence *presence;
+        struct engine *engine;
         struct region_table *regions;
         struct operation_limits limits;
         struct operation_store *operations;

@@ -241,7 +241,7 @@ static uint64_t half_of_memory(void)
         return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page / 2 : UINT64_C(1) << 30;
 }
 
-/* Zeros become what --help says. Those of the fabric and of libmicrohttpd's pool are their own business. */
+/* Zeros become what --help says. Those of the engine and of libmicrohttpd's pool are their own business. */
 static bool defaults_fill(struct worker_settings *settings)
 {
         struct ferry_worker_options *options = &settings->options;

@@ -11,7 +11,7 @@
 /* A worker's options, checked, with defaults in place of zeros, and the files that they name read. Fixed once made. */
 
 struct worker_settings {
-        struct ferry_worker_options options; /* strings are owned; the fabric's and HTTP's own defaults stay 0 */
+        struct ferry_worker_options options; /* strings are owned; the engine's and HTTP's own defaults stay 0 */
         char *token, *peer_token;            /* NULL = none */
         char *tls_cert_pem, *tls_key_pem;    /* NULL = no TLS */
         bool beyond_loopback;                /* some listener can be reached from other machines */

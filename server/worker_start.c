@@ -9,9 +9,8 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/metrics.h"
-#include "base/presence.h"
 #include "base/util.h"
-#include "fabric/fabric.h"
+#include "transfer/engine.h"
 #include "http/server.h"
 #include "memory/region.h"
 #include "peers/peers.h"
@@ -26,12 +25,12 @@ enum { CONNECTIONS_A_DESCRIPTOR = 32 };
 
 /* ---- downward calls' callbacks ---- */
 
-static int on_enroll(void *context, void *address, size_t size, uint64_t file, void **ret_registration)
+static int on_enroll(void *context, void *address, size_t size, int fd, uint64_t id, void **ret_registration)
 {
-        struct fabric_memory *memory;
+        struct memory *memory;
         int r;
 
-        r = fabric_memory_register(context, address, size, file, &memory);
+        r = engine_memory_register(context, address, size, fd, id, &memory);
         if (r == 0)
                 *ret_registration = memory;
         return r;
@@ -39,31 +38,31 @@ static int on_enroll(void *context, void *address, size_t size, uint64_t file, v
 
 static void on_withdraw(void *context, void *registration)
 {
-        fabric_memory_unregister(context, registration);
+        engine_memory_unregister(context, registration);
 }
 
-static int on_transfer_start(void *context, const struct fabric_transfer *transfer)
+static int on_transfer_start(void *context, const struct engine_transfer *transfer)
 {
-        return fabric_transfer_start(context, transfer);
+        return engine_transfer_start(context, transfer);
 }
 
 static void on_transfer_cancel(void *context, uint64_t id, int reason)
 {
-        fabric_transfer_cancel(context, id, reason);
+        engine_transfer_cancel(context, id, reason);
 }
 
 static void on_offer_revoke(void *context, uint64_t operation, int reason, int wire_reason)
 {
-        fabric_offer_revoke(context, operation, reason, wire_reason);
+        engine_offer_revoke(context, operation, reason, wire_reason);
 }
 
-static int on_connect(void *context, const struct fabric_connect *connect)
+static int on_connect(void *context, const struct engine_connect *connect)
 {
-        return fabric_connect(context, connect);
+        return engine_connect(context, connect);
 }
 
-/* Thread: who runs the data plane. The fabric is older than the store and dies before it. */
-static int on_claim(void *context, const struct fabric_request *request, struct fabric_offer *ret_offer)
+/* Thread: who runs the data plane. The engine is older than the store and dies before it. */
+static int on_claim(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
 {
         struct ferry_worker *worker = context;
         struct operation_store *store = atomic_load(&worker->claims);
@@ -80,25 +79,13 @@ static void on_settle(void *context)
                 operation_store_settle(store);
 }
 
-/* Thread: who runs the data plane. The fabric ends before the presence goes. */
-static int on_local_moved(void *context, const void *address, size_t size)
-{
-        struct ferry_worker *worker = context;
-        int r;
-
-        pthread_mutex_lock(&worker->lock);
-        r = worker->presence ? presence_move(worker->presence, worker->epoch, address, size) : 0;
-        pthread_mutex_unlock(&worker->lock);
-        return r;
-}
-
 /* ---- the layers, bottom up ---- */
 
 enum { HTTP_SPIN_PART = 3 }; /* there are more of these threads */
 
 static uint32_t spin_us(const struct ferry_worker_options *options)
 {
-        return options->spin_us ? options->spin_us : FABRIC_SPIN_DEFAULT_US;
+        return options->spin_us ? options->spin_us : ENGINE_SPIN_DEFAULT_US;
 }
 
 static int start_metrics(struct ferry_worker *worker)
@@ -111,12 +98,13 @@ static int start_loop(struct ferry_worker *worker)
         return loop_new("ferry-loop", &worker->loop);
 }
 
-static int start_fabric(struct ferry_worker *worker)
+static int start_engine(struct ferry_worker *worker)
 {
         const struct ferry_worker_options *options = &worker->settings->options;
-        const struct fabric_config config = {
+        const struct engine_config config = {
                 .epoch = worker->epoch,
-                .local = !options->no_local,
+                .local = options->local && strcmp(options->local, "off") == 0 ? NULL : options->local ?: "auto",
+                .copy_threads = options->copy_threads,
                 .data_listen = options->data_listen,
                 .transports = options->transports,
                 .interfaces = options->interfaces,
@@ -125,29 +113,11 @@ static int start_fabric(struct ferry_worker *worker)
                 .spin_us = spin_us(options),
                 .grace_ms = (uint32_t)options->grace_ms,
                 .operations = { .claim = on_claim, .settle = on_settle, .context = worker },
-                .local_moved = on_local_moved,
-                .local_context = worker,
+                .advertise = options->advertise,
                 .metrics = worker->metrics,
         };
 
-        return fabric_new(&config, &worker->fabric);
-}
-
-/* The file's lock protects the region files of this epoch from reapers, so there is one without a local side too. */
-static int start_presence(struct ferry_worker *worker)
-{
-        const struct fabric_facts *facts = fabric_get_facts(worker->fabric);
-        struct presence *presence;
-        int r;
-
-        (void)presence_reap();
-        r = presence_new(worker->epoch, facts->local_address, facts->local_address_size, &presence);
-        if (r < 0)
-                return r;
-        pthread_mutex_lock(&worker->lock);
-        worker->presence = presence;
-        pthread_mutex_unlock(&worker->lock);
-        return 0;
+        return engine_new(&config, &worker->engine);
 }
 
 static int start_regions(struct ferry_worker *worker)
@@ -156,7 +126,7 @@ static int start_regions(struct ferry_worker *worker)
                 .epoch = worker->epoch,
                 .memory_limit = worker->settings->options.memory_limit,
                 .max_regions = worker->settings->options.max_regions,
-                .registrar = { .enroll = on_enroll, .withdraw = on_withdraw, .context = worker->fabric },
+                .registrar = { .enroll = on_enroll, .withdraw = on_withdraw, .context = worker->engine },
                 .metrics = worker->metrics,
         };
 
@@ -181,7 +151,7 @@ static int start_operations(struct ferry_worker *worker)
                 .mover = { .transfer_start = on_transfer_start,
                            .transfer_cancel = on_transfer_cancel,
                            .offer_revoke = on_offer_revoke,
-                           .context = worker->fabric },
+                           .context = worker->engine },
                 .loop = worker->loop,
                 .metrics = worker->metrics,
         };
@@ -266,12 +236,12 @@ static int start_http(struct ferry_worker *worker)
                 .worker_name = options->name,
                 .version = FERRY_VERSION,
                 .epoch = worker->epoch,
-                .fabric = fabric_get_facts(worker->fabric),
+                .engine = engine_get_facts(worker->engine),
                 .operations = worker->operations,
                 .operation_limits = &worker->limits,
                 .regions = worker->regions,
                 .peers = worker->peers,
-                .connector = { .connect = on_connect, .context = worker->fabric },
+                .connector = { .connect = on_connect, .context = worker->engine },
                 .loop = worker->loop,
                 .metrics = worker->metrics,
                 .limits = { .body_max = 8 << 20,
@@ -290,7 +260,7 @@ static int start_http(struct ferry_worker *worker)
 
 static int make_ready_line(struct ferry_worker *worker)
 {
-        const struct fabric_facts *facts = fabric_get_facts(worker->fabric);
+        const struct engine_facts *facts = engine_get_facts(worker->engine);
         struct ferry_json_writer line = { 0 };
         const char *const *urls;
         size_t n = http_server_urls(worker->http, &urls);
@@ -312,7 +282,7 @@ static int make_ready_line(struct ferry_worker *worker)
 }
 
 /* UCX's tcp transport stores what the wire says where the wire says; nothing above it can prevent that. */
-static void warn_of_network(const struct fabric_facts *facts)
+static void warn_of_network(const struct engine_facts *facts)
 {
         if (!facts->data_address[0] || worker_settings_is_loopback(facts->data_address))
                 return;
@@ -334,9 +304,8 @@ static const struct step {
 } steps[] = {
         { "metrics", start_metrics, NULL },
         { "the event loop", start_loop, NULL },
-        { "the data plane", start_fabric,
+        { "the data plane", start_engine,
           "--data-listen, --transports or --interfaces is not one that this machine and its UCX have" },
-        { "the presence file in /dev/shm", start_presence, NULL },
         { "the regions", start_regions, NULL },
         { "the operations", start_operations, NULL },
         { "the HTTP client", start_peers, "--allow-peer takes a host name, an address or a CIDR like 10.0.0.0/8" },
@@ -359,6 +328,6 @@ int worker_start(struct ferry_worker *worker, char *message, size_t message_size
                 if (r < 0)
                         return r;
         }
-        warn_of_network(fabric_get_facts(worker->fabric));
+        warn_of_network(engine_get_facts(worker->engine));
         return 0;
 }

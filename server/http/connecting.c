@@ -44,7 +44,7 @@ static void finish(struct connecting *c, int error, const char *detail)
 }
 
 /* Thread: who runs the data plane. */
-static void on_connected(void *context, const struct fabric_connection *connection)
+static void on_connected(void *context, const struct engine_connection *connection)
 {
         struct connecting *c = context;
 
@@ -52,11 +52,11 @@ static void on_connected(void *context, const struct fabric_connection *connecti
         finish(c, connection->error, connection->detail);
 }
 
-/* Thread: the peers'. The fabric lives longer. */
+/* Thread: the peers'. The engine lives longer. */
 static void on_fetched(void *context, int error, const char *detail, struct ferry_metadata *metadata)
 {
         struct connecting *c = context;
-        struct fabric_connect spec = { .context = c, .connected = on_connected };
+        struct engine_connect spec = { .context = c, .connected = on_connected };
 
         if (error) {
                 finish(c, error, detail ? detail : "");

@@ -8,13 +8,13 @@
 
 #include <ferry/metadata.h>
 
-#include "fabric/fabric.h"
+#include "transfer/engine.h"
 
 struct http_config;
 struct http_event;
 
 /*
- * Connecting to the worker of a URL: who it is comes over HTTP, the connection is the fabric's. Counted references; one
+ * Connecting to the worker of a URL: who it is comes over HTTP, the connection is the engine's. Counted references; one
  * is that of the work itself, which runs on the peers' thread and then in the data plane, is bounded in time, and
  * touches neither the server nor a request.
  */
@@ -28,7 +28,7 @@ struct connecting_result {
         char detail[CONNECTING_DETAIL_SIZE];
         char worker[FERRY_METADATA_NAME_SIZE];
         uint64_t epoch;
-        struct fabric_connection connection;
+        struct engine_connection connection;
 };
 
 /*

@@ -63,7 +63,7 @@ static void answer_error(struct http_request *request, int error, const char *de
 
 static void answer_connected(struct http_request *request, const struct connecting_result *result)
 {
-        const struct fabric_connection *connection = &result->connection;
+        const struct engine_connection *connection = &result->connection;
         struct json_object *url = json_object_object_get(ferry_json_root(request->json), "url");
         struct ferry_json_writer writer = { 0 };
         char epoch[20];

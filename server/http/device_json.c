@@ -5,7 +5,7 @@
 
 #include <ferry/json_write.h>
 
-#include "fabric/fabric.h"
+#include "transfer/engine.h"
 #include "memory/device.h"
 
 static void add_memories(struct ferry_json_writer *writer, const struct device_inventory *inventory)
@@ -69,7 +69,7 @@ static void add_nics(struct ferry_json_writer *writer, const struct device_inven
         ferry_json_end_array(writer);
 }
 
-static void add_transports(struct ferry_json_writer *writer, const struct fabric_facts *facts)
+static void add_transports(struct ferry_json_writer *writer, const struct engine_facts *facts)
 {
         ferry_json_key(writer, "transports");
         ferry_json_begin_array(writer);
@@ -95,7 +95,7 @@ static void add_gpu_direct(struct ferry_json_writer *writer, const struct device
 }
 
 void device_json_write(struct ferry_json_writer *writer, const struct device_inventory *inventory,
-                       const struct fabric_facts *facts)
+                       const struct engine_facts *facts)
 {
         ferry_json_begin_object(writer);
         add_memories(writer, inventory);

@@ -3,11 +3,11 @@
 #define HTTP_DEVICE_JSON_H
 
 struct device_inventory;
-struct fabric_facts;
+struct engine_facts;
 struct ferry_json_writer;
 
 /* The document of /v1/devices. */
 void device_json_write(struct ferry_json_writer *writer, const struct device_inventory *inventory,
-                       const struct fabric_facts *facts);
+                       const struct engine_facts *facts);
 
 #endif

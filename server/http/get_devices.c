@@ -2,7 +2,7 @@
 #include <ferry/json_write.h>
 
 #include "device_json.h"
-#include "fabric/fabric.h"
+#include "transfer/engine.h"
 #include "handlers.h"
 #include "http_internal.h"
 #include "memory/device.h"
@@ -14,12 +14,12 @@ void get_devices(struct http_request *request)
         struct ferry_json_writer writer = { 0 };
         struct device_inventory *inventory;
 
-        int error = device_inventory_new(config->fabric->cuda, config->device_source, &inventory);
+        int error = device_inventory_new(config->engine->cuda, config->device_source, &inventory);
         if (error) {
                 request_problem(request, error, NULL);
                 return;
         }
-        device_json_write(&writer, inventory, config->fabric);
+        device_json_write(&writer, inventory, config->engine);
         device_inventory_free(inventory);
         request_answer_json(request, 200, &writer);
 }

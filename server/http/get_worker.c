@@ -6,7 +6,7 @@
 
 #include "address.h"
 #include "base/clock.h"
-#include "fabric/fabric.h"
+#include "transfer/engine.h"
 #include "handlers.h"
 #include "http_internal.h"
 #include "request.h"
@@ -35,14 +35,14 @@ static void put_urls(struct ferry_json_writer *writer, const struct http_request
 static void put_addresses(struct ferry_json_writer *writer, const struct http_request *request)
 {
         const struct http_config *config = &request->server->config;
-        char local_host[ADDRESS_HOST_SIZE], data[FABRIC_ADDRESS_SIZE];
+        char local_host[ADDRESS_HOST_SIZE], data[ENGINE_ADDRESS_SIZE];
 
         request_local_host(request, local_host, sizeof(local_host));
         ferry_json_begin_object(writer);
         ferry_json_key(writer, "http");
         put_urls(writer, request, local_host);
-        if (*config->fabric->data_address) {
-                address_publish(config->fabric->data_address, config->advertise, local_host, data, sizeof(data));
+        if (*config->engine->data_address) {
+                address_publish(config->engine->data_address, config->advertise, local_host, data, sizeof(data));
                 ferry_json_add_string(writer, "data", data);
         }
         ferry_json_end_object(writer);
@@ -51,7 +51,7 @@ static void put_addresses(struct ferry_json_writer *writer, const struct http_re
 void get_worker(struct http_request *request)
 {
         const struct http_server *server = request->server;
-        const struct fabric_facts *facts = server->config.fabric;
+        const struct engine_facts *facts = server->config.engine;
         struct ferry_json_writer writer = { 0 };
         char started[CLOCK_TEXT_SIZE];
 
@@ -65,7 +65,7 @@ void get_worker(struct http_request *request)
         ferry_json_add_string(&writer, "started_at", started);
         ferry_json_key(&writer, "addresses");
         put_addresses(&writer, request);
-        ferry_json_add_bool(&writer, "local", facts->local_address != NULL);
+        ferry_json_add_bool(&writer, "local", facts->local_directory != NULL);
         ferry_json_add_uint(&writer, "pid", (uint64_t)getpid());
         ferry_json_end_object(&writer);
         request_answer_json(request, 200, &writer);

@@ -10,7 +10,7 @@
 
 #include "address.h"
 #include "connection.h"
-#include "fabric/fabric.h"
+#include "transfer/engine.h"
 #include "http_internal.h"
 #include "operations/operations.h"
 #include "request.h"
@@ -54,8 +54,8 @@ static const struct metadata_origin *origin_of(struct http_request *request)
                 return NULL;
         request_local_host(request, local_host, sizeof(local_host));
         snprintf(origin->worker, sizeof(origin->worker), "%s", config->worker_name);
-        if (*config->fabric->data_address)
-                address_publish(config->fabric->data_address, config->advertise, local_host, origin->data,
+        if (*config->engine->data_address)
+                address_publish(config->engine->data_address, config->advertise, local_host, origin->data,
                                 sizeof(origin->data));
         format_url(request, local_host, origin->http, sizeof(origin->http));
         return origin;

@@ -11,7 +11,7 @@ void attempt_begin(struct operation_attempt *attempt, struct operation *operatio
         operation->n_active++;
 }
 
-/* Takes the lock at most ten times a second, whatever the fabric's rate. */
+/* Takes the lock at most ten times a second, whatever the engine's rate. */
 void attempt_progress(void *context, uint64_t bytes)
 {
         struct operation_attempt *attempt = context;
@@ -67,7 +67,7 @@ void attempt_over(struct operation *operation, int error, const char *detail, st
         }
 }
 
-static void attempt_log_failed(const struct operation *operation, const struct fabric_outcome *outcome)
+static void attempt_log_failed(const struct operation *operation, const struct engine_outcome *outcome)
 {
         char id[FERRY_ID_TEXT_SIZE];
 
@@ -80,7 +80,7 @@ static void attempt_log_failed(const struct operation *operation, const struct f
 }
 
 /* From the data plane. Who waits is woken when it settles. */
-void attempt_ended(void *context, const struct fabric_outcome *outcome)
+void attempt_ended(void *context, const struct engine_outcome *outcome)
 {
         struct operation_attempt *attempt = context;
         struct operation *operation = attempt->operation;

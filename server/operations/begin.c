@@ -182,7 +182,7 @@ int operation_begin(struct operation_store *store, struct operation *operation, 
                     bool awaited, char detail[OPERATION_DETAIL_SIZE])
 {
         struct sizes local = SIZES(operation->descriptors, operation->n_descriptors, struct operation_descriptor);
-        struct fabric_transfer transfer;
+        struct engine_transfer transfer;
         int r;
 
         if (ferry_kind_is_passive((int)operation->kind))
@@ -192,9 +192,9 @@ int operation_begin(struct operation_store *store, struct operation *operation, 
                 return r;
         if (!operation_may_begin(store, operation, &r))
                 return r;
-        transfer = (struct fabric_transfer){
+        transfer = (struct engine_transfer){
                 .id = operation->transfer,
-                .direction = operation->kind == FERRY_READ ? FABRIC_READ : FABRIC_WRITE,
+                .direction = operation->kind == FERRY_READ ? ENGINE_READ : ENGINE_WRITE,
                 .peer_epoch = metadata->epoch,
                 .peer_data = metadata->data,
                 .remote_operation = metadata->operation,

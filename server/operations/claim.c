@@ -12,9 +12,9 @@ static int refusal_of_terminal(const struct operation *operation)
 }
 
 /* With the lock held. Who has not shown the key learns nothing but that the operation exists. */
-static int claim_check(const struct operation *operation, const struct fabric_request *request)
+static int claim_check(const struct operation *operation, const struct engine_request *request)
 {
-        enum ferry_kind kind = request->direction == FABRIC_READ ? FERRY_READABLE : FERRY_WRITABLE;
+        enum ferry_kind kind = request->direction == ENGINE_READ ? FERRY_READABLE : FERRY_WRITABLE;
 
         if (!operation || !ferry_kind_is_passive((int)operation->kind))
                 return FERRY_E_STALE_METADATA;
@@ -33,7 +33,7 @@ static int claim_check(const struct operation *operation, const struct fabric_re
         return 0;
 }
 
-int operation_store_claim(void *context, const struct fabric_request *request, struct fabric_offer *ret_offer)
+int operation_store_claim(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
 {
         FERRY_CLEANUP(cleanup_free) struct operation_attempt *attempt = calloc(1, sizeof(*attempt));
         struct operation_store *store = context;
@@ -55,7 +55,7 @@ int operation_store_claim(void *context, const struct fabric_request *request, s
                 }
         }
         if (!r) {
-                *ret_offer = (struct fabric_offer){
+                *ret_offer = (struct engine_offer){
                         .segments = operation->hold->segments,
                         .n_segments = operation->hold->n_segments,
                         .total = operation->bytes_total,

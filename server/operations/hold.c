@@ -35,13 +35,13 @@ static uint64_t slice_pieces(const struct operation_slice *slice)
         return slice->stride == slice->size ? 1 : slice_count(slice);
 }
 
-static struct fabric_segment *segments_fill(const struct operation_slice *slice, struct fabric_segment *segment)
+static struct segment *segments_fill(const struct operation_slice *slice, struct segment *segment)
 {
         uint64_t pieces = slice_pieces(slice), size = slice_count(slice) / pieces * slice->size;
         uint8_t *address = (uint8_t *)slice->region->address + slice->offset;
 
         for (uint64_t i = 0; i < pieces; i++)
-                *segment++ = (struct fabric_segment){
+                *segment++ = (struct segment){
                         .address = address + i * slice->stride,
                         .size = size,
                         .memory = slice->region->registration,
@@ -52,7 +52,7 @@ static struct fabric_segment *segments_fill(const struct operation_slice *slice,
 int operation_hold_new(const struct operation_slice *slices, size_t n, struct operation_hold **ret_hold)
 {
         struct operation_hold *hold;
-        struct fabric_segment *segment;
+        struct segment *segment;
         size_t n_regions, n_segments = 0;
         int r;
 

@@ -8,7 +8,7 @@
 
 _Static_assert((int)OPERATION_DEVICE_SIZE >= (int)REGION_DEVICE_SIZE, "a region's device fits");
 _Static_assert((int)FERRY_METADATA_DEVICE_SIZE >= (int)OPERATION_DEVICE_SIZE, "a descriptor's device fits");
-_Static_assert((int)OPERATION_TRANSPORT_SIZE >= (int)FABRIC_TRANSPORT_SIZE, "the fabric's transport fits");
+_Static_assert((int)OPERATION_TRANSPORT_SIZE >= (int)ENGINE_TRANSPORT_SIZE, "the engine's transport fits");
 
 struct operation *operation_ref(struct operation *operation)
 {

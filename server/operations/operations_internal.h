@@ -32,13 +32,13 @@
 
 /* ---- operation.c, state.c ---- */
 
-/* What a live operation keeps of its regions: a reference to and a use of each distinct one, and what the fabric sees.
+/* What a live operation keeps of its regions: a reference to and a use of each distinct one, and what the engine sees.
  */
 struct operation_hold {
         size_t n_regions;
         struct region **regions;
         size_t n_segments;
-        struct fabric_segment segments[];
+        struct segment segments[];
 };
 
 /* One transfer of an operation. Holds a reference to it from the start until ended. */
@@ -165,7 +165,7 @@ struct operation_hold *operation_hold_free(struct operation_hold *hold);
 /* ---- attempt.c ---- */
 
 void attempt_progress(void *attempt, uint64_t bytes);
-void attempt_ended(void *attempt, const struct fabric_outcome *outcome);
+void attempt_ended(void *attempt, const struct engine_outcome *outcome);
 
 /* With the lock held: one more transfer runs, from now on. */
 void attempt_begin(struct operation_attempt *attempt, struct operation *operation);
@@ -233,7 +233,7 @@ void tally_init(struct tally *tally, struct metrics *metrics);
 /* An operation left one status and reached another; FERRY_UNINITIALIZED = it is not in the store. */
 void tally_move(struct tally *tally, enum ferry_kind kind, enum ferry_status from, enum ferry_status to);
 void tally_ended(struct tally *tally, const struct operation *operation);
-void tally_bytes(struct tally *tally, enum ferry_kind kind, const struct fabric_outcome *outcome);
+void tally_bytes(struct tally *tally, enum ferry_kind kind, const struct engine_outcome *outcome);
 
 /* ---- store.c, retention.c ---- */
 

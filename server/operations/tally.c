@@ -49,7 +49,7 @@ void tally_ended(struct tally *tally, const struct operation *operation)
                                (double)(operation->ended_us - operation->started_us) / 1e6);
 }
 
-void tally_bytes(struct tally *tally, enum ferry_kind kind, const struct fabric_outcome *outcome)
+void tally_bytes(struct tally *tally, enum ferry_kind kind, const struct engine_outcome *outcome)
 {
         const char *labels[] = { kind == FERRY_READ || kind == FERRY_WRITABLE ? "received" : "sent",
                                  outcome->transport[0] ? outcome->transport : "unknown" };

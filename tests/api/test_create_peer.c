@@ -30,7 +30,7 @@ static void assert_refused(struct worker *w, const char *url, int status, const 
 /* How many endpoints b has open on the pair's side. */
 static void await_endpoints(struct pair *p, uint64_t n)
 {
-        worker_await_metric(&p->b, p->network ? "ferry_endpoints{side=\"network\"}" : "ferry_endpoints{side=\"local\"}",
+        worker_await_metric(&p->b, p->network ? "ferry_links{transport=\"ucx\"}" : "ferry_links{transport=\"local\"}",
                             n);
 }
 

@@ -16,7 +16,7 @@
 #include "base/presence.h"
 #include "base/util.h"
 #include "bench.h"
-#include "fabric/fabric.h"
+#include "transfer/engine.h"
 
 /*
  * "sim_peers local|network FEW MANY ROUNDS": the data planes of many workers, without their HTTP, and two hubs with one
@@ -59,30 +59,30 @@ static void write_all(int fd, const void *data, size_t size)
 
 struct address {
         uint64_t epoch;
-        char data[FABRIC_ADDRESS_SIZE];
+        char data[ENGINE_ADDRESS_SIZE];
 };
 
 struct node {
         struct address address;
-        struct fabric *fabric;
+        struct engine *engine;
         struct presence *presence;
-        struct fabric_segment segment;
+        struct segment segment;
 };
 
 static void ignore_progress(void *context, uint64_t bytes)
 {
 }
 
-static void ignore_end(void *context, const struct fabric_outcome *outcome)
+static void ignore_end(void *context, const struct engine_outcome *outcome)
 {
 }
 
 /* Whoever asks may read the slice. */
-static int grant(void *context, const struct fabric_request *request, struct fabric_offer *ret_offer)
+static int grant(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
 {
         const struct node *node = context;
 
-        *ret_offer = (struct fabric_offer){
+        *ret_offer = (struct engine_offer){
                 .segments = &node->segment,
                 .n_segments = 1,
                 .total = SLICE,
@@ -94,26 +94,26 @@ static int grant(void *context, const struct fabric_request *request, struct fab
 
 static void node_open(struct node *node)
 {
-        const struct fabric_config config = {
+        const struct engine_config config = {
                 .epoch = node->address.epoch = random_id(),
                 .local = !network,
                 .data_listen = network ? "127.0.0.1:0" : NULL,
                 .transports = network ? "tcp,self" : NULL,
                 .operations = { .claim = grant, .context = node },
         };
-        const struct fabric_facts *facts;
-        int r = fabric_new(&config, &node->fabric);
+        const struct engine_facts *facts;
+        int r = engine_new(&config, &node->engine);
 
         if (r < 0)
                 fail("a data plane cannot be opened: %s", strerror(-r));
-        facts = fabric_get_facts(node->fabric);
+        facts = engine_get_facts(node->engine);
         memcpy(node->address.data, facts->data_address, sizeof(node->address.data));
         r = presence_new(node->address.epoch, facts->local_address, facts->local_address_size, &node->presence);
-        node->segment = (struct fabric_segment){ .address = aligned_alloc(SLICE, SLICE), .size = SLICE };
+        node->segment = (struct segment){ .address = aligned_alloc(SLICE, SLICE), .size = SLICE };
         if (r < 0 || !node->segment.address)
                 fail("a data plane cannot be opened: %s", strerror(r < 0 ? -r : ENOMEM));
         memset(node->segment.address, 0x5a, SLICE);
-        r = fabric_memory_register(node->fabric, node->segment.address, SLICE, 0, &node->segment.memory);
+        r = engine_memory_register(node->engine, node->segment.address, SLICE, 0, &node->segment.memory);
         if (r < 0)
                 fail("memory cannot be registered: %s", strerror(-r));
 }
@@ -179,10 +179,10 @@ static _Noreturn void host_run(int socket, unsigned n)
 
 struct moving {
         sem_t ended;
-        struct fabric_outcome outcome;
+        struct engine_outcome outcome;
 };
 
-static void move_ended(void *context, const struct fabric_outcome *outcome)
+static void move_ended(void *context, const struct engine_outcome *outcome)
 {
         struct moving *m = context;
 
@@ -198,9 +198,9 @@ static void move_started(void *context)
 static double hub_read(const struct node *hub, const struct address *peer)
 {
         struct moving m = { 0 };
-        const struct fabric_transfer transfer = {
+        const struct engine_transfer transfer = {
                 .id = random_id(),
-                .direction = FABRIC_READ,
+                .direction = ENGINE_READ,
                 .peer_epoch = peer->epoch,
                 .peer_data = peer->data,
                 .remote_operation = 1,
@@ -217,7 +217,7 @@ static double hub_read(const struct node *hub, const struct address *peer)
 
         (void)sem_init(&m.ended, 0, 0);
         start = now_ns();
-        if (fabric_transfer_start(hub->fabric, &transfer) != 0)
+        if (engine_transfer_start(hub->engine, &transfer) != 0)
                 fail("a transfer does not start");
         while (sem_wait(&m.ended) < 0 && errno == EINTR)
                 ;

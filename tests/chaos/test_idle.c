@@ -70,8 +70,8 @@ static void a_worker_with_endpoints_and_waiters_sleeps(void **state)
         offer_make(&s->quiet, FERRY_READABLE, region, &offer);
         park(s, offer.id);
         assert_int_equal(ferry_get_metrics(s->quiet.client, &metrics), 0);
-        assert_non_null(strstr(metrics, "ferry_endpoints{side=\"local\"} 1\n"));
-        assert_non_null(strstr(metrics, "ferry_endpoints{side=\"network\"} 2\n"));
+        assert_non_null(strstr(metrics, "ferry_links{transport=\"local\"} 1\n"));
+        assert_non_null(strstr(metrics, "ferry_links{transport=\"ucx\"} 2\n"));
         free(metrics);
         assert_sleeps(s);
         ferry_operation_clear(&offer);

@@ -4,7 +4,7 @@
 
 #include "operation_fixture.h"
 
-#include "fabric/fabric.h"
+#include "transfer/engine.h"
 #include "http/server.h"
 #include "http_internal.h"
 
@@ -15,7 +15,7 @@ struct peers;
 
 struct http_fixture {
         struct fixture *f;
-        struct fabric_facts facts;
+        struct engine_facts facts;
         struct peers *peers;
         struct http_config config; /* of the next http_start */
         const char *listen[1];

@@ -25,7 +25,7 @@ static void fake_withdraw(void *context, void *registration)
 {
 }
 
-static int fake_start(void *context, const struct fabric_transfer *transfer)
+static int fake_start(void *context, const struct engine_transfer *transfer)
 {
         struct fixture *f = context;
         int r;
@@ -173,14 +173,14 @@ struct ferry_metadata *metadata_of(struct fixture *f, struct operation *operatio
         return metadata;
 }
 
-struct fabric_request request_for(struct fixture *f, struct operation *operation)
+struct engine_request request_for(struct fixture *f, struct operation *operation)
 {
         struct operation_view view = look(f, operation);
         struct ferry_metadata *metadata = metadata_of(f, operation);
-        struct fabric_request request = {
+        struct engine_request request = {
                 .operation = view.id,
                 .transfer = random_id(),
-                .direction = view.kind == FERRY_READABLE ? FABRIC_READ : FABRIC_WRITE,
+                .direction = view.kind == FERRY_READABLE ? ENGINE_READ : ENGINE_WRITE,
                 .total = view.bytes_total,
         };
 
@@ -189,9 +189,9 @@ struct fabric_request request_for(struct fixture *f, struct operation *operation
         return request;
 }
 
-int claim(struct fixture *f, struct operation *operation, struct fabric_offer *ret_offer)
+int claim(struct fixture *f, struct operation *operation, struct engine_offer *ret_offer)
 {
-        struct fabric_request request = request_for(f, operation);
+        struct engine_request request = request_for(f, operation);
 
         return operation_store_claim(f->store, &request, ret_offer);
 }
@@ -223,16 +223,16 @@ void begin(struct fixture *f, struct operation *operation)
         (void)ferry_metadata_free(metadata);
 }
 
-void end(struct fixture *f, void (*ended)(void *, const struct fabric_outcome *), void *context, int error,
+void end(struct fixture *f, void (*ended)(void *, const struct engine_outcome *), void *context, int error,
          uint64_t bytes)
 {
-        struct fabric_outcome outcome = { .error = error, .bytes = bytes, .transport = "posix" };
+        struct engine_outcome outcome = { .error = error, .bytes = bytes, .transport = "posix" };
 
         ended(context, &outcome);
         operation_store_settle(f->store);
 }
 
-void end_offer(struct fixture *f, const struct fabric_offer *offer, int error)
+void end_offer(struct fixture *f, const struct engine_offer *offer, int error)
 {
         end(f, offer->ended, offer->context, error, error ? 0 : offer->total);
 }

@@ -28,10 +28,10 @@ enum { REGION_SIZE = 65536, EPOCH = 0x1111 };
 struct fake_mover {
         pthread_mutex_t lock;
         pthread_cond_t changed;
-        struct fabric_transfer transfer; /* the last started */
+        struct engine_transfer transfer; /* the last started */
         unsigned n_started;
         int start_result;
-        const struct fabric_outcome *end_in_start; /* ended comes before transfer_start returns */
+        const struct engine_outcome *end_in_start; /* ended comes before transfer_start returns */
         struct operation *cancel_in_start;         /* somebody cancels this meanwhile */
         unsigned n_cancelled;
         uint64_t cancelled;
@@ -67,16 +67,16 @@ struct operation_view look(struct fixture *f, struct operation *operation);
 struct ferry_metadata *metadata_of(struct fixture *f, struct operation *operation);
 
 /* The first request of the rightful peer. */
-struct fabric_request request_for(struct fixture *f, struct operation *operation);
-int claim(struct fixture *f, struct operation *operation, struct fabric_offer *ret_offer);
+struct engine_request request_for(struct fixture *f, struct operation *operation);
+int claim(struct fixture *f, struct operation *operation, struct engine_offer *ret_offer);
 
 /* As the worker of a peer would describe itself: 4096 bytes in one descriptor. */
 struct ferry_metadata *peer_metadata(enum ferry_kind active);
 void begin(struct fixture *f, struct operation *operation);
 
-void end(struct fixture *f, void (*ended)(void *, const struct fabric_outcome *), void *context, int error,
+void end(struct fixture *f, void (*ended)(void *, const struct engine_outcome *), void *context, int error,
          uint64_t bytes);
-void end_offer(struct fixture *f, const struct fabric_offer *offer, int error);
+void end_offer(struct fixture *f, const struct engine_offer *offer, int error);
 void end_transfer(struct fixture *f, int error);
 
 /* Blocks until the operation is done or its revision passed that. */

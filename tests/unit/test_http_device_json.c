@@ -10,11 +10,11 @@
 #include <cmocka.h>
 
 #include "device_json.h"
-#include "fabric/fabric.h"
+#include "transfer/engine.h"
 #include "memory/device.h"
 #include "unit_json.h"
 
-static struct json_object *device_json_of(const struct device_inventory *inventory, const struct fabric_facts *facts)
+static struct json_object *device_json_of(const struct device_inventory *inventory, const struct engine_facts *facts)
 {
         struct ferry_json_writer writer = { 0 };
 
@@ -27,7 +27,7 @@ static void a_machine_without_rdma_says_so(void **state)
         static const char *const transports[] = { "tcp", "posix" };
         struct device_memory memory = { .name = "cpu", .total_bytes = 1024 };
         struct device_inventory inventory = { .n_memories = 1, .memories = &memory };
-        struct fabric_facts facts = { .n_transports = 2, .transports = transports };
+        struct engine_facts facts = { .n_transports = 2, .transports = transports };
         struct json_object *object = device_json_of(&inventory, &facts), *part, *field;
 
         assert_true(json_object_object_get_ex(object, "memory", &part));
@@ -56,7 +56,7 @@ static void an_rdma_device_shows_its_ports(void **state)
                                     .gids = { "fe80::1" } };
         struct device_nic nic = { .name = "mlx5_0", .node_guid = 0x0002c90300103abc, .n_ports = 1, .ports = &port };
         struct device_inventory inventory = { .n_nics = 1, .nics = &nic, .rdma_error = "half of them" };
-        struct fabric_facts facts = { 0 };
+        struct engine_facts facts = { 0 };
         struct json_object *object = device_json_of(&inventory, &facts), *part;
 
         assert_true(json_object_object_get_ex(object, "rdma", &part));

@@ -202,13 +202,13 @@ static void an_active_operation_starts_with_its_metadata(void **state)
         metadata = ferry_metadata_free(metadata);
 }
 
-static char started_with[FABRIC_ADDRESS_SIZE];
+static char started_with[ENGINE_ADDRESS_SIZE];
 
 /* A mover that notes the peer's address and is done at once. */
-static int note_address(void *context, const struct fabric_transfer *transfer)
+static int note_address(void *context, const struct engine_transfer *transfer)
 {
         struct http_fixture *h = context;
-        struct fabric_outcome outcome = { .bytes = transfer->total };
+        struct engine_outcome outcome = { .bytes = transfer->total };
 
         snprintf(started_with, sizeof(started_with), "%s", transfer->peer_data);
         transfer->ended(transfer->context, &outcome);

@@ -7,9 +7,9 @@
 
 #include <ferry/error.h>
 
-#include "fabric/fabric.h"
+#include "transfer/engine.h"
 
-/* POST /v1/peers against another HTTP server; the fabric is a fake that connects when the test says so. */
+/* POST /v1/peers against another HTTP server; the engine is a fake that connects when the test says so. */
 
 enum { PEER_EPOCH = 0x2222, ASKED_MAX = 64 };
 
@@ -19,16 +19,16 @@ struct scene {
         char body[128];
         pthread_mutex_t lock;
         pthread_cond_t changed;
-        struct fabric_connect asked[ASKED_MAX]; /* without their strings */
+        struct engine_connect asked[ASKED_MAX]; /* without their strings */
         size_t n_asked;
-        char data[FABRIC_ADDRESS_SIZE]; /* of the last */
+        char data[ENGINE_ADDRESS_SIZE]; /* of the last */
         int result;                     /* what connect returns */
         bool at_once;                   /* it answers before it returns */
 };
 
-static const struct fabric_connection fresh = { .transport = "posix", .connect_us = 321 };
+static const struct engine_connection fresh = { .transport = "posix", .connect_us = 321 };
 
-static int fake_connect(void *context, const struct fabric_connect *connect)
+static int fake_connect(void *context, const struct engine_connect *connect)
 {
         struct scene *s = context;
 
@@ -52,7 +52,7 @@ static void await_asked(struct scene *s, size_t n)
         pthread_mutex_unlock(&s->lock);
 }
 
-static void complete(struct scene *s, size_t i, const struct fabric_connection *connection)
+static void complete(struct scene *s, size_t i, const struct engine_connection *connection)
 {
         s->asked[i].connected(s->asked[i].context, connection);
 }
@@ -100,7 +100,7 @@ static struct reply ask(struct scene *s, const char *body)
         return http_call(s->h, "POST", "/v1/peers", "", body);
 }
 
-/* A request that is parked and has reached the fabric. */
+/* A request that is parked and has reached the engine. */
 static int park(struct scene *s)
 {
         size_t before = s->n_asked;
@@ -112,7 +112,7 @@ static int park(struct scene *s)
 
 static void the_answer_has_who_where_and_how_long(void **state)
 {
-        const struct fabric_connection again = { .transport = "posix", .reused = true };
+        const struct engine_connection again = { .transport = "posix", .reused = true };
         struct scene *s = *state;
         struct reply reply;
         int fd = park(s);
@@ -160,7 +160,7 @@ static void the_fabrics_errors_have_a_status(void **state)
         int fd;
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
-                struct fabric_connection failed = { .error = cases[i].error, .detail = "It is so" };
+                struct engine_connection failed = { .error = cases[i].error, .detail = "It is so" };
 
                 fd = park(s);
                 complete(s, i, &failed);
@@ -192,19 +192,19 @@ static void a_url_that_leads_to_no_peer_is_refused(void **state)
         assert_int_equal(s->n_asked, 0);
 }
 
-/* A network address that is not admitted is kept from the fabric, as that of metadata is. */
+/* A network address that is not admitted is kept from the engine, as that of metadata is. */
 static void an_address_that_is_not_admitted_is_not_used(void **state)
 {
         struct scene *s = *state;
         struct http_config peer = s->h->config;
-        struct fabric_facts facts = { .data_address = "192.0.2.1:7" };
+        struct engine_facts facts = { .data_address = "192.0.2.1:7" };
 
         s->at_once = true;
         for (int admitted = 0; admitted < 2; admitted++) {
                 if (admitted)
                         strcpy(facts.data_address, "127.0.0.1:7");
                 peer.epoch = PEER_EPOCH;
-                peer.fabric = &facts;
+                peer.engine = &facts;
                 http_server_free(s->peer);
                 assert_int_equal(http_server_new(&peer, &s->peer), 0);
                 (void)snprintf(s->body, sizeof(s->body), "{\"url\":\"http://127.0.0.1:%u\"}",

@@ -107,7 +107,7 @@ static void a_wait_for_a_revision_ends_with_the_next(void **state)
         struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         int fd = park(h, operation, "?wait_ms=60000&revision=1", 1);
-        struct fabric_offer offer;
+        struct engine_offer offer;
         struct reply reply;
 
         assert_int_equal(claim(h->f, operation, &offer), 0);

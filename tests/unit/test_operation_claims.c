@@ -45,7 +45,7 @@ static void metadata_is_had_only_of_live_passive_operations(void **state)
         struct fixture *f = *state;
         struct operation *active = make(f, FERRY_READ), *passive = make(f, FERRY_READABLE);
         struct ferry_metadata *metadata = NULL;
-        struct fabric_offer offer;
+        struct engine_offer offer;
 
         assert_int_equal(operation_metadata(f->store, active, &metadata), FERRY_E_NOT_PASSIVE);
         assert_int_equal(claim(f, passive, &offer), 0);
@@ -63,22 +63,22 @@ static void a_claim_is_checked_key_first(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE), *ended = make(f, FERRY_READABLE);
-        struct fabric_request good = request_for(f, operation), bad = good, late = request_for(f, ended);
-        struct fabric_offer offer, none;
+        struct engine_request good = request_for(f, operation), bad = good, late = request_for(f, ended);
+        struct engine_offer offer, none;
 
         assert_int_equal(operation_store_claim(f->store, &good, &offer), 0);
         operation_cancel(f->store, ended);
 
         bad.operation ^= 1;
         bad.key[31] ^= 1;
-        bad.direction = FABRIC_WRITE;
+        bad.direction = ENGINE_WRITE;
         bad.total++;
         assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_STALE_METADATA);
         bad.operation = good.operation;
         assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_PEER_REFUSED);
         bad.key[31] ^= 1;
         assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_KIND_MISMATCH);
-        bad.direction = FABRIC_READ;
+        bad.direction = ENGINE_READ;
         assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_SIZE_MISMATCH);
         bad.total--;
         assert_int_equal(operation_store_claim(f->store, &bad, &none), FERRY_E_ALREADY_CLAIMED);
@@ -99,8 +99,8 @@ static void each_byte_of_the_key_counts(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_WRITABLE);
-        struct fabric_request request = request_for(f, operation);
-        struct fabric_offer offer;
+        struct engine_request request = request_for(f, operation);
+        struct engine_offer offer;
 
         for (size_t i = 0; i < FERRY_KEY_SIZE; i++) {
                 request.key[i] ^= 1;
@@ -117,11 +117,11 @@ static void an_active_operation_cannot_be_claimed(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
-        struct fabric_request request = { .operation = look(f, operation).id, .direction = FABRIC_READ, .total = 4096 };
-        struct fabric_offer offer;
+        struct engine_request request = { .operation = look(f, operation).id, .direction = ENGINE_READ, .total = 4096 };
+        struct engine_offer offer;
 
         assert_int_equal(operation_store_claim(f->store, &request, &offer), FERRY_E_STALE_METADATA);
-        request.direction = FABRIC_WRITE;
+        request.direction = ENGINE_WRITE;
         assert_int_equal(operation_store_claim(f->store, &request, &offer), FERRY_E_STALE_METADATA);
         (void)operation_unref(operation);
 }
@@ -141,8 +141,8 @@ static void a_late_claim_is_told_why(void **state)
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++) {
                 struct operation *operation = make(f, FERRY_READABLE);
-                struct fabric_request request = request_for(f, operation);
-                struct fabric_offer offer;
+                struct engine_request request = request_for(f, operation);
+                struct engine_offer offer;
 
                 assert_int_equal(operation_store_claim(f->store, &request, &offer), 0);
                 end_offer(f, &offer, rows[i].error);
@@ -155,8 +155,8 @@ static void a_claim_during_a_cancel_is_told_so(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE);
-        struct fabric_request request = request_for(f, operation);
-        struct fabric_offer offer, none;
+        struct engine_request request = request_for(f, operation);
+        struct engine_offer offer, none;
 
         assert_int_equal(operation_store_claim(f->store, &request, &offer), 0);
         operation_cancel(f->store, operation);
@@ -169,8 +169,8 @@ static void a_deleted_operation_is_stale_for_its_peer(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE);
-        struct fabric_request request = request_for(f, operation);
-        struct fabric_offer offer;
+        struct engine_request request = request_for(f, operation);
+        struct engine_offer offer;
 
         operation_delete(f->store, operation);
         assert_int_equal(operation_store_claim(f->store, &request, &offer), FERRY_E_STALE_METADATA);
@@ -181,7 +181,7 @@ static void progress_only_rises_and_stays_within_the_total(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE);
-        struct fabric_offer offer;
+        struct engine_offer offer;
 
         assert_int_equal(claim(f, operation, &offer), 0);
         offer.progress(offer.context, 1000);
@@ -200,7 +200,7 @@ static void progress_wakes_who_waits_for_a_revision_but_not_often(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE);
-        struct fabric_offer offer;
+        struct engine_offer offer;
         uint64_t started = clock_now_us(), revision, took;
 
         assert_int_equal(claim(f, operation, &offer), 0);

@@ -24,9 +24,9 @@ static void an_unclaimed_operation_expires(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make_readers(f, 0, SHORT_MS);
-        struct fabric_request request = request_for(f, operation);
+        struct engine_request request = request_for(f, operation);
         uint64_t made = clock_now_us() - 1000;
-        struct fabric_offer offer;
+        struct engine_offer offer;
 
         await(f, operation, 0);
         assert_true(clock_now_us() >= made + SHORT_MS * 1000);
@@ -41,7 +41,7 @@ static void a_claimed_operation_is_not_reaped(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make_readers(f, 0, SHORT_MS);
-        struct fabric_offer offer;
+        struct engine_offer offer;
 
         if (claim(f, operation, &offer) == 0) {
                 await_loop(f, clock_now_us() + 2 * SHORT_MS * 1000);
@@ -57,8 +57,8 @@ static void the_time_to_live_applies_again_between_readers(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make_readers(f, 2, SHORT_MS);
-        struct fabric_request request = request_for(f, operation);
-        struct fabric_offer offer;
+        struct engine_request request = request_for(f, operation);
+        struct engine_offer offer;
 
         assert_int_equal(operation_store_claim(f->store, &request, &offer), 0);
         await_loop(f, clock_now_us() + 2 * SHORT_MS * 1000);
@@ -168,7 +168,7 @@ static void a_claim_that_does_not_move_is_revoked(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation;
-        struct fabric_offer offer;
+        struct engine_offer offer;
 
         with_stall(f, SHORT_MS);
         operation = make(f, FERRY_WRITABLE);
@@ -187,7 +187,7 @@ static void a_byte_that_moves_puts_the_stall_off(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation;
-        struct fabric_offer offer;
+        struct engine_offer offer;
         uint64_t moved;
         bool in_time;
 
@@ -214,7 +214,7 @@ static void with_many_readers_a_stall_costs_the_attempts_only(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation;
-        struct fabric_offer offer;
+        struct engine_offer offer;
 
         with_stall(f, SHORT_MS);
         operation = make_readers(f, 2, 0);

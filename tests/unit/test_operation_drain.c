@@ -19,7 +19,7 @@ static void a_busy_store_is_drained_once_when_the_last_is_quiet(void **state)
 {
         struct fixture *f = *state;
         struct operation *read = make(f, FERRY_READ), *readable = make(f, FERRY_READABLE), *none = NULL;
-        struct fabric_offer offer;
+        struct engine_offer offer;
         unsigned n = 0;
 
         operation_store_on_drained(f->store, count, &n);
@@ -42,7 +42,7 @@ static void cancelling_all_ends_the_idle_and_tells_the_mover_of_the_rest(void **
         struct fixture *f = *state;
         struct operation *waiting[200], *moving = NULL, *claimed = NULL, *none;
         struct operation_limits limits = default_limits;
-        struct fabric_offer offer;
+        struct engine_offer offer;
 
         limits.operations_max = 300;
         limits.terminal_max = 10;

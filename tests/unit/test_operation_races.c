@@ -14,7 +14,7 @@ enum { ROUNDS = 300 };
 struct race {
         struct fixture *f;
         struct operation *operation;
-        struct fabric_offer offer;
+        struct engine_offer offer;
         pthread_barrier_t barrier;
         _Atomic unsigned woken;
         struct operation_waiter waiter;
@@ -162,7 +162,7 @@ static void *race_claim(void *argument)
 {
         struct race *race = argument;
         struct ferry_metadata *metadata = NULL;
-        struct fabric_request request = { .total = 4096, .direction = FABRIC_READ };
+        struct engine_request request = { .total = 4096, .direction = ENGINE_READ };
 
         if (operation_metadata(race->f->store, race->operation, &metadata) == 0) {
                 request.operation = metadata->operation;

@@ -5,7 +5,7 @@ static void it_completes_when_every_reader_has(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make_readers(f, 3, 0);
-        struct fabric_offer offers[3], none;
+        struct engine_offer offers[3], none;
 
         for (uint32_t i = 0; i < 3; i++)
                 assert_int_equal(claim(f, operation, &offers[i]), 0);
@@ -29,7 +29,7 @@ static void one_that_fails_costs_only_its_own_attempt(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make_readers(f, 2, 0);
-        struct fabric_offer a, b, c;
+        struct engine_offer a, b, c;
 
         assert_int_equal(claim(f, operation, &a), 0);
         assert_int_equal(claim(f, operation, &b), 0);
@@ -48,7 +48,7 @@ static void one_reader_is_one_transfer(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make_readers(f, 1, 0);
-        struct fabric_offer offer;
+        struct engine_offer offer;
 
         assert_int_equal(claim(f, operation, &offer), 0);
         end_offer(f, &offer, FERRY_E_PEER_LOST);
@@ -61,7 +61,7 @@ static void a_cancel_waits_for_all_attempts(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make_readers(f, 3, 0);
-        struct fabric_offer a, b;
+        struct engine_offer a, b;
 
         assert_int_equal(claim(f, operation, &a), 0);
         assert_int_equal(claim(f, operation, &b), 0);
@@ -82,7 +82,7 @@ static void a_cancel_between_attempts_is_immediate(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make_readers(f, 2, 0);
-        struct fabric_offer offer;
+        struct engine_offer offer;
 
         assert_int_equal(claim(f, operation, &offer), 0);
         end_offer(f, &offer, 0);
@@ -96,7 +96,7 @@ static void bytes_done_is_that_of_the_furthest_attempt(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make_readers(f, 2, 0);
-        struct fabric_offer a, b;
+        struct engine_offer a, b;
 
         assert_int_equal(claim(f, operation, &a), 0);
         assert_int_equal(claim(f, operation, &b), 0);
@@ -117,7 +117,7 @@ static void metadata_of_a_claimed_one_lives_a_whole_ttl(void **state)
         struct fixture *f = *state;
         struct operation *operation = make_readers(f, 2, 5000);
         struct ferry_metadata *metadata;
-        struct fabric_offer offer;
+        struct engine_offer offer;
         uint64_t now;
 
         assert_int_equal(claim(f, operation, &offer), 0);

@@ -45,7 +45,7 @@ static void a_passive_operation_runs_when_claimed_and_completes(void **state)
         struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE);
         struct operation_view v;
-        struct fabric_offer offer;
+        struct engine_offer offer;
 
         assert_int_equal(claim(f, operation, &offer), 0);
         v = look(f, operation);
@@ -67,11 +67,11 @@ static void an_active_operation_runs_when_started_and_completes(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_WRITE);
-        const struct fabric_transfer *transfer = &f->mover.transfer;
+        const struct engine_transfer *transfer = &f->mover.transfer;
 
         begin(f, operation);
         assert_int_equal(f->mover.n_started, 1);
-        assert_int_equal(transfer->direction, FABRIC_WRITE);
+        assert_int_equal(transfer->direction, ENGINE_WRITE);
         assert_int_equal(transfer->peer_epoch, EPOCH + 1);
         assert_int_equal(transfer->remote_operation, 0x2222);
         assert_int_equal(transfer->key[31], 7);
@@ -104,7 +104,7 @@ static void an_end_before_the_start_returns_is_kept(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
-        struct fabric_outcome outcome = { .error = FERRY_E_PEER_LOST, .detail = "it died" };
+        struct engine_outcome outcome = { .error = FERRY_E_PEER_LOST, .detail = "it died" };
 
         f->mover.end_in_start = &outcome;
         begin(f, operation);
@@ -147,7 +147,7 @@ static void every_outcome_has_its_status(void **state)
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++) {
                 struct operation *active = make(f, FERRY_READ), *passive = make(f, FERRY_WRITABLE);
-                struct fabric_offer offer;
+                struct engine_offer offer;
 
                 begin(f, active);
                 f->mover.transfer.started(f->mover.transfer.context);
@@ -225,7 +225,7 @@ static void a_cancel_of_a_claim_revokes_it_and_tells_the_peer(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_WRITABLE);
-        struct fabric_offer offer;
+        struct engine_offer offer;
 
         assert_int_equal(claim(f, operation, &offer), 0);
         operation_cancel(f->store, operation);
@@ -243,7 +243,7 @@ static void a_cancel_that_comes_too_late_completes(void **state)
 {
         struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE);
-        struct fabric_offer offer;
+        struct engine_offer offer;
 
         assert_int_equal(claim(f, operation, &offer), 0);
         operation_cancel(f->store, operation);
@@ -335,7 +335,7 @@ static void a_region_is_used_once_until_the_end_and_survives_in_the_view(void **
         struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 5 };
         uint64_t id = f->other->id;
         struct operation *operation;
-        struct fabric_offer offer;
+        struct engine_offer offer;
 
         assert_int_equal(make_spec(f, &spec, &operation), 0);
         assert_int_equal(region_in_use(f->region), 1);
@@ -359,7 +359,7 @@ static void a_row_of_slices_becomes_its_pieces_and_one_where_they_touch(void **s
         struct operation_slice slices[] = { { f->region, 2, 3, 4, 8 }, { f->region, 64, 8, 4, 8 } };
         struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 2 };
         struct operation *operation;
-        struct fabric_offer offer;
+        struct engine_offer offer;
 
         assert_int_equal(make_spec(f, &spec, &operation), 0);
         assert_int_equal(claim(f, operation, &offer), 0);

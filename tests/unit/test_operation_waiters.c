@@ -44,7 +44,7 @@ static void who_waits_is_woken_when_the_data_plane_settles(void **state)
         struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
         struct counter counter = { .waiter.wake = count };
-        struct fabric_outcome outcome = { .error = 0 };
+        struct engine_outcome outcome = { .error = 0 };
 
         assert_true(operation_wait(f->store, operation, 0, &counter.waiter));
         begin(f, operation);

@@ -47,7 +47,7 @@ static void nothing_given_is_valid_and_leaves_the_defaults(void **state)
         assert_int_equal(PARSE(&options, message), 0);
         assert_int_equal(options.worker.n_listen, 0);
         assert_null(options.worker.data_listen);
-        assert_false(options.worker.no_local);
+        assert_null(options.worker.local);
         assert_false(options.worker.no_auth);
         assert_int_equal(options.log_level, LOG_INFO);
         assert_int_equal(options.log_format, LOG_LOGFMT);
@@ -67,7 +67,7 @@ static void every_type_of_flag_is_read(void **state)
                                "--log-format=json"),
                          0);
         assert_string_equal(options.worker.name, "kv-0");
-        assert_true(options.worker.no_local);
+        assert_string_equal(options.worker.local, "off");
         assert_true(options.worker.no_auth);
         assert_int_equal(options.worker.window, 7);
         assert_int_equal(options.worker.memory_limit, UINT64_C(3) << 29);
@@ -130,7 +130,7 @@ static void the_environment_sets_every_type_of_flag(void **state)
         assert_int_equal(options.worker.window, 3);
         assert_int_equal(options.worker.chunk_size, 1 << 20);
         assert_int_equal(options.drain_timeout_ms, 0);
-        assert_true(options.worker.no_local);
+        assert_string_equal(options.worker.local, "off");
         options_clear(&options);
 }
 
@@ -200,7 +200,7 @@ static void bad_values_are_refused_with_the_flag_and_what_it_takes(void **state)
                 { "--name", "0123456789012345678901234567890123456789012345678901234567890123", "63" },
                 { "--name", "", "letters" },
                 { "--advertise", "host:80", "host name" },
-                { "--local", "on", "auto|off" },
+                { "--local", "on", "auto, off or an absolute path" },
                 { "--log-level", "verbose", "error|warn|info|debug" },
                 { "--log-format", "xml", "logfmt|json" },
                 { "--window", "0", "1 to 64" },

@@ -9,13 +9,13 @@
 
 #include <cmocka.h>
 
-#include "stream.h"
+#include "wire/stream.h"
 
 static uint8_t memory[4096];
 
 static void a_run_ends_where_its_segment_ends(void **state)
 {
-        const struct fabric_segment segments[] = { { memory + 100, 10, NULL },
+        const struct segment segments[] = { { memory + 100, 10, NULL },
                                                    { memory, 7, NULL },
                                                    { memory + 50, 1, NULL } };
         struct stream stream;
@@ -38,7 +38,7 @@ static void a_run_ends_where_its_segment_ends(void **state)
 
 static void neighbours_in_memory_make_one_run(void **state)
 {
-        const struct fabric_segment segments[] = { { memory, 10, NULL },
+        const struct segment segments[] = { { memory, 10, NULL },
                                                    { memory + 10, 20, NULL },
                                                    { memory + 31, 5, NULL } };
         struct stream stream;
@@ -54,7 +54,7 @@ static void neighbours_in_memory_make_one_run(void **state)
 
 static void sizes_that_overflow_are_refused(void **state)
 {
-        const struct fabric_segment segments[] = { { memory, SIZE_MAX, NULL }, { memory, 2, NULL } };
+        const struct segment segments[] = { { memory, SIZE_MAX, NULL }, { memory, 2, NULL } };
         struct stream stream;
 
         assert_int_equal(stream_init(&stream, segments, 2), -EOVERFLOW);
@@ -63,20 +63,20 @@ static void sizes_that_overflow_are_refused(void **state)
 static void pieces_store_and_checksum_agree_with_a_flat_copy(void **state)
 {
         enum { N = 50 };
-        struct fabric_segment segments[N];
+        struct segment segments[N];
         struct stream scattered, flat;
         uint8_t copy[1024], back[1024] = { 0 };
         uint64_t total = 0;
 
         for (size_t i = 0; i < N; i++) {
-                segments[i] = (struct fabric_segment){ memory + (i * 17 % N) * 40, 1 + i % 23, NULL };
+                segments[i] = (struct segment){ memory + (i * 17 % N) * 40, 1 + i % 23, NULL };
                 total += segments[i].size;
         }
         for (size_t i = 0; i < sizeof(copy); i++)
                 copy[i] = (uint8_t)(i * 31 + 7);
         assert_int_equal(stream_init(&scattered, segments, N), 0);
         assert_int_equal(scattered.total, total);
-        const struct fabric_segment whole = { copy, total, NULL };
+        const struct segment whole = { copy, total, NULL };
         assert_int_equal(stream_init(&flat, &whole, 1), 0);
 
         stream_store(&scattered, 0, copy, total);

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 struct device_source;
-struct fabric_connect;
-struct fabric_facts;
+struct engine_connect;
+struct engine_facts;
 struct loop;
 struct metrics;
 struct operation_limits;
@@ -33,9 +33,9 @@ struct http_limits {
         uint64_t idempotency_max; /* remembered Idempotency-Keys */
 };
 
-/* The fabric's fabric_connect; a test passes a fake. Any thread; it outlives the peers. */
+/* The engine's engine_connect; a test passes a fake. Any thread; it outlives the peers. */
 struct http_connector {
-        int (*connect)(void *context, const struct fabric_connect *connect);
+        int (*connect)(void *context, const struct engine_connect *connect);
         void *context;
 };
 
@@ -53,7 +53,7 @@ struct http_config {
 
         const char *worker_name, *version;
         uint64_t epoch;
-        const struct fabric_facts *fabric;
+        const struct engine_facts *engine;
         const struct device_source *device_source; /* NULL = this machine's */
         struct operation_store *operations;
         const struct operation_limits *operation_limits;

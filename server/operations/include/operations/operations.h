@@ -11,7 +11,7 @@
 #include <ferry/metadata.h>
 #include <ferry/status.h>
 
-#include "fabric/fabric.h"
+#include "transfer/engine.h"
 
 struct loop;
 struct metrics;
@@ -22,7 +22,7 @@ struct region;
  *
  * One lock, the store's, guards every operation. Under it only base/loop.h and region_unuse are called, so the order
  * is: a caller's own lock, the store's, the loop's or the region table's. Callbacks (waiters, mover, drained) run with
- * no lock held. All functions: any thread, the fabric's included.
+ * no lock held. All functions: any thread, the engine's included.
  */
 
 struct operation_store;
@@ -51,9 +51,9 @@ struct operation_descriptor {
         uint64_t count, stride;
 };
 
-/* The fabric as the operations see it; a test passes a fake. As the functions of fabric/fabric.h. */
+/* The engine as the operations see it; a test passes a fake. As the functions of transfer/engine.h. */
 struct operation_mover {
-        int (*transfer_start)(void *context, const struct fabric_transfer *transfer);
+        int (*transfer_start)(void *context, const struct engine_transfer *transfer);
         void (*transfer_cancel)(void *context, uint64_t id, int reason);
         void (*offer_revoke)(void *context, uint64_t operation, int reason, int wire_reason);
         void *context;
@@ -101,9 +101,9 @@ void operation_store_on_drained(struct operation_store *store, void (*drained)(v
  */
 struct operation_store *operation_store_free(struct operation_store *store);
 
-/* For struct fabric_config: answers peers' first requests out of the store. context is the store. */
-int operation_store_claim(void *store, const struct fabric_request *request, struct fabric_offer *ret_offer);
-/* The same: wakes who waits for operations that the fabric has ended. */
+/* For struct engine_config: answers peers' first requests out of the store. context is the store. */
+int operation_store_claim(void *store, const struct engine_request *request, struct engine_offer *ret_offer);
+/* The same: wakes who waits for operations that the engine has ended. */
 void operation_store_settle(void *store);
 
 /* ---- making ---- */

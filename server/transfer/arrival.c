@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "arrival.h"
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/util.h"
+#include "connect.h"
+#include "engine_internal.h"
+#include "peer.h"
+#include "requester.h"
+#include "responder.h"
+
+/* What is done with each type of message, and what a worker answers that is not the one that was meant. */
+static const struct {
+        void (*handle)(struct engine *engine, struct peer *peer, const struct wire_header *header,
+                       struct payload *payload);
+        enum wire_type refusal; /* 0 = an answer: it is dropped */
+} types[WIRE_TYPE_END] = {
+        [WIRE_READ] = { responder_on_read, WIRE_DATA },      [WIRE_DATA] = { requester_on_data, 0 },
+        [WIRE_WRITE] = { responder_on_write, WIRE_ACK },     [WIRE_ACK] = { requester_on_ack, 0 },
+        [WIRE_DONE] = { responder_on_done, WIRE_DONE_ACK },  [WIRE_DONE_ACK] = { requester_on_done_ack, 0 },
+        [WIRE_HELLO] = { connect_on_hello, WIRE_HELLO_ACK }, [WIRE_HELLO_ACK] = { connect_on_hello_ack, 0 },
+};
+
+/* A request that was meant for another worker, most likely for an earlier one at the same address. */
+static void refuse_stale(struct engine *engine, struct peer *peer, const struct wire_header *header,
+                         enum wire_type type)
+{
+        struct wire_header answer = {
+                .type = type,
+                .to_epoch = header->from_epoch,
+                .from_epoch = engine->epoch,
+                .operation = header->operation,
+                .transfer = header->transfer,
+                .seq = header->seq,
+                .status = FERRY_E_STALE_METADATA,
+        };
+
+        peer_send(peer, &answer);
+}
+
+static void on_message(void *context, struct link *link, const struct wire_header *header, struct payload *payload)
+{
+        struct engine *engine = context;
+        struct peer *peer = link->owner;
+
+        if (!peer || !link_is_usable(link))
+                return;
+        if (header->to_epoch == engine->epoch)
+                types[header->type].handle(engine, peer, header, payload);
+        else if (types[header->type].refusal)
+                refuse_stale(engine, peer, header, types[header->type].refusal);
+}
+
+static bool on_accepted(void *context, struct link *link)
+{
+        struct engine *engine = context;
+
+        if (engine->stopping)
+                return false;
+        if (engine->n_accepted >= ENGINE_ACCEPTED_MAX) {
+                log_event(LOG_WARN, "link refused: too many are open", LOG_S("transport", link->transport->name),
+                          LOG_U("limit", ENGINE_ACCEPTED_MAX));
+                return false;
+        }
+        if (!peer_new(engine, link))
+                return false;
+        engine->n_accepted++;
+        return true;
+}
+
+static void on_ended(void *context, struct link *link)
+{
+        struct engine *engine = context;
+        struct peer *peer = link->owner;
+        struct requester *q, *q_next;
+        struct responder *p, *p_next;
+        bool busy;
+
+        if (!peer) {
+                link->transport->ops->release(link);
+                return;
+        }
+        busy = peer_is_busy(peer);
+        log_event(busy ? LOG_INFO : LOG_DEBUG, "link ended", LOG_S("transport", link->transport->name),
+                  LOG_S("code", ferry_error_code(link->error)), LOG_S("reason", link->detail));
+        if (busy)
+                metric_add(engine->metric_failures, 1);
+        peer_unname(peer);
+        if (peer->ready) {
+                DL_DELETE2(engine->ready_peers, peer, ready_prev, ready_next);
+                peer->ready = false;
+        }
+        peer->ended = engine->peers_ended = true;
+        DL_FOREACH_SAFE2(peer->requesters, q, q_next, peer_next)
+        requester_link_ended(q, link->error, link->detail);
+        DL_FOREACH_SAFE2(peer->responders, p, p_next, peer_next)
+        responder_link_ended(p, link->error, link->detail);
+        connects_link_ended(peer, link->detail);
+}
+
+static void on_room(void *context, struct link *link)
+{
+        struct peer *peer = link->owner;
+
+        if (peer)
+                peer_ready(peer);
+}
+
+static void on_copied(void *context, struct message *message)
+{
+        if (requester_owns(message))
+                requester_copied(message);
+        else if (responder_owns(message))
+                responder_copied(message);
+}
+
+struct transport_handlers arrival_handlers(struct engine *engine)
+{
+        return (struct transport_handlers){
+                .context = engine,
+                .message = on_message,
+                .accepted = on_accepted,
+                .ended = on_ended,
+                .room = on_room,
+                .copied = on_copied,
+        };
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "command.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "engine_internal.h"
+
+enum { RESERVE = 64 };
+
+int commands_init(struct engine *engine)
+{
+        for (size_t i = 0; i < RESERVE; i++) {
+                struct command *command = calloc(1, sizeof(*command));
+
+                if (!command)
+                        return -ENOMEM;
+                command->next = engine->reserve;
+                engine->reserve = command;
+        }
+        return 0;
+}
+
+void commands_clear(struct engine *engine)
+{
+        while (engine->reserve) {
+                struct command *next = engine->reserve->next;
+
+                free(engine->reserve);
+                engine->reserve = next;
+        }
+}
+
+void engine_wake(struct engine *engine)
+{
+        uint64_t one = 1;
+
+        (void)!write(engine->wake_fd, &one, sizeof(one));
+}
+
+/* With the command lock held. NULL = the reserve is used up. */
+static struct command *take_reserve(struct engine *engine)
+{
+        struct command *command = engine->reserve;
+
+        if (command)
+                engine->reserve = command->next;
+        return command;
+}
+
+/* -ENOBUFS: neither memory nor a reserve is left just now. */
+static int enqueue(struct engine *engine, const struct command *command, struct command_reply *reply, bool wake,
+                   bool surely)
+{
+        struct command *copy = malloc(sizeof(*copy));
+        bool reserved = !copy;
+
+        if (!copy && !surely)
+                return -ENOMEM;
+        (void)pthread_mutex_lock(&engine->command_lock);
+        if (engine->closed || (reserved && !(copy = take_reserve(engine)))) {
+                bool closed = engine->closed;
+
+                (void)pthread_mutex_unlock(&engine->command_lock);
+                if (!reserved)
+                        free(copy);
+                return closed ? -ESHUTDOWN : -ENOBUFS;
+        }
+        *copy = *command;
+        copy->reply = reply;
+        copy->reserved = reserved;
+        copy->next = NULL;
+        if (engine->commands_last)
+                engine->commands_last->next = copy;
+        else
+                engine->commands = copy;
+        engine->commands_last = copy;
+        engine->closed = command->type == COMMAND_STOP;
+        atomic_store(&engine->commands_waiting, true);
+        if (wake && !atomic_exchange(&engine->commands_told, true))
+                engine_wake(engine);
+        (void)pthread_mutex_unlock(&engine->command_lock);
+        return 0;
+}
+
+int command_post(struct engine *engine, const struct command *command)
+{
+        return enqueue(engine, command, NULL, true, false);
+}
+
+int command_post_quietly(struct engine *engine, const struct command *command)
+{
+        return enqueue(engine, command, NULL, false, false);
+}
+
+int command_post_surely(struct engine *engine, const struct command *command)
+{
+        int r;
+
+        /* The engine's thread empties the queue, which fills the reserve again. */
+        while ((r = enqueue(engine, command, NULL, true, true)) == -ENOBUFS)
+                (void)sched_yield();
+        return r;
+}
+
+void command_post_resolved(struct engine *engine)
+{
+        (void)command_post_surely(engine, &(struct command){ .type = COMMAND_RESOLVED });
+}
+
+int command_call(struct engine *engine, const struct command *command)
+{
+        struct command_reply reply = { 0 };
+        int r = enqueue(engine, command, &reply, true, false);
+
+        if (r < 0)
+                return r;
+        (void)pthread_mutex_lock(&engine->command_lock);
+        while (!reply.ready)
+                (void)pthread_cond_wait(&engine->command_done, &engine->command_lock);
+        (void)pthread_mutex_unlock(&engine->command_lock);
+        return reply.result;
+}
+
+struct command *commands_take(struct engine *engine)
+{
+        struct command *list;
+
+        if (!atomic_load_explicit(&engine->commands_waiting, memory_order_acquire))
+                return NULL;
+        (void)pthread_mutex_lock(&engine->command_lock);
+        list = engine->commands;
+        engine->commands = engine->commands_last = NULL;
+        atomic_store(&engine->commands_waiting, false);
+        atomic_store(&engine->commands_told, false);
+        (void)pthread_mutex_unlock(&engine->command_lock);
+        return list;
+}
+
+struct command *command_finish(struct engine *engine, struct command *command, int result)
+{
+        struct command *next = command->next;
+
+        if (command->reply || command->reserved) {
+                (void)pthread_mutex_lock(&engine->command_lock);
+                if (command->reply) {
+                        command->reply->result = result;
+                        command->reply->ready = true;
+                        (void)pthread_cond_broadcast(&engine->command_done);
+                }
+                if (command->reserved) {
+                        command->next = engine->reserve;
+                        engine->reserve = command;
+                }
+                (void)pthread_mutex_unlock(&engine->command_lock);
+        }
+        if (!command->reserved)
+                free(command);
+        return next;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TRANSFER_COMMAND_H
+#define TRANSFER_COMMAND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct connect;
+struct engine;
+struct memory;
+struct requester;
+
+/* What other threads ask of the engine: done in order by whoever holds the progress lock. */
+
+enum command_type {
+        COMMAND_START,
+        COMMAND_CONNECT,
+        COMMAND_CANCEL,
+        COMMAND_REVOKE,
+        COMMAND_REGISTER,
+        COMMAND_UNREGISTER,
+        COMMAND_RESOLVED,
+        COMMAND_STOP,
+};
+
+/* A caller that waits for a command; guarded by the engine's command lock. */
+struct command_reply {
+        bool ready;
+        int result;
+};
+
+struct command {
+        enum command_type type;
+        struct requester *requester; /* START: owned by the engine from then on */
+        struct connect *connect;     /* CONNECT: owned by the engine from then on */
+        uint64_t id;                 /* CANCEL: transfer, REVOKE: operation */
+        int reason, wire_reason;
+        struct memory *memory; /* REGISTER, UNREGISTER: the caller waits */
+        struct command_reply *reply;
+        bool reserved; /* it goes back to the engine's reserve */
+        struct command *next;
+};
+
+int commands_init(struct engine *engine);
+void commands_clear(struct engine *engine);
+
+/* Queues a command (copied) and wakes the thread. -ESHUTDOWN when it is stopping, -ENOMEM. Any thread. */
+int command_post(struct engine *engine, const struct command *command);
+/* The same without waking it: the caller takes the progress lock, or wakes it. */
+int command_post_quietly(struct engine *engine, const struct command *command);
+/* The same for what must not fail when memory is short. -ESHUTDOWN. Any thread. */
+int command_post_surely(struct engine *engine, const struct command *command);
+/* A name is resolved. Any thread. */
+void command_post_resolved(struct engine *engine);
+/* Queues it, wakes the thread, waits for the result. Any thread that does not hold the progress lock. */
+int command_call(struct engine *engine, const struct command *command);
+/* Wakes the engine's thread. Any thread. */
+void engine_wake(struct engine *engine);
+
+/* Takes what was queued, in order; NULL = nothing. Who holds the progress lock. */
+struct command *commands_take(struct engine *engine);
+/* The command is done: answers its caller, frees it. Returns the next. */
+struct command *command_finish(struct engine *engine, struct command *command, int result);
+
+#endif

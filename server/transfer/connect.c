@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "connect.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/util.h"
+#include "engine_internal.h"
+#include "route.h"
+
+/* One engine_connect. It owns no memory that a transport touches, so it may end at any time. */
+struct connect {
+        struct engine *engine;
+        struct engine_connect spec;
+        struct route route;
+        uint64_t id;       /* the HELLO's transfer */
+        struct peer *peer; /* NULL = not connected */
+        bool reused;       /* the link was there, and up */
+        uint64_t deadline_us;
+        struct connect *prev, *next; /* the engine's */
+};
+
+int connect_new(struct engine *engine, const struct engine_connect *spec, struct connect **ret_connect)
+{
+        struct connect *c = calloc(1, sizeof(*c));
+
+        if (!c)
+                return -ENOMEM;
+        c->engine = engine;
+        c->spec = *spec;
+        route_init(&c->route, spec->peer_epoch, spec->peer_data);
+        c->spec.peer_data = c->route.data;
+        c->id = random_id();
+        *ret_connect = c;
+        return 0;
+}
+
+void connect_free(struct connect *c)
+{
+        free(c);
+}
+
+static void end(struct connect *c, int error, const char *detail)
+{
+        struct engine_connection connection = { .error = error };
+
+        DL_DELETE(c->engine->connects, c);
+        if (error) {
+                (void)snprintf(connection.detail, sizeof(connection.detail), "%s", detail);
+        } else {
+                struct link *link = c->peer->link;
+
+                connection.reused = c->reused;
+                connection.connect_us = c->reused ? 0 : link->connect_us;
+                (void)snprintf(connection.transport, sizeof(connection.transport), "%s",
+                               link->transport->ops->carrier(link));
+        }
+        if (c->peer) {
+                c->peer->n_connects--;
+                peer_released(c->peer);
+        }
+        c->spec.connected(c->spec.context, &connection);
+        connect_free(c);
+}
+
+/* It may be gone afterwards. */
+static void greet(struct connect *c)
+{
+        struct wire_header h = {
+                .type = WIRE_HELLO,
+                .to_epoch = c->spec.peer_epoch,
+                .from_epoch = c->engine->epoch,
+                .operation = c->id, /* not used, but never 0 */
+                .transfer = c->id,
+        };
+        char reason[128];
+
+        switch (route_take(c->engine, &c->route, &c->peer, reason, sizeof(reason))) {
+        case ROUTE_FOUND:
+                c->peer->n_connects++;
+                c->reused = c->peer->link->state == LINK_UP;
+                peer_send(c->peer, &h);
+                break;
+        case ROUTE_RESOLVING:
+                break;
+        case ROUTE_NONE:
+                end(c, FERRY_E_PEER_UNREACHABLE, reason);
+                break;
+        }
+}
+
+void connect_begin(struct engine *engine, struct connect *c)
+{
+        c->deadline_us = clock_now_us() + engine->connect_us;
+        DL_APPEND(engine->connects, c);
+        engine_tick_before(engine, c->deadline_us);
+        if (engine->stopping)
+                end(c, FERRY_E_CANCELLED, "the worker is shutting down");
+        else
+                greet(c);
+}
+
+void connects_cancel(struct engine *engine)
+{
+        struct connect *c, *next;
+
+        DL_FOREACH_SAFE (engine->connects, c, next)
+                end(c, FERRY_E_CANCELLED, "the worker is shutting down");
+}
+
+void connects_link_ended(struct peer *peer, const char *detail)
+{
+        struct connect *c, *next;
+
+        DL_FOREACH_SAFE (peer->engine->connects, c, next)
+                if (c->peer == peer)
+                        end(c, FERRY_E_PEER_UNREACHABLE, detail);
+}
+
+void connects_resolved(struct engine *engine)
+{
+        struct connect *c, *next;
+
+        DL_FOREACH_SAFE (engine->connects, c, next)
+                if (!c->peer)
+                        greet(c);
+}
+
+void connects_tick(struct engine *engine, uint64_t now_us)
+{
+        static const char late[] = "no answer within the connect time";
+        struct connect *c, *next;
+
+        DL_FOREACH_SAFE (engine->connects, c, next) {
+                if (now_us < c->deadline_us) {
+                        engine_tick_before(engine, c->deadline_us);
+                        continue;
+                }
+                /* A link that is up may be slow with others, whose transfers have limits of their own. */
+                if (c->peer && c->peer->link->state == LINK_CONNECTING)
+                        peer_fail(c->peer, FERRY_E_PEER_UNREACHABLE, late);
+                end(c, FERRY_E_PEER_UNREACHABLE, late);
+        }
+}
+
+void connect_on_hello(struct engine *engine, struct peer *peer, const struct wire_header *header,
+                      struct payload *payload)
+{
+        struct wire_header h = {
+                .type = WIRE_HELLO_ACK,
+                .to_epoch = header->from_epoch,
+                .from_epoch = engine->epoch,
+                .operation = header->operation,
+                .transfer = header->transfer,
+        };
+
+        peer_send(peer, &h);
+}
+
+void connect_on_hello_ack(struct engine *engine, struct peer *peer, const struct wire_header *header,
+                          struct payload *payload)
+{
+        struct connect *c;
+
+        DL_SEARCH_SCALAR(engine->connects, c, id, header->transfer);
+        if (!c || c->peer != peer)
+                return;
+        if (header->from_epoch != c->spec.peer_epoch)
+                end(c, FERRY_E_STALE_METADATA, "another worker answers at this address");
+        else if (header->status == 0)
+                end(c, 0, "");
+}

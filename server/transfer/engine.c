@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transfer/engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <ucs/memory/memory_type.h>
+#include <unistd.h>
+
+#include "arrival.h"
+#include "base/metrics.h"
+#include "base/util.h"
+#include "command.h"
+#include "connect.h"
+#include "engine_internal.h"
+#include "progress_lock.h"
+#include "requester.h"
+#include "resolver.h"
+#include "thread.h"
+#include "transport/local.h"
+#include "transport/ucx.h"
+
+static uint32_t or_default(uint32_t value, uint32_t fallback)
+{
+        return value ? value : fallback;
+}
+
+static void make_metrics(struct engine *engine, struct metrics *metrics)
+{
+        static const char *const label[] = { "transport" };
+        struct metric_family *links =
+                metrics_family(metrics, METRIC_GAUGE, "ferry_links", "Open links to other workers.", 1, label, NULL, 0);
+        struct metric_family *failures =
+                metrics_family(metrics, METRIC_COUNTER, "ferry_link_failures_total",
+                               "Links that failed while something moved over them.", 0, NULL, NULL, 0);
+        struct metric_family *refused =
+                metrics_family(metrics, METRIC_COUNTER, "ferry_refused_requests_total",
+                               "Requests of peers that the data plane refused.", 0, NULL, NULL, 0);
+
+        for (size_t i = 0; i < engine->n_transports; i++)
+                engine->metric_links[i] = metric_get(links, (const char *const[]){ engine->transports[i]->name });
+        engine->metric_failures = metric_get(failures, NULL);
+        engine->metric_refused = metric_get(refused, NULL);
+}
+
+static void collect_facts(struct engine *engine)
+{
+        static const char *const shm[] = { "shm" };
+        struct engine_facts *facts = &engine->facts;
+
+        ucx_version(facts->ucx_version, sizeof(facts->ucx_version));
+        if (engine->local)
+                facts->local_directory = local_transport_directory(engine->local);
+        if (engine->ucx) {
+                const struct ucx_facts *ucx = ucx_transport_facts(engine->ucx);
+
+                facts->memory_types = ucx->memory_types;
+                facts->cuda = (facts->memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
+                memcpy(facts->data_address, ucx->data_address, sizeof(facts->data_address));
+                facts->transports = ucx->transports;
+                facts->n_transports = ucx->n_transports;
+        } else if (engine->local) {
+                facts->transports = shm;
+                facts->n_transports = FERRY_ARRAY_SIZE(shm);
+        }
+}
+
+static int open_local(struct engine *engine, const struct engine_config *config)
+{
+        const struct transport_handlers handlers = arrival_handlers(engine);
+        const struct local_config local = {
+                .epoch = config->epoch,
+                .directory = config->local,
+                .copy_threads = config->copy_threads,
+                .chunk_size = config->chunk_size,
+                .window = config->window,
+        };
+        int r = local_transport_new(&local, &handlers, engine->n_transports, &engine->local);
+
+        if (r == 0)
+                engine->transports[engine->n_transports++] = engine->local;
+        return r;
+}
+
+static int open_ucx(struct engine *engine, const struct engine_config *config)
+{
+        const struct transport_handlers handlers = arrival_handlers(engine);
+        const struct ucx_config ucx = {
+                .data_listen = config->data_listen,
+                .advertise = config->advertise,
+                .transports = config->transports,
+                .interfaces = config->interfaces,
+                .chunk_size = config->chunk_size,
+                .window = config->window,
+        };
+        int r = ucx_transport_new(&ucx, &handlers, engine->n_transports, &engine->ucx);
+
+        if (r == 0)
+                engine->transports[engine->n_transports++] = engine->ucx;
+        return r;
+}
+
+static void release(struct engine *engine)
+{
+        for (size_t i = 0; i < engine->n_transports; i++)
+                engine->transports[i]->ops->free(engine->transports[i]);
+        resolver_stop(engine);
+        commands_clear(engine);
+        cleanup_close(&engine->wake_fd);
+        cleanup_close(&engine->epoll_fd);
+        (void)pthread_mutex_destroy(&engine->progress_lock);
+        (void)pthread_cond_destroy(&engine->command_done);
+        (void)pthread_mutex_destroy(&engine->command_lock);
+        free(engine);
+}
+
+static struct engine *allocate(const struct engine_config *config)
+{
+        struct engine *engine = calloc(1, sizeof(*engine));
+
+        if (!engine)
+                return NULL;
+        engine->epoch = config->epoch;
+        engine->spin_us = or_default(config->spin_us, ENGINE_SPIN_DEFAULT_US);
+        engine->grace_us = or_default(config->grace_ms, ENGINE_GRACE_MS) * UINT64_C(1000);
+        engine->connect_us = or_default(config->connect_ms, ENGINE_CONNECT_MS) * UINT64_C(1000);
+        engine->operations = config->operations;
+        (void)pthread_mutex_init(&engine->command_lock, NULL);
+        (void)pthread_cond_init(&engine->command_done, NULL);
+        (void)pthread_mutex_init(&engine->progress_lock, NULL);
+        engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+        return engine;
+}
+
+int engine_new(const struct engine_config *config, struct engine **ret_engine)
+{
+        struct engine *engine;
+        int r;
+
+        if ((config->chunk_size && (config->chunk_size < ENGINE_CHUNK_MIN || config->chunk_size > WIRE_CHUNK_MAX)) ||
+            config->window > ENGINE_WINDOW_MAX)
+                return -EINVAL;
+        engine = allocate(config);
+        if (!engine)
+                return -ENOMEM;
+        r = engine->wake_fd < 0 || engine->epoll_fd < 0 ? -EMFILE : commands_init(engine);
+        if (r == 0 && config->local)
+                r = open_local(engine, config);
+        if (r == 0 && config->data_listen)
+                r = open_ucx(engine, config);
+        if (r == 0) {
+                make_metrics(engine, config->metrics);
+                collect_facts(engine);
+                r = thread_start(engine);
+        }
+        if (r < 0) {
+                release(engine);
+                return r;
+        }
+        *ret_engine = engine;
+        return 0;
+}
+
+void engine_stop(struct engine *engine)
+{
+        if (command_post_surely(engine, &(struct command){ .type = COMMAND_STOP }) == 0)
+                (void)pthread_join(engine->thread, NULL);
+}
+
+struct engine *engine_free(struct engine *engine)
+{
+        if (!engine)
+                return NULL;
+        engine_stop(engine);
+        release(engine);
+        return NULL;
+}
+
+const struct engine_facts *engine_get_facts(const struct engine *engine)
+{
+        return &engine->facts;
+}
+
+void engine_abandon(const struct engine *engine)
+{
+        if (engine->local)
+                local_transport_unlink(engine->local);
+}
+
+int engine_memory_register(struct engine *engine, void *address, size_t size, int fd, uint64_t id,
+                           struct memory **ret_memory)
+{
+        struct memory *memory = calloc(1, sizeof(*memory));
+        struct command command = { .type = COMMAND_REGISTER, .memory = memory };
+        int r;
+
+        if (!memory)
+                return -ENOMEM;
+        memory->address = address;
+        memory->size = size;
+        memory->fd = fd;
+        memory->id = id;
+        r = command_call(engine, &command);
+        if (r < 0) {
+                free(memory);
+                return r;
+        }
+        *ret_memory = memory;
+        return 0;
+}
+
+void engine_memory_unregister(struct engine *engine, struct memory *memory)
+{
+        struct command command = { .type = COMMAND_UNREGISTER, .memory = memory };
+
+        if (!memory)
+                return;
+        if (command_call(engine, &command) == -ESHUTDOWN) /* then the caller is the only thread that is left */
+                for (size_t i = 0; i < engine->n_transports; i++)
+                        engine->transports[i]->ops->unregister_memory(engine->transports[i], memory);
+        free(memory);
+}
+
+int engine_transfer_start(struct engine *engine, const struct engine_transfer *spec)
+{
+        struct command command = { .type = COMMAND_START };
+        int r = requester_new(engine, spec, &command.requester);
+
+        if (r < 0)
+                return r;
+        r = spec->awaited ? progress_start_inline(engine, &command, spec->id, spec->total)
+                          : command_post(engine, &command);
+        if (r < 0)
+                requester_free(command.requester);
+        return r;
+}
+
+int engine_connect(struct engine *engine, const struct engine_connect *spec)
+{
+        struct command command = { .type = COMMAND_CONNECT };
+        int r = connect_new(engine, spec, &command.connect);
+
+        if (r < 0)
+                return r;
+        r = command_post(engine, &command);
+        if (r < 0)
+                connect_free(command.connect);
+        return r;
+}
+
+void engine_transfer_cancel(struct engine *engine, uint64_t id, int reason)
+{
+        (void)command_post_surely(engine, &(struct command){ .type = COMMAND_CANCEL, .id = id, .reason = reason });
+}
+
+void engine_offer_revoke(struct engine *engine, uint64_t operation, int reason, int wire_reason)
+{
+        (void)command_post_surely(engine, &(struct command){ .type = COMMAND_REVOKE,
+                                                             .id = operation,
+                                                             .reason = reason,
+                                                             .wire_reason = wire_reason });
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TRANSFER_ENGINE_INTERNAL_H
+#define TRANSFER_ENGINE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <uthash.h>
+#include <utlist.h>
+
+#include <ferry/error.h>
+
+#include "engine_limits.h"
+#include "transfer/engine.h"
+#include "transport/transport.h"
+
+/*
+ * The engine's own state. Everything here belongs to the thread that holds the progress lock (progress_lock.c), unless
+ * a field or function says otherwise: the engine's own, now and then another one.
+ *
+ * Requesters and responders are driven by their state: what happens (a message, the end of a send, a cancel) changes
+ * the state and marks them; the next pass takes the step that the state asks for. So nothing ends inside a callback.
+ */
+
+struct command;
+struct connect;
+struct peer;
+struct requester;
+struct resolution;
+struct responder;
+
+/* An ended claim, for what its late messages are answered. */
+struct tombstone {
+        uint64_t transfer;
+        int wire_error; /* 0 = it is complete */
+};
+
+struct engine {
+        uint64_t epoch;
+        uint64_t spin_us; /* how long the thread polls, after something moved, before it sleeps */
+        uint64_t grace_us, connect_us;
+        struct engine_operations operations;
+        struct engine_facts facts;
+
+        struct transport *transports[TRANSPORTS_MAX]; /* in the order in which a route tries them */
+        size_t n_transports;
+        struct transport *local, *ucx; /* the same by kind; NULL = off */
+        int epoll_fd;
+        pthread_t thread;
+        bool thread_started;
+
+        /* Guarded by command_lock; any thread. wake_fd is an eventfd. */
+        pthread_mutex_t command_lock;
+        pthread_cond_t command_done;
+        struct command *commands, *commands_last;
+        struct command *reserve; /* for commands that must not fail when memory is short */
+        bool closed;             /* no more commands: the thread is ending or has ended */
+        atomic_bool commands_waiting;
+        atomic_bool commands_told; /* wake_fd was written for some of them */
+        int wake_fd;
+
+        pthread_mutex_t progress_lock; /* guards all that follows. Before every other lock */
+        bool listening;                /* epoll_fd tells of what comes, once the transports are armed */
+        bool ended;                    /* the engine's thread has left for good */
+        uint64_t sleep_until_us;       /* of the engine's thread; 0 = it does not sleep, UINT64_MAX = until an event */
+        uint64_t woke_us;              /* when it did last */
+        atomic_uint inline_skips;      /* so many transfers do not run inline. Any thread */
+
+        bool stopping;       /* a STOP was taken: nothing new */
+        bool unsettled;      /* something ended in this pass */
+        uint64_t tick_us;    /* when deadlines are looked at next */
+        uint64_t traffic_us; /* when something moved last */
+        uint64_t bulk_us;    /* when bulk moved last */
+        bool crowded;        /* another thread wants the core that spins */
+
+        struct peer *all_peers;
+        struct peer *peers_by_epoch, *peers_by_address;
+        struct peer *ready_peers; /* utlist */
+        bool peers_ended;         /* some have ended and may be freed */
+        size_t n_accepted;
+        struct requester *requesters_by_id, *marked_requesters;
+        struct responder *responders_by_transfer, *marked_responders;
+        uint64_t n_responders; /* so far */
+        struct connect *connects;
+        struct resolution *resolutions;
+        struct tombstone tombstones[ENGINE_TOMBSTONES];
+        size_t tombstone_next;
+
+        struct metric *metric_links[TRANSPORTS_MAX], *metric_failures, *metric_refused;
+};
+
+/* Deadlines are looked at no later than at deadline_us. */
+static inline void engine_tick_before(struct engine *engine, uint64_t deadline_us)
+{
+        if (deadline_us && deadline_us < engine->tick_us)
+                engine->tick_us = deadline_us;
+}
+
+/* When something that is being ended now has to be quiet. */
+uint64_t engine_grace(struct engine *engine);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TRANSFER_ENGINE_LIMITS_H
+#define TRANSFER_ENGINE_LIMITS_H
+
+/* Sizes and times of the engine. Chosen by measurement where tests/bench/NOTES.md says so. */
+
+enum {
+        ENGINE_CHUNK_MIN = 64 << 10,
+        ENGINE_WINDOW_MAX = 64, /* chunks of one transfer in flight, whatever their size; a power of two */
+        ENGINE_READS_MAX = 64,  /* READs of one transfer that the responder keeps; a requester never has more */
+        ENGINE_GRACE_MS = 2000,
+        ENGINE_CONNECT_MS = 5000,
+        ENGINE_CROWDED_US = 20,   /* another thread had the core for so long: sleep rather than spin */
+        ENGINE_BLOCKED_US = 1000, /* a thread that may not sleep and moves nothing for so long … */
+        ENGINE_BLOCKED_MS = 1,    /* … polls only this often */
+        ENGINE_TICK_MS = 1000,
+        ENGINE_IDLE_US = 60 * 1000 * 1000, /* an unused link of UCX is closed after this */
+        ENGINE_ACCEPTED_MAX = 4096,        /* links that peers opened */
+        ENGINE_TOMBSTONES = 256,           /* ended claims that are remembered for their late messages */
+};
+
+#endif

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TRANSFER_ENGINE_H
+#define TRANSFER_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ferry/encoding.h>
+
+#include "wire/stream.h"
+
+struct metrics;
+
+/*
+ * The engine of the data plane. The active side (requester) pulls or pushes the bytes of an operation in chunks, the
+ * passive side (responder) answers out of its own table of operations; PROTOCOL.md says how. Transports below carry
+ * messages and bytes: local (a Unix socket and mapped memory) and UCX.
+ *
+ * One thread at a time runs the engine: its own, or for a moment a thread that waits for a short transfer which it has
+ * started (awaited, below). The functions below may be called from any other thread; they queue a command and wake the
+ * engine's. Callbacks run on the thread that runs the engine, with no lock of the caller's held, and must not block;
+ * they may call engine_transfer_start, engine_transfer_cancel and engine_offer_revoke.
+ */
+
+struct engine;
+
+enum engine_direction {
+        ENGINE_READ,  /* the active side takes bytes from the passive side */
+        ENGINE_WRITE, /* the active side puts bytes into the passive side */
+};
+
+enum { ENGINE_TRANSPORT_SIZE = 32, ENGINE_ADDRESS_SIZE = 280, ENGINE_SPIN_DEFAULT_US = 500 };
+
+/* How a transfer ended. */
+struct engine_outcome {
+        int error;      /* 0 = every byte moved and both sides know; else FERRY_E_* */
+        uint64_t bytes; /* moved */
+        /* What carried the bytes: "shm", or by UCX's name "tcp", "rc_verbs", …; "" = none did. */
+        char transport[ENGINE_TRANSPORT_SIZE];
+        char detail[128];    /* for people; may be "" */
+        uint64_t connect_us; /* of the active side: from the link's creation to the peer's first message; 0 = it was
+                                there already, or the peer was never heard */
+};
+
+/* ---- passive side: what the engine asks of the operations ---- */
+
+/* A peer's first request of one transfer. */
+struct engine_request {
+        uint64_t operation;
+        uint64_t transfer; /* drawn at random by the active side; one claim has one */
+        enum engine_direction direction;
+        uint64_t total; /* bytes that the active side means to move */
+        uint8_t key[FERRY_KEY_SIZE];
+};
+
+/* What the operation grants for one transfer. */
+struct engine_offer {
+        const struct segment *segments; /* stay valid, memory too, until ended */
+        size_t n_segments;
+        uint64_t total;
+        void (*progress)(void *context, uint64_t bytes); /* bytes moved so far by this transfer; cheap, often called */
+        void *context;                                   /* for progress and ended */
+        /*
+         * The transfer is over and quiet: no byte will be written by it, and none that is read later counts. Exactly
+         * once for each claim. The peer may be waiting for our answer to that: what can wait is for settle.
+         */
+        void (*ended)(void *context, const struct engine_outcome *outcome);
+};
+
+struct engine_operations {
+        /*
+         * Checks key, direction, total and state; claims. 0 with *ret_offer, or the FERRY_E_* that the peer is told:
+         * STALE_METADATA (no such operation), PEER_REFUSED (wrong key), KIND_MISMATCH, SIZE_MISMATCH, ALREADY_CLAIMED,
+         * EXPIRED, CANCELLED_BY_PEER (it was cancelled), …
+         */
+        int (*claim)(void *context, const struct engine_request *request, struct engine_offer *ret_offer);
+        /*
+         * Transfers of either side have ended since the last call, and the messages that say so are on their way: time
+         * to wake whoever waits here, which may take this core away. May be NULL.
+         */
+        void (*settle)(void *context);
+        void *context;
+};
+
+/* ---- set-up ---- */
+
+struct engine_config {
+        uint64_t epoch;
+        const char *local;       /* directory of the local transport's socket, or "auto"; NULL = off */
+        unsigned copy_threads;   /* of the local transport; 0 = none beside the engine's own */
+        const char *data_listen; /* "HOST:PORT" or "INTERFACE:PORT" of the UCX transport; NULL = off */
+        const char *advertise;   /* host by which peers reach that; NULL = the one it listens on */
+        const char *transports;  /* of UCX, as UCX_TLS; NULL = all network ones but ud */
+        const char *interfaces;  /* of UCX, as UCX_NET_DEVICES; NULL = by the addresses above */
+        uint32_t chunk_size;     /* bytes of one request at most; 0 = each transport's default */
+        uint32_t window;         /* chunks in flight to one peer; 0 = default */
+        uint32_t spin_us;        /* how long the thread polls, after something moved, before it sleeps; 0 = default */
+        uint32_t grace_ms;   /* how long a cancel waits for bytes in flight before it closes the link; 0 = default */
+        uint32_t connect_ms; /* how long a first answer may take; 0 = default */
+        struct engine_operations operations;
+        struct metrics *metrics; /* may be NULL */
+};
+
+/* What the data plane can do here; fixed after engine_new. */
+struct engine_facts {
+        char ucx_version[32];
+        uint64_t memory_types; /* UCS_BIT(UCS_MEMORY_TYPE_*) of ucp_context_query; 0 without the UCX transport */
+        bool cuda;
+        const char *local_directory;            /* NULL = the local transport is off */
+        char data_address[ENGINE_ADDRESS_SIZE]; /* bound "host:port" of the UCX transport; "" = off */
+        size_t n_transports;                    /* names of the transports in use, without duplicates */
+        const char *const *transports;
+};
+
+/*
+ * Opens the transports, starts the thread. 0 with *ret_engine; -EADDRINUSE, -EADDRNOTAVAIL, -EINVAL (data_listen,
+ * transports, interfaces), -ENODEV (UCX has no such transport), other -errno. The reason is logged.
+ */
+int engine_new(const struct engine_config *config, struct engine **ret_engine);
+
+/*
+ * Ends every transfer, claim and connect (their callbacks run), closes the links (flushing at most grace_ms), ends the
+ * thread. Afterwards only engine_get_facts, engine_memory_unregister and engine_free may be called. Not from a
+ * callback.
+ */
+void engine_stop(struct engine *engine);
+
+/* Stops if need be, and frees. All memory must have been unregistered. Takes NULL; returns NULL. */
+struct engine *engine_free(struct engine *engine);
+
+const struct engine_facts *engine_get_facts(const struct engine *engine);
+
+/* Unlinks the local transport's socket, for a process that ends at once. Any thread. */
+void engine_abandon(const struct engine *engine);
+
+/*
+ * Registers memory with every transport. fd: the sealed memfd that is mapped there from its offset 0 on, so that peers
+ * on this host may map it too; -1 = none. id: names it to those, and is never used again. Waits for the engine's
+ * thread, so not from a callback. 0 or -errno.
+ */
+int engine_memory_register(struct engine *engine, void *address, size_t size, int fd, uint64_t id,
+                           struct memory **ret_memory);
+void engine_memory_unregister(struct engine *engine, struct memory *memory);
+
+/* ---- active side ---- */
+
+struct engine_transfer {
+        uint64_t id; /* random, not 0, of this worker; names the transfer in engine_transfer_cancel */
+        enum engine_direction direction;
+        uint64_t peer_epoch;
+        const char *peer_data; /* "host:port" of the peer's network side; "" = it has none. Copied */
+        uint64_t remote_operation;
+        uint8_t key[FERRY_KEY_SIZE];
+        const struct segment *segments; /* stay valid, memory too, until ended */
+        size_t n_segments;
+        uint64_t total;
+        bool verify; /* checksum of every chunk */
+        /*
+         * The caller has nothing else to do until the end, and holds no lock: a short transfer, and whatever else
+         * comes, may run on its thread before engine_transfer_start returns, for a fifth of spin_us. Not from a
+         * callback.
+         */
+        bool awaited;
+
+        void *context;
+        void (*started)(void *context); /* connected and the first chunk asked for; before any progress; at most once */
+        void (*progress)(void *context, uint64_t bytes);
+        /* Over and quiet. Exactly once for every successful engine_transfer_start. */
+        void (*ended)(void *context, const struct engine_outcome *outcome);
+};
+
+/*
+ * Starts a transfer: by the local transport when the peer's socket is there, else by UCX. *transfer is copied. 0 or
+ * -errno (-ESHUTDOWN, -ENOMEM); all other faults come through ended. Resolves peer_data, which may take the resolver's
+ * time, unless it is numeric or a link is there.
+ */
+int engine_transfer_start(struct engine *engine, const struct engine_transfer *transfer);
+
+/* How an engine_connect ended. */
+struct engine_connection {
+        int error; /* 0; PEER_UNREACHABLE; STALE_METADATA (another worker is there); CANCELLED (this one is stopping) */
+        char transport[ENGINE_TRANSPORT_SIZE]; /* what bytes will go over */
+        uint64_t connect_us;                   /* as in struct engine_outcome; 0 = reused */
+        bool reused;                           /* the link was there already */
+        char detail[128];                      /* for people; may be "" */
+};
+
+struct engine_connect {
+        uint64_t peer_epoch;
+        const char *peer_data; /* as in struct engine_transfer. Copied */
+        void *context;
+        /* Exactly once for every successful engine_connect, within the connect time. */
+        void (*connected)(void *context, const struct engine_connection *connection);
+};
+
+/*
+ * Connects to a peer by the route that a transfer would take, and makes sure of it by a message there and back. The
+ * link stays for transfers to come: a local one as long as both workers live, one of UCX until it was not used for a
+ * minute. *spec is copied. 0 or -errno (-ESHUTDOWN, -ENOMEM); all other faults come through connected.
+ */
+int engine_connect(struct engine *engine, const struct engine_connect *spec);
+
+/*
+ * Asks for the end of a transfer: no further chunk is asked for; ended(error = reason, a FERRY_E_*) follows when
+ * nothing is in flight, within grace_ms. A transfer that completes meanwhile ends as complete. Unknown ids are ignored.
+ * Never fails.
+ */
+void engine_transfer_cancel(struct engine *engine, uint64_t id, int reason);
+
+/*
+ * The same for every claim of a passive operation: the peers' further requests are refused with wire_reason, and
+ * ended(error = reason) follows for each claim when nothing is in flight. Never fails.
+ */
+void engine_offer_revoke(struct engine *engine, uint64_t operation, int reason, int wire_reason);
+
+#endif

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pass.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "command.h"
+#include "connect.h"
+#include "engine_internal.h"
+#include "peer.h"
+#include "requester.h"
+#include "resolver.h"
+#include "responder.h"
+
+uint64_t engine_grace(struct engine *engine)
+{
+        uint64_t deadline_us = clock_now_us() + engine->grace_us;
+
+        engine_tick_before(engine, deadline_us);
+        return deadline_us;
+}
+
+/* ---- commands ---- */
+
+static int register_memory(struct engine *engine, struct memory *memory)
+{
+        for (size_t i = 0; i < engine->n_transports; i++) {
+                int r = engine->transports[i]->ops->register_memory(engine->transports[i], memory);
+
+                if (r == 0)
+                        continue;
+                while (i-- > 0)
+                        engine->transports[i]->ops->unregister_memory(engine->transports[i], memory);
+                return r;
+        }
+        return 0;
+}
+
+static void unregister_memory(struct engine *engine, struct memory *memory)
+{
+        for (size_t i = 0; i < engine->n_transports; i++)
+                engine->transports[i]->ops->unregister_memory(engine->transports[i], memory);
+}
+
+static void cancel(struct engine *engine, const struct command *command)
+{
+        struct requester *r;
+
+        HASH_FIND(hh, engine->requesters_by_id, &command->id, sizeof(command->id), r);
+        if (r)
+                requester_cancel(r, command->reason, "");
+}
+
+static void revoke(struct engine *engine, const struct command *command)
+{
+        struct responder *r, *next;
+
+        HASH_ITER (hh, engine->responders_by_transfer, r, next)
+                if (r->operation == command->id)
+                        responder_fail(r, command->reason, command->wire_reason, "");
+}
+
+static void resolved(struct engine *engine)
+{
+        struct requester *r, *next;
+
+        HASH_ITER (hh, engine->requesters_by_id, r, next)
+                requester_resolved(r);
+        connects_resolved(engine);
+        resolver_sweep(engine);
+}
+
+static void stop(struct engine *engine)
+{
+        static const char detail[] = "the worker is shutting down";
+        struct requester *q, *q_next;
+        struct responder *p, *p_next;
+
+        engine->stopping = true;
+        connects_cancel(engine);
+        HASH_ITER (hh, engine->requesters_by_id, q, q_next)
+                requester_cancel(q, FERRY_E_CANCELLED, detail);
+        HASH_ITER (hh, engine->responders_by_transfer, p, p_next)
+                responder_fail(p, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER, detail);
+}
+
+static int run_command(struct engine *engine, const struct command *command)
+{
+        switch (command->type) {
+        case COMMAND_START:
+                requester_begin(command->requester);
+                return 0;
+        case COMMAND_CONNECT:
+                connect_begin(engine, command->connect);
+                return 0;
+        case COMMAND_CANCEL:
+                cancel(engine, command);
+                return 0;
+        case COMMAND_REVOKE:
+                revoke(engine, command);
+                return 0;
+        case COMMAND_REGISTER:
+                return register_memory(engine, command->memory);
+        case COMMAND_UNREGISTER:
+                unregister_memory(engine, command->memory);
+                return 0;
+        case COMMAND_RESOLVED:
+                resolved(engine);
+                return 0;
+        case COMMAND_STOP:
+                stop(engine);
+                return 0;
+        }
+        return -EINVAL;
+}
+
+static bool run_commands(struct engine *engine)
+{
+        struct command *command = commands_take(engine);
+        bool any = command != NULL;
+
+        while (command)
+                command = command_finish(engine, command, run_command(engine, command));
+        return any;
+}
+
+/* ---- the pass ---- */
+
+static bool run_transports(struct engine *engine)
+{
+        bool any = false;
+
+        for (size_t i = 0; i < engine->n_transports; i++)
+                any |= engine->transports[i]->ops->progress(engine->transports[i]);
+        return any;
+}
+
+/* Peers that may have room again: answers first, since a requester elsewhere waits for them. */
+static bool run_peers(struct engine *engine)
+{
+        struct peer *peer;
+        bool any = false;
+
+        while ((peer = engine->ready_peers)) {
+                DL_DELETE2(engine->ready_peers, peer, ready_prev, ready_next);
+                peer->ready = false;
+                any = true;
+                if (!peer_is_usable(peer))
+                        continue;
+                responders_serve(peer);
+                requesters_ask(peer);
+        }
+        return any;
+}
+
+static bool run_steps(struct engine *engine)
+{
+        bool any = false, more;
+
+        do {
+                more = requesters_step(engine);
+                more |= responders_step(engine);
+                more |= run_peers(engine);
+                any |= more;
+        } while (more);
+        return any;
+}
+
+static void tick(struct engine *engine, uint64_t now_us)
+{
+        struct requester *q, *q_next;
+        struct responder *p, *p_next;
+
+        if (now_us < engine->tick_us)
+                return;
+        engine->tick_us = now_us + ENGINE_TICK_MS * UINT64_C(1000);
+        HASH_ITER (hh, engine->requesters_by_id, q, q_next)
+                requester_tick(q, now_us);
+        HASH_ITER (hh, engine->responders_by_transfer, p, p_next)
+                responder_tick(p, now_us);
+        connects_tick(engine, now_us);
+        peers_close_idle(engine, now_us);
+}
+
+void pass_settle(struct engine *engine)
+{
+        if (!engine->unsettled)
+                return;
+        engine->unsettled = false;
+        if (engine->operations.settle)
+                engine->operations.settle(engine->operations.context);
+}
+
+bool pass_run(struct engine *engine, uint64_t *ret_now_us)
+{
+        bool moved = run_commands(engine);
+
+        moved |= run_steps(engine); /* what a command began is on its way before anything else is looked at */
+        moved |= run_transports(engine);
+        moved |= run_steps(engine);
+        peers_sweep(engine);
+        *ret_now_us = clock_now_us();
+        tick(engine, *ret_now_us);
+        moved |= run_steps(engine);
+        pass_settle(engine); /* after the messages: who is woken may take this core from a peer's answer */
+        return moved;
+}
+
+bool pass_is_moving(const struct engine *engine)
+{
+        return engine->requesters_by_id || engine->responders_by_transfer || engine->connects;
+}
+
+bool pass_is_pending(const struct engine *engine)
+{
+        return engine->peers_ended || engine->ready_peers || engine->marked_requesters || engine->marked_responders;
+}
+
+uint64_t pass_deadline(const struct engine *engine, uint64_t now_us)
+{
+        uint64_t deadline_us = UINT64_MAX;
+
+        if (pass_is_moving(engine))
+                deadline_us = engine->tick_us;
+        else if (engine->peers_by_address)
+                deadline_us = now_us + ENGINE_IDLE_US;
+        for (size_t i = 0; i < engine->n_transports; i++) {
+                uint64_t theirs = engine->transports[i]->ops->deadline(engine->transports[i]);
+
+                deadline_us = theirs < deadline_us ? theirs : deadline_us;
+        }
+        return deadline_us > now_us ? deadline_us : now_us;
+}

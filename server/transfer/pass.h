@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TRANSFER_PASS_H
+#define TRANSFER_PASS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct engine;
+
+/* One round of the engine. Who holds the progress lock. */
+
+/* Does what is to be done now. Whether anything moved. */
+bool pass_run(struct engine *engine, uint64_t *ret_now_us);
+/* Whether there is a transfer, a claim or a connect. */
+bool pass_is_moving(const struct engine *engine);
+/* Next deadline, if no event comes; UINT64_MAX = none. */
+uint64_t pass_deadline(const struct engine *engine, uint64_t now_us);
+/* Whether something is left to do at once. */
+bool pass_is_pending(const struct engine *engine);
+/* Wakes those who wait for what has ended. */
+void pass_settle(struct engine *engine);
+
+#endif

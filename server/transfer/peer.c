@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "peer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "engine_internal.h"
+
+struct peer *peer_new(struct engine *engine, struct link *link)
+{
+        struct peer *peer = calloc(1, sizeof(*peer));
+
+        if (!peer)
+                return NULL;
+        peer->engine = engine;
+        peer->link = link;
+        peer->last_used_us = clock_now_us();
+        link->owner = peer;
+        DL_APPEND(engine->all_peers, peer);
+        metric_add(engine->metric_links[link->transport->index], 1);
+        return peer;
+}
+
+void peer_name_epoch(struct peer *peer, uint64_t epoch)
+{
+        peer->epoch = epoch;
+        HASH_ADD(by_name, peer->engine->peers_by_epoch, epoch, sizeof(peer->epoch), peer);
+        if (!peer->by_name.tbl) /* no memory: the next transfer opens a link of its own */
+                peer->epoch = 0;
+}
+
+void peer_name_address(struct peer *peer, const char *address)
+{
+        (void)snprintf(peer->address, sizeof(peer->address), "%s", address);
+        HASH_ADD(by_name, peer->engine->peers_by_address, address[0], strlen(peer->address), peer);
+        if (!peer->by_name.tbl)
+                peer->address[0] = '\0';
+}
+
+void peer_unname(struct peer *peer)
+{
+        if (peer->epoch)
+                HASH_DELETE(by_name, peer->engine->peers_by_epoch, peer);
+        else if (peer->address[0])
+                HASH_DELETE(by_name, peer->engine->peers_by_address, peer);
+        peer->epoch = 0;
+        peer->address[0] = '\0';
+}
+
+static struct peer *usable(struct peer *peer)
+{
+        if (!peer || peer_is_usable(peer))
+                return peer;
+        peer_unname(peer);
+        return NULL;
+}
+
+struct peer *peer_find_epoch(struct engine *engine, uint64_t epoch)
+{
+        struct peer *peer;
+
+        HASH_FIND(by_name, engine->peers_by_epoch, &epoch, sizeof(epoch), peer);
+        return usable(peer);
+}
+
+struct peer *peer_find_address(struct engine *engine, const char *address)
+{
+        struct peer *peer;
+
+        HASH_FIND(by_name, engine->peers_by_address, address, strlen(address), peer);
+        return usable(peer);
+}
+
+void peer_send(struct peer *peer, const struct wire_header *header)
+{
+        struct message *message;
+
+        if (!peer_is_usable(peer))
+                return;
+        message = message_new(peer->link->transport);
+        if (!message) {
+                peer_fail(peer, FERRY_E_TRANSFER_FAILED, "out of memory");
+                return;
+        }
+        message->header = *header;
+        peer->link->transport->ops->send(peer->link, message);
+}
+
+void peer_fail(struct peer *peer, int error, const char *detail)
+{
+        if (peer_is_usable(peer))
+                peer->link->transport->ops->fail(peer->link, error, detail);
+}
+
+void peer_ready(struct peer *peer)
+{
+        if (peer->ready || peer->ended)
+                return;
+        peer->ready = true;
+        DL_APPEND2(peer->engine->ready_peers, peer, ready_prev, ready_next);
+}
+
+bool peer_is_busy(const struct peer *peer)
+{
+        return peer->requesters || peer->responders || peer->n_connects > 0;
+}
+
+void peer_released(struct peer *peer)
+{
+        peer->last_used_us = clock_now_us();
+        if (peer->ended)
+                peer->engine->peers_ended = true;
+}
+
+void peer_moved(struct peer *peer, uint64_t bytes)
+{
+        struct engine *engine = peer->engine;
+
+        peer->moved_us = clock_now_us();
+        if (bytes > WIRE_INLINE_MAX)
+                engine->bulk_us = peer->moved_us;
+}
+
+void peers_sweep(struct engine *engine)
+{
+        struct peer *peer, *next;
+
+        if (!engine->peers_ended)
+                return;
+        engine->peers_ended = false;
+        DL_FOREACH_SAFE (engine->all_peers, peer, next) {
+                if (!peer->ended || peer_is_busy(peer))
+                        continue;
+                if (peer->ready)
+                        DL_DELETE2(engine->ready_peers, peer, ready_prev, ready_next);
+                DL_DELETE(engine->all_peers, peer);
+                metric_add(engine->metric_links[peer->link->transport->index], -1);
+                if (peer->link->accepted)
+                        engine->n_accepted--;
+                peer->link->transport->ops->release(peer->link);
+                free(peer);
+        }
+}
+
+void peers_close_idle(struct engine *engine, uint64_t now_us)
+{
+        struct peer *peer;
+
+        /*
+         * Only whoever opened a link asks over it, so no request crosses the close. A local link costs a descriptor and
+         * stays.
+         */
+        DL_FOREACH (engine->all_peers, peer)
+                if (peer->address[0] && !peer_is_busy(peer) && now_us >= peer->last_used_us + ENGINE_IDLE_US) {
+                        peer_fail(peer, FERRY_E_PEER_LOST, "it was not used for a minute");
+                        peer_unname(peer);
+                }
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "progress_lock.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/epoll.h>
+
+#include "base/clock.h"
+#include "command.h"
+#include "engine_internal.h"
+#include "pass.h"
+#include "requester.h"
+
+enum {
+        INLINE_BYTES_MAX = 256 << 10, /* longer transfers are not worth it */
+        INLINE_PART = 5,              /* of spin_us: the thread has others to serve */
+        INLINE_TRIES = 16,            /* to get the lock, while the engine's thread spins */
+        INLINE_SKIPS = 16,            /* after one that left before the end: peers are far, or busy */
+        INLINE_ARMS = 4,
+        LOCK_TRIES = 256, /* inline progress takes as long as that; waking up would take another core's time */
+};
+
+static bool try_lock(struct engine *engine, unsigned tries)
+{
+        for (unsigned i = 0; i < tries; i++) {
+                if (pthread_mutex_trylock(&engine->progress_lock) == 0)
+                        return true;
+                (void)sched_yield();
+        }
+        return false;
+}
+
+void progress_lock(struct engine *engine)
+{
+        if (!try_lock(engine, LOCK_TRIES))
+                (void)pthread_mutex_lock(&engine->progress_lock);
+}
+
+void progress_unlock(struct engine *engine)
+{
+        (void)pthread_mutex_unlock(&engine->progress_lock);
+}
+
+int progress_watch(struct engine *engine, int fd)
+{
+        struct epoll_event event = { .events = EPOLLONESHOT, .data.fd = fd };
+
+        engine->listening = false;
+        return epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+/* Whether what comes wakes the engine's thread. */
+static void set_listening(struct engine *engine, bool on)
+{
+        for (size_t i = 0; i < engine->n_transports; i++) {
+                int fd = engine->transports[i]->fd;
+                struct epoll_event event = { .events = EPOLLONESHOT | (on ? (uint32_t)EPOLLIN : 0u), .data.fd = fd };
+
+                (void)epoll_ctl(engine->epoll_fd, EPOLL_CTL_MOD, fd, &event);
+        }
+        engine->listening = on;
+}
+
+bool progress_arm(struct engine *engine)
+{
+        for (size_t i = 0; i < engine->n_transports; i++)
+                if (!engine->transports[i]->ops->arm(engine->transports[i]))
+                        return false;
+        if (!engine->listening)
+                set_listening(engine, true);
+        return true;
+}
+
+/* ---- inline progress ---- */
+
+static bool is_over(const struct engine *engine, uint64_t id)
+{
+        struct requester *r;
+
+        HASH_FIND(hh, engine->requesters_by_id, &id, sizeof(id), r);
+        return !r;
+}
+
+/* Whether the engine's thread may go on sleeping; then it hears of whatever comes. */
+static bool may_sleep_on(struct engine *engine, uint64_t now_us)
+{
+        for (int i = 0; i < INLINE_ARMS; i++) {
+                if (pass_is_moving(engine) || pass_is_pending(engine) || atomic_load(&engine->commands_waiting))
+                        return false;
+                if (progress_arm(engine))
+                        return pass_deadline(engine, now_us) >= engine->sleep_until_us;
+                (void)pass_run(engine, &now_us);
+        }
+        return false;
+}
+
+/* Leaves when the engine's thread is called: a command may take as long as pinning memory does. */
+static void run_inline(struct engine *engine, uint64_t id)
+{
+        uint64_t now_us = clock_now_us();
+        uint64_t until_us = now_us + engine->spin_us / INLINE_PART;
+        bool over = false;
+
+        if (engine->listening)
+                set_listening(engine, false);
+        while (!over && now_us < until_us && !atomic_load(&engine->commands_told)) {
+                bool moved = pass_run(engine, &now_us);
+
+                over = is_over(engine, id);
+                if (!moved && !over)
+                        (void)sched_yield(); /* the peer may be waiting for this core */
+        }
+        if (!over && now_us >= until_us)
+                atomic_store_explicit(&engine->inline_skips, INLINE_SKIPS, memory_order_relaxed);
+        if (engine->sleep_until_us && !may_sleep_on(engine, now_us)) {
+                engine->traffic_us = now_us;
+                engine_wake(engine);
+        }
+}
+
+/* Whether it is worth a try. Several at once may miscount, which does not matter. */
+static bool is_worth_it(struct engine *engine, uint64_t total)
+{
+        unsigned skips = atomic_load_explicit(&engine->inline_skips, memory_order_relaxed);
+
+        if (total > INLINE_BYTES_MAX || engine->spin_us < INLINE_PART)
+                return false;
+        if (skips > 0)
+                atomic_store_explicit(&engine->inline_skips, skips - 1, memory_order_relaxed);
+        return skips == 0;
+}
+
+int progress_start_inline(struct engine *engine, const struct command *command, uint64_t id, uint64_t total)
+{
+        int r;
+
+        if (!is_worth_it(engine, total))
+                return command_post(engine, command);
+        r = command_post_quietly(engine, command);
+        if (r < 0)
+                return r;
+        if (!try_lock(engine, INLINE_TRIES)) {
+                engine_wake(engine);
+                return 0;
+        }
+        if (!engine->ended)
+                run_inline(engine, id);
+        progress_unlock(engine);
+        return 0;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "resolver.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "command.h"
+#include "engine_internal.h"
+
+enum { RESOLUTIONS_MAX = 16 }; /* threads at once */
+
+/*
+ * One name. The engine has a reference, and so has the thread: a name server that does not answer must not hold up the
+ * engine's end.
+ */
+struct resolution {
+        char text[ENGINE_ADDRESS_SIZE];
+        pthread_mutex_t lock;
+        unsigned references;
+        struct engine *engine; /* NULL = nobody wants it any more */
+        bool done;
+        struct sockaddr_storage address;
+        socklen_t address_length;
+        struct resolution *prev, *next; /* the engine's; who holds the progress lock */
+};
+
+static void unref(struct resolution *resolution)
+{
+        bool last;
+
+        (void)pthread_mutex_lock(&resolution->lock);
+        last = --resolution->references == 0;
+        (void)pthread_mutex_unlock(&resolution->lock);
+        if (!last)
+                return;
+        (void)pthread_mutex_destroy(&resolution->lock);
+        free(resolution);
+}
+
+/* Splits "host:port" in place. false: no such form. */
+static bool split(char *text, char **ret_host, char **ret_port)
+{
+        char *colon = strrchr(text, ':');
+
+        if (!colon || colon[1] == '\0')
+                return false;
+        *colon = '\0';
+        if (text[0] == '[' && colon > text + 1 && colon[-1] == ']') {
+                colon[-1] = '\0';
+                text++;
+        }
+        *ret_host = text;
+        *ret_port = colon + 1;
+        return true;
+}
+
+/* UCX takes one address. Of a name with both kinds that is IPv4, which workers listen on unless told otherwise. */
+static int look_up(const char *text, int flags, struct sockaddr_storage *ret_address, socklen_t *ret_length)
+{
+        static const int families[] = { AF_INET, AF_INET6 };
+        char copy[ENGINE_ADDRESS_SIZE], *host, *port;
+        struct addrinfo *list;
+
+        *ret_length = 0;
+        if (strlen(text) >= sizeof(copy))
+                return -EINVAL;
+        strcpy(copy, text);
+        if (!split(copy, &host, &port))
+                return -EINVAL;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(families); i++) {
+                struct addrinfo hints = { .ai_family = families[i], .ai_socktype = SOCK_STREAM, .ai_flags = flags };
+
+                if (getaddrinfo(host, port, &hints, &list) != 0)
+                        continue;
+                memcpy(ret_address, list->ai_addr, list->ai_addrlen);
+                *ret_length = list->ai_addrlen;
+                freeaddrinfo(list);
+                return 0;
+        }
+        return -EAGAIN;
+}
+
+int resolver_parse(const char *text, struct sockaddr_storage *ret_address, socklen_t *ret_length)
+{
+        return look_up(text, AI_NUMERICHOST, ret_address, ret_length);
+}
+
+static void *run(void *context)
+{
+        struct resolution *resolution = context;
+        struct sockaddr_storage address;
+        socklen_t length;
+
+        (void)look_up(resolution->text, 0, &address, &length);
+        (void)pthread_mutex_lock(&resolution->lock);
+        resolution->address = address;
+        resolution->address_length = length;
+        resolution->done = true;
+        if (resolution->engine)
+                command_post_resolved(resolution->engine);
+        (void)pthread_mutex_unlock(&resolution->lock);
+        unref(resolution);
+        return NULL;
+}
+
+static struct resolution *find(const struct engine *engine, const char *text)
+{
+        struct resolution *resolution;
+
+        DL_FOREACH (engine->resolutions, resolution)
+                if (strcmp(resolution->text, text) == 0)
+                        return resolution;
+        return NULL;
+}
+
+int resolver_start(struct engine *engine, const char *text)
+{
+        struct resolution *resolution = find(engine, text);
+        pthread_attr_t detached;
+        sigset_t all, before;
+        pthread_t thread;
+        int n, r;
+
+        if (resolution)
+                return 0;
+        DL_COUNT(engine->resolutions, resolution, n);
+        if (n >= RESOLUTIONS_MAX)
+                return -EAGAIN;
+        resolution = calloc(1, sizeof(*resolution));
+        if (!resolution)
+                return -ENOMEM;
+        strcpy(resolution->text, text); /* a route's, which is as long */
+        (void)pthread_mutex_init(&resolution->lock, NULL);
+        resolution->references = 2;
+        resolution->engine = engine;
+        (void)pthread_attr_init(&detached);
+        (void)pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+        sigfillset(&all);
+        (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+        r = -pthread_create(&thread, &detached, run, resolution);
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+        (void)pthread_attr_destroy(&detached);
+        if (r < 0) {
+                (void)pthread_mutex_destroy(&resolution->lock);
+                free(resolution);
+                return r;
+        }
+        DL_APPEND(engine->resolutions, resolution);
+        return 0;
+}
+
+bool resolver_result(const struct engine *engine, const char *text, struct sockaddr_storage *ret_address,
+                     socklen_t *ret_length)
+{
+        struct resolution *resolution = find(engine, text);
+        bool done;
+
+        if (!resolution)
+                return false;
+        (void)pthread_mutex_lock(&resolution->lock);
+        done = resolution->done;
+        if (done) {
+                *ret_address = resolution->address;
+                *ret_length = resolution->address_length;
+        }
+        (void)pthread_mutex_unlock(&resolution->lock);
+        return done;
+}
+
+static void forget(struct engine *engine, struct resolution *resolution)
+{
+        DL_DELETE(engine->resolutions, resolution);
+        (void)pthread_mutex_lock(&resolution->lock);
+        resolution->engine = NULL;
+        (void)pthread_mutex_unlock(&resolution->lock);
+        unref(resolution);
+}
+
+void resolver_sweep(struct engine *engine)
+{
+        struct resolution *resolution, *next;
+
+        DL_FOREACH_SAFE (engine->resolutions, resolution, next) {
+                bool done;
+
+                (void)pthread_mutex_lock(&resolution->lock);
+                done = resolution->done;
+                (void)pthread_mutex_unlock(&resolution->lock);
+                if (done)
+                        forget(engine, resolution);
+        }
+}
+
+void resolver_stop(struct engine *engine)
+{
+        while (engine->resolutions)
+                forget(engine, engine->resolutions);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TRANSFER_ROUTE_H
+#define TRANSFER_ROUTE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "transfer/engine.h"
+
+struct engine;
+struct peer;
+
+/* Where a worker is, and the link to it: local where its socket is there, else UCX. */
+struct route {
+        uint64_t epoch;
+        char data[ENGINE_ADDRESS_SIZE];  /* host:port of its network side; "" = it has none */
+        struct sockaddr_storage address; /* the same, resolved; ss_family 0 = not yet, or it cannot be */
+        socklen_t address_length;
+        bool resolved; /* it was tried */
+};
+
+enum route_result {
+        ROUTE_FOUND,
+        ROUTE_RESOLVING, /* engine_on_resolved's caller tries again when the name is resolved */
+        ROUTE_NONE,      /* reason says why */
+};
+
+void route_init(struct route *route, uint64_t epoch, const char *data);
+/* The peer, over a link that is there or was opened now. Thread: who holds the progress lock. */
+enum route_result route_take(struct engine *engine, struct route *route, struct peer **ret_peer, char *reason,
+                             size_t reason_size);
+
+#endif

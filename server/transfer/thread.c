@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "thread.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/util.h"
+#include "engine_internal.h"
+#include "pass.h"
+#include "peer.h"
+#include "progress_lock.h"
+
+static void clear_wake(struct engine *engine)
+{
+        uint64_t count;
+
+        (void)!read(engine->wake_fd, &count, sizeof(count));
+}
+
+static int milliseconds_until(uint64_t until_us, uint64_t now_us)
+{
+        uint64_t ms;
+
+        if (until_us == UINT64_MAX)
+                return -1;
+        ms = (until_us - now_us + 999) / 1000;
+        return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+/* Without the progress lock: a transfer may run inline meanwhile. */
+static void sleep_until_event(struct engine *engine, uint64_t now_us)
+{
+        struct epoll_event events[8];
+        uint64_t until_us = pass_deadline(engine, now_us);
+        int n;
+
+        engine->sleep_until_us = until_us;
+        progress_unlock(engine);
+        n = epoll_wait(engine->epoll_fd, events, (int)FERRY_ARRAY_SIZE(events), milliseconds_until(until_us, now_us));
+        progress_lock(engine);
+        engine->sleep_until_us = 0;
+        engine->woke_us = clock_now_us();
+        for (int i = 0; i < n; i++) {
+                if (events[i].data.fd == engine->wake_fd)
+                        clear_wake(engine);
+                else
+                        engine->listening = false; /* EPOLLONESHOT */
+        }
+}
+
+/*
+ * Polls again at once, but lets others run first: where cores are short, what is waited for is a peer that waits for
+ * this core, and mapped memory moves nothing until it has it. When somebody did run, spinning ends: the kernel moves a
+ * thread to an idle core when it wakes up, and leaves two that never sleep on one core for tens of milliseconds. For
+ * bulk that costs half of the rate; small operations, in which HTTP's threads take the core in turn, are better off
+ * without.
+ */
+static void spin(struct engine *engine)
+{
+        uint64_t before_us = clock_now_us();
+
+        progress_unlock(engine);
+        (void)sched_yield();
+        progress_lock(engine);
+        engine->crowded = clock_now_us() >= before_us + ENGINE_CROWDED_US;
+}
+
+/* A transport can neither move anything nor be armed, and no event tells when it can: so poll now and then. */
+static void sleep_blocked(struct engine *engine)
+{
+        struct pollfd command = { .fd = engine->wake_fd, .events = POLLIN };
+
+        progress_unlock(engine);
+        if (poll(&command, 1, ENGINE_BLOCKED_MS) > 0)
+                clear_wake(engine);
+        progress_lock(engine);
+}
+
+/* Whether everything has ended, or the grace time is over and the links were closed by force. */
+static bool stop_is_over(struct engine *engine, uint64_t now_us, uint64_t *deadline_us, bool *forced)
+{
+        struct peer *peer;
+
+        if (!pass_is_moving(engine))
+                return true;
+        if (*deadline_us == 0)
+                *deadline_us = now_us + engine->grace_us;
+        if (now_us < *deadline_us)
+                return false;
+        if (*forced)
+                return true;
+        DL_FOREACH (engine->all_peers, peer)
+                peer_fail(peer, FERRY_E_PEER_LOST, "the worker is shutting down");
+        *forced = true;
+        *deadline_us = now_us + engine->grace_us;
+        return false;
+}
+
+/* Nothing moved just now. */
+static bool must_spin(const struct engine *engine, uint64_t now_us)
+{
+        if (pass_is_pending(engine) || engine->stopping)
+                return true;
+        return now_us < engine->traffic_us + engine->spin_us &&
+               !(engine->crowded && now_us < engine->bulk_us + engine->spin_us);
+}
+
+static void *run(void *context)
+{
+        struct engine *engine = context;
+        uint64_t stop_deadline_us = 0, now_us;
+        bool forced = false;
+
+        (void)pthread_setname_np(pthread_self(), "ferry-engine");
+        progress_lock(engine);
+        for (;;) {
+                bool moved = pass_run(engine, &now_us);
+
+                if (engine->stopping && stop_is_over(engine, now_us, &stop_deadline_us, &forced))
+                        break;
+                if (moved) {
+                        engine->traffic_us = now_us;
+                        engine->crowded = false;
+                } else if (must_spin(engine, now_us)) {
+                        spin(engine);
+                } else if (!progress_arm(engine)) {
+                        if (now_us >= engine->traffic_us + ENGINE_BLOCKED_US &&
+                            now_us >= engine->woke_us + ENGINE_BLOCKED_US)
+                                sleep_blocked(engine);
+                        else
+                                spin(engine);
+                } else if (!atomic_load(&engine->commands_waiting)) {
+                        sleep_until_event(engine, now_us);
+                }
+        }
+        for (size_t i = 0; i < engine->n_transports; i++)
+                engine->transports[i]->ops->shut_down(engine->transports[i], clock_now_us() + engine->grace_us);
+        (void)pass_run(engine, &now_us); /* the last ends of what was still there */
+        pass_settle(engine);
+        engine->ended = true;
+        progress_unlock(engine);
+        return NULL;
+}
+
+int thread_start(struct engine *engine)
+{
+        struct epoll_event event = { .events = EPOLLIN, .data.fd = engine->wake_fd };
+        sigset_t all, before;
+        int r = epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, engine->wake_fd, &event) < 0 ? -errno : 0;
+
+        for (size_t i = 0; i < engine->n_transports && r == 0; i++)
+                r = progress_watch(engine, engine->transports[i]->fd);
+        if (r < 0)
+                return r;
+        sigfillset(&all); /* signals belong to the program */
+        (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+        r = -pthread_create(&engine->thread, NULL, run, engine);
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+        engine->thread_started = r == 0;
+        return r;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TRANSFER_TOMBSTONE_H
+#define TRANSFER_TOMBSTONE_H
+
+#include <stdint.h>
+
+struct engine;
+struct tombstone;
+
+/* Ended claims, remembered for the messages of theirs that come late. */
+
+void tombstone_add(struct engine *engine, uint64_t transfer, int wire_error);
+/* NULL = not known (any more). */
+const struct tombstone *tombstone_find(const struct engine *engine, uint64_t transfer);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "window.h"
+
+#include <stddef.h>
+
+struct chunk *window_take(struct window *window, uint64_t offset, uint64_t length)
+{
+        for (uint32_t i = 0; i < ENGINE_WINDOW_MAX; i++) {
+                struct chunk *chunk = &window->chunks[i];
+
+                if (chunk->taken)
+                        continue;
+                *chunk = (struct chunk){ .taken = true,
+                                         .seq = window->generation++ * ENGINE_WINDOW_MAX + i,
+                                         .offset = offset,
+                                         .length = length };
+                window->n_taken++;
+                window->bytes += length;
+                return chunk;
+        }
+        return NULL;
+}
+
+struct chunk *window_find(struct window *window, uint32_t seq)
+{
+        struct chunk *chunk = &window->chunks[seq % ENGINE_WINDOW_MAX];
+
+        return chunk->taken && chunk->seq == seq ? chunk : NULL;
+}
+
+void window_release(struct window *window, struct chunk *chunk)
+{
+        window->n_taken--;
+        window->bytes -= chunk->length;
+        *chunk = (struct chunk){ 0 };
+}
+
+bool window_release_idle(struct window *window)
+{
+        for (size_t i = 0; i < ENGINE_WINDOW_MAX && window->n_taken > 0; i++)
+                if (window->chunks[i].taken && !chunk_is_busy(&window->chunks[i]))
+                        window_release(window, &window->chunks[i]);
+        return window->n_taken == 0;
+}

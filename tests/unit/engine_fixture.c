@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <ferry/error.h>
+
+#include "base/util.h"
+#include "engine_fixture.h"
+
+void end_init(struct end *end)
+{
+        *end = (struct end){ 0 };
+        pthread_mutex_init(&end->lock, NULL);
+        pthread_cond_init(&end->changed, NULL);
+}
+
+bool end_comes(struct end *end, int ended)
+{
+        struct timespec deadline;
+        int r = 0;
+
+        clock_gettime(CLOCK_REALTIME, &deadline);
+        deadline.tv_sec += TIMEOUT_S;
+        pthread_mutex_lock(&end->lock);
+        while (end->ended < ended && r == 0)
+                r = pthread_cond_timedwait(&end->changed, &end->lock, &deadline);
+        pthread_mutex_unlock(&end->lock);
+        return r == 0;
+}
+
+void end_wait(struct end *end, int ended)
+{
+        assert_true(end_comes(end, ended));
+        assert_int_equal(end->ended, ended);
+}
+
+void end_note(struct end *end, const struct engine_outcome *outcome)
+{
+        pthread_mutex_lock(&end->lock);
+        if (outcome)
+                end->outcome = *outcome;
+        end->thread = pthread_self();
+        end->ended++;
+        pthread_cond_broadcast(&end->changed);
+        pthread_mutex_unlock(&end->lock);
+}
+
+static void passive_progress(void *context, uint64_t bytes)
+{
+        struct world *w = context;
+
+        w->passive.progress = bytes;
+        w->passive.steps++;
+}
+
+static void passive_ended(void *context, const struct engine_outcome *outcome)
+{
+        end_note(&((struct world *)context)->passive, outcome);
+}
+
+static int claim(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
+{
+        struct world *w = context;
+
+        pthread_mutex_lock(&w->gate);
+        pthread_mutex_unlock(&w->gate);
+        if (w->refuse)
+                return w->refuse;
+        if (request->operation != OPERATION)
+                return FERRY_E_STALE_METADATA;
+        if (!ferry_key_equal(request->key, w->key))
+                return FERRY_E_PEER_REFUSED;
+        if (request->direction != w->direction)
+                return FERRY_E_KIND_MISMATCH;
+        if (request->total != w->total)
+                return FERRY_E_SIZE_MISMATCH;
+        w->passive.claims++;
+        if (w->on_claim)
+                w->on_claim(w);
+        *ret_offer = (struct engine_offer){
+                .segments = w->segments[1],
+                .n_segments = w->n_segments[1],
+                .total = w->total,
+                .progress = passive_progress,
+                .context = w,
+                .ended = passive_ended,
+        };
+        return 0;
+}
+
+static int claim_nothing(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
+{
+        return FERRY_E_STALE_METADATA;
+}
+
+static void settle_active(void *context)
+{
+        struct world *w = context;
+
+        if (w->on_settle[0])
+                w->on_settle[0](w);
+}
+
+static void settle_passive(void *context)
+{
+        struct world *w = context;
+
+        if (w->on_settle[1])
+                w->on_settle[1](w);
+}
+
+static char directory[] = "/tmp/ferry-unit-XXXXXX";
+
+static void remove_directory(void)
+{
+        (void)rmdir(directory);
+}
+
+const char *local_directory(void)
+{
+        static bool made;
+
+        if (!made) {
+                assert_non_null(mkdtemp(directory));
+                made = true;
+                (void)atexit(remove_directory);
+        }
+        return directory;
+}
+
+static void memory_new(struct world *w, int i)
+{
+        w->file[i] = -1;
+        if (w->way != MAPPED) {
+                w->memory[i] = aligned_alloc(4096, (w->size + 4095) / 4096 * 4096);
+                return;
+        }
+        w->file[i] = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        assert_true(w->file[i] >= 0);
+        assert_int_equal(ftruncate(w->file[i], (off_t)w->size), 0);
+        assert_int_equal(fcntl(w->file[i], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+        w->memory[i] = mmap(NULL, w->size, PROT_READ | PROT_WRITE, MAP_SHARED, w->file[i], 0);
+        assert_true(w->memory[i] != MAP_FAILED);
+}
+
+static void memory_free(struct world *w, int i)
+{
+        if (w->way != MAPPED) {
+                free(w->memory[i]);
+                return;
+        }
+        (void)munmap(w->memory[i], w->size);
+        (void)close(w->file[i]);
+}
+
+struct world *world_new(enum carrier way, size_t size)
+{
+        return world_new_with(way, size, (struct world_knobs){ 0 });
+}
+
+struct world *world_new_with(enum carrier way, size_t size, struct world_knobs knobs)
+{
+        struct world *w = calloc(1, sizeof(*w));
+        bool network = way == NETWORK;
+
+        w->way = way;
+        w->size = size;
+        random_bytes(w->key, sizeof(w->key));
+        memcpy(w->given, w->key, sizeof(w->given));
+        end_init(&w->active);
+        end_init(&w->passive);
+        pthread_mutex_init(&w->gate, NULL);
+        for (int i = 0; i < 2; i++) {
+                struct engine_config config = {
+                        .epoch = w->epoch[i] = random_id(),
+                        .local = network ? NULL : local_directory(),
+                        .data_listen = network ? "127.0.0.1:0" : NULL,
+                        .transports = network ? "tcp,self" : NULL,
+                        .chunk_size = knobs.chunk_size ?: 256 << 10,
+                        .spin_us = knobs.spin_us,
+                        .grace_ms = 500,
+                        .operations = { .claim = i ? claim : claim_nothing,
+                                        .settle = i ? settle_passive : settle_active,
+                                        .context = w },
+                };
+                assert_int_equal(engine_new(&config, &w->engine[i]), 0);
+                memory_new(w, i);
+                assert_int_equal(engine_memory_register(w->engine[i], w->memory[i], size, w->file[i], MEMORY_ID,
+                                                        &w->registered[i]),
+                                 0);
+                w->segments[i][0] = (struct segment){ w->memory[i], size, w->registered[i] };
+                w->n_segments[i] = 1;
+        }
+        for (size_t i = 0; i < size; i++) {
+                w->memory[0][i] = (uint8_t)(i * 7 + i / 251);
+                w->memory[1][i] = (uint8_t)(i * 13 + i / 241);
+        }
+        return w;
+}
+
+void world_free(struct world *w)
+{
+        for (int i = 0; i < 2; i++) {
+                engine_stop(w->engine[i]);
+                engine_memory_unregister(w->engine[i], w->registered[i]);
+                engine_free(w->engine[i]);
+                memory_free(w, i);
+        }
+        free(w);
+}
+
+static void active_started(void *context)
+{
+        struct world *w = context;
+
+        w->active.started++;
+        if (w->on_started)
+                w->on_started(w);
+}
+
+static void active_progress(void *context, uint64_t bytes)
+{
+        struct world *w = context;
+
+        assert_true(w->many || bytes >= w->active.progress);
+        w->active.progress = bytes;
+        w->active.steps++;
+        if (w->on_progress)
+                w->on_progress(w, bytes);
+}
+
+static void active_ended(void *context, const struct engine_outcome *outcome)
+{
+        end_note(&((struct world *)context)->active, outcome);
+}
+
+struct engine_transfer world_transfer(struct world *w, enum engine_direction direction, bool verify)
+{
+        const struct engine_facts *facts = engine_get_facts(w->engine[1]);
+        struct engine_transfer transfer = {
+                .id = random_id(),
+                .direction = direction,
+                .peer_epoch = w->epoch[1],
+                .peer_data = facts->data_address,
+                .remote_operation = OPERATION,
+                .segments = w->segments[0],
+                .n_segments = w->n_segments[0],
+                .verify = verify,
+                .awaited = w->awaited,
+                .context = w,
+                .started = active_started,
+                .progress = active_progress,
+                .ended = active_ended,
+        };
+
+        memcpy(transfer.key, w->given, sizeof(transfer.key));
+        for (size_t i = 0; i < w->n_segments[0]; i++)
+                transfer.total += w->segments[0][i].size;
+        return transfer;
+}
+
+uint64_t world_start(struct world *w, enum engine_direction direction, bool verify)
+{
+        struct engine_transfer transfer = world_transfer(w, direction, verify);
+
+        assert_int_equal(engine_transfer_start(w->engine[0], &transfer), 0);
+        return transfer.id;
+}
+
+void world_offer(struct world *w, enum engine_direction direction)
+{
+        w->direction = direction;
+        w->total = 0;
+        for (size_t i = 0; i < w->n_segments[1]; i++)
+                w->total += w->segments[1][i].size;
+}
+
+void world_assert_streams_equal(const struct world *w)
+{
+        size_t i[2] = { 0 }, at[2] = { 0 };
+
+        while (i[0] < w->n_segments[0] && i[1] < w->n_segments[1]) {
+                size_t rest[2], n;
+
+                for (int s = 0; s < 2; s++)
+                        rest[s] = w->segments[s][i[s]].size - at[s];
+                n = rest[0] < rest[1] ? rest[0] : rest[1];
+                assert_memory_equal(w->segments[0][i[0]].address + at[0], w->segments[1][i[1]].address + at[1], n);
+                for (int s = 0; s < 2; s++) {
+                        at[s] += n;
+                        if (at[s] == w->segments[s][i[s]].size) {
+                                i[s]++;
+                                at[s] = 0;
+                        }
+                }
+        }
+        assert_int_equal(i[0], w->n_segments[0]);
+        assert_int_equal(i[1], w->n_segments[1]);
+}

@@ -1,0 +1,646 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <ferry/error.h>
+
+#include "base/util.h"
+#include "engine_fixture.h"
+
+static const char *transport_of(enum carrier way)
+{
+        return way == NETWORK ? "tcp" : "shm";
+}
+
+static void end_both(struct world *w, const char *transport)
+{
+        end_wait(&w->active, 1);
+        end_wait(&w->passive, 1);
+        assert_int_equal(w->active.outcome.error, 0);
+        assert_int_equal(w->passive.outcome.error, 0);
+        assert_string_equal(w->active.outcome.transport, transport);
+        assert_string_equal(w->passive.outcome.transport, transport);
+}
+
+static void transfer_and_compare(enum carrier way, size_t size, enum engine_direction direction, bool verify)
+{
+        struct world *w = world_new(way, size);
+        const char *transport = transport_of(way);
+
+        world_offer(w, direction);
+        world_start(w, direction, verify);
+        end_wait(&w->active, 1);
+        assert_string_equal(ferry_error_code(w->active.outcome.error), ferry_error_code(0));
+        assert_int_equal(w->active.outcome.error, 0);
+        end_wait(&w->passive, 1);
+        assert_int_equal(w->passive.outcome.error, 0);
+        assert_int_equal(w->active.outcome.bytes, size);
+        assert_int_equal(w->passive.outcome.bytes, size);
+        assert_int_equal(w->active.started, 1);
+        assert_int_equal(w->passive.claims, 1);
+        assert_string_equal(w->active.outcome.transport, transport);
+        assert_string_equal(w->passive.outcome.transport, transport);
+        world_assert_streams_equal(w);
+        world_free(w);
+}
+
+static void moves_every_size_both_ways_on_both_sides(void **state)
+{
+        static const size_t sizes[] = { 1,         511,
+                                        512,       4095,
+                                        4096,      4097,
+                                        7936,      7937,
+                                        8193,      (256 << 10) - 1,
+                                        256 << 10, (256 << 10) + 1,
+                                        5 << 20,   (64 << 20) + 3 };
+
+        for (int way = 0; way < WAYS; way++)
+                for (size_t i = 0; i < FERRY_ARRAY_SIZE(sizes); i++)
+                        for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
+                                transfer_and_compare((enum carrier)way, sizes[i], (enum engine_direction)direction,
+                                                     false);
+                                transfer_and_compare((enum carrier)way, sizes[i], (enum engine_direction)direction,
+                                                     true);
+                        }
+}
+
+/* Cuts the memory of one end into n pieces in a scrambled order with gaps. */
+static void scatter(struct world *w, int side, size_t n, size_t piece, size_t stride)
+{
+        w->n_segments[side] = n;
+        for (size_t i = 0; i < n; i++)
+                w->segments[side][i] =
+                        (struct segment){ w->memory[side] + (i * 7 % n) * stride, piece, w->registered[side] };
+}
+
+static void moves_scattered_memory(void **state)
+{
+        static const struct {
+                size_t n[2], piece[2];
+        } cases[] = {
+                { { 2, 2 }, { 5000, 5000 } },         { { 1000, 1000 }, { 1, 1 } },
+                { { 1000, 1000 }, { 16384, 16384 } }, { { 1, 1000 }, { 9000000, 9000 } },
+                { { 1000, 1 }, { 9000, 9000000 } },   { { 500, 1000 }, { 3002, 1501 } },
+                { { 300, 100 }, { 10000, 30000 } },
+        };
+
+        for (int way = 0; way < WAYS; way++) {
+                for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
+                        for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
+                                struct world *w = world_new((enum carrier)way, 20 << 20);
+
+                                for (int side = 0; side < 2; side++)
+                                        scatter(w, side, cases[i].n[side], cases[i].piece[side],
+                                                cases[i].piece[side] + 3);
+                                world_offer(w, (enum engine_direction)direction);
+                                world_start(w, (enum engine_direction)direction, way != MAPPED);
+                                end_wait(&w->active, 1);
+                                assert_int_equal(w->active.outcome.error, 0);
+                                end_wait(&w->passive, 1);
+                                assert_int_equal(w->passive.outcome.error, 0);
+                                world_assert_streams_equal(w);
+                                world_free(w);
+                        }
+                }
+        }
+}
+
+/* One end of a mapped pair has other memory than files. */
+static void memory_without_a_file_is_moved_as_well(void **state)
+{
+        for (int side = 0; side < 2; side++) {
+                for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
+                        struct world *w = world_new(MAPPED, 3 << 20);
+                        struct memory *registered;
+                        uint8_t *memory = malloc(w->size);
+
+                        memset(memory, 3 + side, w->size);
+                        assert_int_equal(
+                                engine_memory_register(w->engine[side], memory, w->size, -1, 5, &registered), 0);
+                        w->segments[side][0] = (struct segment){ memory, w->size, registered };
+                        world_offer(w, (enum engine_direction)direction);
+                        world_start(w, (enum engine_direction)direction, false);
+                        end_both(w, "shm");
+                        world_assert_streams_equal(w);
+                        engine_memory_unregister(w->engine[side], registered);
+                        world_free(w);
+                        free(memory);
+                }
+        }
+}
+
+static void small_pieces_travel_together(void **state)
+{
+        enum { N = 1000, PIECE = 16 << 10, CHUNKS_MAX = 64 };
+
+        for (int way = 0; way < MAPPED; way++) {
+                for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
+                        struct world *w = world_new((enum carrier)way, 20 << 20);
+
+                        for (int side = 0; side < 2; side++)
+                                scatter(w, side, N, PIECE, PIECE + 3);
+                        world_offer(w, (enum engine_direction)direction);
+                        world_start(w, (enum engine_direction)direction, false);
+                        end_wait(&w->active, 1);
+                        assert_int_equal(w->active.outcome.error, 0);
+                        assert_true(w->active.steps <= CHUNKS_MAX);
+                        world_free(w);
+                }
+        }
+}
+
+/* Over TCP pieces go out inside messages, from where they are. */
+static void pieces_travel_in_parts_over_tcp(void **state)
+{
+        enum { N = 1000, PIECE = 16 << 10, MESSAGE_MAX = 64 << 10 };
+
+        for (int way = 0; way < MAPPED; way++) {
+                for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
+                        struct world *w = world_new((enum carrier)way, 20 << 20);
+                        int from = direction == ENGINE_READ;
+
+                        scatter(w, from, N, PIECE, PIECE + 3);
+                        w->segments[!from][0].size = N * PIECE;
+                        world_offer(w, (enum engine_direction)direction);
+                        world_start(w, (enum engine_direction)direction, false);
+                        end_wait(&w->active, 1);
+                        end_wait(&w->passive, 1);
+                        assert_int_equal(w->active.outcome.error, 0);
+                        world_assert_streams_equal(w);
+                        assert_int_equal(w->passive.steps >= N * PIECE / MESSAGE_MAX, way == NETWORK);
+                        world_free(w);
+                }
+        }
+}
+
+/* UCX 1.13 aborts on a message of 16 pieces over TCP, and only of so many. */
+static void pieces_of_any_number_fit_into_a_message(void **state)
+{
+        static const size_t counts[] = { 15, 16, 17, 40, 200 }, sizes[] = { 10, 300, 4000 };
+
+        for (int way = 0; way < MAPPED; way++) {
+                for (size_t i = 0; i < FERRY_ARRAY_SIZE(counts) * FERRY_ARRAY_SIZE(sizes) * 2; i++) {
+                        enum engine_direction direction = i % 2 ? ENGINE_WRITE : ENGINE_READ;
+                        size_t n = counts[i / 2 % FERRY_ARRAY_SIZE(counts)];
+                        size_t size = sizes[i / 2 / FERRY_ARRAY_SIZE(counts)];
+                        struct world *w = world_new((enum carrier)way, 1 << 20);
+
+                        for (int side = 0; side < 2; side++)
+                                scatter(w, side, n, size, size + 3);
+                        world_offer(w, direction);
+                        world_start(w, direction, i % 3 == 0);
+                        end_wait(&w->active, 1);
+                        end_wait(&w->passive, 1);
+                        assert_int_equal(w->active.outcome.error, 0);
+                        assert_int_equal(w->passive.outcome.error, 0);
+                        world_assert_streams_equal(w);
+                        world_free(w);
+                }
+        }
+}
+
+static int claims_at_first; /* when the first bytes are there */
+
+static void note_claims(struct world *w, uint64_t bytes)
+{
+        if (claims_at_first == 0)
+                claims_at_first = w->passive.claims;
+}
+
+static void transfers_to_one_peer_share_a_window(void **state)
+{
+        enum { N = 32, WINDOW = 4 };
+
+        for (int way = 0; way < MAPPED; way++) {
+                struct world *w = world_new((enum carrier)way, 16 << 20);
+
+                world_offer(w, ENGINE_READ);
+                w->many = true;
+                w->on_progress = note_claims;
+                claims_at_first = 0;
+                for (int i = 0; i < N; i++)
+                        world_start(w, ENGINE_READ,
+                                    true); /* unverified ones would ask for a grant first, all at once */
+                end_wait(&w->active, N);
+                end_wait(&w->passive, N);
+                assert_true(claims_at_first <= WINDOW);
+                world_assert_streams_equal(w);
+                world_free(w);
+        }
+}
+
+static void a_refused_claim_ends_the_active_side_with_the_peers_reason(void **state)
+{
+        for (int way = 0; way < WAYS; way++) {
+                for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
+                        struct world *w = world_new((enum carrier)way, 4 << 20);
+                        uint8_t *before = malloc(w->size);
+
+                        memcpy(before, w->memory[1], w->size);
+                        w->refuse = FERRY_E_ALREADY_CLAIMED;
+                        world_offer(w, (enum engine_direction)direction);
+                        world_start(w, (enum engine_direction)direction, false);
+                        end_wait(&w->active, 1);
+                        assert_int_equal(w->active.outcome.error, FERRY_E_ALREADY_CLAIMED);
+                        assert_int_equal(w->active.outcome.bytes, 0);
+                        assert_int_equal(w->passive.claims, 0);
+                        assert_memory_equal(before, w->memory[1], w->size);
+                        free(before);
+                        world_free(w);
+                }
+        }
+}
+
+static void a_wrong_key_is_refused_and_the_next_transfer_works(void **state)
+{
+        for (int way = 0; way < WAYS; way++) {
+                struct world *w = world_new((enum carrier)way, 1 << 20);
+
+                world_offer(w, ENGINE_READ);
+                w->given[5] ^= 1;
+                world_start(w, ENGINE_READ, false);
+                w->given[5] ^= 1;
+                end_wait(&w->active, 1);
+                assert_int_equal(w->active.outcome.error, FERRY_E_PEER_REFUSED);
+                w->active.progress = 0;
+                world_start(w, ENGINE_READ, false);
+                end_wait(&w->active, 2);
+                assert_int_equal(w->active.outcome.error, 0);
+                world_free(w);
+        }
+}
+
+static void metadata_of_an_earlier_worker_is_stale(void **state)
+{
+        struct world *w = world_new(NETWORK, 1 << 20);
+
+        world_offer(w, ENGINE_READ);
+        w->epoch[1] ^= 2; /* the address is that of the living one */
+        world_start(w, ENGINE_READ, false);
+        w->epoch[1] ^= 2;
+        end_wait(&w->active, 1);
+        assert_int_equal(w->active.outcome.error, FERRY_E_STALE_METADATA);
+        assert_int_equal(w->passive.claims, 0);
+        world_free(w);
+}
+
+static void an_absent_worker_is_unreachable(void **state)
+{
+        struct world *w = world_new(RING, 1 << 20);
+
+        world_offer(w, ENGINE_READ);
+        w->epoch[1] ^= 2;
+        world_start(w, ENGINE_READ, false);
+        w->epoch[1] ^= 2;
+        end_wait(&w->active, 1);
+        assert_int_equal(w->active.outcome.error, FERRY_E_PEER_UNREACHABLE);
+        assert_int_equal(w->active.started, 0);
+        world_free(w);
+}
+
+static _Atomic uint64_t cancel_id; /* 0 = not known yet, or used */
+
+static void cancel_at_a_quarter(struct world *w, uint64_t bytes)
+{
+        uint64_t id = bytes >= w->size / 4 ? atomic_exchange(&cancel_id, 0) : 0;
+
+        if (id)
+                engine_transfer_cancel(w->engine[0], id, FERRY_E_CANCELLED);
+}
+
+/* Moves for long enough to be stopped. */
+static struct world *world_to_stop(enum carrier way, bool in_pieces)
+{
+        struct world *w = world_new(way, in_pieces ? 16 << 20 : 64 << 20);
+
+        for (int side = 0; in_pieces && side < 2; side++)
+                scatter(w, side, 1000, 15 << 10, 16 << 10);
+        return w;
+}
+
+static void a_cancel_of_the_active_side_ends_both(void **state)
+{
+        for (int way = 0; way < WAYS; way++) {
+                for (int i = 0; i < 4; i++) {
+                        enum engine_direction direction = i % 2 ? ENGINE_WRITE : ENGINE_READ;
+                        struct world *w = world_to_stop((enum carrier)way, i >= 2);
+
+                        world_offer(w, direction);
+                        w->on_progress = cancel_at_a_quarter;
+                        cancel_id = world_start(w, direction, false);
+                        end_wait(&w->active, 1);
+                        end_wait(&w->passive, 1);
+                        assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED);
+                        assert_int_equal(w->passive.outcome.error, FERRY_E_CANCELLED_BY_PEER);
+                        assert_true(w->active.outcome.bytes < w->size);
+                        world_free(w);
+                }
+        }
+}
+
+/* Until it has done what it was told before. */
+static void await_commands(struct engine *engine)
+{
+        static uint8_t page[4096] __attribute__((aligned(4096)));
+        struct memory *memory;
+
+        assert_int_equal(engine_memory_register(engine, page, sizeof(page), -1, 6, &memory), 0);
+        engine_memory_unregister(engine, memory);
+}
+
+static void cancel_at_once(struct world *w)
+{
+        engine_transfer_cancel(w->engine[0], cancel_id, FERRY_E_CANCELLED);
+        await_commands(w->engine[0]);
+}
+
+/* What UCX does not have yet is not sent: on a slow network it would take longer than anybody waits. */
+static void a_cancel_takes_back_the_parts_that_wait(void **state)
+{
+        enum { N = 1000, PIECE = 16 << 10, UNDER_WAY_MAX = 5 << 20 };
+        struct world *w = world_new_with(NETWORK, 20 << 20, (struct world_knobs){ .chunk_size = 4 << 20 });
+
+        for (int side = 0; side < 2; side++)
+                scatter(w, side, N, PIECE, PIECE + 3);
+        world_offer(w, ENGINE_WRITE);
+        w->on_claim = cancel_at_once;
+        pthread_mutex_lock(&w->gate);
+        cancel_id = world_start(w, ENGINE_WRITE, false);
+        pthread_mutex_unlock(&w->gate);
+        end_wait(&w->active, 1);
+        end_wait(&w->passive, 1);
+        assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED);
+        assert_int_equal(w->passive.outcome.error, FERRY_E_CANCELLED_BY_PEER);
+        assert_in_range(w->passive.outcome.bytes, 1, UNDER_WAY_MAX);
+        world_free(w);
+}
+
+static void revoke_at_a_quarter(struct world *w, uint64_t bytes)
+{
+        if (bytes >= w->size / 4)
+                engine_offer_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+}
+
+static void a_revoke_of_the_passive_side_ends_both(void **state)
+{
+        for (int way = 0; way < WAYS; way++) {
+                for (int i = 0; i < 4; i++) {
+                        enum engine_direction direction = i % 2 ? ENGINE_WRITE : ENGINE_READ;
+                        struct world *w = world_to_stop((enum carrier)way, i >= 2);
+
+                        world_offer(w, direction);
+                        w->on_progress = revoke_at_a_quarter;
+                        world_start(w, direction, false);
+                        end_wait(&w->active, 1);
+                        end_wait(&w->passive, 1);
+                        assert_int_equal(w->passive.outcome.error, FERRY_E_CANCELLED);
+                        assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED_BY_PEER);
+                        assert_true(w->active.outcome.bytes < w->size);
+                        world_free(w);
+                }
+        }
+}
+
+static void revoke_at_once(struct world *w, uint64_t bytes)
+{
+        w->on_progress = NULL;
+        engine_offer_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        await_commands(w->engine[1]);
+}
+
+static void a_revoke_takes_back_the_parts_that_wait(void **state)
+{
+        enum { N = 1000, PIECE = 16 << 10 };
+        struct world *w = world_new_with(NETWORK, 20 << 20, (struct world_knobs){ .chunk_size = 4 << 20 });
+
+        for (int side = 0; side < 2; side++)
+                scatter(w, side, N, PIECE, PIECE + 3);
+        world_offer(w, ENGINE_READ);
+        w->on_progress = revoke_at_once;
+        world_start(w, ENGINE_READ, false);
+        end_wait(&w->active, 1);
+        end_wait(&w->passive, 1);
+        assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED_BY_PEER);
+        assert_int_equal(w->passive.outcome.error, FERRY_E_CANCELLED);
+        assert_in_range(w->passive.outcome.bytes, 1, N * PIECE - 1);
+        world_free(w);
+}
+
+static pthread_t stopper;
+
+static void *stop_passive(void *context)
+{
+        engine_stop(((struct world *)context)->engine[1]);
+        return NULL;
+}
+
+static void stop_at_a_quarter(struct world *w, uint64_t bytes)
+{
+        if (bytes >= w->size / 4 && !stopper)
+                pthread_create(&stopper, NULL, stop_passive, w);
+}
+
+static void stopping_an_engine_ends_what_moves_over_it(void **state)
+{
+        for (int way = 0; way < WAYS; way++) {
+                struct world *w = world_new((enum carrier)way, 128 << 20);
+
+                world_offer(w, ENGINE_READ);
+                w->on_progress = stop_at_a_quarter;
+                world_start(w, ENGINE_READ, false);
+                end_wait(&w->active, 1);
+                end_wait(&w->passive, 1);
+                assert_int_equal(w->passive.outcome.error, FERRY_E_CANCELLED);
+                assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED_BY_PEER);
+                pthread_join(stopper, NULL);
+                stopper = 0;
+                world_free(w);
+        }
+}
+
+/* Bytes of a short transfer are all there: what the passive side hears before it hears of that must not count. */
+static void revoke_in_between(struct world *w, uint64_t bytes)
+{
+        struct memory *memory;
+        static uint8_t page[4096];
+
+        engine_offer_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        /* Commands are done in order, so it has heard when this returns. */
+        if (engine_memory_register(w->engine[1], page, sizeof(page), -1, 6, &memory) == 0)
+                engine_memory_unregister(w->engine[1], memory);
+}
+
+static void a_revoke_after_a_short_reads_bytes_comes_too_late(void **state)
+{
+        for (int way = 0; way < WAYS; way++) {
+                struct world *w = world_new((enum carrier)way, 4096);
+
+                world_offer(w, ENGINE_READ);
+                w->on_progress = revoke_in_between;
+                world_start(w, ENGINE_READ, false);
+                end_wait(&w->active, 1);
+                end_wait(&w->passive, 1);
+                assert_int_equal(w->active.outcome.error, 0);
+                assert_int_equal(w->passive.outcome.error, 0);
+                world_assert_streams_equal(w);
+                world_free(w);
+        }
+}
+
+static _Atomic int starts, starts_at_claim;
+
+static void count_start(struct world *w)
+{
+        starts++;
+}
+
+static void note_starts(struct world *w)
+{
+        starts_at_claim = starts;
+}
+
+/* Its duration is that of its bytes, which a WRITE of one chunk sends at once. */
+static void a_transfer_over_a_connection_that_stands_starts_when_it_asks(void **state)
+{
+        for (int way = 0; way < MAPPED; way++)
+                for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
+                        struct world *w = world_new((enum carrier)way, 1 << 20);
+
+                        starts = 0;
+                        w->many = true;
+                        w->on_started = count_start;
+                        w->on_claim = note_starts;
+                        world_offer(w, (enum engine_direction)direction);
+                        for (int i = 1; i <= 2; i++) {
+                                world_start(w, (enum engine_direction)direction, false);
+                                end_wait(&w->active, i);
+                                end_wait(&w->passive, i);
+                        }
+                        assert_int_equal(starts_at_claim, 2);
+                        world_free(w);
+                }
+}
+
+static atomic_bool peer_was_told;
+
+static void await_peer(struct world *w)
+{
+        peer_was_told = end_comes(&w->active, 1);
+}
+
+/* Who is woken then may take the core; the peer waits for the last answer no longer than it must. */
+static void an_engine_settles_when_the_peer_was_told(void **state)
+{
+        for (int way = 0; way < WAYS; way++)
+                for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
+                        struct world *w = world_new((enum carrier)way, 1 << 20);
+
+                        peer_was_told = false;
+                        w->on_settle[1] = await_peer;
+                        world_offer(w, (enum engine_direction)direction);
+                        world_start(w, (enum engine_direction)direction, false);
+                        end_wait(&w->active, 1);
+                        end_wait(&w->passive, 1);
+                        world_free(w);
+                        assert_true(peer_was_told);
+                }
+}
+
+static int steps_at_end, steps_at_settle;
+
+static void note_steps_at_end(void *context, const struct engine_outcome *outcome)
+{
+        struct world *w = context;
+
+        assert_int_equal(outcome->error, FERRY_E_SIZE_MISMATCH);
+        steps_at_end = w->active.steps;
+}
+
+static void note_steps_at_settle(struct world *w)
+{
+        if (steps_at_end && !steps_at_settle)
+                steps_at_settle = w->active.steps;
+}
+
+/* Beside a copy under way, one that the peer refuses. */
+static void start_another(struct world *w, uint64_t bytes)
+{
+        struct engine_transfer another = world_transfer(w, ENGINE_READ, false);
+
+        w->on_progress = NULL;
+        another.total = w->segments[0][1].size;
+        another.segments = &w->segments[0][1];
+        another.n_segments = 1;
+        another.started = NULL;
+        another.ended = note_steps_at_end;
+        assert_int_equal(engine_transfer_start(w->engine[0], &another), 0);
+}
+
+static void an_engine_settles_before_it_copies_the_next_piece(void **state)
+{
+        struct world *w = world_new(MAPPED, 64 << 20);
+
+        w->segments[0][1] = (struct segment){ w->memory[0], 4096, w->registered[0] };
+        w->on_progress = start_another;
+        w->on_settle[0] = note_steps_at_settle;
+        world_offer(w, ENGINE_READ);
+        world_start(w, ENGINE_READ, false);
+        end_wait(&w->active, 1);
+        end_wait(&w->passive, 1);
+        world_free(w);
+        assert_int_not_equal(steps_at_end, 0);
+        assert_int_equal(steps_at_settle, steps_at_end);
+}
+
+static void many_transfers_run_at_once(void **state)
+{
+        enum { N = 100 };
+
+        for (int way = 0; way < WAYS; way++) {
+                struct world *w = world_new((enum carrier)way, 3 << 20);
+
+                world_offer(w, ENGINE_READ);
+                w->many = true;
+                for (int i = 0; i < N; i++)
+                        world_start(w, ENGINE_READ, false);
+                end_wait(&w->active, N);
+                end_wait(&w->passive, N);
+                assert_int_equal(w->passive.claims, N);
+                world_assert_streams_equal(w);
+                world_free(w);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(moves_every_size_both_ways_on_both_sides),
+                cmocka_unit_test(moves_scattered_memory),
+                cmocka_unit_test(memory_without_a_file_is_moved_as_well),
+                cmocka_unit_test(small_pieces_travel_together),
+                cmocka_unit_test(a_transfer_over_a_connection_that_stands_starts_when_it_asks),
+                cmocka_unit_test(pieces_travel_in_parts_over_tcp),
+                cmocka_unit_test(pieces_of_any_number_fit_into_a_message),
+                cmocka_unit_test(transfers_to_one_peer_share_a_window),
+                cmocka_unit_test(a_refused_claim_ends_the_active_side_with_the_peers_reason),
+                cmocka_unit_test(a_wrong_key_is_refused_and_the_next_transfer_works),
+                cmocka_unit_test(metadata_of_an_earlier_worker_is_stale),
+                cmocka_unit_test(an_absent_worker_is_unreachable),
+                cmocka_unit_test(a_cancel_of_the_active_side_ends_both),
+                cmocka_unit_test(a_cancel_takes_back_the_parts_that_wait),
+                cmocka_unit_test(a_revoke_of_the_passive_side_ends_both),
+                cmocka_unit_test(a_revoke_takes_back_the_parts_that_wait),
+                cmocka_unit_test(a_revoke_after_a_short_reads_bytes_comes_too_late),
+                cmocka_unit_test(stopping_an_engine_ends_what_moves_over_it),
+                cmocka_unit_test(an_engine_settles_when_the_peer_was_told),
+                cmocka_unit_test(an_engine_settles_before_it_copies_the_next_piece),
+                cmocka_unit_test(many_transfers_run_at_once),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

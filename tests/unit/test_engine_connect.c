@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <ferry/error.h>
+
+#include "base/util.h"
+#include "transfer/engine.h"
+
+static char directory[] = "/tmp/ferry-unit-XXXXXX";
+
+static void remove_directory(void)
+{
+        (void)rmdir(directory);
+}
+
+static const char *local_directory(void)
+{
+        static bool made;
+
+        if (!made) {
+                assert_non_null(mkdtemp(directory));
+                made = true;
+                (void)atexit(remove_directory);
+        }
+        return directory;
+}
+
+/* Two engines in one process; whatever the second is asked for, it grants. */
+
+enum { TIMEOUT_S = 20, CONNECT_MS = 300, SIZE = 4096 };
+
+static const char *const transports[2] = { "shm", "tcp" };
+
+struct end {
+        uint64_t epoch;
+        struct engine *engine;
+        struct memory *registered;
+        struct segment segment;
+};
+
+struct world {
+        struct end ends[2];
+        pthread_mutex_t lock;
+        pthread_cond_t changed;
+        int connected, ended; /* how often, and what was said last: */
+        struct engine_connection connection;
+        struct engine_outcome outcome;
+};
+
+static void ignore_progress(void *context, uint64_t bytes)
+{
+}
+
+static void ignore_ended(void *context, const struct engine_outcome *outcome)
+{
+        assert_int_equal(outcome->connect_us, 0); /* the passive side connects to nobody */
+}
+
+static int grant(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
+{
+        struct end *end = context;
+
+        *ret_offer = (struct engine_offer){ .segments = &end->segment,
+                                            .n_segments = 1,
+                                            .total = SIZE,
+                                            .progress = ignore_progress,
+                                            .ended = ignore_ended };
+        return 0;
+}
+
+static void end_start(struct end *end, bool local, bool network)
+{
+        struct engine_config config = {
+                .epoch = end->epoch = random_id(),
+                .local = local ? local_directory() : NULL,
+                .data_listen = network ? "127.0.0.1:0" : NULL,
+                .transports = network ? "tcp,self" : NULL,
+                .grace_ms = 500,
+                .connect_ms = CONNECT_MS,
+                .operations = { .claim = grant, .context = end },
+        };
+
+        assert_int_equal(engine_new(&config, &end->engine), 0);
+        end->segment = (struct segment){ .address = calloc(1, SIZE), .size = SIZE };
+        assert_int_equal(engine_memory_register(end->engine, end->segment.address, SIZE, -1, 1, &end->registered), 0);
+        end->segment.memory = end->registered;
+}
+
+static void end_stop(struct end *end)
+{
+        if (!end->engine)
+                return;
+        engine_stop(end->engine);
+        engine_memory_unregister(end->engine, end->registered);
+        end->engine = engine_free(end->engine);
+        free(end->segment.address);
+}
+
+static struct world *world_new(bool local, bool network)
+{
+        struct world *w = calloc(1, sizeof(*w));
+
+        pthread_mutex_init(&w->lock, NULL);
+        pthread_cond_init(&w->changed, NULL);
+        for (int i = 0; i < 2; i++)
+                end_start(&w->ends[i], local, network);
+        return w;
+}
+
+static void world_free(struct world *w)
+{
+        for (int i = 0; i < 2; i++)
+                end_stop(&w->ends[i]);
+        pthread_cond_destroy(&w->changed);
+        pthread_mutex_destroy(&w->lock);
+        free(w);
+}
+
+static void on_connected(void *context, const struct engine_connection *connection)
+{
+        struct world *w = context;
+
+        pthread_mutex_lock(&w->lock);
+        w->connection = *connection;
+        w->connected++;
+        pthread_cond_broadcast(&w->changed);
+        pthread_mutex_unlock(&w->lock);
+}
+
+static void on_ended(void *context, const struct engine_outcome *outcome)
+{
+        struct world *w = context;
+
+        pthread_mutex_lock(&w->lock);
+        w->outcome = *outcome;
+        w->ended++;
+        pthread_cond_broadcast(&w->changed);
+        pthread_mutex_unlock(&w->lock);
+}
+
+/* Waits until so many connects and transfers of the world are over. */
+static void await(struct world *w, int connected, int ended)
+{
+        struct timespec deadline;
+        int r = 0;
+
+        clock_gettime(CLOCK_REALTIME, &deadline);
+        deadline.tv_sec += TIMEOUT_S;
+        pthread_mutex_lock(&w->lock);
+        while ((w->connected < connected || w->ended < ended) && r == 0)
+                r = pthread_cond_timedwait(&w->changed, &w->lock, &deadline);
+        pthread_mutex_unlock(&w->lock);
+        assert_int_equal(r, 0);
+        assert_int_equal(w->connected, connected);
+        assert_int_equal(w->ended, ended);
+}
+
+static void ask(struct world *w, uint64_t epoch, const char *data)
+{
+        struct engine_connect spec = {
+                .peer_epoch = epoch, .peer_data = data, .context = w, .connected = on_connected
+        };
+
+        assert_int_equal(engine_connect(w->ends[0].engine, &spec), 0);
+}
+
+/* One engine_connect from the first end, to its end. */
+static void connect_to(struct world *w, uint64_t epoch, const char *data)
+{
+        int before = w->connected;
+
+        ask(w, epoch, data);
+        await(w, before + 1, w->ended);
+}
+
+static const char *data_of(const struct end *end)
+{
+        return engine_get_facts(end->engine)->data_address;
+}
+
+static void start_move(struct world *w, const char *data)
+{
+        struct engine_transfer transfer = {
+                .id = random_id(),
+                .peer_epoch = w->ends[1].epoch,
+                .peer_data = data,
+                .remote_operation = 1,
+                .segments = &w->ends[0].segment,
+                .n_segments = 1,
+                .total = SIZE,
+                .context = w,
+                .progress = ignore_progress,
+                .ended = on_ended,
+        };
+
+        assert_int_equal(engine_transfer_start(w->ends[0].engine, &transfer), 0);
+}
+
+static void move(struct world *w)
+{
+        start_move(w, data_of(&w->ends[1]));
+        await(w, w->connected, w->ended + 1);
+        assert_int_equal(w->outcome.error, 0);
+}
+
+static void the_first_connects_and_the_second_finds_it_there(void **state)
+{
+        for (int network = 0; network < 2; network++) {
+                struct world *w = world_new(!network, network);
+
+                connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
+                assert_int_equal(w->connection.error, 0);
+                assert_string_equal(w->connection.transport, transports[network]);
+                assert_false(w->connection.reused);
+                assert_in_range(w->connection.connect_us, 1, CONNECT_MS * 1000);
+                connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
+                assert_int_equal(w->connection.error, 0);
+                assert_string_equal(w->connection.transport, transports[network]);
+                assert_true(w->connection.reused);
+                assert_int_equal(w->connection.connect_us, 0);
+                world_free(w);
+        }
+}
+
+static void the_local_transport_comes_first(void **state)
+{
+        struct world *w = world_new(true, true);
+
+        connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
+        assert_string_equal(w->connection.transport, transports[false]);
+        world_free(w);
+}
+
+static void a_cold_transfer_tells_what_connecting_took(void **state)
+{
+        for (int network = 0; network < 2; network++) {
+                struct world *w = world_new(!network, network);
+
+                move(w);
+                assert_in_range(w->outcome.connect_us, 1, CONNECT_MS * 1000);
+                move(w);
+                assert_int_equal(w->outcome.connect_us, 0);
+                connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
+                assert_true(w->connection.reused);
+                world_free(w);
+        }
+}
+
+static void a_transfer_after_connecting_is_warm(void **state)
+{
+        for (int network = 0; network < 2; network++) {
+                struct world *w = world_new(!network, network);
+
+                connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
+                move(w);
+                assert_int_equal(w->outcome.connect_us, 0);
+                world_free(w);
+        }
+}
+
+static void many_at_once_share_one_link(void **state)
+{
+        enum { N = 50 };
+
+        for (int network = 0; network < 2; network++) {
+                struct world *w = world_new(!network, network);
+
+                for (int i = 0; i < N; i++)
+                        ask(w, w->ends[1].epoch, data_of(&w->ends[1]));
+                await(w, N, 0);
+                assert_int_equal(w->connection.error, 0);
+                connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
+                assert_true(w->connection.reused);
+                world_free(w);
+        }
+}
+
+static void another_worker_at_the_address_is_told_apart(void **state)
+{
+        struct world *w = world_new(false, true);
+
+        connect_to(w, w->ends[1].epoch ^ 2, data_of(&w->ends[1]));
+        assert_int_equal(w->connection.error, FERRY_E_STALE_METADATA);
+        assert_false(w->connection.reused);
+        world_free(w);
+}
+
+static void nobody_there_is_unreachable(void **state)
+{
+        struct world *w = world_new(true, true);
+        char data[ENGINE_ADDRESS_SIZE];
+        uint64_t epoch = w->ends[1].epoch;
+
+        strcpy(data, data_of(&w->ends[1]));
+        end_stop(&w->ends[1]);
+        connect_to(w, epoch, data); /* the port is closed, the socket is gone */
+        assert_int_equal(w->connection.error, FERRY_E_PEER_UNREACHABLE);
+        connect_to(w, epoch, "");
+        assert_int_equal(w->connection.error, FERRY_E_PEER_UNREACHABLE);
+        connect_to(w, epoch, "no-such-host.invalid:1");
+        assert_int_equal(w->connection.error, FERRY_E_PEER_UNREACHABLE);
+        assert_true(w->connection.detail[0]);
+        world_free(w);
+}
+
+/* It takes connections, and says nothing. */
+static void a_silent_address_is_unreachable_within_the_connect_time(void **state)
+{
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        struct world *w = world_new(false, true);
+        socklen_t length = sizeof(address);
+        char data[32];
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        assert_int_equal(listen(fd, 5), 0);
+        assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+        (void)snprintf(data, sizeof(data), "127.0.0.1:%d", ntohs(address.sin_port));
+        connect_to(w, w->ends[1].epoch, data);
+        assert_int_equal(w->connection.error, FERRY_E_PEER_UNREACHABLE);
+        connect_to(w, w->ends[1].epoch, data_of(&w->ends[1])); /* and it harms nobody else */
+        assert_int_equal(w->connection.error, 0);
+        world_free(w);
+        (void)close(fd);
+}
+
+/* Stopping answers each: the peer is silent, so that they are all still waiting, transfers as well. */
+static void stopping_ends_them_all(void **state)
+{
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        struct engine_connect spec = { .connected = on_connected };
+        struct world *w = world_new(false, true);
+        socklen_t length = sizeof(address);
+        char data[32];
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        assert_int_equal(listen(fd, 5), 0);
+        assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+        (void)snprintf(data, sizeof(data), "127.0.0.1:%d", ntohs(address.sin_port));
+        for (int i = 0; i < 5; i++)
+                ask(w, w->ends[1].epoch, data);
+        start_move(w, data);
+        engine_stop(w->ends[0].engine);
+        await(w, 5, 1);
+        assert_int_equal(w->connection.error, FERRY_E_CANCELLED);
+        assert_int_equal(w->outcome.error, FERRY_E_CANCELLED);
+        assert_int_equal(w->outcome.connect_us, 0); /* it never did */
+        spec.peer_epoch = w->ends[1].epoch;
+        assert_int_equal(engine_connect(w->ends[0].engine, &spec), -ESHUTDOWN);
+        world_free(w);
+        (void)close(fd);
+}
+
+/* A peer that goes away and another that comes: nothing of the first endpoint is reused. */
+static void a_peer_that_is_gone_is_not_reused(void **state)
+{
+        for (int network = 0; network < 2; network++) {
+                struct world *w = world_new(!network, network);
+                uint64_t first = w->ends[1].epoch;
+
+                connect_to(w, first, data_of(&w->ends[1]));
+                assert_int_equal(w->connection.error, 0);
+                end_stop(&w->ends[1]);
+                end_start(&w->ends[1], !network, network);
+                connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
+                assert_int_equal(w->connection.error, 0);
+                assert_false(w->connection.reused);
+                connect_to(w, first, network ? data_of(&w->ends[1]) : "");
+                assert_int_equal(w->connection.error, network ? FERRY_E_STALE_METADATA : FERRY_E_PEER_UNREACHABLE);
+                world_free(w);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(the_first_connects_and_the_second_finds_it_there),
+                cmocka_unit_test(the_local_transport_comes_first),
+                cmocka_unit_test(a_cold_transfer_tells_what_connecting_took),
+                cmocka_unit_test(a_transfer_after_connecting_is_warm),
+                cmocka_unit_test(many_at_once_share_one_link),
+                cmocka_unit_test(another_worker_at_the_address_is_told_apart),
+                cmocka_unit_test(nobody_there_is_unreachable),
+                cmocka_unit_test(a_silent_address_is_unreachable_within_the_connect_time),
+                cmocka_unit_test(stopping_ends_them_all),
+                cmocka_unit_test(a_peer_that_is_gone_is_not_reused),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "wire/header.h"
+
+static struct wire_header sample(enum wire_type type)
+{
+        struct wire_header h = {
+                .type = type,
+                .flags = WIRE_VERIFY,
+                .to_epoch = 0x1122334455667788,
+                .from_epoch = 2,
+                .operation = 3,
+                .transfer = 4,
+                .seq = 5,
+                .status = 6,
+                .offset = 1000,
+                .length = 24,
+                .total = 1024,
+                .checksum = 0xfedcba9876543210,
+        };
+
+        memset(h.key, 0xa5, sizeof(h.key));
+        return h;
+}
+
+static void a_header_survives_the_wire(void **state)
+{
+        for (int type = WIRE_READ; type < WIRE_TYPE_END; type++) {
+                struct wire_header h = sample((enum wire_type)type), back;
+                uint8_t bytes[WIRE_SIZE], version;
+
+                wire_encode(&h, bytes);
+                assert_int_equal(wire_decode(bytes, sizeof(bytes), &back, &version), WIRE_OK);
+                assert_int_equal(back.type, h.type);
+                assert_int_equal(back.flags, h.flags);
+                assert_true(back.to_epoch == h.to_epoch && back.from_epoch == h.from_epoch);
+                assert_true(back.operation == h.operation && back.transfer == h.transfer);
+                assert_true(back.seq == h.seq && back.status == h.status && back.checksum == h.checksum);
+                assert_true(back.offset == h.offset && back.length == h.length && back.total == h.total);
+                assert_memory_equal(back.key, h.key, sizeof(h.key));
+        }
+}
+
+static void the_layout_is_that_of_the_protocol_page(void **state)
+{
+        struct wire_header h = sample(WIRE_READ);
+        uint8_t bytes[WIRE_SIZE];
+        static const uint8_t epoch[] = { 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11 };
+
+        wire_encode(&h, bytes);
+        assert_memory_equal(bytes, "FRRY\x02\x01\x02\x00", 8);
+        assert_memory_equal(bytes + 8, epoch, sizeof(epoch));
+        assert_int_equal(bytes[40], 5);
+        assert_int_equal(bytes[44], 6);
+        assert_int_equal(bytes[64], 0x00);
+        assert_int_equal(bytes[65], 0x04);
+        assert_int_equal(bytes[80], 0xa5);
+}
+
+static void expect_refused(struct wire_header h)
+{
+        uint8_t bytes[WIRE_SIZE], version;
+
+        wire_encode(&h, bytes);
+        assert_int_equal(wire_decode(bytes, sizeof(bytes), &h, &version), WIRE_FOREIGN);
+}
+
+static void impossible_numbers_are_refused(void **state)
+{
+        struct wire_header h;
+
+        for (int type = WIRE_READ; type <= WIRE_WRITE; type += WIRE_WRITE - WIRE_READ) {
+                h = sample((enum wire_type)type);
+                h.length = 0;
+                expect_refused(h);
+                h.length = 25; /* one beyond the total */
+                expect_refused(h);
+                h.length = (uint64_t)WIRE_CHUNK_MAX + 1;
+                h.total = UINT64_MAX;
+                expect_refused(h);
+                h = sample((enum wire_type)type);
+                h.offset = UINT64_MAX - 10; /* the sum overflows */
+                expect_refused(h);
+        }
+        h = sample(WIRE_DATA);
+        h.transfer = 0;
+        expect_refused(h);
+        h = sample(WIRE_DATA);
+        h.operation = 0;
+        expect_refused(h);
+        h = sample(WIRE_DATA);
+        h.from_epoch = 0;
+        expect_refused(h);
+        h = sample(WIRE_DATA);
+        h.flags = 64;
+        expect_refused(h);
+}
+
+static void foreign_bytes_are_refused(void **state)
+{
+        struct wire_header h = sample(WIRE_READ), back;
+        uint8_t bytes[WIRE_SIZE + 1] = { 0 }, version;
+
+        wire_encode(&h, bytes);
+        assert_int_equal(wire_decode(bytes, 0, &back, &version), WIRE_FOREIGN);
+        assert_int_equal(wire_decode(bytes, WIRE_SIZE - 1, &back, &version), WIRE_FOREIGN);
+        assert_int_equal(wire_decode(bytes, WIRE_SIZE + 1, &back, &version), WIRE_FOREIGN);
+        for (size_t i = 0; i < 4; i++) { /* magic */
+                bytes[i] ^= 0x40;
+                assert_int_equal(wire_decode(bytes, WIRE_SIZE, &back, &version), WIRE_FOREIGN);
+                bytes[i] ^= 0x40;
+        }
+        assert_int_equal(wire_decode(bytes, WIRE_SIZE, &back, &version), WIRE_OK);
+        bytes[5] = 0; /* type */
+        assert_int_equal(wire_decode(bytes, WIRE_SIZE, &back, &version), WIRE_FOREIGN);
+        bytes[5] = WIRE_TYPE_END;
+        assert_int_equal(wire_decode(bytes, WIRE_SIZE, &back, &version), WIRE_FOREIGN);
+}
+
+/* Of any size and with anything behind it: what it means is that version's affair. */
+static void another_version_is_named(void **state)
+{
+        uint8_t version = 0;
+        struct wire_header back;
+
+        assert_int_equal(wire_decode("FRRY\x01", 5, &back, &version), WIRE_OTHER_VERSION);
+        assert_int_equal(version, 1);
+        assert_int_equal(wire_decode("FRRY\x07 and more", 14, &back, &version), WIRE_OTHER_VERSION);
+        assert_int_equal(version, 7);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_header_survives_the_wire),
+                cmocka_unit_test(the_layout_is_that_of_the_protocol_page),
+                cmocka_unit_test(impossible_numbers_are_refused),
+                cmocka_unit_test(foreign_bytes_are_refused),
+                cmocka_unit_test(another_version_is_named),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
