@@ -216,6 +216,17 @@ size_t ferry_worker_drain(struct ferry_worker *worker, unsigned timeout_ms)
         return left;
 }
 
+/* ferry_worker_abandon does not find it any more. */
+static struct engine *take_engine(struct ferry_worker *worker)
+{
+        struct engine *engine;
+
+        pthread_mutex_lock(&living_lock);
+        engine = FERRY_STEAL(worker->engine);
+        pthread_mutex_unlock(&living_lock);
+        return engine;
+}
+
 /*
  * Not simply bottom-up reversed: first nobody may ask for anything more (HTTP, peers); then every operation ends, which
  * takes the engine; then its thread, which calls into the operations, ends before they go; its memory goes last, after
@@ -244,7 +255,7 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
         worker->operations = operation_store_free(worker->operations);
         worker->regions = region_table_free(worker->regions);
         worker->loop = loop_free(worker->loop);
-        worker->engine = engine_free(worker->engine);
+        worker->engine = engine_free(take_engine(worker));
         worker->metrics = metrics_free(worker->metrics);
 
         pthread_mutex_lock(&living_lock);
