@@ -16,6 +16,7 @@ void transport_init(struct transport *transport, const struct transport_ops *ops
         transport->ops = ops;
         transport->name = name;
         transport->index = index;
+        transport->message_size = sizeof(struct message);
         transport->fd = -1;
         transport->handlers = *handlers;
 }
@@ -36,9 +37,9 @@ struct message *message_new(struct transport *transport)
         if (message)
                 LL_DELETE(transport->free_messages, message);
         else
-                message = malloc(sizeof(*message));
+                message = malloc(transport->message_size);
         if (message)
-                *message = (struct message){ 0 };
+                memset(message, 0, transport->message_size);
         return message;
 }
 

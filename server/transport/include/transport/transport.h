@@ -216,9 +216,10 @@ struct transport_ops {
 /* The base of every transport: its first member. */
 struct transport {
         const struct transport_ops *ops;
-        const char *name; /* "local", "ucx" */
-        size_t index;     /* in struct memory's handles; the engine's choice */
-        int fd;           /* readable when there is something to do, once armed */
+        const char *name;    /* "local", "ucx" */
+        size_t index;        /* in struct memory's handles; the engine's choice */
+        size_t message_size; /* of what embeds struct message at its start; transport_init: of that alone */
+        int fd;              /* readable when there is something to do, once armed */
         struct transport_handlers handlers;
         struct link *links; /* utlist; all that have not been released */
         struct message *free_messages;

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "ucx_internal.h"
+
+static void classify(struct ucx_address *a)
+{
+        if (a->address.ss_family == AF_INET) {
+                uint32_t host = ntohl(((const struct sockaddr_in *)(const void *)&a->address)->sin_addr.s_addr);
+
+                a->loopback = host >> 24 == 127;
+                a->wildcard = host == INADDR_ANY;
+        } else {
+                const struct in6_addr *host = &((const struct sockaddr_in6 *)(const void *)&a->address)->sin6_addr;
+
+                a->loopback = IN6_IS_ADDR_LOOPBACK(host);
+                a->wildcard = IN6_IS_ADDR_UNSPECIFIED(host);
+        }
+}
+
+/* How well an address of an interface serves to listen on it: IPv4, then IPv6 that others can reach. 0 = not at all. */
+static int rank(const struct ifaddrs *i)
+{
+        if (!i->ifa_addr)
+                return 0;
+        if (i->ifa_addr->sa_family == AF_INET)
+                return 2;
+        return i->ifa_addr->sa_family == AF_INET6 &&
+               !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr);
+}
+
+/* The address of an interface, which has a port already. 0; -ENODEV no such interface; -EADDRNOTAVAIL it has none. */
+static int interface_address(const char *name, struct ucx_address *a)
+{
+        struct ifaddrs *list, *best = NULL;
+        int r = -EADDRNOTAVAIL;
+
+        if (if_nametoindex(name) == 0)
+                return -ENODEV;
+        if (getifaddrs(&list) < 0)
+                return -errno;
+        for (struct ifaddrs *i = list; i; i = i->ifa_next)
+                if (strcmp(i->ifa_name, name) == 0 && rank(i) > (best ? rank(best) : 0))
+                        best = i;
+        if (best) {
+                in_port_t port = ((const struct sockaddr_in *)(const void *)&a->address)->sin_port;
+
+                a->length =
+                        best->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+                memcpy(&a->address, best->ifa_addr, a->length);
+                ((struct sockaddr_in *)(void *)&a->address)->sin_port = port; /* at the same place in both */
+                r = 0;
+        }
+        freeifaddrs(list);
+        return r;
+}
+_Static_assert(offsetof(struct sockaddr_in, sin_port) == offsetof(struct sockaddr_in6, sin6_port),
+               "the port lies at one place");
+
+static int resolve(const char *host, const char *port, struct ucx_address *a)
+{
+        struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *list;
+
+        if (getaddrinfo(host, port, &hints, &list) != 0)
+                return -EADDRNOTAVAIL;
+        memcpy(&a->address, list->ai_addr, list->ai_addrlen);
+        a->length = list->ai_addrlen;
+        freeaddrinfo(list);
+        return 0;
+}
+
+/* "HOST:PORT", "[v6]:PORT", "INTERFACE:PORT" */
+static int parse(const char *text, struct ucx_address *a)
+{
+        FERRY_CLEANUP(cleanup_free) char *copy = strdup(text);
+        char *colon = copy ? strrchr(copy, ':') : NULL, *host = copy;
+        size_t length;
+        int r;
+
+        if (!copy)
+                return -ENOMEM;
+        if (!colon || colon[1] == '\0')
+                return -EINVAL;
+        *colon = '\0';
+        length = strlen(host);
+        if (length >= 2 && host[0] == '[' && host[length - 1] == ']') {
+                host[length - 1] = '\0';
+                host++;
+        }
+        if (if_nametoindex(host) == 0)
+                return resolve(*host ? host : NULL, colon + 1, a);
+        r = resolve(NULL, colon + 1, a); /* for the port */
+        return r < 0 ? r : interface_address(host, a);
+}
+
+/* UCX has one error for all that can be wrong with an address; the system tells them apart. */
+static int probe(const struct ucx_address *a)
+{
+        FERRY_CLEANUP(cleanup_close) int fd = socket(a->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        if (fd < 0)
+                return -errno;
+        if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int)) < 0 ||
+            bind(fd, (const struct sockaddr *)&a->address, a->length) < 0)
+                return -errno;
+        return 0;
+}
+
+int ucx_address_parse(const char *data_listen, struct ucx_address *ret_address)
+{
+        struct ucx_address address = { 0 };
+        int r = parse(data_listen, &address);
+
+        if (r == 0)
+                r = probe(&address);
+        if (r < 0) {
+                log_event(LOG_ERROR, "the network side cannot listen there", LOG_S("data_listen", data_listen),
+                          LOG_S("reason", strerror(-r)));
+                return r;
+        }
+        classify(&address);
+        *ret_address = address;
+        return 0;
+}
+
+int ucx_address_format(const struct sockaddr_storage *address, char *text, size_t size)
+{
+        char host[NI_MAXHOST], port[NI_MAXSERV];
+        socklen_t length = address->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+
+        if (getnameinfo((const struct sockaddr *)address, length, host, sizeof(host), port, sizeof(port),
+                        NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+                return -EADDRNOTAVAIL;
+        (void)snprintf(text, size, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+        return 0;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "ucx_internal.h"
+
+/* A peer of another version can never be understood: the end of the link tells both sides at once. */
+static void fail_version(struct ucx_link *link, unsigned version)
+{
+        char detail[TRANSPORT_DETAIL_SIZE];
+
+        (void)snprintf(detail, sizeof(detail), "the peer speaks version %u of the protocol, this worker version %u",
+                       version, (unsigned)WIRE_VERSION);
+        ucx_link_fail(link, FERRY_E_TRANSFER_FAILED, detail);
+}
+
+static void handle(struct ucx *ucx, struct ucx_link *link, const void *bytes, size_t size, struct payload *payload)
+{
+        struct wire_header header;
+        uint8_t version;
+
+        switch (wire_decode(bytes, size, &header, &version)) {
+        case WIRE_FOREIGN:
+                log_event(LOG_WARN, "message of no known form dropped", LOG_S("transport", ucx->base.name),
+                          LOG_U("size", size));
+                break;
+        case WIRE_OTHER_VERSION:
+                fail_version(link, version);
+                break;
+        case WIRE_OK:
+                link_was_heard(&link->base);
+                ucx_pace_heard(link, &header);
+                ucx->base.handlers.message(ucx->base.handlers.context, &link->base, &header, payload);
+                break;
+        }
+}
+
+ucs_status_t ucx_message_arrived(void *context, const void *bytes, size_t size, void *data, size_t length,
+                                 const ucp_am_recv_param_t *param)
+{
+        struct ucx *ucx = context;
+        bool rendezvous = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+        bool replies = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
+        struct ucx_link *link = replies ? ucx_link_find(ucx, param->reply_ep) : NULL;
+        struct payload payload = { .length = length };
+
+        if (rendezvous)
+                payload.descriptor = data;
+        else
+                payload.bytes = data;
+        if (link)
+                handle(ucx, link, bytes, size, &payload);
+        if (!rendezvous)
+                return UCS_OK;
+        /* UCX would tell the sender of a refusal from inside this callback. */
+        return payload.taken || ucx_queue_refuse(ucx, data) ? UCS_INPROGRESS : UCS_OK;
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "base/log.h"
+#include "ucx_internal.h"
+
+/*
+ * The end of a link:
+ *
+ *   ucx_link_fail   marks it, anywhere
+ *   close           ucp_ep_close_nbx by force, outside UCX's callbacks
+ *   settle          rounds of progress until its lanes are gone
+ *   drop            what waits is lost or refused
+ *   end             when UCX has closed it and every message is done: the engine hears of it
+ */
+
+static void close_done(void *request, ucs_status_t status, void *user_data)
+{
+        struct ucx_link *link = user_data;
+
+        if (link->close_request)
+                ucp_request_free(link->close_request);
+        link->close_request = NULL;
+        link->closed = true;
+        ucx_of_link(link)->sweep_wanted = true;
+}
+
+static void close_endpoint(struct ucx_link *link, unsigned flags)
+{
+        ucp_request_param_t param = {
+                .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                .flags = flags,
+                .cb.send = close_done,
+                .user_data = link,
+        };
+        ucs_status_ptr_t request;
+
+        link->closing = true;
+        request = link->endpoint ? ucp_ep_close_nbx(link->endpoint, &param) : NULL;
+        link->endpoint = NULL;
+        if (UCS_PTR_IS_PTR(request))
+                link->close_request = request;
+        else
+                link->closed = true;
+}
+
+/*
+ * UCX completes the requests of an endpoint that is closed by force before it destroys the lanes, which it leaves to
+ * the next rounds of progress (ucp_worker_discard_uct_ep); until then a TCP lane may still store what it reads from its
+ * socket. So these rounds are run before anything ends.
+ */
+static void settle(struct ucx *ucx)
+{
+        for (int i = 0; i < UCX_SETTLE_ROUNDS; i++)
+                if (ucx_worker_progress(ucx) == 0 && i > 1)
+                        break;
+}
+
+static bool close_failing(struct ucx *ucx)
+{
+        struct ucx_link *link, *closed = NULL;
+
+        DL_FOREACH2(ucx->failing, link, failing_next)
+        {
+                if (link->closing)
+                        continue;
+                close_endpoint(link, UCP_EP_CLOSE_FLAG_FORCE);
+                closed = link;
+        }
+        if (closed)
+                settle(ucx);
+        return closed != NULL;
+}
+
+/* What the settling of others has queued meanwhile belongs to links that have closed, too. */
+static void drop_failing(struct ucx *ucx)
+{
+        struct ucx_link *link;
+
+        DL_FOREACH2(ucx->failing, link, failing_next)
+        if (link->closing)
+                ucx_queue_drop(link);
+}
+
+static struct ucx_link *find_quiet(struct ucx *ucx)
+{
+        struct ucx_link *link;
+
+        DL_FOREACH2(ucx->failing, link, failing_next)
+        if (link->closed && !link->under_way)
+                return link;
+        return NULL;
+}
+
+/* The link may be gone afterwards. */
+static void end(struct ucx *ucx, struct ucx_link *link)
+{
+        DL_DELETE2(ucx->failing, link, failing_prev, failing_next);
+        link_set_state(&link->base, LINK_ENDED);
+        ucx->base.handlers.ended(ucx->base.handlers.context, &link->base);
+}
+
+bool ucx_sweep(struct ucx *ucx)
+{
+        struct ucx_link *link;
+        bool any = false;
+
+        while (ucx->sweep_wanted) {
+                ucx->sweep_wanted = false;
+                any |= close_failing(ucx);
+                drop_failing(ucx);
+                while ((link = find_quiet(ucx))) {
+                        end(ucx, link);
+                        any = true;
+                }
+        }
+        return any;
+}
+
+/* ---- the engine stops ---- */
+
+static bool is_idle(const struct ucx_link *link)
+{
+        return !link->under_way && !link->parts && !link->receives;
+}
+
+/* Closes in peace what has nothing under way any more. UCX flushes what it has sent. */
+static void close_idle(struct ucx *ucx)
+{
+        struct link *base;
+
+        DL_FOREACH (ucx->base.links, base) {
+                struct ucx_link *link = ucx_link_of(base);
+
+                if (!link_is_usable(base) || !is_idle(link))
+                        continue;
+                ucx_link_fail(link, FERRY_E_PEER_LOST, "the worker is shutting down");
+                /* One that never got through has nothing to flush; UCX would wait for it, and in the end abort. */
+                close_endpoint(link, !base->accepted && base->connect_us == 0 ? UCP_EP_CLOSE_FLAG_FORCE : 0);
+        }
+}
+
+static bool any_is_open(const struct ucx *ucx)
+{
+        const struct link *link;
+
+        DL_FOREACH (ucx->base.links, link)
+                if (link->state != LINK_ENDED)
+                        return true;
+        return false;
+}
+
+static bool any_is_busy(const struct ucx *ucx)
+{
+        struct link *link;
+
+        DL_FOREACH (ucx->base.links, link)
+                if (ucx_link_of(link)->under_way)
+                        return true;
+        return false;
+}
+
+static void run(struct ucx *ucx)
+{
+        (void)ucx_worker_progress(ucx);
+        (void)ucx_queue_flush(ucx);
+        (void)ucx_sweep(ucx);
+}
+
+static void fail_all(struct ucx *ucx)
+{
+        struct link *link;
+
+        DL_FOREACH (ucx->base.links, link)
+                ucx_link_fail(ucx_link_of(link), FERRY_E_PEER_LOST, "the worker is shutting down");
+}
+
+/* UCX's worker is gone, and with it every lane and every callback that has not run. */
+static void end_rest(struct ucx *ucx)
+{
+        struct ucx_link *link;
+
+        while ((link = ucx->failing)) {
+                struct message *m;
+
+                while ((m = link->under_way)) {
+                        DL_DELETE(link->under_way, m);
+                        ucx_message_end(ucx_message_of(m), MESSAGE_LOST);
+                }
+                end(ucx, link);
+        }
+}
+
+void ucx_shut_down(struct transport *transport, uint64_t deadline_us)
+{
+        struct ucx *ucx = ucx_of(transport);
+        struct ucx_link *link;
+
+        if (!ucx->worker)
+                return;
+        ucx->stopping = true;
+        while (any_is_open(ucx) && clock_now_us() < deadline_us) {
+                run(ucx);
+                close_idle(ucx);
+        }
+        fail_all(ucx);
+        run(ucx);
+        deadline_us = clock_now_us() + UCX_CLOSE_MS * UINT64_C(1000);
+        while (any_is_busy(ucx) && clock_now_us() < deadline_us)
+                run(ucx);
+        (void)ucx_queue_flush(ucx);
+        /* UCX aborts the process when its worker is destroyed while somebody holds such a request. */
+        DL_FOREACH2(ucx->failing, link, failing_next)
+        {
+                ucx_queue_drop(link);
+                if (link->close_request)
+                        ucp_request_free(link->close_request);
+                link->close_request = NULL;
+        }
+        if (ucx->listener)
+                ucp_listener_destroy(ucx->listener);
+        ucp_worker_destroy(ucx->worker);
+        ucx->listener = NULL;
+        ucx->worker = NULL;
+        end_rest(ucx);
+}

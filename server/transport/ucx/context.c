@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "ucx_internal.h"
+
+/*
+ * All transports but shared memory, which the local transport is for, and ud. UCX treats a failed completion of ud as
+ * fatal, so that one link flap aborts the process, also where ud is only the auxiliary of rc: so it is left out by
+ * name. rc_verbs connects by TCP's connection manager then.
+ */
+#define TRANSPORTS "^sm,ud_verbs,ud_mlx5"
+#define TRANSPORTS_NO_RDMA "^sm" /* UCX complains of names that it does not have */
+
+/*
+ * TCP moves a rendezvous by PUT straight into its place, or in active messages of 64 KiB that are copied there: 256 MiB
+ * in 42 or 62 ms (loopback, 1.13.1). But the death of a peer while its PUT is not confirmed can abort this process, by
+ * an assertion in uct_tcp_ep_handle_put_ack (uct/tcp/tcp_ep.c, the same from 1.13 to 1.22; on in Debian's build):
+ *
+ *   uct_tcp_ep_progress_am_rx handles all messages that one recv has brought, one after the other. When the handling of
+ *   one of them sends, and the send finds the connection reset, UCX forgets all PUTs. If the confirmation of the last
+ *   PUT lies behind that message in the same buffer, it confirms a PUT that nobody waits for: abort.
+ *
+ * So nothing that is read in front of the confirmation of our last PUT may send over the same endpoint:
+ *   - our own messages, receives and refusals: they are deferred until ucp_worker_progress is over (queue.c);
+ *   - UCX's PUT, when it reads the peer's RTR (ready to receive), and UCX's ATP (all is put), when it reads an earlier
+ *     confirmation: every worker, whatever its UCX, posts one receive at a time for each endpoint, so the next RTR
+ *     leaves after the confirmation, and a second PUT does not exist;
+ *   - UCX's confirmation of a PUT of the peer: sent inside that loop only for a PUT that lies in the buffer as a whole,
+ *     and a rendezvous that would fit into the buffer travels without PUT (UCX_PUT_ABOVE).
+ * Nothing else that can stand there sends: eager messages, RTS, ATP, ATS, data, keep-alive.
+ *
+ * From 1.16 on, UCX's rendezvous is another (UCX_PROTO_ENABLE), for which this was not shown: there PUT stays off.
+ */
+static bool put_is_safe(void)
+{
+        return ucx_is_before(16);
+}
+
+struct setting {
+        const char *key, *value; /* NULL = UCX's default */
+        bool force;              /* also against UCX_<KEY> in the environment */
+};
+
+/* Before 1.17, a program names the settings of a transport without its prefix; the environment always has it. */
+static const char *key_of_ucx(const char *key)
+{
+        static const char prefix[] = "TCP_";
+        size_t n = strlen(prefix);
+
+        return strncmp(key, prefix, n) == 0 && ucx_is_before(17) ? key + n : key;
+}
+
+static void apply(ucp_config_t *config, const struct setting *settings, size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                char variable[64];
+
+                (void)snprintf(variable, sizeof(variable), "UCX_%s", settings[i].key);
+                if (!settings[i].value || (!settings[i].force && getenv(variable)))
+                        continue;
+                /* Other versions of UCX may not know a key; that must not be fatal. */
+                if (ucp_config_modify(config, key_of_ucx(settings[i].key), settings[i].value) != UCS_OK)
+                        log_event(LOG_DEBUG, "UCX does not know a setting", LOG_S("key", settings[i].key));
+        }
+}
+
+static void configure(const struct ucx *ucx, const struct ucx_config *config, const char *interfaces,
+                      ucp_config_t *ucp_config)
+{
+        const char *transports = ucx_has_rdma() ? TRANSPORTS : TRANSPORTS_NO_RDMA;
+        const struct setting settings[] = {
+                { "TLS", config->transports ? config->transports : transports, config->transports != NULL },
+                { "NET_DEVICES", config->interfaces ? config->interfaces : interfaces, config->interfaces != NULL },
+                { "KEEPALIVE_INTERVAL", "1s", false },
+                /* The kernel finds a dead host behind an idle connection: 2 s of silence, then 3 probes. */
+                { "TCP_KEEPIDLE", "2s", false },
+                { "TCP_KEEPINTVL", "1s", false },
+                { "TCP_KEEPCNT", "3", false },
+                { "TCP_PUT_ENABLE", ucx->put ? NULL : "n", true },
+                { "TCP_RX_SEG_SIZE", "64k", true }, /* UCX_PUT_ABOVE */
+                /* UCX packs pieces into buffers of this size: 1,000 of 16 KiB at 2.5 GB/s, with its 8 KiB at 2.0. */
+                { "TCP_TX_SEG_SIZE", "64k", false },
+                /*
+                 * So many pieces go out from where they are, without being packed; UCX's 6 are too few for pieces of
+                 * 4 KiB. From 30 on UCX 1.13 aborts: it allows itself 1,200 bytes of stack for the list.
+                 */
+                { "TCP_MAX_IOV", "20", true },
+                /*
+                 * The kernel grows the buffer of a socket beyond what the cache holds: on loopback 256 MiB take 43 ms
+                 * with this size, 47 without. Over a wire the buffer has to grow with the delay.
+                 */
+                { "TCP_SNDBUF", ucx->loopback ? "256k" : NULL, false },
+                /* Else a restart finds its port taken for as long as the kernel remembers old connections. */
+                { "CM_REUSEADDR", "y", false },
+                /* Connections by rdmacm abort the process when an RDMA link is deleted. */
+                { "SOCKADDR_TLS_PRIORITY", "tcp", false },
+        };
+
+        apply(ucp_config, settings, FERRY_ARRAY_SIZE(settings));
+}
+
+int ucx_context_open(struct ucx *ucx, const struct ucx_config *config, const struct ucx_address *address)
+{
+        FERRY_CLEANUP(cleanup_free) char *interfaces = NULL;
+        ucp_params_t params = {
+                .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME,
+                /* Not RMA: with it UCX serves reads and writes of any address to anyone connected. */
+                .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
+                .name = "ferry",
+        };
+        ucp_config_t *ucp_config;
+        ucs_status_t status = ucp_config_read(NULL, NULL, &ucp_config);
+
+        if (status != UCS_OK)
+                return ucx_failed("configuration", status);
+        ucx->put = put_is_safe();
+        ucx->loopback = address->loopback;
+        if (!config->interfaces)
+                interfaces = ucx_interfaces(config, address);
+        configure(ucx, config, interfaces, ucp_config);
+        status = ucp_init(&params, ucp_config, &ucx->context);
+        ucp_config_release(ucp_config);
+        return status == UCS_OK ? 0 : ucx_failed("transports", status);
+}
+
+int ucx_worker_open(struct ucx *ucx, ucp_am_recv_callback_t arrived)
+{
+        ucp_worker_params_t params = {
+                .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                /* One thread at a time: whoever holds the engine's progress lock. */
+                .thread_mode = UCS_THREAD_MODE_SERIALIZED,
+        };
+        ucp_am_handler_param_t handler = {
+                .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                              UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                .id = UCX_AM_ID,
+                .flags = UCP_AM_FLAG_WHOLE_MSG,
+                .cb = arrived,
+                .arg = ucx,
+        };
+        ucs_status_t status = ucp_worker_create(ucx->context, &params, &ucx->worker);
+
+        if (status != UCS_OK)
+                return ucx_failed("worker", status);
+        status = ucp_worker_set_am_recv_handler(ucx->worker, &handler);
+        if (status != UCS_OK)
+                return ucx_failed("message handler", status);
+        status = ucp_worker_get_efd(ucx->worker, &ucx->base.fd);
+        return status == UCS_OK ? 0 : ucx_failed("event descriptor", status);
+}
+
+/* ---- memory ---- */
+
+int ucx_register_memory(struct transport *transport, struct memory *memory)
+{
+        ucp_mem_map_params_t params = {
+                .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH,
+                .address = memory->address,
+                .length = memory->size,
+        };
+        ucp_mem_h handle;
+        ucs_status_t status = ucp_mem_map(ucx_of(transport)->context, &params, &handle);
+        uint64_t limit;
+
+        if (status == UCS_OK) {
+                memory->handles[transport->index] = handle;
+                return 0;
+        }
+        limit = ucx_memlock_limit();
+        if (limit != UINT64_MAX && ucx_rdma_ports(NULL, 0)) {
+                log_event(LOG_ERROR,
+                          "memory cannot be registered for RDMA: this process may lock too little; raise the limit "
+                          "(ulimit -l unlimited, LimitMEMLOCK=infinity, --ulimit memlock=-1)",
+                          LOG_U("size", memory->size), LOG_U("memlock_bytes", limit),
+                          LOG_S("reason", ucs_status_string(status)));
+                return -ENOMEM;
+        }
+        log_event(LOG_ERROR, "memory cannot be registered", LOG_S("transport", transport->name),
+                  LOG_U("size", memory->size), LOG_S("reason", ucs_status_string(status)));
+        return ucx_errno(status);
+}
+
+void ucx_unregister_memory(struct transport *transport, struct memory *memory)
+{
+        void **handle = &memory->handles[transport->index];
+
+        if (*handle)
+                (void)ucp_mem_unmap(ucx_of(transport)->context, *handle);
+        *handle = NULL;
+}
+
+/* ---- facts ---- */
+
+/* "#   resource 0  :  md 0  dev 0  flags ---- tcp/lo" */
+static void add_lane(struct ucx *ucx, char *line)
+{
+        char *slash = strchr(line, '/'), *start = slash;
+        size_t n = ucx->facts.n_transports;
+
+        if (!strstr(line, " resource ") || !slash)
+                return;
+        *slash = '\0';
+        while (start > line && start[-1] != ' ')
+                start--;
+        for (size_t i = 0; i < n; i++)
+                if (strcmp(ucx->lanes[i], start) == 0)
+                        return;
+        if (n < UCX_LANES_MAX && (ucx->lanes[n] = strdup(start)))
+                ucx->facts.n_transports++;
+}
+
+void ucx_context_facts(struct ucx *ucx)
+{
+        FERRY_CLEANUP(cleanup_free) char *text = NULL;
+        ucp_context_attr_t attr = { .field_mask = UCP_ATTR_FIELD_MEMORY_TYPES };
+        size_t size = 0;
+        FILE *out = open_memstream(&text, &size);
+        char *save = NULL;
+
+        if (ucp_context_query(ucx->context, &attr) == UCS_OK)
+                ucx->facts.memory_types = attr.memory_types;
+        ucx->facts.transports = (const char *const *)ucx->lanes;
+        if (!out)
+                return;
+        ucp_context_print_info(ucx->context, out);
+        (void)fclose(out);
+        for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+                add_lane(ucx, line);
+}

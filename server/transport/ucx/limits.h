@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef UCX_LIMITS_H
+#define UCX_LIMITS_H
+
+/* Sizes and times of the UCX transport. Chosen by measurement where tests/bench/NOTES.md says so. */
+
+enum {
+        UCX_AM_ID = 17, /* of every active message; its type is in the header */
+        UCX_CHUNK_DEFAULT = 4 << 20,
+        UCX_CHUNK_MIN = 64 << 10,
+        UCX_WINDOW_DEFAULT = 4,
+        UCX_WINDOW_MAX = 64,
+        UCX_GATHER_BELOW = 256 << 10, /* shorter runs of memory share a request … */
+        UCX_GATHER_SIZE = 2 << 20,    /* … of at most so many bytes */
+        /* Over TCP such runs travel in parts, inside messages. A part fits into UCX's buffers with all headers. */
+        UCX_PART_SIZE = 60 << 10,
+        UCX_PART_PIECES = 15,      /* a message of more pieces is packed first */
+        UCX_PARTS_BYTES = 4 << 20, /* of parts that UCX has for one link */
+        /*
+         * TCP receives into a buffer of this size (TCP_RX_SEG_SIZE). A PUT must be longer, so that it never lies in the
+         * buffer whole.
+         */
+        UCX_PUT_ABOVE = 64 << 10,
+        UCX_SETTLE_ROUNDS = 64,    /* of progress after a forced close */
+        UCX_CLOSE_MS = 1000,       /* for forced closes when the engine stops */
+        UCX_LANES_MAX = 32,        /* names of transports in the facts */
+        UCX_PROBE_US = 1000000,    /* a request without an answer is no measurement after this */
+        UCX_MEMLOCK_MIN = 1 << 20, /* less does not even start an RDMA device */
+        UCX_LOG_BURST = 20,        /* lines of UCX's log a second */
+};
+
+#endif

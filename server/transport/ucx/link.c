@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "ucx_internal.h"
+
+/*
+ * A link is a UCX endpoint with peer error handling. Messages that arrive name their link by the endpoint, so usable
+ * links are hashed by it. A failed link leaves the hash at once and goes to close.c's list.
+ */
+
+static void on_endpoint_error(void *context, ucp_ep_h endpoint, ucs_status_t status)
+{
+        ucx_link_broke(context, status);
+}
+
+struct ucx_link *ucx_link_new(struct ucx *ucx, bool accepted)
+{
+        struct ucx_link *link = calloc(1, sizeof(*link));
+
+        if (!link)
+                return NULL;
+        link_init(&link->base, &ucx->base, accepted);
+        link->chunk = ucx->chunk_first;
+        return link;
+}
+
+ucs_status_t ucx_link_connect(struct ucx_link *link, ucp_ep_params_t *params)
+{
+        struct ucx *ucx = ucx_of_link(link);
+        struct ucx_link *other;
+        ucs_status_t status;
+
+        params->field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+        params->err_mode = UCP_ERR_HANDLING_MODE_PEER;
+        params->err_handler.cb = on_endpoint_error;
+        params->err_handler.arg = link;
+        status = ucp_ep_create(ucx->worker, params, &link->endpoint);
+        if (status != UCS_OK) {
+                link->endpoint = NULL;
+                return status;
+        }
+        other = ucx_link_find(ucx, link->endpoint);
+        if (other) /* UCX uses the address of a closed endpoint again */
+                HASH_DEL(ucx->by_endpoint, other);
+        HASH_ADD(hh, ucx->by_endpoint, endpoint, sizeof(link->endpoint), link);
+        return link->hh.tbl ? UCS_OK : UCS_ERR_NO_MEMORY;
+}
+
+void ucx_link_free(struct ucx_link *link)
+{
+        DL_DELETE(link->base.transport->links, &link->base);
+        free(link);
+}
+
+struct ucx_link *ucx_link_find(struct ucx *ucx, ucp_ep_h endpoint)
+{
+        struct ucx_link *link;
+
+        HASH_FIND(hh, ucx->by_endpoint, &endpoint, sizeof(endpoint), link);
+        return link;
+}
+
+void ucx_link_ready(struct ucx_link *link)
+{
+        if (link->is_ready || !link_is_usable(&link->base))
+                return;
+        link->is_ready = true;
+        DL_APPEND2(ucx_of_link(link)->ready, link, ready_prev, ready_next);
+}
+
+void ucx_link_fail(struct ucx_link *link, int error, const char *detail)
+{
+        struct ucx *ucx = ucx_of_link(link);
+
+        if (!link_is_usable(&link->base))
+                return;
+        link_set_state(&link->base, LINK_FAILED);
+        link->base.error = error;
+        (void)snprintf(link->base.detail, sizeof(link->base.detail), "%s", detail);
+        log_event(LOG_DEBUG, "link failed", LOG_S("transport", ucx->base.name), LOG_S("code", ferry_error_code(error)),
+                  LOG_S("reason", detail));
+        if (ucx_link_find(ucx, link->endpoint) == link)
+                HASH_DEL(ucx->by_endpoint, link);
+        if (link->is_ready)
+                DL_DELETE2(ucx->ready, link, ready_prev, ready_next);
+        link->is_ready = false;
+        DL_APPEND2(ucx->failing, link, failing_prev, failing_next);
+        ucx->sweep_wanted = true;
+}
+
+void ucx_link_broke(struct ucx_link *link, ucs_status_t status)
+{
+        bool heard = link->base.state == LINK_UP;
+
+        ucx_link_fail(link, heard ? FERRY_E_PEER_LOST : FERRY_E_PEER_UNREACHABLE, ucs_status_string(status));
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
+#include "ucx_internal.h"
+
+static void on_connection(ucp_conn_request_h request, void *context)
+{
+        struct ucx *ucx = context;
+        ucp_ep_params_t params = { .field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST, .conn_request = request };
+        struct ucx_link *link = ucx->stopping ? NULL : ucx_link_new(ucx, true);
+        ucs_status_t status;
+
+        if (link && !ucx->base.handlers.accepted(ucx->base.handlers.context, &link->base)) {
+                ucx_link_free(link);
+                link = NULL;
+        }
+        if (!link) {
+                (void)ucp_listener_reject(ucx->listener, request);
+                return;
+        }
+        status = ucx_link_connect(link, &params);
+        if (status != UCS_OK)
+                ucx_link_broke(link, status); /* the engine has it: it ends as every other */
+}
+
+int ucx_listener_open(struct ucx *ucx, const struct ucx_address *address)
+{
+        ucp_listener_params_t params = {
+                .field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
+                .sockaddr = { .addr = (const struct sockaddr *)&address->address, .addrlen = address->length },
+                .conn_handler = { .cb = on_connection, .arg = ucx },
+        };
+        ucp_listener_attr_t attr = { .field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR };
+        ucs_status_t status = ucp_listener_create(ucx->worker, &params, &ucx->listener);
+
+        if (status != UCS_OK)
+                return ucx_failed("listener", status);
+        status = ucp_listener_query(ucx->listener, &attr);
+        if (status != UCS_OK)
+                return ucx_failed("listener address", status);
+        return ucx_address_format(&attr.sockaddr, ucx->facts.data_address, sizeof(ucx->facts.data_address));
+}

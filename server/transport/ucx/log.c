@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <ucs/config/global_opts.h>
+#include <ucs/config/types.h>
+#include <ucs/debug/debug.h>
+#include <ucs/debug/log_def.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ucx_internal.h"
+
+/*
+ * UCX writes its log to standard output and installs handlers of fatal signals when its library is loaded, before main:
+ * its configuration comes too late, so both are taken away here by its own functions.
+ */
+
+#define EVENTS_MAX "16384" /* sockets: 4096 links of peers and as many of our own, with a spare each */
+
+/* UCX calls a peer's death an error of its own; whose fault it is, our own lines say. */
+static enum log_level level_of(ucs_log_level_t level)
+{
+        switch (level) {
+        case UCS_LOG_LEVEL_FATAL:
+                return LOG_ERROR;
+        case UCS_LOG_LEVEL_ERROR:
+        case UCS_LOG_LEVEL_WARN:
+                return LOG_INFO;
+        default:
+                return LOG_DEBUG;
+        }
+}
+
+/* UCX repeats some lines without end, for instance where memory cannot be locked. UCX logs on any thread. */
+static bool may_log(uint64_t *ret_left_out)
+{
+        static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+        static uint64_t second, lines, left_out;
+        uint64_t now = clock_now_us() / 1000000;
+        bool may;
+
+        (void)pthread_mutex_lock(&lock);
+        if (now != second) {
+                second = now;
+                lines = 0;
+        }
+        may = lines++ < UCX_LOG_BURST;
+        *ret_left_out = may ? left_out : 0;
+        left_out = may ? 0 : left_out + 1;
+        (void)pthread_mutex_unlock(&lock);
+        return may;
+}
+
+static ucs_log_func_rc_t handler(const char *file, unsigned line, const char *function, ucs_log_level_t level,
+                                 const ucs_log_component_config_t *component, const char *format, va_list arguments)
+{
+        char text[512];
+        uint64_t left_out = 0;
+
+        if (!log_enabled(level_of(level)) ||
+            ((level == UCS_LOG_LEVEL_ERROR || level == UCS_LOG_LEVEL_WARN) && !may_log(&left_out)))
+                return UCS_LOG_FUNC_RC_STOP;
+        if (left_out)
+                log_event(LOG_INFO, "lines of UCX's log were left out", LOG_U("lines", left_out));
+        (void)vsnprintf(text, sizeof(text), format, arguments);
+        log_event(level_of(level), "ucx", LOG_S("text", text), LOG_S("function", function));
+        return UCS_LOG_FUNC_RC_STOP;
+}
+
+static void setup(void)
+{
+        static const int fatal[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE };
+
+        ucs_log_push_handler(handler);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(fatal); i++)
+                ucs_debug_disable_signal(fatal[i]);
+        /* With UCX's default of 1024 sockets about the 1,020th peer cannot be connected. 1.14 lifted the limit. */
+        if (ucx_is_before(14) && !getenv("UCX_ASYNC_MAX_EVENTS") &&
+            ucs_global_opts_set_value("ASYNC_MAX_EVENTS", EVENTS_MAX) != UCS_OK)
+                log_event(LOG_DEBUG, "UCX does not know a setting", LOG_S("key", "ASYNC_MAX_EVENTS"));
+}
+
+void ucx_log_setup(void)
+{
+        static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+        (void)pthread_once(&once, setup);
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "ucx_internal.h"
+
+/* stream_pieces makes iovecs; UCX wants its own struct of the same shape. */
+_Static_assert(sizeof(struct iovec) == sizeof(ucp_dt_iov_t) &&
+                       offsetof(struct iovec, iov_base) == offsetof(ucp_dt_iov_t, buffer) &&
+                       offsetof(struct iovec, iov_len) == offsetof(ucp_dt_iov_t, length),
+               "iovec and ucp_dt_iov_t have one layout");
+
+static struct ucx_link *link_of(const struct ucx_message *m)
+{
+        return ucx_link_of(m->base.link);
+}
+
+bool ucx_message_is_rendezvous(const struct ucx_message *m)
+{
+        return m->base.length > WIRE_INLINE_MAX && !m->base.inside;
+}
+
+bool ucx_message_begin(struct ucx_message *m)
+{
+        return !m->base.begin || m->base.begin(&m->base);
+}
+
+void ucx_message_drop(struct ucx *ucx, struct ucx_message *m)
+{
+        free(m->pieces);
+        free(m->packed);
+        explicit_bzero(m->header, sizeof(m->header)); /* it has a key */
+        message_free(&ucx->base, &m->base);
+}
+
+void ucx_message_end(struct ucx_message *m, enum message_result result)
+{
+        struct ucx *ucx = ucx_of_link(link_of(m));
+
+        if (m->base.done)
+                m->base.done(&m->base, result);
+        ucx_message_drop(ucx, m);
+}
+
+/* ---- what UCX is done with ---- */
+
+static enum message_result result_of(ucs_status_t status)
+{
+        switch (status) {
+        case UCS_OK:
+                return MESSAGE_OK;
+        case UCS_ERR_NO_MEMORY:
+                return MESSAGE_NO_MEMORY;
+        default:
+                return MESSAGE_LOST;
+        }
+}
+
+static void finished(struct ucx_message *m, ucs_status_t status)
+{
+        struct ucx_link *link = link_of(m);
+
+        DL_DELETE(link->under_way, &m->base);
+        if (m->receive)
+                link->receiving -= m->base.length;
+        else if (m->part)
+                link->parts_sending -= m->base.length;
+        if (status == UCS_OK && ucx_message_is_rendezvous(m))
+                ucx_pace_bulk(link, m->base.length, m->posted_us);
+        if (result_of(status) == MESSAGE_LOST)
+                ucx_link_broke(link, status);
+        if (link->base.state == LINK_FAILED)
+                ucx_of_link(link)->sweep_wanted = true;
+        else
+                ucx_link_ready(link);
+        ucx_message_end(m, result_of(status)); /* the link stays: it ends in ucx_sweep */
+}
+
+static void send_callback(void *request, ucs_status_t status, void *user_data)
+{
+        ucp_request_free(request);
+        finished(user_data, status);
+}
+
+static void receive_callback(void *request, ucs_status_t status, size_t length, void *user_data)
+{
+        ucp_request_free(request);
+        finished(user_data, status);
+}
+
+/* The three results of an _nbx call meet here: done, failed, or a request whose callback will run. */
+static void started(struct ucx_message *m, ucs_status_ptr_t result)
+{
+        if (result == NULL)
+                finished(m, UCS_OK);
+        else if (UCS_PTR_IS_ERR(result))
+                finished(m, UCS_PTR_STATUS(result));
+}
+
+/* ---- what UCX gets ---- */
+
+/* A payload as UCX takes it. */
+struct buffer {
+        void *address;
+        size_t count; /* bytes, or pieces */
+        bool list;
+};
+
+/*
+ * Where the payload is: contiguous, or m->pieces. UCX takes PUT for what is contiguous, which must not fit into the
+ * buffer that TCP receives into (context.c says why); a list of pieces, if only of one, travels as active messages.
+ * false when memory is short.
+ */
+static bool find_payload(struct ucx_message *m, struct buffer *ret_buffer)
+{
+        uint64_t length = m->base.length;
+        uint8_t *address = NULL;
+
+        *ret_buffer = (struct buffer){ .count = length };
+        if (length == 0)
+                return true;
+        if (stream_run(m->base.stream, m->base.offset, length, &address) < length) {
+                ret_buffer->count = stream_pieces(m->base.stream, m->base.offset, length, &m->pieces);
+                ret_buffer->address = m->pieces;
+                ret_buffer->list = true;
+                return ret_buffer->count > 0;
+        }
+        ret_buffer->address = address;
+        if (!m->receive && ucx_of_link(link_of(m))->put && ucx_message_is_rendezvous(m) && length <= UCX_PUT_ABOVE) {
+                m->piece = (struct iovec){ .iov_base = address, .iov_len = length };
+                *ret_buffer = (struct buffer){ .address = &m->piece, .count = 1, .list = true };
+        }
+        return true;
+}
+
+/*
+ * Packs the pieces of a message that carries its bytes, where they are many. UCX sends up to 15 of them and our header
+ * at once, and more in several messages, except that 1.13 aborts when they are just 16: it counts the header twice in
+ * the first of those, which then finds that it has taken all (ucp_do_am_zcopy_multi; UCP_MAX_IOV is 16, TCP's own limit
+ * is above it). So many pieces are so short that packing them is quicker anyway. false when memory is short.
+ */
+static bool pack(struct ucx_message *m, struct buffer *buffer)
+{
+        char *at;
+
+        if (!buffer->list || buffer->count <= UCX_PART_PIECES || ucx_message_is_rendezvous(m))
+                return true;
+        at = m->packed = malloc(m->base.length);
+        if (!at)
+                return false;
+        for (size_t i = 0; i < buffer->count; i++) {
+                memcpy(at, m->pieces[i].iov_base, m->pieces[i].iov_len);
+                at += m->pieces[i].iov_len;
+        }
+        *buffer = (struct buffer){ .address = m->packed, .count = m->base.length };
+        return true;
+}
+
+static void set_datatype(ucp_request_param_t *param, const struct buffer *buffer)
+{
+        if (!buffer->list)
+                return;
+        param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+        param->datatype = ucp_dt_make_iov();
+}
+
+/* The link keeps it among those that UCX works on. */
+static void enter(struct ucx_message *m)
+{
+        struct ucx_link *link = link_of(m);
+
+        DL_APPEND(link->under_way, &m->base);
+        if (m->receive)
+                link->receiving += m->base.length;
+        else if (m->part)
+                link->parts_sending += m->base.length;
+        if (ucx_message_is_rendezvous(m))
+                m->posted_us = clock_now_us();
+}
+
+void ucx_message_send_now(struct ucx_message *m)
+{
+        ucp_request_param_t param = {
+                .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
+                .flags = UCP_AM_SEND_FLAG_REPLY |
+                         (ucx_message_is_rendezvous(m) ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER),
+                .cb.send = send_callback,
+                .user_data = m,
+        };
+        struct buffer buffer;
+
+        enter(m);
+        if (!find_payload(m, &buffer) || !pack(m, &buffer)) {
+                finished(m, UCS_ERR_NO_MEMORY);
+                return;
+        }
+        set_datatype(&param, &buffer);
+        wire_encode(&m->base.header, m->header);
+        ucx_pace_sent(link_of(m), &m->base.header);
+        started(m, ucp_am_send_nbx(link_of(m)->endpoint, UCX_AM_ID, m->header, WIRE_SIZE, buffer.address, buffer.count,
+                                   &param));
+}
+
+void ucx_message_receive_now(struct ucx_message *m)
+{
+        struct ucx *ucx = ucx_of_link(link_of(m));
+        ucp_request_param_t param = {
+                .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                .cb.recv_am = receive_callback,
+                .user_data = m,
+        };
+        struct buffer buffer;
+
+        enter(m);
+        if (!find_payload(m, &buffer)) {
+                ucp_am_data_release(ucx->worker, m->descriptor);
+                finished(m, UCS_ERR_NO_MEMORY);
+                return;
+        }
+        set_datatype(&param, &buffer);
+        started(m, ucp_am_recv_data_nbx(ucx->worker, m->descriptor, buffer.address, buffer.count, &param));
+}

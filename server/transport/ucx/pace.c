@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "ucx_internal.h"
+
+/*
+ * How much one request asks for.
+ *
+ * Over TCP one rendezvous at a time is posted (queue.c), and each costs a round trip or two in which nothing moves. So
+ * the chunk of a link grows with its delay: it doubles while a rendezvous takes less than GROW_ROUNDS round trips, and
+ * halves when it takes more than SHRINK_ROUNDS. Where the delay is small it stays at the first size, which suits the
+ * caches best; on loopback always.
+ *
+ *   The round trip is the shortest time seen between a request and the answer to it that needs no bulk: READ and its
+ *   DATA, whose header comes before its bytes, DONE, HELLO, and WRITE inside its message. One request at a time is
+ *   watched, on a link that is up already, because the first exchange has to connect.
+ *
+ *   The time of a rendezvous is counted from the end of the one before it, or from its own begin where that is later:
+ *   those that are sent at once are received one after the other.
+ */
+
+enum { GROW_ROUNDS = 16, SHRINK_ROUNDS = 64 };
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+        return a < b ? a : b;
+}
+
+uint64_t ucx_window(struct link *base)
+{
+        return (uint64_t)ucx_link_of(base)->chunk * ucx_of(base->transport)->window;
+}
+
+uint64_t ucx_request_size(struct link *base, const struct stream *own, uint64_t offset, uint64_t limit)
+{
+        uint64_t most = least(limit, ucx_link_of(base)->chunk);
+        uint8_t *address;
+        uint64_t run = stream_run(own, offset, most, &address);
+
+        /* Pieces that are not worth a rendezvous each travel together. */
+        if (run < UCX_GATHER_BELOW && run < limit)
+                return least(most, UCX_GATHER_SIZE);
+        return run;
+}
+
+/*
+ * UCX packs the pieces of a rendezvous into a buffer and sends that; inside messages they go from where they are to the
+ * socket.
+ */
+uint64_t ucx_fit(struct link *base, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inside)
+{
+        uint8_t *address;
+        uint64_t run = stream_run(stream, offset, limit, &address);
+
+        *ret_inside = run < limit && run < UCX_GATHER_BELOW && ucx_link_is_tcp(ucx_link_of(base));
+        return *ret_inside ? least(limit, UCX_PART_SIZE) : limit;
+}
+
+/* ---- what is measured ---- */
+
+static bool is_answered_at_once(const struct wire_header *header)
+{
+        return header->type == WIRE_READ || header->type == WIRE_DONE || header->type == WIRE_HELLO ||
+               (header->type == WIRE_WRITE && header->length <= WIRE_INLINE_MAX);
+}
+
+void ucx_pace_sent(struct ucx_link *link, const struct wire_header *header)
+{
+        uint64_t now_us;
+
+        if (link->base.state != LINK_UP || !is_answered_at_once(header))
+                return;
+        now_us = clock_now_us();
+        if (link->probe_us && now_us < link->probe_us + UCX_PROBE_US)
+                return;
+        link->probe_us = now_us;
+        link->probe_transfer = header->transfer;
+        link->probe_seq = header->seq;
+}
+
+void ucx_pace_heard(struct ucx_link *link, const struct wire_header *header)
+{
+        uint64_t took_us;
+
+        if (!link->probe_us || header->transfer != link->probe_transfer || header->seq != link->probe_seq)
+                return;
+        took_us = clock_now_us() - link->probe_us;
+        link->probe_us = 0;
+        if (link->rtt_us == 0 || took_us < link->rtt_us)
+                link->rtt_us = took_us ? took_us : 1;
+}
+
+void ucx_pace_bulk(struct ucx_link *link, uint64_t length, uint64_t posted_us)
+{
+        struct ucx *ucx = ucx_of_link(link);
+        uint64_t now_us = clock_now_us(), took_us;
+
+        took_us = now_us - (posted_us > link->bulk_done_us ? posted_us : link->bulk_done_us);
+        link->bulk_done_us = now_us;
+        if (ucx->loopback || link->rtt_us == 0 || length < link->chunk || !ucx_link_is_tcp(link))
+                return;
+        if (took_us < GROW_ROUNDS * link->rtt_us && link->chunk <= ucx->chunk_max / 2) {
+                link->chunk *= 2;
+                link->room = true;
+                ucx_link_ready(link);
+        } else if (took_us > SHRINK_ROUNDS * link->rtt_us && link->chunk / 2 >= ucx->chunk_first) {
+                link->chunk /= 2;
+        }
+}

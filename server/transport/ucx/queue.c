@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ucx_internal.h"
+
+/*
+ * What waits before UCX gets it.
+ *
+ * Nothing is sent, posted or refused inside ucp_worker_progress, and over TCP one receive at a time is posted for each
+ * endpoint. That makes PUT safe (context.c says why), and it costs nothing: bytes that move one chunk after the other
+ * stay in the cache, however many transfers share the endpoint.
+ *
+ * UCX keeps whatever the socket does not take, and parts that had to be packed take memory, so UCX gets parts only
+ * UCX_PARTS_BYTES at a time. What waits here can still be taken back by a cancel.
+ */
+
+/* ---- sends ---- */
+
+/* Whether parts of a transfer wait: a later message must not overtake them. */
+static bool has_parts(const struct ucx_link *link, uint64_t transfer)
+{
+        const struct message *m;
+
+        if (transfer == 0)
+                return false;
+        DL_FOREACH (link->parts, m)
+                if (m->transfer == transfer)
+                        return true;
+        return false;
+}
+
+static void put_off(struct ucx *ucx, struct ucx_message *m, enum ucx_act act)
+{
+        m->act = act;
+        DL_APPEND(ucx->deferred, &m->base);
+}
+
+static void send_or_end(struct ucx_message *m)
+{
+        if (!link_is_usable(m->base.link))
+                ucx_message_end(m, MESSAGE_LOST);
+        else if (!ucx_message_begin(m))
+                ucx_message_end(m, MESSAGE_CANCELLED);
+        else if (!link_is_usable(m->base.link)) /* begin may have failed it */
+                ucx_message_end(m, MESSAGE_LOST);
+        else
+                ucx_message_send_now(m);
+}
+
+void ucx_send(struct link *base, struct message *message)
+{
+        struct ucx_link *link = ucx_link_of(base);
+        struct ucx *ucx = ucx_of_link(link);
+        struct ucx_message *m = ucx_message_of(message);
+
+        message->link = base;
+        if (!message->stream)
+                message->length = 0;
+        if (!link_is_usable(base)) {
+                ucx_message_end(m, MESSAGE_LOST);
+                return;
+        }
+        m->part = message->inside || has_parts(link, message->transfer);
+        if (m->part) {
+                DL_APPEND(link->parts, message);
+                ucx_link_ready(link);
+        } else if (ucx->in_progress || ucx->deferred) {
+                put_off(ucx, m, UCX_SEND);
+        } else {
+                send_or_end(m);
+        }
+}
+
+static bool pump_parts(struct ucx_link *link)
+{
+        struct message *m;
+        bool any = false;
+
+        while (link_is_usable(&link->base) && (m = link->parts) &&
+               (link->parts_sending == 0 || link->parts_sending + m->length <= UCX_PARTS_BYTES)) {
+                DL_DELETE(link->parts, m);
+                send_or_end(ucx_message_of(m));
+                any = true;
+        }
+        return any;
+}
+
+/* ---- receives ---- */
+
+void ucx_receive(struct link *base, struct message *message, struct payload *payload)
+{
+        struct ucx_link *link = ucx_link_of(base);
+        struct ucx_message *m = ucx_message_of(message);
+
+        message->link = base;
+        payload->taken = true;
+        m->receive = true;
+        if (payload->bytes) {
+                if (!ucx_message_begin(m)) {
+                        ucx_message_drop(ucx_of_link(link), m);
+                        return;
+                }
+                stream_store(message->stream, message->offset, payload->bytes, message->length);
+                ucx_message_end(m, MESSAGE_OK);
+                return;
+        }
+        m->descriptor = payload->descriptor;
+        if (!link_is_usable(base)) { /* the engine has failed it meanwhile */
+                put_off(ucx_of_link(link), m, UCX_REFUSE);
+                return;
+        }
+        DL_APPEND(link->receives, message);
+        ucx_link_ready(link);
+}
+
+static void refuse(struct ucx *ucx, struct ucx_message *m)
+{
+        ucp_am_data_release(ucx->worker, m->descriptor);
+        ucx_message_drop(ucx, m);
+}
+
+/* Over TCP one at a time; elsewhere as much as one window, so that many transfers do not thrash the cache. */
+static bool may_post(struct ucx_link *link, uint64_t length)
+{
+        if (link->receiving == 0)
+                return true;
+        return !ucx_link_is_tcp(link) && link->receiving + length <= ucx_window(&link->base);
+}
+
+static bool pump_receives(struct ucx_link *link)
+{
+        struct message *m;
+        bool any = false;
+
+        while (link_is_usable(&link->base) && (m = link->receives) && may_post(link, m->length)) {
+                DL_DELETE(link->receives, m);
+                if (ucx_message_begin(ucx_message_of(m)))
+                        ucx_message_receive_now(ucx_message_of(m));
+                else
+                        refuse(ucx_of_link(link), ucx_message_of(m));
+                any = true;
+        }
+        return any;
+}
+
+bool ucx_queue_refuse(struct ucx *ucx, void *descriptor)
+{
+        struct message *m = message_new(&ucx->base);
+
+        if (!m)
+                return false;
+        ucx_message_of(m)->descriptor = descriptor;
+        put_off(ucx, ucx_message_of(m), UCX_REFUSE);
+        return true;
+}
+
+/* ---- both ---- */
+
+static void act_now(struct ucx *ucx, struct message *m)
+{
+        DL_DELETE(ucx->deferred, m);
+        if (ucx_message_of(m)->act == UCX_REFUSE)
+                refuse(ucx, ucx_message_of(m));
+        else
+                send_or_end(ucx_message_of(m));
+}
+
+bool ucx_queue_flush(struct ucx *ucx)
+{
+        bool any = false;
+
+        while (ucx->deferred || ucx->ready) {
+                struct ucx_link *link = ucx->ready;
+
+                any = true;
+                if (ucx->deferred) {
+                        act_now(ucx, ucx->deferred);
+                        continue;
+                }
+                DL_DELETE2(ucx->ready, link, ready_prev, ready_next);
+                link->is_ready = false;
+                (void)pump_receives(link);
+                (void)pump_parts(link);
+                if (link->room && link_is_usable(&link->base)) {
+                        link->room = false;
+                        ucx->base.handlers.room(ucx->base.handlers.context, &link->base);
+                }
+        }
+        return any;
+}
+
+/* The first of a list that belongs to the transfer and has a payload. */
+static struct message *find_waiting(struct message *list, const struct link *link, uint64_t transfer)
+{
+        struct message *m;
+
+        DL_FOREACH (list, m)
+                if (m->link == link && m->transfer == transfer && m->length > 0 && ucx_message_of(m)->act == UCX_SEND)
+                        return m;
+        return NULL;
+}
+
+void ucx_cancel(struct link *base, uint64_t transfer)
+{
+        struct ucx_link *link = ucx_link_of(base);
+        struct ucx *ucx = ucx_of_link(link);
+        struct message *m;
+
+        /* done may call the transport again, so each search starts anew. */
+        while ((m = find_waiting(link->parts, base, transfer))) {
+                DL_DELETE(link->parts, m);
+                ucx_message_end(ucx_message_of(m), MESSAGE_CANCELLED);
+        }
+        while ((m = find_waiting(ucx->deferred, base, transfer))) {
+                DL_DELETE(ucx->deferred, m);
+                ucx_message_end(ucx_message_of(m), MESSAGE_CANCELLED);
+        }
+        while ((m = find_waiting(link->receives, base, transfer))) {
+                DL_DELETE(link->receives, m);
+                if (ucx->in_progress)
+                        put_off(ucx, ucx_message_of(m), UCX_REFUSE);
+                else
+                        refuse(ucx, ucx_message_of(m));
+        }
+}
+
+void ucx_queue_drop(struct ucx_link *link)
+{
+        struct ucx *ucx = ucx_of_link(link);
+        struct message *m, *next;
+
+        while ((m = link->parts)) {
+                DL_DELETE(link->parts, m);
+                ucx_message_end(ucx_message_of(m), MESSAGE_LOST);
+        }
+        for (m = ucx->deferred; m; m = next) {
+                next = m->next;
+                if (m->link != &link->base || ucx_message_of(m)->act != UCX_SEND)
+                        continue;
+                DL_DELETE(ucx->deferred, m);
+                ucx_message_end(ucx_message_of(m), MESSAGE_LOST);
+                next = ucx->deferred; /* done may have changed the list */
+        }
+        while ((m = link->receives)) { /* not begun: nobody waits for its end */
+                DL_DELETE(link->receives, m);
+                refuse(ucx, ucx_message_of(m));
+        }
+}
+
+unsigned ucx_worker_progress(struct ucx *ucx)
+{
+        unsigned n;
+
+        ucx->in_progress = true;
+        n = ucp_worker_progress(ucx->worker);
+        ucx->in_progress = false;
+        return n;
+}

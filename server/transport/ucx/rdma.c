@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <glob.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/log.h"
+#include "ucx_internal.h"
+
+/* RDMA devices as the kernel shows them in sysfs: libibverbs is not needed to name them. */
+
+#define PORTS "/sys/class/infiniband/*/ports/*/state"
+
+bool ucx_has_rdma(void)
+{
+        glob_t found;
+        bool any = glob(PORTS, 0, NULL, &found) == 0;
+
+        globfree(&found);
+        return any;
+}
+
+/* "4: ACTIVE" */
+static bool is_active(const char *path)
+{
+        FILE *in = fopen(path, "re");
+        int state = 0;
+        bool active = in && fscanf(in, "%d", &state) == 1 && state == 4;
+
+        if (in)
+                (void)fclose(in);
+        return active;
+}
+
+bool ucx_rdma_ports(char *list, size_t size)
+{
+        glob_t found;
+        bool any = false;
+
+        if (glob(PORTS, 0, NULL, &found) != 0)
+                return false;
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+                char device[64], port[16];
+                size_t used = list ? strlen(list) : 0;
+
+                if (sscanf(found.gl_pathv[i], "/sys/class/infiniband/%63[^/]/ports/%15[^/]/", device, port) != 2 ||
+                    !is_active(found.gl_pathv[i]))
+                        continue;
+                any = true;
+                if (list)
+                        (void)snprintf(list + used, size - used, "%s%s:%s", used ? "," : "", device, port);
+        }
+        globfree(&found);
+        return any;
+}
+
+/* CAP_IPC_LOCK, number 14, lifts the limit. */
+static bool may_lock_all(void)
+{
+        FILE *in = fopen("/proc/self/status", "re");
+        char line[128];
+        uint64_t effective = 0;
+
+        while (in && fgets(line, sizeof(line), in))
+                (void)sscanf(line, "CapEff: %" SCNx64, &effective);
+        if (in)
+                (void)fclose(in);
+        return (effective >> 14 & 1) != 0;
+}
+
+uint64_t ucx_memlock_limit(void)
+{
+        struct rlimit limit;
+
+        if (may_lock_all() || getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+                return UINT64_MAX;
+        return limit.rlim_cur;
+}
+
+bool ucx_check_memlock(void)
+{
+        uint64_t limit = ucx_memlock_limit();
+
+        if (limit == UINT64_MAX || !ucx_rdma_ports(NULL, 0))
+                return true;
+        log_event(LOG_WARN,
+                  limit < UCX_MEMLOCK_MIN
+                          ? "RDMA is left out: it locks the memory of every region, and this process may lock too "
+                            "little; raise the limit (ulimit -l unlimited, LimitMEMLOCK=infinity, --ulimit memlock=-1)"
+                          : "RDMA locks the memory of every region, and regions beyond the limit will fail; raise it "
+                            "(ulimit -l unlimited, LimitMEMLOCK=infinity, --ulimit memlock=-1)",
+                  LOG_U("memlock_bytes", limit));
+        return limit >= UCX_MEMLOCK_MIN;
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ucx_internal.h"
+
+/* The transport itself: what the engine calls. */
+
+static bool progress(struct transport *transport)
+{
+        struct ucx *ucx = ucx_of(transport);
+        bool any;
+
+        if (!ucx->worker)
+                return false;
+        any = ucx_worker_progress(ucx) > 0;
+        any |= ucx_queue_flush(ucx);
+        any |= ucx_sweep(ucx);
+        return any;
+}
+
+static bool arm(struct transport *transport)
+{
+        struct ucx *ucx = ucx_of(transport);
+
+        if (!ucx->worker)
+                return true;
+        return !ucx->deferred && !ucx->ready && !ucx->sweep_wanted && ucp_worker_arm(ucx->worker) == UCS_OK;
+}
+
+static uint64_t deadline(const struct transport *transport)
+{
+        return UINT64_MAX;
+}
+
+static struct link *connect_link(struct transport *transport, const struct transport_peer *peer, int *ret_error)
+{
+        struct ucx *ucx = ucx_of(transport);
+        ucp_ep_params_t params = {
+                .field_mask = UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_FLAGS,
+                .flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
+                .sockaddr = { .addr = peer->address, .addrlen = peer->address_length },
+        };
+        struct ucx_link *link;
+        ucs_status_t status;
+
+        *ret_error = ucx->stopping ? -ESHUTDOWN : -ENODEV;
+        if (ucx->stopping || !peer->address)
+                return NULL;
+        link = ucx_link_new(ucx, false);
+        if (!link) {
+                *ret_error = -ENOMEM;
+                return NULL;
+        }
+        status = ucx_link_connect(link, &params);
+        if (status == UCS_OK)
+                return &link->base;
+        if (link->endpoint) { /* to be closed */
+                ucx_link_broke(link, status);
+                return &link->base;
+        }
+        log_event(LOG_INFO, "endpoint not created", LOG_S("transport", transport->name),
+                  LOG_S("reason", ucs_status_string(status)));
+        ucx_link_free(link);
+        *ret_error = -EHOSTUNREACH;
+        return NULL;
+}
+
+static void fail(struct link *link, int error, const char *detail)
+{
+        ucx_link_fail(ucx_link_of(link), error, detail);
+}
+
+static void release(struct link *link)
+{
+        if (link->state != LINK_ENDED) {
+                log_event(LOG_ERROR, "a link is released before its end");
+                abort();
+        }
+        ucx_link_free(ucx_link_of(link));
+}
+
+static void ucx_free(struct transport *transport)
+{
+        struct ucx *ucx = ucx_of(transport);
+        struct link *link, *next;
+
+        ucx_shut_down(transport, 0);
+        DL_FOREACH_SAFE (transport->links, link, next)
+                ucx_link_free(ucx_link_of(link));
+        if (ucx->context)
+                ucp_cleanup(ucx->context);
+        for (size_t i = 0; i < ucx->facts.n_transports; i++)
+                free(ucx->lanes[i]);
+        transport_clear(transport);
+        free(ucx);
+}
+
+static const struct transport_ops ops = {
+        .free = ucx_free,
+        .shut_down = ucx_shut_down,
+        .progress = progress,
+        .arm = arm,
+        .deadline = deadline,
+        .register_memory = ucx_register_memory,
+        .unregister_memory = ucx_unregister_memory,
+        .connect = connect_link,
+        .send = ucx_send,
+        .receive = ucx_receive,
+        .cancel = ucx_cancel,
+        .fail = fail,
+        .release = release,
+        .request_size = ucx_request_size,
+        .fit = ucx_fit,
+        .window = ucx_window,
+        .carrier = ucx_carrier,
+};
+
+/* UCX's tcp transport stores what the wire says where the wire says; nothing above it can prevent that. */
+static void warn_of_network(const struct ucx *ucx)
+{
+        if (ucx->loopback)
+                return;
+        for (size_t i = 0; i < ucx->facts.n_transports; i++)
+                if (strcmp(ucx->lanes[i], "tcp") == 0) {
+                        log_event(LOG_WARN,
+                                  "UCX over TCP has no protection of its own: whoever reaches its ports can write this "
+                                  "worker's memory, or end the process with one message; keep them on a network where "
+                                  "every machine is trusted",
+                                  LOG_S("data", ucx->facts.data_address));
+                        return;
+                }
+}
+
+static int open_all(struct ucx *ucx, const struct ucx_config *config)
+{
+        struct ucx_address address;
+        int r = ucx_check_version();
+
+        if (r == 0)
+                r = ucx_address_parse(config->data_listen, &address);
+        if (r == 0)
+                r = ucx_context_open(ucx, config, &address);
+        if (r == 0)
+                r = ucx_worker_open(ucx, ucx_message_arrived);
+        if (r == 0)
+                r = ucx_listener_open(ucx, &address);
+        return r;
+}
+
+int ucx_transport_new(const struct ucx_config *config, const struct transport_handlers *handlers, size_t index,
+                      struct transport **ret_transport)
+{
+        struct ucx *ucx;
+        int r;
+
+        if ((config->chunk_size && (config->chunk_size < UCX_CHUNK_MIN || config->chunk_size > WIRE_CHUNK_MAX)) ||
+            config->window > UCX_WINDOW_MAX)
+                return -EINVAL;
+        ucx_log_setup();
+        ucx = calloc(1, sizeof(*ucx));
+        if (!ucx)
+                return -ENOMEM;
+        transport_init(&ucx->base, &ops, "ucx", index, handlers);
+        ucx->base.message_size = sizeof(struct ucx_message);
+        ucx->chunk_max = config->chunk_size ? config->chunk_size : WIRE_CHUNK_MAX;
+        ucx->chunk_first = ucx->chunk_max < UCX_CHUNK_DEFAULT ? ucx->chunk_max : UCX_CHUNK_DEFAULT;
+        ucx->window = config->window ? config->window : UCX_WINDOW_DEFAULT;
+        r = open_all(ucx, config);
+        if (r < 0) {
+                ucx_free(&ucx->base);
+                return r;
+        }
+        ucx_context_facts(ucx);
+        warn_of_network(ucx);
+        *ret_transport = &ucx->base;
+        return 0;
+}
+
+const struct ucx_facts *ucx_transport_facts(const struct transport *transport)
+{
+        return &FERRY_CONTAINER_OF(transport, const struct ucx, base)->facts;
+}

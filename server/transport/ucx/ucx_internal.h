@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef UCX_INTERNAL_H
+#define UCX_INTERNAL_H
+
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <ucp/api/ucp.h>
+
+#define HASH_NONFATAL_OOM 1 /* a failed insertion leaves hh.tbl NULL instead of ending the process */
+#include <uthash.h>
+#include <utlist.h>
+
+#include <ferry/error.h>
+
+#include "base/util.h"
+#include "limits.h"
+#include "transport/ucx.h"
+
+/*
+ * Everything here belongs to the thread that holds the engine's progress lock, unless a function says otherwise. UCX
+ * calls back inside ucp_worker_progress, on the same thread. No UCX call that sends, posts, refuses or closes is made
+ * from inside such a callback: queue.c and close.c do it afterwards.
+ *
+ * Each file calls those above it in this header alone, but for callbacks that are handed down.
+ */
+
+struct ucx_link;
+struct ucx_message;
+
+struct ucx {
+        struct transport base;
+        ucp_context_h context;
+        ucp_worker_h worker; /* NULL after shut_down */
+        ucp_listener_h listener;
+        struct ucx_facts facts;
+        char *lanes[UCX_LANES_MAX]; /* facts.transports */
+        uint32_t chunk_first;       /* of a new link; the chunk of a link grows from it … */
+        uint32_t chunk_max;         /* … to this at most */
+        uint32_t window;            /* chunks */
+        bool put;                   /* TCP moves bulk by PUT */
+        bool loopback;              /* the listener is on loopback, and so is every peer */
+        bool stopping;
+        bool in_progress;             /* inside ucp_worker_progress, where nothing may be sent */
+        struct message *deferred;     /* utlist; what must wait until that is over, in order */
+        struct ucx_link *ready;       /* utlist; links with something to do in the next flush */
+        struct ucx_link *failing;     /* utlist; links that have failed and not ended */
+        bool sweep_wanted;            /* one of them may have come further */
+        struct ucx_link *by_endpoint; /* uthash; usable links */
+};
+
+struct ucx_link {
+        struct link base;
+        ucp_ep_h endpoint;         /* NULL = none was made, or UCX has closed it */
+        bool closing;              /* ucp_ep_close_nbx was called */
+        bool closed;               /* … and is over */
+        void *close_request;       /* of ucp_ep_close_nbx while it runs */
+        struct message *under_way; /* utlist; messages that UCX works on */
+        struct message *parts;     /* utlist; sends that wait for room in parts_sending */
+        uint64_t parts_sending;    /* bytes of those that UCX works on */
+        struct message *receives;  /* utlist; rendezvous that have arrived and wait to be posted */
+        uint64_t receiving;        /* bytes of those that are posted */
+        bool is_ready;             /* in ucx->ready */
+        /* pace.c */
+        uint32_t chunk;    /* bytes of one request now */
+        bool room;         /* the chunk has grown: handlers->room is owed */
+        uint64_t rtt_us;   /* the shortest round trip so far; 0 = not known */
+        uint64_t probe_us; /* when the request was sent whose answer is awaited; 0 = none */
+        uint64_t probe_transfer;
+        uint32_t probe_seq;
+        uint64_t bulk_done_us; /* end of the latest rendezvous */
+        UT_hash_handle hh;     /* by_endpoint */
+        struct ucx_link *ready_prev, *ready_next;
+        struct ucx_link *failing_prev, *failing_next;
+};
+
+enum ucx_act { UCX_SEND, UCX_REFUSE };
+
+struct ucx_message {
+        struct message base;
+        uint8_t header[WIRE_SIZE]; /* of a send, encoded; UCX reads it until the send is done */
+        enum ucx_act act;          /* while it is deferred */
+        bool receive;
+        bool part;            /* it goes, or went, through link->parts */
+        void *descriptor;     /* of a receive: UCX's */
+        uint64_t posted_us;   /* of a rendezvous: when UCX got it */
+        struct iovec *pieces; /* owned; NULL = contiguous */
+        struct iovec piece;   /* the only one, where UCX must see a list */
+        void *packed;         /* owned; a copy of the payload, or NULL */
+};
+
+static inline struct ucx *ucx_of(struct transport *transport)
+{
+        return FERRY_CONTAINER_OF(transport, struct ucx, base);
+}
+
+static inline struct ucx_link *ucx_link_of(struct link *link)
+{
+        return FERRY_CONTAINER_OF(link, struct ucx_link, base);
+}
+
+static inline struct ucx *ucx_of_link(const struct ucx_link *link)
+{
+        return ucx_of(link->base.transport);
+}
+
+static inline struct ucx_message *ucx_message_of(struct message *message)
+{
+        return FERRY_CONTAINER_OF(message, struct ucx_message, base);
+}
+
+/* ---- version.c: what this UCX is. Any thread ---- */
+
+/* Whether the UCX that is loaded is older than 1.<minor>. */
+bool ucx_is_before(unsigned minor);
+/* 0, or -ENOTSUP with a logged sentence for a version that is known not to work. */
+int ucx_check_version(void);
+int ucx_errno(ucs_status_t status);
+/* Logs that a step of the start failed; returns its -errno. */
+int ucx_failed(const char *step, ucs_status_t status);
+
+/* ---- address.c: where to listen ---- */
+
+struct ucx_address {
+        struct sockaddr_storage address;
+        socklen_t length;
+        bool loopback, wildcard;
+};
+
+/* Parses data_listen and tries to bind it. 0 or -errno with a logged reason. */
+int ucx_address_parse(const char *data_listen, struct ucx_address *ret_address);
+/* "1.2.3.4:5" or "[::1]:5". 0 or -errno. */
+int ucx_address_format(const struct sockaddr_storage *address, char *text, size_t size);
+
+/* ---- rdma.c: RDMA devices and locked memory ---- */
+
+bool ucx_has_rdma(void);
+/* Appends ",mlx5_0:1" for each active port to list. Whether there is one. */
+bool ucx_rdma_ports(char *list, size_t size);
+/* The limit of locked memory; UINT64_MAX = none, also for those who may exceed it. */
+uint64_t ucx_memlock_limit(void);
+/* Warns of a limit that is too small for RDMA. Whether RDMA can start at all. */
+bool ucx_check_memlock(void);
+
+/* ---- interfaces.c: which network interfaces UCX may use ---- */
+
+/* For UCX_NET_DEVICES, to be freed; NULL = leave it to UCX. */
+char *ucx_interfaces(const struct ucx_config *config, const struct ucx_address *address);
+
+/* ---- context.c: settings, ucp_init, the worker ---- */
+
+int ucx_context_open(struct ucx *ucx, const struct ucx_config *config, const struct ucx_address *address);
+int ucx_worker_open(struct ucx *ucx, ucp_am_recv_callback_t arrived);
+int ucx_register_memory(struct transport *transport, struct memory *memory);
+void ucx_unregister_memory(struct transport *transport, struct memory *memory);
+/* Fills in what the facts say of the context. */
+void ucx_context_facts(struct ucx *ucx);
+
+/* ---- carrier.c: UCX's name for what carries bulk ---- */
+
+const char *ucx_carrier(struct link *link);
+/* Whether it is TCP, or not known yet: one receive at a time is posted, and short runs travel in parts. */
+bool ucx_link_is_tcp(struct ucx_link *link);
+
+/* ---- link.c: an endpoint to a peer ---- */
+
+/* A usable link without an endpoint. NULL when memory is short. */
+struct ucx_link *ucx_link_new(struct ucx *ucx, bool accepted);
+/* Makes the endpoint; params' error handling is filled in. UCS_OK or why not. */
+ucs_status_t ucx_link_connect(struct ucx_link *link, ucp_ep_params_t *params);
+void ucx_link_free(struct ucx_link *link);
+/* The usable link of an endpoint, or NULL. */
+struct ucx_link *ucx_link_find(struct ucx *ucx, ucp_ep_h endpoint);
+/* Puts the link on the list that queue_flush works off. */
+void ucx_link_ready(struct ucx_link *link);
+/* Marks the link as failed; close.c does the rest. Safe inside UCX callbacks. The first reason counts. */
+void ucx_link_fail(struct ucx_link *link, int error, const char *detail);
+/* The same for a reason that UCX gives. */
+void ucx_link_broke(struct ucx_link *link, ucs_status_t status);
+
+/* ---- pace.c: how much one request asks for ---- */
+
+uint64_t ucx_request_size(struct link *link, const struct stream *own, uint64_t offset, uint64_t limit);
+uint64_t ucx_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inside);
+uint64_t ucx_window(struct link *link);
+/* A header is sent, or has arrived: the round trip is measured. */
+void ucx_pace_sent(struct ucx_link *link, const struct wire_header *header);
+void ucx_pace_heard(struct ucx_link *link, const struct wire_header *header);
+/* A rendezvous has moved: the chunk is made to fit the round trip. */
+void ucx_pace_bulk(struct ucx_link *link, uint64_t length, uint64_t posted_us);
+
+/* ---- message.c: what UCX gets ---- */
+
+bool ucx_message_is_rendezvous(const struct ucx_message *message);
+/* Whether somebody still wants it (begin). */
+bool ucx_message_begin(struct ucx_message *message);
+/* Runs done and frees it. It is in no list. */
+void ucx_message_end(struct ucx_message *message, enum message_result result);
+/* Frees it without done. Its link may be gone. */
+void ucx_message_drop(struct ucx *ucx, struct ucx_message *message);
+/* UCX gets the message, which must have begun. */
+void ucx_message_send_now(struct ucx_message *message);
+void ucx_message_receive_now(struct ucx_message *message);
+
+/* ---- queue.c: what waits before UCX gets it ---- */
+
+void ucx_send(struct link *link, struct message *message);
+void ucx_receive(struct link *link, struct message *message, struct payload *payload);
+void ucx_cancel(struct link *link, uint64_t transfer);
+/* Refuses a rendezvous as soon as that may be. false: memory is short. */
+bool ucx_queue_refuse(struct ucx *ucx, void *descriptor);
+/* Does what had to wait. Not inside UCX callbacks. Whether there was anything. */
+bool ucx_queue_flush(struct ucx *ucx);
+/* The link has failed: what waits to be sent is lost, what waits to be received is refused. */
+void ucx_queue_drop(struct ucx_link *link);
+/* ucp_worker_progress, within which sends are deferred. Every call goes through here. */
+unsigned ucx_worker_progress(struct ucx *ucx);
+
+/* ---- arrive.c: UCX's callback for every active message ---- */
+
+ucs_status_t ucx_message_arrived(void *ucx, const void *header, size_t header_length, void *data, size_t length,
+                                 const ucp_am_recv_param_t *param);
+
+/* ---- listener.c: links that peers open ---- */
+
+int ucx_listener_open(struct ucx *ucx, const struct ucx_address *address);
+
+/* ---- close.c: the end of links ---- */
+
+/* Closes what has failed, and ends what is closed. Not inside UCX callbacks. Whether anything was done. */
+bool ucx_sweep(struct ucx *ucx);
+void ucx_shut_down(struct transport *transport, uint64_t deadline_us);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "ucx_internal.h"
+
+void ucx_version(char *text, size_t size)
+{
+        unsigned major, minor, release;
+
+        ucp_get_version(&major, &minor, &release);
+        (void)snprintf(text, size, "%u.%u.%u", major, minor, release);
+}
+
+bool ucx_is_before(unsigned minor)
+{
+        unsigned major, its_minor, release;
+
+        ucp_get_version(&major, &its_minor, &release);
+        return major == 1 && its_minor < minor;
+}
+
+int ucx_check_version(void)
+{
+        char version[32];
+
+        if (ucx_is_before(20) || !ucx_is_before(21))
+                return 0;
+        ucx_version(version, sizeof(version));
+        log_event(LOG_ERROR,
+                  "this version of UCX cannot connect over loopback TCP: install another one (1.21 has it mended), or "
+                  "run without --data-listen",
+                  LOG_S("ucx_version", version));
+        return -ENOTSUP;
+}
+
+int ucx_errno(ucs_status_t status)
+{
+        switch (status) {
+        case UCS_ERR_NO_MEMORY:
+                return -ENOMEM;
+        case UCS_ERR_NO_DEVICE:
+        case UCS_ERR_UNSUPPORTED:
+                return -ENODEV;
+        case UCS_ERR_BUSY:
+                return -EADDRINUSE;
+        case UCS_ERR_INVALID_ADDR:
+        case UCS_ERR_UNREACHABLE:
+                return -EADDRNOTAVAIL;
+        case UCS_ERR_INVALID_PARAM:
+                return -EINVAL;
+        default:
+                return -EIO;
+        }
+}
+
+int ucx_failed(const char *step, ucs_status_t status)
+{
+        log_event(LOG_ERROR, "the network side cannot be opened", LOG_S("step", step),
+                  LOG_S("reason", ucs_status_string(status)));
+        return ucx_errno(status);
+}
