@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "channel.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include <ferry/error.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/util.h"
+
+enum { DESCRIPTORS_READ = 4 }; /* of one datagram, which may have 1 */
+
+/* ---- its life ---- */
+
+static int watch(struct channel *channel, int operation, uint32_t events)
+{
+        struct epoll_event event = { .events = events, .data.ptr = channel };
+
+        return epoll_ctl(channel_local(channel)->base.fd, operation, channel->fd, &event) < 0 ? -errno : 0;
+}
+
+static void greet(struct channel *channel)
+{
+        struct frame frame = frame_of(FRAME_HELLO);
+
+        frame.id = channel_local(channel)->epoch;
+        channel_post_frame(channel, frame, channel->loans.memfd);
+        channel->loans.memfd = memfd_drop(channel->loans.memfd);
+}
+
+int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **ret_channel)
+{
+        struct channel *channel = calloc(1, sizeof(*channel));
+        int r;
+
+        if (!channel) {
+                (void)close(fd);
+                return -ENOMEM;
+        }
+        channel->link.transport = &local->base;
+        channel->link.created_us = clock_now_us();
+        channel->link.accepted = epoch == 0;
+        (void)snprintf(channel->link.carrier, sizeof(channel->link.carrier), "shm");
+        channel->fd = fd;
+        channel->epoch = epoch;
+        channel->queue_end = &channel->queue;
+        r = loans_new(&channel->loans);
+        if (r == 0)
+                r = watch(channel, EPOLL_CTL_ADD, EPOLLIN);
+        if (r < 0) {
+                loans_clear(&channel->loans);
+                (void)close(fd);
+                free(channel);
+                return r;
+        }
+        DL_APPEND(local->channels, channel);
+        channel->known = epoch != 0;
+        if (channel->known)
+                link_init(&channel->link, &local->base, false);
+        greet(channel);
+        *ret_channel = channel;
+        return 0;
+}
+
+static void queue_drop(struct channel *channel)
+{
+        struct waiting *waiting = channel->queue;
+
+        channel->queue = waiting->next;
+        if (!channel->queue)
+                channel->queue_end = &channel->queue;
+        channel->queue_bytes -= waiting->size;
+        (void)memfd_drop(waiting->memfd);
+        explicit_bzero(waiting->bytes, waiting->size); /* a header has a key */
+        free(waiting);
+}
+
+void channel_close(struct channel *channel)
+{
+        struct local *local = channel_local(channel);
+        struct lent *lent, *next;
+
+        /* Closing is not enough where a child process has the socket as well. */
+        (void)watch(channel, EPOLL_CTL_DEL, 0);
+        (void)close(channel->fd);
+        channel->fd = -1;
+        while (channel->queue)
+                queue_drop(channel);
+        HASH_ITER (hh, channel->lent_by_id, lent, next) {
+                HASH_DEL(channel->lent_by_id, lent);
+                free(lent);
+        }
+        mappings_clear(&channel->mappings);
+        loans_clear(&channel->loans);
+        if (channel->peer_page)
+                (void)munmap((void *)(uintptr_t)channel->peer_page, channel->peer_page_size);
+        channel->peer_page = NULL;
+        DL_DELETE(local->channels, channel);
+        if (local->recent == channel)
+                local->recent = NULL;
+}
+
+static void close_soon(struct channel *channel)
+{
+        struct local *local = channel_local(channel);
+
+        if (channel->is_closing)
+                return;
+        channel->is_closing = true;
+        channel->next_closing = local->closing;
+        local->closing = channel;
+}
+
+void channel_fail(struct channel *channel, int error, const char *detail)
+{
+        if (!link_is_usable(&channel->link))
+                return;
+        link_set_state(&channel->link, LINK_FAILED);
+        channel->link.error = error;
+        (void)snprintf(channel->link.detail, sizeof(channel->link.detail), "%s", detail);
+        close_soon(channel);
+}
+
+void channel_is_gone(struct channel *channel)
+{
+        if (channel->greeted)
+                channel_fail(channel, FERRY_E_PEER_LOST, "its process ended");
+        else
+                channel_fail(channel, FERRY_E_PEER_UNREACHABLE, "it closed the connection");
+}
+
+/* ---- sending ---- */
+
+static int write_datagram(int fd, const struct iovec *pieces, size_t n, const struct memfd *memfd)
+{
+        union {
+                struct cmsghdr header;
+                char bytes[CMSG_SPACE(sizeof(int))];
+        } control;
+        struct msghdr message = { .msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = n };
+
+        if (memfd) {
+                memset(&control, 0, sizeof(control));
+                message.msg_control = &control;
+                message.msg_controllen = sizeof(control);
+                control.header.cmsg_level = SOL_SOCKET;
+                control.header.cmsg_type = SCM_RIGHTS;
+                control.header.cmsg_len = CMSG_LEN(sizeof(int));
+                memcpy(CMSG_DATA(&control.header), &memfd->fd, sizeof(int));
+        }
+        while (sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+                if (errno != EINTR)
+                        return -errno;
+        return 0;
+}
+
+/* A datagram was not taken. Whether it is to be kept. */
+static bool may_retry(struct channel *channel, int r)
+{
+        switch (r) {
+        case -EAGAIN:
+                if (!channel->polls_out)
+                        channel->polls_out = watch(channel, EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT) == 0;
+                if (channel->polls_out)
+                        return true;
+                __attribute__((fallthrough));
+        case -ENOBUFS:
+        case -ENOMEM:
+        case -ETOOMANYREFS: /* descriptors of this user that are under way */
+                channel_local(channel)->retry_at_us = clock_now_us() + CHANNEL_RETRY_US;
+                return true;
+        case -EPIPE:
+        case -ECONNRESET:
+        case -ECONNREFUSED:
+        case -ENOTCONN:
+                channel->deaf = true;
+                close_soon(channel);
+                return false;
+        default:
+                channel_fail(channel, FERRY_E_PEER_LOST, strerror(-r));
+                return false;
+        }
+}
+
+static void enqueue(struct channel *channel, const struct iovec *pieces, size_t n, struct memfd *memfd)
+{
+        struct waiting *waiting;
+        size_t size = 0;
+        uint8_t *to;
+
+        for (size_t i = 0; i < n; i++)
+                size += pieces[i].iov_len;
+        waiting = channel->queue_bytes + size <= CHANNEL_QUEUE_MAX ? malloc(sizeof(*waiting) + size) : NULL;
+        if (!waiting) {
+                log_event(LOG_WARN, "a local peer does not read its messages",
+                          LOG_U("peer_epoch", channel->link.peer_epoch), LOG_U("waiting", channel->queue_bytes));
+                channel_fail(channel, FERRY_E_PEER_LOST, "it does not read its messages");
+                return;
+        }
+        *waiting = (struct waiting){ .size = size, .memfd = memfd ? memfd_hold(memfd) : NULL };
+        to = waiting->bytes;
+        for (size_t i = 0; i < n; i++)
+                to = (uint8_t *)mempcpy(to, pieces[i].iov_base, pieces[i].iov_len);
+        *channel->queue_end = waiting;
+        channel->queue_end = &waiting->next;
+        channel->queue_bytes += size;
+}
+
+void channel_post(struct channel *channel, const struct iovec *pieces, size_t n, struct memfd *memfd)
+{
+        int r;
+
+        if (!link_is_usable(&channel->link) || channel->deaf)
+                return;
+        if (!channel->queue) {
+                r = write_datagram(channel->fd, pieces, n, memfd);
+                if (r == 0 || !may_retry(channel, r))
+                        return;
+        }
+        enqueue(channel, pieces, n, memfd);
+}
+
+void channel_post_frame(struct channel *channel, struct frame frame, struct memfd *memfd)
+{
+        struct iovec piece = { &frame, sizeof(frame) };
+
+        channel_post(channel, &piece, 1, memfd);
+}
+
+void channel_flush(struct channel *channel)
+{
+        while (channel->queue && link_is_usable(&channel->link) && !channel->deaf) {
+                struct waiting *waiting = channel->queue;
+                struct iovec piece = { waiting->bytes, waiting->size };
+                int r = write_datagram(channel->fd, &piece, 1, waiting->memfd);
+
+                if (r < 0 && may_retry(channel, r))
+                        return;
+                queue_drop(channel);
+        }
+        if (channel->polls_out && watch(channel, EPOLL_CTL_MOD, EPOLLIN) == 0)
+                channel->polls_out = false;
+}
+
+/* ---- reading ---- */
+
+static void take_descriptors(struct msghdr *message, struct datagram *datagram)
+{
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+                size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+                if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+                        continue;
+                for (size_t i = 0; i < n; i++) {
+                        int fd;
+
+                        memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+                        if (datagram->n_fds < FERRY_ARRAY_SIZE(datagram->fds)) {
+                                datagram->fds[datagram->n_fds++] = fd;
+                        } else {
+                                (void)close(fd);
+                                datagram->cut = true;
+                        }
+                }
+        }
+}
+
+int channel_read(struct channel *channel, struct datagram *ret_datagram)
+{
+        struct local *local = channel_local(channel);
+        _Alignas(struct cmsghdr) char control[CMSG_SPACE(DESCRIPTORS_READ * sizeof(int))];
+        struct iovec piece = { local->datagram, FRAME_DATAGRAM_MAX + 1 };
+        struct msghdr message = {
+                .msg_iov = &piece,
+                .msg_iovlen = 1,
+                .msg_control = control,
+                .msg_controllen = sizeof(control),
+        };
+        ssize_t n = recvmsg(channel->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+        /* A reset comes before what was sent ahead of it, and is told once. */
+        while (n < 0 && (errno == EINTR || errno == ECONNRESET))
+                n = recvmsg(channel->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        if (n < 0)
+                return errno == EAGAIN ? 0 : -errno;
+        *ret_datagram = (struct datagram){ .bytes = local->datagram, .size = (size_t)n };
+        if (message.msg_controllen > 0)
+                take_descriptors(&message, ret_datagram);
+        if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+                ret_datagram->cut = true;
+        if (n == 0 && ret_datagram->n_fds == 0)
+                return -EPIPE;
+        return 1;
+}
+
+void datagram_clear(struct datagram *datagram)
+{
+        for (size_t i = 0; i < datagram->n_fds; i++)
+                cleanup_close(&datagram->fds[i]);
+        datagram->n_fds = 0;
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "directory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/util.h"
+
+enum {
+        SWEEP_MAX = 256, /* sockets that are looked at */
+        NAME_LENGTH = 21,
+};
+
+static void name_of(uint64_t epoch, const char *suffix, char name[DIRECTORY_NAME_SIZE])
+{
+        (void)snprintf(name, DIRECTORY_NAME_SIZE, "%016llx.%s", (unsigned long long)epoch, suffix);
+}
+
+/* ---- the directory ---- */
+
+static int path_of(const char *path, char text[LOCAL_PATH_SIZE])
+{
+        const char *runtime = getenv("XDG_RUNTIME_DIR");
+        int n;
+
+        if (strcmp(path, "auto") != 0)
+                n = snprintf(text, LOCAL_PATH_SIZE, "%s", path);
+        else if (runtime && runtime[0] != '\0')
+                n = snprintf(text, LOCAL_PATH_SIZE, "%s/ferry", runtime);
+        else
+                n = snprintf(text, LOCAL_PATH_SIZE, "/tmp/ferry-%lu", (unsigned long)geteuid());
+        return n > 0 && n < LOCAL_PATH_SIZE ? 0 : -ENAMETOOLONG;
+}
+
+static int refuse(const struct directory *directory, int error, const char *advice)
+{
+        log_event(LOG_ERROR, "the directory for local peers cannot be used", LOG_S("directory", directory->path),
+                  LOG_S("reason", strerror(-error)), LOG_S("advice", advice));
+        return error;
+}
+
+static int check(const struct directory *directory, int fd)
+{
+        struct stat st;
+
+        if (fstat(fd, &st) < 0)
+                return refuse(directory, -errno, "name another one");
+        if (st.st_uid != geteuid())
+                return refuse(directory, -EACCES, "it is another user's: name one of your own");
+        if (st.st_mode & 077)
+                return refuse(directory, -EPERM, "others may enter it: chmod 0700");
+        if (faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
+                return refuse(directory, -errno, "it is not writable: chmod 0700, or name another one");
+        return 0;
+}
+
+int directory_open(struct directory *directory, const char *path)
+{
+        int r = path_of(path, directory->path);
+
+        directory->fd = -1;
+        directory->name[0] = '\0';
+        if (r < 0)
+                return refuse(directory, r, "name one with a shorter path");
+        if (mkdir(directory->path, 0700) < 0 && errno != EEXIST)
+                return refuse(directory, -errno, "make it with mode 0700, or name another one");
+        FERRY_CLEANUP(cleanup_close) int fd = open(directory->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0)
+                return refuse(directory, -errno,
+                              errno == ENOTDIR || errno == ELOOP ? "it is a symbolic link or no directory: remove it"
+                                                                 : "chmod 0700, or name another one");
+        r = check(directory, fd);
+        if (r == 0) {
+                directory->fd = fd;
+                fd = -1;
+        }
+        return r;
+}
+
+void directory_close(struct directory *directory)
+{
+        cleanup_close(&directory->fd);
+        directory->fd = -1;
+}
+
+/* ---- sockets ---- */
+
+/* Through the directory's descriptor where the path is too long for an address. */
+static int address_of(const struct directory *directory, const char *name, struct sockaddr_un *address)
+{
+        int n;
+
+        *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+        n = snprintf(address->sun_path, sizeof(address->sun_path), "%s/%s", directory->path, name);
+        if (n >= (int)sizeof(address->sun_path))
+                n = snprintf(address->sun_path, sizeof(address->sun_path), "/proc/self/fd/%d/%s", directory->fd, name);
+        return n > 0 && n < (int)sizeof(address->sun_path) ? 0 : -ENAMETOOLONG;
+}
+
+static int socket_new(void)
+{
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+        return fd < 0 ? -errno : fd;
+}
+
+static int listen_as(const struct directory *directory, int fd, const char *early, const char *name)
+{
+        struct sockaddr_un address;
+        int r = address_of(directory, early, &address);
+
+        if (r < 0)
+                return r;
+        if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+                return -errno;
+        if (fchmodat(directory->fd, early, 0600, 0) < 0 || listen(fd, SOMAXCONN) < 0 ||
+            renameat(directory->fd, early, directory->fd, name) < 0) {
+                r = -errno;
+                (void)unlinkat(directory->fd, early, 0);
+        }
+        return r;
+}
+
+int directory_listen(struct directory *directory, uint64_t epoch)
+{
+        char early[DIRECTORY_NAME_SIZE], name[DIRECTORY_NAME_SIZE];
+        FERRY_CLEANUP(cleanup_close) int fd = socket_new();
+        int r = fd;
+
+        name_of(epoch, "new", early);
+        name_of(epoch, "sock", name);
+        if (r >= 0)
+                r = listen_as(directory, fd, early, name);
+        if (r < 0)
+                return refuse(directory, r, "make room in it, or name another one");
+        memcpy(directory->name, name, sizeof(name));
+        r = fd;
+        fd = -1;
+        return r;
+}
+
+void directory_unlink(const struct directory *directory)
+{
+        if (directory->name[0] != '\0')
+                (void)unlinkat(directory->fd, directory->name, 0);
+}
+
+/* Its owner is dead: nobody else listens under an epoch's name. */
+static void reap(const struct directory *directory, const char *name)
+{
+        struct stat st;
+
+        if (fstatat(directory->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode) &&
+            st.st_uid == geteuid())
+                (void)unlinkat(directory->fd, name, 0);
+}
+
+bool socket_is_ours(int fd)
+{
+        struct ucred peer;
+        socklen_t size = sizeof(peer);
+
+        return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+}
+
+/* The descriptor or -errno. */
+static int connect_to(const struct directory *directory, const char *name)
+{
+        FERRY_CLEANUP(cleanup_close) int fd = socket_new();
+        struct sockaddr_un address;
+        int r = fd < 0 ? fd : address_of(directory, name, &address);
+
+        if (r < 0)
+                return r;
+        while (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+                if (errno != EINTR)
+                        return -errno;
+        if (!socket_is_ours(fd))
+                return -EACCES;
+        r = fd;
+        fd = -1;
+        return r;
+}
+
+int directory_connect(const struct directory *directory, uint64_t epoch)
+{
+        char name[DIRECTORY_NAME_SIZE];
+        int r;
+
+        name_of(epoch, "sock", name);
+        r = connect_to(directory, name);
+        if (r != -ECONNREFUSED)
+                return r;
+        reap(directory, name);
+        return -ENOENT;
+}
+
+static bool is_socket_name(const char *name)
+{
+        return strlen(name) == NAME_LENGTH && strspn(name, "0123456789abcdef") == 16 && strcmp(name + 16, ".sock") == 0;
+}
+
+void directory_sweep(const struct directory *directory)
+{
+        int fd = openat(directory->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+        const struct dirent *entry;
+
+        if (!entries) {
+                cleanup_close(&fd);
+                return;
+        }
+        for (int n = 0; n < SWEEP_MAX && (entry = readdir(entries));) {
+                int r;
+
+                if (!is_socket_name(entry->d_name))
+                        continue;
+                n++;
+                r = connect_to(directory, entry->d_name);
+                if (r == -ECONNREFUSED)
+                        reap(directory, entry->d_name);
+                cleanup_close(&r);
+        }
+        (void)closedir(entries);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "frame.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+enum { FRAME_MAGIC = 0x4c435246 }; /* "FRCL" in memory order */
+
+_Static_assert(sizeof(struct frame) == 40 && sizeof(struct frame_extent) == 24, "no padding");
+_Static_assert(FRAME_EXTENTS_MAX * sizeof(struct frame_extent) <= FRAME_INSIDE_MAX, "extents fit into a datagram");
+
+/* Which fields each type uses; the others must be 0. */
+static const struct {
+        bool id, size, number;
+        size_t descriptors;
+} shapes[FRAME_TYPE_END] = {
+        [FRAME_HELLO] = { .id = true, .descriptors = 1 },
+        [FRAME_MESSAGE] = { .size = true, .number = true },
+        [FRAME_LEND] = { .id = true, .size = true, .descriptors = 1 },
+        [FRAME_RELEASE] = { .number = true },
+        [FRAME_FORGET] = { .id = true },
+};
+
+struct frame frame_of(enum frame_type type)
+{
+        return (struct frame){ .magic = FRAME_MAGIC, .version = FRAME_VERSION, .type = (uint8_t)type };
+}
+
+static bool is_message(const struct frame *f, size_t size)
+{
+        if (size < FRAME_PAYLOAD)
+                return false;
+        size -= FRAME_PAYLOAD;
+        if (f->number == 0)
+                return f->n == 0 && f->slot == 0 && f->size == size && size <= FRAME_INSIDE_MAX;
+        return f->n > 0 && f->n <= FRAME_EXTENTS_MAX && f->slot < FRAME_LEASES && f->size > 0 &&
+               size == f->n * sizeof(struct frame_extent);
+}
+
+static bool is_other(const struct frame *f, size_t size)
+{
+        bool named = !shapes[f->type].number || f->number != 0;
+
+        return size == sizeof(*f) && f->n == 0 && named &&
+               (f->type == FRAME_RELEASE ? f->slot < FRAME_LEASES : f->slot == 0);
+}
+
+static bool is_sane(const struct frame *f, size_t size, size_t n_descriptors)
+{
+        if (f->type == 0 || f->type >= FRAME_TYPE_END || f->reserved || n_descriptors != shapes[f->type].descriptors)
+                return false;
+        if ((!shapes[f->type].id && f->id) || (!shapes[f->type].size && f->size) ||
+            (!shapes[f->type].number && f->number))
+                return false;
+        return f->type == FRAME_MESSAGE ? is_message(f, size) : is_other(f, size);
+}
+
+enum frame_verdict frame_decode(const void *bytes, size_t size, size_t n_descriptors, struct frame *ret_frame)
+{
+        struct frame f = { 0 };
+
+        if (size < offsetof(struct frame, type))
+                return FRAME_FOREIGN;
+        memcpy(&f, bytes, size < sizeof(f) ? size : sizeof(f));
+        if (f.magic != FRAME_MAGIC)
+                return FRAME_FOREIGN;
+        *ret_frame = f;
+        if (f.version != FRAME_VERSION)
+                return FRAME_OTHER_VERSION;
+        return size >= sizeof(f) && is_sane(&f, size, n_descriptors) ? FRAME_OK : FRAME_FOREIGN;
+}

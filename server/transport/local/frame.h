@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef LOCAL_FRAME_H
+#define LOCAL_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/header.h"
+
+/* What every datagram between two local transports begins with. In the byte order of the host, which it never leaves.
+ * Pure; any thread. */
+
+enum {
+        FRAME_VERSION = 1,
+        FRAME_LEASES = 256,          /* slots of a link's lease page */
+        FRAME_EXTENTS_MAX = 256,     /* of one message */
+        FRAME_MEMORIES_MAX = 4096,   /* that a peer may lend over one link at a time */
+        FRAME_INSIDE_MAX = 64 << 10, /* bytes of a payload inside the datagram */
+};
+
+enum frame_type {
+        FRAME_HELLO = 1, /* the first of each side. id: epoch. Carries the sender's lease page */
+        FRAME_MESSAGE,   /* a wire header; then the payload (number 0), or n extents under the lease slot, number */
+        FRAME_LEND,      /* id, size: of a memory, whose descriptor it carries; before its first use */
+        FRAME_RELEASE,   /* slot, number: the receiver is done with that lease, or refused it; once for each */
+        FRAME_FORGET,    /* id: the memory is gone */
+        FRAME_TYPE_END
+};
+
+struct frame {
+        uint32_t magic; /* these two stay where they are in every version */
+        uint16_t version;
+        uint8_t type;
+        uint8_t reserved;
+        uint64_t id;
+        uint64_t size; /* MESSAGE: of the payload. LEND: of the memory */
+        uint64_t number;
+        uint32_t slot;
+        uint32_t n;
+};
+
+/* A run of bytes in a lent memory. */
+struct frame_extent {
+        uint64_t memory, offset, size;
+};
+
+enum {
+        FRAME_PAYLOAD = sizeof(struct frame) + WIRE_SIZE, /* where payload or extents begin */
+        FRAME_DATAGRAM_MAX = FRAME_PAYLOAD + FRAME_INSIDE_MAX,
+};
+
+/* A frame of that type; the caller fills in the rest. */
+struct frame frame_of(enum frame_type type);
+
+enum frame_verdict {
+        FRAME_OK,
+        FRAME_FOREIGN,       /* not of this framing, or its numbers cannot be */
+        FRAME_OTHER_VERSION, /* *ret_frame has the version alone */
+};
+
+/* Decodes a datagram of that many bytes and descriptors. The extents are not looked at. */
+enum frame_verdict frame_decode(const void *bytes, size_t size, size_t n_descriptors, struct frame *ret_frame);
+
+#endif

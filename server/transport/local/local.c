@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/local.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include <ferry/error.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "channel.h"
+#include "incoming.h"
+#include "outgoing.h"
+
+enum {
+        ACCEPTED_MAX = 4096,
+        ACCEPT_BURST = 16,        /* connections taken in at once */
+        ACCEPT_PAUSE_US = 100000, /* when no descriptor is left */
+        GREETING_US = 10000000,   /* a peer that connects greets within this time */
+        EVENTS_MAX = 16,
+        HEAR_OUT_MAX = 64, /* reads; a socket does not hold so much */
+        POLL_EVERY = 8,    /* progress() calls with one talkative link before the others are looked at */
+        DRAIN_WAIT_MS = 10,
+        CHUNK_DEFAULT = 16 << 20,
+        WINDOW_DEFAULT = 4,
+};
+
+static struct local *local_of(const struct transport *transport)
+{
+        return (struct local *)(uintptr_t)transport; /* its first member */
+}
+
+/* ---- links that end ---- */
+
+static void channel_end(struct local *local, struct channel *channel)
+{
+        incoming_end(channel);
+        outgoing_end(channel);
+        channel_close(channel);
+        if (channel->link.accepted) {
+                local->n_accepted--;
+                local->n_strangers -= !channel->greeted;
+        }
+        link_set_state(&channel->link, LINK_ENDED);
+        if (channel->known)
+                local->base.handlers.ended(local->base.handlers.context, &channel->link);
+        else
+                free(channel);
+}
+
+/* A peer that has closed its end may have said something before. */
+static void hear_out(struct channel *channel)
+{
+        for (int n = 0; n < HEAR_OUT_MAX && link_is_usable(&channel->link) && incoming_read(channel); n++)
+                ;
+        channel_is_gone(channel);
+}
+
+static bool end_closing(struct local *local)
+{
+        bool did = local->closing;
+
+        while (local->closing) {
+                struct channel *channel = local->closing;
+
+                local->closing = channel->next_closing;
+                if (link_is_usable(&channel->link))
+                        hear_out(channel);
+                channel_end(local, channel);
+        }
+        return did;
+}
+
+static void release_link(struct link *link)
+{
+        DL_DELETE(link->transport->links, link);
+        free(channel_of(link));
+}
+
+static void fail_link(struct link *link, int error, const char *detail)
+{
+        channel_fail(channel_of(link), error, detail);
+}
+
+static void cancel(struct link *link, uint64_t transfer)
+{
+        outgoing_cancel(channel_of(link), transfer);
+        incoming_cancel(channel_of(link), transfer);
+}
+
+/* ---- links that begin ---- */
+
+static int poll_listener(struct local *local, int operation, uint32_t events)
+{
+        struct epoll_event event = { .events = events, .data.ptr = &local->listener };
+
+        return epoll_ctl(local->base.fd, operation, local->listener, &event) < 0 ? -errno : 0;
+}
+
+static void pause_accepting(struct local *local, int error)
+{
+        log_event(LOG_WARN, "connections of local peers wait", LOG_S("reason", strerror(error)));
+        (void)poll_listener(local, EPOLL_CTL_MOD, 0);
+        local->accept_at_us = clock_now_us() + ACCEPT_PAUSE_US;
+}
+
+static void turn_away(int fd, const char *reason)
+{
+        log_event(LOG_WARN, "a local peer is turned away", LOG_S("reason", reason));
+        (void)close(fd);
+}
+
+static void accept_one(struct local *local, int fd)
+{
+        struct channel *channel;
+        bool was_full = local->full;
+        int r;
+
+        local->full = local->n_accepted >= ACCEPTED_MAX;
+        if (local->full && was_full) {
+                (void)close(fd); /* logged once */
+        } else if (local->full) {
+                turn_away(fd, "too many links");
+        } else if (!socket_is_ours(fd)) {
+                turn_away(fd, "another user's process");
+        } else if ((r = channel_new(local, fd, 0, &channel)) < 0) {
+                log_event(LOG_WARN, "a local peer is turned away", LOG_S("reason", strerror(-r)));
+        } else {
+                local->n_accepted++;
+                local->n_strangers++;
+        }
+}
+
+static void accept_peers(struct local *local)
+{
+        for (int n = 0; n < ACCEPT_BURST; n++) {
+                int fd = accept4(local->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+                if (fd >= 0) {
+                        accept_one(local, fd);
+                        continue;
+                }
+                if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+                        pause_accepting(local, errno);
+                return;
+        }
+}
+
+static struct link *connect_link(struct transport *transport, const struct transport_peer *peer, int *ret_error)
+{
+        struct local *local = local_of(transport);
+        struct channel *channel;
+        int r = peer->epoch != 0 ? directory_connect(&local->directory, peer->epoch) : -ENOENT;
+
+        if (r >= 0)
+                r = channel_new(local, r, peer->epoch, &channel);
+        if (r < 0) {
+                *ret_error = r;
+                return NULL;
+        }
+        return &channel->link;
+}
+
+/* ---- progress ---- */
+
+static void on_channel(struct channel *channel, uint32_t events)
+{
+        if (!link_is_usable(&channel->link))
+                return;
+        if (events & EPOLLOUT) {
+                channel_flush(channel);
+                outgoing_tell_room(channel);
+        }
+        if (events & ~(uint32_t)EPOLLOUT)
+                (void)incoming_read(channel);
+}
+
+static bool poll_all(struct local *local)
+{
+        struct epoll_event events[EVENTS_MAX];
+        int n = epoll_wait(local->base.fd, events, EVENTS_MAX, 0);
+
+        local->unpolled = 0;
+        for (int i = 0; i < n; i++) {
+                if (events[i].data.ptr == &local->listener)
+                        accept_peers(local);
+                else if (events[i].data.ptr == &local->crew)
+                        crew_hear(local->crew);
+                else
+                        on_channel(events[i].data.ptr, events[i].events);
+        }
+        return n > 0;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+        return b != 0 && b < a ? b : a;
+}
+
+static bool is_stranger(const struct channel *channel)
+{
+        return channel->link.accepted && !channel->greeted && link_is_usable(&channel->link);
+}
+
+static uint64_t deadline(const struct transport *transport)
+{
+        const struct local *local = local_of(transport);
+        const struct channel *channel;
+        uint64_t at_us = earlier(earlier(UINT64_MAX, local->accept_at_us), local->retry_at_us);
+
+        if (local->n_strangers > 0)
+                DL_FOREACH (local->channels, channel)
+                        if (is_stranger(channel))
+                                at_us = earlier(at_us, channel->link.created_us + GREETING_US);
+        return at_us;
+}
+
+static void run_timers(struct local *local)
+{
+        uint64_t now_us = clock_now_us();
+        struct channel *channel;
+
+        if (now_us < deadline(&local->base))
+                return;
+        if (local->accept_at_us != 0 && local->accept_at_us <= now_us) {
+                local->accept_at_us = 0;
+                (void)poll_listener(local, EPOLL_CTL_MOD, EPOLLIN);
+        }
+        if (local->retry_at_us != 0 && local->retry_at_us <= now_us)
+                local->retry_at_us = 0;
+        DL_FOREACH (local->channels, channel) {
+                if (local->retry_at_us == 0) {
+                        channel_flush(channel);
+                        outgoing_tell_room(channel);
+                }
+                if (is_stranger(channel) && channel->link.created_us + GREETING_US <= now_us)
+                        channel_fail(channel, FERRY_E_PEER_UNREACHABLE, "it does not greet");
+        }
+}
+
+static bool progress(struct transport *transport)
+{
+        struct local *local = local_of(transport);
+        bool did = end_closing(local), heard = false;
+
+        if (local->accept_at_us != 0 || local->retry_at_us != 0 || local->n_strangers > 0)
+                run_timers(local);
+        if (local->recent)
+                heard = incoming_read(local->recent);
+        if (!heard || ++local->unpolled >= POLL_EVERY)
+                did |= poll_all(local);
+        if (local->pulls)
+                did |= incoming_copy(local);
+        return did || heard;
+}
+
+static bool arm(struct transport *transport)
+{
+        const struct local *local = local_of(transport);
+
+        return !local->closing && !incoming_has_work(local);
+}
+
+/* ---- sizes ---- */
+
+static uint64_t request_size(struct link *link, const struct stream *own, uint64_t offset, uint64_t limit)
+{
+        uint64_t chunk = local_of(link->transport)->chunk_size;
+
+        (void)own;
+        (void)offset;
+        return limit < chunk ? limit : chunk;
+}
+
+static uint64_t window(struct link *link)
+{
+        const struct local *local = local_of(link->transport);
+
+        return local->window * local->chunk_size;
+}
+
+static const char *carrier(struct link *link)
+{
+        return link->carrier;
+}
+
+/* ---- the end ---- */
+
+static void stop_listening(struct local *local)
+{
+        if (local->listener < 0)
+                return;
+        directory_unlink(&local->directory);
+        local->directory.name[0] = '\0';
+        (void)poll_listener(local, EPOLL_CTL_DEL, 0);
+        (void)close(local->listener);
+        local->listener = -1;
+        local->accept_at_us = 0;
+}
+
+static bool is_idle(const struct local *local)
+{
+        const struct channel *channel;
+
+        DL_FOREACH (local->channels, channel)
+                if (!outgoing_is_idle(channel) || !incoming_is_idle(channel))
+                        return false;
+        return true;
+}
+
+static void shut_down(struct transport *transport, uint64_t deadline_us)
+{
+        struct local *local = local_of(transport);
+        struct epoll_event event;
+        struct channel *channel;
+
+        stop_listening(local);
+        while (!is_idle(local) && clock_now_us() < deadline_us)
+                if (!progress(transport) && arm(transport))
+                        (void)epoll_wait(local->base.fd, &event, 1, DRAIN_WAIT_MS);
+        while (local->channels) {
+                DL_FOREACH (local->channels, channel)
+                        channel_fail(channel, FERRY_E_DRAINING, "this worker shuts down");
+                (void)end_closing(local);
+        }
+}
+
+static void free_transport(struct transport *transport)
+{
+        struct local *local = local_of(transport);
+        struct link *link, *next;
+
+        shut_down(transport, 0);
+        DL_FOREACH_SAFE (transport->links, link, next)
+                release_link(link);
+        directory_close(&local->directory);
+        crew_free(local->crew);
+        cleanup_close(&local->base.fd);
+        transport_clear(transport);
+        free(local->datagram);
+        free(local);
+}
+
+static const struct transport_ops ops = {
+        .free = free_transport,
+        .shut_down = shut_down,
+        .progress = progress,
+        .arm = arm,
+        .deadline = deadline,
+        .register_memory = outgoing_register,
+        .unregister_memory = outgoing_unregister,
+        .connect = connect_link,
+        .send = outgoing_send,
+        .receive = incoming_receive,
+        .cancel = cancel,
+        .fail = fail_link,
+        .release = release_link,
+        .request_size = request_size,
+        .fit = outgoing_fit,
+        .window = window,
+        .carrier = carrier,
+};
+
+/* ---- the beginning ---- */
+
+static int poll_crew(struct local *local)
+{
+        struct epoll_event event = { .events = EPOLLIN, .data.ptr = &local->crew };
+
+        if (crew_fd(local->crew) < 0)
+                return 0;
+        return epoll_ctl(local->base.fd, EPOLL_CTL_ADD, crew_fd(local->crew), &event) < 0 ? -errno : 0;
+}
+
+/* What is not the directory's. 0 or -errno. */
+static int make_parts(struct local *local, unsigned copy_threads)
+{
+        int r = crew_new(copy_threads, &local->crew);
+
+        if (r < 0)
+                return r;
+        local->base.fd = epoll_create1(EPOLL_CLOEXEC);
+        local->datagram = malloc(FRAME_DATAGRAM_MAX + 1);
+        if (local->base.fd < 0 || !local->datagram)
+                return local->base.fd < 0 ? -errno : -ENOMEM;
+        return poll_crew(local);
+}
+
+static int open_parts(struct local *local, const struct local_config *config)
+{
+        int r = directory_open(&local->directory, config->directory);
+
+        if (r < 0)
+                return r;
+        directory_sweep(&local->directory);
+        r = make_parts(local, config->copy_threads);
+        if (r < 0) {
+                log_event(LOG_ERROR, "no local side", LOG_S("reason", strerror(-r)));
+                return r;
+        }
+        local->listener = directory_listen(&local->directory, config->epoch);
+        return local->listener < 0 ? local->listener : poll_listener(local, EPOLL_CTL_ADD, EPOLLIN);
+}
+
+int local_transport_new(const struct local_config *config, const struct transport_handlers *handlers, size_t index,
+                        struct transport **ret_transport)
+{
+        struct local *local = calloc(1, sizeof(*local));
+        int r;
+
+        if (!local)
+                return -ENOMEM;
+        transport_init(&local->base, &ops, "local", index, handlers);
+        local->epoch = config->epoch;
+        local->chunk_size = config->chunk_size ? config->chunk_size : CHUNK_DEFAULT;
+        if (local->chunk_size > WIRE_CHUNK_MAX)
+                local->chunk_size = WIRE_CHUNK_MAX;
+        local->window = config->window ? config->window : WINDOW_DEFAULT;
+        local->listener = -1;
+        local->directory.fd = -1;
+        r = open_parts(local, config);
+        if (r < 0) {
+                free_transport(&local->base);
+                return r;
+        }
+        *ret_transport = &local->base;
+        return 0;
+}
+
+const char *local_transport_directory(const struct transport *transport)
+{
+        return local_of(transport)->directory.path;
+}
+
+void local_transport_unlink(const struct transport *transport)
+{
+        directory_unlink(&local_of(transport)->directory);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mapping.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "frame.h"
+#include "memfd.h"
+
+static const uint64_t bytes_max = UINT64_C(1) << 44; /* a tenth of what a process can address */
+
+int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd)
+{
+        struct mapping *mapping;
+        void *address = NULL;
+        int r;
+
+        HASH_FIND(hh, mappings->by_id, &id, sizeof(id), mapping);
+        if (mapping)
+                return -EBADMSG;
+        if (mappings->n >= FRAME_MEMORIES_MAX)
+                return -ENOSPC;
+        mapping = calloc(1, sizeof(*mapping));
+        if (!mapping)
+                return -ENOMEM;
+        mapping->id = id;
+        mapping->size = size;
+        mapping->users = 1; /* the peer's */
+        r = memfd_map(fd, size, &address, &mapping->mapped);
+        if (r < 0) {
+                free(mapping);
+                return r;
+        }
+        mapping->address = address;
+        mappings->n++;
+        mappings->bytes += mapping->mapped;
+        HASH_ADD(hh, mappings->by_id, id, sizeof(id), mapping);
+        if (mappings->bytes > bytes_max || !mapping->hh.tbl) {
+                r = mapping->hh.tbl ? -ENOSPC : -ENOMEM;
+                if (mapping->hh.tbl)
+                        HASH_DEL(mappings->by_id, mapping);
+                mapping_put(mappings, mapping);
+        }
+        return r;
+}
+
+int mappings_forget(struct mappings *mappings, uint64_t id)
+{
+        struct mapping *mapping;
+
+        HASH_FIND(hh, mappings->by_id, &id, sizeof(id), mapping);
+        if (!mapping)
+                return -EBADMSG;
+        HASH_DEL(mappings->by_id, mapping);
+        mapping_put(mappings, mapping);
+        return 0;
+}
+
+const uint8_t *mapping_get(struct mappings *mappings, uint64_t id, uint64_t offset, uint64_t size,
+                           struct mapping **ret_mapping)
+{
+        struct mapping *mapping;
+        uint64_t end;
+
+        HASH_FIND(hh, mappings->by_id, &id, sizeof(id), mapping);
+        if (!mapping || size == 0 || __builtin_add_overflow(offset, size, &end) || end > mapping->size)
+                return NULL;
+        mapping->users++;
+        *ret_mapping = mapping;
+        return mapping->address + offset;
+}
+
+void mapping_put(struct mappings *mappings, struct mapping *mapping)
+{
+        if (--mapping->users > 0)
+                return;
+        mappings->n--;
+        mappings->bytes -= mapping->mapped;
+        (void)munmap((void *)(uintptr_t)mapping->address, mapping->mapped);
+        free(mapping);
+}
+
+void mappings_clear(struct mappings *mappings)
+{
+        struct mapping *mapping, *next;
+
+        HASH_ITER (hh, mappings->by_id, mapping, next) {
+                HASH_DEL(mappings->by_id, mapping);
+                mapping_put(mappings, mapping);
+        }
+}

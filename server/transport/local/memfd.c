@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "memfd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/util.h"
+
+struct memfd *memfd_of(int fd)
+{
+        struct memfd *memfd = malloc(sizeof(*memfd));
+
+        if (!memfd) {
+                (void)close(fd);
+                return NULL;
+        }
+        *memfd = (struct memfd){ .fd = fd, .users = 1 };
+        return memfd;
+}
+
+struct memfd *memfd_hold(struct memfd *memfd)
+{
+        memfd->users++;
+        return memfd;
+}
+
+struct memfd *memfd_drop(struct memfd *memfd)
+{
+        if (memfd && --memfd->users == 0) {
+                (void)close(memfd->fd);
+                free(memfd);
+        }
+        return NULL;
+}
+
+/* F_SEAL_FUTURE_WRITE (Linux 5.1) leaves the mapping that exists writable, and no other. */
+static int fill(int fd, size_t size, void **ret_address)
+{
+        void *address;
+        int r;
+
+        if (fallocate(fd, 0, 0, (off_t)size) < 0)
+                return -errno;
+        address = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (address == MAP_FAILED)
+                return -errno;
+        if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0) {
+                r = -errno;
+                (void)munmap(address, size);
+                return r;
+        }
+        *ret_address = address;
+        return 0;
+}
+
+int memfd_new(const char *name, size_t size, void **ret_address, struct memfd **ret_memfd)
+{
+        FERRY_CLEANUP(cleanup_close) int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        void *address = NULL;
+        int r = fd < 0 ? -errno : fill(fd, size, &address);
+
+        if (r < 0)
+                return r;
+        *ret_memfd = memfd_of(fd);
+        fd = -1;
+        if (!*ret_memfd) {
+                (void)munmap(address, size);
+                return -ENOMEM;
+        }
+        *ret_address = address;
+        return 0;
+}
+
+static bool cannot_shrink(int fd)
+{
+        int seals = fcntl(fd, F_GET_SEALS);
+
+        return seals >= 0 && (seals & F_SEAL_SHRINK);
+}
+
+int memfd_open(int fd, struct memfd **ret_memfd)
+{
+        char path[40];
+        int opened;
+
+        if (!cannot_shrink(fd))
+                return -EPERM;
+        (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        opened = open(path, O_RDONLY | O_CLOEXEC);
+        if (opened < 0)
+                return -errno;
+        *ret_memfd = memfd_of(opened);
+        return *ret_memfd ? 0 : -ENOMEM;
+}
+
+int memfd_map(int fd, uint64_t size, void **ret_address, size_t *ret_mapped)
+{
+        struct stat st;
+        void *address;
+
+        if (fstat(fd, &st) < 0)
+                return -errno;
+        if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || !cannot_shrink(fd) || size == 0 || st.st_size <= 0 ||
+            (uint64_t)st.st_size < size)
+                return -EBADMSG;
+        address = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (address == MAP_FAILED)
+                return -errno;
+        *ret_address = address;
+        *ret_mapped = (size_t)st.st_size;
+        return 0;
+}

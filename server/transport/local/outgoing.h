@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef LOCAL_OUTGOING_H
+#define LOCAL_OUTGOING_H
+
+#include "channel.h"
+
+/* The sender's part: what is lent, and how messages leave. These are parts of struct transport_ops. */
+
+int outgoing_register(struct transport *transport, struct memory *memory);
+void outgoing_unregister(struct transport *transport, struct memory *memory);
+uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
+                      bool *ret_inside);
+void outgoing_send(struct link *link, struct message *message);
+
+/* The sends of a transfer that are lent. */
+void outgoing_cancel(struct channel *channel, uint64_t transfer);
+/* The peer released a lease. false: it has no such one. */
+bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number);
+/* Tells the engine that there is room, if it waits for that. */
+void outgoing_tell_room(struct channel *channel);
+/* The link has failed: ends all sends. */
+void outgoing_end(struct channel *channel);
+/* Nothing is queued or lent. */
+bool outgoing_is_idle(const struct channel *channel);
+
+/* Both directions: done, and back into the pool. */
+void message_finish(struct message *message, enum message_result result);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef LOCAL_PULL_H
+#define LOCAL_PULL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mapping.h"
+#include "transport/transport.h"
+#include "wire/lease.h"
+
+/*
+ * A payload that a peer has lent, and its copy into the place that the engine chose, piece by piece under the lease.
+ * Fields in the second part are guarded by the crew's lock (crew.h), the others belong to the progress thread; a piece
+ * may be copied by any thread.
+ */
+
+enum {
+        PULL_PIECE = 1 << 20,       /* of a pull that is copied at once, at most: what everybody else waits for */
+        PULL_PAST_CACHES = 4 << 20, /* a payload of so many bytes would throw everything else out of the caches */
+};
+
+struct pull_extent {
+        const uint8_t *address;
+        uint64_t size;
+        struct mapping *mapping; /* in use */
+};
+
+struct pull {
+        struct channel *channel;
+        struct message *message; /* NULL = the engine has not taken it */
+        uint64_t length;
+        const struct lease_slot *lease;
+        uint64_t number;
+        uint32_t slot;
+        bool begun;               /* message->begin was asked */
+        struct pull *prev, *next; /* the transport's list */
+
+        size_t extent; /* of the next piece, and where in it */
+        uint64_t inside;
+        uint64_t claimed, copied; /* bytes handed out, bytes in place */
+        unsigned running;         /* pieces being copied */
+        bool stopped;             /* no further piece: the lease has ended, or nobody wants it */
+
+        size_t n;
+        struct pull_extent extents[];
+};
+
+/* A part of a pull that one thread copies. */
+struct piece {
+        struct pull *pull;
+        size_t extent;
+        uint64_t inside;
+        uint64_t offset, length; /* in the payload */
+};
+
+/* For n extents, which the caller fills in. NULL when memory is short. */
+struct pull *pull_new(size_t n);
+/* Ends the use of the mappings. */
+void pull_free(struct pull *pull, struct mappings *mappings);
+
+/* memcpy, known to tests/tsan.supp: the bytes of regions are for their programs to order. Any thread. */
+void local_copy(void *to, const void *from, size_t size, bool past_caches);
+
+/* The next piece, of at most limit bytes; false = none is left. With the lock. */
+bool pull_claim(struct pull *pull, uint64_t limit, struct piece *ret_piece);
+/* Copies it; false: the lease has ended, and what is in place does not count. Any thread, without the lock. */
+bool piece_copy(const struct piece *piece);
+/* Takes note of a piece that was copied. With the lock. */
+void pull_finish(struct pull *pull, const struct piece *piece, bool held);
+
+/* Nothing can be done for it before other threads have finished their pieces. With the lock. */
+static inline bool pull_waits(const struct pull *pull)
+{
+        return pull->running > 0 && (pull->stopped || pull->claimed == pull->length);
+}
+
+#endif
