@@ -517,7 +517,7 @@ static void data_received(struct message *message, enum message_result result)
         struct chunk *chunk = window_find(&r->window, message->seq);
 
         chunk->receives--;
-        r->copying -= message->copied;
+        r->copying -= message->answer.total;
         switch (result) {
         case MESSAGE_OK:
                 if (r->error == 0 && check_bytes(r, &message->answer))

@@ -377,8 +377,7 @@ static void write_received(struct message *message, enum message_result result)
         struct responder *r = message->owner;
 
         r->in_flight--;
-        r->copying -= message->copied;
-        message->copied = 0;
+        r->copying -= message->answer.total;
         if (result == MESSAGE_OK)
                 stored(r, &message->answer);
         else if (result == MESSAGE_NO_MEMORY)
