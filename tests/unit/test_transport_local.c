@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,12 +20,15 @@ enum { MIB = 1 << 20, TRANSFER = 77 };
 static struct worker a, b;
 static struct link *a_to_b;
 
+static int descriptors;
+
 static int setup_with(void **state, unsigned copy_threads)
 {
         int r = fixture_setup(state);
 
         if (r < 0)
                 return r;
+        descriptors = count_descriptors();
         worker_open(&a, copy_threads);
         worker_open(&b, copy_threads);
         a_to_b = worker_connect(&a, b.epoch);
@@ -48,6 +52,8 @@ static int teardown(void **state)
                 worker_close(&a);
         if (b.transport)
                 worker_close(&b);
+        assert_int_equal(count_descriptors(), descriptors);
+        assert_int_equal(count_mappings("ferry-ring") + count_mappings("ferry-leases"), 0);
         return fixture_teardown(state);
 }
 
@@ -146,13 +152,695 @@ static void bytes_of_every_size_arrive(void **state)
                 }
 }
 
+/* ---- scattered memory ---- */
+
+/* Slices of two blocks, one of them a file, in an order of their own. */
+static void scatter(struct stream *stream, struct segment *segments, size_t n, struct block *x, struct block *y,
+                    size_t size)
+{
+        for (size_t i = 0; i < n; i++) {
+                struct block *block = i % 3 == 0 ? y : x;
+
+                segments[i] = (struct segment){ block->memory.address + (n - 1 - i) * size, size, &block->memory };
+        }
+        stream_of(stream, segments, n);
+}
+
+static void scattered_bytes_arrive_at_scattered_places(void **state)
+{
+        enum { PIECES = 600 };
+        static const size_t sizes[] = { 13, 500, 4096, 20000 };
+
+        (void)state;
+        for (size_t i = 0; i < UNIT_COUNT(sizes); i++)
+                for (int mixed = 0; mixed < 2; mixed++) {
+                        size_t size = sizes[i], total = PIECES * size;
+                        struct segment from[PIECES], to[PIECES / 4];
+                        struct stream source, place;
+                        struct block x, y, u, v;
+                        uint64_t sum;
+
+                        block_new(&x, &a, total, true);
+                        block_new(&y, &a, total, !mixed);
+                        block_new(&u, &b, total, true);
+                        block_new(&v, &b, total, false);
+                        scatter(&source, from, PIECES, &x, &y, size);
+                        scatter(&place, to, PIECES / 4, &u, &v, 4 * size);
+                        carry(&a, a_to_b, &b, &source, &place, 0, total);
+                        sum = stream_checksum(&source, 0, total);
+                        assert_true(sum == stream_checksum(&place, 0, total));
+                        carry(&a, a_to_b, &b, &source, &place, size / 2, total - size);
+                        assert_true(sum == stream_checksum(&place, 0, total));
+                        stream_clear(&source);
+                        stream_clear(&place);
+                        block_free(&x);
+                        block_free(&y);
+                        block_free(&u);
+                        block_free(&v);
+                }
+}
+
+static void fit_never_mixes_what_is_lent_with_what_is_copied(void **state)
+{
+        struct segment segments[3];
+        struct stream source;
+        struct block file, private;
+        bool inside;
+
+        (void)state;
+        block_new(&file, &a, MIB, true);
+        block_new(&private, &a, 2 * MIB, false);
+        segments[0] = (struct segment){ file.memory.address, MIB / 2, &file.memory };
+        segments[1] = (struct segment){ private.memory.address, 2 * MIB, &private.memory };
+        segments[2] = (struct segment){ file.memory.address + MIB / 2, MIB / 2, &file.memory };
+        stream_of(&source, segments, 3);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &source, 0, 3 * MIB, &inside), MIB / 2);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &source, MIB / 2, 3 * MIB - MIB / 2, &inside), MIB);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &source, 2 * MIB, MIB, &inside), MIB / 2);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &source, 5 * MIB / 2, MIB / 2, &inside), MIB / 2);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &source, 0, 1, &inside), 1);
+        assert_false(inside);
+        stream_clear(&source);
+        block_free(&file);
+        block_free(&private);
+}
+
+/* ---- one lent message ---- */
+
+static struct block from_block, to_block;
+static struct segment from_segment, to_segment;
+static struct stream from, to;
+static struct outcome sent;
+
+static void lend_blocks(size_t size, bool is_file)
+{
+        block_new(&from_block, &a, size, is_file);
+        block_new(&to_block, &b, size, true);
+        stream_of_block(&from, &from_segment, &from_block);
+        stream_of_block(&to, &to_segment, &to_block);
+        b.place = &to;
+        sent = (struct outcome){ 0 };
+}
+
+static void send_it(uint64_t length)
+{
+        worker_send(a_to_b, message_make(&a, &from, 0, length, TRANSFER, &sent));
+}
+
+static void free_blocks(void)
+{
+        if (a.transport)
+                block_free(&from_block);
+        if (b.transport)
+                block_free(&to_block);
+}
+
+static bool place_is_untouched(void)
+{
+        static const uint8_t zero[4096];
+
+        return memcmp(to_block.memory.address, zero, sizeof(zero)) == 0;
+}
+
+static void clear_place(void)
+{
+        memset(to_block.memory.address, 0, to_block.memory.size);
+}
+
+static void progress_of_a_long_receive_is_told(void **state)
+{
+        (void)state;
+        lend_blocks(8 * MIB, true);
+        send_it(8 * MIB);
+        RUN_UNTIL(&a, &b, sent.done && b.received.done);
+        assert_int_equal(b.received.result, MESSAGE_OK);
+        assert_true(b.copied > 0);
+        assert_memory_equal(from_block.memory.address, to_block.memory.address, 8 * MIB);
+        free_blocks();
+}
+
+static void take_back(struct worker *worker, struct message *message)
+{
+        (void)worker;
+        (void)message;
+        a.transport->ops->cancel(a_to_b, TRANSFER);
+        assert_int_equal(sent.result, MESSAGE_CANCELLED);
+        memset(from_block.memory.address, 0xee, from_block.memory.size); /* the memory is the program's again */
+}
+
+static void what_is_taken_back_in_mid_copy_never_ends_well(void **state)
+{
+        (void)state;
+        lend_blocks(16 * MIB, true);
+        b.on_copied = take_back;
+        send_it(16 * MIB);
+        RUN_UNTIL(&a, &b, b.received.done && sent.done);
+        /* Threads may have been through before anybody could take it back. */
+        assert_int_equal(b.received.result, b.copied ? MESSAGE_REVOKED : MESSAGE_OK);
+        assert_int_equal(sent.done, 1);
+        /* The slot is of use again. */
+        b.on_copied = NULL;
+        b.received.done = 0;
+        send_it(16 * MIB);
+        RUN_UNTIL(&a, &b, sent.done && b.received.done);
+        assert_int_equal(b.received.result, MESSAGE_OK);
+        free_blocks();
+}
+
+static void what_is_taken_back_before_it_is_copied_is_revoked(void **state)
+{
+        (void)state;
+        for (int is_file = 0; is_file < 2; is_file++) {
+                lend_blocks(MIB, is_file);
+                clear_place();
+                b.received.done = 0;
+                send_it(MIB);
+                assert_int_equal(sent.done, 0);
+                a.transport->ops->cancel(a_to_b, TRANSFER + 1);
+                assert_int_equal(sent.done, 0);
+                a.transport->ops->cancel(a_to_b, TRANSFER);
+                assert_int_equal(sent.done, 1);
+                assert_int_equal(sent.result, MESSAGE_CANCELLED);
+                RUN_UNTIL(&a, &b, b.received.done);
+                assert_int_equal(b.received.result, MESSAGE_REVOKED);
+                assert_true(place_is_untouched());
+                RUN_UNTIL(&a, &b, !a.transport->ops->progress(a.transport));
+                free_blocks();
+        }
+        assert_int_equal(a.ended + b.ended, 0);
+}
+
+static void a_refused_payload_sets_the_sender_free(void **state)
+{
+        (void)state;
+        lend_blocks(MIB, true);
+        clear_place();
+        b.place = NULL;
+        send_it(MIB);
+        RUN_UNTIL(&a, &b, sent.done);
+        assert_int_equal(sent.result, MESSAGE_OK);
+        assert_true(place_is_untouched());
+        free_blocks();
+}
+
+static void a_receive_that_is_not_wanted_any_more_is_refused(void **state)
+{
+        (void)state;
+        lend_blocks(MIB, true);
+        clear_place();
+        b.received.refuses = true;
+        send_it(MIB);
+        RUN_UNTIL(&a, &b, sent.done);
+        assert_int_equal(b.received.begun, 1);
+        assert_int_equal(b.received.done, 0);
+        assert_true(place_is_untouched());
+        free_blocks();
+}
+
+static void a_send_that_is_not_wanted_any_more_is_not_sent(void **state)
+{
+        (void)state;
+        lend_blocks(MIB, true);
+        sent.refuses = true;
+        send_it(MIB);
+        assert_int_equal(sent.done, 1);
+        assert_int_equal(sent.result, MESSAGE_CANCELLED);
+        worker_step(&a, &b);
+        assert_int_equal(b.n, 0);
+        free_blocks();
+}
+
+static void stop_receiving(struct worker *worker, struct message *message)
+{
+        worker->transport->ops->cancel(message->link, TRANSFER);
+}
+
+static void a_receive_ends_with_its_piece_when_it_is_cancelled(void **state)
+{
+        (void)state;
+        lend_blocks(16 * MIB, true);
+        b.on_copied = stop_receiving;
+        send_it(16 * MIB);
+        RUN_UNTIL(&a, &b, sent.done);
+        assert_int_equal(b.received.done, 1);
+        assert_int_equal(b.received.result, b.copied ? MESSAGE_CANCELLED : MESSAGE_OK);
+        assert_int_equal(sent.result, MESSAGE_OK);
+        free_blocks();
+}
+
+static void fail_receiving(struct worker *worker, struct message *message)
+{
+        (worker->transport->ops->fail)(message->link, FERRY_E_STALLED, "in mid copy");
+}
+
+static void a_receive_ends_with_its_link(void **state)
+{
+        (void)state;
+        lend_blocks(16 * MIB, true);
+        b.on_copied = fail_receiving;
+        send_it(16 * MIB);
+        RUN_UNTIL(&a, &b, sent.done && b.received.done);
+        assert_int_equal(b.received.result, b.copied ? MESSAGE_LOST : MESSAGE_OK);
+        assert_int_equal(sent.result, b.copied ? MESSAGE_LOST : MESSAGE_OK);
+        free_blocks();
+}
+
+static void cancel_at_once(struct worker *worker, struct link *link, const struct wire_header *header)
+{
+        worker->transport->ops->cancel(link, header->transfer);
+}
+
+static void a_receive_that_waits_is_refused_when_it_is_cancelled(void **state)
+{
+        (void)state;
+        lend_blocks(MIB, true);
+        b.on_message = cancel_at_once;
+        send_it(MIB);
+        RUN_UNTIL(&a, &b, sent.done);
+        assert_int_equal(b.received.begun, 0);
+        assert_int_equal(b.received.done, 0);
+        free_blocks();
+}
+
+static void several_copies_go_on_in_turn(void **state)
+{
+        enum { COPIES = 4 };
+        struct outcome outcomes[COPIES];
+
+        (void)state;
+        memset(outcomes, 0, sizeof(outcomes));
+        lend_blocks(COPIES * 4 * MIB, true);
+        for (size_t i = 0; i < COPIES; i++)
+                worker_send(a_to_b, message_make(&a, &from, i * 4 * MIB, 4 * MIB, TRANSFER + i, &outcomes[i]));
+        for (size_t i = 0; i < COPIES; i++)
+                RUN_UNTIL(&a, &b, outcomes[i].done);
+        assert_int_equal(b.received.done, COPIES);
+        assert_memory_equal(from_block.memory.address, to_block.memory.address, COPIES * 4 * MIB);
+        free_blocks();
+}
+
+/* ---- bounds ---- */
+
+static void a_full_ring_asks_to_wait_and_tells_when_there_is_room(void **state)
+{
+        struct outcome outcomes[8];
+        bool inside;
+
+        (void)state;
+        memset(outcomes, 0, sizeof(outcomes));
+        lend_blocks(9 * MIB, false);
+        for (size_t i = 0; i < UNIT_COUNT(outcomes); i++) {
+                assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 9 * MIB, &inside), MIB);
+                worker_send(a_to_b, message_make(&a, &from, i * MIB, MIB, TRANSFER, &outcomes[i]));
+        }
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 9 * MIB, &inside), 0);
+        assert_int_equal(a.room, 0);
+        RUN_UNTIL(&a, &b, b.received.done == 8 && outcomes[7].done);
+        assert_int_equal(a.room, 1);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 9 * MIB, &inside), MIB);
+        free_blocks();
+}
+
+static void leases_are_bounded(void **state)
+{
+        struct outcome outcomes[256];
+        bool inside;
+
+        (void)state;
+        memset(outcomes, 0, sizeof(outcomes));
+        lend_blocks(MIB, true);
+        b.place = NULL;
+        for (size_t i = 0; i < UNIT_COUNT(outcomes); i++) {
+                assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &inside), MIB);
+                worker_send(a_to_b, message_make(&a, &from, 0, MIB, TRANSFER, &outcomes[i]));
+        }
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &inside), 0);
+        /* Taken back or not: a slot is free when the peer says so. */
+        a.transport->ops->cancel(a_to_b, TRANSFER);
+        assert_int_equal(outcomes[255].result, MESSAGE_CANCELLED);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &inside), 0);
+        send_it(MIB);
+        assert_int_equal(sent.result, MESSAGE_NO_MEMORY);
+        RUN_UNTIL(&a, &b, a.room > 0);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &inside), MIB);
+        free_blocks();
+}
+
+static void a_peer_that_does_not_read_harms_its_own_link_alone(void **state)
+{
+        struct worker c;
+        struct link *a_to_c;
+
+        (void)state;
+        worker_open(&c, 0);
+        a_to_c = worker_connect(&a, c.epoch);
+        RUN_UNTIL(&a, &c, a_to_c->state == LINK_UP);
+        lend_blocks(MIB, true);
+        /* Until the queue is full. */
+        for (int i = 0; i < 100000 && a_to_b->state == LINK_UP; i++) {
+                struct outcome outcome = { 0 };
+
+                worker_send(a_to_b, message_make(&a, NULL, 0, 0, TRANSFER, &outcome));
+                assert_int_equal(outcome.done, 1);
+                if (i == 10000) { /* what waits is enough to send no payload */
+                        bool inside;
+
+                        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 1, &inside), 0);
+                }
+        }
+        assert_int_equal(a_to_b->state, LINK_FAILED);
+        assert_int_equal(a_to_b->error, FERRY_E_PEER_LOST);
+        RUN_UNTIL(&a, &c, a.ended == 1);
+        worker_send(a_to_c, message_make(&a, NULL, 0, 0, TRANSFER, &sent));
+        RUN_UNTIL(&a, &c, c.n == 1);
+        RUN_UNTIL(&a, &b, b.ended == 1);
+        free_blocks();
+        worker_close(&c);
+}
+
+static void what_waits_in_the_queue_arrives_in_order(void **state)
+{
+        enum { MESSAGES = 20000 };
+
+        (void)state;
+        lend_blocks(MIB, true);
+        for (uint32_t i = 0; i < MESSAGES; i++) {
+                struct message *message = message_make(&a, &from, i % 1000, i % 5 == 0 ? 100 : 0, i + 1, &sent);
+
+                worker_send(a_to_b, message);
+        }
+        assert_true(a.transport->ops->arm(a.transport));
+        RUN_UNTIL(&a, &b, b.n == MESSAGES);
+        for (size_t i = 0; i < HEADERS_MAX; i++)
+                assert_int_equal(b.headers[i].transfer, i + 1);
+        assert_int_equal(b.bytes, MESSAGES / 5 * 100);
+        assert_int_equal(a.ended, 0);
+        free_blocks();
+}
+
+/* ---- the end of links ---- */
+
+static void a_peer_that_closes_ends_all_sends(void **state)
+{
+        (void)state;
+        lend_blocks(16 * MIB, true);
+        send_it(16 * MIB);
+        worker_step(&b, NULL);
+        assert_int_equal(b.received.begun, 1);
+        block_free(&to_block);
+        b.transport->ops->shut_down(b.transport, 0);
+        assert_int_equal(b.received.done, 1);
+        assert_int_equal(b.received.result, MESSAGE_LOST);
+        assert_int_equal(b.ended, 1);
+        RUN_UNTIL(&a, NULL, a.ended);
+        assert_int_equal(sent.result, MESSAGE_LOST);
+        assert_int_equal(a.error, FERRY_E_PEER_LOST);
+        assert_string_equal(a.detail, "its process ended");
+        block_free(&from_block);
+}
+
+static void a_sender_that_dies_in_mid_copy_ends_the_receive(void **state)
+{
+        (void)state;
+        lend_blocks(16 * MIB, true);
+        send_it(16 * MIB);
+        worker_step(&b, NULL);
+        a.transport->ops->shut_down(a.transport, 0);
+        assert_int_equal(sent.result, MESSAGE_LOST);
+        RUN_UNTIL(&b, NULL, b.ended);
+        assert_int_equal(b.received.done, 1);
+        assert_in_range(b.received.result, MESSAGE_REVOKED, MESSAGE_LOST);
+        free_blocks();
+}
+
+static void a_link_that_the_engine_fails_ends_later_and_for_its_reason(void **state)
+{
+        struct outcome late = { 0 };
+
+        (void)state;
+        lend_blocks(MIB, true);
+        send_it(MIB);
+        (a.transport->ops->fail)(a_to_b, FERRY_E_STALLED, "nothing moves");
+        (a.transport->ops->fail)(a_to_b, FERRY_E_TIMEOUT, "again");
+        assert_int_equal(a_to_b->state, LINK_FAILED);
+        assert_int_equal(a.ended + sent.done, 0);
+        assert_false(a.transport->ops->arm(a.transport));
+        worker_send(a_to_b, message_make(&a, &from, 0, MIB, TRANSFER, &late));
+        assert_int_equal(late.result, MESSAGE_LOST);
+        worker_step(&a, NULL);
+        assert_int_equal(a.ended, 1);
+        assert_int_equal(sent.result, MESSAGE_LOST);
+        assert_int_equal(a.error, FERRY_E_STALLED);
+        assert_string_equal(a.detail, "nothing moves");
+        RUN_UNTIL(&b, NULL, b.ended);
+        assert_int_equal(b.error, FERRY_E_PEER_LOST);
+        free_blocks();
+}
+
+static void fail_at_once(struct worker *worker, struct link *link, const struct wire_header *header)
+{
+        (void)header;
+        (worker->transport->ops->fail)(link, FERRY_E_PEER_REFUSED, "not liked");
+        assert_int_equal(worker->ended, 0);
+}
+
+static void a_link_can_be_failed_inside_a_handler(void **state)
+{
+        (void)state;
+        lend_blocks(MIB, true);
+        b.on_message = fail_at_once;
+        send_it(MIB);
+        send_it(MIB);
+        RUN_UNTIL(&b, NULL, b.ended);
+        assert_int_equal(b.n, 1);
+        assert_int_equal(b.received.done, 1);
+        assert_int_equal(b.received.result, MESSAGE_LOST);
+        RUN_UNTIL(&a, NULL, a.ended);
+        free_blocks();
+}
+
+static void what_was_said_before_the_end_is_heard(void **state)
+{
+        struct outcome outcome = { 0 };
+
+        (void)state;
+        /* b has closed with our message unread: that is a reset, and comes before its last words. */
+        worker_send(a_to_b, message_make(&a, NULL, 0, 0, TRANSFER, &outcome));
+        worker_send(b.link, message_make(&b, NULL, 0, 0, TRANSFER, &outcome));
+        b.transport->ops->shut_down(b.transport, 0);
+        worker_send(a_to_b, message_make(&a, NULL, 0, 0, TRANSFER, &outcome));
+        RUN_UNTIL(&a, NULL, a.ended);
+        assert_int_equal(a.n, 1);
+}
+
+static void a_refused_link_was_never_heard(void **state)
+{
+        struct link *second;
+
+        (void)state;
+        b.refuses_links = true;
+        second = worker_connect(&a, b.epoch);
+        RUN_UNTIL(&a, &b, a.ended == 1);
+        assert_int_equal(a.error, FERRY_E_PEER_UNREACHABLE);
+        assert_int_equal(b.ended, 0);
+        assert_ptr_not_equal(second, a_to_b);
+        assert_int_equal(a_to_b->state, LINK_UP);
+}
+
+/* A worker in a process of its own that takes what it is sent. */
+static pid_t spawn_receiver(uint64_t *ret_epoch)
+{
+        int channel[2];
+        uint64_t epoch;
+        pid_t child;
+
+        assert_int_equal(pipe(channel), 0);
+        child = fork();
+        if (child == 0) {
+                static struct worker worker;
+
+                worker_open(&worker, 0);
+                if (write(channel[1], &worker.epoch, sizeof(worker.epoch)) != sizeof(worker.epoch))
+                        _exit(1);
+                for (;;)
+                        worker_step(&worker, NULL);
+        }
+        assert_int_equal(read(channel[0], &epoch, sizeof(epoch)), sizeof(epoch));
+        (void)close(channel[0]);
+        (void)close(channel[1]);
+        *ret_epoch = epoch;
+        return child;
+}
+
+static void a_killed_peer_is_noticed_at_once_and_leaves_nothing(void **state)
+{
+        struct transport_peer peer = { .text = "" };
+        uint64_t epoch;
+        pid_t child = spawn_receiver(&epoch);
+        struct link *link = worker_connect(&a, epoch);
+        int error;
+
+        (void)state;
+        RUN_UNTIL(&a, NULL, link->state == LINK_UP);
+        lend_blocks(MIB, true);
+        assert_int_equal(kill(child, SIGSTOP), 0);
+        assert_int_equal(waitpid(child, NULL, WUNTRACED), child);
+        worker_send(link, message_make(&a, &from, 0, MIB, TRANSFER, &sent));
+        assert_int_equal(kill(child, SIGKILL), 0);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        RUN_UNTIL(&a, NULL, a.ended);
+        assert_int_equal(sent.result, MESSAGE_LOST);
+        assert_string_equal(a.detail, "its process ended");
+        /* Its socket goes with the first who asks for it. */
+        peer.epoch = epoch;
+        assert_null(a.transport->ops->connect(a.transport, &peer, &error));
+        assert_int_equal(error, -ENOENT);
+        assert_null(a.transport->ops->connect(a.transport, &peer, &error));
+        assert_int_equal(error, -ENOENT);
+        free_blocks();
+}
+
+static void *drive_b(void *context)
+{
+        (void)context;
+        while (!b.ended)
+                worker_step(&b, NULL);
+        return NULL;
+}
+
+static void a_shutdown_flushes_what_was_sent(void **state)
+{
+        enum { MESSAGES = 5000 };
+        pthread_t thread;
+
+        (void)state;
+        lend_blocks(16 * MIB, true);
+        for (uint32_t i = 0; i < MESSAGES; i++) {
+                struct outcome outcome = { 0 };
+
+                worker_send(a_to_b, message_make(&a, NULL, 0, 0, i + 1, &outcome));
+        }
+        send_it(16 * MIB);
+        assert_int_equal(pthread_create(&thread, NULL, drive_b, NULL), 0);
+        a.transport->ops->shut_down(a.transport, clock_now_us() + 10000000);
+        assert_int_equal(a.ended, 1);
+        assert_int_equal(sent.result, MESSAGE_OK);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(b.n, MESSAGES + 1);
+        free_blocks();
+}
+
+/* ---- itself, and memory that goes ---- */
+
+static void a_worker_may_be_its_own_peer(void **state)
+{
+        struct segment x, y;
+        struct stream source, place;
+        struct block out, in;
+        struct link *link = worker_connect(&a, a.epoch);
+
+        (void)state;
+        RUN_UNTIL(&a, NULL, link->state == LINK_UP && a.link && a.link->state == LINK_UP);
+        block_new(&out, &a, 3 * MIB, true);
+        block_new(&in, &a, 3 * MIB, true);
+        stream_of_block(&source, &x, &out);
+        stream_of_block(&place, &y, &in);
+        carry(&a, link, &a, &source, &place, 0, 3 * MIB);
+        assert_memory_equal(out.memory.address, in.memory.address, 3 * MIB);
+        block_free(&out);
+        block_free(&in);
+        (a.transport->ops->fail)(link, FERRY_E_CANCELLED, "");
+        RUN_UNTIL(&a, NULL, a.ended == 2);
+}
+
+static void memory_that_goes_is_unmapped_by_its_peers(void **state)
+{
+        int before, open;
+
+        (void)state;
+        lend_blocks(MIB, true);
+        before = count_mappings("ferry-test-block");
+        open = count_descriptors();
+        send_it(MIB);
+        RUN_UNTIL(&a, &b, sent.done);
+        assert_int_equal(count_mappings("ferry-test-block"), before + 1);
+        assert_int_equal(count_descriptors(), open);
+        a.transport->ops->unregister_memory(a.transport, &from_block.memory);
+        assert_int_equal(count_descriptors(), open - 1);
+        RUN_UNTIL(&a, &b, count_mappings("ferry-test-block") == before);
+        assert_int_equal(a.ended + b.ended, 0);
+        free_blocks();
+}
+
+static void memory_that_goes_may_still_be_named_by_what_was_taken_back(void **state)
+{
+        (void)state;
+        lend_blocks(MIB, true);
+        send_it(MIB);
+        a.transport->ops->cancel(a_to_b, TRANSFER);
+        a.transport->ops->unregister_memory(a.transport, &from_block.memory);
+        RUN_UNTIL(&a, &b, b.received.done);
+        assert_int_equal(b.received.result, MESSAGE_REVOKED);
+        RUN_UNTIL(&a, &b, !a.transport->ops->progress(a.transport));
+        assert_int_equal(a.ended + b.ended, 0);
+        free_blocks();
+}
+
+static void requests_are_bounded_by_the_chunk_size(void **state)
+{
+        const struct transport_ops *ops = a.transport->ops;
+
+        (void)state;
+        assert_int_equal(ops->request_size(a_to_b, NULL, 0, 5), 5);
+        assert_true(ops->request_size(a_to_b, NULL, 0, UINT64_MAX) <= WIRE_CHUNK_MAX);
+        assert_true(ops->window(a_to_b) >= ops->request_size(a_to_b, NULL, 0, UINT64_MAX));
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(links_tell_epoch_and_carrier, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_header_arrives_as_it_was_sent, setup, teardown),
                 cmocka_unit_test_setup_teardown(bytes_of_every_size_arrive, setup, teardown),
+                cmocka_unit_test_setup_teardown(scattered_bytes_arrive_at_scattered_places, setup, teardown),
+                cmocka_unit_test_setup_teardown(fit_never_mixes_what_is_lent_with_what_is_copied, setup, teardown),
+                cmocka_unit_test_setup_teardown(progress_of_a_long_receive_is_told, setup, teardown),
+                cmocka_unit_test_setup_teardown(what_is_taken_back_in_mid_copy_never_ends_well, setup, teardown),
+                cmocka_unit_test_setup_teardown(what_is_taken_back_before_it_is_copied_is_revoked, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_refused_payload_sets_the_sender_free, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_receive_that_is_not_wanted_any_more_is_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_send_that_is_not_wanted_any_more_is_not_sent, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_receive_ends_with_its_piece_when_it_is_cancelled, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_receive_ends_with_its_link, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_receive_ends_with_its_link, setup_threads, teardown),
+                cmocka_unit_test_setup_teardown(a_receive_that_waits_is_refused_when_it_is_cancelled, setup, teardown),
+                cmocka_unit_test_setup_teardown(several_copies_go_on_in_turn, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_full_ring_asks_to_wait_and_tells_when_there_is_room, setup, teardown),
+                cmocka_unit_test_setup_teardown(leases_are_bounded, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_peer_that_does_not_read_harms_its_own_link_alone, setup, teardown),
+                cmocka_unit_test_setup_teardown(what_waits_in_the_queue_arrives_in_order, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_peer_that_closes_ends_all_sends, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_sender_that_dies_in_mid_copy_ends_the_receive, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_link_that_the_engine_fails_ends_later_and_for_its_reason, setup,
+                                                teardown),
+                cmocka_unit_test_setup_teardown(a_link_can_be_failed_inside_a_handler, setup, teardown),
+                cmocka_unit_test_setup_teardown(what_was_said_before_the_end_is_heard, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_refused_link_was_never_heard, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_killed_peer_is_noticed_at_once_and_leaves_nothing, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_shutdown_flushes_what_was_sent, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_worker_may_be_its_own_peer, setup, teardown),
+                cmocka_unit_test_setup_teardown(memory_that_goes_is_unmapped_by_its_peers, setup, teardown),
+                cmocka_unit_test_setup_teardown(memory_that_goes_may_still_be_named_by_what_was_taken_back, setup,
+                                                teardown),
+                cmocka_unit_test_setup_teardown(requests_are_bounded_by_the_chunk_size, setup, teardown),
                 cmocka_unit_test_setup_teardown(bytes_of_every_size_arrive, setup_threads, teardown),
+                cmocka_unit_test_setup_teardown(scattered_bytes_arrive_at_scattered_places, setup_threads, teardown),
+                cmocka_unit_test_setup_teardown(what_is_taken_back_in_mid_copy_never_ends_well, setup_threads,
+                                                teardown),
+                cmocka_unit_test_setup_teardown(a_receive_ends_with_its_piece_when_it_is_cancelled, setup_threads,
+                                                teardown),
+                cmocka_unit_test_setup_teardown(several_copies_go_on_in_turn, setup_threads, teardown),
+                cmocka_unit_test_setup_teardown(a_worker_may_be_its_own_peer, setup_threads, teardown),
         };
 
         return cmocka_run_group_tests_name("transport_local", tests, NULL, NULL);

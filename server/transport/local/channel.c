@@ -28,13 +28,18 @@ static int watch(struct channel *channel, int operation, uint32_t events)
         return epoll_ctl(channel_local(channel)->base.fd, operation, channel->fd, &event) < 0 ? -errno : 0;
 }
 
-static void greet(struct channel *channel)
+int channel_greet(struct channel *channel)
 {
         struct frame frame = frame_of(FRAME_HELLO);
+        int r = channel->has_greeted ? 0 : loans_new(&channel->loans);
 
+        if (r < 0 || channel->has_greeted)
+                return r;
+        channel->has_greeted = true;
         frame.id = channel_local(channel)->epoch;
         channel_post_frame(channel, frame, channel->loans.memfd);
         channel->loans.memfd = memfd_drop(channel->loans.memfd);
+        return 0;
 }
 
 int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **ret_channel)
@@ -53,20 +58,13 @@ int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **re
         channel->fd = fd;
         channel->epoch = epoch;
         channel->queue_end = &channel->queue;
-        r = loans_new(&channel->loans);
-        if (r == 0)
-                r = watch(channel, EPOLL_CTL_ADD, EPOLLIN);
+        r = watch(channel, EPOLL_CTL_ADD, EPOLLIN);
         if (r < 0) {
-                loans_clear(&channel->loans);
                 (void)close(fd);
                 free(channel);
                 return r;
         }
         DL_APPEND(local->channels, channel);
-        channel->known = epoch != 0;
-        if (channel->known)
-                link_init(&channel->link, &local->base, false);
-        greet(channel);
         *ret_channel = channel;
         return 0;
 }
@@ -132,7 +130,7 @@ void channel_fail(struct channel *channel, int error, const char *detail)
 
 void channel_is_gone(struct channel *channel)
 {
-        if (channel->greeted)
+        if (channel->was_greeted)
                 channel_fail(channel, FERRY_E_PEER_LOST, "its process ended");
         else
                 channel_fail(channel, FERRY_E_PEER_UNREACHABLE, "it closed the connection");
@@ -221,6 +219,10 @@ void channel_post(struct channel *channel, const struct iovec *pieces, size_t n,
 
         if (!link_is_usable(&channel->link) || channel->deaf)
                 return;
+        if (!channel->has_greeted && channel_greet(channel) < 0) {
+                channel_fail(channel, FERRY_E_PEER_LOST, "no memory for its leases");
+                return;
+        }
         if (!channel->queue) {
                 r = write_datagram(channel->fd, pieces, n, memfd);
                 if (r == 0 || !may_retry(channel, r))

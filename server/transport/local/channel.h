@@ -61,9 +61,10 @@ struct channel {
         struct link link;
         int fd;
         uint64_t epoch; /* the one that was meant; 0 = it was accepted */
-        bool greeted;   /* the peer's HELLO came */
-        bool known;     /* to the engine */
-        bool deaf;      /* the peer has closed its end: what it sent before can still be read */
+        bool has_greeted;
+        bool was_greeted; /* the peer's HELLO came */
+        bool known;       /* to the engine */
+        bool deaf;        /* the peer has closed its end: what it sent before can still be read */
         bool is_closing;
         bool wants_room;
         bool polls_out;
@@ -84,8 +85,10 @@ struct channel {
 
 /* ---- its life ---- */
 
-/* Takes the socket over, also on failure, and sends HELLO. epoch: the one that is meant; 0 = accepted. 0 or -errno. */
+/* Takes the socket over, also on failure. epoch: the one that is meant; 0 = accepted. 0 or -errno. */
 int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **ret_channel);
+/* Sends HELLO, if that was not done. 0 or -errno. */
+int channel_greet(struct channel *channel);
 /* Closes the socket, and whatever belongs to the peer. No message may be under way. */
 void channel_close(struct channel *channel);
 /* Fails the link; it ends in the next progress(). */

@@ -94,14 +94,14 @@ void directory_close(struct directory *directory)
 
 /* ---- sockets ---- */
 
-/* Through the directory's descriptor where the path is too long for an address. */
+/* Through the directory's descriptor where the path is too long for an address, or hangs on where the process is. */
 static int address_of(const struct directory *directory, const char *name, struct sockaddr_un *address)
 {
         int n;
 
         *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
         n = snprintf(address->sun_path, sizeof(address->sun_path), "%s/%s", directory->path, name);
-        if (n >= (int)sizeof(address->sun_path))
+        if (n >= (int)sizeof(address->sun_path) || directory->path[0] != '/')
                 n = snprintf(address->sun_path, sizeof(address->sun_path), "/proc/self/fd/%d/%s", directory->fd, name);
         return n > 0 && n < (int)sizeof(address->sun_path) ? 0 : -ENAMETOOLONG;
 }

@@ -116,6 +116,8 @@ static uint64_t pull_step(struct local *local, struct pull *pull, uint64_t limit
 {
         uint64_t size, copied;
 
+        if (!link_is_usable(&pull->channel->link))
+                return 0; /* the next progress() ends it */
         if (!pull_begin(local, pull)) {
                 *ret_did = true;
                 return 0;
@@ -198,32 +200,46 @@ bool incoming_is_idle(const struct channel *channel)
 
 /* ---- datagrams; NULL or what is wrong ---- */
 
-static const char *on_hello(struct channel *channel, const struct frame *frame, struct datagram *datagram)
+static const char *read_greeting(struct channel *channel, const struct frame *frame, const struct datagram *datagram)
 {
-        struct local *local = channel_local(channel);
         void *page;
 
-        if (channel->greeted)
+        if (channel->was_greeted)
                 return "it greeted twice";
         if (memfd_map(datagram->fds[0], FRAME_LEASES * sizeof(struct lease_slot), &page, &channel->peer_page_size) < 0)
                 return "its lease page cannot be mapped";
         channel->peer_page = page;
-        channel->greeted = true;
+        channel->was_greeted = true;
         channel->link.peer_epoch = frame->id;
-        if (channel->epoch != 0 && channel->epoch != frame->id) {
-                channel_fail(channel, FERRY_E_PEER_UNREACHABLE, "another worker answered");
-                return NULL;
-        }
+        return NULL;
+}
+
+/* A stranger becomes a link of the engine's. */
+static void introduce(struct channel *channel)
+{
+        struct local *local = channel_local(channel);
+
+        local->n_strangers--;
+        link_init(&channel->link, &local->base, true);
+        channel->known = local->base.handlers.accepted(local->base.handlers.context, &channel->link);
         if (!channel->known) {
-                local->n_strangers--;
-                link_init(&channel->link, &local->base, true);
-                if (!local->base.handlers.accepted(local->base.handlers.context, &channel->link)) {
-                        DL_DELETE(local->base.links, &channel->link);
-                        channel_fail(channel, FERRY_E_LIMIT_REACHED, "this worker takes no further links");
-                        return NULL;
-                }
-                channel->known = true;
+                DL_DELETE(local->base.links, &channel->link);
+                channel_fail(channel, FERRY_E_LIMIT_REACHED, "this worker takes no further links");
+        } else if (channel_greet(channel) < 0) {
+                channel_fail(channel, FERRY_E_PEER_LOST, "no memory for its leases");
         }
+}
+
+static const char *on_hello(struct channel *channel, const struct frame *frame, struct datagram *datagram)
+{
+        const char *wrong = read_greeting(channel, frame, datagram);
+
+        if (wrong)
+                return wrong;
+        if (channel->epoch != 0 && channel->epoch != frame->id)
+                channel_fail(channel, FERRY_E_PEER_UNREACHABLE, "another worker answered");
+        else if (channel->link.accepted)
+                introduce(channel);
         if (link_is_usable(&channel->link))
                 link_was_heard(&channel->link);
         return NULL;
@@ -332,13 +348,14 @@ static const char *handle(struct channel *channel, struct datagram *datagram)
         case FRAME_OTHER_VERSION:
                 (void)snprintf(detail, sizeof(detail), "it speaks version %u of the local framing, this worker %d",
                                frame.version, FRAME_VERSION);
+                (void)channel_greet(channel); /* so that the peer can say the same */
                 channel_fail(channel, FERRY_E_PEER_UNREACHABLE, detail);
                 log_event(LOG_WARN, "a local peer has another version", LOG_S("detail", detail));
                 return NULL;
         }
         if (datagram->cut)
                 return "its message was cut: too long, or no descriptors are left here";
-        if (!channel->greeted && frame.type != FRAME_HELLO)
+        if (!channel->was_greeted && frame.type != FRAME_HELLO)
                 return "it did not greet";
         return handlers[frame.type](channel, &frame, datagram);
 }

@@ -45,7 +45,7 @@ static void channel_end(struct local *local, struct channel *channel)
         channel_close(channel);
         if (channel->link.accepted) {
                 local->n_accepted--;
-                local->n_strangers -= !channel->greeted;
+                local->n_strangers -= !channel->was_greeted;
         }
         link_set_state(&channel->link, LINK_ENDED);
         if (channel->known)
@@ -160,6 +160,15 @@ static struct link *connect_link(struct transport *transport, const struct trans
 
         if (r >= 0)
                 r = channel_new(local, r, peer->epoch, &channel);
+        if (r == 0) {
+                link_init(&channel->link, transport, false);
+                channel->known = true;
+                r = channel_greet(channel);
+                if (r < 0) {
+                        channel_close(channel);
+                        release_link(&channel->link);
+                }
+        }
         if (r < 0) {
                 *ret_error = r;
                 return NULL;
@@ -205,7 +214,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 
 static bool is_stranger(const struct channel *channel)
 {
-        return channel->link.accepted && !channel->greeted && link_is_usable(&channel->link);
+        return channel->link.accepted && !channel->was_greeted && link_is_usable(&channel->link);
 }
 
 static uint64_t deadline(const struct transport *transport)

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "local_fixture.h"
+
+/* The directory of a worker's socket, and which sockets are found in it. */
+
+enum { OTHER_USER = 65534, TEXT = 512 };
+
+static char path[LOCAL_PATH_SIZE];
+static int descriptors;
+
+static int setup(void **state)
+{
+        int r = fixture_setup(state);
+
+        (void)snprintf(path, sizeof(path), "%s/d", fixture_directory);
+        descriptors = count_descriptors();
+        return r;
+}
+
+static int teardown(void **state)
+{
+        (void)rmdir(path);
+        (void)unlink(path);
+        assert_int_equal(count_descriptors(), descriptors);
+        return fixture_teardown(state);
+}
+
+static bool accept_any(void *context, struct link *link)
+{
+        (void)context;
+        (void)link;
+        return true;
+}
+
+static void ignore_end(void *context, struct link *link)
+{
+        (void)context;
+        link->transport->ops->release(link);
+}
+
+static int open_in(const char *directory, uint64_t epoch, struct transport **ret_transport)
+{
+        const struct transport_handlers handlers = { .accepted = accept_any, .ended = ignore_end };
+        struct local_config config = { .epoch = epoch, .directory = directory };
+
+        return local_transport_new(&config, &handlers, 0, ret_transport);
+}
+
+static void socket_path(const char *directory, uint64_t epoch, char text[TEXT])
+{
+        (void)snprintf(text, TEXT, "%s/%016llx.sock", directory, (unsigned long long)epoch);
+}
+
+static void the_directory_is_made_for_its_user_alone(void **state)
+{
+        struct transport *transport;
+        char name[TEXT];
+        struct stat st;
+
+        (void)state;
+        assert_int_equal(open_in(path, 0xabc, &transport), 0);
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_mode & 07777, 0700);
+        socket_path(path, 0xabc, name);
+        assert_int_equal(stat(name, &st), 0);
+        assert_true(S_ISSOCK(st.st_mode));
+        assert_int_equal(st.st_mode & 07777, 0600);
+        transport->ops->free(transport);
+        assert_int_equal(access(name, F_OK), -1);
+}
+
+static void auto_is_the_users_runtime_directory(void **state)
+{
+        struct transport *transport;
+        char expected[TEXT];
+
+        (void)state;
+        assert_int_equal(setenv("XDG_RUNTIME_DIR", fixture_directory, 1), 0);
+        assert_int_equal(open_in("auto", 1, &transport), 0);
+        (void)snprintf(expected, sizeof(expected), "%s/ferry", fixture_directory);
+        assert_string_equal(local_transport_directory(transport), expected);
+        transport->ops->free(transport);
+        assert_int_equal(rmdir(expected), 0);
+        assert_int_equal(unsetenv("XDG_RUNTIME_DIR"), 0);
+        assert_int_equal(open_in("auto", 1, &transport), 0);
+        (void)snprintf(expected, sizeof(expected), "/tmp/ferry-%lu", (unsigned long)geteuid());
+        assert_string_equal(local_transport_directory(transport), expected);
+        transport->ops->free(transport);
+}
+
+static void a_directory_that_others_could_use_is_refused(void **state)
+{
+        struct transport *transport;
+
+        (void)state;
+        assert_int_equal(mkdir(path, 0700), 0);
+        assert_int_equal(chmod(path, 0755), 0);
+        assert_int_equal(open_in(path, 1, &transport), -EPERM);
+        assert_int_equal(chmod(path, 0720), 0);
+        assert_int_equal(open_in(path, 1, &transport), -EPERM);
+        assert_int_equal(rmdir(path), 0);
+        assert_int_equal(symlink(fixture_directory, path), 0);
+        assert_true(open_in(path, 1, &transport) < 0);
+        assert_int_equal(unlink(path), 0);
+        (void)close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+        assert_true(open_in(path, 1, &transport) < 0);
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(open_in("/nonexistent/directory", 1, &transport), -ENOENT);
+}
+
+static void a_directory_of_another_user_is_refused(void **state)
+{
+        struct transport *transport;
+
+        (void)state;
+        if (geteuid() != 0)
+                skip();
+        assert_int_equal(mkdir(path, 0700), 0);
+        assert_int_equal(chown(path, OTHER_USER, OTHER_USER), 0);
+        assert_int_equal(open_in(path, 1, &transport), -EACCES);
+}
+
+/* In a child, which may give its rights up. */
+static void a_directory_that_cannot_be_written_is_refused(void **state)
+{
+        pid_t child;
+        int status;
+
+        (void)state;
+        if (geteuid() != 0)
+                skip();
+        assert_int_equal(chmod(fixture_directory, 0755), 0);
+        assert_int_equal(mkdir(path, 0500), 0);
+        assert_int_equal(chown(path, OTHER_USER, OTHER_USER), 0);
+        child = fork();
+        if (child == 0) {
+                struct transport *transport;
+
+                if (setgid(OTHER_USER) < 0 || setuid(OTHER_USER) < 0)
+                        _exit(2);
+                _exit(open_in(path, 1, &transport) == -EACCES ? 0 : 1);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+}
+
+static void a_path_that_is_too_long_for_a_socket_works(void **state)
+{
+        struct transport *one, *other;
+        struct transport_peer peer = { .epoch = 2, .text = "" };
+        char longer[LOCAL_PATH_SIZE], endless[LOCAL_PATH_SIZE + 1] = { 0 };
+        struct link *link;
+        int error = 0;
+
+        (void)state;
+        (void)snprintf(longer, sizeof(longer), "%s/%0*d", fixture_directory, 150, 7);
+        assert_int_equal(open_in(longer, 1, &one), 0);
+        assert_int_equal(open_in(longer, 2, &other), 0);
+        link = one->ops->connect(one, &peer, &error);
+        assert_non_null(link);
+        while (link->state != LINK_UP) {
+                (void)one->ops->progress(one);
+                (void)other->ops->progress(other);
+        }
+        one->ops->free(one);
+        other->ops->free(other);
+        assert_int_equal(rmdir(longer), 0);
+        memset(endless, 'x', sizeof(endless) - 1);
+        assert_int_equal(open_in(endless, 1, &one), -ENAMETOOLONG);
+}
+
+/* A socket whose owner is no more. */
+static void leave_stale(const char *name)
+{
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+        assert_true(strlen(name) < sizeof(address.sun_path));
+        memcpy(address.sun_path, name, strlen(name));
+        assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        (void)close(fd);
+}
+
+static int connect_error(struct transport *transport, uint64_t epoch)
+{
+        struct transport_peer peer = { .epoch = epoch, .text = "" };
+        int error = 0;
+
+        assert_null(transport->ops->connect(transport, &peer, &error));
+        return error;
+}
+
+static void the_socket_of_a_dead_worker_is_removed(void **state)
+{
+        struct transport *transport, *next;
+        char name[TEXT];
+
+        (void)state;
+        assert_int_equal(open_in(path, 1, &transport), 0);
+        assert_int_equal(connect_error(transport, 5), -ENOENT);
+        socket_path(path, 5, name);
+        leave_stale(name);
+        assert_int_equal(connect_error(transport, 5), -ENOENT);
+        assert_int_equal(access(name, F_OK), -1);
+        /* Also by the next worker that starts. */
+        leave_stale(name);
+        assert_int_equal(open_in(path, 2, &next), 0);
+        assert_int_equal(access(name, F_OK), -1);
+        socket_path(path, 1, name);
+        assert_int_equal(access(name, F_OK), 0);
+        next->ops->free(next);
+        transport->ops->free(transport);
+}
+
+static void what_is_no_socket_is_left_alone(void **state)
+{
+        struct transport *transport, *next;
+        char name[TEXT];
+
+        (void)state;
+        assert_int_equal(open_in(path, 1, &transport), 0);
+        socket_path(path, 5, name);
+        (void)close(open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+        assert_true(connect_error(transport, 5) < 0);
+        assert_int_equal(open_in(path, 2, &next), 0);
+        assert_int_equal(access(name, F_OK), 0);
+        next->ops->free(next);
+        transport->ops->free(transport);
+        assert_int_equal(unlink(name), 0);
+}
+
+static void a_process_that_ends_at_once_unlinks_its_socket(void **state)
+{
+        struct transport *transport;
+        char name[TEXT];
+
+        (void)state;
+        assert_int_equal(open_in(path, 1, &transport), 0);
+        socket_path(path, 1, name);
+        local_transport_unlink(transport);
+        assert_int_equal(access(name, F_OK), -1);
+        local_transport_unlink(transport);
+        transport->ops->free(transport);
+}
+
+static void another_users_worker_is_not_taken(void **state)
+{
+        struct transport *transport;
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        int ends[2], status;
+        char name[TEXT], byte;
+        pid_t child;
+
+        (void)state;
+        if (geteuid() != 0)
+                skip();
+        assert_int_equal(open_in(path, 1, &transport), 0);
+        assert_int_equal(pipe(ends), 0);
+        /* One that connects, and one that listens; root lets it in here, for SO_PEERCRED to keep it out. */
+        assert_int_equal(chmod(fixture_directory, 0777), 0);
+        socket_path(path, 1, name);
+        memcpy(address.sun_path, name, strlen(name));
+        child = fork();
+        if (child == 0) {
+                int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0), listener = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+
+                if (chmod(path, 0777) < 0 || chmod(name, 0777) < 0 || setgid(OTHER_USER) < 0 || setuid(OTHER_USER) < 0)
+                        _exit(2);
+                if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+                        _exit(3);
+                socket_path(path, 9, name);
+                memcpy(address.sun_path, name, strlen(name));
+                if (bind(listener, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(name, 0777) < 0 ||
+                    listen(listener, 1) < 0 || write(ends[1], "x", 1) != 1)
+                        _exit(4);
+                _exit(read(fd, &byte, 1) == 0 ? 0 : 5); /* closed before a word was said */
+        }
+        assert_int_equal(read(ends[0], &byte, 1), 1);
+        assert_int_equal(connect_error(transport, 9), -EACCES);
+        while (waitpid(child, &status, WNOHANG) == 0)
+                (void)transport->ops->progress(transport);
+        assert_int_equal(status, 0);
+        (void)close(ends[0]);
+        (void)close(ends[1]);
+        socket_path(path, 9, name);
+        assert_int_equal(unlink(name), 0);
+        transport->ops->free(transport);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(the_directory_is_made_for_its_user_alone, setup, teardown),
+                cmocka_unit_test_setup_teardown(auto_is_the_users_runtime_directory, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_directory_that_others_could_use_is_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_directory_of_another_user_is_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_directory_that_cannot_be_written_is_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_path_that_is_too_long_for_a_socket_works, setup, teardown),
+                cmocka_unit_test_setup_teardown(the_socket_of_a_dead_worker_is_removed, setup, teardown),
+                cmocka_unit_test_setup_teardown(what_is_no_socket_is_left_alone, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_process_that_ends_at_once_unlinks_its_socket, setup, teardown),
+                cmocka_unit_test_setup_teardown(another_users_worker_is_not_taken, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("transport_local_directory", tests, NULL, NULL);
+}

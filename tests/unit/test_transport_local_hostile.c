@@ -1,0 +1,655 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <ferry/error.h>
+
+#include "base/util.h"
+#include "frame.h"
+#include "local_fixture.h"
+
+/* What peers send that are broken or hostile: it ends their own link, and nothing else. */
+
+enum { PAGE = FRAME_LEASES * 64, TOLD = 4096 };
+
+static struct worker a, good;
+static struct link *good_to_a;
+static int raw; /* the hostile peer's socket */
+static int descriptors;
+
+/* ---- a peer by hand ---- */
+
+static void raw_connect(void)
+{
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+        (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/%016llx.sock", fixture_directory,
+                       (unsigned long long)a.epoch);
+        raw = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        assert_int_equal(connect(raw, (struct sockaddr *)&address, sizeof(address)), 0);
+}
+
+static void raw_send(const void *bytes, size_t size, const int *fds, size_t n_fds)
+{
+        union {
+                struct cmsghdr header;
+                char bytes[CMSG_SPACE(8 * sizeof(int))];
+        } control = { 0 };
+        struct iovec piece = { (void *)(uintptr_t)bytes, size };
+        struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1 };
+
+        if (n_fds > 0) {
+                message.msg_control = &control;
+                message.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+                control.header.cmsg_level = SOL_SOCKET;
+                control.header.cmsg_type = SCM_RIGHTS;
+                control.header.cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+                memcpy(CMSG_DATA(&control.header), fds, n_fds * sizeof(int));
+        }
+        assert_int_equal(sendmsg(raw, &message, MSG_NOSIGNAL), size);
+}
+
+static int file_of(size_t size, int seals)
+{
+        int fd = memfd_create("ferry-hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+        assert_true(fd >= 0);
+        assert_int_equal(ftruncate(fd, (off_t)size), 0);
+        if (seals)
+                assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+        return fd;
+}
+
+static void send_frame(struct frame frame, int fd)
+{
+        raw_send(&frame, sizeof(frame), &fd, fd >= 0);
+        if (fd >= 0)
+                (void)close(fd);
+}
+
+static void greet(void)
+{
+        struct frame frame = frame_of(FRAME_HELLO);
+
+        frame.id = 4711;
+        send_frame(frame, file_of(PAGE, F_SEAL_SHRINK));
+}
+
+static void lend(uint64_t id, uint64_t size, int fd)
+{
+        struct frame frame = frame_of(FRAME_LEND);
+
+        frame.id = id;
+        frame.size = size;
+        send_frame(frame, fd);
+}
+
+/* A message with one extent. */
+static void send_lent(uint32_t slot, uint64_t number, uint64_t length, struct frame_extent extent)
+{
+        struct wire_header header = {
+                .type = WIRE_DATA, .to_epoch = 1, .from_epoch = 1, .operation = 1, .transfer = 1
+        };
+        uint8_t bytes[FRAME_PAYLOAD + sizeof(extent)];
+        struct frame frame = frame_of(FRAME_MESSAGE);
+
+        frame.size = length;
+        frame.slot = slot;
+        frame.number = number;
+        frame.n = 1;
+        memcpy(bytes, &frame, sizeof(frame));
+        wire_encode(&header, bytes + sizeof(frame));
+        memcpy(bytes + FRAME_PAYLOAD, &extent, sizeof(extent));
+        raw_send(bytes, sizeof(bytes), NULL, 0);
+}
+
+static void send_inside(size_t length, uint8_t wire_version, size_t cut)
+{
+        struct wire_header header = {
+                .type = WIRE_DATA, .to_epoch = 1, .from_epoch = 1, .operation = 1, .transfer = 1
+        };
+        static uint8_t bytes[FRAME_DATAGRAM_MAX + 100];
+        struct frame frame = frame_of(FRAME_MESSAGE);
+
+        frame.size = length;
+        memcpy(bytes, &frame, sizeof(frame));
+        wire_encode(&header, bytes + sizeof(frame));
+        bytes[sizeof(frame) + 4] = wire_version;
+        raw_send(bytes, FRAME_PAYLOAD + length - cut, NULL, 0);
+}
+
+/* ---- what it does; the comment says what a hears ---- */
+
+static void says_noise(void)
+{
+        raw_send("GET / HTTP/1.1\r\n\r\n", 18, NULL, 0);
+}
+
+static void says_one_byte(void)
+{
+        raw_send("F", 1, NULL, 0);
+}
+
+static void does_not_greet(void)
+{
+        send_inside(0, WIRE_VERSION, 0);
+}
+
+static void greets_without_page(void)
+{
+        struct frame frame = frame_of(FRAME_HELLO);
+
+        frame.id = 1;
+        send_frame(frame, -1);
+}
+
+static void greets_with_a_small_page(void)
+{
+        struct frame frame = frame_of(FRAME_HELLO);
+
+        send_frame(frame, file_of(PAGE - 1, F_SEAL_SHRINK));
+}
+
+static void greets_with_a_page_that_can_shrink(void)
+{
+        send_frame(frame_of(FRAME_HELLO), file_of(PAGE, 0));
+}
+
+static void greets_with_a_pipe(void)
+{
+        int ends[2];
+
+        assert_int_equal(pipe(ends), 0);
+        send_frame(frame_of(FRAME_HELLO), ends[0]);
+        (void)close(ends[1]);
+}
+
+static void greets_with_many_descriptors(size_t n)
+{
+        struct frame frame = frame_of(FRAME_HELLO);
+        int fds[8];
+
+        for (size_t i = 0; i < n; i++)
+                fds[i] = file_of(PAGE, F_SEAL_SHRINK);
+        raw_send(&frame, sizeof(frame), fds, n);
+        for (size_t i = 0; i < n; i++)
+                (void)close(fds[i]);
+}
+
+static void greets_with_two(void)
+{
+        greets_with_many_descriptors(2);
+}
+
+static void greets_with_three(void)
+{
+        greets_with_many_descriptors(3);
+}
+
+static void greets_with_eight(void)
+{
+        greets_with_many_descriptors(8);
+}
+
+static void greets_twice(void)
+{
+        greet();
+        greet();
+}
+
+static void sends_an_unknown_type(void)
+{
+        struct frame frame = frame_of(FRAME_TYPE_END);
+
+        greet();
+        send_frame(frame, -1);
+}
+
+static void sends_reserved_bits(void)
+{
+        struct frame frame = frame_of(FRAME_FORGET);
+
+        greet();
+        frame.reserved = 1;
+        send_frame(frame, -1);
+}
+
+static void sends_half_a_frame(void)
+{
+        struct frame frame = frame_of(FRAME_FORGET);
+
+        greet();
+        raw_send(&frame, sizeof(frame) / 2, NULL, 0);
+}
+
+static void sends_descriptors_with_nothing(void)
+{
+        int fd = file_of(PAGE, F_SEAL_SHRINK);
+
+        greet();
+        raw_send("x", 1, &fd, 1);
+        (void)close(fd);
+}
+
+static void sends_a_foreign_message(void)
+{
+        struct frame frame = frame_of(FRAME_MESSAGE);
+        uint8_t bytes[FRAME_PAYLOAD] = { 0 };
+
+        greet();
+        memcpy(bytes, &frame, sizeof(frame));
+        raw_send(bytes, sizeof(bytes), NULL, 0);
+}
+
+static void sends_less_than_it_says(void)
+{
+        greet();
+        send_inside(100, WIRE_VERSION, 1);
+}
+
+static void sends_more_than_a_datagram_holds(void)
+{
+        greet();
+        send_inside(FRAME_INSIDE_MAX + 1, WIRE_VERSION, 0);
+}
+
+static void lends_what_can_shrink(void)
+{
+        greet();
+        lend(1, PAGE, file_of(PAGE, 0));
+}
+
+static void lends_more_than_there_is(void)
+{
+        greet();
+        lend(1, PAGE + 1, file_of(PAGE, F_SEAL_SHRINK));
+}
+
+static void lends_nothing(void)
+{
+        greet();
+        lend(1, 0, file_of(PAGE, F_SEAL_SHRINK));
+}
+
+static void lends_a_device(void)
+{
+        greet();
+        lend(1, 4096, open("/dev/zero", O_RDONLY | O_CLOEXEC));
+}
+
+static void lends_twice(void)
+{
+        greet();
+        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
+        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
+}
+
+static void lends_too_many(void)
+{
+        greet();
+        for (uint64_t id = 1; id <= FRAME_MEMORIES_MAX + 1; id++) {
+                lend(id, PAGE, file_of(PAGE, F_SEAL_SHRINK));
+                worker_step(&a, NULL);
+        }
+}
+
+static void lends_too_much(void)
+{
+        greet();
+        lend(1, UINT64_C(1) << 43, file_of(UINT64_C(1) << 43, F_SEAL_SHRINK));
+        lend(2, UINT64_C(1) << 43, file_of((UINT64_C(1) << 43) + 4096, F_SEAL_SHRINK));
+}
+
+static void names_memory_that_it_did_not_lend(void)
+{
+        greet();
+        send_lent(0, 1, 10, (struct frame_extent){ 5, 0, 10 });
+}
+
+static void names_bytes_outside(void)
+{
+        greet();
+        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
+        send_lent(0, 1, 10, (struct frame_extent){ 1, PAGE - 9, 10 });
+}
+
+static void names_bytes_that_wrap_around(void)
+{
+        greet();
+        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
+        send_lent(0, 1, 10, (struct frame_extent){ 1, UINT64_MAX - 4, 10 });
+}
+
+static void names_an_empty_extent(void)
+{
+        greet();
+        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
+        send_lent(0, 1, 10, (struct frame_extent){ 1, 0, 0 });
+}
+
+static void names_extents_of_another_length(void)
+{
+        greet();
+        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
+        send_lent(0, 1, 11, (struct frame_extent){ 1, 0, 10 });
+}
+
+static void names_a_slot_outside_the_page(void)
+{
+        greet();
+        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
+        send_lent(FRAME_LEASES, 1, 10, (struct frame_extent){ 1, 0, 10 });
+}
+
+static void names_memory_that_it_took_back(void)
+{
+        struct frame frame = frame_of(FRAME_FORGET);
+
+        greet();
+        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
+        frame.id = 1;
+        send_frame(frame, -1);
+        send_lent(0, 1, 10, (struct frame_extent){ 1, 0, 10 });
+}
+
+static void takes_back_what_it_did_not_lend(void)
+{
+        struct frame frame = frame_of(FRAME_FORGET);
+
+        greet();
+        frame.id = 1;
+        send_frame(frame, -1);
+}
+
+static void releases_what_it_was_not_lent(void)
+{
+        struct frame frame = frame_of(FRAME_RELEASE);
+
+        greet();
+        frame.number = 1;
+        send_frame(frame, -1);
+}
+
+static void releases_a_slot_outside_the_page(void)
+{
+        struct frame frame = frame_of(FRAME_RELEASE);
+
+        greet();
+        frame.number = 1;
+        frame.slot = FRAME_LEASES;
+        send_frame(frame, -1);
+}
+
+/* ---- tests ---- */
+
+static int setup(void **state)
+{
+        int r = fixture_setup(state);
+
+        if (r < 0)
+                return r;
+        descriptors = count_descriptors();
+        worker_open(&a, 0);
+        worker_open(&good, 0);
+        good_to_a = worker_connect(&good, a.epoch);
+        RUN_UNTIL(&a, &good, good_to_a->state == LINK_UP);
+        raw_connect();
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct outcome outcome = { 0 };
+
+        /* The others never noticed. */
+        a.n = 0;
+        worker_send(good_to_a, message_make(&good, NULL, 0, 0, 1, &outcome));
+        RUN_UNTIL(&a, &good, a.n == 1);
+        assert_int_equal(good_to_a->state, LINK_UP);
+        (void)close(raw);
+        worker_close(&a);
+        worker_close(&good);
+        assert_int_equal(count_descriptors(), descriptors);
+        assert_int_equal(count_mappings("ferry-hostile"), 0);
+        return fixture_teardown(state);
+}
+
+static bool raw_is_closed(void)
+{
+        char bytes[4096];
+
+        return recv(raw, bytes, sizeof(bytes), 0) == 0;
+}
+
+static const struct {
+        void (*act)(void);
+        bool was_known;
+} bad_peers[] = {
+        { says_noise, false },
+        { says_one_byte, false },
+        { does_not_greet, false },
+        { greets_without_page, false },
+        { greets_with_a_small_page, false },
+        { greets_with_a_page_that_can_shrink, false },
+        { greets_with_a_pipe, false },
+        { greets_with_two, false },
+        { greets_with_three, false },
+        { greets_with_eight, false },
+        { greets_twice, true },
+        { sends_an_unknown_type, true },
+        { sends_reserved_bits, true },
+        { sends_half_a_frame, true },
+        { sends_descriptors_with_nothing, true },
+        { sends_a_foreign_message, true },
+        { sends_less_than_it_says, true },
+        { sends_more_than_a_datagram_holds, true },
+        { lends_what_can_shrink, true },
+        { lends_more_than_there_is, true },
+        { lends_nothing, true },
+        { lends_a_device, true },
+        { lends_twice, true },
+        { lends_too_many, true },
+        { lends_too_much, true },
+        { names_memory_that_it_did_not_lend, true },
+        { names_bytes_outside, true },
+        { names_bytes_that_wrap_around, true },
+        { names_an_empty_extent, true },
+        { names_extents_of_another_length, true },
+        { names_a_slot_outside_the_page, true },
+        { names_memory_that_it_took_back, true },
+        { takes_back_what_it_did_not_lend, true },
+        { releases_what_it_was_not_lent, true },
+        { releases_a_slot_outside_the_page, true },
+};
+
+static void whoever_breaks_the_protocol_loses_the_link_and_nobody_else(void **state)
+{
+        (void)state;
+        for (size_t i = 0; i < UNIT_COUNT(bad_peers); i++) {
+                int ended = a.ended;
+
+                if (i > 0)
+                        raw_connect();
+                a.n = 0;
+                bad_peers[i].act();
+                RUN_UNTIL(&a, &good, raw_is_closed());
+                assert_int_equal(a.n, 0);
+                assert_int_equal(a.ended - ended, bad_peers[i].was_known);
+                if (bad_peers[i].was_known)
+                        assert_int_equal(a.error, FERRY_E_PEER_LOST);
+                if (i + 1 < UNIT_COUNT(bad_peers))
+                        (void)close(raw);
+        }
+}
+
+static void a_slot_serves_one_message_at_a_time(void **state)
+{
+        struct block block;
+        struct segment segment;
+        struct stream place;
+
+        (void)state;
+        block_new(&block, &a, PAGE, false);
+        segment = (struct segment){ block.memory.address, PAGE, &block.memory };
+        assert_int_equal(stream_init(&place, &segment, 1), 0);
+        a.place = &place;
+        greet();
+        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
+        send_lent(3, 1, 10, (struct frame_extent){ 1, 0, 10 });
+        send_lent(3, 2, 10, (struct frame_extent){ 1, 0, 10 });
+        RUN_UNTIL(&a, NULL, a.ended);
+        assert_int_equal(a.n, 1);
+        assert_int_equal(a.received.result, MESSAGE_LOST);
+        block_free(&block);
+}
+
+static void another_version_of_the_framing_is_named(void **state)
+{
+        struct frame frame = frame_of(FRAME_HELLO);
+        struct frame answer;
+
+        (void)state;
+        frame.version = FRAME_VERSION + 1;
+        send_frame(frame, file_of(10, 0));
+        RUN_UNTIL(&a, NULL, recv(raw, &answer, sizeof(answer), 0) == sizeof(answer));
+        assert_int_equal(answer.version, FRAME_VERSION); /* so the peer can tell as well */
+        RUN_UNTIL(&a, NULL, raw_is_closed());
+        assert_int_equal(a.ended, 0);
+}
+
+static void another_version_of_the_protocol_is_named(void **state)
+{
+        (void)state;
+        greet();
+        send_inside(0, WIRE_VERSION + 1, 0);
+        RUN_UNTIL(&a, NULL, a.ended);
+        assert_int_equal(a.error, FERRY_E_PEER_UNREACHABLE);
+        assert_non_null(strstr(a.detail, "version 3"));
+        assert_non_null(strstr(a.detail, "version 2"));
+}
+
+/* A listener under some epoch's name that answers as it likes. */
+static int false_listener(uint64_t epoch)
+{
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+        (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/%016llx.sock", fixture_directory,
+                       (unsigned long long)epoch);
+        assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        assert_int_equal(listen(fd, 1), 0);
+        return fd;
+}
+
+static void connect_falsely(uint64_t epoch, struct frame answer)
+{
+        int listener = false_listener(epoch);
+        struct link *link = worker_connect(&a, epoch);
+        char name[64];
+
+        (void)close(raw);
+        raw = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        send_frame(answer, file_of(PAGE, F_SEAL_SHRINK));
+        RUN_UNTIL(&a, NULL, a.ended == 1);
+        assert_int_equal(a.error, FERRY_E_PEER_UNREACHABLE);
+        (void)close(listener);
+        (void)snprintf(name, sizeof(name), "%s/%016llx.sock", fixture_directory, (unsigned long long)epoch);
+        assert_int_equal(unlink(name), 0);
+        (void)link;
+}
+
+static void another_worker_that_answers_is_not_taken(void **state)
+{
+        struct frame frame = frame_of(FRAME_HELLO);
+
+        (void)state;
+        frame.id = 8;
+        connect_falsely(9, frame);
+        assert_string_equal(a.detail, "another worker answered");
+}
+
+static void a_listener_of_another_version_is_named(void **state)
+{
+        struct frame frame = frame_of(FRAME_HELLO);
+
+        (void)state;
+        frame.version = 9;
+        connect_falsely(9, frame);
+        assert_non_null(strstr(a.detail, "version 9"));
+}
+
+static void a_peer_that_never_greets_is_dropped_in_time(void **state)
+{
+        uint64_t deadline_us;
+
+        (void)state;
+        RUN_UNTIL(&a, NULL, a.transport->ops->deadline(a.transport) != UINT64_MAX);
+        deadline_us = a.transport->ops->deadline(a.transport);
+        assert_in_range(deadline_us, clock_now_us(), clock_now_us() + 10000000);
+}
+
+static void a_flood_does_not_starve_the_others(void **state)
+{
+        struct outcome outcome = { 0 };
+        int steps = 0;
+
+        (void)state;
+        greet();
+        RUN_UNTIL(&a, NULL, a.link && a.link->peer_epoch == 4711);
+        a.n = 0;
+        for (int i = 0; i < 200; i++)
+                send_inside(0, WIRE_VERSION, 0);
+        worker_send(good_to_a, message_make(&good, NULL, 0, 0, 99, &outcome));
+        for (bool heard = false; !heard; steps++) {
+                worker_step(&a, NULL);
+                for (size_t i = 0; i < a.n && i < HEADERS_MAX; i++)
+                        heard |= a.headers[i].transfer == 99;
+                assert_true(steps < 16);
+                a.n = 0;
+        }
+}
+
+static void lack_of_descriptors_makes_peers_wait(void **state)
+{
+        int hold[4096];
+        size_t n = 0;
+        struct link *link;
+
+        (void)state;
+        RUN_UNTIL(&a, NULL, a.transport->ops->deadline(a.transport) != UINT64_MAX);
+        greet();
+        RUN_UNTIL(&a, NULL, a.transport->ops->deadline(a.transport) == UINT64_MAX);
+        link = worker_connect(&good, a.epoch);
+        while (n < UNIT_COUNT(hold) && (hold[n] = dup(raw)) >= 0)
+                n++;
+        worker_step(&a, NULL);
+        worker_step(&a, NULL);
+        assert_true(a.transport->ops->deadline(a.transport) != UINT64_MAX);
+        assert_false(a.transport->ops->progress(a.transport)); /* no spinning */
+        while (n > 0)
+                (void)close(hold[--n]);
+        RUN_UNTIL(&a, &good, link->state == LINK_UP);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(whoever_breaks_the_protocol_loses_the_link_and_nobody_else, setup,
+                                                teardown),
+                cmocka_unit_test_setup_teardown(a_slot_serves_one_message_at_a_time, setup, teardown),
+                cmocka_unit_test_setup_teardown(another_version_of_the_framing_is_named, setup, teardown),
+                cmocka_unit_test_setup_teardown(another_version_of_the_protocol_is_named, setup, teardown),
+                cmocka_unit_test_setup_teardown(another_worker_that_answers_is_not_taken, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_listener_of_another_version_is_named, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_peer_that_never_greets_is_dropped_in_time, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_flood_does_not_starve_the_others, setup, teardown),
+                cmocka_unit_test_setup_teardown(lack_of_descriptors_makes_peers_wait, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("transport_local_hostile", tests, NULL, NULL);
+}
