@@ -96,7 +96,7 @@ void ucx_pace_bulk(struct ucx_link *link, uint64_t length, uint64_t posted_us)
 
         took_us = now_us - (posted_us > link->bulk_done_us ? posted_us : link->bulk_done_us);
         link->bulk_done_us = now_us;
-        if (ucx->loopback || link->rtt_us == 0 || length < link->chunk || !ucx_link_is_tcp(link))
+        if (ucx->listen.loopback || link->rtt_us == 0 || length < link->chunk || !ucx_link_is_tcp(link))
                 return;
         if (took_us < GROW_ROUNDS * link->rtt_us && link->chunk <= ucx->chunk_max / 2) {
                 link->chunk *= 2;
