@@ -84,14 +84,19 @@ static int interface_address(const char *name, struct ucx_address *a)
 _Static_assert(offsetof(struct sockaddr_in, sin_port) == offsetof(struct sockaddr_in6, sin6_port),
                "the port lies at one place");
 
+/* IPv4 where a name has both: all workers that reach each other have one family (ucx.c). */
 static int resolve(const char *host, const char *port, struct ucx_address *a)
 {
-        struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *list;
+        struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *list, *best;
 
         if (getaddrinfo(host, port, &hints, &list) != 0)
                 return -EADDRNOTAVAIL;
-        memcpy(&a->address, list->ai_addr, list->ai_addrlen);
-        a->length = list->ai_addrlen;
+        best = list;
+        for (struct addrinfo *i = list; i; i = i->ai_next)
+                if (i->ai_family == AF_INET && best->ai_family != AF_INET)
+                        best = i;
+        memcpy(&a->address, best->ai_addr, best->ai_addrlen);
+        a->length = best->ai_addrlen;
         freeaddrinfo(list);
         return 0;
 }

@@ -17,8 +17,8 @@
 #include <ferry/error.h>
 
 #include "base/util.h"
-#include "limits.h"
 #include "transport/ucx.h"
+#include "ucx_limits.h"
 
 /*
  * Everything here belongs to the thread that holds the engine's progress lock, unless a function says otherwise. UCX
