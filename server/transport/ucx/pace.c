@@ -43,15 +43,19 @@ uint64_t ucx_request_size(struct link *base, const struct stream *own, uint64_t 
 }
 
 /*
- * UCX packs the pieces of a rendezvous into a buffer and sends that; inside messages they go from where they are to the
- * socket.
+ * Over TCP, parts inside messages are better than a rendezvous
+ *   - for pieces: UCX packs those of a rendezvous into a buffer and sends that, but parts go from where they are to the
+ *     socket;
+ *   - for what is short: parts take one way, a rendezvous three. On loopback 64 KiB take 15 us instead of 24, 256 KiB
+ *     36 instead of 43, 1 MiB as long.
  */
 uint64_t ucx_fit(struct link *base, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inside)
 {
         uint8_t *address;
         uint64_t run = stream_run(stream, offset, limit, &address);
+        bool parts = limit <= UCX_PARTS_BELOW || (run < limit && run < UCX_GATHER_BELOW);
 
-        *ret_inside = run < limit && run < UCX_GATHER_BELOW && ucx_link_is_tcp(ucx_link_of(base));
+        *ret_inside = parts && limit > WIRE_INLINE_MAX && ucx_link_is_tcp(ucx_link_of(base));
         return *ret_inside ? least(limit, UCX_PART_SIZE) : limit;
 }
 
