@@ -172,18 +172,18 @@ static void node_stop(struct node *node)
         free(node->bytes);
 }
 
-static struct pair *pair_new_at(const char *listen)
+static struct pair *pair_new_at(const char *first, const char *second)
 {
         struct pair *p = unit_alloc(sizeof(*p));
 
-        node_start(&p->n[0], "127.0.0.1:0", true);
-        node_start(&p->n[1], listen, false);
+        node_start(&p->n[0], first, true);
+        node_start(&p->n[1], second, false);
         return p;
 }
 
 static struct pair *pair_new(void)
 {
-        return pair_new_at("127.0.0.1:0");
+        return pair_new_at("127.0.0.1:0", "127.0.0.1:0");
 }
 
 static void pair_free(struct pair *p)
@@ -647,12 +647,12 @@ static void a_link_that_the_engine_refuses_is_unreachable(void **state)
         pair_free(p);
 }
 
-static void every_loopback_address_carries_bytes(void **state)
+static void every_way_to_write_loopback_carries_bytes(void **state)
 {
-        static const char *const addresses[] = { "127.0.0.1:0", "lo:0" };
+        static const char *const addresses[] = { "127.0.0.1:0", "lo:0", "localhost:0", "[127.0.0.1]:0" };
 
         for (size_t i = 0; i < UNIT_COUNT(addresses); i++) {
-                struct pair *p = pair_new_at(addresses[i]);
+                struct pair *p = pair_new_at("127.0.0.1:0", addresses[i]);
 
                 pair_connect(p);
                 move(p, 0, 1 << 20);
@@ -660,13 +660,42 @@ static void every_loopback_address_carries_bytes(void **state)
         }
 }
 
-static void an_address_that_is_not_ours_is_refused(void **state)
+/* UCX before 1.14 takes no lane of IPv6 on loopback. */
+static void ipv6_loopback_carries_bytes_or_is_refused(void **state)
+{
+        const struct ucx_config config = { .data_listen = "[::1]:0" };
+        struct node node = { 0 };
+        struct pair *p;
+
+        if (ucx_is_before(14)) {
+                assert_int_equal(node_open_with(&node, &config), -EADDRNOTAVAIL);
+                return;
+        }
+        p = pair_new_at("[::1]:0", "[::1]:0");
+        pair_connect(p);
+        move(p, 0, 1 << 20);
+        pair_free(p);
+}
+
+/* UCX would write beyond its memory. */
+static void a_peer_of_another_address_family_is_refused(void **state)
+{
+        struct pair *p = pair_new();
+        int error = 0;
+
+        assert_null(connect_to(&p->n[0], "[::1]:9400", &error));
+        assert_int_equal(error, -EAFNOSUPPORT);
+        pair_free(p);
+}
+
+static void an_address_that_ucx_cannot_serve_is_refused(void **state)
 {
         static const struct {
                 const char *listen;
                 int error;
         } cases[] = {
-                { "192.0.2.77:0", -EADDRNOTAVAIL },
+                { "198.51.100.77:0", -EADDRNOTAVAIL },
+                { "127.0.0.5:0", -EADDRNOTAVAIL }, /* UCX serves 127.0.0.1 alone */
                 { "127.0.0.1", -EINVAL },
                 { "127.0.0.1:", -EINVAL },
         };
@@ -723,8 +752,10 @@ int main(void)
                 cmocka_unit_test(another_version_ends_the_link_and_is_named),
                 cmocka_unit_test(nobody_is_unreachable),
                 cmocka_unit_test(a_link_that_the_engine_refuses_is_unreachable),
-                cmocka_unit_test(every_loopback_address_carries_bytes),
-                cmocka_unit_test(an_address_that_is_not_ours_is_refused),
+                cmocka_unit_test(every_way_to_write_loopback_carries_bytes),
+                cmocka_unit_test(ipv6_loopback_carries_bytes_or_is_refused),
+                cmocka_unit_test(a_peer_of_another_address_family_is_refused),
+                cmocka_unit_test(an_address_that_ucx_cannot_serve_is_refused),
                 cmocka_unit_test(ucx_knows_every_setting),
         };
 

@@ -26,15 +26,34 @@ static void classify(struct ucx_address *a)
         }
 }
 
-/* How well an address of an interface serves to listen on it: IPv4, then IPv6 that others can reach. 0 = not at all. */
+bool ucx_address_same_host(const struct sockaddr *a, const struct sockaddr *b)
+{
+        if (!a || a->sa_family != b->sa_family)
+                return false;
+        if (a->sa_family == AF_INET)
+                return ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr ==
+                       ((const struct sockaddr_in *)(const void *)b)->sin_addr.s_addr;
+        return a->sa_family == AF_INET6 &&
+               IN6_ARE_ADDR_EQUAL(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
+                                  &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr);
+}
+
+bool ucx_address_is_for_lanes(const struct ifaddrs *i)
+{
+        const struct in6_addr *host;
+
+        if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || !(i->ifa_flags & IFF_RUNNING))
+                return false;
+        if (i->ifa_addr->sa_family != AF_INET6)
+                return i->ifa_addr->sa_family == AF_INET;
+        host = &((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr;
+        return !IN6_IS_ADDR_LINKLOCAL(host) && !(IN6_IS_ADDR_LOOPBACK(host) && ucx_is_before(14));
+}
+
+/* How well an address of an interface serves to listen on it: IPv4, else IPv6. 0 = not at all. */
 static int rank(const struct ifaddrs *i)
 {
-        if (!i->ifa_addr)
-                return 0;
-        if (i->ifa_addr->sa_family == AF_INET)
-                return 2;
-        return i->ifa_addr->sa_family == AF_INET6 &&
-               !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr);
+        return !ucx_address_is_for_lanes(i) ? 0 : i->ifa_addr->sa_family == AF_INET ? 2 : 1;
 }
 
 /* The address of an interface, which has a port already. 0; -ENODEV no such interface; -EADDRNOTAVAIL it has none. */
@@ -65,14 +84,19 @@ static int interface_address(const char *name, struct ucx_address *a)
 _Static_assert(offsetof(struct sockaddr_in, sin_port) == offsetof(struct sockaddr_in6, sin6_port),
                "the port lies at one place");
 
+/* IPv4 where a name has both: all workers that reach each other have one family (ucx.c). */
 static int resolve(const char *host, const char *port, struct ucx_address *a)
 {
-        struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *list;
+        struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *list, *best;
 
         if (getaddrinfo(host, port, &hints, &list) != 0)
                 return -EADDRNOTAVAIL;
-        memcpy(&a->address, list->ai_addr, list->ai_addrlen);
-        a->length = list->ai_addrlen;
+        best = list;
+        for (struct addrinfo *i = list; i; i = i->ai_next)
+                if (i->ai_family == AF_INET && best->ai_family != AF_INET)
+                        best = i;
+        memcpy(&a->address, best->ai_addr, best->ai_addrlen);
+        a->length = best->ai_addrlen;
         freeaddrinfo(list);
         return 0;
 }

@@ -75,6 +75,11 @@ static void configure(const struct ucx *ucx, const struct ucx_config *config, co
         const struct setting settings[] = {
                 { "TLS", config->transports ? config->transports : transports, config->transports != NULL },
                 { "NET_DEVICES", config->interfaces ? config->interfaces : interfaces, config->interfaces != NULL },
+                /*
+                 * Lanes of one family alone, that of the listener: UCX 1.13 writes beyond its memory when a lane of
+                 * IPv4 gets a peer of IPv6.
+                 */
+                { "TCP_AF_PRIO", ucx->listen.address.ss_family == AF_INET ? "inet" : "inet6", true },
                 { "KEEPALIVE_INTERVAL", "1s", false },
                 /* The kernel finds a dead host behind an idle connection: 2 s of silence, then 3 probes. */
                 { "TCP_KEEPIDLE", "2s", false },
@@ -93,7 +98,7 @@ static void configure(const struct ucx *ucx, const struct ucx_config *config, co
                  * The kernel grows the buffer of a socket beyond what the cache holds: on loopback 256 MiB take 43 ms
                  * with this size, 47 without. Over a wire the buffer has to grow with the delay.
                  */
-                { "TCP_SNDBUF", ucx->loopback ? "256k" : NULL, false },
+                { "TCP_SNDBUF", ucx->listen.loopback ? "256k" : NULL, false },
                 /* Else a restart finds its port taken for as long as the kernel remembers old connections. */
                 { "CM_REUSEADDR", "y", false },
                 /* Connections by rdmacm abort the process when an RDMA link is deleted. */
@@ -103,7 +108,7 @@ static void configure(const struct ucx *ucx, const struct ucx_config *config, co
         apply(ucp_config, settings, FERRY_ARRAY_SIZE(settings));
 }
 
-int ucx_context_open(struct ucx *ucx, const struct ucx_config *config, const struct ucx_address *address)
+int ucx_context_open(struct ucx *ucx, const struct ucx_config *config)
 {
         FERRY_CLEANUP(cleanup_free) char *interfaces = NULL;
         ucp_params_t params = {
@@ -113,14 +118,15 @@ int ucx_context_open(struct ucx *ucx, const struct ucx_config *config, const str
                 .name = "ferry",
         };
         ucp_config_t *ucp_config;
-        ucs_status_t status = ucp_config_read(NULL, NULL, &ucp_config);
+        ucs_status_t status;
+        int r = config->interfaces ? 0 : ucx_interfaces(config, &ucx->listen, &interfaces);
 
+        if (r < 0)
+                return r;
+        ucx->put = put_is_safe();
+        status = ucp_config_read(NULL, NULL, &ucp_config);
         if (status != UCS_OK)
                 return ucx_failed("configuration", status);
-        ucx->put = put_is_safe();
-        ucx->loopback = address->loopback;
-        if (!config->interfaces)
-                interfaces = ucx_interfaces(config, address);
         configure(ucx, config, interfaces, ucp_config);
         status = ucp_init(&params, ucp_config, &ucx->context);
         ucp_config_release(ucp_config);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <glob.h>
 #include <ifaddrs.h>
 #include <netdb.h>
@@ -50,18 +51,6 @@ static bool has_inner_name(const char *name)
         return false;
 }
 
-static bool same_host(const struct sockaddr *a, const struct sockaddr *b)
-{
-        if (!a || a->sa_family != b->sa_family)
-                return false;
-        if (a->sa_family == AF_INET)
-                return ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr ==
-                       ((const struct sockaddr_in *)(const void *)b)->sin_addr.s_addr;
-        return a->sa_family == AF_INET6 &&
-               memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
-                      &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
-}
-
 static void append(char *list, const char *name)
 {
         size_t used = strlen(list);
@@ -80,28 +69,25 @@ static bool has(const char *list, const char *name)
         return false;
 }
 
-/* The interface that has the address. Whether there is one. */
-static bool append_of_address(const struct ifaddrs *all, const struct sockaddr *address, char *list)
+/* The interface that has the address, or NULL. */
+static const char *interface_of(const struct ifaddrs *all, const struct sockaddr *address)
 {
         for (const struct ifaddrs *i = all; i; i = i->ifa_next)
-                if (same_host(i->ifa_addr, address)) {
-                        append(list, i->ifa_name);
-                        return true;
-                }
-        return false;
+                if (ucx_address_same_host(i->ifa_addr, address))
+                        return i->ifa_name;
+        return NULL;
 }
 
-static void append_all(const struct ifaddrs *all, char *list)
+static void append_all(const struct ifaddrs *all, sa_family_t family, char *list)
 {
         for (const struct ifaddrs *i = all; i; i = i->ifa_next)
-                if (i->ifa_addr && (i->ifa_addr->sa_family == AF_INET || i->ifa_addr->sa_family == AF_INET6) &&
-                    (i->ifa_flags & IFF_UP) && !has(list, i->ifa_name) && !is_inner_bridge(i->ifa_name) &&
-                    !has_inner_name(i->ifa_name))
+                if (ucx_address_is_for_lanes(i) && i->ifa_addr->sa_family == family && !strchr(i->ifa_name, ':') &&
+                    !has(list, i->ifa_name) && !is_inner_bridge(i->ifa_name) && !has_inner_name(i->ifa_name))
                         append(list, i->ifa_name);
 }
 
-/* The host that peers are told may be a name, and need not be of this host. */
-static bool append_advertised(const struct ifaddrs *all, const char *advertise, char *list)
+/* The first of the addresses of advertise that this host has. Whether there is one. */
+static bool find_advertised(const struct ifaddrs *all, const char *advertise, struct sockaddr_storage *ret_address)
 {
         struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found;
         bool any = false;
@@ -109,28 +95,87 @@ static bool append_advertised(const struct ifaddrs *all, const char *advertise, 
         if (!advertise || getaddrinfo(advertise, NULL, &hints, &found) != 0)
                 return false;
         for (const struct addrinfo *i = found; i && !any; i = i->ai_next)
-                any = append_of_address(all, i->ai_addr, list);
+                if (interface_of(all, i->ai_addr)) {
+                        memcpy(ret_address, i->ai_addr, i->ai_addrlen);
+                        any = true;
+                }
         freeaddrinfo(found);
         return any;
 }
 
-char *ucx_interfaces(const struct ucx_config *config, const struct ucx_address *address)
+/*
+ * UCX opens the TCP lanes of an interface at its first address alone, while peers look for them at the address of the
+ * listener, or at that from which they were connected to. 0, or -EADDRNOTAVAIL with a logged sentence where the two
+ * differ.
+ */
+static int check_lanes(const struct ifaddrs *all, const struct sockaddr *address, const char *interface)
 {
-        char *list = NULL;
-        struct ifaddrs *all;
+        char lanes[TRANSPORT_ADDRESS_SIZE] = "";
+        struct sockaddr_storage first = { 0 };
 
-        if (address->loopback) /* UCX must not open ports on the other interfaces */
-                return strdup("lo");
+        for (const struct ifaddrs *i = all; i; i = i->ifa_next)
+                if (strcmp(i->ifa_name, interface) == 0 && ucx_address_is_for_lanes(i) &&
+                    i->ifa_addr->sa_family == address->sa_family) {
+                        if (ucx_address_same_host(i->ifa_addr, address))
+                                return 0;
+                        memcpy(&first, i->ifa_addr, sizeof(struct sockaddr_in6));
+                        (void)ucx_address_format(&first, lanes, sizeof(lanes));
+                        break;
+                }
+        log_event(LOG_ERROR,
+                  lanes[0] ? "UCX serves TCP at the first address of an interface alone: listen there"
+                           : "UCX serves TCP at no address of this kind on the interface: listen at another one",
+                  LOG_S("interface", interface), LOG_S("first_address", lanes[0] ? lanes : NULL));
+        return -EADDRNOTAVAIL;
+}
+
+/* An interface's name in sysfs: that of an alias ends before its colon. */
+static void copy_interface(char name[IF_NAMESIZE], const char *from)
+{
+        (void)snprintf(name, IF_NAMESIZE, "%.*s", (int)strcspn(from, ":"), from);
+}
+
+static int choose(const struct ifaddrs *all, const struct ucx_config *config, const struct ucx_address *address,
+                  char *list)
+{
+        struct sockaddr_storage advertised;
+        const struct sockaddr *named = (const struct sockaddr *)&address->address;
+        char name[IF_NAMESIZE] = "lo";
+        bool specific = !address->wildcard;
+
+        if (address->wildcard && find_advertised(all, config->advertise, &advertised)) {
+                named = (const struct sockaddr *)&advertised;
+                specific = true;
+        }
+        if (!specific) {
+                append_all(all, address->address.ss_family, list);
+                return 0;
+        }
+        if (interface_of(all, named))
+                copy_interface(name, interface_of(all, named));
+        append(list, name);
+        return check_lanes(all, named, name);
+}
+
+int ucx_interfaces(const struct ucx_config *config, const struct ucx_address *address, char **ret_list)
+{
+        FERRY_CLEANUP(cleanup_free) char *list = calloc(1, LIST_SIZE);
+        struct ifaddrs *all;
+        int r;
+
+        if (!list)
+                return -ENOMEM;
         if (getifaddrs(&all) < 0)
-                return NULL;
-        list = calloc(1, LIST_SIZE);
-        if (list && (address->wildcard || !append_of_address(all, (const struct sockaddr *)&address->address, list)) &&
-            !append_advertised(all, config->advertise, list))
-                append_all(all, list);
+                return -errno;
+        r = choose(all, config, address, list);
         freeifaddrs(all);
-        if (list && list[0] && ucx_check_memlock())
-                (void)ucx_rdma_ports(list, LIST_SIZE);
-        if (list && list[0])
-                log_event(LOG_INFO, "interfaces of the network side", LOG_S("interfaces", list));
-        return list && list[0] ? list : (free(list), NULL);
+        if (r < 0)
+                return r;
+        if (!address->loopback) { /* there UCX must not open ports on other interfaces */
+                if (list[0] && ucx_check_memlock())
+                        (void)ucx_rdma_ports(list, LIST_SIZE);
+                log_event(LOG_INFO, "interfaces of the network side", LOG_S("interfaces", list[0] ? list : "all"));
+        }
+        *ret_list = list[0] ? FERRY_STEAL(list) : NULL;
+        return 0;
 }

@@ -22,11 +22,11 @@ static void on_connection(ucp_conn_request_h request, void *context)
                 ucx_link_broke(link, status); /* the engine has it: it ends as every other */
 }
 
-int ucx_listener_open(struct ucx *ucx, const struct ucx_address *address)
+int ucx_listener_open(struct ucx *ucx)
 {
         ucp_listener_params_t params = {
                 .field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
-                .sockaddr = { .addr = (const struct sockaddr *)&address->address, .addrlen = address->length },
+                .sockaddr = { .addr = (const struct sockaddr *)&ucx->listen.address, .addrlen = ucx->listen.length },
                 .conn_handler = { .cb = on_connection, .arg = ucx },
         };
         ucp_listener_attr_t attr = { .field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR };

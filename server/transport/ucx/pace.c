@@ -5,10 +5,10 @@
 /*
  * How much one request asks for.
  *
- * Over TCP one rendezvous at a time is posted (queue.c), and each costs a round trip or two in which nothing moves. So
- * the chunk of a link grows with its delay: it doubles while a rendezvous takes less than GROW_ROUNDS round trips, and
- * halves when it takes more than SHRINK_ROUNDS. Where the delay is small it stays at the first size, which suits the
- * caches best; on loopback always.
+ * Over TCP one rendezvous at a time is posted (queue.c), and nothing moves for two of its round trips: while the
+ * permission to send travels, and while PUT is confirmed. So the chunk of a link grows with its delay: it doubles until
+ * a rendezvous would take GROW_ROUNDS round trips, and halves when one takes more than SHRINK_ROUNDS. Where the delay
+ * is small it stays at its first size, which suits the caches best; on loopback always.
  *
  *   The round trip is the shortest time seen between a request and the answer to it that needs no bulk: READ and its
  *   DATA, whose header comes before its bytes, DONE, HELLO, and WRITE inside its message. One request at a time is
@@ -18,7 +18,7 @@
  *   those that are sent at once are received one after the other.
  */
 
-enum { GROW_ROUNDS = 16, SHRINK_ROUNDS = 64 };
+enum { GROW_ROUNDS = 24, SHRINK_ROUNDS = 96 };
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -43,15 +43,19 @@ uint64_t ucx_request_size(struct link *base, const struct stream *own, uint64_t 
 }
 
 /*
- * UCX packs the pieces of a rendezvous into a buffer and sends that; inside messages they go from where they are to the
- * socket.
+ * Over TCP, parts inside messages are better than a rendezvous
+ *   - for pieces: UCX packs those of a rendezvous into a buffer and sends that, but parts go from where they are to the
+ *     socket;
+ *   - for what is short: parts take one way, a rendezvous three. On loopback 64 KiB take 15 us instead of 24, 256 KiB
+ *     36 instead of 43, 1 MiB as long.
  */
 uint64_t ucx_fit(struct link *base, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inside)
 {
         uint8_t *address;
         uint64_t run = stream_run(stream, offset, limit, &address);
+        bool parts = limit <= UCX_PARTS_BELOW || (run < limit && run < UCX_GATHER_BELOW);
 
-        *ret_inside = run < limit && run < UCX_GATHER_BELOW && ucx_link_is_tcp(ucx_link_of(base));
+        *ret_inside = parts && limit > WIRE_INLINE_MAX && ucx_link_is_tcp(ucx_link_of(base));
         return *ret_inside ? least(limit, UCX_PART_SIZE) : limit;
 }
 
@@ -96,13 +100,15 @@ void ucx_pace_bulk(struct ucx_link *link, uint64_t length, uint64_t posted_us)
 
         took_us = now_us - (posted_us > link->bulk_done_us ? posted_us : link->bulk_done_us);
         link->bulk_done_us = now_us;
-        if (ucx->loopback || link->rtt_us == 0 || length < link->chunk || !ucx_link_is_tcp(link))
+        if (ucx->listen.loopback || link->rtt_us == 0 || length < link->chunk || !ucx_link_is_tcp(link))
                 return;
-        if (took_us < GROW_ROUNDS * link->rtt_us && link->chunk <= ucx->chunk_max / 2) {
+        if (took_us > SHRINK_ROUNDS * link->rtt_us && link->chunk / 2 >= ucx->chunk_first)
+                link->chunk /= 2;
+        /* Twice as much takes twice as long at most. */
+        for (; took_us < GROW_ROUNDS * link->rtt_us && link->chunk <= ucx->chunk_max / 2; took_us *= 2) {
                 link->chunk *= 2;
                 link->room = true;
-                ucx_link_ready(link);
-        } else if (took_us > SHRINK_ROUNDS * link->rtt_us && link->chunk / 2 >= ucx->chunk_first) {
-                link->chunk /= 2;
         }
+        if (link->room)
+                ucx_link_ready(link);
 }

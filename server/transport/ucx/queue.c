@@ -27,6 +27,11 @@ static bool has_parts(const struct ucx_link *link, uint64_t transfer)
         return false;
 }
 
+static bool has_room(const struct ucx_link *link, uint64_t length)
+{
+        return link->parts_sending == 0 || link->parts_sending + length <= UCX_PARTS_BYTES;
+}
+
 static void put_off(struct ucx *ucx, struct ucx_message *m, enum ucx_act act)
 {
         m->act = act;
@@ -59,7 +64,7 @@ void ucx_send(struct link *base, struct message *message)
                 return;
         }
         m->part = message->inside || has_parts(link, message->transfer);
-        if (m->part) {
+        if (m->part && (link->parts || ucx->in_progress || ucx->deferred || !has_room(link, message->length))) {
                 DL_APPEND(link->parts, message);
                 ucx_link_ready(link);
         } else if (ucx->in_progress || ucx->deferred) {
@@ -74,8 +79,7 @@ static bool pump_parts(struct ucx_link *link)
         struct message *m;
         bool any = false;
 
-        while (link_is_usable(&link->base) && (m = link->parts) &&
-               (link->parts_sending == 0 || link->parts_sending + m->length <= UCX_PARTS_BYTES)) {
+        while (link_is_usable(&link->base) && (m = link->parts) && has_room(link, m->length)) {
                 DL_DELETE(link->parts, m);
                 send_or_end(ucx_message_of(m));
                 any = true;

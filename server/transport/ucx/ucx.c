@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,12 +45,25 @@ static struct link *connect_link(struct transport *transport, const struct trans
                 .flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
                 .sockaddr = { .addr = peer->address, .addrlen = peer->address_length },
         };
+        struct ucx_address local = ucx->listen; /* peers look for our lanes where the connection comes from */
         struct ucx_link *link;
         ucs_status_t status;
 
+        ((struct sockaddr_in *)(void *)&local.address)->sin_port = 0; /* at the same place in both families */
         *ret_error = ucx->stopping ? -ESHUTDOWN : -ENODEV;
         if (ucx->stopping || !peer->address)
                 return NULL;
+        if (peer->address->sa_family != ucx->listen.address.ss_family) {
+                log_event(LOG_INFO, "UCX reaches peers of the listener's address family alone",
+                          LOG_S("data", ucx->facts.data_address));
+                *ret_error = -EAFNOSUPPORT;
+                return NULL;
+        }
+        if (!ucx->listen.loopback && !ucx->listen.wildcard) {
+                params.field_mask |= UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR;
+                params.local_sockaddr.addr = (const struct sockaddr *)&local.address;
+                params.local_sockaddr.addrlen = local.length;
+        }
         link = ucx_link_new(ucx, false);
         if (!link) {
                 *ret_error = -ENOMEM;
@@ -122,7 +136,7 @@ static const struct transport_ops ops = {
 /* UCX's tcp transport stores what the wire says where the wire says; nothing above it can prevent that. */
 static void warn_of_network(const struct ucx *ucx)
 {
-        if (ucx->loopback)
+        if (ucx->listen.loopback)
                 return;
         for (size_t i = 0; i < ucx->facts.n_transports; i++)
                 if (strcmp(ucx->lanes[i], "tcp") == 0) {
@@ -137,17 +151,16 @@ static void warn_of_network(const struct ucx *ucx)
 
 static int open_all(struct ucx *ucx, const struct ucx_config *config)
 {
-        struct ucx_address address;
         int r = ucx_check_version();
 
         if (r == 0)
-                r = ucx_address_parse(config->data_listen, &address);
+                r = ucx_address_parse(config->data_listen, &ucx->listen);
         if (r == 0)
-                r = ucx_context_open(ucx, config, &address);
+                r = ucx_context_open(ucx, config);
         if (r == 0)
                 r = ucx_worker_open(ucx, ucx_message_arrived);
         if (r == 0)
-                r = ucx_listener_open(ucx, &address);
+                r = ucx_listener_open(ucx);
         return r;
 }
 

@@ -2,6 +2,7 @@
 #ifndef UCX_INTERNAL_H
 #define UCX_INTERNAL_H
 
+#include <ifaddrs.h>
 #include <net/if.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,8 +17,8 @@
 #include <ferry/error.h>
 
 #include "base/util.h"
-#include "limits.h"
 #include "transport/ucx.h"
+#include "ucx_limits.h"
 
 /*
  * Everything here belongs to the thread that holds the engine's progress lock, unless a function says otherwise. UCX
@@ -30,6 +31,12 @@
 struct ucx_link;
 struct ucx_message;
 
+struct ucx_address {
+        struct sockaddr_storage address;
+        socklen_t length;
+        bool loopback, wildcard;
+};
+
 struct ucx {
         struct transport base;
         ucp_context_h context;
@@ -41,7 +48,7 @@ struct ucx {
         uint32_t chunk_max;         /* … to this at most */
         uint32_t window;            /* chunks */
         bool put;                   /* TCP moves bulk by PUT */
-        bool loopback;              /* the listener is on loopback, and so is every peer */
+        struct ucx_address listen;  /* loopback: so is every peer */
         bool stopping;
         bool in_progress;             /* inside ucp_worker_progress, where nothing may be sent */
         struct message *deferred;     /* utlist; what must wait until that is over, in order */
@@ -123,14 +130,12 @@ int ucx_failed(const char *step, ucs_status_t status);
 
 /* ---- address.c: where to listen ---- */
 
-struct ucx_address {
-        struct sockaddr_storage address;
-        socklen_t length;
-        bool loopback, wildcard;
-};
-
 /* Parses data_listen and tries to bind it. 0 or -errno with a logged reason. */
 int ucx_address_parse(const char *data_listen, struct ucx_address *ret_address);
+/* Whether two addresses name one host; a may be NULL. */
+bool ucx_address_same_host(const struct sockaddr *a, const struct sockaddr *b);
+/* Whether UCX takes an address of an interface for TCP. */
+bool ucx_address_is_for_lanes(const struct ifaddrs *address);
 /* "1.2.3.4:5" or "[::1]:5". 0 or -errno. */
 int ucx_address_format(const struct sockaddr_storage *address, char *text, size_t size);
 
@@ -146,12 +151,15 @@ bool ucx_check_memlock(void);
 
 /* ---- interfaces.c: which network interfaces UCX may use ---- */
 
-/* For UCX_NET_DEVICES, to be freed; NULL = leave it to UCX. */
-char *ucx_interfaces(const struct ucx_config *config, const struct ucx_address *address);
+/*
+ * For UCX_NET_DEVICES; *ret_list is to be freed, NULL = leave it to UCX. 0; -EADDRNOTAVAIL with a logged sentence when
+ * peers would not find UCX's lanes at that address; other -errno.
+ */
+int ucx_interfaces(const struct ucx_config *config, const struct ucx_address *address, char **ret_list);
 
 /* ---- context.c: settings, ucp_init, the worker ---- */
 
-int ucx_context_open(struct ucx *ucx, const struct ucx_config *config, const struct ucx_address *address);
+int ucx_context_open(struct ucx *ucx, const struct ucx_config *config);
 int ucx_worker_open(struct ucx *ucx, ucp_am_recv_callback_t arrived);
 int ucx_register_memory(struct transport *transport, struct memory *memory);
 void ucx_unregister_memory(struct transport *transport, struct memory *memory);
@@ -225,7 +233,7 @@ ucs_status_t ucx_message_arrived(void *ucx, const void *header, size_t header_le
 
 /* ---- listener.c: links that peers open ---- */
 
-int ucx_listener_open(struct ucx *ucx, const struct ucx_address *address);
+int ucx_listener_open(struct ucx *ucx);
 
 /* ---- close.c: the end of links ---- */
 

@@ -12,10 +12,11 @@ enum {
         UCX_WINDOW_MAX = 64,
         UCX_GATHER_BELOW = 256 << 10, /* shorter runs of memory share a request … */
         UCX_GATHER_SIZE = 2 << 20,    /* … of at most so many bytes */
-        /* Over TCP such runs travel in parts, inside messages. A part fits into UCX's buffers with all headers. */
+        /* Over TCP these travel in parts, inside messages. A part fits into UCX's buffers with all headers. */
         UCX_PART_SIZE = 60 << 10,
-        UCX_PART_PIECES = 15,      /* a message of more pieces is packed first */
-        UCX_PARTS_BYTES = 4 << 20, /* of parts that UCX has for one link */
+        UCX_PARTS_BELOW = 512 << 10, /* so does what is asked for at once and is no longer than this */
+        UCX_PART_PIECES = 15,        /* a message of more pieces is packed first */
+        UCX_PARTS_BYTES = 4 << 20,   /* of parts that UCX has for one link */
         /*
          * TCP receives into a buffer of this size (TCP_RX_SEG_SIZE). A PUT must be longer, so that it never lies in the
          * buffer whole.
