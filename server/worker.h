@@ -28,7 +28,7 @@ struct ferry_worker_options {
         bool no_local; /* no shared-memory side */
         const char *advertise;
         const char *name;      /* NULL = host name + pid */
-        uint64_t memory_limit; /* bytes; 0 = half of the machine's memory */
+        uint64_t memory_limit; /* bytes; 0 = half of the memory of the machine, or of the control group where less */
         const char *token_file, *peer_token_file;
         const char *tls_cert, *tls_key;             /* PEM files */
         const char *peer_ca, *peer_cert, *peer_key; /* for https to peers */
