@@ -26,12 +26,13 @@ enum { CONNECTIONS_A_DESCRIPTOR = 32 };
 
 /* ---- downward calls' callbacks ---- */
 
-static int on_enroll(void *context, void *address, size_t size, uint64_t file, void **ret_registration)
+/* Thread: a maker's, or whoever makes a small region or adopts memory. */
+static int on_enroll(void *context, void *address, size_t size, int fd, uint64_t id, void **ret_registration)
 {
         struct fabric_memory *memory;
         int r;
 
-        r = fabric_memory_register(context, address, size, file, &memory);
+        r = fabric_memory_register(context, address, size, 0, &memory);
         if (r == 0)
                 *ret_registration = memory;
         return r;
@@ -153,7 +154,6 @@ static int start_presence(struct ferry_worker *worker)
 static int start_regions(struct ferry_worker *worker)
 {
         const struct region_config config = {
-                .epoch = worker->epoch,
                 .memory_limit = worker->settings->options.memory_limit,
                 .max_regions = worker->settings->options.max_regions,
                 .registrar = { .enroll = on_enroll, .withdraw = on_withdraw, .context = worker->fabric },
