@@ -235,7 +235,8 @@ const struct option option_table[] = {
           WORKER(memory_limit),
           .min = 4 * KIB,
           .max = UINT64_C(1) << 52,
-          .help = "Most memory of all regions together, like 512M or 8GiB (default half of this machine's)" },
+          .help = "Most memory of all regions together, like 512M or 8GiB (default half of what the machine, or its "
+                  "control group, has)" },
         { .group = GROUP_LIMITS,
           .flag = "max-regions",
           .argument = "N",

@@ -124,6 +124,27 @@ int ferry_worker_region_add(struct ferry_worker *worker, void *address, size_t s
         return 0;
 }
 
+int ferry_worker_region_alloc(struct ferry_worker *worker, size_t size, const char *device, const char *name,
+                              void **ret_address, char *ret_id)
+{
+        const struct region_spec spec = { .size = size, .device = device ?: "cpu", .name = name, .sealed = true };
+        struct region *region;
+        int r;
+
+        r = region_create(worker->regions, &spec, &region, NULL);
+        if (r)
+                return r;
+        r = region_await(region);
+        if (r == 0) {
+                ferry_id_format("rgn_", region->id, ret_id);
+                *ret_address = region->address;
+        } else {
+                (void)region_delete(worker->regions, region->id);
+        }
+        region_unref(region);
+        return r;
+}
+
 int ferry_worker_region_remove(struct ferry_worker *worker, const char *id)
 {
         uint64_t number;

@@ -29,7 +29,7 @@ struct ferry_worker_options {
         uint32_t copy_threads; /* that share large local copies */
         const char *advertise;
         const char *name;      /* NULL = host name + pid */
-        uint64_t memory_limit; /* bytes; 0 = half of the machine's memory */
+        uint64_t memory_limit; /* bytes; 0 = half of the memory of the machine, or of the control group where less */
         const char *token_file, *peer_token_file;
         const char *tls_cert, *tls_key;             /* PEM files */
         const char *peer_ca, *peer_cert, *peer_key; /* for https to peers */
@@ -63,7 +63,20 @@ enum { FERRY_WORKER_ID_SIZE = 24 };
 FERRY_WORKER_EXPORT int ferry_worker_region_add(struct ferry_worker *worker, void *address, size_t size,
                                                 const char *device, const char *name, char *ret_id);
 
-/* 0 when the memory is free of Ferry; FERRY_E_REGION_IN_USE; FERRY_E_NOT_FOUND. */
+/*
+ * Allocates size bytes of zeros on device (NULL = "cpu"), named name (NULL = unnamed), as a region that local peers can
+ * map and nobody but this process can write. Transfers from such memory need no second copy. Blocks until every page is
+ * there (about 0.3 s per GiB). *ret_address is valid until ferry_worker_region_remove returned 0, which frees it, or
+ * ferry_worker_free. ret_id (FERRY_WORKER_ID_SIZE bytes) gets "rgn_…". 0; FERRY_E_NO_SPACE (--memory-limit, or a limit
+ * of the system); FERRY_E_LIMIT_REACHED; FERRY_E_UNKNOWN_DEVICE; FERRY_E_INVALID_PARAMETER; -errno.
+ */
+FERRY_WORKER_EXPORT int ferry_worker_region_alloc(struct ferry_worker *worker, size_t size, const char *device,
+                                                  const char *name, void **ret_address, char *ret_id);
+
+/*
+ * 0 when the memory is free of Ferry, and that of ferry_worker_region_alloc must not be touched any more;
+ * FERRY_E_REGION_IN_USE; FERRY_E_NOT_FOUND.
+ */
 FERRY_WORKER_EXPORT int ferry_worker_region_remove(struct ferry_worker *worker, const char *id);
 
 /*

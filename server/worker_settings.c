@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "memory/room.h"
 #include "worker_settings.h"
 
 enum {
@@ -234,11 +235,13 @@ static const char *name_make(struct worker_settings *settings)
         return keep(settings, name);
 }
 
+/* Of the machine, or of the control group where that may have less. */
 static uint64_t half_of_memory(void)
 {
-        long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+        struct room room;
 
-        return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page / 2 : UINT64_C(1) << 30;
+        room_look(NULL, &room);
+        return room.total < UINT64_MAX ? room.total / 2 : UINT64_C(1) << 30;
 }
 
 /* Zeros become what --help says. Those of the engine and of libmicrohttpd's pool are their own business. */

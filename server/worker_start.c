@@ -25,6 +25,7 @@ enum { CONNECTIONS_A_DESCRIPTOR = 32 };
 
 /* ---- downward calls' callbacks ---- */
 
+/* Thread: a maker's, or whoever makes a small region or adopts memory. */
 static int on_enroll(void *context, void *address, size_t size, int fd, uint64_t id, void **ret_registration)
 {
         struct memory *memory;
@@ -123,7 +124,6 @@ static int start_engine(struct ferry_worker *worker)
 static int start_regions(struct ferry_worker *worker)
 {
         const struct region_config config = {
-                .epoch = worker->epoch,
                 .memory_limit = worker->settings->options.memory_limit,
                 .max_regions = worker->settings->options.max_regions,
                 .registrar = { .enroll = on_enroll, .withdraw = on_withdraw, .context = worker->engine },

@@ -1,26 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdatomic.h>
+
 #include <ferry/error.h>
 #include <ferry/json.h>
 #include <ferry/json_write.h>
 
 #include "base/util.h"
+#include "connection.h"
 #include "handlers.h"
 #include "http_internal.h"
 #include "idempotency.h"
+#include "making.h"
 #include "memory/region.h"
 #include "region_json.h"
 #include "request.h"
+#include "wait.h"
+
+/* Pinning a terabyte takes minutes. A client that does not want to wait says respond-async. */
+enum { MAKING_MS = 3600 * 1000 };
 
 struct region_body {
         uint64_t size;
         const char *device;
         const char *name;
+        bool sealed;
 };
 
 static const struct ferry_json_field fields[] = {
         { "size", FERRY_JSON_UINT, true, offsetof(struct region_body, size), 1, 0, NULL },
         { "device", FERRY_JSON_STRING, false, offsetof(struct region_body, device), 1, 0, NULL },
         { "name", FERRY_JSON_STRING, false, offsetof(struct region_body, name), 0, REGION_NAME_SIZE - 1, NULL },
+        { "sealed", FERRY_JSON_BOOL, false, offsetof(struct region_body, sealed), 0, 0, NULL },
 };
 
 static bool decode(struct http_request *request, struct region_body *body)
@@ -39,6 +49,7 @@ static bool decode(struct http_request *request, struct region_body *body)
         return !errors.n;
 }
 
+/* 201 with the region as it is now. Takes over the reference, which is gone before the client has the answer. */
 static void answer(struct http_request *request, struct region *region)
 {
         struct ferry_json_writer writer = { 0 };
@@ -51,35 +62,144 @@ static void answer(struct http_request *request, struct region *region)
         region_unref(region);
 }
 
+static void answer_error(struct http_request *request, int error, const char *detail)
+{
+        if (error == FERRY_E_UNKNOWN_DEVICE)
+                request_problem_at(request, error, "/device", NULL);
+        else if (error > 0 && *detail)
+                request_problem(request, error, "%s", detail);
+        else
+                request_problem(request, error, NULL);
+}
+
+/* ---- a region that is being prepared ---- */
+
+/* The request made the region and answers with something else: nothing is left of it. */
+static void unmake(struct http_request *request)
+{
+        (void)region_delete(request->server->config.regions, making_region(request->making)->id);
+}
+
+static bool client_is_gone(const struct http_request *request)
+{
+        return atomic_load(&connection_of(request->connection)->ended);
+}
+
+static void answer_waited(struct http_request *request)
+{
+        struct region *region = region_ref(making_region(request->making));
+
+        request->making = making_free(request->making);
+        answer(request, region);
+}
+
+/* The wait is over, by the region's end or otherwise. */
+static void answer_made(struct http_request *request)
+{
+        struct region *region = making_region(request->making);
+        enum region_state state = region_state(region);
+
+        if (region_deleted(region)) {
+                request_problem(request, FERRY_E_GONE, "The region was deleted while it was made");
+        } else if (state == REGION_FAILED) {
+                unmake(request);
+                answer_error(request, region->error, region->detail);
+        } else if (client_is_gone(request)) {
+                unmake(request);
+                request_problem(request, FERRY_E_GONE, "The client closed its end before the region was ready");
+        } else if (state == REGION_READY || request->headers.prefer_async) {
+                replay_commit(request, region->id);
+                answer_waited(request);
+        } else {
+                unmake(request);
+                if (atomic_load(&request->server->draining))
+                        request_problem(request, FERRY_E_DRAINING, NULL);
+                else
+                        request_problem(request, FERRY_E_LIMIT_REACHED, "Not ready within %u s", MAKING_MS / 1000);
+        }
+}
+
+/* The same for a request that repeats the one that made it, and leaves it alone. */
+static void answer_again(struct http_request *request)
+{
+        struct region *region = making_region(request->making);
+
+        if (region_deleted(region))
+                request_problem(request, FERRY_E_GONE, "The region that this key made was deleted");
+        else
+                answer_waited(request);
+}
+
+/* Parks the request until the region is there. Takes over the reference. false: it has been answered. */
+static bool wait_made(struct http_request *request, struct region *region, void (*resume)(struct http_request *))
+{
+        uint64_t wait_ms = MAKING_MS;
+        int error;
+
+        if (request->headers.prefer_async) {
+                request_header(request, "Preference-Applied", "respond-async");
+                wait_ms = request_wait_ms(request);
+        }
+        error = making_new(region, &request->making);
+        if (error) {
+                region_unref(region);
+                request_problem(request, error, NULL);
+                return false;
+        }
+        if (wait_ms == 0) {
+                resume(request);
+                return true;
+        }
+        switch (wait_park_event(request, making_over(request->making), wait_ms, resume)) {
+        case WAIT_PARKED:
+                break;
+        case WAIT_NEEDLESS:
+                resume(request);
+                break;
+        case WAIT_FULL:
+                request_problem(request, FERRY_E_LIMIT_REACHED, "Too many requests wait already");
+                return false;
+        }
+        return true;
+}
+
 static void make(struct http_request *request, const struct region_body *body)
 {
+        struct region_table *regions = request->server->config.regions;
+        const struct region_spec spec = { body->size, body->device, body->name, body->sealed };
+        char detail[REGION_DETAIL_SIZE];
         struct region *region;
+        int error;
 
-        int error = region_create(request->server->config.regions, body->size, body->device, body->name, &region);
-        switch (error) {
-        case 0:
+        error = region_create(regions, &spec, &region, detail);
+        if (error) {
+                answer_error(request, error, detail);
+        } else if (region_state(region) == REGION_READY) {
                 replay_commit(request, region->id);
                 answer(request, region);
-                break;
-        case FERRY_E_UNKNOWN_DEVICE:
-                request_problem_at(request, error, "/device", NULL);
-                break;
-        case FERRY_E_NO_SPACE:
-                request_problem(request, error, "The memory limit or the machine's shared memory is used up");
-                break;
-        case FERRY_E_LIMIT_REACHED:
-                request_problem(request, error,
-                                "The worker has as many regions, or as many open files, as it may have");
-                break;
-        default:
-                request_problem(request, error, NULL);
+        } else {
+                const uint64_t id = region->id;
+
+                if (!wait_made(request, region, answer_made))
+                        (void)region_delete(regions, id);
         }
+}
+
+static void make_again(struct http_request *request, uint64_t id)
+{
+        struct region *region = region_find(request->server->config.regions, id);
+
+        if (!region)
+                request_problem(request, FERRY_E_GONE, "The region that this key made was deleted");
+        else if (region_state(region) == REGION_PREPARING)
+                (void)wait_made(request, region, answer_again);
+        else
+                answer(request, region);
 }
 
 void create_region(struct http_request *request)
 {
         struct region_body body = { .device = "cpu", .name = "" };
-        struct region *region;
         uint64_t id;
 
         if (!decode(request, &body))
@@ -89,11 +209,7 @@ void create_region(struct http_request *request)
                 make(request, &body);
                 break;
         case REPLAY_AGAIN:
-                region = region_find(request->server->config.regions, id);
-                if (region)
-                        answer(request, region);
-                else
-                        request_problem(request, FERRY_E_GONE, "The region that this key made was deleted");
+                make_again(request, id);
                 break;
         case REPLAY_ANSWERED:
                 break;

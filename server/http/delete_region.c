@@ -6,18 +6,18 @@
 #include "memory/region.h"
 #include "request.h"
 
+/* Holds no reference of its own: the memory leaves before the client has the answer. */
 void delete_region(struct http_request *request)
 {
-        struct region *region = request_find_region(request);
+        int error = FERRY_E_NOT_FOUND;
+        uint64_t id;
 
-        if (!region)
-                return;
-        int error = region_delete(request->server->config.regions, region->id);
+        if (ferry_id_parse("rgn_", request->resource_id, &id))
+                error = region_delete(request->server->config.regions, id);
         if (!error)
                 request_answer_empty(request, 204);
         else
                 request_problem(request, error, "%s",
                                 error == FERRY_E_REGION_IN_USE ? "An operation or a content request uses it"
                                                                : "There is no region of this id");
-        region_unref(region);
 }

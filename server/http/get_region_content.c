@@ -40,17 +40,11 @@ static void answer(struct http_request *request, struct region *region, uint64_t
 
 void get_region_content(struct http_request *request)
 {
-        struct region *region = request_find_region(request);
+        struct region *region = request_stream_region(request);
         uint64_t first = 0, last = 0;
 
         if (!region)
                 return;
-        int error = region_stream_begin(region);
-        region_unref(region);
-        if (error) {
-                request_problem(request, error, "There is no region of this id");
-                return;
-        }
         if (strcmp(region->device, "cpu")) {
                 release(region);
                 request_problem(request, FERRY_E_UNKNOWN_DEVICE, "Only the content of host memory goes over HTTP");

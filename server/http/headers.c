@@ -33,6 +33,7 @@ void headers_add(struct http_headers *headers, const char *name, const char *val
         if (!strcasecmp(name, "Prefer")) {
                 if (!headers->prefer_wait)
                         headers->prefer_wait = headers_prefer_wait(value, &headers->prefer_wait_s);
+                headers->prefer_async |= headers_prefer_async(value);
                 return;
         }
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(table); i++) {
@@ -59,6 +60,15 @@ static bool is_token_character(char c)
         return isalnum((unsigned char)c) || (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
+/* After the comma that ends a preference; one inside quotes does not. */
+static const char *next_preference(const char *value)
+{
+        for (bool quoted = false; *value && (quoted || *value != ','); value++)
+                if (*value == '"')
+                        quoted = !quoted;
+        return *value ? value + 1 : value;
+}
+
 bool headers_prefer_wait(const char *value, uint64_t *ret_seconds)
 {
         while (*(value = skip_blanks(value))) {
@@ -83,13 +93,18 @@ bool headers_prefer_wait(const char *value, uint64_t *ret_seconds)
                         *ret_seconds = seconds;
                         return true;
                 }
-                /* On to the next preference; a comma inside quotes is none. */
-                for (bool quoted = false; *value && (quoted || *value != ','); value++)
-                        if (*value == '"')
-                                quoted = !quoted;
-                if (*value == ',')
-                        value++;
+                value = next_preference(value);
         }
+        return false;
+}
+
+bool headers_prefer_async(const char *value)
+{
+        static const char name[] = "respond-async";
+
+        for (; *(value = skip_blanks(value)); value = next_preference(value))
+                if (!strncasecmp(value, name, strlen(name)) && !is_token_character(value[strlen(name)]))
+                        return true;
         return false;
 }
 

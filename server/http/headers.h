@@ -25,6 +25,7 @@ struct http_headers {
 
         bool prefer_wait; /* a Prefer header has a valid wait=N */
         uint64_t prefer_wait_s;
+        bool prefer_async; /* one has respond-async */
 
         const char *fault; /* name of a header that came twice or has a NUL inside; NULL = none */
 };
@@ -34,6 +35,9 @@ void headers_add(struct http_headers *headers, const char *name, const char *val
 
 /* The wait preference of a Prefer header (RFC 7240), in seconds. false when there is none or it is no number. */
 bool headers_prefer_wait(const char *value, uint64_t *ret_seconds);
+
+/* Whether a Prefer header has respond-async (RFC 7240). */
+bool headers_prefer_async(const char *value);
 
 /* Whether an If-None-Match header ("*", or a list of entity tags, weak or strong) names etag (with its quotes). */
 bool headers_etag_matches(const char *value, const char *etag);

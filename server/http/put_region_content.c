@@ -18,16 +18,10 @@ static void refuse_length(struct http_request *request, uint64_t room)
 static void begin(struct http_request *request)
 {
         uint64_t offset = request->query.values[HTTP_PARAMETER_OFFSET];
-        struct region *region = request_find_region(request);
+        struct region *region = request_stream_region(request);
 
         if (!region)
                 return;
-        int error = region_stream_begin(region);
-        region_unref(region);
-        if (error) {
-                request_problem(request, error, "There is no region of this id");
-                return;
-        }
         request->region = region; /* the stream ends with the request, however that ends */
         request->upload_offset = offset;
         if (strcmp(region->device, "cpu"))

@@ -1,13 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "region_json.h"
 
+#include <ferry/error.h>
 #include <ferry/json_write.h>
 
 #include "base/clock.h"
 #include "memory/region.h"
 
+static void add_error(struct ferry_json_writer *writer, const struct region *region)
+{
+        ferry_json_key(writer, "error");
+        ferry_json_begin_object(writer);
+        ferry_json_add_string(writer, "code", ferry_error_code(region->error));
+        ferry_json_add_string(writer, "detail", *region->detail ? region->detail : ferry_error_title(region->error));
+        ferry_json_end_object(writer);
+}
+
 void region_json_write(struct ferry_json_writer *writer, const struct region *region)
 {
+        const enum region_state state = region_state(region);
         char created[CLOCK_TEXT_SIZE];
 
         clock_format(region->created_unix_ms, created);
@@ -17,8 +28,21 @@ void region_json_write(struct ferry_json_writer *writer, const struct region *re
         ferry_json_add_string(writer, "device", region->device);
         if (*region->name)
                 ferry_json_add_string(writer, "name", region->name);
-        if (*region->path)
-                ferry_json_add_string(writer, "path", region->path);
+        ferry_json_add_string(writer, "state", region_state_name(state));
+        switch (state) {
+        case REGION_PREPARING:
+                ferry_json_add_uint(writer, "bytes_prepared", region_bytes_prepared(region));
+                break;
+        case REGION_READY:
+                if (*region->path)
+                        ferry_json_add_string(writer, "path", region->path);
+                break;
+        case REGION_FAILED:
+                add_error(writer, region);
+                break;
+        }
+        if (region->sealed)
+                ferry_json_add_bool(writer, "sealed", true);
         ferry_json_add_uint(writer, "in_use", region_in_use(region));
         ferry_json_add_string(writer, "created_at", created);
         ferry_json_end_object(writer);

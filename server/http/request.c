@@ -20,6 +20,7 @@
 #include "connecting.h"
 #include "http_internal.h"
 #include "idempotency.h"
+#include "making.h"
 #include "memory/region.h"
 #include "operation_json.h"
 #include "operations/operations.h"
@@ -61,6 +62,7 @@ struct http_request *request_free(struct http_request *request)
         free(request->body);
         operation_unref(request->operation);
         connecting_unref(request->connecting);
+        making_free(request->making);
         if (request->region)
                 region_stream_end(request->region);
         free(request);
@@ -97,6 +99,24 @@ struct region *request_find_region(struct http_request *request)
         if (!region)
                 request_problem(request, FERRY_E_NOT_FOUND, "There is no region of this id");
         return region;
+}
+
+struct region *request_stream_region(struct http_request *request)
+{
+        struct region *region = request_find_region(request);
+        int error;
+
+        if (!region)
+                return NULL;
+        error = region_stream_begin(region);
+        if (error == FERRY_E_REGION_NOT_READY)
+                request_problem(request, error,
+                                region_state(region) == REGION_FAILED ? "The region could not be made"
+                                                                      : "The region is being prepared");
+        else if (error)
+                request_problem(request, error, "There is no region of this id");
+        region_unref(region);
+        return error ? NULL : region;
 }
 
 bool request_waits(const struct http_request *request)

@@ -19,6 +19,7 @@ struct ferry_json;
 struct ferry_json_errors;
 struct ferry_json_writer;
 struct http_listener;
+struct making;
 struct operation;
 struct region;
 
@@ -69,6 +70,7 @@ struct http_request {
         /* What the handler holds; given back when the request ends. */
         struct operation *operation;   /* a reference */
         struct connecting *connecting; /* a reference */
+        struct making *making;         /* what it waits for; owned */
         struct region *region;         /* an upload into it: region_stream_end */
         uint64_t upload_offset;        /* where the next byte goes */
         uint64_t idempotency_hash;     /* of target and body */
@@ -132,6 +134,9 @@ struct operation *request_find_operation(struct http_request *request);
 
 /* The region of {id}, with a reference. NULL: the request has been answered with 404. */
 struct region *request_find_region(struct http_request *request);
+
+/* The same, with its memory held: region_stream_end follows. NULL: answered with 404, or 409 where it is not ready. */
+struct region *request_stream_region(struct http_request *request);
 
 /* Milliseconds to wait (0 = do not), from wait_ms or Prefer; the latter is acknowledged in the answer. Capped. */
 uint64_t request_wait_ms(struct http_request *request);

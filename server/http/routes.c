@@ -29,7 +29,7 @@ const struct http_route http_routes[] = {
         { "GET", "/v1/limits", "getLimits", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_limits, 0 },
         { "GET", "/v1/regions", "listRegions", HTTP_AUTH_FULL, HTTP_BODY_NONE, list_regions, P(LIMIT) | P(AFTER) },
         { "POST", "/v1/regions", "createRegion", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_region, 0 },
-        { "GET", "/v1/regions/{id}", "getRegion", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_region, 0 },
+        { "GET", "/v1/regions/{id}", "getRegion", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_region, P(WAIT_MS) },
         { "DELETE", "/v1/regions/{id}", "deleteRegion", HTTP_AUTH_FULL, HTTP_BODY_NONE, delete_region, 0 },
         { "GET", "/v1/regions/{id}/content", "getRegionContent", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_region_content,
           0 },

@@ -151,12 +151,14 @@ static void park_wake(struct http_park *park)
         if (!parked)
                 return;
 
-        /* First: somebody waits for the answer. The rest looks at the park alone, which does not end before it. */
+        /* The event may go with the request, as soon as that is resumed. */
+        bool unwaited = park->event && park_unwait(park);
+        /* Now: somebody waits for the answer. The rest looks at the park alone, which does not end before it. */
         MHD_resume_connection(park->connection);
         shard_wake(park->shard);
         if (loop_timer_stop(server->config.loop, &park->timer))
                 park_unref(park);
-        if (park_unwait(park))
+        if (unwaited || (!park->event && park_unwait(park)))
                 park_unref(park);
         park_unref(park);
 }

@@ -6,7 +6,9 @@
 #include <stdatomic.h>
 
 #include "base/metrics.h"
+#include "makers_internal.h"
 #include "memory/region.h"
+#include "pages_internal.h"
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
@@ -14,50 +16,122 @@
 /*
  * The table lives until its last region is gone, which may be after region_table_free: an HTTP answer may still send
  * from the memory. The lock is a leaf.
+ *
+ * Bytes of worker-owned memory are either owned (promised, being made, there) or leaving (nobody holds them for long).
+ * The owned ones are what the limit refuses by; the sum never passes it, because what is to be made waits for what
+ * leaves.
  */
 struct region_table {
         struct region_config config; /* fixed */
         struct metric *count_gauge, *bytes_gauge;
+        struct makers *makers;    /* has its own lock */
         atomic_size_t references; /* the owner's, and one of each region that lives */
 
         pthread_mutex_t lock;         /* guards all below */
+        pthread_cond_t changed;       /* a region is no longer being prepared */
         struct region_private *by_id; /* the regions that region_find finds */
         struct region **ordered;      /* the same by ascending serial */
         size_t n_regions, capacity;   /* of ordered; capacity >= n_regions + n_pending */
-        size_t n_pending;             /* regions being made */
-        uint64_t bytes_listed;        /* of the regions that region_find finds */
-        uint64_t bytes_owned;         /* of worker-owned memory, also where it is being made or not yet unmapped */
+        size_t n_pending;             /* small regions being made, which are not listed yet */
+        uint64_t bytes_listed;        /* of the regions that region_find finds, but for the failed ones */
+        uint64_t bytes_owned, bytes_leaving;
+        uint64_t bytes_unchecked; /* of small regions since the system was asked for room */
         uint64_t last_serial;
 };
 
-/* Set in region_private.state when the region was deleted; the rest of it counts the uses. */
+/* Set in region_private.uses when the region was deleted; the rest of it counts the uses. */
 #define REGION_DELETED UINT32_C(0x80000000)
 
 struct region_private {
         struct region_table *table; /* holds a reference */
-        atomic_size_t references;   /* the table's, and the callers' */
-        _Atomic uint32_t state;     /* REGION_DELETED | number of uses */
+        atomic_size_t references;   /* the table's, the maker's and the callers' */
+        _Atomic uint32_t uses;      /* REGION_DELETED | number of uses */
+        atomic_int state;           /* enum region_state; written under the table's lock */
         uint64_t serial;            /* fixed once listed */
         struct region region;
         UT_hash_handle hh; /* by region.id; the table's lock */
+
+        bool owned;         /* the worker's own memory; fixed */
+        bool enrolled;      /* of whoever makes the region, then of whoever withdraws it */
+        struct pages pages; /* the same */
+        struct maker_job job;
+        atomic_bool huge;   /* huge pages are to be had */
+        atomic_bool failed; /* the making has failed; region.error says why */
+        _Atomic uint64_t bytes_prepared;
+        atomic_size_t streams; /* references that may be held for long */
+        /* the table's lock: */
+        bool leaving; /* its bytes count as such */
+        struct region_waiter *waiters;
 };
+
+/* So many bytes are made and freed by the thread that asks: that takes 0.1 ms, and waking another one 0.05. */
+enum { REGION_SMALL = 256 << 10 };
+
+static inline bool region_is_large(const struct region_private *private)
+{
+        return private->owned && private->region.size > REGION_SMALL;
+}
+
+/* ---- the table ---- */
 
 /*
  * Makes room for one more region in the lists and counts its bytes against the limit. 0; FERRY_E_LIMIT_REACHED;
- * FERRY_E_NO_SPACE; -ENOMEM. Undone by region_table_cancel, or turned into a listed region by region_table_add.
+ * FERRY_E_NO_SPACE; -ENOMEM. *ret_now: the bytes may be taken at once, nothing has to leave before. Undone by
+ * region_table_cancel, or turned into a listed region by region_table_add.
  */
-int region_table_reserve(struct region_table *table, uint64_t owned_bytes);
-void region_table_cancel(struct region_table *table, uint64_t owned_bytes);
+int region_table_reserve(struct region_table *table, uint64_t bytes, bool *ret_now, char detail[REGION_DETAIL_SIZE]);
+void region_table_cancel(struct region_table *table, uint64_t bytes);
 
 /* Lists the region, whose reference becomes the table's. 0 or -ENOMEM; the reservation stays on failure. */
 int region_table_add(struct region_table *table, struct region_private *private);
 
-/* Gives back bytes of memory that is unmapped now. */
-void region_table_release_bytes(struct region_table *table, uint64_t owned_bytes);
+/*
+ * Whether the limit has room for all bytes that are promised: 0 or FERRY_E_NO_SPACE. *ret_leaving: some bytes leave, so
+ * that the makers will be told to retry.
+ */
+int region_table_admit(struct region_table *table, bool *ret_leaving, char detail[REGION_DETAIL_SIZE]);
+
+/*
+ * The bytes of a region that is deleted, or not listed any more: they leave; they are owned again, because a stream
+ * holds the memory; they are gone.
+ */
+void region_table_leave(struct region_table *table, struct region_private *private);
+void region_table_stay(struct region_table *table, struct region_private *private);
+void region_table_left(struct region_table *table, struct region_private *private);
+
+/* The region is made; true: the caller's reference is gone. false: it was deleted meanwhile. */
+bool region_table_ready(struct region_table *table, struct region_private *private);
+
+/* The region is not made, and its memory is freed. false: it was deleted meanwhile. */
+bool region_table_failed(struct region_table *table, struct region_private *private);
+
+/* The one setter of region_private.state. What the state fixes is written. Under the lock, once the region is listed.
+ */
+void region_state_set(struct region_private *private, enum region_state state);
 
 void region_table_unref(struct region_table *table);
 
-/* Ends what others see of a region that is off the lists: its file and its registration; drops one reference. */
-void region_retire(struct region *region);
+/* ---- making ---- */
+
+/* Makes a small region here and now; it is not listed. 0 or an error, with nothing left behind. */
+int region_make_small(struct region_private *private, char detail[REGION_DETAIL_SIZE]);
+
+/* Has a listed region made by the maker threads, which take over a reference. */
+void region_make_start(struct region_private *private);
+
+/*
+ * Withdraws memory that is off the lists and gives back a reference; large memory by a maker thread, its bytes leave.
+ */
+void region_retire(struct region_private *private);
+
+/* Frees a region without references and its memory, which is owned; large memory by a maker thread. */
+void region_memory_release(struct region_private *private);
+
+/* The registrar, where there is one. 0 or an error. */
+int region_enroll(struct region_private *private, char detail[REGION_DETAIL_SIZE]);
+void region_withdraw(struct region_private *private);
+
+/* Frees a region without references or memory. Returns NULL. */
+struct region_private *region_private_free(struct region_private *private);
 
 #endif

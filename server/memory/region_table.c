@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include <utlist.h>
 
 #include <ferry/error.h>
 
 #include "base/util.h"
 #include "region_internal.h"
 
-enum { CAPACITY_FIRST = 16 };
+enum { CAPACITY_FIRST = 16, MAKERS_MAX = 8 };
 
 /* Under the lock, so that the gauges never show an older state last. */
 static void totals_publish(struct region_table *table)
@@ -17,14 +22,29 @@ static void totals_publish(struct region_table *table)
         metric_set(table->bytes_gauge, (int64_t)table->bytes_listed);
 }
 
+static unsigned maker_threads(void)
+{
+        long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+        return cores < 1 ? 1 : cores > MAKERS_MAX ? MAKERS_MAX : (unsigned)cores;
+}
+
 int region_table_new(const struct region_config *config, struct region_table **ret_table)
 {
         struct region_table *table = calloc(1, sizeof(*table));
+        int r;
+
         if (!table)
                 return -ENOMEM;
+        r = makers_new(maker_threads(), &table->makers);
+        if (r < 0) {
+                free(table);
+                return r;
+        }
         table->config = *config;
         atomic_init(&table->references, 1);
         pthread_mutex_init(&table->lock, NULL);
+        pthread_cond_init(&table->changed, NULL);
         table->count_gauge = metric_get(metrics_family(config->metrics, METRIC_GAUGE, "ferry_regions",
                                                        "Regions of this worker", 0, NULL, NULL, 0),
                                         NULL);
@@ -35,10 +55,13 @@ int region_table_new(const struct region_config *config, struct region_table **r
         return 0;
 }
 
+/* A maker thread never gives back the last reference: its owner has stopped the makers before. */
 void region_table_unref(struct region_table *table)
 {
         if (atomic_fetch_sub(&table->references, 1) != 1)
                 return;
+        makers_free(table->makers);
+        pthread_cond_destroy(&table->changed);
         pthread_mutex_destroy(&table->lock);
         free(table->ordered);
         free(table);
@@ -57,39 +80,221 @@ static int ordered_grow(struct region_table *table)
         return 0;
 }
 
-int region_table_reserve(struct region_table *table, uint64_t owned_bytes)
+/* Under the lock. */
+static int limit_refuse(const struct region_table *table, char detail[REGION_DETAIL_SIZE])
 {
-        pthread_mutex_lock(&table->lock);
+        const uint64_t limit = table->config.memory_limit, owned = table->bytes_owned;
+
+        (void)snprintf(detail, REGION_DETAIL_SIZE, "--memory-limit is %" PRIu64 " bytes and has room for %" PRIu64,
+                       limit, owned < limit ? limit - owned : 0);
+        return FERRY_E_NO_SPACE;
+}
+
+/* Whether the limit has room for everything at once. Under the lock. */
+static bool limit_holds(const struct region_table *table)
+{
+        const uint64_t limit = table->config.memory_limit;
+
+        return table->bytes_owned <= limit && table->bytes_leaving <= limit - table->bytes_owned;
+}
+
+int region_table_reserve(struct region_table *table, uint64_t bytes, bool *ret_now, char detail[REGION_DETAIL_SIZE])
+{
+        const struct region_config *config = &table->config;
         int r = 0;
-        if (table->n_regions + table->n_pending >= table->config.max_regions)
+
+        pthread_mutex_lock(&table->lock);
+        if (table->n_regions + table->n_pending >= config->max_regions) {
+                (void)snprintf(detail, REGION_DETAIL_SIZE, "--max-regions is %zu, and there are as many",
+                               config->max_regions);
                 r = FERRY_E_LIMIT_REACHED;
-        else if (owned_bytes > table->config.memory_limit ||
-                 table->bytes_owned > table->config.memory_limit - owned_bytes)
-                r = FERRY_E_NO_SPACE;
-        else
+        } else if (bytes > config->memory_limit || table->bytes_owned > config->memory_limit - bytes) {
+                r = limit_refuse(table, detail);
+        } else {
                 r = ordered_grow(table);
+        }
         if (r == 0) {
                 table->n_pending++;
-                table->bytes_owned += owned_bytes;
+                table->bytes_owned += bytes;
+                *ret_now = limit_holds(table);
         }
         pthread_mutex_unlock(&table->lock);
         return r;
 }
 
-void region_table_cancel(struct region_table *table, uint64_t owned_bytes)
+void region_table_cancel(struct region_table *table, uint64_t bytes)
 {
         pthread_mutex_lock(&table->lock);
         table->n_pending--;
-        table->bytes_owned -= owned_bytes;
+        table->bytes_owned -= bytes;
+        pthread_mutex_unlock(&table->lock);
+        makers_retry(table->makers);
+}
+
+int region_table_admit(struct region_table *table, bool *ret_leaving, char detail[REGION_DETAIL_SIZE])
+{
+        int r = 0;
+
+        pthread_mutex_lock(&table->lock);
+        *ret_leaving = table->bytes_leaving > 0;
+        if (!limit_holds(table))
+                r = limit_refuse(table, detail);
+        pthread_mutex_unlock(&table->lock);
+        return r;
+}
+
+/* ---- bytes that leave ---- */
+
+/* Under the lock. */
+static void leave(struct region_table *table, struct region_private *private)
+{
+        if (private->leaving)
+                return;
+        private->leaving = true;
+        table->bytes_owned -= private->region.size;
+        table->bytes_leaving += private->region.size;
+}
+
+void region_table_leave(struct region_table *table, struct region_private *private)
+{
+        pthread_mutex_lock(&table->lock);
+        leave(table, private);
         pthread_mutex_unlock(&table->lock);
 }
 
-void region_table_release_bytes(struct region_table *table, uint64_t owned_bytes)
+void region_table_stay(struct region_table *table, struct region_private *private)
 {
         pthread_mutex_lock(&table->lock);
-        table->bytes_owned -= owned_bytes;
+        if (private->leaving) {
+                private->leaving = false;
+                table->bytes_leaving -= private->region.size;
+                table->bytes_owned += private->region.size;
+        }
         pthread_mutex_unlock(&table->lock);
+        /* What has waited for them is refused. */
+        makers_retry(table->makers);
 }
+
+void region_table_left(struct region_table *table, struct region_private *private)
+{
+        pthread_mutex_lock(&table->lock);
+        table->bytes_leaving -= private->region.size;
+        pthread_mutex_unlock(&table->lock);
+        makers_retry(table->makers);
+}
+
+/* ---- states ---- */
+
+void region_state_set(struct region_private *private, enum region_state state)
+{
+        static const bool allowed[][3] = {
+                [REGION_PREPARING] = { [REGION_READY] = true, [REGION_FAILED] = true },
+                [REGION_FAILED] = { false },
+        };
+
+        assert(allowed[atomic_load(&private->state)][state]);
+        atomic_store(&private->state, (int)state);
+}
+
+/* Nobody waits for the region any more. Under the lock; returns whom to wake without it. */
+static struct region_waiter *waiters_take(struct region_table *table, struct region_private *private)
+{
+        pthread_cond_broadcast(&table->changed);
+        return FERRY_STEAL(private->waiters);
+}
+
+static void waiters_wake(struct region_waiter *waiters)
+{
+        struct region_waiter *waiter, *next;
+
+        DL_FOREACH_SAFE (waiters, waiter, next)
+                waiter->wake(waiter);
+}
+
+bool region_table_ready(struct region_table *table, struct region_private *private)
+{
+        struct region_waiter *waiters = NULL;
+        bool deleted;
+
+        pthread_mutex_lock(&table->lock);
+        deleted = region_deleted(&private->region);
+        if (!deleted) {
+                region_state_set(private, REGION_READY);
+                waiters = waiters_take(table, private);
+                /* Not the last, and gone before anybody can delete the region and need its bytes. */
+                atomic_fetch_sub(&private->references, 1);
+        }
+        pthread_mutex_unlock(&table->lock);
+        waiters_wake(waiters);
+        return !deleted;
+}
+
+bool region_table_failed(struct region_table *table, struct region_private *private)
+{
+        struct region_waiter *waiters = NULL;
+        bool deleted;
+
+        pthread_mutex_lock(&table->lock);
+        deleted = region_deleted(&private->region);
+        if (deleted) {
+                table->bytes_leaving -= private->region.size;
+        } else {
+                table->bytes_owned -= private->region.size;
+                table->bytes_listed -= private->region.size;
+                totals_publish(table);
+                region_state_set(private, REGION_FAILED);
+                waiters = waiters_take(table, private);
+        }
+        pthread_mutex_unlock(&table->lock);
+        makers_retry(table->makers);
+        waiters_wake(waiters);
+        return !deleted;
+}
+
+bool region_wait(struct region *region, struct region_waiter *waiter)
+{
+        struct region_private *private = region->private;
+        bool waits;
+
+        pthread_mutex_lock(&private->table->lock);
+        waits = region_state(region) == REGION_PREPARING && !region_deleted(region);
+        if (waits)
+                DL_APPEND(private->waiters, waiter);
+        pthread_mutex_unlock(&private->table->lock);
+        return waits;
+}
+
+bool region_unwait(struct region *region, struct region_waiter *waiter)
+{
+        struct region_private *private = region->private;
+        struct region_waiter *other;
+        bool waited = false;
+
+        pthread_mutex_lock(&private->table->lock);
+        DL_FOREACH (private->waiters, other)
+                if (other == waiter) {
+                        waited = true;
+                        DL_DELETE(private->waiters, waiter);
+                        break;
+                }
+        pthread_mutex_unlock(&private->table->lock);
+        return waited;
+}
+
+int region_await(struct region *region)
+{
+        struct region_table *table = region->private->table;
+        int r;
+
+        pthread_mutex_lock(&table->lock);
+        while (region_state(region) == REGION_PREPARING && !region_deleted(region))
+                pthread_cond_wait(&table->changed, &table->lock);
+        r = region_deleted(region) ? FERRY_E_NOT_FOUND : region_state(region) == REGION_FAILED ? region->error : 0;
+        pthread_mutex_unlock(&table->lock);
+        return r;
+}
+
+/* ---- lists ---- */
 
 int region_table_add(struct region_table *table, struct region_private *private)
 {
@@ -130,7 +335,8 @@ static void unlist(struct region_table *table, struct region_private *private)
         size_t i = ordered_after(table, private->serial) - 1;
         memmove(&table->ordered[i], &table->ordered[i + 1], (table->n_regions - i - 1) * sizeof(struct region *));
         table->n_regions--;
-        table->bytes_listed -= private->region.size;
+        if (region_state(&private->region) != REGION_FAILED)
+                table->bytes_listed -= private->region.size;
         totals_publish(table);
 }
 
@@ -141,20 +347,46 @@ static struct region_private *find_listed(struct region_table *table, uint64_t i
         return private;
 }
 
+/* What follows once a region is off the lists. */
+enum after { AFTER_RETIRE, AFTER_UNREF };
+
+/* Takes a region that is deleted already off the lists. Under the lock. */
+static enum after delete_locked(struct region_table *table, struct region_private *private,
+                                struct region_waiter **ret_waiters)
+{
+        enum region_state state = region_state(&private->region);
+
+        *ret_waiters = waiters_take(table, private);
+        unlist(table, private);
+        /* A maker thread frees them, or the small one's last reference; a failed one has none. */
+        if (private->owned && (state == REGION_PREPARING || (state == REGION_READY && region_is_large(private))))
+                leave(table, private);
+        return state == REGION_READY ? AFTER_RETIRE : AFTER_UNREF;
+}
+
 struct region_table *region_table_free(struct region_table *table)
 {
+        struct region_waiter *waiters;
+
         if (!table)
                 return NULL;
         pthread_mutex_lock(&table->lock);
         while (table->n_regions > 0) {
-                struct region *region = table->ordered[table->n_regions - 1];
-                atomic_fetch_or(&region->private->state, REGION_DELETED);
-                unlist(table, region->private);
+                struct region_private *private = table->ordered[table->n_regions - 1]->private;
+                enum after after;
+
+                atomic_fetch_or(&private->uses, REGION_DELETED);
+                after = delete_locked(table, private, &waiters);
                 pthread_mutex_unlock(&table->lock);
-                region_retire(region);
+                waiters_wake(waiters);
+                if (after == AFTER_RETIRE)
+                        region_retire(private);
+                else
+                        (void)region_unref(&private->region);
                 pthread_mutex_lock(&table->lock);
         }
         pthread_mutex_unlock(&table->lock);
+        makers_stop(table->makers);
         region_table_unref(table);
         return NULL;
 }
@@ -170,20 +402,29 @@ struct region *region_find(struct region_table *table, uint64_t id)
 
 int region_delete(struct region_table *table, uint64_t id)
 {
+        struct region_waiter *waiters = NULL;
+        enum after after = AFTER_UNREF;
+        uint32_t unused = 0;
         int r = 0;
+
         pthread_mutex_lock(&table->lock);
         struct region_private *private = find_listed(table, id);
-        uint32_t unused = 0;
         if (!private)
                 r = FERRY_E_NOT_FOUND;
-        else if (!atomic_compare_exchange_strong(&private->state, &unused, REGION_DELETED))
+        else if (!atomic_compare_exchange_strong(&private->uses, &unused, REGION_DELETED))
                 r = FERRY_E_REGION_IN_USE;
         else
-                unlist(table, private);
+                after = delete_locked(table, private, &waiters);
         pthread_mutex_unlock(&table->lock);
         if (r != 0)
                 return r;
-        region_retire(&private->region);
+        waiters_wake(waiters);
+        /* What waits for room to be made in has none to wait for. */
+        makers_retry(table->makers);
+        if (after == AFTER_RETIRE)
+                region_retire(private);
+        else
+                (void)region_unref(&private->region);
         return 0;
 }
 

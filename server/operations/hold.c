@@ -63,9 +63,6 @@ int operation_hold_new(const struct operation_slice *slices, size_t n, struct op
                 return -ENOMEM;
         hold->n_segments = n_segments;
         hold->regions = (struct region **)(void *)&hold->segments[n_segments];
-        segment = hold->segments;
-        for (size_t i = 0; i < n; i++)
-                segment = segments_fill(&slices[i], segment);
         n_regions = regions_distinct(slices, n, hold->regions);
         while (hold->n_regions < n_regions) {
                 r = region_use(hold->regions[hold->n_regions]);
@@ -76,6 +73,9 @@ int operation_hold_new(const struct operation_slice *slices, size_t n, struct op
                 }
                 (void)region_ref(hold->regions[hold->n_regions++]);
         }
+        segment = hold->segments;
+        for (size_t i = 0; i < n; i++)
+                segment = segments_fill(&slices[i], segment);
         *ret_hold = hold;
         return 0;
 }

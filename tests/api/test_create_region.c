@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "wire.h"
@@ -42,7 +41,7 @@ static void the_answer_is_the_region(void **state)
         assert_int_equal(answer.status, 201);
         region = json_tokener_parse(answer.body);
         names = json_names(region);
-        assert_string_equal(names, "id size device name path in_use created_at");
+        assert_string_equal(names, "id size device name state path in_use created_at");
         assert_int_equal(strlen(json_text(region, "id")), 20);
         assert_memory_equal(json_text(region, "id"), "rgn_", 4);
         assert_int_equal(json_number(region, "size"), 1048577);
@@ -75,7 +74,7 @@ static void device_and_name_may_be_left_out(void **state)
         worker_stop(w);
 }
 
-/* The file of a region is for programs of the same user. */
+/* The memory of a region is for programs of the same user. */
 static void a_local_program_can_map_it(void **state)
 {
         enum { SIZE = 12345 };
@@ -83,11 +82,13 @@ static void a_local_program_can_map_it(void **state)
         struct ferry_region region;
         struct stat status;
         uint8_t *mapped, *wanted = malloc(SIZE);
+        char prefix[32];
         int fd;
 
         worker_start(w, "w", NULL);
         assert_int_equal(create_sized(w, SIZE, &region), 0);
-        assert_memory_equal(region.path, "/dev/shm/ferry-", 15);
+        (void)snprintf(prefix, sizeof(prefix), "/proc/%d/fd/", (int)w->pid);
+        assert_memory_equal(region.path, prefix, strlen(prefix));
         assert_int_equal(stat(region.path, &status), 0);
         assert_int_equal(status.st_mode, S_IFREG | 0600);
         assert_int_equal(status.st_size, SIZE);
@@ -97,6 +98,9 @@ static void a_local_program_can_map_it(void **state)
         assert_true(fd >= 0);
         mapped = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         assert_ptr_not_equal(mapped, MAP_FAILED);
+        /* Nobody can take the memory from under the worker. */
+        assert_int_equal(fcntl(fd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW), F_SEAL_SHRINK | F_SEAL_GROW);
+        assert_int_equal(ftruncate(fd, 0), -1);
         (void)close(fd);
         for (size_t i = 0; i < SIZE; i++)
                 assert_int_equal(mapped[i], 0);
@@ -211,7 +215,6 @@ static void the_memory_limit_holds_and_gives_back(void **state)
         assert_no_room(w, "{\"size\":1}");
         region_drop(w, second.id);
         assert_int_equal(create_sized(w, 1, &second), 0);
-        assert_int_equal(worker_files(w) - 1, 2); /* beside the regions, the worker's own */
         worker_await_metric(w, "ferry_region_bytes", MIB);
         worker_stop(w);
 }
@@ -236,24 +239,132 @@ static void the_number_of_regions_has_a_limit(void **state)
         worker_stop(w);
 }
 
-/* ---- a full /dev/shm ---- */
+/* ---- large regions ---- */
 
-static void more_than_shared_memory_has_is_refused(void **state)
+static void a_large_region_comes_ready_or_later_as_the_client_prefers(void **state)
+{
+        enum { SIZE = 256 * MIB };
+        struct worker *w = *state;
+        struct raw_answer answer;
+        struct json_object *region;
+        char path[80], id[2][FERRY_ID_SIZE];
+
+        worker_start(w, "w", (const char *const[]){ "--memory-limit", "512M", NULL });
+        region_make(w, SIZE, 0, id[0]);
+        wire_ask(w, &answer,
+                 "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 "Prefer: respond-async\r\nContent-Length: 18\r\n\r\n{\"size\":268435456}");
+        assert_int_equal(answer.status, 201);
+        answer_assert_header(&answer, "Preference-Applied", "respond-async");
+        region = json_tokener_parse(answer.body);
+        assert_string_equal(json_text(region, "state"), "preparing");
+        assert_in_range(json_number(region, "bytes_prepared"), 0, SIZE);
+        assert_false(json_object_object_get_ex(region, "path", NULL));
+        (void)snprintf(id[1], sizeof(id[1]), "%s", json_text(region, "id"));
+        json_object_put(region);
+        raw_answer_clear(&answer);
+        (void)snprintf(path, sizeof(path), "/v1/regions/%s?wait_ms=30000", id[1]);
+        region = call_json(w, 200, "GET", path, NULL);
+        assert_string_equal(json_text(region, "state"), "ready");
+        json_object_put(region);
+        region_assert_pattern(w, id[1], 0, SIZE - MIB, MIB);
+
+        /* The memory is freed after the answer; who needs it waits. */
+        for (int i = 0; i < 4; i++) {
+                region_drop(w, id[i % 2]);
+                region_make(w, SIZE, 0, id[i % 2]);
+        }
+        worker_await_metric(w, "ferry_region_bytes", 2 * SIZE);
+        worker_stop(w);
+}
+
+/* It may be the first thing that a worker is told, and the last. */
+static void a_worker_ends_while_it_makes_a_region(void **state)
 {
         struct worker *w = *state;
-        struct statvfs shm;
-        uint64_t total;
-        char body[64];
+        struct json_object *region;
 
-        assert_int_equal(statvfs("/dev/shm", &shm), 0);
-        total = (uint64_t)shm.f_blocks * shm.f_frsize;
-        if (total == 0)
-                skip(); /* without a limit */
-        (void)snprintf(body, sizeof(body), "%llu", (unsigned long long)total + MIB);
-        worker_start(w, "w", (const char *const[]){ "--memory-limit", body, NULL });
-        (void)snprintf(body, sizeof(body), "{\"size\":%llu}", (unsigned long long)total + MIB);
-        assert_no_room(w, body);
-        assert_int_equal(worker_files(w), 1);
+        worker_start(w, "w", NULL);
+        for (int i = 0; i < 4; i++) {
+                struct raw_answer answer;
+
+                wire_ask(w, &answer,
+                         "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                         "Prefer: respond-async\r\nContent-Length: 18\r\n\r\n{\"size\":268435456}");
+                region = json_tokener_parse(answer.body);
+                assert_string_equal(json_text(region, "state"), "preparing");
+                json_object_put(region);
+                raw_answer_clear(&answer);
+        }
+        worker_stop(w);
+}
+
+/* ---- sealed ---- */
+
+static void nobody_else_can_write_a_sealed_region(void **state)
+{
+        enum { SIZE = 12345 };
+        struct worker *w = *state;
+        struct json_object *region;
+        uint8_t *mapped, wanted[SIZE];
+        char id[FERRY_ID_SIZE];
+        int fd;
+
+        worker_start(w, "w", NULL);
+        region = create(w, "{\"size\":12345,\"sealed\":true}");
+        assert_true(json_object_get_boolean(json_object_object_get(region, "sealed")));
+        (void)snprintf(id, sizeof(id), "%s", json_text(region, "id"));
+        fd = open(json_text(region, "path"), O_RDWR | O_CLOEXEC);
+        if (fd >= 0) {
+                assert_ptr_equal(mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+                assert_int_equal(pwrite(fd, "x", 1, 0), -1);
+                (void)close(fd);
+        }
+        fd = open(json_text(region, "path"), O_RDONLY | O_CLOEXEC);
+        assert_true(fd >= 0);
+        mapped = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, 0);
+        assert_ptr_not_equal(mapped, MAP_FAILED);
+        assert_int_equal(mprotect(mapped, SIZE, PROT_READ | PROT_WRITE), -1);
+        (void)close(fd);
+
+        /* The worker itself can. */
+        pattern_fill(9, 0, wanted, SIZE);
+        assert_int_equal(ferry_put_region_content(w->client, id, 0, wanted, SIZE), 0);
+        assert_memory_equal(mapped, wanted, SIZE);
+        (void)munmap(mapped, SIZE);
+        json_object_put(region);
+
+        region = create(w, "{\"size\":1,\"sealed\":false}");
+        assert_false(json_object_object_get_ex(region, "sealed", NULL));
+        json_object_put(region);
+        assert_problem(w, "POST", "/v1/regions", "{\"size\":1,\"sealed\":1}", 400, "invalid-parameter", "/sealed");
+        worker_stop(w);
+}
+
+/* ---- limits of the system ---- */
+
+static void assert_refused_by(struct worker *w, const char *body, const char *limit)
+{
+        struct raw_answer answer;
+
+        wire_ask(w, &answer,
+                 "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 "Content-Length: %zu\r\n\r\n%s",
+                 strlen(body), body);
+        if (!strstr(answer.body, limit))
+                print_error("%s\n", answer.body);
+        assert_non_null(strstr(answer.body, limit));
+        answer_assert_problem(&answer, 507, "limit-reached");
+}
+
+static void the_limit_that_refuses_is_named(void **state)
+{
+        struct worker *w = *state;
+
+        worker_start(w, "w", (const char *const[]){ "--memory-limit", "4096T", NULL });
+        assert_refused_by(w, "{\"size\":9007199254740991}", "--memory-limit is 4503599627370496 bytes");
+        assert_refused_by(w, "{\"size\":4503599627370496}", "bytes are needed, and ");
+        worker_await_metric(w, "ferry_regions", 0);
         worker_await_metric(w, "ferry_region_bytes", 0);
         worker_assert_serving(w);
         worker_stop(w);
@@ -267,6 +378,64 @@ static bool write_file(const char *path, const char *text)
         if (fd >= 0)
                 (void)close(fd);
         return ok;
+}
+
+/* The directory of a new control group with this memory limit; false: the system does not let us. */
+static bool group_make(const char *limit, char path[128], const char **ret_name)
+{
+        static const struct {
+                const char *root, *file, *name;
+        } versions[] = {
+                { "/sys/fs/cgroup", "memory.max", "memory.max" },
+                { "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.limit_in_bytes" },
+        };
+        char file[192];
+
+        for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
+                (void)snprintf(path, 128, "%s/ferry-test-%d", versions[i].root, (int)getpid());
+                if (mkdir(path, 0700) != 0)
+                        continue;
+                (void)snprintf(file, sizeof(file), "%s/%s", path, versions[i].file);
+                *ret_name = versions[i].name;
+                if (write_file(file, limit))
+                        return true;
+                (void)rmdir(path);
+        }
+        return false;
+}
+
+static bool group_enter(const char *path, pid_t pid)
+{
+        char file[192], text[16];
+
+        (void)snprintf(file, sizeof(file), "%s/cgroup.procs", path);
+        (void)snprintf(text, sizeof(text), "%d", (int)pid);
+        return write_file(file, text);
+}
+
+/* Where the kernel would kill the worker. */
+static void a_full_control_group_is_refused_and_kills_nobody(void **state)
+{
+        struct worker *w = *state;
+        char path[128], id[FERRY_ID_SIZE];
+        const char *name = NULL;
+
+        if (!group_make("134217728", path, &name))
+                skip();
+        worker_start(w, "w", NULL);
+        if (!group_enter(path, w->pid)) {
+                worker_clean(w);
+                (void)rmdir(path);
+                skip();
+        }
+        assert_refused_by(w, "{\"size\":134217728}", name);
+        region_make(w, 64 * MIB, 1, id);
+        assert_refused_by(w, "{\"size\":67108864}", name);
+        region_assert_pattern(w, id, 1, 0, 64 * MIB);
+        region_drop(w, id);
+        region_make(w, 64 * MIB, 2, id);
+        worker_stop(w);
+        (void)rmdir(path);
 }
 
 /* From here on this process and its workers see a /dev/shm of their own. false: the system does not let us. */
@@ -283,41 +452,17 @@ static bool small_shared_memory(const char *options)
                mount("tmpfs", "/dev/shm", "tmpfs", 0, options) == 0;
 }
 
-static uint64_t shared_memory_left(void)
-{
-        struct statvfs shm;
-
-        assert_int_equal(statvfs("/dev/shm", &shm), 0);
-        return (uint64_t)shm.f_bavail * shm.f_frsize;
-}
-
-/* The last test of this file: what it mounts stays until the process ends. */
-static void a_full_shared_memory_is_refused_and_kills_nobody(void **state)
+/* A container's usual 64 MiB. The last test of this file: what it mounts stays until the process ends. */
+static void a_region_takes_nothing_of_shared_memory(void **state)
 {
         struct worker *w = *state;
-        char first[FERRY_ID_SIZE], second[FERRY_ID_SIZE], body[64];
-        uint64_t left;
+        char id[FERRY_ID_SIZE];
 
-        if (!small_shared_memory("size=64m")) /* room for what UCX takes, and some */
+        if (!small_shared_memory("size=64m"))
                 skip();
-        worker_start(w, "w", (const char *const[]){ "--memory-limit", "100M", NULL });
-        region_make(w, 16 * MIB, 1, first);
-        left = shared_memory_left();
-        (void)snprintf(body, sizeof(body), "{\"size\":%llu}", (unsigned long long)left + 1);
-        for (int i = 0; i < 20; i++)
-                assert_no_room(w, body);
-        assert_int_equal(shared_memory_left(), left);
-        assert_int_equal(worker_files(w) - 1, 1);
-
-        /* To the last page. */
-        region_make(w, left, 2, second);
-        assert_int_equal(shared_memory_left(), 0);
-        assert_no_room(w, "{\"size\":1}");
-        region_assert_pattern(w, first, 1, 0, 16 * MIB);
-        region_assert_pattern(w, second, 2, 0, left);
-        region_drop(w, first);
-        region_await_room(w, 16 * MIB, first);
-        worker_await_metric(w, "ferry_region_bytes", 16 * MIB + left);
+        worker_start(w, "w", NULL);
+        region_make(w, 128 * MIB, 1, id);
+        region_assert_pattern(w, id, 1, 0, 128 * MIB);
         worker_stop(w);
 }
 
@@ -467,8 +612,12 @@ int main(void)
                 TEST(a_refused_request_does_not_use_up_its_key),
                 TEST(a_key_has_limits),
                 TEST(a_race_with_one_key_makes_one_region),
-                TEST(more_than_shared_memory_has_is_refused),
-                TEST(a_full_shared_memory_is_refused_and_kills_nobody),
+                TEST(a_large_region_comes_ready_or_later_as_the_client_prefers),
+                TEST(a_worker_ends_while_it_makes_a_region),
+                TEST(nobody_else_can_write_a_sealed_region),
+                TEST(the_limit_that_refuses_is_named),
+                TEST(a_full_control_group_is_refused_and_kills_nobody),
+                TEST(a_region_takes_nothing_of_shared_memory),
         };
 
         return cmocka_run_group_tests_name("create_region", tests, NULL, NULL);

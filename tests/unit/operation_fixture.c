@@ -15,7 +15,7 @@ const struct operation_limits default_limits = {
         .readers_max = 8,
 };
 
-static int fake_enroll(void *context, void *address, size_t size, uint64_t file, void **ret_registration)
+static int fake_enroll(void *context, void *address, size_t size, int fd, uint64_t id, void **ret_registration)
 {
         *ret_registration = address;
         return 0;
@@ -91,10 +91,10 @@ void fixture_limits(struct fixture *f, const struct operation_limits *limits)
 int fixture_setup(void **state)
 {
         struct fixture *f = calloc(1, sizeof(*f));
-        struct region_config config = { .epoch = random_id(),
-                                        .memory_limit = 4 * REGION_SIZE,
+        struct region_config config = { .memory_limit = 4 * REGION_SIZE,
                                         .max_regions = 8,
                                         .registrar = { fake_enroll, fake_withdraw, f } };
+        const struct region_spec region = { .size = REGION_SIZE, .device = "cpu" };
 
         log_setup(LOG_ERROR, LOG_LOGFMT);
         assert_non_null(f);
@@ -103,8 +103,8 @@ int fixture_setup(void **state)
         assert_int_equal(loop_new("test", &f->loop), 0);
         assert_int_equal(metrics_new(&f->metrics), 0);
         assert_int_equal(region_table_new(&config, &f->regions), 0);
-        assert_int_equal(region_create(f->regions, REGION_SIZE, "cpu", "", &f->region), 0);
-        assert_int_equal(region_create(f->regions, REGION_SIZE, "cpu", "", &f->other), 0);
+        assert_int_equal(region_create(f->regions, &region, &f->region, NULL), 0);
+        assert_int_equal(region_create(f->regions, &region, &f->other, NULL), 0);
         fixture_store(f, &default_limits);
         *state = f;
         return 0;

@@ -41,7 +41,8 @@ static void a_region_is_made_shown_and_deleted(void **state)
         assert_string_equal(reply_field(&reply, "device"), "cpu");
         assert_string_equal(reply_field(&reply, "name"), "kv0");
         assert_string_equal(reply_field(&reply, "in_use"), "0");
-        assert_memory_equal(reply_field(&reply, "path"), "/dev/shm/ferry-", 15);
+        assert_string_equal(reply_field(&reply, "state"), "ready");
+        assert_memory_equal(reply_field(&reply, "path"), "/proc/", 6);
         expect_status(reply, 201);
         expect_status(http_call(h, "GET", path, "", NULL), 200);
         expect_status(http_call(h, "DELETE", path, "", NULL), 204);

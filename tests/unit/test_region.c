@@ -6,42 +6,53 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <ferry/error.h>
 
 #include "base/metrics.h"
-#include "base/presence.h"
 #include "base/util.h"
 #include "memory/region.h"
+#include "memory/room.h"
 
-enum { KIB = 1024, LIMIT = 1024 * KIB, MAX_REGIONS = 40 };
+/* A region of LIMIT bytes is large: maker threads make it. */
+enum { KIB = 1024, LIMIT = 1024 * KIB, SMALL = 4 * KIB, MAX_REGIONS = 40 };
 
 /* The fake of the layer that registers. */
 static atomic_int enrolled, withdrawn;
 static atomic_int enroll_error;
 
-static struct presence *presence;
-static uint64_t epoch;
+/* Maker threads stand still before they fill pages while the gate is shut. */
+static struct gate {
+        pthread_mutex_t lock;
+        pthread_cond_t changed;
+        bool shut;
+        size_t n_waiting;
+        int error; /* what they get once they may go on */
+} gate = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
 static struct metrics *metrics;
 static struct region_table *table;
 
-static int enroll(void *context, void *address, size_t size, uint64_t file, void **ret_registration)
+static int enroll(void *context, void *address, size_t size, int fd, uint64_t id, void **ret_registration)
 {
         assert_ptr_equal(context, &enrolled);
+        assert_int_not_equal(id, 0);
         if (enroll_error)
                 return enroll_error;
         /* The memory must be there, all of it. */
         ((char *)address)[0] = ((char *)address)[size - 1] = 0;
+        if (fd >= 0)
+                assert_true(fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK);
         atomic_fetch_add(&enrolled, 1);
         *ret_registration = address;
         return 0;
@@ -54,65 +65,129 @@ static void withdraw(void *context, void *registration)
         atomic_fetch_add(&withdrawn, 1);
 }
 
-static int make_table(uint64_t limit, size_t max_regions)
+static int fill(void *context, size_t size)
+{
+        int error;
+
+        assert_ptr_equal(context, &gate);
+        pthread_mutex_lock(&gate.lock);
+        gate.n_waiting++;
+        pthread_cond_broadcast(&gate.changed);
+        while (gate.shut)
+                pthread_cond_wait(&gate.changed, &gate.lock);
+        gate.n_waiting--;
+        error = gate.error;
+        pthread_mutex_unlock(&gate.lock);
+        return error;
+}
+
+static void gate_shut(bool shut)
+{
+        pthread_mutex_lock(&gate.lock);
+        gate.shut = shut;
+        pthread_cond_broadcast(&gate.changed);
+        pthread_mutex_unlock(&gate.lock);
+}
+
+static void gate_await(size_t n)
+{
+        pthread_mutex_lock(&gate.lock);
+        while (gate.n_waiting < n)
+                pthread_cond_wait(&gate.changed, &gate.lock);
+        pthread_mutex_unlock(&gate.lock);
+}
+
+static int make_table_in(uint64_t limit, size_t max_regions, const struct room_paths *room)
 {
         struct region_config config = {
-                .epoch = epoch,
                 .memory_limit = limit,
                 .max_regions = max_regions,
                 .registrar = { .enroll = enroll, .withdraw = withdraw, .context = &enrolled },
                 .metrics = metrics,
+                .fill = fill,
+                .fill_context = &gate,
+                .room = room,
         };
         return region_table_new(&config, &table);
 }
 
-/* With the presence file of a worker, so that a reaper elsewhere takes the region files for those of a live one. */
+static int make_table(uint64_t limit, size_t max_regions)
+{
+        return make_table_in(limit, max_regions, NULL);
+}
+
 static int setup(void **state)
 {
         enrolled = withdrawn = enroll_error = 0;
-        epoch = random_id();
-        int r = presence_new(epoch, NULL, 0, &presence);
-        if (r == 0)
-                r = metrics_new(&metrics);
+        gate.shut = false;
+        gate.error = 0;
+        int r = metrics_new(&metrics);
         return r ? r : make_table(LIMIT, MAX_REGIONS);
-}
-
-/* How many region files of this test there are. */
-static size_t files(void)
-{
-        char prefix[PRESENCE_PATH_SIZE];
-        presence_path(epoch, "", prefix);
-        const char *name = strrchr(prefix, '/') + 1;
-        DIR *directory = opendir("/dev/shm");
-        size_t n = 0;
-        for (struct dirent *entry; (entry = readdir(directory));)
-                n += strncmp(entry->d_name, name, strlen(name)) == 0;
-        closedir(directory);
-        return n;
 }
 
 static int teardown(void **state)
 {
+        gate_shut(false);
         table = region_table_free(table);
         metrics = metrics_free(metrics);
-        presence = presence_free(presence);
-        return files() != 0 || enrolled != withdrawn;
+        return enrolled != withdrawn;
 }
 
-static struct region *create(uint64_t size)
+static struct region *begin(uint64_t size)
 {
+        const struct region_spec spec = { .size = size, .device = "cpu", .name = "r" };
         struct region *region = NULL;
-        assert_int_equal(region_create(table, size, "cpu", "r", &region), 0);
+
+        assert_int_equal(region_create(table, &spec, &region, NULL), 0);
         assert_non_null(region);
         return region;
 }
 
+static struct region *create(uint64_t size)
+{
+        struct region *region = begin(size);
+
+        assert_int_equal(region_await(region), 0);
+        assert_int_equal(region_state(region), REGION_READY);
+        return region;
+}
+
+/* At once or later; nothing is left. */
+static int create_fails_with(uint64_t size, const char *device, char detail[REGION_DETAIL_SIZE])
+{
+        const struct region_spec spec = { .size = size, .device = device, .name = "r" };
+        struct region *region = NULL;
+        int r = region_create(table, &spec, &region, detail);
+
+        if (r != 0) {
+                assert_null(region);
+                return r;
+        }
+        r = region_await(region);
+        assert_int_not_equal(r, 0);
+        assert_int_equal(region_state(region), REGION_FAILED);
+        assert_int_equal(region->error, r);
+        strcpy(detail, region->detail);
+        assert_int_equal(region_use(region), FERRY_E_REGION_NOT_READY);
+        assert_int_equal(region_delete(table, region->id), 0);
+        region_unref(region);
+        return r;
+}
+
 static int create_fails(uint64_t size, const char *device)
 {
-        struct region *region = NULL;
-        int r = region_create(table, size, device, "r", &region);
-        assert_null(region);
-        return r;
+        char detail[REGION_DETAIL_SIZE];
+
+        return create_fails_with(size, device, detail);
+}
+
+static void assert_refused_by(uint64_t size, int error, const char *limit)
+{
+        char detail[REGION_DETAIL_SIZE];
+
+        assert_int_equal(create_fails_with(size, "cpu", detail), error);
+        if (!strstr(detail, limit))
+                fail_msg("\"%s\" does not name %s", detail, limit);
 }
 
 static void assert_totals(size_t regions, uint64_t bytes)
@@ -124,45 +199,110 @@ static void assert_totals(size_t regions, uint64_t bytes)
         assert_int_equal(sum, bytes);
 }
 
-static bool file_exists(const char *path)
-{
-        struct stat st;
-        return lstat(path, &st) == 0;
-}
-
 static int64_t gauge(const char *name)
 {
         return metric_value(metric_get(metrics_family(metrics, METRIC_GAUGE, name, "", 0, NULL, NULL, 0), NULL));
 }
 
-static void region_is_a_private_file_of_zeros_that_others_can_map(void **state)
+static int seals_of(const struct region *region)
 {
-        struct region *region = create(10000);
-        char prefix[REGION_PATH_SIZE];
+        int fd = open(region->path, O_RDONLY | O_CLOEXEC), seals;
+
+        assert_true(fd >= 0);
+        seals = fcntl(fd, F_GET_SEALS);
+        close(fd);
+        return seals;
+}
+
+static void assert_is_zeros_that_others_can_map(uint64_t size)
+{
+        struct region *region = create(size);
         struct stat st;
-        presence_path(epoch, "rgn_", prefix);
-        assert_memory_equal(region->path, prefix, strlen(prefix));
-        assert_int_equal(lstat(region->path, &st), 0);
+
+        assert_int_equal(stat(region->path, &st), 0);
         assert_int_equal(st.st_mode, S_IFREG | 0600);
-        assert_int_equal(st.st_size, 10000);
-        assert_true(st.st_blocks * 512 >= 10000);
+        assert_int_equal(st.st_size, size);
+        assert_true((uint64_t)st.st_blocks * 512 >= size);
         for (size_t i = 0; i < region->size; i++)
                 assert_int_equal(((char *)region->address)[i], 0);
+        assert_int_equal(seals_of(region) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_FUTURE_WRITE),
+                         F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 
         int fd = open(region->path, O_RDWR | O_CLOEXEC);
         char *other = mmap(NULL, region->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        assert_int_equal(ftruncate(fd, 0), -1);
         close(fd);
         assert_true(other != MAP_FAILED);
         memset(region->address, 'f', region->size);
-        assert_int_equal(other[9999], 'f');
+        assert_int_equal(other[size - 1], 'f');
         munmap(other, region->size);
 
         assert_string_equal(region->name, "r");
         assert_string_equal(region->device, "cpu");
         assert_ptr_equal(region->registration, region->address);
+        assert_int_equal(region_bytes_prepared(region), size);
         assert_int_not_equal(region->id, 0);
         assert_int_not_equal(region->created_unix_ms, 0);
+        assert_int_equal(region_delete(table, region->id), 0);
         region_unref(region);
+}
+
+static void region_is_sealed_zeros_that_others_can_map(void **state)
+{
+        assert_is_zeros_that_others_can_map(10000);
+        assert_is_zeros_that_others_can_map(LIMIT - 1);
+}
+
+/* Odd sizes about the pieces in which large regions are filled, and about huge pages. */
+static void every_size_is_filled(void **state)
+{
+        static const size_t sizes[] = { 2048 * KIB,      2048 * KIB + 1,  4096 * KIB - 1,    32768 * KIB,
+                                        32768 * KIB + 1, 65536 * KIB - 1, 40960 * KIB - 4096 };
+
+        region_table_free(table);
+        assert_int_equal(make_table(UINT64_MAX, 4), 0);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(sizes); i++) {
+                struct region *region = create(sizes[i]);
+                size_t pages = (sizes[i] + 4095) / 4096;
+                unsigned char *present = calloc(pages, 1);
+
+                assert_int_equal(mincore(region->address, sizes[i], present), 0);
+                for (size_t k = 0; k < pages; k++)
+                        assert_true(present[k] & 1);
+                free(present);
+                assert_int_equal(region_delete(table, region->id), 0);
+                region_unref(region);
+        }
+}
+
+static void assert_nobody_else_writes(uint64_t size)
+{
+        const struct region_spec spec = { .size = size, .device = "cpu", .sealed = true };
+        struct region *region;
+
+        assert_int_equal(region_create(table, &spec, &region, NULL), 0);
+        assert_int_equal(region_await(region), 0);
+        assert_true(region->sealed);
+        assert_true(seals_of(region) & F_SEAL_FUTURE_WRITE);
+        int fd = open(region->path, O_RDWR | O_CLOEXEC);
+        assert_true(mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+        assert_int_equal(errno, EPERM);
+        assert_int_equal(pwrite(fd, "x", 1, 0), -1);
+        char *other = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+        close(fd);
+        assert_true(other != MAP_FAILED);
+        assert_int_equal(mprotect(other, size, PROT_READ | PROT_WRITE), -1);
+        memset(region->address, 's', size);
+        assert_int_equal(other[size - 1], 's');
+        munmap(other, size);
+        assert_int_equal(region_delete(table, region->id), 0);
+        region_unref(region);
+}
+
+static void nobody_else_can_write_a_sealed_region(void **state)
+{
+        assert_nobody_else_writes(SMALL);
+        assert_nobody_else_writes(LIMIT);
 }
 
 static void bad_parameters_are_refused(void **state)
@@ -174,9 +314,10 @@ static void bad_parameters_are_refused(void **state)
         char name[REGION_NAME_SIZE + 1] = "";
         memset(name, 'n', REGION_NAME_SIZE);
         struct region *region = NULL;
-        assert_int_equal(region_create(table, 1, "cpu", name, &region), FERRY_E_INVALID_PARAMETER);
+        const struct region_spec spec = { .size = 1, .device = "cpu", .name = name };
+        assert_int_equal(region_create(table, &spec, &region, NULL), FERRY_E_INVALID_PARAMETER);
         name[REGION_NAME_SIZE - 1] = '\0';
-        assert_int_equal(region_create(table, 1, "cpu", name, &region), 0);
+        assert_int_equal(region_create(table, &spec, &region, NULL), 0);
         assert_string_equal(region->name, name);
         region_unref(region);
         assert_totals(1, 1);
@@ -190,43 +331,89 @@ static void sizes_beyond_the_limit_are_refused_and_cost_nothing(void **state)
                 assert_int_equal(create_fails(sizes[i], "cpu"), FERRY_E_NO_SPACE);
         struct region *all = create(LIMIT);
         assert_int_equal(create_fails(1, "cpu"), FERRY_E_NO_SPACE);
+        /* The memory is there until the last stream has ended, and counts. */
+        assert_int_equal(region_stream_begin(all), 0);
         assert_int_equal(region_delete(table, all->id), 0);
-        /* The memory is there until the last reference is gone, and counts. */
         assert_int_equal(create_fails(1, "cpu"), FERRY_E_NO_SPACE);
+        assert_totals(0, 0);
+        region_stream_end(all);
         region_unref(all);
         region_unref(create(LIMIT));
         assert_totals(1, LIMIT);
 }
 
-static void full_shared_memory_is_no_space_and_leaves_no_file(void **state)
+static void the_limit_that_refuses_is_named(void **state)
 {
+        assert_refused_by(LIMIT + 1, FERRY_E_NO_SPACE, "--memory-limit");
+        assert_refused_by(UINT64_MAX, FERRY_E_NO_SPACE, "address space");
         region_table_free(table);
-        assert_int_equal(make_table(UINT64_MAX, 4), 0);
-        struct statvfs fs;
-        assert_int_equal(statvfs("/dev/shm", &fs), 0);
-        /* Twice the file system, so that fallocate gives up before it takes anything. */
-        uint64_t size = (uint64_t)fs.f_blocks * fs.f_frsize * 2;
-        if (size == 0)
-                skip();
-        assert_int_equal(create_fails(size, "cpu"), FERRY_E_NO_SPACE);
-        assert_int_equal(create_fails((uint64_t)INT64_MAX, "cpu"), FERRY_E_NO_SPACE);
+        assert_int_equal(make_table(UINT64_MAX, 1), 0);
+        assert_refused_by((uint64_t)INT64_MAX, FERRY_E_NO_SPACE, "the machine's memory");
+        assert_refused_by(UINT64_C(1) << 46, FERRY_E_NO_SPACE, "the machine's memory");
         assert_totals(0, 0);
-        assert_int_equal(files(), 0);
+        region_unref(create(4096));
+        assert_refused_by(1, FERRY_E_LIMIT_REACHED, "--max-regions");
+}
+
+static void refused_by_rlimit(int resource, rlim_t value, uint64_t size, int error, const char *limit)
+{
+        struct rlimit before, less;
+
+        assert_int_equal(getrlimit((__rlimit_resource_t)resource, &before), 0);
+        less = (struct rlimit){ .rlim_cur = value, .rlim_max = before.rlim_max };
+        assert_int_equal(setrlimit((__rlimit_resource_t)resource, &less), 0);
+        assert_refused_by(size, error, limit);
+        assert_int_equal(setrlimit((__rlimit_resource_t)resource, &before), 0);
+        assert_totals(0, 0);
+}
+
+static void limits_of_the_process_are_named(void **state)
+{
+        refused_by_rlimit(RLIMIT_FSIZE, 4096, 4097, FERRY_E_NO_SPACE, "RLIMIT_FSIZE");
+        refused_by_rlimit(RLIMIT_FSIZE, 4096, LIMIT, FERRY_E_NO_SPACE, "RLIMIT_FSIZE");
+        refused_by_rlimit(RLIMIT_NOFILE, 0, 4096, FERRY_E_LIMIT_REACHED, "RLIMIT_NOFILE");
+        refused_by_rlimit(RLIMIT_NOFILE, 0, LIMIT, FERRY_E_LIMIT_REACHED, "RLIMIT_NOFILE");
         region_unref(create(4096));
 }
 
-static void a_lack_of_descriptors_is_a_limit_and_passes(void **state)
+/* The system as files say it is. */
+static void write_text(const char *path, const char *text)
 {
-        struct rlimit before, none;
+        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
-        assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-        none = (struct rlimit){ .rlim_cur = 0, .rlim_max = before.rlim_max };
-        assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-        int r = create_fails(4096, "cpu");
-        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-        assert_int_equal(r, FERRY_E_LIMIT_REACHED);
-        assert_totals(0, 0);
-        region_unref(create(4096));
+        assert_true(fd >= 0);
+        assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+        close(fd);
+}
+
+static void a_full_machine_refuses_before_anything_is_taken(void **state)
+{
+        static const struct room_paths room = { .cgroup = "/nowhere", .mountinfo = "/nowhere" };
+        char path[] = "/tmp/ferry-meminfo-XXXXXX";
+        struct room_paths paths = room;
+        int fd = mkstemp(path);
+
+        assert_true(fd >= 0);
+        close(fd);
+        paths.meminfo = path;
+        write_text(path, "MemTotal: 100000 kB\nMemAvailable: 40000 kB\n");
+        region_table_free(table);
+        assert_int_equal(make_table_in(UINT64_MAX, 4, &paths), 0);
+        assert_refused_by(40000 * KIB, FERRY_E_NO_SPACE, "the machine's memory has room for");
+        region_unref(create(LIMIT));
+
+        /* What others take while a region grows ends it as well. */
+        enum { SIZE = 160 * 1024 * KIB };
+        write_text(path, "MemTotal: 1000000 kB\nMemAvailable: 400000 kB\n");
+        gate_shut(true);
+        struct region *region = begin(SIZE);
+        gate_await(1);
+        write_text(path, "MemTotal: 1000000 kB\nMemAvailable: 16000 kB\n");
+        gate_shut(false);
+        assert_int_equal(region_await(region), FERRY_E_NO_SPACE);
+        assert_non_null(strstr(region->detail, "the machine's memory"));
+        region_unref(region);
+        unlink(path);
 }
 
 static void registration_without_room_is_no_space_and_leaves_nothing(void **state)
@@ -237,9 +424,7 @@ static void registration_without_room_is_no_space_and_leaves_nothing(void **stat
         assert_int_equal(create_fails(LIMIT, "cpu"), -EIO);
         enroll_error = 0;
         assert_totals(0, 0);
-        assert_int_equal(files(), 0);
         region_unref(create(LIMIT));
-        assert_int_equal(files(), 1);
 }
 
 static void too_many_regions_are_refused(void **state)
@@ -255,17 +440,14 @@ static void too_many_regions_are_refused(void **state)
         region_unref(create(1));
 }
 
-static void deleted_region_is_not_found_and_its_file_is_gone_but_memory_stays_for_holders(void **state)
+static void deleted_region_is_not_found_but_memory_stays_for_holders(void **state)
 {
         struct region *region = create(4096);
-        char path[REGION_PATH_SIZE];
-        strcpy(path, region->path);
         struct region *found = region_find(table, region->id);
         assert_ptr_equal(found, region);
         assert_int_equal(region_delete(table, region->id), 0);
         assert_null(region_find(table, region->id));
         assert_int_equal(region_delete(table, region->id), FERRY_E_NOT_FOUND);
-        assert_false(file_exists(path));
         assert_int_equal(withdrawn, 1);
         memset(found->address, 'x', found->size);
         region_unref(found);
@@ -285,7 +467,6 @@ static void region_in_use_cannot_be_deleted(void **state)
         assert_int_equal(region_delete(table, region->id), FERRY_E_REGION_IN_USE);
         region_unuse(region);
         assert_int_equal(region_in_use(region), 0);
-        assert_true(file_exists(region->path));
         assert_int_equal(region_delete(table, region->id), 0);
         assert_int_equal(region_use(region), FERRY_E_NOT_FOUND);
         assert_int_equal(region_in_use(region), 0);
@@ -393,6 +574,162 @@ static void page_that_ends_with_the_last_region_ends_the_listing(void **state)
         assert_int_equal(cursor, 0);
 }
 
+/* ---- regions that are being prepared ---- */
+
+static void a_large_region_is_listed_and_shows_its_progress_but_cannot_be_used(void **state)
+{
+        struct region *page[2], *region;
+        uint64_t cursor = 0;
+
+        gate_shut(true);
+        region = begin(LIMIT);
+        gate_await(1);
+        assert_int_equal(region_state(region), REGION_PREPARING);
+        assert_int_equal(region_bytes_prepared(region), 0);
+        assert_string_equal(region->path, "");
+        assert_int_equal(region_page(table, &cursor, page, 2), 1);
+        assert_ptr_equal(page[0], region);
+        region_unref(page[0]);
+        assert_totals(1, LIMIT);
+        assert_int_equal(region_use(region), FERRY_E_REGION_NOT_READY);
+        assert_int_equal(region_stream_begin(region), FERRY_E_REGION_NOT_READY);
+        assert_int_equal(enrolled, 0);
+        gate_shut(false);
+        assert_int_equal(region_await(region), 0);
+        assert_int_equal(region_bytes_prepared(region), LIMIT);
+        assert_int_equal(region_use(region), 0);
+        region_unuse(region);
+        region_unref(region);
+}
+
+static void several_regions_are_prepared_at_once(void **state)
+{
+        if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+                skip();
+        gate_shut(true);
+        struct region *one = begin(LIMIT / 2), *two = begin(LIMIT / 2);
+        gate_await(2);
+        gate_shut(false);
+        assert_int_equal(region_await(one), 0);
+        assert_int_equal(region_await(two), 0);
+        region_unref(one);
+        region_unref(two);
+}
+
+static void a_region_deleted_while_it_is_prepared_is_abandoned(void **state)
+{
+        gate_shut(true);
+        struct region *region = begin(LIMIT);
+        gate_await(1);
+        assert_int_equal(region_delete(table, region->id), 0);
+        assert_int_equal(region_await(region), FERRY_E_NOT_FOUND);
+        assert_totals(0, 0);
+        gate_shut(false);
+        region_unref(create(LIMIT));
+        assert_int_equal(region_state(region), REGION_PREPARING);
+        assert_int_equal(enrolled, 1);
+        region_unref(region);
+}
+
+static void memory_that_leaves_is_waited_for(void **state)
+{
+        for (int i = 0; i < 20; i++) {
+                struct region *region = create(LIMIT);
+
+                assert_int_equal(region_delete(table, region->id), 0);
+                region_unref(region);
+                /* Its bytes, exactly; then a small part of them, while somebody has a short look at them. */
+                region = create(LIMIT);
+                struct region *look = region_find(table, region->id);
+                assert_int_equal(region_delete(table, region->id), 0);
+                region_unref(region);
+                region = begin(SMALL);
+                assert_int_equal(region_state(region), REGION_PREPARING);
+                region_unref(look);
+                assert_int_equal(region_await(region), 0);
+                assert_int_equal(region_delete(table, region->id), 0);
+                region_unref(region);
+        }
+        assert_totals(0, 0);
+}
+
+/* Whoever holds the memory may do so for ever: the region that has waited for it is refused. */
+static void memory_that_stays_after_all_is_not_waited_for(void **state)
+{
+        char detail[REGION_DETAIL_SIZE];
+        struct region *held = create(LIMIT);
+
+        assert_int_equal(region_stream_begin(held), 0);
+        assert_int_equal(region_delete(table, held->id), 0);
+        assert_int_equal(create_fails_with(LIMIT, "cpu", detail), FERRY_E_NO_SPACE);
+        assert_non_null(strstr(detail, "--memory-limit"));
+        region_stream_end(held);
+        region_unref(held);
+        region_unref(create(LIMIT));
+}
+
+static void a_failure_is_kept_until_the_region_is_deleted(void **state)
+{
+        gate.error = -ENOMEM;
+        struct region *region = begin(LIMIT);
+        assert_int_equal(region_await(region), FERRY_E_NO_SPACE);
+        assert_int_equal(region_state(region), REGION_FAILED);
+        assert_totals(1, 0);
+        gate.error = 0;
+        region_unref(create(LIMIT));
+        assert_int_equal(region_delete(table, region->id), 0);
+        assert_totals(1, LIMIT);
+        region_unref(region);
+}
+
+struct told {
+        struct region_waiter waiter;
+        atomic_int n;
+};
+
+static void tell(struct region_waiter *waiter)
+{
+        atomic_fetch_add(&FERRY_CONTAINER_OF(waiter, struct told, waiter)->n, 1);
+}
+
+static void waiters_are_told_once_that_it_is_ready_or_gone(void **state)
+{
+        struct told ready = { .waiter.wake = tell }, gone = ready, never = ready, late = ready;
+
+        gate_shut(true);
+        struct region *one = begin(LIMIT / 2), *two = begin(LIMIT / 4 + 1);
+        assert_true(region_wait(one, &ready.waiter));
+        assert_true(region_wait(one, &never.waiter));
+        assert_true(region_wait(two, &gone.waiter));
+        assert_true(region_unwait(one, &never.waiter));
+        assert_false(region_unwait(one, &never.waiter));
+        assert_int_equal(region_delete(table, two->id), 0);
+        assert_int_equal(gone.n, 1);
+        assert_false(region_unwait(two, &gone.waiter));
+        assert_int_equal(ready.n, 0);
+        gate_shut(false);
+        assert_int_equal(region_await(one), 0);
+        assert_false(region_wait(one, &late.waiter));
+        table = region_table_free(table); /* after which nobody is about to be told */
+        assert_int_equal(ready.n, 1);
+        assert_int_equal(gone.n, 1);
+        assert_int_equal(never.n + late.n, 0);
+        region_unref(one);
+        region_unref(two);
+}
+
+static void free_abandons_what_is_prepared(void **state)
+{
+        gate_shut(true);
+        struct region *region = begin(LIMIT / 2);
+        region_unref(begin(LIMIT / 2));
+        gate_await(1);
+        gate_shut(false);
+        table = region_table_free(table);
+        assert_true(region_deleted(region));
+        region_unref(region);
+}
+
 static void gauges_follow_the_regions(void **state)
 {
         struct region *one = create(1000);
@@ -405,16 +742,12 @@ static void gauges_follow_the_regions(void **state)
         region_unref(one);
 }
 
-static void free_removes_all_files_and_held_memory_outlives_the_table(void **state)
+static void held_memory_outlives_the_table(void **state)
 {
         struct region *held = create(4096);
-        struct region *other = create(4096);
-        char path[REGION_PATH_SIZE];
-        strcpy(path, other->path);
-        region_unref(other);
+        region_unref(create(4096));
         table = region_table_free(table);
         assert_null(table);
-        assert_false(file_exists(path) || file_exists(held->path));
         assert_int_equal(withdrawn, 2);
         memset(held->address, 'h', held->size);
         assert_int_equal(region_use(held), FERRY_E_NOT_FOUND);
@@ -430,7 +763,10 @@ static void *churn(void *argument)
         for (int i = 0; i < 400; i++) {
                 struct region *region = NULL, *page[4];
                 uint64_t cursor = (uint64_t)(rand_r(&seed) % 300);
-                int r = region_create(table, (uint64_t)(1 + rand_r(&seed) % 9000), "cpu", NULL, &region);
+                const bool large = rand_r(&seed) % 4 == 0;
+                const struct region_spec spec = { .size = (uint64_t)(1 + rand_r(&seed) % (large ? LIMIT / 2 : 9000)),
+                                                  .device = "cpu" };
+                int r = region_create(table, &spec, &region, NULL);
                 if (r == 0)
                         region_unref(region);
                 else
@@ -482,22 +818,33 @@ static void threads_may_do_everything_at_once(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                REGION_TEST(region_is_a_private_file_of_zeros_that_others_can_map),
+                REGION_TEST(region_is_sealed_zeros_that_others_can_map),
+                REGION_TEST(every_size_is_filled),
+                REGION_TEST(nobody_else_can_write_a_sealed_region),
                 REGION_TEST(bad_parameters_are_refused),
                 REGION_TEST(sizes_beyond_the_limit_are_refused_and_cost_nothing),
-                REGION_TEST(full_shared_memory_is_no_space_and_leaves_no_file),
-                REGION_TEST(a_lack_of_descriptors_is_a_limit_and_passes),
+                REGION_TEST(the_limit_that_refuses_is_named),
+                REGION_TEST(limits_of_the_process_are_named),
+                REGION_TEST(a_full_machine_refuses_before_anything_is_taken),
                 REGION_TEST(registration_without_room_is_no_space_and_leaves_nothing),
                 REGION_TEST(too_many_regions_are_refused),
-                REGION_TEST(deleted_region_is_not_found_and_its_file_is_gone_but_memory_stays_for_holders),
+                REGION_TEST(deleted_region_is_not_found_but_memory_stays_for_holders),
                 REGION_TEST(region_in_use_cannot_be_deleted),
                 REGION_TEST(own_memory_may_be_deleted_under_a_stream_but_foreign_memory_may_not),
                 REGION_TEST(unknown_ids_are_not_found),
                 REGION_TEST(adopted_memory_is_registered_but_not_counted_against_the_limit),
                 REGION_TEST(pages_follow_the_order_of_creation_though_regions_go),
                 REGION_TEST(page_that_ends_with_the_last_region_ends_the_listing),
+                REGION_TEST(a_large_region_is_listed_and_shows_its_progress_but_cannot_be_used),
+                REGION_TEST(several_regions_are_prepared_at_once),
+                REGION_TEST(a_region_deleted_while_it_is_prepared_is_abandoned),
+                REGION_TEST(memory_that_leaves_is_waited_for),
+                REGION_TEST(memory_that_stays_after_all_is_not_waited_for),
+                REGION_TEST(a_failure_is_kept_until_the_region_is_deleted),
+                REGION_TEST(waiters_are_told_once_that_it_is_ready_or_gone),
+                REGION_TEST(free_abandons_what_is_prepared),
                 REGION_TEST(gauges_follow_the_regions),
-                REGION_TEST(free_removes_all_files_and_held_memory_outlives_the_table),
+                REGION_TEST(held_memory_outlives_the_table),
                 REGION_TEST(threads_may_do_everything_at_once),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

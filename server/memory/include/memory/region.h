@@ -7,68 +7,124 @@
 #include <stdint.h>
 
 struct metrics;
+struct room_paths;
 
 /*
  * Regions: memory registered once, used by many operations.
  *
- * A worker's own region is a shared-memory file /dev/shm/ferry-<epoch>-<id> of mode 0600, allocated in full
- * (fallocate; tmpfs would otherwise answer a full disk with SIGBUS) and pre-faulted. A foreign region is memory that
- * the embedding program owns. All functions: any thread, unless said otherwise.
+ * A worker's own region is a memfd, sealed against shrinking and growing, with every page there and mapped once. A
+ * large one is made and freed by the maker threads (makers_internal.h); until it is ready it is listed, and that is
+ * all. A foreign region is memory that the embedding program owns. All functions: any thread, unless said otherwise.
  *
  * Reference counting: whoever got a region from region_find or region_create holds one reference and gives it back with
  * region_unref. "In use" is counted apart: region_use/region_unuse by operations; a region in use
  * cannot be deleted.
  */
 
-enum { REGION_NAME_SIZE = 65, REGION_DEVICE_SIZE = 16, REGION_PATH_SIZE = 64 };
+enum {
+        REGION_NAME_SIZE = 65,
+        REGION_DEVICE_SIZE = 16,
+        REGION_PATH_SIZE = 48,
+        REGION_DETAIL_SIZE = 200,
+};
 
 struct region_table;
 
-/* How the layer that registers memory (UCX) is told. Called without a lock of the table held. */
+/*
+ * How the layer that registers memory (UCX) is told. Called without a lock of the table held. enroll may take seconds
+ * and is called by several maker threads at once; of small regions and of adopted memory, by the thread that makes
+ * them.
+ */
 struct region_registrar {
-        /* file: the region whose file (base/presence.h) this memory is; 0 = none. 0 with *ret_registration, or -errno.
-         */
-        int (*enroll)(void *context, void *address, size_t size, uint64_t file, void **ret_registration);
+        /* fd: the memfd that the memory is, which stays open until withdraw; -1 = foreign. 0 with *ret_registration, or
+         * -errno. */
+        int (*enroll)(void *context, void *address, size_t size, int fd, uint64_t id, void **ret_registration);
         void (*withdraw)(void *context, void *registration);
         void *context;
 };
 
-/* Fields are fixed from creation on, but for the counters, which the table owns. */
+/*
+ *   REGION_PREPARING ──all pages there, registered──▶ REGION_READY
+ *                    ──no room, or a fault──▶ REGION_FAILED
+ */
+enum region_state { REGION_PREPARING, REGION_READY, REGION_FAILED };
+
+/* Fixed from creation on, but for the two groups, each of which is fixed from its state on. */
 struct region {
         uint64_t id;
         char name[REGION_NAME_SIZE]; /* "" = none */
         char device[REGION_DEVICE_SIZE];
-        char path[REGION_PATH_SIZE]; /* "" = foreign memory */
-        void *address;
         size_t size;
+        bool sealed; /* only this process can write it */
         uint64_t created_unix_ms;
-        void *registration; /* the registrar's */
         struct region_private *private;
+        /* REGION_READY: */
+        int fd;                      /* -1 = foreign memory */
+        char path[REGION_PATH_SIZE]; /* that a program of the same user can map; "" = foreign memory */
+        void *address;
+        void *registration; /* the registrar's */
+        /* REGION_FAILED: */
+        int error;                       /* FERRY_E_* or -errno */
+        char detail[REGION_DETAIL_SIZE]; /* a sentence for the user; "" = none */
 };
 
 struct region_config {
-        uint64_t epoch;        /* names the files */
         uint64_t memory_limit; /* bytes of all worker-owned regions; 0 = none may be made */
         size_t max_regions;
         struct region_registrar registrar;
         struct metrics *metrics; /* may be NULL */
+        /* For tests. fill is called before each part of a region that maker threads fill; a -errno fails the region. */
+        int (*fill)(void *context, size_t size);
+        void *fill_context;
+        const struct room_paths *room; /* NULL = the system's */
 };
 
-/* 0 or -errno. The files of dead workers are the business of base/presence.h. */
+/* 0 or -errno. */
 int region_table_new(const struct region_config *config, struct region_table **ret_table);
 
-/* Unlinks and unmaps all regions. No region may be in use. Takes NULL; returns NULL. */
+/*
+ * Abandons what is being made, withdraws every registration and unmaps all regions that nobody holds. No region may be
+ * in use. Takes NULL; returns NULL.
+ */
 struct region_table *region_table_free(struct region_table *table);
 
-/*
- * Makes a region of size bytes of zeros on device, named name ("" = unnamed; names need not be unique).
- * 0 with *ret_region; FERRY_E_UNKNOWN_DEVICE; FERRY_E_INVALID_PARAMETER (size 0); FERRY_E_NO_SPACE (memory limit,
- * /dev/shm full, RLIMIT_MEMLOCK); FERRY_E_LIMIT_REACHED (too many regions or open files); -errno.
- */
-int region_create(struct region_table *table, uint64_t size, const char *device, const char *name,
-                  struct region **ret_region);
+struct region_spec {
+        uint64_t size; /* bytes */
+        const char *device;
+        const char *name; /* NULL or "" = unnamed; names need not be unique */
+        bool sealed;      /* seal it against writing by other processes */
+};
 
-/* Registers memory that the caller owns and keeps until the region is gone. Same results. */
+/*
+ * Makes a region of zeros. A small one is ready on return; of a large one the making has begun (region_state).
+ * 0 with *ret_region; FERRY_E_UNKNOWN_DEVICE; FERRY_E_INVALID_PARAMETER (size 0); FERRY_E_NO_SPACE (memory limit, or
+ * the system's); FERRY_E_LIMIT_REACHED (too many regions or open files); -errno. On failure detail (may be NULL) names
+ * the limit, or is "". The same errors may come later, as the region's.
+ */
+int region_create(struct region_table *table, const struct region_spec *spec, struct region **ret_region,
+                  char detail[REGION_DETAIL_SIZE]);
+
+enum region_state region_state(const struct region *region);
+const char *region_state_name(enum region_state state);
+
+/* Bytes whose pages are there; the size once the region is ready. */
+uint64_t region_bytes_prepared(const struct region *region);
+
+/* Told once, with no lock held, when a region is no longer being prepared: it is ready, has failed, or was deleted. */
+struct region_waiter {
+        void (*wake)(struct region_waiter *waiter);
+        struct region_waiter *prev, *next;
+};
+
+/* false: it is not being prepared, and nothing was registered. wake is never called from inside this function. */
+bool region_wait(struct region *region, struct region_waiter *waiter);
+/* true: it was waiting and wake will not be called. false: wake was called, or is being called. */
+bool region_unwait(struct region *region, struct region_waiter *waiter);
+
+/* Blocks until the region is not being prepared: 0 when it is ready, its error, or FERRY_E_NOT_FOUND (deleted). */
+int region_await(struct region *region);
+
+/* Registers memory that the caller owns and keeps until the region is gone. Same results as region_create's. */
 int region_adopt(struct region_table *table, void *address, size_t size, const char *device, const char *name,
                  struct region **ret_region);
 
@@ -77,7 +133,10 @@ struct region *region_find(struct region_table *table, uint64_t id);
 struct region *region_ref(struct region *region);
 struct region *region_unref(struct region *region); /* takes NULL; returns NULL */
 
-/* Marks the region as used by one more operation. FERRY_E_NOT_FOUND when it was deleted meanwhile. */
+/*
+ * Marks the region as used by one more operation, after which its memory may be looked at. FERRY_E_NOT_FOUND when it
+ * was deleted meanwhile; FERRY_E_REGION_NOT_READY while it is being prepared, and when that failed.
+ */
 int region_use(struct region *region);
 void region_unuse(struct region *region);
 uint32_t region_in_use(const struct region *region);
@@ -85,7 +144,7 @@ uint32_t region_in_use(const struct region *region);
 /*
  * A stream of content keeps the memory mapped (a reference) until its end. The worker's own memory may be deleted
  * under it; it then goes with the last stream. Foreign memory counts as in use as well, because its owner may free it
- * as soon as the region is deleted. FERRY_E_NOT_FOUND when it was deleted meanwhile.
+ * as soon as the region is deleted. Errors as region_use's.
  */
 int region_stream_begin(struct region *region);
 void region_stream_end(struct region *region);
@@ -94,8 +153,10 @@ void region_stream_end(struct region *region);
 bool region_deleted(const struct region *region);
 
 /*
- * Deletes: afterwards region_find does not find it, its file is unlinked and its registration withdrawn; memory is
- * unmapped with the last reference. FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE.
+ * Deletes: afterwards region_find does not find it. The memory of a large region is withdrawn and freed by the maker
+ * threads, once nobody holds it; it counts until then, and unless a stream holds it, region_create waits for it rather
+ * than refuse for lack of it. Foreign memory is withdrawn on return. What is being made is abandoned.
+ * FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE.
  */
 int region_delete(struct region_table *table, uint64_t id);
 

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "making.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "event.h"
+#include "memory/region.h"
+
+struct making {
+        struct region *region;  /* a reference, the request's */
+        atomic_uint references; /* the request's, and the region's until it has called */
+        struct region_waiter waiter;
+        struct http_event over;
+};
+
+static void making_unref(struct making *making)
+{
+        if (atomic_fetch_sub(&making->references, 1) != 1)
+                return;
+        event_destroy(&making->over);
+        free(making);
+}
+
+/* Any thread. */
+static void on_over(struct region_waiter *waiter)
+{
+        struct making *making = FERRY_CONTAINER_OF(waiter, struct making, waiter);
+
+        event_happen(&making->over);
+        making_unref(making);
+}
+
+int making_new(struct region *region, struct making **ret_making)
+{
+        struct making *making = calloc(1, sizeof(*making));
+        int error;
+
+        if (!making)
+                return -ENOMEM;
+        error = event_init(&making->over);
+        if (error) {
+                free(making);
+                return error;
+        }
+        making->region = region;
+        making->waiter.wake = on_over;
+        atomic_init(&making->references, 2);
+        if (!region_wait(region, &making->waiter))
+                on_over(&making->waiter);
+        *ret_making = making;
+        return 0;
+}
+
+struct making *making_free(struct making *making)
+{
+        if (!making)
+                return NULL;
+        if (region_unwait(making->region, &making->waiter))
+                making_unref(making);
+        region_unref(making->region);
+        making_unref(making);
+        return NULL;
+}
+
+struct http_event *making_over(struct making *making)
+{
+        return &making->over;
+}
+
+struct region *making_region(const struct making *making)
+{
+        return making->region;
+}

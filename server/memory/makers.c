@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "makers_internal.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <utlist.h>
+
+#include "base/util.h"
+
+/* Filling pages must not slow down the threads that answer and move bytes. */
+enum { MAKER_NICE = 10 };
+
+struct makers {
+        pthread_mutex_t lock; /* guards all below */
+        pthread_cond_t changed;
+        struct maker_job *queue;   /* jobs with something to take up: not begun, or pieces left */
+        struct maker_job *waiting; /* those whose begin said MAKER_WAIT */
+        uint64_t n_retries;
+        unsigned n_threads, n_idle, threads_max;
+        bool stopping;
+        pthread_t threads[];
+};
+
+static void *maker_main(void *context);
+
+/* With the lock held. 0 or a positive errno. */
+static int thread_start(struct makers *makers)
+{
+        sigset_t all, before;
+        int error;
+
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        error = pthread_create(&makers->threads[makers->n_threads], NULL, maker_main, makers);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (error)
+                return error;
+        (void)pthread_setname_np(makers->threads[makers->n_threads++], "ferry-maker");
+        return 0;
+}
+
+/* Has n more threads at work, where there may be as many. With the lock held. */
+static void threads_wake(struct makers *makers, size_t n)
+{
+        pthread_cond_broadcast(&makers->changed);
+        while (n-- > makers->n_idle && makers->n_threads < makers->threads_max && !makers->stopping)
+                if (thread_start(makers))
+                        return;
+}
+
+int makers_new(unsigned threads, struct makers **ret_makers)
+{
+        struct makers *makers = calloc(1, sizeof(*makers) + threads * sizeof(makers->threads[0]));
+        int error;
+
+        if (!makers)
+                return -ENOMEM;
+        makers->threads_max = threads;
+        pthread_mutex_init(&makers->lock, NULL);
+        pthread_cond_init(&makers->changed, NULL);
+        pthread_mutex_lock(&makers->lock);
+        error = thread_start(makers);
+        pthread_mutex_unlock(&makers->lock);
+        if (error) {
+                makers_free(makers);
+                return -error;
+        }
+        *ret_makers = makers;
+        return 0;
+}
+
+/* With the lock held. */
+static void retry(struct makers *makers)
+{
+        makers->n_retries++;
+        if (!makers->waiting)
+                return;
+        DL_CONCAT(makers->queue, makers->waiting);
+        makers->waiting = NULL;
+        threads_wake(makers, 1);
+}
+
+void makers_stop(struct makers *makers)
+{
+        pthread_mutex_lock(&makers->lock);
+        makers->stopping = true;
+        retry(makers);
+        pthread_cond_broadcast(&makers->changed);
+        pthread_mutex_unlock(&makers->lock);
+        /* No thread is started any more. */
+        for (unsigned i = 0; i < makers->n_threads; i++)
+                pthread_join(makers->threads[i], NULL);
+        makers->n_threads = 0;
+}
+
+struct makers *makers_free(struct makers *makers)
+{
+        if (!makers)
+                return NULL;
+        pthread_cond_destroy(&makers->changed);
+        pthread_mutex_destroy(&makers->lock);
+        free(makers);
+        return NULL;
+}
+
+bool makers_add(struct makers *makers, struct maker_job *job, const struct maker_kind *kind)
+{
+        bool added;
+
+        *job = (struct maker_job){ .kind = kind };
+        pthread_mutex_lock(&makers->lock);
+        added = !makers->stopping;
+        if (added) {
+                DL_APPEND(makers->queue, job);
+                threads_wake(makers, 1);
+        }
+        pthread_mutex_unlock(&makers->lock);
+        return added;
+}
+
+void makers_retry(struct makers *makers)
+{
+        pthread_mutex_lock(&makers->lock);
+        retry(makers);
+        pthread_mutex_unlock(&makers->lock);
+}
+
+/* The job is the caller's alone until it is queued again. The lock is dropped meanwhile. */
+static void job_begin(struct makers *makers, struct maker_job *job)
+{
+        enum maker_verdict verdict = MAKER_GO;
+        uint64_t n_retries = makers->n_retries;
+
+        DL_DELETE(makers->queue, job);
+        pthread_mutex_unlock(&makers->lock);
+        if (job->kind->begin)
+                verdict = job->kind->begin(job);
+        pthread_mutex_lock(&makers->lock);
+        job->begun = verdict == MAKER_GO;
+        if (job->begun && job->n_pieces == 0) {
+                pthread_mutex_unlock(&makers->lock);
+                job->kind->end(job);
+                pthread_mutex_lock(&makers->lock);
+        } else if (job->begun) {
+                DL_PREPEND(makers->queue, job);
+                threads_wake(makers, job->n_pieces - 1);
+        } else if (n_retries != makers->n_retries) {
+                DL_APPEND(makers->queue, job);
+        } else {
+                DL_APPEND(makers->waiting, job);
+        }
+}
+
+/* Does a piece of a job, which goes to the end of the queue. The lock is dropped meanwhile. */
+static void job_piece(struct makers *makers, struct maker_job *job)
+{
+        size_t i = job->n_taken++;
+
+        DL_DELETE(makers->queue, job);
+        if (job->n_taken < job->n_pieces)
+                DL_APPEND(makers->queue, job);
+        job->n_running++;
+        pthread_mutex_unlock(&makers->lock);
+        job->kind->piece(job, i);
+        pthread_mutex_lock(&makers->lock);
+        if (--job->n_running || job->n_taken < job->n_pieces)
+                return;
+        pthread_mutex_unlock(&makers->lock);
+        job->kind->end(job);
+        pthread_mutex_lock(&makers->lock);
+}
+
+static void *maker_main(void *context)
+{
+        struct makers *makers = context;
+
+        /* Of this thread alone, on Linux. */
+        (void)setpriority(PRIO_PROCESS, 0, MAKER_NICE);
+        pthread_mutex_lock(&makers->lock);
+        for (;;) {
+                struct maker_job *job = makers->queue;
+
+                /* Several jobs may have been added while one thread was on its way. */
+                if (job && job->next && makers->n_idle == 0)
+                        threads_wake(makers, 1);
+                if (job && job->begun) {
+                        job_piece(makers, job);
+                } else if (job) {
+                        job_begin(makers, job);
+                } else if (makers->stopping) {
+                        break;
+                } else {
+                        makers->n_idle++;
+                        pthread_cond_wait(&makers->changed, &makers->lock);
+                        makers->n_idle--;
+                }
+        }
+        pthread_mutex_unlock(&makers->lock);
+        return NULL;
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <ferry/encoding.h>
+#include <ferry/error.h>
+
+#include "base/log.h"
+#include "base/util.h"
+#include "memory/room.h"
+#include "region_internal.h"
+
+/*
+ * How regions come to be and go. A large one: a maker thread opens it, several fill its pages piece by piece, and the
+ * last of them registers it and says that it is ready.
+ */
+
+enum {
+        PIECE = 32 << 20,
+        ROOM_PIECES = 4,           /* how often the system is asked for room */
+        ROOM_UNCHECKED = 16 << 20, /* bytes of small regions that are made without asking */
+        ROOM_MARGIN = 16 << 20,    /* what is left to others */
+        ROOM_OVERHEAD_SHIFT = 7,   /* page tables and the like are 1/240 of ordinary pages */
+};
+
+/* ---- what is refused, and by which limit ---- */
+
+enum stage { STAGE_OPEN, STAGE_FILL, STAGE_REGISTER };
+
+static bool limit_is_set(int resource, uint64_t *ret_limit)
+{
+        struct rlimit limit;
+
+        if (getrlimit((__rlimit_resource_t)resource, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+                return false;
+        *ret_limit = limit.rlim_cur;
+        return true;
+}
+
+/* -errno of the system to FERRY_E_* where it is a limit, which detail names then. */
+static int classify(int r, enum stage stage, char detail[REGION_DETAIL_SIZE])
+{
+        static const struct {
+                enum stage stage;
+                int r, resource, error;
+                const char *limit, *otherwise;
+        } limits[] = {
+                { STAGE_OPEN, -EMFILE, RLIMIT_NOFILE, FERRY_E_LIMIT_REACHED,
+                  "The limit of open files (RLIMIT_NOFILE, ulimit -n) is", "The worker has too many open files" },
+                { STAGE_OPEN, -ENFILE, -1, FERRY_E_LIMIT_REACHED, NULL, "The machine has too many open files" },
+                { STAGE_OPEN, -EFBIG, RLIMIT_FSIZE, FERRY_E_NO_SPACE,
+                  "The limit of a file's bytes (RLIMIT_FSIZE, ulimit -f) is", "The system has no files of this size" },
+                { STAGE_OPEN, -ENOMEM, RLIMIT_AS, FERRY_E_NO_SPACE,
+                  "The limit of address space in bytes (RLIMIT_AS, ulimit -v) is",
+                  "The system has no address space of this size" },
+                { STAGE_OPEN, -ENOSPC, -1, FERRY_E_NO_SPACE, NULL, "The machine's memory is used up" },
+                { STAGE_FILL, -ENOMEM, -1, FERRY_E_NO_SPACE, NULL, "The machine's memory is used up" },
+                { STAGE_FILL, -ENOSPC, -1, FERRY_E_NO_SPACE, NULL, "The machine's memory is used up" },
+                { STAGE_REGISTER, -ENOMEM, RLIMIT_MEMLOCK, FERRY_E_NO_SPACE,
+                  "The memory cannot be registered; the limit of locked bytes (RLIMIT_MEMLOCK, ulimit -l) is",
+                  "The memory cannot be registered: the system has no room for it" },
+        };
+        uint64_t limit;
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(limits); i++) {
+                if (limits[i].stage != stage || limits[i].r != r)
+                        continue;
+                if (limits[i].resource >= 0 && limit_is_set(limits[i].resource, &limit))
+                        (void)snprintf(detail, REGION_DETAIL_SIZE, "%s %" PRIu64, limits[i].limit, limit);
+                else
+                        (void)snprintf(detail, REGION_DETAIL_SIZE, "%s", limits[i].otherwise);
+                return limits[i].error;
+        }
+        return r;
+}
+
+/* Whether the system has room for so many bytes more: 0 or FERRY_E_NO_SPACE. */
+static int room_check(const struct region_table *table, uint64_t bytes, char detail[REGION_DETAIL_SIZE])
+{
+        const uint64_t needed = bytes + (bytes >> ROOM_OVERHEAD_SHIFT) + ROOM_MARGIN;
+        struct room room;
+
+        room_look(table->config.room, &room);
+        if (needed <= room.left)
+                return 0;
+        (void)snprintf(detail, REGION_DETAIL_SIZE, "%" PRIu64 " bytes are needed, and %s has room for %" PRIu64, bytes,
+                       room.left_limit, room.left > ROOM_MARGIN ? room.left - ROOM_MARGIN : 0);
+        return FERRY_E_NO_SPACE;
+}
+
+/* ---- registration ---- */
+
+int region_enroll(struct region_private *private, char detail[REGION_DETAIL_SIZE])
+{
+        const struct region_registrar *registrar = &private->table->config.registrar;
+        struct region *region = &private->region;
+        int r = 0;
+
+        if (registrar->enroll)
+                r = registrar->enroll(registrar->context, region->address, region->size, region->fd, region->id,
+                                      &region->registration);
+        private->enrolled = r == 0;
+        return classify(r, STAGE_REGISTER, detail);
+}
+
+void region_withdraw(struct region_private *private)
+{
+        const struct region_registrar *registrar = &private->table->config.registrar;
+
+        if (private->enrolled && registrar->withdraw)
+                registrar->withdraw(registrar->context, private->region.registration);
+        private->enrolled = false;
+}
+
+/* The pages are there. 0 or an error, with the pages still there and not registered. */
+static int finish(struct region_private *private, char detail[REGION_DETAIL_SIZE])
+{
+        struct region *region = &private->region;
+        int r = pages_seal(&private->pages, region->sealed);
+
+        if (r < 0)
+                return r;
+        region->fd = private->pages.fd;
+        region->address = private->pages.address;
+        (void)snprintf(region->path, sizeof(region->path), "/proc/%d/fd/%d", (int)getpid(), region->fd);
+        return region_enroll(private, detail);
+}
+
+/* ---- small regions: here and now ---- */
+
+static bool small_may_be_unchecked(struct region_table *table, uint64_t bytes)
+{
+        bool unchecked;
+
+        pthread_mutex_lock(&table->lock);
+        table->bytes_unchecked += bytes;
+        unchecked = table->bytes_unchecked < ROOM_UNCHECKED;
+        if (!unchecked)
+                table->bytes_unchecked = 0;
+        pthread_mutex_unlock(&table->lock);
+        return unchecked;
+}
+
+int region_make_small(struct region_private *private, char detail[REGION_DETAIL_SIZE])
+{
+        size_t size = private->region.size;
+        int r = 0;
+
+        if (!small_may_be_unchecked(private->table, size))
+                r = room_check(private->table, ROOM_UNCHECKED, detail);
+        if (r == 0)
+                r = classify(pages_new(size, &private->pages), STAGE_OPEN, detail);
+        if (r == 0)
+                r = classify(pages_fill(&private->pages, 0, size, &private->huge), STAGE_FILL, detail);
+        if (r == 0)
+                r = finish(private, detail);
+        if (r != 0)
+                pages_free(&private->pages);
+        return r;
+}
+
+/* ---- large regions: by the maker threads ---- */
+
+static struct region_private *private_of(struct maker_job *job)
+{
+        return FERRY_CONTAINER_OF(job, struct region_private, job);
+}
+
+/* The first failure counts. It is seen by others once the state is REGION_FAILED. */
+static void make_fail(struct region_private *private, int error, const char *detail)
+{
+        struct region *region = &private->region;
+
+        pthread_mutex_lock(&private->table->lock);
+        if (!atomic_load(&private->failed)) {
+                region->error = error;
+                (void)snprintf(region->detail, sizeof(region->detail), "%s", detail);
+                atomic_store(&private->failed, true);
+        }
+        pthread_mutex_unlock(&private->table->lock);
+}
+
+static bool make_is_over(struct region_private *private)
+{
+        return atomic_load(&private->failed) || region_deleted(&private->region);
+}
+
+/* Thread: a maker, as for all below. */
+static enum maker_verdict make_begin(struct maker_job *job)
+{
+        struct region_private *private = private_of(job);
+        struct region_table *table = private->table;
+        const size_t size = private->region.size;
+        char detail[REGION_DETAIL_SIZE] = "";
+        bool leaving;
+        int r;
+
+        job->n_pieces = 0;
+        if (make_is_over(private))
+                return MAKER_GO;
+        r = region_table_admit(table, &leaving, detail);
+        if (r == 0)
+                r = room_check(table, size, detail);
+        if (r != 0 && leaving)
+                return MAKER_WAIT;
+        if (r == 0)
+                r = classify(pages_new(size, &private->pages), STAGE_OPEN, detail);
+        if (r != 0)
+                make_fail(private, r, detail);
+        else
+                job->n_pieces = (size - 1) / PIECE + 1;
+        return MAKER_GO;
+}
+
+static void make_piece(struct maker_job *job, size_t i)
+{
+        struct region_private *private = private_of(job);
+        const struct region_config *config = &private->table->config;
+        const size_t offset = i * PIECE, left = private->region.size - offset, size = left < PIECE ? left : PIECE;
+        char detail[REGION_DETAIL_SIZE] = "";
+        int r = 0;
+
+        if (make_is_over(private))
+                return;
+        /* Others take memory, too, while this region grows. */
+        if (i && i % ROOM_PIECES == 0)
+                r = room_check(private->table, left < ROOM_PIECES * (size_t)PIECE ? left : ROOM_PIECES * (size_t)PIECE,
+                               detail);
+        if (r == 0 && config->fill)
+                r = config->fill(config->fill_context, size);
+        if (r == 0)
+                r = pages_fill(&private->pages, offset, size, &private->huge);
+        r = classify(r, STAGE_FILL, detail);
+        if (r != 0)
+                make_fail(private, r, detail);
+        else
+                atomic_fetch_add(&private->bytes_prepared, size);
+}
+
+static void failure_log(const struct region *region)
+{
+        char id[FERRY_ID_TEXT_SIZE];
+
+        ferry_id_format("rgn_", region->id, id);
+        if (region->error < 0)
+                log_event(LOG_ERROR, "a region could not be made", LOG_S("region", id),
+                          LOG_S("error", strerror(-region->error)));
+        else
+                log_event(LOG_INFO, "a region could not be made", LOG_S("region", id), LOG_S("detail", region->detail));
+}
+
+static void make_end(struct maker_job *job)
+{
+        struct region_private *private = private_of(job);
+        struct region *region = &private->region;
+        char detail[REGION_DETAIL_SIZE] = "";
+        int r;
+
+        if (!make_is_over(private)) {
+                r = finish(private, detail);
+                if (r != 0)
+                        make_fail(private, r, detail);
+        }
+        if (!atomic_load(&private->failed) && region_table_ready(private->table, private))
+                return;
+        region_withdraw(private);
+        pages_free(&private->pages);
+        if (region_table_failed(private->table, private))
+                failure_log(region);
+        (void)region_unref(region);
+}
+
+void region_make_start(struct region_private *private)
+{
+        static const struct maker_kind kind = { make_begin, make_piece, make_end };
+
+        /* The makers are stopped when nobody makes regions any more. */
+        if (!makers_add(private->table->makers, &private->job, &kind)) {
+                make_fail(private, -ESHUTDOWN, "");
+                make_end(&private->job);
+        }
+}
+
+/* ---- the end ---- */
+
+static void retire_end(struct maker_job *job)
+{
+        struct region_private *private = private_of(job);
+
+        region_withdraw(private);
+        if (atomic_load(&private->streams) > 0)
+                region_table_stay(private->table, private);
+        (void)region_unref(&private->region);
+}
+
+void region_retire(struct region_private *private)
+{
+        static const struct maker_kind kind = { .end = retire_end };
+
+        if (!region_is_large(private)) {
+                region_withdraw(private);
+                (void)region_unref(&private->region);
+        } else if (!makers_add(private->table->makers, &private->job, &kind)) {
+                retire_end(&private->job);
+        }
+}
+
+static void release_end(struct maker_job *job)
+{
+        struct region_private *private = private_of(job);
+
+        pages_free(&private->pages);
+        region_table_left(private->table, private);
+        region_private_free(private);
+}
+
+void region_memory_release(struct region_private *private)
+{
+        static const struct maker_kind kind = { .end = release_end };
+
+        region_table_leave(private->table, private);
+        if (!region_is_large(private) || !makers_add(private->table->makers, &private->job, &kind))
+                release_end(&private->job);
+}

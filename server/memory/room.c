@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "memory/room.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+
+static const struct room_paths system_paths = {
+        .meminfo = "/proc/meminfo",
+        .cgroup = "/proc/self/cgroup",
+        .mountinfo = "/proc/self/mountinfo",
+};
+
+/* The names of one version's files and of the lines of memory.stat that the kernel can reclaim. */
+struct cgroup_version {
+        const char *type; /* of its file system */
+        const char *limit, *usage;
+        const char *reclaimable[2];
+};
+
+static const struct cgroup_version versions[] = {
+        { "cgroup2", "memory.max", "memory.current", { "inactive_file", "active_file" } },
+        { "cgroup", "memory.limit_in_bytes", "memory.usage_in_bytes", { "total_inactive_file", "total_active_file" } },
+};
+
+/* Version 1 writes "no limit" as LONG_MAX rounded to pages. */
+#define NO_LIMIT (UINT64_C(1) << 62)
+
+static void cleanup_file(FILE **file)
+{
+        if (*file)
+                (void)fclose(*file);
+}
+
+/* Calls take for each line, without its newline, until that returns false. */
+static void lines_read(const char *path, bool (*take)(void *context, char *line), void *context)
+{
+        FERRY_CLEANUP(cleanup_file) FILE *file = fopen(path, "re");
+        FERRY_CLEANUP(cleanup_free) char *line = NULL;
+        size_t size = 0;
+
+        while (file && getline(&line, &size, file) > 0) {
+                line[strcspn(line, "\n")] = '\0';
+                if (!take(context, line))
+                        return;
+        }
+}
+
+/* ---- numbers ---- */
+
+/* false for "max" and everything else that is no number. */
+static bool number_parse(const char *text, uint64_t *ret_number)
+{
+        char *end;
+
+        errno = 0;
+        unsigned long long number = strtoull(text, &end, 10);
+        if (end == text || errno || *text == '-')
+                return false;
+        *ret_number = number;
+        return true;
+}
+
+struct number_search {
+        const char *key; /* "" = the file is one number */
+        uint64_t number;
+        bool found;
+};
+
+/* "key number", "key:   number kB", or "number". */
+static bool number_take(void *context, char *line)
+{
+        struct number_search *search = context;
+        size_t length = strlen(search->key);
+
+        if (strncmp(line, search->key, length) != 0)
+                return true;
+        line += length;
+        if (length && *line != ' ' && *line != ':')
+                return true;
+        search->found = number_parse(line + strspn(line, ": "), &search->number);
+        if (search->found && strstr(line, " kB"))
+                search->number *= 1024;
+        return false;
+}
+
+static bool number_read(const char *path, const char *key, uint64_t *ret_number)
+{
+        struct number_search search = { .key = key };
+
+        lines_read(path, number_take, &search);
+        if (search.found)
+                *ret_number = search.number;
+        return search.found;
+}
+
+static bool number_in(const char *directory, const char *file, const char *key, uint64_t *ret_number)
+{
+        char path[PATH_MAX];
+        int n = snprintf(path, sizeof(path), "%s/%s", directory, file);
+
+        return n > 0 && (size_t)n < sizeof(path) && number_read(path, key, ret_number);
+}
+
+/* ---- control groups ---- */
+
+struct cgroup_search {
+        const struct cgroup_version *version;
+        char group[PATH_MAX]; /* as /proc/self/cgroup names it; "" = none */
+        char mount[PATH_MAX]; /* where the hierarchy is mounted; "" = nowhere */
+        char below[PATH_MAX]; /* the group's directory below the mount; "" = the mount itself */
+};
+
+static bool list_has(const char *list, const char *word)
+{
+        size_t length = strlen(word);
+
+        for (; list; list = strchr(list, ',')) {
+                list += *list == ',';
+                if (strncmp(list, word, length) == 0 && (list[length] == ',' || list[length] == '\0'))
+                        return true;
+        }
+        return false;
+}
+
+static bool is_v2(const struct cgroup_search *search)
+{
+        return search->version == &versions[0];
+}
+
+/* "ID:CONTROLLERS:PATH"; version 2 has no controllers. */
+static bool group_take(void *context, char *line)
+{
+        struct cgroup_search *search = context;
+        char *controllers = strchr(line, ':');
+        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+
+        if (!path)
+                return true;
+        *path++ = '\0';
+        controllers++;
+        if (is_v2(search) ? *controllers != '\0' : !list_has(controllers, "memory"))
+                return true;
+        (void)snprintf(search->group, sizeof(search->group), "%s", path);
+        return false;
+}
+
+/* The kernel writes blanks and backslashes in paths as \ooo. */
+static void unescape(char *text)
+{
+        char *to = text;
+
+        for (; *text; text++) {
+                unsigned code;
+
+                if (*text == '\\' && sscanf(text + 1, "%3o", &code) == 1) {
+                        *to++ = (char)code;
+                        text += 3;
+                } else {
+                        *to++ = *text;
+                }
+        }
+        *to = '\0';
+}
+
+/* "ID PARENT DEVICE ROOT MOUNT OPTIONS … - TYPE SOURCE OPTIONS" */
+static bool mount_take(void *context, char *line)
+{
+        struct cgroup_search *search = context;
+        char root[PATH_MAX], mount[PATH_MAX], type[32], options[256];
+        const char *rest = strstr(line, " - ");
+        size_t length;
+
+        _Static_assert(PATH_MAX == 4096, "as the formats say");
+        if (!rest || sscanf(line, "%*s %*s %*s %4095s %4095s", root, mount) != 2 ||
+            sscanf(rest, " - %31s %*s %255s", type, options) != 2)
+                return true;
+        if (strcmp(type, search->version->type) != 0 || (!is_v2(search) && !list_has(options, "memory")))
+                return true;
+        unescape(root);
+        unescape(mount);
+        /* A container may see its group's directory as the root of the mount. */
+        length = strcmp(root, "/") == 0 ? 0 : strlen(root);
+        if (strncmp(search->group, root, length) == 0 && (search->group[length] == '/' || !search->group[length]))
+                (void)snprintf(search->below, sizeof(search->below), "%s", search->group + length);
+        if (strcmp(search->below, "/") == 0 || strncmp(search->below, "/..", 3) == 0)
+                search->below[0] = '\0';
+        (void)snprintf(search->mount, sizeof(search->mount), "%s", mount);
+        return false;
+}
+
+static void total_set(struct room *room, uint64_t total, const char *limit)
+{
+        if (total >= room->total)
+                return;
+        room->total = total;
+        (void)snprintf(room->total_limit, sizeof(room->total_limit), "%s", limit);
+}
+
+static void left_set(struct room *room, uint64_t left, const char *limit)
+{
+        if (left >= room->left)
+                return;
+        room->left = left;
+        (void)snprintf(room->left_limit, sizeof(room->left_limit), "%s", limit);
+}
+
+static void group_look(const struct cgroup_version *version, const char *directory, bool own, struct room *room)
+{
+        char limit[ROOM_LIMIT_SIZE];
+        uint64_t total, usage, reclaimable = 0, n;
+
+        if (!number_in(directory, version->limit, "", &total) || total >= NO_LIMIT)
+                return;
+        (void)snprintf(limit, sizeof(limit), "%s of %s", version->limit,
+                       own ? "the worker's control group" : "a control group above the worker's");
+        total_set(room, total, limit);
+        if (!number_in(directory, version->usage, "", &usage))
+                return;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(version->reclaimable); i++)
+                if (number_in(directory, "memory.stat", version->reclaimable[i], &n))
+                        reclaimable += n;
+        usage -= reclaimable < usage ? reclaimable : usage;
+        left_set(room, usage < total ? total - usage : 0, limit);
+}
+
+/* The own group and all above it, up to the mount's root. */
+static void groups_look(const struct room_paths *paths, const struct cgroup_version *version, struct room *room)
+{
+        FERRY_CLEANUP(cleanup_free) struct cgroup_search *search = calloc(1, sizeof(*search));
+        char directory[2 * PATH_MAX];
+
+        if (!search)
+                return;
+        search->version = version;
+        lines_read(paths->cgroup, group_take, search);
+        if (search->group[0] != '\0')
+                lines_read(paths->mountinfo, mount_take, search);
+        if (search->mount[0] == '\0')
+                return;
+        for (bool own = true;; own = false) {
+                char *slash = strrchr(search->below, '/');
+
+                (void)snprintf(directory, sizeof(directory), "%s%s", search->mount, search->below);
+                group_look(version, directory, own, room);
+                if (!slash)
+                        return;
+                *slash = '\0';
+        }
+}
+
+void room_look(const struct room_paths *paths, struct room *ret_room)
+{
+        uint64_t n, swap = 0;
+
+        if (!paths)
+                paths = &system_paths;
+        *ret_room = (struct room){ .total = UINT64_MAX, .left = UINT64_MAX };
+        if (number_read(paths->meminfo, "MemTotal", &n))
+                total_set(ret_room, n, "the machine's memory");
+        (void)number_read(paths->meminfo, "SwapFree", &swap);
+        if (number_read(paths->meminfo, "MemAvailable", &n))
+                left_set(ret_room, n + swap, "the machine's memory");
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(versions); i++)
+                groups_look(paths, &versions[i], ret_room);
+}

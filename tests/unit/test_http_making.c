@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http_fixture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* POST /v1/regions of large regions, whose memory comes when the test opens a gate. */
+
+enum { SIZE = 300 << 10, LIMIT = 2 * SIZE };
+
+struct scene {
+        struct http_fixture *h;
+        struct region_table *regions;
+        pthread_mutex_t lock;
+        pthread_cond_t changed;
+        bool open;
+        size_t n_waiting;
+        int error; /* of who passes */
+};
+
+static const char body[] = "{\"size\":307200}";
+
+static int gate_pass(void *context, size_t size)
+{
+        struct scene *s = context;
+        int error;
+
+        pthread_mutex_lock(&s->lock);
+        s->n_waiting++;
+        pthread_cond_broadcast(&s->changed);
+        while (!s->open)
+                pthread_cond_wait(&s->changed, &s->lock);
+        s->n_waiting--;
+        error = s->error;
+        pthread_mutex_unlock(&s->lock);
+        return error;
+}
+
+static void gate_open(struct scene *s, int error)
+{
+        pthread_mutex_lock(&s->lock);
+        s->open = true;
+        s->error = error;
+        pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->lock);
+}
+
+static void gate_await(struct scene *s)
+{
+        pthread_mutex_lock(&s->lock);
+        while (!s->n_waiting)
+                pthread_cond_wait(&s->changed, &s->lock);
+        pthread_mutex_unlock(&s->lock);
+}
+
+static int setup(void **state)
+{
+        struct scene *s = calloc(1, sizeof(*s));
+        void *h;
+
+        if (!s || http_setup(&h))
+                return -1;
+        s->h = h;
+        pthread_mutex_init(&s->lock, NULL);
+        pthread_cond_init(&s->changed, NULL);
+        const struct region_config config = {
+                .memory_limit = LIMIT, .max_regions = 8, .fill = gate_pass, .fill_context = s
+        };
+        assert_int_equal(region_table_new(&config, &s->regions), 0);
+        http_stop(s->h);
+        s->h->config.regions = s->regions;
+        http_start(s->h);
+        *state = s;
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct scene *s = *state;
+        void *h = s->h;
+        int r;
+
+        gate_open(s, 0);
+        r = http_teardown(&h);
+        s->regions = region_table_free(s->regions);
+        pthread_cond_destroy(&s->changed);
+        pthread_mutex_destroy(&s->lock);
+        free(s);
+        return r;
+}
+
+static size_t n_regions(struct scene *s)
+{
+        uint64_t bytes;
+        size_t n;
+
+        region_totals(s->regions, &n, &bytes);
+        return n;
+}
+
+static int post(struct scene *s, const char *headers)
+{
+        return http_begin(s->h, "POST", "/v1/regions", headers, body);
+}
+
+/* The path of the only region, as its maker got it. */
+static void post_async(struct scene *s, const char *headers, char path[64])
+{
+        struct reply reply = http_receive(post(s, headers));
+
+        assert_string_equal(reply_field(&reply, "state"), "preparing");
+        assert_string_equal(reply_field(&reply, "bytes_prepared"), "0");
+        assert_null(reply_field(&reply, "path"));
+        snprintf(path, 64, "%s", reply_header(&reply, "Location"));
+        expect_status(reply, 201);
+}
+
+static void the_request_is_parked_until_the_region_is_there(void **state)
+{
+        struct scene *s = *state;
+        int fd = post(s, "");
+
+        await_parked(s->h, 1);
+        expect_status(http_call(s->h, "GET", "/livez", "", NULL), 200);
+        gate_open(s, 0);
+        struct reply reply = http_receive(fd);
+        assert_string_equal(reply_field(&reply, "state"), "ready");
+        assert_memory_equal(reply_field(&reply, "path"), "/proc/", 6);
+        assert_null(reply_header(&reply, "Preference-Applied"));
+        expect_status(reply, 201);
+        assert_int_equal(n_regions(s), 1);
+}
+
+static void a_failure_is_the_answer_and_leaves_nothing(void **state)
+{
+        struct scene *s = *state;
+        int fd = post(s, "Idempotency-Key: k\r\n");
+
+        await_parked(s->h, 1);
+        gate_open(s, -ENOMEM);
+        struct reply reply = http_receive(fd);
+        assert_string_equal(reply_field(&reply, "detail"), "The machine's memory is used up");
+        expect_problem(reply, 507, "limit-reached");
+        assert_int_equal(n_regions(s), 0);
+        gate_open(s, 0);
+        expect_status(http_receive(post(s, "Idempotency-Key: k\r\n")), 201);
+}
+
+static void a_client_that_leaves_leaves_no_region(void **state)
+{
+        struct scene *s = *state;
+
+        for (int abrupt = 0; abrupt < 2; abrupt++) {
+                int fd = post(s, "Idempotency-Key: k\r\n");
+
+                await_parked(s->h, 1);
+                assert_int_equal(n_regions(s), 1);
+                if (abrupt) {
+                        const struct linger now = { .l_onoff = 1 };
+                        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+                }
+                close(fd);
+                await_parked(s->h, 0);
+                await_idle(s->h);
+                assert_int_equal(n_regions(s), 0);
+        }
+        gate_open(s, 0);
+        expect_status(http_receive(post(s, "Idempotency-Key: k\r\n")), 201);
+        assert_int_equal(n_regions(s), 1);
+}
+
+static void the_end_of_the_server_leaves_no_region(void **state)
+{
+        struct scene *s = *state;
+        int fd = post(s, "");
+
+        await_parked(s->h, 1);
+        http_stop(s->h);
+        expect_problem(http_receive(fd), 503, "draining");
+        assert_int_equal(n_regions(s), 0);
+        http_start(s->h);
+}
+
+static void another_may_delete_it_meanwhile(void **state)
+{
+        struct scene *s = *state;
+        int fd = post(s, "");
+        char path[64], *id;
+
+        await_parked(s->h, 1);
+        struct reply reply = http_call(s->h, "GET", "/v1/regions", "", NULL);
+        id = strstr(reply.body, "rgn_");
+        snprintf(path, sizeof(path), "/v1/regions/%.20s", id);
+        expect_status(reply, 200);
+        expect_status(http_call(s->h, "DELETE", path, "", NULL), 204);
+        expect_problem(http_receive(fd), 410, "gone");
+        expect_problem(http_call(s->h, "GET", path, "", NULL), 404, "not-found");
+        gate_open(s, 0);
+        expect_status(http_receive(post(s, "")), 201);
+}
+
+static void respond_async_answers_at_once_and_the_region_shows_its_progress(void **state)
+{
+        struct scene *s = *state;
+        char path[64], waiting[80];
+
+        struct reply reply = http_receive(post(s, "Prefer: respond-async\r\n"));
+        assert_string_equal(reply_header(&reply, "Preference-Applied"), "respond-async");
+        snprintf(path, sizeof(path), "%s", reply_header(&reply, "Location"));
+        expect_status(reply, 201);
+        reply = http_call(s->h, "GET", path, "", NULL);
+        assert_string_equal(reply_field(&reply, "state"), "preparing");
+        expect_status(reply, 200);
+
+        snprintf(waiting, sizeof(waiting), "%s?wait_ms=1", path);
+        reply = http_call(s->h, "GET", waiting, "", NULL);
+        assert_string_equal(reply_field(&reply, "state"), "preparing");
+        expect_status(reply, 200);
+
+        snprintf(waiting, sizeof(waiting), "%s?wait_ms=60000", path);
+        int fd = http_begin(s->h, "GET", waiting, "", NULL);
+        await_parked(s->h, 1);
+        gate_open(s, 0);
+        reply = http_receive(fd);
+        assert_string_equal(reply_field(&reply, "state"), "ready");
+        assert_null(reply_field(&reply, "bytes_prepared"));
+        assert_non_null(reply_field(&reply, "path"));
+        expect_status(reply, 200);
+}
+
+static void respond_async_may_wait_a_while(void **state)
+{
+        struct scene *s = *state;
+        int fd = post(s, "Prefer: respond-async, wait=50\r\n");
+
+        await_parked(s->h, 1);
+        gate_open(s, 0);
+        struct reply reply = http_receive(fd);
+        assert_string_equal(reply_field(&reply, "state"), "ready");
+        expect_status(reply, 201);
+}
+
+static void a_region_that_failed_later_says_why_until_it_is_deleted(void **state)
+{
+        struct scene *s = *state;
+        char path[64], waiting[80];
+
+        post_async(s, "Prefer: respond-async\r\n", path);
+        gate_open(s, -ENOMEM);
+        snprintf(waiting, sizeof(waiting), "%s?wait_ms=60000", path);
+        struct reply reply = http_call(s->h, "GET", waiting, "", NULL);
+        assert_string_equal(reply_field(&reply, "state"), "failed");
+        assert_non_null(strstr(reply.body, "\"error\":{\"code\":\"limit-reached\",\"detail\":\"The machine's memory"));
+        expect_status(reply, 200);
+        snprintf(waiting, sizeof(waiting), "%s/content", path);
+        expect_problem(http_call(s->h, "GET", waiting, "", NULL), 409, "region-not-ready");
+        expect_status(http_call(s->h, "DELETE", path, "", NULL), 204);
+        expect_problem(http_call(s->h, "GET", path, "", NULL), 404, "not-found");
+}
+
+static void a_region_that_is_prepared_cannot_be_used(void **state)
+{
+        struct scene *s = *state;
+        char path[64], content[80], text[160];
+
+        post_async(s, "Prefer: respond-async\r\n", path);
+        gate_await(s);
+        snprintf(content, sizeof(content), "%s/content", path);
+        expect_problem(http_call(s->h, "GET", content, "", NULL), 409, "region-not-ready");
+        expect_problem(http_call(s->h, "PUT", content, "", NULL), 409, "region-not-ready");
+        snprintf(text, sizeof(text), "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]}",
+                 path + strlen("/v1/regions/"));
+        expect_problem(http_call(s->h, "POST", "/v1/operations", "", text), 409, "region-not-ready");
+}
+
+static void a_repeated_key_waits_for_the_region_of_the_first(void **state)
+{
+        struct scene *s = *state;
+        char path[64], id[64];
+
+        post_async(s, "Prefer: respond-async\r\nIdempotency-Key: k\r\n", path);
+        struct reply reply = http_receive(post(s, "Prefer: respond-async\r\nIdempotency-Key: k\r\n"));
+        assert_string_equal(reply_header(&reply, "Location"), path);
+        assert_string_equal(reply_field(&reply, "state"), "preparing");
+        expect_status(reply, 201);
+
+        /* One that leaves takes nothing with it; it is not its region. */
+        int fd = post(s, "Idempotency-Key: k\r\n");
+        await_parked(s->h, 1);
+        close(fd);
+        await_parked(s->h, 0);
+        assert_int_equal(n_regions(s), 1);
+
+        fd = post(s, "Idempotency-Key: k\r\n");
+        await_parked(s->h, 1);
+        gate_open(s, 0);
+        reply = http_receive(fd);
+        snprintf(id, sizeof(id), "%s", reply_field(&reply, "id"));
+        assert_string_equal(id, path + strlen("/v1/regions/"));
+        assert_string_equal(reply_field(&reply, "state"), "ready");
+        assert_string_equal(reply_header(&reply, "Idempotency-Replayed"), "true");
+        expect_status(reply, 201);
+        assert_int_equal(n_regions(s), 1);
+}
+
+static void too_many_that_wait_are_refused_and_leave_no_region(void **state)
+{
+        struct scene *s = *state;
+        int fd;
+
+        http_stop(s->h);
+        s->h->config.limits.waiters_max = 1;
+        http_start(s->h);
+        fd = post(s, "");
+        await_parked(s->h, 1);
+        expect_problem(http_receive(post(s, "")), 429, "limit-reached");
+        assert_int_equal(n_regions(s), 1);
+        gate_open(s, 0);
+        expect_status(http_receive(fd), 201);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(the_request_is_parked_until_the_region_is_there),
+                TEST(a_failure_is_the_answer_and_leaves_nothing),
+                TEST(a_client_that_leaves_leaves_no_region),
+                TEST(the_end_of_the_server_leaves_no_region),
+                TEST(another_may_delete_it_meanwhile),
+                TEST(respond_async_answers_at_once_and_the_region_shows_its_progress),
+                TEST(respond_async_may_wait_a_while),
+                TEST(a_region_that_failed_later_says_why_until_it_is_deleted),
+                TEST(a_region_that_is_prepared_cannot_be_used),
+                TEST(a_repeated_key_waits_for_the_region_of_the_first),
+                TEST(too_many_that_wait_are_refused_and_leave_no_region),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

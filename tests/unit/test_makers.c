@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "makers_internal.h"
+
+enum { THREADS = 3, PIECES = 50 };
+
+static struct makers *makers;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+struct work {
+        struct maker_job job;
+        size_t n_pieces;
+        bool ready;  /* before, begin says MAKER_WAIT */
+        size_t meet; /* so many pieces run at once before any of them ends */
+        /* lock: */
+        unsigned n_begun, done[PIECES], n_running, n_running_most;
+        bool ended;
+};
+
+static struct work *work_of(struct maker_job *job)
+{
+        return FERRY_CONTAINER_OF(job, struct work, job);
+}
+
+static enum maker_verdict begin(struct maker_job *job)
+{
+        struct work *work = work_of(job);
+        bool ready;
+
+        pthread_mutex_lock(&lock);
+        work->n_begun++;
+        ready = work->ready;
+        pthread_cond_broadcast(&changed);
+        pthread_mutex_unlock(&lock);
+        job->n_pieces = work->n_pieces;
+        return ready ? MAKER_GO : MAKER_WAIT;
+}
+
+static void piece(struct maker_job *job, size_t i)
+{
+        struct work *work = work_of(job);
+
+        pthread_mutex_lock(&lock);
+        work->done[i]++;
+        if (++work->n_running > work->n_running_most)
+                work->n_running_most = work->n_running;
+        pthread_cond_broadcast(&changed);
+        while (work->n_running_most < work->meet)
+                pthread_cond_wait(&changed, &lock);
+        work->n_running--;
+        pthread_mutex_unlock(&lock);
+}
+
+static void end(struct maker_job *job)
+{
+        struct work *work = work_of(job);
+
+        pthread_mutex_lock(&lock);
+        work->ended = true;
+        pthread_cond_broadcast(&changed);
+        pthread_mutex_unlock(&lock);
+}
+
+static const struct maker_kind in_pieces = { begin, piece, end }, at_once = { NULL, NULL, end };
+
+static void await_end(struct work *work)
+{
+        pthread_mutex_lock(&lock);
+        while (!work->ended)
+                pthread_cond_wait(&changed, &lock);
+        pthread_mutex_unlock(&lock);
+}
+
+static void await_begun(struct work *work, unsigned n)
+{
+        pthread_mutex_lock(&lock);
+        while (work->n_begun < n)
+                pthread_cond_wait(&changed, &lock);
+        pthread_mutex_unlock(&lock);
+}
+
+static void set_ready(struct work *work)
+{
+        pthread_mutex_lock(&lock);
+        work->ready = true;
+        pthread_mutex_unlock(&lock);
+}
+
+static int setup(void **state)
+{
+        return makers_new(THREADS, &makers);
+}
+
+static int teardown(void **state)
+{
+        makers_stop(makers);
+        makers = makers_free(makers);
+        return 0;
+}
+
+static void each_piece_is_done_once_by_all_threads_together(void **state)
+{
+        struct work work = { .n_pieces = PIECES, .ready = true, .meet = THREADS };
+
+        assert_true(makers_add(makers, &work.job, &in_pieces));
+        await_end(&work);
+        for (size_t i = 0; i < PIECES; i++)
+                assert_int_equal(work.done[i], 1);
+        assert_int_equal(work.n_begun, 1);
+        assert_int_equal(work.n_running_most, THREADS);
+        assert_int_equal(work.n_running, 0);
+}
+
+static void a_job_without_pieces_just_ends(void **state)
+{
+        struct work none = { .ready = true }, simple = { 0 };
+
+        assert_true(makers_add(makers, &none.job, &in_pieces));
+        assert_true(makers_add(makers, &simple.job, &at_once));
+        await_end(&none);
+        await_end(&simple);
+        assert_int_equal(none.n_begun, 1);
+        assert_int_equal(simple.n_begun, 0);
+}
+
+/* A small job does not stand behind all of a large one. */
+static void jobs_take_turns(void **state)
+{
+        struct work large = { .n_pieces = PIECES, .ready = true, .meet = THREADS };
+        struct work small = { .n_pieces = 1, .ready = true };
+
+        assert_true(makers_add(makers, &large.job, &in_pieces));
+        assert_true(makers_add(makers, &small.job, &in_pieces));
+        await_end(&small);
+        await_end(&large);
+}
+
+static void what_waits_is_asked_again_after_a_retry(void **state)
+{
+        struct work waits = { .n_pieces = 2 }, other = { .ready = true };
+
+        assert_true(makers_add(makers, &waits.job, &in_pieces));
+        await_begun(&waits, 1);
+        assert_true(makers_add(makers, &other.job, &in_pieces));
+        await_end(&other);
+        makers_retry(makers);
+        await_begun(&waits, 2);
+        assert_false(waits.ended);
+        set_ready(&waits);
+        makers_retry(makers);
+        await_end(&waits);
+        assert_int_equal(waits.done[0] + waits.done[1], 2);
+}
+
+static void stop_does_what_is_queued_and_refuses_the_rest(void **state)
+{
+        struct work work[20], late = { .ready = true };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(work); i++) {
+                work[i] = (struct work){ .n_pieces = i % 3, .ready = true };
+                assert_true(makers_add(makers, &work[i].job, &in_pieces));
+        }
+        makers_stop(makers);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(work); i++)
+                assert_true(work[i].ended);
+        assert_false(makers_add(makers, &late.job, &in_pieces));
+        assert_false(late.ended);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(each_piece_is_done_once_by_all_threads_together),
+                TEST(a_job_without_pieces_just_ends),
+                TEST(jobs_take_turns),
+                TEST(what_waits_is_asked_again_after_a_retry),
+                TEST(stop_does_what_is_queued_and_refuses_the_rest),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

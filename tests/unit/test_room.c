@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "memory/room.h"
+
+/* A system of files in a temporary directory. */
+
+#define KIB UINT64_C(1024)
+
+static char root[] = "/tmp/ferry-room-XXXXXX";
+static char meminfo[64], cgroup[64], mountinfo[64];
+static const struct room_paths paths = { .meminfo = meminfo, .cgroup = cgroup, .mountinfo = mountinfo };
+
+__attribute__((format(printf, 2, 3))) static void put(const char *path, const char *format, ...)
+{
+        FILE *file = fopen(path, "we");
+        va_list arguments;
+
+        assert_non_null(file);
+        va_start(arguments, format);
+        vfprintf(file, format, arguments);
+        va_end(arguments);
+        fclose(file);
+}
+
+/* A file of a control group; its directories are made. */
+static void put_group(const char *group, const char *name, const char *text)
+{
+        char path[256];
+
+        snprintf(path, sizeof(path), "%s/mnt%s/", root, group);
+        for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
+                *slash = '\0';
+                (void)mkdir(path, 0700);
+                *slash = '/';
+        }
+        strncat(path, name, sizeof(path) - strlen(path) - 1);
+        put(path, "%s\n", text);
+}
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
+{
+        return remove(path);
+}
+
+static int setup(void **state)
+{
+        strcpy(root + strlen(root) - 6, "XXXXXX");
+        if (!mkdtemp(root))
+                return -1;
+        snprintf(meminfo, sizeof(meminfo), "%s/meminfo", root);
+        snprintf(cgroup, sizeof(cgroup), "%s/cgroup", root);
+        snprintf(mountinfo, sizeof(mountinfo), "%s/mountinfo", root);
+        put(meminfo, "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\nSwapFree: 50 kB\n");
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static struct room look(void)
+{
+        struct room room;
+
+        room_look(&paths, &room);
+        return room;
+}
+
+/* Version 2, mounted with this root; the process is in this group. */
+static void version_2(const char *mount_root, const char *group)
+{
+        put(cgroup, "0::%s\n", group);
+        put(mountinfo,
+            "22 1 0:20 / / rw - ext4 /dev/sda rw\n"
+            "30 22 0:26 %s %s/mnt rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n",
+            mount_root, root);
+}
+
+static void version_1(const char *mount_root, const char *group)
+{
+        put(cgroup, "5:cpu,cpuacct:/elsewhere\n4:memory:%s\n0::/\n", group);
+        put(mountinfo,
+            "29 22 0:25 / %s/other rw - cgroup cgroup rw,cpu,cpuacct\n"
+            "30 22 0:26 %s %s/mnt rw - cgroup cgroup rw,memory\n",
+            root, mount_root, root);
+}
+
+static void assert_total(uint64_t total, const char *limit)
+{
+        struct room room = look();
+
+        assert_int_equal(room.total, total);
+        assert_string_equal(room.total_limit, limit);
+}
+
+static void assert_left(uint64_t left, const char *limit)
+{
+        struct room room = look();
+
+        assert_int_equal(room.left, left);
+        assert_string_equal(room.left_limit, limit);
+}
+
+static void without_control_groups_the_machine_counts(void **state)
+{
+        assert_total(1000 * KIB, "the machine's memory");
+        assert_left(650 * KIB, "the machine's memory");
+}
+
+static void without_anything_nothing_is_known(void **state)
+{
+        static const struct room_paths nowhere = { "/nowhere/a", "/nowhere/b", "/nowhere/c" };
+        struct room room;
+
+        room_look(&nowhere, &room);
+        assert_int_equal(room.total, UINT64_MAX);
+        assert_int_equal(room.left, UINT64_MAX);
+        assert_string_equal(room.left_limit, "");
+}
+
+static void the_system_has_some(void **state)
+{
+        struct room room;
+
+        room_look(NULL, &room);
+        assert_true(room.total > 0 && room.total < UINT64_MAX);
+        assert_true(room.left <= room.total + (UINT64_C(1) << 50));
+}
+
+static void the_own_group_limits(void **state)
+{
+        version_2("/", "/a/b");
+        put_group("/a/b", "memory.max", "409600");
+        put_group("/a/b", "memory.current", "309600");
+        put_group("/a/b", "memory.stat", "anon 1\nfile 9999\ninactive_file 1000\nactive_file 200\n");
+        put_group("/a", "memory.max", "max");
+        assert_total(409600, "memory.max of the worker's control group");
+        assert_left(101200, "memory.max of the worker's control group");
+
+        version_1("/", "/a/b");
+        put_group("/a/b", "memory.limit_in_bytes", "409601");
+        put_group("/a/b", "memory.usage_in_bytes", "309600");
+        put_group("/a/b", "memory.stat", "inactive_file 7\ntotal_inactive_file 1000\ntotal_active_file 200\n");
+        put_group("/a", "memory.limit_in_bytes", "9223372036854771712");
+        assert_total(409601, "memory.limit_in_bytes of the worker's control group");
+        assert_left(101201, "memory.limit_in_bytes of the worker's control group");
+}
+
+static void the_tightest_group_above_limits(void **state)
+{
+        version_2("/", "/a/b/c");
+        put_group("/a/b/c", "memory.max", "800000");
+        put_group("/a/b/c", "memory.current", "1000");
+        put_group("/a", "memory.max", "700000");
+        put_group("/a", "memory.current", "699000");
+        assert_total(700000, "memory.max of a control group above the worker's");
+        assert_left(1000, "memory.max of a control group above the worker's");
+        put_group("", "memory.max", "600000");
+        assert_total(600000, "memory.max of a control group above the worker's");
+}
+
+/* Docker without a namespace of control groups: the mount shows the container's group as its root. */
+static void a_container_sees_its_group_as_the_root(void **state)
+{
+        version_1("/docker/0123", "/docker/0123");
+        put_group("", "memory.limit_in_bytes", "500000");
+        put_group("", "memory.usage_in_bytes", "100000");
+        assert_total(500000, "memory.limit_in_bytes of the worker's control group");
+        version_1("/docker/0123", "/docker/0123/inner");
+        put_group("/inner", "memory.limit_in_bytes", "400000");
+        assert_total(400000, "memory.limit_in_bytes of the worker's control group");
+        version_2("/", "/../outside");
+        put_group("", "memory.max", "300000");
+        assert_total(300000, "memory.max of the worker's control group");
+}
+
+static void more_than_allowed_is_no_room(void **state)
+{
+        version_2("/", "/a");
+        put_group("/a", "memory.max", "1000");
+        put_group("/a", "memory.current", "5000");
+        assert_left(0, "memory.max of the worker's control group");
+}
+
+static void blanks_in_the_mount_are_understood(void **state)
+{
+        char from[128], to[128];
+
+        snprintf(from, sizeof(from), "%s/mnt", root);
+        snprintf(to, sizeof(to), "%s/m t", root);
+        put_group("/a", "memory.max", "4321");
+        assert_int_equal(rename(from, to), 0);
+        put(cgroup, "0::/a\n");
+        put(mountinfo, "30 22 0:26 / %s/m\\040t rw - cgroup2 none rw\n", root);
+        assert_total(4321, "memory.max of the worker's control group");
+}
+
+static void nonsense_limits_nothing(void **state)
+{
+        put(cgroup, "garbage\n:\n0:\n0::%05000d\n", 1);
+        put(mountinfo, "garbage\n - cgroup2 x y\n1 2 3 / %s/mnt rw - cgroup2\n", root);
+        assert_total(1000 * KIB, "the machine's memory");
+        version_2("/", "/a");
+        put_group("/a", "memory.max", "-5");
+        assert_total(1000 * KIB, "the machine's memory");
+        put_group("/a", "memory.max", "99999999999999999999999");
+        assert_total(1000 * KIB, "the machine's memory");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(without_control_groups_the_machine_counts),
+                TEST(without_anything_nothing_is_known),
+                TEST(the_system_has_some),
+                TEST(the_own_group_limits),
+                TEST(the_tightest_group_above_limits),
+                TEST(a_container_sees_its_group_as_the_root),
+                TEST(more_than_allowed_is_no_room),
+                TEST(blanks_in_the_mount_are_understood),
+                TEST(nonsense_limits_nothing),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
