@@ -37,19 +37,7 @@ static void log_library(void *context, const char *format, va_list arguments)
         log_event(LOG_DEBUG, "libmicrohttpd", LOG_S("text", text));
 }
 
-static void end_request(struct http_connection *connection)
-{
-        struct http_request *request = FERRY_STEAL(connection->request);
-
-        if (!request)
-                return;
-        bool entered = request->phase != REQUEST_NEW;
-        request_free(request);
-        if (entered)
-                waits_leave(&connection->server->waits);
-}
-
-/* The answer has been sent, or the client is gone. Also for requests whose headers never became whole. */
+/* The answer has been sent, or the client is gone. Not promised for a request that dispatch_call has not seen. */
 static void on_completed(void *context, struct MHD_Connection *connection, void **state,
                          enum MHD_RequestTerminationCode code)
 {
@@ -57,7 +45,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 
         *state = NULL;
         if (ours)
-                end_request(ours);
+                connection_end_request(ours);
 }
 
 /* NULL: the descriptor is not one of those that arrive. */
@@ -112,8 +100,7 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
                 struct http_connection *ours = FERRY_STEAL(*socket_context);
                 if (!ours)
                         return;
-                /* 0.9.75 does not tell of the end of one whose query found no room in the connection's memory. */
-                end_request(ours);
+                connection_end_request(ours);
                 forget(shard, ours);
         }
 }
@@ -214,9 +201,12 @@ int64_t shard_run(struct http_shard *shard)
         (void)MHD_run_wait(shard->daemon, 0);
         if (shard->arriving)
                 forget_lost(shard);
+        /* To be asked after each run, and to be obeyed: larger times would let connections hang. */
         if (MHD_get_timeout(shard->daemon, &ms) != MHD_YES)
-                return -1;
-        return ms > INT_MAX ? INT_MAX : (int64_t)ms;
+                ms = INT_MAX;
+        if (shard->arriving && ms > ARRIVAL_S * 1000)
+                return ARRIVAL_S * 1000;
+        return ms < INT_MAX ? (int64_t)ms : -1;
 }
 
 void shard_wake(struct http_shard *shard)

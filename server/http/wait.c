@@ -29,7 +29,7 @@ struct http_park {
         struct http_connection *ours;      /* of it; stays while the park is parked */
         struct http_shard *shard;          /* of it */
         struct operation *operation;       /* a reference; NULL = it waits for the event */
-        struct http_event *event;          /* of the request, so it stays while the park is parked */
+        struct http_event *event;          /* of the request: gone when the connection is resumed; NULL = none */
         atomic_uint references;
         struct operation_waiter waiter;
         struct http_event_waiter event_waiter;
@@ -107,7 +107,12 @@ static void park_unref(struct http_park *park)
                 return;
         operation_unref(park->operation);
         free(park);
-        waits_release(waits);
+        pthread_mutex_lock(&waits->lock);
+        waits->n_parks--;
+        waits->n_alive--;
+        if (!waits->n_parks)
+                pthread_cond_broadcast(&waits->changed);
+        pthread_mutex_unlock(&waits->lock);
 }
 
 /* Registers what is waited for. false: it is there already. */
@@ -126,7 +131,7 @@ static bool park_unwait(struct http_park *park)
         return operation_unwait(park->server->config.operations, &park->waiter);
 }
 
-/* Any thread, no lock held. The first call resumes the connection; it may be gone once that is done. */
+/* Any thread, no lock held. The first call resumes the connection; it and its request may be gone once that is done. */
 static void park_wake(struct http_park *park)
 {
         struct http_server *server = park->server;
@@ -151,14 +156,24 @@ static void park_wake(struct http_park *park)
         if (!parked)
                 return;
 
+<<<<<<< HEAD
         /* The event may go with the request, as soon as that is resumed. */
         bool unwaited = park->event && park_unwait(park);
         /* Now: somebody waits for the answer. The rest looks at the park alone, which does not end before it. */
+=======
+        if (park->event && event_unwait(park->event, &park->event_waiter))
+                park_unref(park);
+        /* Soon: somebody waits for the answer. The rest looks at the park alone, which does not end before it. */
+>>>>>>> h-eleven
         MHD_resume_connection(park->connection);
         shard_wake(park->shard);
         if (loop_timer_stop(server->config.loop, &park->timer))
                 park_unref(park);
+<<<<<<< HEAD
         if (unwaited || (!park->event && park_unwait(park)))
+=======
+        if (park->operation && operation_unwait(server->config.operations, &park->waiter))
+>>>>>>> h-eleven
                 park_unref(park);
         park_unref(park);
 }
@@ -232,6 +247,7 @@ static enum wait_result park_request(struct http_request *request, struct operat
         atomic_init(&park->references, 1);
 
         pthread_mutex_lock(&waits->lock);
+        waits->n_parks++;
         waits->n_alive++;
         if (waits->stopping || atomic_load(&park->ours->ended)) {
                 result = WAIT_NEEDLESS;
@@ -285,6 +301,9 @@ void waits_stop(struct http_server *server, uint64_t limit_us)
                 park_end(park);
                 pthread_mutex_lock(&waits->lock);
         }
+        /* MHD_resume_connection still touches the daemon when the connection runs again or is even closed. */
+        while (waits->n_parks)
+                pthread_cond_wait(&waits->changed, &waits->lock);
         while (atomic_load(&waits->n_active) &&
                pthread_cond_timedwait(&waits->changed, &waits->lock, &until) != ETIMEDOUT)
                 ;

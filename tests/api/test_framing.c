@@ -251,13 +251,15 @@ static void oversized_heads_are_refused(void **state)
 /* Closes connections whose target takes all but a few bytes of what a connection may have. */
 static void send_full_targets(struct worker *w, unsigned n)
 {
+        static const char start[] = "GET /livez?";
         enum { FIRST = 16260, LAST = 16340, STEP = 5 };
         char *request = malloc(LAST + 100);
 
         for (unsigned i = 0; i < n; i++) {
                 int size = FIRST + (int)(i * STEP) % (LAST - FIRST), fd;
-                char *end = stpcpy(request, "GET /livez?");
+                char *end = request + strlen(start);
 
+                memcpy(request, start, strlen(start));
                 memset(end, 'a', (size_t)size);
                 (void)stpcpy(end + size, " HTTP/1.1\r\n" HOST "\r\n");
                 fd = raw_connect(w);

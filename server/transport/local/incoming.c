@@ -190,7 +190,7 @@ void incoming_cancel(struct channel *channel, uint64_t transfer)
 void incoming_end(struct channel *channel)
 {
         for (struct pull *pull; (pull = find(channel, NULL));)
-                pull_end(pull, MESSAGE_LOST, true);
+                pull_end(pull, MESSAGE_LOST, pull->begun || !pull->message->begin);
 }
 
 bool incoming_is_idle(const struct channel *channel)
