@@ -156,24 +156,14 @@ static void park_wake(struct http_park *park)
         if (!parked)
                 return;
 
-<<<<<<< HEAD
-        /* The event may go with the request, as soon as that is resumed. */
-        bool unwaited = park->event && park_unwait(park);
-        /* Now: somebody waits for the answer. The rest looks at the park alone, which does not end before it. */
-=======
         if (park->event && event_unwait(park->event, &park->event_waiter))
                 park_unref(park);
         /* Soon: somebody waits for the answer. The rest looks at the park alone, which does not end before it. */
->>>>>>> h-eleven
         MHD_resume_connection(park->connection);
         shard_wake(park->shard);
         if (loop_timer_stop(server->config.loop, &park->timer))
                 park_unref(park);
-<<<<<<< HEAD
-        if (unwaited || (!park->event && park_unwait(park)))
-=======
         if (park->operation && operation_unwait(server->config.operations, &park->waiter))
->>>>>>> h-eleven
                 park_unref(park);
         park_unref(park);
 }

@@ -7,12 +7,8 @@
 
 #include <ferry/error.h>
 
-<<<<<<< HEAD
 #include "transfer/engine.h"
-=======
-#include "fabric/fabric.h"
 #include "shard.h"
->>>>>>> h-eleven
 
 /* POST /v1/peers against another HTTP server; the engine is a fake that connects when the test says so. */
 
@@ -31,11 +27,8 @@ struct scene {
         bool at_once;                   /* it answers before it returns */
 };
 
-static const struct engine_connection fresh = { .transport = "posix", .connect_us = 321 };
+static const struct engine_connection fresh = { .transport = "shm", .connect_us = 321 };
 
-<<<<<<< HEAD
-static int fake_connect(void *context, const struct engine_connect *connect)
-=======
 static _Atomic(struct scene *) slow; /* who wakes next goes on after the request and what it waited for are gone */
 
 void __real_shard_wake(struct http_shard *shard);
@@ -52,8 +45,7 @@ void __wrap_shard_wake(struct http_shard *shard)
         s->asked[0].connected(s->asked[0].context, &fresh);
 }
 
-static int fake_connect(void *context, const struct fabric_connect *connect)
->>>>>>> h-eleven
+static int fake_connect(void *context, const struct engine_connect *connect)
 {
         struct scene *s = context;
 
@@ -137,7 +129,7 @@ static int park(struct scene *s)
 
 static void the_answer_has_who_where_and_how_long(void **state)
 {
-        const struct engine_connection again = { .transport = "posix", .reused = true };
+        const struct engine_connection again = { .transport = "shm", .reused = true };
         struct scene *s = *state;
         struct reply reply;
         int fd = park(s);
@@ -147,7 +139,7 @@ static void the_answer_has_who_where_and_how_long(void **state)
         reply = http_receive(fd);
         assert_string_equal(reply_field(&reply, "worker"), "other");
         assert_string_equal(reply_field(&reply, "epoch"), "0000000000002222");
-        assert_string_equal(reply_field(&reply, "transport"), "posix");
+        assert_string_equal(reply_field(&reply, "transport"), "shm");
         assert_string_equal(reply_field(&reply, "connect_us"), "321");
         assert_string_equal(reply_field(&reply, "reused"), "false");
         assert_non_null(strstr(s->body, reply_field(&reply, "url")));
@@ -182,7 +174,7 @@ static void an_answer_that_comes_at_once_is_not_missed(void **state)
         await_parked(s->h, 0);
 }
 
-static void the_fabrics_errors_have_a_status(void **state)
+static void the_engines_errors_have_a_status(void **state)
 {
         static const struct {
                 int error, status;
@@ -241,7 +233,7 @@ static void an_address_that_is_not_admitted_is_not_used(void **state)
                 if (admitted)
                         strcpy(facts.data_address, "127.0.0.1:7");
                 peer.epoch = PEER_EPOCH;
-                peer.engine = &facts;
+                peer.fabric = &facts;
                 http_server_free(s->peer);
                 assert_int_equal(http_server_new(&peer, &s->peer), 0);
                 (void)snprintf(s->body, sizeof(s->body), "{\"url\":\"http://127.0.0.1:%u\"}",
@@ -308,7 +300,7 @@ int main(void)
                 TEST(the_answer_has_who_where_and_how_long),
                 TEST(whoever_wakes_a_request_touches_nothing_of_it_afterwards),
                 TEST(an_answer_that_comes_at_once_is_not_missed),
-                TEST(the_fabrics_errors_have_a_status),
+                TEST(the_engines_errors_have_a_status),
                 TEST(a_url_that_leads_to_no_peer_is_refused),
                 TEST(an_address_that_is_not_admitted_is_not_used),
                 TEST(a_client_that_leaves_is_not_waited_for),
