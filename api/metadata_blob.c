@@ -36,10 +36,10 @@ struct blob {
         const char *worker, *epoch, *operation, *data, *http, *digest;
 };
 
+/* clang-format off */
 #define BLOB(json_type, member, least, most)                                                                           \
-        {                                                                                                              \
-#member, FERRY_JSON_##json_type, true, offsetof(struct blob, member), (least), (most), NULL            \
-        }
+        { #member, FERRY_JSON_##json_type, true, offsetof(struct blob, member), (least), (most), NULL }
+/* clang-format on */
 
 static const struct ferry_json_field fields[] = {
         BLOB(UINT, protocol, 1, UINT32_MAX),

@@ -7,14 +7,14 @@
 
 #include "client_internal.h"
 
+/* clang-format off */
+#define HEADER(name, field) { name, offsetof(struct reply, field), sizeof(((struct reply *)0)->field) }
+/* clang-format on */
+
 static const struct {
         const char *name;
         size_t offset, size;
 } attempt_headers[] = {
-#define HEADER(name, field)                                                                                            \
-        {                                                                                                              \
-                name, offsetof(struct reply, field), sizeof(((struct reply *)0)->field)                                \
-        }
         HEADER("content-type", content_type),   HEADER("etag", etag),
         HEADER("location", location),           HEADER("request-id", request_id),
         HEADER("content-range", content_range), HEADER("retry-after", retry_after),

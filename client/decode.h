@@ -29,10 +29,10 @@ struct decode_field {
         size_t offset, size; /* in the target */
 };
 
+/* clang-format off */
 #define DECODE_FIELD(name, type, required, target, field)                                                              \
-        {                                                                                                              \
-                name, type, required, offsetof(target, field), sizeof(((target *)0)->field)                            \
-        }
+        { name, type, required, offsetof(target, field), sizeof(((target *)0)->field) }
+/* clang-format on */
 
 /*
  * 0; -EPROTO with *ret_field naming what is wrong, the first in the order of the table. Absent fields (and null) leave

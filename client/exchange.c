@@ -87,12 +87,21 @@ static CURLcode exchange_set_url(struct ferry *f)
         return curl_easy_setopt(f->easy, CURLOPT_CURLU, f->url);
 }
 
+/* By the name that libcurl 7.85 deprecated where it is the only one. */
+static CURLcode allow_http_only(CURL *easy)
+{
+#if CURL_AT_LEAST_VERSION(7, 85, 0)
+        return curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+        return curl_easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
+}
+
 /* What stays the same from request to request. false: memory is short. */
 static bool exchange_set_fixed(struct ferry *f)
 {
         CURL *easy = f->easy;
-        bool ok = exchange_set_url(f) == CURLE_OK &&
-                  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+        bool ok = exchange_set_url(f) == CURLE_OK && allow_http_only(easy) == CURLE_OK &&
                   curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, f->unix_socket) == CURLE_OK &&
                   curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
                   (!f->ca_file || curl_easy_setopt(easy, CURLOPT_CAINFO, f->ca_file) == CURLE_OK) &&

@@ -28,10 +28,10 @@ static bool request_is_repeatable(const struct request *request)
 
 static uint32_t perform_random(void)
 {
-        uint32_t random = 0;
+        uint32_t random;
+
         /* Only spreads the load: a zero when the kernel has none does no harm. */
-        (void)getentropy(&random, sizeof(random));
-        return random;
+        return getentropy(&random, sizeof(random)) == 0 ? random : 0;
 }
 
 int perform(struct ferry *f, const struct request *request, struct reply *ret_reply)

@@ -9,10 +9,9 @@
 #include "operations/operations.h"
 #include "request.h"
 
-#define LIMIT(name)                                                                                                    \
-        {                                                                                                              \
-#name, offsetof(struct http_limits, name)                                                              \
-        }
+/* clang-format off */
+#define LIMIT(name) { #name, offsetof(struct http_limits, name) }
+/* clang-format on */
 
 static const struct {
         const char *name;

@@ -133,6 +133,16 @@ static int on_request(void *context, char *ip, char *local_ip, int port, int loc
         return CURL_PREREQFUNC_OK;
 }
 
+/* By the name that libcurl 7.85 deprecated where it is the only one. */
+static CURLcode allow_http_only(CURL *easy)
+{
+#if CURL_AT_LEAST_VERSION(7, 85, 0)
+        return curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+        return curl_easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
+}
+
 static bool set_option(CURL *easy, CURLoption option, const char *value)
 {
         return !value || curl_easy_setopt(easy, option, value) == CURLE_OK;
@@ -144,8 +154,7 @@ static bool easy_prepare(struct fetch *fetch)
         CURL *easy = fetch->easy = curl_easy_init();
 
         return easy && curl_easy_setopt(easy, CURLOPT_CURLU, fetch->url) == CURLE_OK &&
-               curl_easy_setopt(easy, CURLOPT_PRIVATE, fetch) == CURLE_OK &&
-               curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+               curl_easy_setopt(easy, CURLOPT_PRIVATE, fetch) == CURLE_OK && allow_http_only(easy) == CURLE_OK &&
                curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
                curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
                curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&

@@ -11,14 +11,10 @@ struct field_case {
         const char *code, *pointer;
 };
 
-#define INVALID(body, pointer)                                                                                         \
-        {                                                                                                              \
-                body, 400, "invalid-parameter", pointer                                                                \
-        }
-#define UNKNOWN(body, pointer)                                                                                         \
-        {                                                                                                              \
-                body, 400, "unknown-field", pointer                                                                    \
-        }
+/* clang-format off */
+#define INVALID(body, pointer) { body, 400, "invalid-parameter", pointer }
+#define UNKNOWN(body, pointer) { body, 400, "unknown-field", pointer }
+/* clang-format on */
 
 static void each_field_of_a_region_is_checked(void **state)
 {

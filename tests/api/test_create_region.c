@@ -441,11 +441,14 @@ static void a_full_control_group_is_refused_and_kills_nobody(void **state)
 /* From here on this process and its workers see a /dev/shm of their own. false: the system does not let us. */
 static bool small_shared_memory(const char *options)
 {
-        char map[32];
+        char users[32], groups[32];
 
         if (geteuid() != 0) {
-                (void)snprintf(map, sizeof(map), "0 %u 1", (unsigned)geteuid());
-                if (unshare(CLONE_NEWUSER) != 0 || !write_file("/proc/self/uid_map", map))
+                (void)snprintf(users, sizeof(users), "0 %u 1", (unsigned)geteuid());
+                (void)snprintf(groups, sizeof(groups), "0 %u 1", (unsigned)getegid());
+                /* A tmpfs refuses files of a group without a mapping (EOVERFLOW). */
+                if (unshare(CLONE_NEWUSER) != 0 || !write_file("/proc/self/uid_map", users) ||
+                    !write_file("/proc/self/setgroups", "deny") || !write_file("/proc/self/gid_map", groups))
                         return false;
         }
         return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&

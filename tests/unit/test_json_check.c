@@ -15,10 +15,9 @@ struct text {
         const char *bytes;
         size_t size;
 };
-#define T(literal)                                                                                                     \
-        {                                                                                                              \
-                literal, sizeof(literal) - 1                                                                           \
-        }
+/* clang-format off */
+#define T(literal) { literal, sizeof(literal) - 1 }
+/* clang-format on */
 
 /* Parses a copy that ends where the text does, so that a sanitizer sees every look beyond. */
 static bool is_taken(const char *bytes, size_t size)

@@ -15,7 +15,7 @@
 
 /* The arguments after the program's name, ended by NULL. */
 #define PARSE(options, message, ...)                                                                                   \
-        parse((options), (message), (char *const[]){ (char *)(uintptr_t) "ferryd", ##__VA_ARGS__, NULL })
+        parse((options), (message), (char *const[]){ (char *)(uintptr_t)("ferryd"), ##__VA_ARGS__, NULL })
 
 static int parse(struct options *options, char message[OPTION_MESSAGE_SIZE], char *const *argv)
 {

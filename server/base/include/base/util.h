@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #define FERRY_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-#define FERRY_CONTAINER_OF(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+#define FERRY_CONTAINER_OF(pointer, type, member) ((type *)(void *)(((char *)(pointer)) - offsetof(type, member)))
 
 /* Hands a pointer over: yields its value and leaves NULL behind. */
 #define FERRY_STEAL(pointer)                                                                                           \
