@@ -13,7 +13,6 @@
 #include <ferry/error.h>
 
 #include "base/log.h"
-#include "base/presence.h"
 #include "base/util.h"
 #include "bench.h"
 #include "transfer/engine.h"
@@ -65,7 +64,6 @@ struct address {
 struct node {
         struct address address;
         struct engine *engine;
-        struct presence *presence;
         struct segment segment;
 };
 
@@ -96,7 +94,7 @@ static void node_open(struct node *node)
 {
         const struct engine_config config = {
                 .epoch = node->address.epoch = random_id(),
-                .local = !network,
+                .local = network ? NULL : "auto",
                 .data_listen = network ? "127.0.0.1:0" : NULL,
                 .transports = network ? "tcp,self" : NULL,
                 .operations = { .claim = grant, .context = node },
@@ -108,12 +106,11 @@ static void node_open(struct node *node)
                 fail("a data plane cannot be opened: %s", strerror(-r));
         facts = engine_get_facts(node->engine);
         memcpy(node->address.data, facts->data_address, sizeof(node->address.data));
-        r = presence_new(node->address.epoch, facts->local_address, facts->local_address_size, &node->presence);
         node->segment = (struct segment){ .address = aligned_alloc(SLICE, SLICE), .size = SLICE };
         if (r < 0 || !node->segment.address)
                 fail("a data plane cannot be opened: %s", strerror(r < 0 ? -r : ENOMEM));
         memset(node->segment.address, 0x5a, SLICE);
-        r = engine_memory_register(node->engine, node->segment.address, SLICE, 0, &node->segment.memory);
+        r = engine_memory_register(node->engine, node->segment.address, SLICE, -1, 1, &node->segment.memory);
         if (r < 0)
                 fail("memory cannot be registered: %s", strerror(-r));
 }
@@ -171,7 +168,7 @@ static _Noreturn void host_run(int socket, unsigned n)
         }
         (void)recv(socket, &end, 1, 0);
         for (unsigned i = 0; i < n; i++)
-                (void)presence_free(nodes[i].presence);
+                engine_abandon(nodes[i].engine);
         _exit(EXIT_SUCCESS);
 }
 
@@ -237,7 +234,7 @@ static _Noreturn void hub_run(int socket, const struct address *peers)
 
                 write_all(socket, &seconds, sizeof(seconds));
         }
-        (void)presence_free(hub.presence);
+        engine_abandon(hub.engine);
         _exit(EXIT_SUCCESS);
 }
 

@@ -74,7 +74,7 @@ static void begin(struct worker *w, enum ferry_kind kind, const char *region, co
 
 /*
  * Whoever looks away finds the victim's last messages together in its socket, and a connection that is reset already:
- * the case in which UCX's TCP may abort the process (server/fabric/side.c).
+ * the case in which UCX's TCP may abort the process (server/transport/ucx/context.c).
  */
 static void kill_while_away(struct worker *survivor, struct worker *victim)
 {

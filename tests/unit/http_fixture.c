@@ -45,7 +45,7 @@ int http_setup(void **state)
                 .version = "1",
                 .epoch = EPOCH,
                 .threads = 2,
-                .fabric = &h->facts,
+                .engine = &h->facts,
                 .operations = h->f->store,
                 .operation_limits = &default_limits,
                 .regions = h->f->regions,

@@ -233,7 +233,7 @@ static void an_address_that_is_not_admitted_is_not_used(void **state)
                 if (admitted)
                         strcpy(facts.data_address, "127.0.0.1:7");
                 peer.epoch = PEER_EPOCH;
-                peer.fabric = &facts;
+                peer.engine = &facts;
                 http_server_free(s->peer);
                 assert_int_equal(http_server_new(&peer, &s->peer), 0);
                 (void)snprintf(s->body, sizeof(s->body), "{\"url\":\"http://127.0.0.1:%u\"}",

@@ -27,7 +27,7 @@ static int setup(void **state)
 {
         static const char *const listen[] = { "127.0.0.1:0" };
         const struct ferry_worker_options options = {
-                .listen = listen, .n_listen = 1, .no_local = true, .memory_limit = 4 * MIB
+                .listen = listen, .n_listen = 1, .local = "off", .memory_limit = 4 * MIB
         };
 
         log_setup(LOG_ERROR, LOG_LOGFMT);
