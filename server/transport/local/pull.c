@@ -76,7 +76,7 @@ static void copy_runs(const struct piece *piece, bool past_caches)
 bool piece_copy(const struct piece *piece)
 {
         const struct pull *pull = piece->pull;
-        bool past_caches = pull->length >= PULL_PAST_CACHES;
+        bool past_caches = pull->message->stream->total >= PULL_PAST_CACHES;
 
         if (!lease_holds(pull->lease, pull->number))
                 return false;

@@ -18,7 +18,7 @@
 
 enum {
         PULL_PIECE = 1 << 20,       /* of a pull that is copied at once, at most: what everybody else waits for */
-        PULL_PAST_CACHES = 4 << 20, /* a payload of so many bytes would throw everything else out of the caches */
+        PULL_PAST_CACHES = 4 << 20, /* a stream of so many bytes would throw everything else out of the caches */
 };
 
 struct pull_extent {
