@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include <ferry/error.h>
@@ -16,13 +14,12 @@
 #include "base/util.h"
 #include "channel.h"
 #include "incoming.h"
+#include "lending.h"
+#include "listener.h"
 #include "outgoing.h"
 
 enum {
-        ACCEPTED_MAX = 4096,
-        ACCEPT_BURST = 16,        /* connections taken in at once */
-        ACCEPT_PAUSE_US = 100000, /* when no descriptor is left */
-        GREETING_US = 10000000,   /* a peer that connects greets within this time */
+        GREETING_US = 10000000, /* a peer that connects greets within this time */
         EVENTS_MAX = 16,
         HEAR_OUT_MAX = 64, /* reads; a socket does not hold so much */
         POLL_EVERY = 8,    /* progress() calls with one talkative link before the others are looked at */
@@ -96,62 +93,6 @@ static void cancel(struct link *link, uint64_t transfer)
 
 /* ---- links that begin ---- */
 
-static int poll_listener(struct local *local, int operation, uint32_t events)
-{
-        struct epoll_event event = { .events = events, .data.ptr = &local->listener };
-
-        return epoll_ctl(local->base.fd, operation, local->listener, &event) < 0 ? -errno : 0;
-}
-
-static void pause_accepting(struct local *local, int error)
-{
-        log_event(LOG_WARN, "connections of local peers wait", LOG_S("reason", strerror(error)));
-        (void)poll_listener(local, EPOLL_CTL_MOD, 0);
-        local->accept_at_us = clock_now_us() + ACCEPT_PAUSE_US;
-}
-
-static void turn_away(int fd, const char *reason)
-{
-        log_event(LOG_WARN, "a local peer is turned away", LOG_S("reason", reason));
-        (void)close(fd);
-}
-
-static void accept_one(struct local *local, int fd)
-{
-        struct channel *channel;
-        bool was_full = local->full;
-        int r;
-
-        local->full = local->n_accepted >= ACCEPTED_MAX;
-        if (local->full && was_full) {
-                (void)close(fd); /* logged once */
-        } else if (local->full) {
-                turn_away(fd, "too many links");
-        } else if (!socket_is_ours(fd)) {
-                turn_away(fd, "another user's process");
-        } else if ((r = channel_new(local, fd, 0, &channel)) < 0) {
-                log_event(LOG_WARN, "a local peer is turned away", LOG_S("reason", strerror(-r)));
-        } else {
-                local->n_accepted++;
-                local->n_strangers++;
-        }
-}
-
-static void accept_peers(struct local *local)
-{
-        for (int n = 0; n < ACCEPT_BURST; n++) {
-                int fd = accept4(local->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-
-                if (fd >= 0) {
-                        accept_one(local, fd);
-                        continue;
-                }
-                if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-                        pause_accepting(local, errno);
-                return;
-        }
-}
-
 static struct link *connect_link(struct transport *transport, const struct transport_peer *peer, int *ret_error)
 {
         struct local *local = local_of(transport);
@@ -198,7 +139,7 @@ static bool poll_all(struct local *local)
         local->unpolled = 0;
         for (int i = 0; i < n; i++) {
                 if (events[i].data.ptr == &local->listener)
-                        accept_peers(local);
+                        listener_accept(local);
                 else if (events[i].data.ptr == &local->crew)
                         crew_hear(local->crew);
                 else
@@ -237,10 +178,8 @@ static void run_timers(struct local *local)
 
         if (now_us < deadline(&local->base))
                 return;
-        if (local->accept_at_us != 0 && local->accept_at_us <= now_us) {
-                local->accept_at_us = 0;
-                (void)poll_listener(local, EPOLL_CTL_MOD, EPOLLIN);
-        }
+        if (local->accept_at_us != 0 && local->accept_at_us <= now_us)
+                listener_resume(local);
         if (local->retry_at_us != 0 && local->retry_at_us <= now_us)
                 local->retry_at_us = 0;
         DL_FOREACH (local->channels, channel) {
@@ -301,18 +240,6 @@ static const char *carrier(struct link *link)
 
 /* ---- the end ---- */
 
-static void stop_listening(struct local *local)
-{
-        if (local->listener < 0)
-                return;
-        directory_unlink(&local->directory);
-        local->directory.name[0] = '\0';
-        (void)poll_listener(local, EPOLL_CTL_DEL, 0);
-        (void)close(local->listener);
-        local->listener = -1;
-        local->accept_at_us = 0;
-}
-
 static bool is_idle(const struct local *local)
 {
         const struct channel *channel;
@@ -329,7 +256,7 @@ static void shut_down(struct transport *transport, uint64_t deadline_us)
         struct epoll_event event;
         struct channel *channel;
 
-        stop_listening(local);
+        listener_close(local);
         while (!is_idle(local) && clock_now_us() < deadline_us)
                 if (!progress(transport) && arm(transport))
                         (void)epoll_wait(local->base.fd, &event, 1, DRAIN_WAIT_MS);
@@ -362,8 +289,8 @@ static const struct transport_ops ops = {
         .progress = progress,
         .arm = arm,
         .deadline = deadline,
-        .register_memory = outgoing_register,
-        .unregister_memory = outgoing_unregister,
+        .register_memory = lending_register,
+        .unregister_memory = lending_unregister,
         .connect = connect_link,
         .send = outgoing_send,
         .receive = incoming_receive,
@@ -413,8 +340,7 @@ static int open_parts(struct local *local, const struct local_config *config)
                 log_event(LOG_ERROR, "no local side", LOG_S("reason", strerror(-r)));
                 return r;
         }
-        local->listener = directory_listen(&local->directory, config->epoch);
-        return local->listener < 0 ? local->listener : poll_listener(local, EPOLL_CTL_ADD, EPOLLIN);
+        return listener_open(local);
 }
 
 int local_transport_new(const struct local_config *config, const struct transport_handlers *handlers, size_t index,

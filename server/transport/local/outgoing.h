@@ -4,10 +4,9 @@
 
 #include "channel.h"
 
-/* The sender's part: what is lent, and how messages leave. These are parts of struct transport_ops. */
+/* The sender's part: how messages leave, and when their memory is free again. The progress thread. */
 
-int outgoing_register(struct transport *transport, struct memory *memory);
-void outgoing_unregister(struct transport *transport, struct memory *memory);
+/* Of struct transport_ops. */
 uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
                       bool *ret_inside);
 void outgoing_send(struct link *link, struct message *message);

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lending.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/log.h"
+
+/* One message and the ring may still add theirs. */
+enum { LENT_MAX = FRAME_MEMORIES_MAX - FRAME_EXTENTS_MAX - 1 };
+
+/* ---- memory ---- */
+
+int lending_register(struct transport *transport, struct memory *memory)
+{
+        struct memfd *memfd = NULL;
+        int r = memory->fd < 0 ? 0 : memfd_open(memory->fd, &memfd);
+
+        memory->handles[transport->index] = memfd;
+        if (r == -EMFILE || r == -ENFILE || r == -ENOMEM) {
+                log_event(LOG_ERROR, "memory cannot be lent to local peers", LOG_S("reason", strerror(-r)),
+                          LOG_S("advice", "raise the limit of open files (ulimit -n)"));
+                return r;
+        }
+        if (r < 0)
+                log_event(LOG_INFO, "memory is copied for local peers, not lent", LOG_S("reason", strerror(-r)));
+        return 0;
+}
+
+void lending_unregister(struct transport *transport, struct memory *memory)
+{
+        struct local *local = (struct local *)(void *)transport;
+        struct channel *channel;
+
+        DL_FOREACH (local->channels, channel) {
+                struct frame frame = frame_of(FRAME_FORGET);
+                struct lent *lent;
+
+                HASH_FIND(hh, channel->lent_by_id, &memory->id, sizeof(memory->id), lent);
+                if (!lent)
+                        continue;
+                HASH_DEL(channel->lent_by_id, lent);
+                free(lent);
+                frame.id = memory->id;
+                channel_post_frame(channel, frame, NULL);
+        }
+        memory->handles[transport->index] = memfd_drop(memory->handles[transport->index]);
+}
+
+static struct memfd *memfd_of_memory(const struct channel *channel, const struct memory *memory)
+{
+        return memory->handles[channel->link.transport->index];
+}
+
+static bool peer_has(const struct channel *channel, uint64_t id)
+{
+        struct lent *lent;
+
+        HASH_FIND(hh, channel->lent_by_id, &id, sizeof(id), lent);
+        return lent != NULL;
+}
+
+static bool may_lend(const struct channel *channel, const struct memory *memory)
+{
+        return memfd_of_memory(channel, memory) &&
+               (HASH_COUNT(channel->lent_by_id) < LENT_MAX || peer_has(channel, memory->id));
+}
+
+/* 0 or -ENOMEM. */
+static int lend(struct channel *channel, uint64_t id, uint64_t size, struct memfd *memfd)
+{
+        struct frame frame = frame_of(FRAME_LEND);
+        struct lent *lent = malloc(sizeof(*lent));
+
+        if (!lent)
+                return -ENOMEM;
+        lent->id = id;
+        HASH_ADD(hh, channel->lent_by_id, id, sizeof(id), lent);
+        if (!lent->hh.tbl) {
+                free(lent);
+                return -ENOMEM;
+        }
+        frame.id = id;
+        frame.size = size;
+        channel_post_frame(channel, frame, memfd);
+        return 0;
+}
+
+/* ---- extents ---- */
+
+static bool add_extent(struct extents *extents, const struct frame_extent *next)
+{
+        struct frame_extent *last = extents->n > 0 ? &extents->list[extents->n - 1] : NULL;
+
+        if (last && last->memory == next->memory && last->offset + last->size == next->offset) {
+                last->size += next->size;
+                return true;
+        }
+        extents->full = extents->n == FRAME_EXTENTS_MAX;
+        if (!extents->full)
+                extents->list[extents->n++] = *next;
+        return !extents->full;
+}
+
+uint64_t lending_find(const struct channel *channel, const struct stream *stream, uint64_t offset, uint64_t limit,
+                      struct extents *extents)
+{
+        uint64_t found = 0;
+
+        extents->n = 0;
+        extents->full = false;
+        while (found < limit) {
+                struct memory *memory;
+                uint8_t *address;
+                uint64_t run = stream_run_in_segment(stream, offset + found, limit - found, &address, &memory);
+                struct frame_extent next = { memory->id, (uint64_t)(address - memory->address), run };
+
+                if (!may_lend(channel, memory) || !add_extent(extents, &next))
+                        break;
+                found += run;
+        }
+        return found;
+}
+
+uint64_t lending_find_other(const struct channel *channel, const struct stream *stream, uint64_t offset, uint64_t limit)
+{
+        uint64_t found = 0;
+
+        while (found < limit) {
+                struct memory *memory;
+                uint8_t *address;
+                uint64_t run = stream_run_in_segment(stream, offset + found, limit - found, &address, &memory);
+
+                if (may_lend(channel, memory))
+                        break;
+                found += run;
+        }
+        return found;
+}
+
+int lending_announce(struct channel *channel, const struct stream *stream, uint64_t offset, uint64_t length)
+{
+        uint64_t last = lending_ring_id;
+
+        for (uint64_t done = 0; done < length;) {
+                struct memory *memory;
+                uint8_t *address;
+
+                done += stream_run_in_segment(stream, offset + done, length - done, &address, &memory);
+                if (memory->id == last || peer_has(channel, memory->id))
+                        continue;
+                last = memory->id;
+                if (lend(channel, memory->id, memory->size, memfd_of_memory(channel, memory)) < 0)
+                        return -ENOMEM;
+        }
+        return 0;
+}
+
+/* ---- the ring ---- */
+
+int lending_make_ring(struct channel *channel)
+{
+        struct memfd *memfd = NULL;
+        int r = channel->loans.ring ? 0 : loans_make_ring(&channel->loans, &memfd);
+
+        if (!memfd)
+                return r;
+        r = lend(channel, lending_ring_id, (uint64_t)LOAN_BUFFERS * LOAN_BUFFER_SIZE, memfd);
+        (void)memfd_drop(memfd);
+        return r;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "listener.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+enum {
+        ACCEPTED_MAX = 4096,
+        ACCEPT_BURST = 16,        /* connections taken in at once */
+        ACCEPT_PAUSE_US = 100000, /* when no descriptor is left */
+};
+
+static int watch(struct local *local, int operation, uint32_t events)
+{
+        struct epoll_event event = { .events = events, .data.ptr = &local->listener };
+
+        return epoll_ctl(local->base.fd, operation, local->listener, &event) < 0 ? -errno : 0;
+}
+
+static void pause_accepting(struct local *local, int error)
+{
+        log_event(LOG_WARN, "connections of local peers wait", LOG_S("reason", strerror(error)));
+        (void)watch(local, EPOLL_CTL_MOD, 0);
+        local->accept_at_us = clock_now_us() + ACCEPT_PAUSE_US;
+}
+
+static void turn_away(int fd, const char *reason)
+{
+        log_event(LOG_WARN, "a local peer is turned away", LOG_S("reason", reason));
+        (void)close(fd);
+}
+
+static void accept_one(struct local *local, int fd)
+{
+        struct channel *channel;
+        bool was_full = local->full;
+        int r;
+
+        local->full = local->n_accepted >= ACCEPTED_MAX;
+        if (local->full && was_full) {
+                (void)close(fd); /* logged once */
+        } else if (local->full) {
+                turn_away(fd, "too many links");
+        } else if (!socket_is_ours(fd)) {
+                turn_away(fd, "another user's process");
+        } else if ((r = channel_new(local, fd, 0, &channel)) < 0) {
+                log_event(LOG_WARN, "a local peer is turned away", LOG_S("reason", strerror(-r)));
+        } else {
+                local->n_accepted++;
+                local->n_strangers++;
+        }
+}
+
+void listener_accept(struct local *local)
+{
+        for (int n = 0; n < ACCEPT_BURST; n++) {
+                int fd = accept4(local->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+                if (fd >= 0) {
+                        accept_one(local, fd);
+                        continue;
+                }
+                if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+                        pause_accepting(local, errno);
+                return;
+        }
+}
+
+int listener_open(struct local *local)
+{
+        int fd = directory_listen(&local->directory, local->epoch);
+
+        if (fd < 0)
+                return fd;
+        local->listener = fd;
+        return watch(local, EPOLL_CTL_ADD, EPOLLIN);
+}
+
+void listener_resume(struct local *local)
+{
+        local->accept_at_us = 0;
+        (void)watch(local, EPOLL_CTL_MOD, EPOLLIN);
+}
+
+void listener_close(struct local *local)
+{
+        if (local->listener < 0)
+                return;
+        directory_unlink(&local->directory);
+        local->directory.name[0] = '\0';
+        (void)watch(local, EPOLL_CTL_DEL, 0);
+        (void)close(local->listener);
+        local->listener = -1;
+        local->accept_at_us = 0;
+}
