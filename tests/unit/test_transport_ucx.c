@@ -3,6 +3,8 @@
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
+#include <ucs/config/types.h>
+#include <ucs/debug/log_def.h>
 #include <unistd.h>
 
 #include <ferry/error.h>
@@ -708,29 +710,158 @@ static void an_address_that_ucx_cannot_serve_is_refused(void **state)
         }
 }
 
+static void short_payloads_and_pieces_travel_in_parts(void **state)
+{
+        struct pair *p = pair_connected();
+        struct node *n = &p->n[0];
+        const struct transport_ops *ops = n->transport->ops;
+        bool inside;
+
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, WIRE_INLINE_MAX, &inside), WIRE_INLINE_MAX);
+        assert_false(inside);
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, 512 << 10, &inside), UCX_PART_SIZE);
+        assert_true(inside);
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, 4 << 20, &inside), 4 << 20);
+        assert_false(inside);
+        assert_int_equal(ops->request_size(n->link, &n->stream, 0, MEMORY_SIZE), 4 << 20);
+        assert_int_equal(ops->request_size(n->link, &n->stream, 0, 1000), 1000);
+        assert_int_equal(ops->window(n->link), 16 << 20);
+        node_set_stream(n, 1000, 16 << 10, 20 << 10);
+        assert_int_equal(ops->fit(n->link, &n->stream, 0, 4 << 20, &inside), UCX_PART_SIZE);
+        assert_true(inside);
+        assert_int_equal(ops->request_size(n->link, &n->stream, 0, 16000 << 10), 2 << 20);
+        pair_free(p);
+}
+
+/* As if the link were a long one. */
+static void the_chunk_grows_with_the_round_trip(void **state)
+{
+        struct pair *p = pair_connected();
+        struct ucx_link *link = ucx_link_of(p->n[0].link);
+        const struct transport_ops *ops = p->n[0].transport->ops;
+
+        assert_in_range(link->rtt_us, 0, TIMEOUT_US);
+        link->rtt_us = TIMEOUT_US;
+        move(p, 0, 4 << 20);
+        assert_int_equal(ops->window(p->n[0].link), 16 << 20); /* on loopback it never does */
+        ucx_of(p->n[0].transport)->listen.loopback = false;
+        move(p, 0, 4 << 20);
+        AWAIT(p, p->n[0].rooms == 1);
+        assert_int_equal(ops->request_size(p->n[0].link, &p->n[0].stream, 0, MEMORY_SIZE), MEMORY_SIZE);
+        assert_int_equal(ops->window(p->n[0].link), 4 * (uint64_t)WIRE_CHUNK_MAX);
+        link->rtt_us = 1;
+        link->chunk = 8 << 20;
+        move(p, 0, 8 << 20);
+        assert_int_equal(ops->window(p->n[0].link), 16 << 20);
+        pair_free(p);
+}
+
+static void the_chunk_stays_within_what_was_asked_for(void **state)
+{
+        static const uint32_t wrong[] = { 1, UCX_CHUNK_MIN - 1, WIRE_CHUNK_MAX + 1 };
+        struct ucx_config config = { .data_listen = "127.0.0.1:0", .chunk_size = UCX_CHUNK_MIN, .window = 2 };
+        struct node node = { 0 };
+        struct ucx_link *link;
+
+        assert_int_equal(node_open_with(&node, &config), 0);
+        link = ucx_link_new(ucx_of(node.transport), false);
+        assert_int_equal(ucx_window(&link->base), 2 * UCX_CHUNK_MIN);
+        ucx_of(node.transport)->listen.loopback = false;
+        link->rtt_us = TIMEOUT_US;
+        ucx_pace_bulk(link, UCX_CHUNK_MIN, clock_now_us());
+        assert_int_equal(ucx_window(&link->base), 2 * UCX_CHUNK_MIN);
+        ucx_link_free(link);
+        node.transport->ops->free(node.transport);
+        for (size_t i = 0; i < UNIT_COUNT(wrong); i++) {
+                config.chunk_size = wrong[i];
+                assert_int_equal(node_open_with(&node, &config), -EINVAL);
+        }
+}
+
+static unsigned fake_minor; /* 0 = none */
+
+void __real_ucp_get_version(unsigned *major, unsigned *minor, unsigned *release);
+void __wrap_ucp_get_version(unsigned *major, unsigned *minor, unsigned *release);
+
+void __wrap_ucp_get_version(unsigned *major, unsigned *minor, unsigned *release)
+{
+        __real_ucp_get_version(major, minor, release);
+        if (fake_minor)
+                *minor = fake_minor;
+}
+
+static void a_version_that_cannot_connect_is_refused(void **state)
+{
+        const struct ucx_config config = { .data_listen = "127.0.0.1:0" };
+        struct node node = { 0 };
+
+        fake_minor = 20;
+        assert_int_equal(node_open_with(&node, &config), -ENOTSUP);
+        fake_minor = 0;
+}
+
+static int saved_stderr = -1;
+
+static void stderr_catch(int *ret_file)
+{
+        char path[] = "/tmp/test_transport_ucx.XXXXXX";
+
+        *ret_file = mkstemp(path);
+        saved_stderr = dup(STDERR_FILENO);
+        assert_true(*ret_file >= 0 && saved_stderr >= 0);
+        (void)unlink(path);
+        (void)dup2(*ret_file, STDERR_FILENO);
+}
+
+/* What was written meanwhile; to be freed. */
+static char *stderr_release(int file)
+{
+        enum { SIZE = 1 << 20 };
+        char *text = unit_alloc(SIZE);
+        ssize_t size;
+
+        (void)dup2(saved_stderr, STDERR_FILENO);
+        (void)close(saved_stderr);
+        size = pread(file, text, SIZE - 1, 0);
+        assert_true(size >= 0);
+        text[size] = '\0';
+        (void)close(file);
+        return text;
+}
+
+static void ucx_cannot_flood_the_log(void **state)
+{
+        static ucs_log_component_config_t component = { .log_level = UCS_LOG_LEVEL_WARN, .name = "TEST" };
+        size_t lines = 0;
+        char *text;
+        int file;
+
+        ucx_log_setup();
+        stderr_catch(&file);
+        for (int i = 0; i < 10000; i++)
+                ucs_log_dispatch(__FILE__, __LINE__, __func__, UCS_LOG_LEVEL_ERROR, &component, "line %d", i);
+        text = stderr_release(file);
+        for (const char *at = text; (at = strstr(at, "text=")); at++)
+                lines++;
+        assert_in_range(lines, 1, 2 * UCX_LOG_BURST); /* of one second, or of two */
+        free(text);
+}
+
 /* The names of a transport's settings are others from 1.17 on; one that UCX does not know has no effect. */
 static void ucx_knows_every_setting(void **state)
 {
-        char path[] = "/tmp/test_transport_ucx.XXXXXX", text[65536];
-        int file = mkstemp(path), saved = dup(STDERR_FILENO);
-        ssize_t size;
-        struct pair *p;
+        char *text;
+        int file;
 
-        assert_true(file >= 0 && saved >= 0);
-        (void)unlink(path);
-        (void)dup2(file, STDERR_FILENO);
+        stderr_catch(&file);
         log_setup(LOG_DEBUG, LOG_LOGFMT);
-        p = pair_connected();
-        pair_free(p);
+        pair_free(pair_connected());
         log_setup(LOG_INFO, LOG_LOGFMT);
-        (void)dup2(saved, STDERR_FILENO);
-        (void)close(saved);
-        size = pread(file, text, sizeof(text) - 1, 0);
-        assert_true(size > 0);
-        text[size] = '\0';
-        (void)close(file);
+        text = stderr_release(file);
+        assert_int_not_equal(text[0], '\0');
         assert_null(strstr(text, "UCX does not know a setting"));
         assert_null(strstr(text, "invalid configuration")); /* UCX's own words about those of transports */
+        free(text);
 }
 
 int main(void)
@@ -756,6 +887,11 @@ int main(void)
                 cmocka_unit_test(ipv6_loopback_carries_bytes_or_is_refused),
                 cmocka_unit_test(a_peer_of_another_address_family_is_refused),
                 cmocka_unit_test(an_address_that_ucx_cannot_serve_is_refused),
+                cmocka_unit_test(short_payloads_and_pieces_travel_in_parts),
+                cmocka_unit_test(the_chunk_grows_with_the_round_trip),
+                cmocka_unit_test(the_chunk_stays_within_what_was_asked_for),
+                cmocka_unit_test(a_version_that_cannot_connect_is_refused),
+                cmocka_unit_test(ucx_cannot_flood_the_log),
                 cmocka_unit_test(ucx_knows_every_setting),
         };
 
