@@ -57,7 +57,7 @@ static void accept_one(struct local *local, int fd)
         }
 }
 
-void listener_accept(struct local *local)
+void local_listener_accept(struct local *local)
 {
         for (int n = 0; n < ACCEPT_BURST; n++) {
                 int fd = accept4(local->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -72,7 +72,7 @@ void listener_accept(struct local *local)
         }
 }
 
-int listener_open(struct local *local)
+int local_listener_open(struct local *local)
 {
         int fd = directory_listen(&local->directory, local->epoch);
 
@@ -82,13 +82,13 @@ int listener_open(struct local *local)
         return watch(local, EPOLL_CTL_ADD, EPOLLIN);
 }
 
-void listener_resume(struct local *local)
+void local_listener_resume(struct local *local)
 {
         local->accept_at_us = 0;
         (void)watch(local, EPOLL_CTL_MOD, EPOLLIN);
 }
 
-void listener_close(struct local *local)
+void local_listener_close(struct local *local)
 {
         if (local->listener < 0)
                 return;

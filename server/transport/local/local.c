@@ -139,7 +139,7 @@ static bool poll_all(struct local *local)
         local->unpolled = 0;
         for (int i = 0; i < n; i++) {
                 if (events[i].data.ptr == &local->listener)
-                        listener_accept(local);
+                        local_listener_accept(local);
                 else if (events[i].data.ptr == &local->crew)
                         crew_hear(local->crew);
                 else
@@ -179,7 +179,7 @@ static void run_timers(struct local *local)
         if (now_us < deadline(&local->base))
                 return;
         if (local->accept_at_us != 0 && local->accept_at_us <= now_us)
-                listener_resume(local);
+                local_listener_resume(local);
         if (local->retry_at_us != 0 && local->retry_at_us <= now_us)
                 local->retry_at_us = 0;
         DL_FOREACH (local->channels, channel) {
@@ -256,7 +256,7 @@ static void shut_down(struct transport *transport, uint64_t deadline_us)
         struct epoll_event event;
         struct channel *channel;
 
-        listener_close(local);
+        local_listener_close(local);
         while (!is_idle(local) && clock_now_us() < deadline_us)
                 if (!progress(transport) && arm(transport))
                         (void)epoll_wait(local->base.fd, &event, 1, DRAIN_WAIT_MS);
@@ -340,7 +340,7 @@ static int open_parts(struct local *local, const struct local_config *config)
                 log_event(LOG_ERROR, "no local side", LOG_S("reason", strerror(-r)));
                 return r;
         }
-        return listener_open(local);
+        return local_listener_open(local);
 }
 
 int local_transport_new(const struct local_config *config, const struct transport_handlers *handlers, size_t index,

@@ -73,8 +73,10 @@ struct message {
          * receive is refused and done does not run. NULL = it is wanted.
          */
         bool (*begin)(struct message *message);
-        /* Nobody touches the memory any more. NULL = nobody cares. Not called from within send() or receive() of the
-         * same message unless the link has failed or everything could be done at once: be ready for that. */
+        /* Nobody touches the memory any more; of a receive, only after begin has returned true (or is NULL). MESSAGE_OK
+         * of a send does not say that the peer wanted the bytes. NULL = nobody cares. Not called from within send() or
+         * receive() of the same message unless the link has failed or everything could be done at once: be ready for
+         * that. */
         void (*done)(struct message *message, enum message_result result);
         /* The engine's own. */
         void *owner;
