@@ -281,21 +281,6 @@ static int make_ready_line(struct ferry_worker *worker)
         return worker->ready_line ? 0 : -ENOMEM;
 }
 
-/* UCX's tcp transport stores what the wire says where the wire says; nothing above it can prevent that. */
-static void warn_of_network(const struct engine_facts *facts)
-{
-        if (!facts->data_address[0] || worker_settings_is_loopback(facts->data_address))
-                return;
-        for (size_t i = 0; i < facts->n_transports; i++)
-                if (strcmp(facts->transports[i], "tcp") == 0) {
-                        log_event(LOG_WARN,
-                                  "UCX over TCP has no protection of its own: whoever reaches its ports can write this "
-                                  "worker's memory; keep them on a network where every machine is trusted",
-                                  LOG_S("data", facts->data_address));
-                        return;
-                }
-}
-
 static const struct step {
         const char *what;
         int (*start)(struct ferry_worker *worker);
@@ -328,6 +313,5 @@ int worker_start(struct ferry_worker *worker, char *message, size_t message_size
                 if (r < 0)
                         return r;
         }
-        warn_of_network(engine_get_facts(worker->engine));
         return 0;
 }

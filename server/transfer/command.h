@@ -17,7 +17,6 @@ enum command_type {
         COMMAND_CONNECT,
         COMMAND_CANCEL,
         COMMAND_REVOKE,
-        COMMAND_REGISTER,
         COMMAND_UNREGISTER,
         COMMAND_RESOLVED,
         COMMAND_STOP,
@@ -35,7 +34,7 @@ struct command {
         struct connect *connect;     /* CONNECT: owned by the engine from then on */
         uint64_t id;                 /* CANCEL: transfer, REVOKE: operation */
         int reason, wire_reason;
-        struct memory *memory; /* REGISTER, UNREGISTER: the caller waits */
+        struct memory *memory; /* UNREGISTER: the caller waits */
         struct command_reply *reply;
         bool reserved; /* it goes back to the engine's reserve */
         struct command *next;

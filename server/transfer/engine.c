@@ -195,8 +195,6 @@ int engine_memory_register(struct engine *engine, void *address, size_t size, in
                            struct memory **ret_memory)
 {
         struct memory *memory = calloc(1, sizeof(*memory));
-        struct command command = { .type = COMMAND_REGISTER, .memory = memory };
-        int r;
 
         if (!memory)
                 return -ENOMEM;
@@ -204,9 +202,12 @@ int engine_memory_register(struct engine *engine, void *address, size_t size, in
         memory->size = size;
         memory->fd = fd;
         memory->id = id;
-        r = command_call(engine, &command);
-        if (r < 0) {
-                free(memory);
+        for (size_t i = 0; i < engine->n_transports; i++) {
+                int r = engine->transports[i]->ops->register_memory(engine->transports[i], memory);
+
+                if (r == 0)
+                        continue;
+                engine_memory_unregister(engine, memory);
                 return r;
         }
         *ret_memory = memory;

@@ -22,20 +22,6 @@ uint64_t engine_grace(struct engine *engine)
 
 /* ---- commands ---- */
 
-static int register_memory(struct engine *engine, struct memory *memory)
-{
-        for (size_t i = 0; i < engine->n_transports; i++) {
-                int r = engine->transports[i]->ops->register_memory(engine->transports[i], memory);
-
-                if (r == 0)
-                        continue;
-                while (i-- > 0)
-                        engine->transports[i]->ops->unregister_memory(engine->transports[i], memory);
-                return r;
-        }
-        return 0;
-}
-
 static void unregister_memory(struct engine *engine, struct memory *memory)
 {
         for (size_t i = 0; i < engine->n_transports; i++)
@@ -99,8 +85,6 @@ static int run_command(struct engine *engine, const struct command *command)
         case COMMAND_REVOKE:
                 revoke(engine, command);
                 return 0;
-        case COMMAND_REGISTER:
-                return register_memory(engine, command->memory);
         case COMMAND_UNREGISTER:
                 unregister_memory(engine, command->memory);
                 return 0;

@@ -361,27 +361,40 @@ static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset,
 }
 
 /*
- * A chunk travels in one message, or in several that carry the bytes inside: those arrive in order, and the ACK of the
- * last confirms all. false: no chunk is free, or there is no room for a message.
+ * How much of the wanted bytes makes a chunk: what one message carries, or messages that carry their bytes inside.
+ * Those arrive in order, so that the ACK of the last confirms all. 0 = there is no room for a message.
  */
+static uint64_t write_size(const struct requester *r, uint64_t wanted)
+{
+        struct link *link = r->peer->link;
+        bool inside = false;
+        uint64_t size = link->transport->ops->fit(link, &r->stream, r->next, wanted, &inside);
+
+        while (inside && size < wanted) {
+                uint64_t more = link->transport->ops->fit(link, &r->stream, r->next + size, wanted - size, &inside);
+
+                if (inside)
+                        size += more;
+        }
+        return size;
+}
+
+/* false: no chunk is free, or there is no room for a message. */
 static bool ask_write(struct requester *r)
 {
         struct link *link = r->peer->link;
         const struct transport_ops *ops = link->transport->ops;
-        uint64_t wanted = ops->request_size(link, &r->stream, r->next, r->spec.total - r->next), sent;
-        bool inside = false;
-        uint64_t part = ops->fit(link, &r->stream, r->next, wanted, &inside);
-        struct chunk *chunk;
+        uint64_t wanted = ops->request_size(link, &r->stream, r->next, r->spec.total - r->next);
+        uint64_t size = write_size(r, wanted), part;
+        struct chunk *chunk = size > 0 ? take_chunk(r, size) : NULL;
 
-        if (part == 0)
-                return false;
-        chunk = take_chunk(r, inside ? wanted : part);
         if (!chunk)
                 return false;
         chunk->sends++; /* it is not over before all of it is sent */
-        for (sent = 0; sent < chunk->length; sent += part) {
-                if (sent > 0)
-                        part = ops->fit(link, &r->stream, chunk->offset + sent, chunk->length - sent, &inside);
+        for (uint64_t sent = 0; sent < size; sent += part) {
+                bool inside = false;
+
+                part = ops->fit(link, &r->stream, chunk->offset + sent, size - sent, &inside);
                 if (!send_part(r, chunk, chunk->offset + sent, part, inside))
                         break;
         }

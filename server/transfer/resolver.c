@@ -18,6 +18,7 @@ enum { RESOLUTIONS_MAX = 16 }; /* threads at once */
  */
 struct resolution {
         char text[ENGINE_ADDRESS_SIZE];
+        int family; /* preferred */
         pthread_mutex_t lock;
         unsigned references;
         struct engine *engine; /* NULL = nobody wants it any more */
@@ -57,10 +58,10 @@ static bool split(char *text, char **ret_host, char **ret_port)
         return true;
 }
 
-/* UCX takes one address. Of a name with both kinds that is IPv4, which workers listen on unless told otherwise. */
-static int look_up(const char *text, int flags, struct sockaddr_storage *ret_address, socklen_t *ret_length)
+/* UCX takes one address: of a name with both kinds that of the preferred family. */
+static int look_up(const char *text, int family, int flags, struct sockaddr_storage *ret_address, socklen_t *ret_length)
 {
-        static const int families[] = { AF_INET, AF_INET6 };
+        const int families[] = { family, family == AF_INET ? AF_INET6 : AF_INET };
         char copy[ENGINE_ADDRESS_SIZE], *host, *port;
         struct addrinfo *list;
 
@@ -83,9 +84,9 @@ static int look_up(const char *text, int flags, struct sockaddr_storage *ret_add
         return -EAGAIN;
 }
 
-int resolver_parse(const char *text, struct sockaddr_storage *ret_address, socklen_t *ret_length)
+int resolver_parse(const char *text, int family, struct sockaddr_storage *ret_address, socklen_t *ret_length)
 {
-        return look_up(text, AI_NUMERICHOST, ret_address, ret_length);
+        return look_up(text, family, AI_NUMERICHOST, ret_address, ret_length);
 }
 
 static void *run(void *context)
@@ -94,7 +95,7 @@ static void *run(void *context)
         struct sockaddr_storage address;
         socklen_t length;
 
-        (void)look_up(resolution->text, 0, &address, &length);
+        (void)look_up(resolution->text, resolution->family, 0, &address, &length);
         (void)pthread_mutex_lock(&resolution->lock);
         resolution->address = address;
         resolution->address_length = length;
@@ -116,7 +117,7 @@ static struct resolution *find(const struct engine *engine, const char *text)
         return NULL;
 }
 
-int resolver_start(struct engine *engine, const char *text)
+int resolver_start(struct engine *engine, const char *text, int family)
 {
         struct resolution *resolution = find(engine, text);
         pthread_attr_t detached;
@@ -133,6 +134,7 @@ int resolver_start(struct engine *engine, const char *text)
         if (!resolution)
                 return -ENOMEM;
         strcpy(resolution->text, text); /* a route's, which is as long */
+        resolution->family = family;
         (void)pthread_mutex_init(&resolution->lock, NULL);
         resolution->references = 2;
         resolution->engine = engine;

@@ -14,11 +14,14 @@ struct resolution;
  * When one is there, the engine's commands hear of it (COMMAND_RESOLVED).
  */
 
-/* "host:port", "[v6]:port" without asking anybody. 0; -EINVAL: no such form; -EAGAIN: host is a name. */
-int resolver_parse(const char *text, struct sockaddr_storage *ret_address, socklen_t *ret_length);
+/*
+ * "host:port", "[v6]:port" without asking anybody. family: which to prefer, AF_INET or AF_INET6. 0; -EINVAL: no such
+ * form; -EAGAIN: host is a name.
+ */
+int resolver_parse(const char *text, int family, struct sockaddr_storage *ret_address, socklen_t *ret_length);
 
 /* Thread: who holds the progress lock. 0: it is under way, perhaps for somebody else; -ENOMEM, -EAGAIN (too many). */
-int resolver_start(struct engine *engine, const char *text);
+int resolver_start(struct engine *engine, const char *text, int family);
 
 /* Whether it is done: then *ret_length is 0 where the name has no address. */
 bool resolver_result(const struct engine *engine, const char *text, struct sockaddr_storage *ret_address,

@@ -66,6 +66,12 @@ static struct peer *take_local(struct engine *engine, const struct route *route,
         return peer;
 }
 
+/* That of the network side: UCX connects no address of the other one. */
+static int family_of(const struct engine *engine)
+{
+        return engine->facts.data_address[0] == '[' ? AF_INET6 : AF_INET;
+}
+
 /* NULL without an error: the name is being resolved. */
 static struct peer *take_ucx(struct engine *engine, struct route *route, const char **ret_why)
 {
@@ -77,9 +83,9 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
                 return peer;
         if (!route->resolved) {
                 route->resolved = true;
-                error = resolver_parse(route->data, &route->address, &route->address_length);
+                error = resolver_parse(route->data, family_of(engine), &route->address, &route->address_length);
                 if (error == -EAGAIN) {
-                        error = resolver_start(engine, route->data);
+                        error = resolver_start(engine, route->data, family_of(engine));
                         if (error == 0)
                                 return NULL;
                         *ret_why = "too many names are being resolved";

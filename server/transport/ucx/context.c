@@ -112,7 +112,8 @@ int ucx_context_open(struct ucx *ucx, const struct ucx_config *config)
 {
         FERRY_CLEANUP(cleanup_free) char *interfaces = NULL;
         ucp_params_t params = {
-                .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME,
+                .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME | UCP_PARAM_FIELD_MT_WORKERS_SHARED,
+                .mt_workers_shared = 1, /* memory is registered by other threads */
                 /* Not RMA: with it UCX serves reads and writes of any address to anyone connected. */
                 .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
                 .name = "ferry",

@@ -136,11 +136,12 @@ void engine_abandon(const struct engine *engine);
 
 /*
  * Registers memory with every transport. fd: the sealed memfd that is mapped there from its offset 0 on, so that peers
- * on this host may map it too; -1 = none. id: names it to those, and is never used again. Waits for the engine's
- * thread, so not from a callback. 0 or -errno.
+ * on this host may map it too; -1 = none. id: names it to those, and is never used again. May take long, where
+ * hardware pins the pages. Any thread. 0 or -errno.
  */
 int engine_memory_register(struct engine *engine, void *address, size_t size, int fd, uint64_t id,
                            struct memory **ret_memory);
+/* Waits for the engine's thread, so not from a callback. Takes NULL. */
 void engine_memory_unregister(struct engine *engine, struct memory *memory);
 
 /* ---- active side ---- */

@@ -174,9 +174,9 @@ struct transport_ops {
         /* When progress must be called although nothing happens; UINT64_MAX = never. Monotonic us. */
         uint64_t (*deadline)(const struct transport *transport);
 
-        /* 0 or -errno with a logged reason that names what to do. May take long (pinning). unregister_memory ends what
-         * peers know of it; no message uses it. */
+        /* Any thread. 0 or -errno with a logged reason that names what to do. May take long (pinning). */
         int (*register_memory)(struct transport *transport, struct memory *memory);
+        /* Ends what peers know of it; no message uses it any more. */
         void (*unregister_memory)(struct transport *transport, struct memory *memory);
 
         /* A new link to a peer. NULL with *ret_error: -ENOENT no such worker here (local), -ECONNREFUSED, -EACCES
