@@ -109,6 +109,13 @@ bool region_table_failed(struct region_table *table, struct region_private *priv
  */
 void region_state_set(struct region_private *private, enum region_state state);
 
+/* Nobody waits for the region any more. Under the lock; what it returns is woken without it. */
+struct region_waiter *region_waiters_take(struct region_table *table, struct region_private *private);
+void region_waiters_wake(struct region_waiter *waiters);
+
+/* Brings the gauges up to date. Under the lock, so that they never show an older state last. */
+void region_table_publish(struct region_table *table);
+
 void region_table_unref(struct region_table *table);
 
 /* ---- making ---- */
