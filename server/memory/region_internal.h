@@ -55,6 +55,7 @@ struct region_private {
         bool enrolled;      /* of whoever makes the region, then of whoever withdraws it */
         struct pages pages; /* the same */
         struct maker_job job;
+        size_t piece;       /* bytes that a maker thread fills at a time; fixed once they begin */
         atomic_bool huge;   /* huge pages are to be had */
         atomic_bool failed; /* the making has failed; region.error says why */
         _Atomic uint64_t bytes_prepared;
