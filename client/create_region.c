@@ -7,6 +7,9 @@
 #include "client_internal.h"
 #include "decode.h"
 
+/* 4 s per GiB: the worker's pages may come that slowly where the host has to find them first. */
+enum { BYTES_PER_MS = 1 << 18 };
+
 static char *region_body(const struct ferry_region_spec *spec)
 {
         struct ferry_json_writer writer = { 0 };
@@ -16,6 +19,8 @@ static char *region_body(const struct ferry_region_spec *spec)
                 ferry_json_add_string(&writer, "device", spec->device);
         if (spec->name)
                 ferry_json_add_string(&writer, "name", spec->name);
+        if (spec->sealed)
+                ferry_json_add_bool(&writer, "sealed", true);
         ferry_json_end_object(&writer);
         return ferry_json_take(&writer, NULL);
 }
@@ -36,6 +41,7 @@ int ferry_create_region(struct ferry *f, const struct ferry_region_spec *spec, s
                                            .body = body,
                                            .size = strlen(body),
                                            .idempotency_key = spec->idempotency_key ? spec->idempotency_key : key,
+                                           .wait_ms = spec->size / BYTES_PER_MS,
                                    } };
         return call_decode(f, &request, region_decode, ret_region, NULL);
 }

@@ -9,6 +9,8 @@ static const struct decode_field region_fields[] = {
         DECODE_FIELD("device", DECODE_TEXT, true, struct ferry_region, device),
         DECODE_FIELD("name", DECODE_TEXT, false, struct ferry_region, name),
         DECODE_FIELD("path", DECODE_TEXT, false, struct ferry_region, path),
+        DECODE_FIELD("state", DECODE_TEXT, false, struct ferry_region, state),
+        DECODE_FIELD("sealed", DECODE_BOOL, false, struct ferry_region, sealed),
         DECODE_FIELD("in_use", DECODE_UINT, false, struct ferry_region, in_use),
         DECODE_FIELD("created_at", DECODE_TEXT, false, struct ferry_region, created_at),
 };

@@ -12,7 +12,7 @@
 #include "base/util.h"
 
 /* Filling pages must not slow down the threads that answer and move bytes. */
-enum { MAKER_NICE = 10 };
+enum { MAKER_NICE = 5 };
 
 struct makers {
         pthread_mutex_t lock; /* guards all below */
@@ -20,7 +20,8 @@ struct makers {
         struct maker_job *queue;   /* jobs with something to take up: not begun, or pieces left */
         struct maker_job *waiting; /* those whose begin said MAKER_WAIT */
         uint64_t n_retries;
-        unsigned n_threads, n_idle, threads_max;
+        unsigned n_threads, n_idle;
+        unsigned threads_max; /* fixed */
         bool stopping;
         pthread_t threads[];
 };
@@ -105,6 +106,11 @@ struct makers *makers_free(struct makers *makers)
         pthread_mutex_destroy(&makers->lock);
         free(makers);
         return NULL;
+}
+
+unsigned makers_threads(const struct makers *makers)
+{
+        return makers->threads_max;
 }
 
 bool makers_add(struct makers *makers, struct maker_job *job, const struct maker_kind *kind)

@@ -46,6 +46,9 @@ void makers_stop(struct makers *makers);
 /* After makers_stop. Takes NULL; returns NULL. */
 struct makers *makers_free(struct makers *makers);
 
+/* The most threads there will be. */
+unsigned makers_threads(const struct makers *makers);
+
 /* The job stays until its end is called. false: the makers are stopped, and the job is not done. Any thread. */
 bool makers_add(struct makers *makers, struct maker_job *job, const struct maker_kind *kind);
 

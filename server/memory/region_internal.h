@@ -55,6 +55,7 @@ struct region_private {
         bool enrolled;      /* of whoever makes the region, then of whoever withdraws it */
         struct pages pages; /* the same */
         struct maker_job job;
+        size_t piece;       /* bytes that a maker thread fills at a time; fixed once they begin */
         atomic_bool huge;   /* huge pages are to be had */
         atomic_bool failed; /* the making has failed; region.error says why */
         _Atomic uint64_t bytes_prepared;
@@ -108,6 +109,13 @@ bool region_table_failed(struct region_table *table, struct region_private *priv
 /* The one setter of region_private.state. What the state fixes is written. Under the lock, once the region is listed.
  */
 void region_state_set(struct region_private *private, enum region_state state);
+
+/* Nobody waits for the region any more. Under the lock; what it returns is woken without it. */
+struct region_waiter *region_waiters_take(struct region_table *table, struct region_private *private);
+void region_waiters_wake(struct region_waiter *waiters);
+
+/* Brings the gauges up to date. Under the lock, so that they never show an older state last. */
+void region_table_publish(struct region_table *table);
 
 void region_table_unref(struct region_table *table);
 

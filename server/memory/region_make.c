@@ -20,9 +20,10 @@
  */
 
 enum {
-        PIECE = 32 << 20,
-        ROOM_PIECES = 4,           /* how often the system is asked for room */
-        ROOM_UNCHECKED = 16 << 20, /* bytes of small regions that are made without asking */
+        PIECE_MIN = 32 << 20, /* what a thread fills before it takes up the next job: 16 ms */
+        PIECE_MAX = 128 << 20,
+        PIECES_A_THREAD = 2,       /* of a region that is not that large */
+        ROOM_UNCHECKED = 16 << 20, /* bytes of small regions that are made without asking for room */
         ROOM_MARGIN = 16 << 20,    /* what is left to others */
         ROOM_OVERHEAD_SHIFT = 7,   /* page tables and the like are 1/240 of ordinary pages */
 };
@@ -189,6 +190,15 @@ static bool make_is_over(struct region_private *private)
         return atomic_load(&private->failed) || region_deleted(&private->region);
 }
 
+static size_t piece_size(const struct region_table *table, size_t size)
+{
+        const size_t piece = size / (PIECES_A_THREAD * makers_threads(table->makers));
+
+        if (piece < PIECE_MIN)
+                return PIECE_MIN;
+        return piece > PIECE_MAX ? PIECE_MAX : piece / PAGES_HUGE * PAGES_HUGE;
+}
+
 /* Thread: a maker, as for all below. */
 static enum maker_verdict make_begin(struct maker_job *job)
 {
@@ -202,6 +212,7 @@ static enum maker_verdict make_begin(struct maker_job *job)
         job->n_pieces = 0;
         if (make_is_over(private))
                 return MAKER_GO;
+        private->piece = piece_size(table, size);
         r = region_table_admit(table, &leaving, detail);
         if (r == 0)
                 r = room_check(table, size, detail);
@@ -212,7 +223,7 @@ static enum maker_verdict make_begin(struct maker_job *job)
         if (r != 0)
                 make_fail(private, r, detail);
         else
-                job->n_pieces = (size - 1) / PIECE + 1;
+                job->n_pieces = (size - 1) / private->piece + 1;
         return MAKER_GO;
 }
 
@@ -220,18 +231,18 @@ static void make_piece(struct maker_job *job, size_t i)
 {
         struct region_private *private = private_of(job);
         const struct region_config *config = &private->table->config;
-        const size_t offset = i * PIECE, left = private->region.size - offset, size = left < PIECE ? left : PIECE;
+        const size_t offset = i * private->piece, left = private->region.size - offset;
+        const size_t size = left < private->piece ? left : private->piece;
         char detail[REGION_DETAIL_SIZE] = "";
         int r = 0;
 
         if (make_is_over(private))
                 return;
-        /* Others take memory, too, while this region grows. */
-        if (i && i % ROOM_PIECES == 0)
-                r = room_check(private->table, left < ROOM_PIECES * (size_t)PIECE ? left : ROOM_PIECES * (size_t)PIECE,
-                               detail);
-        if (r == 0 && config->fill)
+        if (config->fill)
                 r = config->fill(config->fill_context, size);
+        /* Others take memory, too, while this region grows. */
+        if (r == 0 && i)
+                r = room_check(private->table, size, detail);
         if (r == 0)
                 r = pages_fill(&private->pages, offset, size, &private->huge);
         r = classify(r, STAGE_FILL, detail);

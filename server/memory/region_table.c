@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <utlist.h>
 
 #include <ferry/error.h>
 
@@ -15,8 +13,7 @@
 
 enum { CAPACITY_FIRST = 16, MAKERS_MAX = 8 };
 
-/* Under the lock, so that the gauges never show an older state last. */
-static void totals_publish(struct region_table *table)
+void region_table_publish(struct region_table *table)
 {
         metric_set(table->count_gauge, (int64_t)table->n_regions);
         metric_set(table->bytes_gauge, (int64_t)table->bytes_listed);
@@ -183,117 +180,6 @@ void region_table_left(struct region_table *table, struct region_private *privat
         makers_retry(table->makers);
 }
 
-/* ---- states ---- */
-
-void region_state_set(struct region_private *private, enum region_state state)
-{
-        static const bool allowed[][3] = {
-                [REGION_PREPARING] = { [REGION_READY] = true, [REGION_FAILED] = true },
-                [REGION_FAILED] = { false },
-        };
-
-        assert(allowed[atomic_load(&private->state)][state]);
-        atomic_store(&private->state, (int)state);
-}
-
-/* Nobody waits for the region any more. Under the lock; returns whom to wake without it. */
-static struct region_waiter *waiters_take(struct region_table *table, struct region_private *private)
-{
-        pthread_cond_broadcast(&table->changed);
-        return FERRY_STEAL(private->waiters);
-}
-
-static void waiters_wake(struct region_waiter *waiters)
-{
-        struct region_waiter *waiter, *next;
-
-        DL_FOREACH_SAFE (waiters, waiter, next)
-                waiter->wake(waiter);
-}
-
-bool region_table_ready(struct region_table *table, struct region_private *private)
-{
-        struct region_waiter *waiters = NULL;
-        bool deleted;
-
-        pthread_mutex_lock(&table->lock);
-        deleted = region_deleted(&private->region);
-        if (!deleted) {
-                region_state_set(private, REGION_READY);
-                waiters = waiters_take(table, private);
-                /* Not the last, and gone before anybody can delete the region and need its bytes. */
-                atomic_fetch_sub(&private->references, 1);
-        }
-        pthread_mutex_unlock(&table->lock);
-        waiters_wake(waiters);
-        return !deleted;
-}
-
-bool region_table_failed(struct region_table *table, struct region_private *private)
-{
-        struct region_waiter *waiters = NULL;
-        bool deleted;
-
-        pthread_mutex_lock(&table->lock);
-        deleted = region_deleted(&private->region);
-        if (deleted) {
-                table->bytes_leaving -= private->region.size;
-        } else {
-                table->bytes_owned -= private->region.size;
-                table->bytes_listed -= private->region.size;
-                totals_publish(table);
-                region_state_set(private, REGION_FAILED);
-                waiters = waiters_take(table, private);
-        }
-        pthread_mutex_unlock(&table->lock);
-        makers_retry(table->makers);
-        waiters_wake(waiters);
-        return !deleted;
-}
-
-bool region_wait(struct region *region, struct region_waiter *waiter)
-{
-        struct region_private *private = region->private;
-        bool waits;
-
-        pthread_mutex_lock(&private->table->lock);
-        waits = region_state(region) == REGION_PREPARING && !region_deleted(region);
-        if (waits)
-                DL_APPEND(private->waiters, waiter);
-        pthread_mutex_unlock(&private->table->lock);
-        return waits;
-}
-
-bool region_unwait(struct region *region, struct region_waiter *waiter)
-{
-        struct region_private *private = region->private;
-        struct region_waiter *other;
-        bool waited = false;
-
-        pthread_mutex_lock(&private->table->lock);
-        DL_FOREACH (private->waiters, other)
-                if (other == waiter) {
-                        waited = true;
-                        DL_DELETE(private->waiters, waiter);
-                        break;
-                }
-        pthread_mutex_unlock(&private->table->lock);
-        return waited;
-}
-
-int region_await(struct region *region)
-{
-        struct region_table *table = region->private->table;
-        int r;
-
-        pthread_mutex_lock(&table->lock);
-        while (region_state(region) == REGION_PREPARING && !region_deleted(region))
-                pthread_cond_wait(&table->changed, &table->lock);
-        r = region_deleted(region) ? FERRY_E_NOT_FOUND : region_state(region) == REGION_FAILED ? region->error : 0;
-        pthread_mutex_unlock(&table->lock);
-        return r;
-}
-
 /* ---- lists ---- */
 
 int region_table_add(struct region_table *table, struct region_private *private)
@@ -306,7 +192,7 @@ int region_table_add(struct region_table *table, struct region_private *private)
                 table->ordered[table->n_regions++] = &private->region;
                 table->n_pending--;
                 table->bytes_listed += private->region.size;
-                totals_publish(table);
+                region_table_publish(table);
         } else {
                 r = -ENOMEM;
         }
@@ -337,7 +223,7 @@ static void unlist(struct region_table *table, struct region_private *private)
         table->n_regions--;
         if (region_state(&private->region) != REGION_FAILED)
                 table->bytes_listed -= private->region.size;
-        totals_publish(table);
+        region_table_publish(table);
 }
 
 static struct region_private *find_listed(struct region_table *table, uint64_t id)
@@ -356,7 +242,7 @@ static enum after delete_locked(struct region_table *table, struct region_privat
 {
         enum region_state state = region_state(&private->region);
 
-        *ret_waiters = waiters_take(table, private);
+        *ret_waiters = region_waiters_take(table, private);
         unlist(table, private);
         /* A maker thread frees them, or the small one's last reference; a failed one has none. */
         if (private->owned && (state == REGION_PREPARING || (state == REGION_READY && region_is_large(private))))
@@ -378,7 +264,7 @@ struct region_table *region_table_free(struct region_table *table)
                 atomic_fetch_or(&private->uses, REGION_DELETED);
                 after = delete_locked(table, private, &waiters);
                 pthread_mutex_unlock(&table->lock);
-                waiters_wake(waiters);
+                region_waiters_wake(waiters);
                 if (after == AFTER_RETIRE)
                         region_retire(private);
                 else
@@ -418,7 +304,7 @@ int region_delete(struct region_table *table, uint64_t id)
         pthread_mutex_unlock(&table->lock);
         if (r != 0)
                 return r;
-        waiters_wake(waiters);
+        region_waiters_wake(waiters);
         /* What waits for room to be made in has none to wait for. */
         makers_retry(table->makers);
         if (after == AFTER_RETIRE)

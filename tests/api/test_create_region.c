@@ -420,7 +420,7 @@ static void a_full_control_group_is_refused_and_kills_nobody(void **state)
         char path[128], id[FERRY_ID_SIZE];
         const char *name = NULL;
 
-        if (!group_make("134217728", path, &name))
+        if (!group_make("536870912", path, &name))
                 skip();
         worker_start(w, "w", NULL);
         if (!group_enter(path, w->pid)) {
@@ -428,12 +428,12 @@ static void a_full_control_group_is_refused_and_kills_nobody(void **state)
                 (void)rmdir(path);
                 skip();
         }
-        assert_refused_by(w, "{\"size\":134217728}", name);
-        region_make(w, 64 * MIB, 1, id);
-        assert_refused_by(w, "{\"size\":67108864}", name);
-        region_assert_pattern(w, id, 1, 0, 64 * MIB);
+        assert_refused_by(w, "{\"size\":536870912}", name);
+        region_make(w, 256 * MIB, 0, id);
+        assert_refused_by(w, "{\"size\":268435456}", name);
+        region_assert_pattern(w, id, 0, 255 * MIB, MIB);
         region_drop(w, id);
-        region_make(w, 64 * MIB, 2, id);
+        region_make(w, 256 * MIB, 0, id);
         worker_stop(w);
         (void)rmdir(path);
 }

@@ -27,6 +27,7 @@ static const struct {
         { "control", bench_control, "requests a second beside a bare libmicrohttpd" },
         { "idle", bench_idle, "CPU time of workers that have nothing to do" },
         { "start", bench_start, "time to the ready line, idle memory, the first transfer beside later ones" },
+        { "regions", bench_regions, "large regions beside bare page faults, and what other clients notice" },
         { "references", bench_references, "bare UCX beside ucx_perftest and iperf3: are the references good?" },
 };
 

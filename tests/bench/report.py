@@ -142,6 +142,12 @@ def table():
             ratio(f"{s}: first transfer, 4 KiB", f"start.{s}.first", f"start.{s}.later", None, "later ones"),
         )
     ]
+    rows["regions"] = [
+        ratio("making a large region", "regions.make", "regions.populate", (">=", 0.8), "MADV_POPULATE_WRITE alone"),
+        ratio("GET /livez meanwhile, p99", "regions.livez.busy", "regions.livez.quiet", ("<=", 2), "before"),
+        figure("the answer to its DELETE", "regions.delete"),
+        ratio("making a region of 4 KiB", "regions.small", "regions.small.livez", None, "GET /livez"),
+    ]
     rows["references"] = [
         ratio("bare rendezvous, tcp", "references.tcp", "references.perftest.tcp", None,
               "ucx_perftest am_bw, one cached MiB"),

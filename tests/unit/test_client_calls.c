@@ -162,11 +162,12 @@ static void a_region_is_created(void **state)
                                              &region),
                          0);
         assert_string_equal(region.name, "kv");
-        assert_int_equal(ferry_create_region(x.ferry, &(struct ferry_region_spec){ .size = 1 }, &region), 0);
+        assert_int_equal(
+                ferry_create_region(x.ferry, &(struct ferry_region_spec){ .size = 1, .sealed = true }, &region), 0);
         sent(&x, 0, "POST /v1/regions", "{\"size\":1099511627776,\"device\":\"cuda:0\",\"name\":\"a\\\"b/c\"}");
         has_header(&x, 0, "Idempotency-Key: mine");
         has_header(&x, 0, "Content-Type: application/json");
-        sent(&x, 1, "POST /v1/regions", "{\"size\":1}");
+        sent(&x, 1, "POST /v1/regions", "{\"size\":1,\"sealed\":true}");
         finish(&x);
 }
 

@@ -160,7 +160,8 @@ static void a_region_is_understood(void **state)
 {
         struct ferry_region region;
         assert_int_equal(decode("{\"id\":\"rgn_1\",\"size\":4096,\"device\":\"cpu\",\"name\":\"kv0\",\"path\":"
-                                "\"/proc/1/fd/2\",\"in_use\":2,\"created_at\":\"t\",\"new\":1}",
+                                "\"/proc/1/fd/"
+                                "2\",\"state\":\"ready\",\"sealed\":true,\"in_use\":2,\"created_at\":\"t\",\"new\":1}",
                                 region_decode, &region, NULL),
                          0);
         assert_string_equal(region.id, "rgn_1");
@@ -168,6 +169,8 @@ static void a_region_is_understood(void **state)
         assert_string_equal(region.device, "cpu");
         assert_string_equal(region.name, "kv0");
         assert_string_equal(region.path, "/proc/1/fd/2");
+        assert_string_equal(region.state, "ready");
+        assert_true(region.sealed);
         assert_int_equal(region.in_use, 2);
         assert_string_equal(region.created_at, "t");
 }

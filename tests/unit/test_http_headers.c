@@ -34,6 +34,24 @@ static void wait_is_found_among_preferences(void **state)
         }
 }
 
+static void respond_async_is_found_among_preferences(void **state)
+{
+        static const char *const good[] = { "respond-async", "wait=3, Respond-Async", "foo=\"a, b\",respond-async;x=1",
+                                            " , respond-async ,wait=1", "respond-async=1" };
+        static const char *const bad[] = { "",
+                                           "respond",
+                                           "respond-async2",
+                                           "wait=respond-async",
+                                           "x-respond-async",
+                                           "foo=\"x, respond-async\"",
+                                           "wait=1; respond-async" };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(good); i++)
+                assert_true(headers_prefer_async(good[i]));
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++)
+                assert_false(headers_prefer_async(bad[i]));
+}
+
 static void a_wait_that_is_no_number_is_no_preference(void **state)
 {
         static const char *const bad[] = {
@@ -173,6 +191,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(wait_is_found_among_preferences),
+                cmocka_unit_test(respond_async_is_found_among_preferences),
                 cmocka_unit_test(a_wait_that_is_no_number_is_no_preference),
                 cmocka_unit_test(etags_match_in_lists_weak_and_strong),
                 cmocka_unit_test(media_types_match_whatever_their_parameters),

@@ -155,7 +155,9 @@ struct ferry_region {
         uint64_t size;
         char device[32];
         char name[128];
-        char path[256]; /* a file that local programs of the same user can map; "" = none */
+        char path[256]; /* that local programs of the same user can open and map; "" = none */
+        char state[16]; /* "preparing", "ready", "failed" */
+        bool sealed;    /* nobody but the worker can write it */
         uint64_t in_use;
         char created_at[FERRY_TIME_SIZE];
 };
@@ -165,6 +167,7 @@ struct ferry_region_spec {
         const char *device;          /* NULL = "cpu" */
         const char *name;            /* NULL = none */
         const char *idempotency_key; /* NULL = a random one */
+        bool sealed;                 /* nobody but the worker shall write it */
 };
 
 struct ferry_region_list {
@@ -174,6 +177,7 @@ struct ferry_region_list {
 };
 void ferry_region_list_clear(struct ferry_region_list *list);
 
+/* Returns when the region is ready, beyond the answer's usual time-out by 4 s per GiB at most. */
 int ferry_create_region(struct ferry *f, const struct ferry_region_spec *spec, struct ferry_region *ret_region);
 int ferry_get_region(struct ferry *f, const char *id, struct ferry_region *ret_region);
 
