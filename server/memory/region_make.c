@@ -192,7 +192,7 @@ static bool make_is_over(struct region_private *private)
 
 static size_t piece_size(const struct region_table *table, size_t size)
 {
-        const size_t piece = size / (PIECES_A_THREAD * makers_threads(table->makers));
+        const size_t piece = size / (PIECES_A_THREAD * makers_fillers(table->makers));
 
         if (piece < PIECE_MIN)
                 return PIECE_MIN;
