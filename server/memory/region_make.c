@@ -303,8 +303,7 @@ static void retire_end(struct maker_job *job)
         struct region_private *private = private_of(job);
 
         region_withdraw(private);
-        if (atomic_load(&private->streams) > 0)
-                region_table_stay(private->table, private);
+        region_table_stay(private->table, private);
         (void)region_unref(&private->region);
 }
 

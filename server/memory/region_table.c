@@ -167,15 +167,19 @@ void region_table_leave(struct region_table *table, struct region_private *priva
 
 void region_table_stay(struct region_table *table, struct region_private *private)
 {
+        bool streams;
+
         pthread_mutex_lock(&table->lock);
-        if (private->leaving) {
+        streams = private->leaving && atomic_load(&private->streams) > 0;
+        if (streams) {
                 private->leaving = false;
                 table->bytes_leaving -= private->region.size;
                 table->bytes_owned += private->region.size;
         }
         pthread_mutex_unlock(&table->lock);
         /* What has waited for them is refused. */
-        makers_retry(table->makers);
+        if (streams)
+                makers_retry(table->makers);
 }
 
 void region_table_left(struct region_table *table, struct region_private *private)
