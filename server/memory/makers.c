@@ -20,8 +20,8 @@ struct makers {
         struct maker_job *queue;   /* jobs with something to take up: not begun, or pieces left */
         struct maker_job *waiting; /* those whose begin said MAKER_WAIT */
         uint64_t n_retries;
-        unsigned n_threads, n_idle;
-        unsigned threads_max; /* fixed */
+        unsigned n_threads, n_idle, n_filling;
+        unsigned threads_max, fillers_max; /* fixed */
         bool stopping;
         pthread_t threads[];
 };
@@ -53,7 +53,7 @@ static void threads_wake(struct makers *makers, size_t n)
                         return;
 }
 
-int makers_new(unsigned threads, struct makers **ret_makers)
+int makers_new(unsigned threads, unsigned fillers, struct makers **ret_makers)
 {
         struct makers *makers = calloc(1, sizeof(*makers) + threads * sizeof(makers->threads[0]));
         int error;
@@ -61,6 +61,7 @@ int makers_new(unsigned threads, struct makers **ret_makers)
         if (!makers)
                 return -ENOMEM;
         makers->threads_max = threads;
+        makers->fillers_max = fillers;
         pthread_mutex_init(&makers->lock, NULL);
         pthread_cond_init(&makers->changed, NULL);
         pthread_mutex_lock(&makers->lock);
@@ -108,9 +109,9 @@ struct makers *makers_free(struct makers *makers)
         return NULL;
 }
 
-unsigned makers_threads(const struct makers *makers)
+unsigned makers_fillers(const struct makers *makers)
 {
-        return makers->threads_max;
+        return makers->fillers_max;
 }
 
 bool makers_add(struct makers *makers, struct maker_job *job, const struct maker_kind *kind)
@@ -135,6 +136,11 @@ void makers_retry(struct makers *makers)
         pthread_mutex_unlock(&makers->lock);
 }
 
+static size_t at_most(size_t a, size_t b)
+{
+        return a < b ? a : b;
+}
+
 /* The job is the caller's alone until it is queued again. The lock is dropped meanwhile. */
 static void job_begin(struct makers *makers, struct maker_job *job)
 {
@@ -153,7 +159,7 @@ static void job_begin(struct makers *makers, struct maker_job *job)
                 pthread_mutex_lock(&makers->lock);
         } else if (job->begun) {
                 DL_PREPEND(makers->queue, job);
-                threads_wake(makers, job->n_pieces - 1);
+                threads_wake(makers, at_most(job->n_pieces, makers->fillers_max) - 1);
         } else if (n_retries != makers->n_retries) {
                 DL_APPEND(makers->queue, job);
         } else {
@@ -170,14 +176,29 @@ static void job_piece(struct makers *makers, struct maker_job *job)
         if (job->n_taken < job->n_pieces)
                 DL_APPEND(makers->queue, job);
         job->n_running++;
+        makers->n_filling++;
         pthread_mutex_unlock(&makers->lock);
         job->kind->piece(job, i);
         pthread_mutex_lock(&makers->lock);
+        makers->n_filling--;
+        if (makers->queue)
+                pthread_cond_broadcast(&makers->changed);
         if (--job->n_running || job->n_taken < job->n_pieces)
                 return;
         pthread_mutex_unlock(&makers->lock);
         job->kind->end(job);
         pthread_mutex_lock(&makers->lock);
+}
+
+/* The first job that a thread may take up. With the lock held. */
+static struct maker_job *job_next(const struct makers *makers)
+{
+        struct maker_job *job;
+
+        DL_FOREACH (makers->queue, job)
+                if (!job->begun || makers->n_filling < makers->fillers_max)
+                        return job;
+        return NULL;
 }
 
 static void *maker_main(void *context)
@@ -188,7 +209,7 @@ static void *maker_main(void *context)
         (void)setpriority(PRIO_PROCESS, 0, MAKER_NICE);
         pthread_mutex_lock(&makers->lock);
         for (;;) {
-                struct maker_job *job = makers->queue;
+                struct maker_job *job = job_next(makers);
 
                 /* Several jobs may have been added while one thread was on its way. */
                 if (job && job->next && makers->n_idle == 0)
@@ -197,7 +218,7 @@ static void *maker_main(void *context)
                         job_piece(makers, job);
                 } else if (job) {
                         job_begin(makers, job);
-                } else if (makers->stopping) {
+                } else if (makers->stopping && !makers->queue) {
                         break;
                 } else {
                         makers->n_idle++;

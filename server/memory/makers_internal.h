@@ -37,8 +37,11 @@ struct maker_job {
         bool begun;
 };
 
-/* threads = the most there will be; one is started at once. 0 or -errno. */
-int makers_new(unsigned threads, struct makers **ret_makers);
+/*
+ * threads = the most there will be; one is started at once. fillers = how many of them may be at pieces at a time; the
+ * others are there for what waits, as begin and end may. 0 or -errno.
+ */
+int makers_new(unsigned threads, unsigned fillers, struct makers **ret_makers);
 
 /* Does what is queued and ends the threads. Jobs that come later are refused. */
 void makers_stop(struct makers *makers);
@@ -46,8 +49,8 @@ void makers_stop(struct makers *makers);
 /* After makers_stop. Takes NULL; returns NULL. */
 struct makers *makers_free(struct makers *makers);
 
-/* The most threads there will be. */
-unsigned makers_threads(const struct makers *makers);
+/* How many threads may be at pieces at a time. */
+unsigned makers_fillers(const struct makers *makers);
 
 /* The job stays until its end is called. false: the makers are stopped, and the job is not done. Any thread. */
 bool makers_add(struct makers *makers, struct maker_job *job, const struct maker_kind *kind);

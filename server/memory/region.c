@@ -244,7 +244,8 @@ void region_stream_end(struct region *region)
 {
         if (!region->private->owned)
                 region_unuse(region);
-        atomic_fetch_sub(&region->private->streams, 1);
+        if (atomic_fetch_sub(&region->private->streams, 1) == 1 && region->private->owned && region_deleted(region))
+                region_table_leave(region->private->table, region->private);
         (void)region_unref(region);
 }
 

@@ -93,8 +93,8 @@ int region_table_add(struct region_table *table, struct region_private *private)
 int region_table_admit(struct region_table *table, bool *ret_leaving, char detail[REGION_DETAIL_SIZE]);
 
 /*
- * The bytes of a region that is deleted, or not listed any more: they leave; they are owned again, because a stream
- * holds the memory; they are gone.
+ * The bytes of a region that is deleted, or not listed any more: they leave; they are owned again, where a stream holds
+ * the memory; they are gone.
  */
 void region_table_leave(struct region_table *table, struct region_private *private);
 void region_table_stay(struct region_table *table, struct region_private *private);

@@ -192,7 +192,7 @@ static bool make_is_over(struct region_private *private)
 
 static size_t piece_size(const struct region_table *table, size_t size)
 {
-        const size_t piece = size / (PIECES_A_THREAD * makers_threads(table->makers));
+        const size_t piece = size / (PIECES_A_THREAD * makers_fillers(table->makers));
 
         if (piece < PIECE_MIN)
                 return PIECE_MIN;
@@ -303,8 +303,7 @@ static void retire_end(struct maker_job *job)
         struct region_private *private = private_of(job);
 
         region_withdraw(private);
-        if (atomic_load(&private->streams) > 0)
-                region_table_stay(private->table, private);
+        region_table_stay(private->table, private);
         (void)region_unref(&private->region);
 }
 

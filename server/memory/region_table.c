@@ -11,7 +11,7 @@
 #include "base/util.h"
 #include "region_internal.h"
 
-enum { CAPACITY_FIRST = 16, MAKERS_MAX = 8 };
+enum { CAPACITY_FIRST = 16, MAKERS_MIN = 2, MAKERS_MAX = 8 };
 
 void region_table_publish(struct region_table *table)
 {
@@ -19,11 +19,17 @@ void region_table_publish(struct region_table *table)
         metric_set(table->bytes_gauge, (int64_t)table->bytes_listed);
 }
 
-static unsigned maker_threads(void)
+/*
+ * Filling leaves a processor to others: the kernel makes a huge page in one go, up to 10 ms where the host has to find
+ * the memory first, and most kernels do not let another thread in meanwhile.
+ */
+static int start_makers(struct makers **ret_makers)
 {
         long cores = sysconf(_SC_NPROCESSORS_ONLN);
+        unsigned threads = cores < MAKERS_MIN ? MAKERS_MIN : cores > MAKERS_MAX ? MAKERS_MAX : (unsigned)cores;
+        unsigned fillers = cores <= 2 ? 1 : cores > MAKERS_MAX ? MAKERS_MAX : (unsigned)cores - 1;
 
-        return cores < 1 ? 1 : cores > MAKERS_MAX ? MAKERS_MAX : (unsigned)cores;
+        return makers_new(threads, fillers, ret_makers);
 }
 
 int region_table_new(const struct region_config *config, struct region_table **ret_table)
@@ -33,7 +39,7 @@ int region_table_new(const struct region_config *config, struct region_table **r
 
         if (!table)
                 return -ENOMEM;
-        r = makers_new(maker_threads(), &table->makers);
+        r = start_makers(&table->makers);
         if (r < 0) {
                 free(table);
                 return r;
@@ -161,15 +167,19 @@ void region_table_leave(struct region_table *table, struct region_private *priva
 
 void region_table_stay(struct region_table *table, struct region_private *private)
 {
+        bool streams;
+
         pthread_mutex_lock(&table->lock);
-        if (private->leaving) {
+        streams = private->leaving && atomic_load(&private->streams) > 0;
+        if (streams) {
                 private->leaving = false;
                 table->bytes_leaving -= private->region.size;
                 table->bytes_owned += private->region.size;
         }
         pthread_mutex_unlock(&table->lock);
         /* What has waited for them is refused. */
-        makers_retry(table->makers);
+        if (streams)
+                makers_retry(table->makers);
 }
 
 void region_table_left(struct region_table *table, struct region_private *private)

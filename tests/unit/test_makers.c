@@ -13,7 +13,7 @@
 #include "base/util.h"
 #include "makers_internal.h"
 
-enum { THREADS = 3, PIECES = 50 };
+enum { THREADS = 4, FILLERS = 3, PIECES = 50 };
 
 static struct makers *makers;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -100,7 +100,7 @@ static void set_ready(struct work *work)
 
 static int setup(void **state)
 {
-        return makers_new(THREADS, &makers);
+        return makers_new(THREADS, FILLERS, &makers);
 }
 
 static int teardown(void **state)
@@ -110,16 +110,16 @@ static int teardown(void **state)
         return 0;
 }
 
-static void each_piece_is_done_once_by_all_threads_together(void **state)
+static void each_piece_is_done_once_by_as_many_threads_as_may(void **state)
 {
-        struct work work = { .n_pieces = PIECES, .ready = true, .meet = THREADS };
+        struct work work = { .n_pieces = PIECES, .ready = true, .meet = FILLERS };
 
         assert_true(makers_add(makers, &work.job, &in_pieces));
         await_end(&work);
         for (size_t i = 0; i < PIECES; i++)
                 assert_int_equal(work.done[i], 1);
         assert_int_equal(work.n_begun, 1);
-        assert_int_equal(work.n_running_most, THREADS);
+        assert_int_equal(work.n_running_most, FILLERS);
         assert_int_equal(work.n_running, 0);
 }
 
@@ -135,10 +135,30 @@ static void a_job_without_pieces_just_ends(void **state)
         assert_int_equal(simple.n_begun, 0);
 }
 
+/* The pieces cannot end before something else has begun, for which a thread is left. */
+static void filling_leaves_a_thread_for_the_rest(void **state)
+{
+        struct work fills = { .n_pieces = PIECES, .ready = true, .meet = SIZE_MAX }, other = { 0 };
+
+        assert_true(makers_add(makers, &fills.job, &in_pieces));
+        pthread_mutex_lock(&lock);
+        while (fills.n_running < FILLERS)
+                pthread_cond_wait(&changed, &lock);
+        pthread_mutex_unlock(&lock);
+        assert_true(makers_add(makers, &other.job, &at_once));
+        await_end(&other);
+        pthread_mutex_lock(&lock);
+        assert_int_equal(fills.n_running, FILLERS);
+        fills.meet = 0;
+        pthread_cond_broadcast(&changed);
+        pthread_mutex_unlock(&lock);
+        await_end(&fills);
+}
+
 /* A small job does not stand behind all of a large one. */
 static void jobs_take_turns(void **state)
 {
-        struct work large = { .n_pieces = PIECES, .ready = true, .meet = THREADS };
+        struct work large = { .n_pieces = PIECES, .ready = true, .meet = FILLERS };
         struct work small = { .n_pieces = 1, .ready = true };
 
         assert_true(makers_add(makers, &large.job, &in_pieces));
@@ -184,8 +204,9 @@ static void stop_does_what_is_queued_and_refuses_the_rest(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                TEST(each_piece_is_done_once_by_all_threads_together),
+                TEST(each_piece_is_done_once_by_as_many_threads_as_may),
                 TEST(a_job_without_pieces_just_ends),
+                TEST(filling_leaves_a_thread_for_the_rest),
                 TEST(jobs_take_turns),
                 TEST(what_waits_is_asked_again_after_a_retry),
                 TEST(stop_does_what_is_queued_and_refuses_the_rest),

@@ -602,20 +602,6 @@ static void a_large_region_is_listed_and_shows_its_progress_but_cannot_be_used(v
         region_unref(region);
 }
 
-static void several_regions_are_prepared_at_once(void **state)
-{
-        if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
-                skip();
-        gate_shut(true);
-        struct region *one = begin(LIMIT / 2), *two = begin(LIMIT / 2);
-        gate_await(2);
-        gate_shut(false);
-        assert_int_equal(region_await(one), 0);
-        assert_int_equal(region_await(two), 0);
-        region_unref(one);
-        region_unref(two);
-}
-
 static void a_region_deleted_while_it_is_prepared_is_abandoned(void **state)
 {
         gate_shut(true);
@@ -836,7 +822,6 @@ int main(void)
                 REGION_TEST(pages_follow_the_order_of_creation_though_regions_go),
                 REGION_TEST(page_that_ends_with_the_last_region_ends_the_listing),
                 REGION_TEST(a_large_region_is_listed_and_shows_its_progress_but_cannot_be_used),
-                REGION_TEST(several_regions_are_prepared_at_once),
                 REGION_TEST(a_region_deleted_while_it_is_prepared_is_abandoned),
                 REGION_TEST(memory_that_leaves_is_waited_for),
                 REGION_TEST(memory_that_stays_after_all_is_not_waited_for),
