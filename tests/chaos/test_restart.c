@@ -153,7 +153,8 @@ static int teardown(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(the_next_start_removes_the_socket_of_a_dead_worker_only, setup, teardown),
+                cmocka_unit_test_setup_teardown(the_next_start_removes_the_socket_of_a_dead_worker_only, setup,
+                                                teardown),
                 cmocka_unit_test_setup_teardown(a_worker_that_comes_back_has_its_addresses_and_another_epoch, setup,
                                                 teardown),
                 cmocka_unit_test_setup_teardown(a_peer_that_finds_nobody_listening_removes_the_socket, setup, teardown),

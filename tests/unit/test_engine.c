@@ -120,8 +120,8 @@ static void memory_without_a_file_is_moved_as_well(void **state)
                         uint8_t *memory = malloc(w->size);
 
                         memset(memory, 3 + side, w->size);
-                        assert_int_equal(
-                                engine_memory_register(w->engine[side], memory, w->size, -1, 5, &registered), 0);
+                        assert_int_equal(engine_memory_register(w->engine[side], memory, w->size, -1, 5, &registered),
+                                         0);
                         w->segments[side][0] = (struct segment){ memory, w->size, registered };
                         world_offer(w, (enum engine_direction)direction);
                         world_start(w, (enum engine_direction)direction, false);

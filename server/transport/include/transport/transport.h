@@ -145,9 +145,9 @@ struct transport_handlers {
         /* A peer opened a link. false = refuse it: too many, or the engine is stopping. */
         bool (*accepted)(void *context, struct link *link);
         /*
-         * The link has failed and is closed: every message's done has run (see begin), and nothing touches memory for it any more.
-         * link->error and link->detail say why. Never inside progress() of UCX. Exactly once a link that connect() or
-         * accepted handed out.
+         * The link has failed and is closed: every message's done has run (see begin), and nothing touches memory for
+         * it any more. link->error and link->detail say why. Never inside progress() of UCX. Exactly once a link that
+         * connect() or accepted handed out.
          */
         void (*ended)(void *context, struct link *link);
         /* There is room again for the requests of the engine to this link, or for its sends (see fit). */
