@@ -236,7 +236,8 @@ static void end(struct http_request *request)
         } else if (!takes_json(request->route) || parse_body(request)) {
                 request->route->handler(request);
         }
-        replay_abort(request); /* its key is borrowed: what nothing was made for is given up now */
+        if (!request->resume)
+                replay_abort(request); /* its key is borrowed: what nothing was made for is given up now */
         if (!request->answered && !request->resume)
                 request->broken = true;
 }

@@ -114,13 +114,17 @@ static void note_started(struct requester *r)
 
 static void tell_progress(struct requester *r)
 {
-        r->spec.progress(r->spec.context, r->done + r->copying);
+        uint64_t bytes = r->done + r->copying;
+
+        if (bytes > 0 && !r->moved) {
+                r->moved = true;
+                (void)r->peer->link->transport->ops->carrier(r->peer->link); /* is kept for the outcome */
+        }
+        r->spec.progress(r->spec.context, bytes);
 }
 
 static void count_done(struct requester *r, uint64_t bytes)
 {
-        if (r->done == 0)
-                (void)r->peer->link->transport->ops->carrier(r->peer->link); /* is kept for the outcome */
         r->done += bytes;
         peer_moved(r->peer, bytes);
         tell_progress(r);
@@ -709,8 +713,8 @@ static void leave_peer(struct requester *r)
 /* A link that was idle for long may have been cut unnoticed: nothing has moved over it, so a new one is tried, once. */
 static bool try_again(struct requester *r)
 {
-        if (!r->was_up || r->retried || r->error || r->state != REQUESTER_MOVING || r->done > 0 || r->copying > 0 ||
-            r->engine->stopping || r->peer->link->transport != r->engine->ucx)
+        if (!r->was_up || r->retried || r->error || r->state != REQUESTER_MOVING || r->moved || r->engine->stopping ||
+            r->peer->link->transport != r->engine->ucx)
                 return false;
         leave_peer(r);
         r->retried = true;
@@ -778,7 +782,7 @@ static void end(struct requester *r)
                 outcome.bytes = r->done;
                 (void)snprintf(outcome.detail, sizeof(outcome.detail), "%s", r->detail);
         }
-        if (r->peer && outcome.bytes > 0)
+        if (r->peer && (r->moved || outcome.bytes > 0))
                 (void)snprintf(outcome.transport, sizeof(outcome.transport), "%s", r->peer->link->carrier);
         if (r->peer && !r->was_up)
                 outcome.connect_us = r->peer->link->connect_us;

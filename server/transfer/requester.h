@@ -34,6 +34,7 @@ struct requester {
         uint64_t next;    /* everything before was asked for */
         uint64_t done;    /* bytes moved and checked */
         uint64_t copying; /* of what arrives: bytes in place and not yet in done */
+        bool moved;       /* progress was told, be it of bytes that do not count in the end */
         bool started;
         bool was_up;       /* the link had been up when the requester came to it */
         bool retried;      /* it came to a second link already */

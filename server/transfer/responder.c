@@ -172,13 +172,15 @@ static void tell_progress(struct responder *r)
 {
         uint64_t bytes = r->bytes + r->copying;
 
+        if (bytes > 0 && !r->moved) {
+                r->moved = true;
+                (void)r->peer->link->transport->ops->carrier(r->peer->link); /* is kept for the outcome */
+        }
         r->offer.progress(r->offer.context, bytes < r->stream.total ? bytes : r->stream.total);
 }
 
 static void add_progress(struct responder *r, uint64_t bytes)
 {
-        if (r->bytes == 0)
-                (void)r->peer->link->transport->ops->carrier(r->peer->link); /* is kept for the outcome */
         r->bytes += bytes;
         if (r->bytes > r->stream.total)
                 r->bytes = r->stream.total;
@@ -555,7 +557,7 @@ static void end(struct responder *r)
         struct engine_outcome outcome = { .error = r->error, .bytes = r->bytes };
 
         set_state(r, RESPONDER_ENDED);
-        if (r->bytes > 0)
+        if (r->moved || r->bytes > 0)
                 (void)snprintf(outcome.transport, sizeof(outcome.transport), "%s", r->peer->link->carrier);
         (void)snprintf(outcome.detail, sizeof(outcome.detail), "%s", r->detail);
         tombstone_add(engine, r->transfer, r->wire_error);

@@ -40,6 +40,7 @@ struct responder {
         struct stream stream;
         uint64_t bytes;               /* moved, as far as this side knows */
         uint64_t copying;             /* of what arrives: bytes that are in place and not yet in bytes */
+        bool moved;                   /* progress was told, be it of bytes that do not count in the end */
         unsigned in_flight;           /* sends and receives whose memory a transport may touch */
         struct responder_read *reads; /* ENGINE_READS_MAX of them, a ring; NULL = none had to wait yet */
         unsigned first_read, n_reads;

@@ -19,6 +19,51 @@
 
 #include "harness.h"
 
+/* ---- the directory of the local sockets ---- */
+
+static char runtime_directory[] = "/tmp/ferry-run-XXXXXX";
+static pid_t runtime_owner; /* a child that ends must not remove it */
+
+/* Removes what a worker that was killed has left. */
+static void remove_sockets(const char *directory)
+{
+        DIR *d = opendir(directory);
+
+        for (struct dirent *e; d && (e = readdir(d));)
+                if (e->d_name[0] != '.')
+                        (void)unlinkat(dirfd(d), e->d_name, 0);
+        if (d)
+                (void)closedir(d);
+        (void)rmdir(directory);
+}
+
+static void remove_runtime_directory(void)
+{
+        if (getpid() != runtime_owner)
+                return;
+        remove_sockets(worker_directory());
+        (void)rmdir(runtime_directory);
+}
+
+/* The workers of each test process find each other, and nobody else's. */
+__attribute__((constructor)) static void make_runtime_directory(void)
+{
+        if (!mkdtemp(runtime_directory) || setenv("XDG_RUNTIME_DIR", runtime_directory, 1) != 0) {
+                perror("no directory for the workers' sockets");
+                _exit(1);
+        }
+        runtime_owner = getpid();
+        (void)atexit(remove_runtime_directory);
+}
+
+const char *worker_directory(void)
+{
+        static char path[sizeof(runtime_directory) + sizeof("/ferry")];
+
+        (void)snprintf(path, sizeof(path), "%s/ferry", runtime_directory);
+        return path;
+}
+
 /* ---- processes ---- */
 
 static const char *ferryd_path(void)
@@ -233,23 +278,23 @@ static void assert_log_quiet(const struct worker *w)
         free(log);
 }
 
-static bool is_file_of(const struct worker *w, const char *name)
+/* Names in a directory that begin with prefix and the worker's epoch. */
+static size_t count_files(const struct worker *w, const char *directory, const char *prefix)
 {
-        size_t n = strlen(w->epoch);
+        size_t length = strlen(prefix), epoch = strlen(w->epoch), n = 0;
+        DIR *d = opendir(directory);
 
-        return n > 0 && strncmp(name, "ferry-", 6) == 0 && strncmp(name + 6, w->epoch, n) == 0;
+        for (struct dirent *e; epoch > 0 && d && (e = readdir(d));)
+                n += strncmp(e->d_name, prefix, length) == 0 && strncmp(e->d_name + length, w->epoch, epoch) == 0;
+        if (d)
+                (void)closedir(d);
+        return n;
 }
 
 size_t worker_files(const struct worker *w)
 {
-        DIR *d = opendir("/dev/shm");
-        size_t n = 0;
-
-        for (struct dirent *e; d && (e = readdir(d));)
-                n += is_file_of(w, e->d_name);
-        if (d)
-                (void)closedir(d);
-        return n;
+        assert_int_equal(count_files(w, "/dev/shm", "ferry-"), 0);
+        return count_files(w, worker_directory(), "");
 }
 
 static void forget_process(struct worker *w)
@@ -300,8 +345,6 @@ void worker_kill(struct worker *w)
 
 void worker_clean(struct worker *w)
 {
-        DIR *d;
-
         if (w->pid > 0) {
                 (void)kill(w->pid, SIGKILL);
                 (void)waitpid(w->pid, NULL, 0);
@@ -309,12 +352,6 @@ void worker_clean(struct worker *w)
         }
         if (w->log[0])
                 (void)unlink(w->log);
-        d = opendir("/dev/shm");
-        for (struct dirent *e; d && (e = readdir(d));)
-                if (is_file_of(w, e->d_name))
-                        (void)unlinkat(dirfd(d), e->d_name, 0);
-        if (d)
-                (void)closedir(d);
         *w = (struct worker){ .out = -1 };
 }
 

@@ -17,7 +17,8 @@
 
 /*
  * Real workers for the API tests: ferryd on port 0, found by its ready line, dead with the test (also when the test is
- * killed). Every function asserts; none returns an error. One thread, but for what says otherwise.
+ * killed). Every function asserts; none returns an error. One thread, but for what says otherwise. XDG_RUNTIME_DIR is a
+ * directory of the test process's own, which goes with it.
  */
 
 enum { WORKER_EXPECTED_MAX = 16, WAIT_MS = 30000 };
@@ -52,12 +53,11 @@ void worker_expect(struct worker *w, const char *text);
 
 /*
  * SIGTERM; asserts exit status 0, nothing on standard output after the ready line, no unexpected warning in the log (a
- * sanitizer's report counts), and no file of it in /dev/shm.
+ * sanitizer's report counts), and no file of it.
  */
 void worker_stop(struct worker *w);
 
-/* SIGKILL, and reaps it. Its files in /dev/shm stay, as after a crash, until worker_clean or the next worker's start.
- */
+/* SIGKILL, and reaps it. Its socket stays, as after a crash, until a peer or the next worker finds nobody listening. */
 void worker_kill(struct worker *w);
 
 /* Ends whatever still runs and removes what it left. For teardown; asserts nothing. */
@@ -66,7 +66,9 @@ void worker_clean(struct worker *w);
 /* Its log so far, for free(). */
 char *worker_log(const struct worker *w);
 
-/* How many files of it are in /dev/shm. */
+/* Where the workers have their local sockets, unless --local names another directory. */
+const char *worker_directory(void);
+/* How many files it has there: its socket, while it lives with a local side. Asserts that it has none in /dev/shm. */
 size_t worker_files(const struct worker *w);
 
 /* "VmRSS"-like field of /proc/<pid>/status in kB, and the number of open descriptors. */

@@ -27,8 +27,8 @@ static void assert_refused(struct worker *w, const char *url, int status, const 
         free(body);
 }
 
-/* How many endpoints b has open on the pair's side. */
-static void await_endpoints(struct pair *p, uint64_t n)
+/* How many links b has by the pair's transport. */
+static void await_links(struct pair *p, uint64_t n)
 {
         worker_await_metric(&p->b, p->network ? "ferry_links{transport=\"ucx\"}" : "ferry_links{transport=\"local\"}",
                             n);
@@ -69,21 +69,21 @@ static void the_first_call_connects_and_what_follows_finds_it(void **state)
                 pair_start(p, network);
                 region_make(&p->a, SIZE, 1, offered);
                 region_make(&p->b, SIZE, 0, local);
-                await_endpoints(p, 0);
+                await_links(p, 0);
                 answer = connect_to(&p->b, 201, p->a.url);
                 assert_string_equal(json_text(answer, "url"), p->a.url);
                 assert_string_equal(json_text(answer, "worker"), "a");
                 assert_string_equal(json_text(answer, "epoch"), p->a.epoch);
-                assert_string_equal(json_text(answer, "transport"), network ? "tcp" : "posix");
+                assert_string_equal(json_text(answer, "transport"), network ? "tcp" : "shm");
                 assert_in_range(json_number(answer, "connect_us"), 1, WAIT_MS * 1000);
                 assert_false(json_truth(answer, "reused"));
                 json_object_put(answer);
-                await_endpoints(p, 1);
+                await_links(p, 1);
 
                 answer = connect_to(&p->b, 200, p->a.url);
                 assert_int_equal(json_number(answer, "connect_us"), 0);
                 assert_true(json_truth(answer, "reused"));
-                assert_string_equal(json_text(answer, "transport"), network ? "tcp" : "posix");
+                assert_string_equal(json_text(answer, "transport"), network ? "tcp" : "shm");
                 json_object_put(answer);
 
                 assert_int_equal(move(p, offered, local), 0);
@@ -91,7 +91,7 @@ static void the_first_call_connects_and_what_follows_finds_it(void **state)
                 assert_int_equal(ferry_connect_peer(p->b.client, p->a.url, &peer), 0);
                 assert_true(peer.reused);
                 ferry_peer_clear(&peer);
-                await_endpoints(p, 1); /* the one of the first call */
+                await_links(p, 1); /* the one of the first call */
                 pair_stop(p);
         }
 }
@@ -148,7 +148,7 @@ static void what_is_no_url_of_a_peer_is_refused(void **state)
         assert_problem(&p->b, "POST", "/v1/peers", "[]", 400, "invalid-parameter", NULL);
         assert_problem(&p->b, "GET", "/v1/peers", NULL, 405, "method-not-allowed", NULL);
         assert_problem(&p->b, "DELETE", "/v1/peers", NULL, 405, "method-not-allowed", NULL);
-        await_endpoints(p, 0);
+        await_links(p, 0);
         pair_assert_serving(p);
         pair_stop(p);
 }
@@ -160,7 +160,7 @@ static void the_list_of_peers_decides(void **state)
 
         pair_start_with(p, false, only_other);
         assert_refused(&p->b, p->a.url, 403, "forbidden", "/url");
-        await_endpoints(p, 0);
+        await_links(p, 0);
         pair_stop(p);
 }
 
@@ -213,7 +213,7 @@ static void a_server_that_is_no_worker_is_survived(void **state)
                 ask_served(&p->b, listener, url, cases[i].answer, 502, cases[i].code);
         (void)close(listener);
         assert_refused(&p->b, url, 502, "peer-unreachable", NULL); /* nobody listens there any more */
-        await_endpoints(p, 0);
+        await_links(p, 0);
         pair_assert_serving(p);
         pair_stop(p);
 }

@@ -18,7 +18,7 @@ static void await_draining(struct worker *w)
         assert_int_equal(ferry_last_problem(w->client)->error, FERRY_E_DRAINING);
 }
 
-/* Reaps the worker: its exit status, 128 + a signal's number. Its files in /dev/shm are gone. */
+/* Reaps the worker: its exit status, 128 + a signal's number. Its socket is gone. */
 static int reap(struct worker *w)
 {
         int status;

@@ -152,24 +152,6 @@ static void sizes_that_differ_are_refused(void **state)
         for_each(state, story_sizes);
 }
 
-static void story_ourselves(struct fixture *f)
-{
-        char *more = text_format(",\"remote_metadata\":%s", f->passive.metadata);
-        char *body = operation_body(active_name(f), f->offered, more);
-        struct json_object *problem = call_json(&f->p.a, 400, "POST", "/v1/operations", body);
-
-        assert_string_equal(json_text(problem, "code"), "invalid-metadata");
-        json_object_put(problem);
-        free(more);
-        free(body);
-        assert_still_good(f);
-}
-
-static void metadata_of_the_worker_itself_is_refused(void **state)
-{
-        for_each(state, story_ourselves);
-}
-
 /* ---- metadata that was changed ---- */
 
 static void story_wrong_key(struct fixture *f)
@@ -458,7 +440,6 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(metadata_of_the_other_kind_is_refused, setup, teardown),
                 cmocka_unit_test_setup_teardown(sizes_that_differ_are_refused, setup, teardown),
-                cmocka_unit_test_setup_teardown(metadata_of_the_worker_itself_is_refused, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_wrong_key_is_refused_and_does_not_use_up_the_offer, setup, teardown),
                 cmocka_unit_test_setup_teardown(metadata_changed_in_any_byte_never_completes, setup, teardown),
                 cmocka_unit_test_setup_teardown(metadata_serves_once, setup, teardown),

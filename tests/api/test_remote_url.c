@@ -93,13 +93,6 @@ static void what_the_peer_answers_decides(void **state)
                 assert_fails(p, local, url, FERRY_E_KIND_MISMATCH);
                 ferry_operation_clear(&passive);
                 free(url);
-
-                offer_make(&p->b, FERRY_READABLE, local, &passive);
-                url = metadata_url(&p->b, passive.id);
-                assert_fails(p, local, url, FERRY_E_INVALID_METADATA); /* of itself */
-                ferry_operation_clear(&passive);
-                free(url);
-
                 offer_make(&p->a, FERRY_READABLE, offered, &passive);
                 begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
                 operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);

@@ -3,15 +3,13 @@
 
 /* Every size, both ways, both sides of the data plane, byte for byte. */
 
-enum { MIB = 1 << 20, EAGER_MAX = 7936, LEND_MIN = 512 };
+enum { MIB = 1 << 20 };
 
 static void move(struct pair *p, enum ferry_kind passive_kind, uint64_t size)
 {
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         bool readable = passive_kind == FERRY_READABLE;
-        /* What fits into a message travels in it, but for what a reader may as well copy. */
-        bool message = readable ? size < LEND_MIN : size <= EAGER_MAX;
-        const char *transport = p->network ? "tcp" : message ? "posix" : "shm";
+        const char *transport = p->network ? "tcp" : "shm";
         struct ferry_operation passive, active, end;
 
         region_make(&p->a, size, readable ? size : 0, offered);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <dirent.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,7 +19,7 @@ static const char *bound(const struct worker *w)
         return w->url + strlen("http://");
 }
 
-static void the_next_start_reaps_the_files_of_a_dead_worker_only(void **state)
+static void the_next_start_removes_the_socket_of_a_dead_worker_only(void **state)
 {
         char dead_region[FERRY_ID_SIZE], other_region[FERRY_ID_SIZE];
         struct scene *s = *state;
@@ -40,6 +39,31 @@ static void the_next_start_reaps_the_files_of_a_dead_worker_only(void **state)
         region_assert_pattern(&s->other, other_region, 2, 0, SIZE);
         pair_assert_serving(&(struct pair){ .a = s->other, .b = s->again });
         worker_stop(&s->again);
+        worker_stop(&s->other);
+}
+
+static void a_peer_that_finds_nobody_listening_removes_the_socket(void **state)
+{
+        char dead_region[FERRY_ID_SIZE], other_region[FERRY_ID_SIZE];
+        struct ferry_operation offer, read;
+        struct scene *s = *state;
+
+        worker_start(&s->dead, "dead", NULL);
+        worker_start(&s->other, "other", NULL);
+        worker_expect(&s->other, "error=peer-unreachable");
+        region_make(&s->dead, SIZE, 1, dead_region);
+        region_make(&s->other, SIZE, 2, other_region);
+        offer_make(&s->dead, FERRY_READABLE, dead_region, &offer);
+        worker_kill(&s->dead);
+        assert_int_equal(worker_files(&s->dead), 1);
+
+        begin_make(&s->other, FERRY_READ, other_region, offer.metadata, &read);
+        operation_assert_error(&s->other, read.id, FERRY_ERRORED, FERRY_E_PEER_UNREACHABLE);
+        assert_int_equal(worker_files(&s->dead), 0);
+        assert_int_equal(worker_files(&s->other), 1);
+        region_assert_pattern(&s->other, other_region, 2, 0, SIZE);
+        ferry_operation_clear(&read);
+        ferry_operation_clear(&offer);
         worker_stop(&s->other);
 }
 
@@ -82,25 +106,30 @@ static void a_worker_that_comes_back_has_its_addresses_and_another_epoch(void **
         worker_stop(&s->other);
 }
 
-/* Files that look like a worker's, but are somebody's own. */
-static void what_is_no_workers_file_is_never_reaped(void **state)
+/* Files that look like a worker's socket, but are somebody's own. */
+static void what_is_no_workers_socket_is_never_removed(void **state)
 {
-        static const char *const names[] = { "/dev/shm/ferry-test-x", "/dev/shm/ferry-0123456789abcdeg",
-                                             "/dev/shm/ferry-0123456789abcde" };
+        static const char *const names[] = { "0123456789abcdef.sock", "0123456789abcdeg.sock", "0123456789abcde.sock",
+                                             "0123456789abcdef.sock.x" };
+        enum { N = sizeof(names) / sizeof(names[0]) };
         struct scene *s = *state;
+        char paths[N][256];
         struct stat status;
 
-        for (size_t i = 0; i < 3; i++) {
-                FILE *f = fopen(names[i], "wxe");
+        (void)mkdir(worker_directory(), 0700);
+        for (size_t i = 0; i < N; i++) {
+                FILE *f;
 
+                (void)snprintf(paths[i], sizeof(paths[i]), "%s/%s", worker_directory(), names[i]);
+                f = fopen(paths[i], "wxe");
                 assert_non_null(f);
                 (void)fclose(f);
         }
         worker_start(&s->again, "w", NULL);
         worker_stop(&s->again);
-        for (size_t i = 0; i < 3; i++) {
-                assert_int_equal(stat(names[i], &status), 0);
-                assert_int_equal(unlink(names[i]), 0);
+        for (size_t i = 0; i < N; i++) {
+                assert_int_equal(stat(paths[i], &status), 0);
+                assert_int_equal(unlink(paths[i]), 0);
         }
 }
 
@@ -124,10 +153,12 @@ static int teardown(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(the_next_start_reaps_the_files_of_a_dead_worker_only, setup, teardown),
+                cmocka_unit_test_setup_teardown(the_next_start_removes_the_socket_of_a_dead_worker_only, setup,
+                                                teardown),
                 cmocka_unit_test_setup_teardown(a_worker_that_comes_back_has_its_addresses_and_another_epoch, setup,
                                                 teardown),
-                cmocka_unit_test_setup_teardown(what_is_no_workers_file_is_never_reaped, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_peer_that_finds_nobody_listening_removes_the_socket, setup, teardown),
+                cmocka_unit_test_setup_teardown(what_is_no_workers_socket_is_never_removed, setup, teardown),
         };
 
         return cmocka_run_group_tests_name("restart", tests, NULL, NULL);

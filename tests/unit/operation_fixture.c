@@ -226,7 +226,7 @@ void begin(struct fixture *f, struct operation *operation)
 void end(struct fixture *f, void (*ended)(void *, const struct engine_outcome *), void *context, int error,
          uint64_t bytes)
 {
-        struct engine_outcome outcome = { .error = error, .bytes = bytes, .transport = "posix" };
+        struct engine_outcome outcome = { .error = error, .bytes = bytes, .transport = "shm" };
 
         ended(context, &outcome);
         operation_store_settle(f->store);

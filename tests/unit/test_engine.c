@@ -120,8 +120,8 @@ static void memory_without_a_file_is_moved_as_well(void **state)
                         uint8_t *memory = malloc(w->size);
 
                         memset(memory, 3 + side, w->size);
-                        assert_int_equal(
-                                engine_memory_register(w->engine[side], memory, w->size, -1, 5, &registered), 0);
+                        assert_int_equal(engine_memory_register(w->engine[side], memory, w->size, -1, 5, &registered),
+                                         0);
                         w->segments[side][0] = (struct segment){ memory, w->size, registered };
                         world_offer(w, (enum engine_direction)direction);
                         world_start(w, (enum engine_direction)direction, false);
@@ -406,28 +406,28 @@ static void a_revoke_of_the_passive_side_ends_both(void **state)
         }
 }
 
-static void revoke_at_once(struct world *w, uint64_t bytes)
+/* On the passive side's own thread: it does so as soon as it has answered what it was asked for. */
+static void revoke_at_once(struct world *w)
 {
-        w->on_progress = NULL;
         engine_offer_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
-        await_commands(w->engine[1]);
 }
 
+/* The sockets of this host may hold all of it: only what is taken back before it comes there is not sent. */
 static void a_revoke_takes_back_the_parts_that_wait(void **state)
 {
-        enum { N = 1000, PIECE = 16 << 10 };
+        enum { N = 1000, PIECE = 16 << 10, UNDER_WAY_MAX = 8 << 20 };
         struct world *w = world_new_with(NETWORK, 20 << 20, (struct world_knobs){ .chunk_size = 4 << 20 });
 
         for (int side = 0; side < 2; side++)
                 scatter(w, side, N, PIECE, PIECE + 3);
         world_offer(w, ENGINE_READ);
-        w->on_progress = revoke_at_once;
+        w->on_claim = revoke_at_once;
         world_start(w, ENGINE_READ, false);
         end_wait(&w->active, 1);
         end_wait(&w->passive, 1);
         assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED_BY_PEER);
         assert_int_equal(w->passive.outcome.error, FERRY_E_CANCELLED);
-        assert_in_range(w->passive.outcome.bytes, 1, N * PIECE - 1);
+        assert_in_range(w->passive.outcome.bytes, 1, UNDER_WAY_MAX);
         world_free(w);
 }
 

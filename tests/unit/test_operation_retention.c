@@ -175,7 +175,7 @@ static void metrics_follow_every_operation(void **state)
         assert_int_equal(NOW("IN_PROGRESS"), 0);
         assert_int_equal(NOW("COMPLETE"), 1);
         assert_int_equal(ENDED("COMPLETE"), 1);
-        assert_int_equal(value(f, "ferry_transferred_bytes_total{direction=\"received\",transport=\"posix\"} "), 4096);
+        assert_int_equal(value(f, "ferry_transferred_bytes_total{direction=\"received\",transport=\"shm\"} "), 4096);
         assert_int_equal(value(f, "ferry_operation_duration_seconds_count{kind=\"read\"} "), 1);
         operation_delete(f->store, operation);
         assert_int_equal(NOW("COMPLETE"), 0);

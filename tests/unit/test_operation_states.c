@@ -58,7 +58,7 @@ static void a_passive_operation_runs_when_claimed_and_completes(void **state)
         assert_int_equal(v.revision, 3);
         assert_int_equal(v.bytes_done, 4096);
         assert_int_equal(v.error, 0);
-        assert_string_equal(v.transport, "posix");
+        assert_string_equal(v.transport, "shm");
         assert_true(v.ended_unix_ms >= v.created_unix_ms);
         (void)operation_unref(operation);
 }

@@ -70,7 +70,8 @@ struct message {
         bool inside; /* a send: the payload travels inside the message, however long (fit() asked for that) */
         /*
          * The memory will be touched from now on. false = not wanted any more: a send ends with MESSAGE_CANCELLED, a
-         * receive is refused and done does not run. NULL = it is wanted.
+         * receive is refused and done does not run; nor does it for a receive whose link fails before. NULL = it is
+         * wanted.
          */
         bool (*begin)(struct message *message);
         /* Nobody touches the memory any more; of a receive, only after begin has returned true (or is NULL). MESSAGE_OK
@@ -146,9 +147,9 @@ struct transport_handlers {
         /* A peer opened a link. false = refuse it: too many, or the engine is stopping. */
         bool (*accepted)(void *context, struct link *link);
         /*
-         * The link has failed and is closed: every message's done has run, and nothing touches memory for it any more.
-         * link->error and link->detail say why. Never inside progress() of UCX. Exactly once a link that connect() or
-         * accepted handed out.
+         * The link has failed and is closed: every message's done has run (see begin), and nothing touches memory for
+         * it any more. link->error and link->detail say why. Never inside progress() of UCX. Exactly once a link that
+         * connect() or accepted handed out.
          */
         void (*ended)(void *context, struct link *link);
         /* There is room again for the requests of the engine to this link, or for its sends (see fit). */
