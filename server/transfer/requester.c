@@ -413,11 +413,25 @@ static bool ask(struct requester *r)
         return r->spec.direction == ENGINE_READ ? ask_read(r) : ask_write(r);
 }
 
+/* The link is up: what was asked for while it was connecting is being moved. */
+static void tell_up(struct peer *peer)
+{
+        struct requester *r;
+
+        if (peer->up_told || peer->link->state != LINK_UP)
+                return;
+        peer->up_told = true;
+        DL_FOREACH2(peer->requesters, r, peer_next)
+        if (r->next > 0 && r->error == 0)
+                note_started(r);
+}
+
 void requesters_ask(struct peer *peer)
 {
         struct link *link = peer->link;
         struct requester *r;
 
+        tell_up(peer);
         while (peer_is_usable(peer) && (r = peer->waiting) && peer->asked < link->transport->ops->window(link)) {
                 bool asked;
 

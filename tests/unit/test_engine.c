@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -386,6 +388,38 @@ static void revoke_at_a_quarter(struct world *w, uint64_t bytes)
                 engine_offer_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
 }
 
+static sem_t has_started;
+
+static void post_started(struct world *w)
+{
+        assert_int_equal(sem_post(&has_started), 0);
+}
+
+/* The first one over a local link asks before the link is up, and its peer copies for long before it answers. */
+static void a_transfer_has_started_before_its_first_answer(void **state)
+{
+        for (int i = 0; i < 4; i++) {
+                enum engine_direction direction = i % 2 ? ENGINE_WRITE : ENGINE_READ;
+                struct world *w = world_new(i / 2 ? MAPPED : RING, 1 << 20);
+                struct timespec limit;
+
+                assert_int_equal(sem_init(&has_started, 0, 0), 0);
+                world_offer(w, direction);
+                w->on_started = post_started;
+                pthread_mutex_lock(&w->gate);
+                world_start(w, direction, false);
+                clock_gettime(CLOCK_REALTIME, &limit);
+                limit.tv_sec += TIMEOUT_S;
+                assert_int_equal(sem_timedwait(&has_started, &limit), 0);
+                pthread_mutex_unlock(&w->gate);
+                end_wait(&w->active, 1);
+                end_wait(&w->passive, 1);
+                assert_int_equal(w->active.outcome.error, 0);
+                world_free(w);
+                (void)sem_destroy(&has_started);
+        }
+}
+
 static void a_revoke_of_the_passive_side_ends_both(void **state)
 {
         for (int way = 0; way < WAYS; way++) {
@@ -633,6 +667,7 @@ int main(void)
                 cmocka_unit_test(an_absent_worker_is_unreachable),
                 cmocka_unit_test(a_cancel_of_the_active_side_ends_both),
                 cmocka_unit_test(a_cancel_takes_back_the_parts_that_wait),
+                cmocka_unit_test(a_transfer_has_started_before_its_first_answer),
                 cmocka_unit_test(a_revoke_of_the_passive_side_ends_both),
                 cmocka_unit_test(a_revoke_takes_back_the_parts_that_wait),
                 cmocka_unit_test(a_revoke_after_a_short_reads_bytes_comes_too_late),

@@ -240,8 +240,10 @@ static const char *on_hello(struct channel *channel, const struct frame *frame, 
                 channel_fail(channel, FERRY_E_PEER_UNREACHABLE, "another worker answered");
         else if (channel->link.accepted)
                 introduce(channel);
-        if (link_is_usable(&channel->link))
-                link_was_heard(&channel->link);
+        if (!link_is_usable(&channel->link))
+                return NULL;
+        link_was_heard(&channel->link);
+        channel_local(channel)->base.handlers.room(channel_local(channel)->base.handlers.context, &channel->link);
         return NULL;
 }
 

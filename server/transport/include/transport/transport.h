@@ -152,7 +152,7 @@ struct transport_handlers {
          * connect() or accepted handed out.
          */
         void (*ended)(void *context, struct link *link);
-        /* There is room again for the requests of the engine to this link, or for its sends (see fit). */
+        /* There is room again for the requests of the engine to this link, or for its sends (see fit); or it is up. */
         void (*room)(void *context, struct link *link);
         /* A part of a long receive is in place (message->copied). Not from every transport. */
         void (*copied)(void *context, struct message *message);

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "steps.h"
+
+/*
+ * Two workers in containers of their own (user, pid, ipc, mount, net) that share nothing but one directory, for the
+ * local sockets and for HTTP: bytes go by shared memory, as between any two of one user on one host.
+ */
+
+enum { MIB = 1 << 20, SIZE = 64 * MIB };
+
+struct scene {
+        char path[64]; /* the directory that they share */
+        struct pair pair;
+};
+
+/* Everything else of /tmp and /dev/shm is gone in there. */
+static const char script[] = "mount -t tmpfs -o size=64k none /dev/shm && mount --bind \"$0\" /mnt && "
+                             "mount -t tmpfs -o size=64k none /tmp && mkdir -p \"$0\" && mount --move /mnt \"$0\" && "
+                             "exec \"$FERRYD\" --name \"$1\" --listen \"unix:$0/$1.sock\" --local \"$0/local\"";
+
+static const char *const *unshare_arguments(const char *directory, const char *name)
+{
+        static const char *arguments[16];
+        size_t n = 0;
+
+        arguments[n++] = "unshare";
+        if (geteuid() != 0) {
+                arguments[n++] = "--user";
+                arguments[n++] = "--map-root-user";
+        }
+        arguments[n++] = "--pid";
+        arguments[n++] = "--fork";
+        arguments[n++] = "--kill-child";
+        arguments[n++] = "--ipc";
+        arguments[n++] = "--mount-proc";
+        arguments[n++] = "--net";
+        arguments[n++] = "/bin/sh";
+        arguments[n++] = "-c";
+        arguments[n++] = name ? script : "true";
+        arguments[n++] = directory;
+        arguments[n++] = name;
+        arguments[n] = NULL;
+        return arguments;
+}
+
+static bool containers_are_allowed(const struct scene *s)
+{
+        return command_run(unshare_arguments(s->path, NULL), NULL, NULL, NULL) == 0;
+}
+
+/* The only child of unshare: the worker. */
+static pid_t child_of(pid_t parent)
+{
+        char path[64];
+        int child = 0;
+        FILE *f;
+
+        (void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)parent, (int)parent);
+        f = fopen(path, "re");
+        assert_non_null(f);
+        assert_int_equal(fscanf(f, "%d", &child), 1);
+        (void)fclose(f);
+        return child;
+}
+
+static void container_start(struct scene *s, struct worker *w, const char *name)
+{
+        const char *const *arguments = unshare_arguments(s->path, name);
+        pid_t parent = getpid();
+        char line[512] = "";
+        int out[2], errors;
+        FILE *f;
+
+        *w = (struct worker){ .out = -1 };
+        (void)snprintf(w->name, sizeof(w->name), "%s", name);
+        (void)snprintf(w->log, sizeof(w->log), "/tmp/ferry-test-XXXXXX");
+        errors = mkstemp(w->log);
+        assert_true(errors >= 0);
+        assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+        w->pid = fork();
+        if (w->pid == 0) {
+                (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+                if (getppid() != parent)
+                        _exit(127);
+                (void)dup2(out[1], 1);
+                (void)dup2(errors, 2);
+                (void)execvp(arguments[0], (char *const *)arguments);
+                _exit(127);
+        }
+        (void)close(out[1]);
+        (void)close(errors);
+        w->out = dup(out[0]);
+        f = fdopen(out[0], "re");
+        assert_non_null(f);
+        if (!fgets(line, sizeof(line), f)) {
+                char *log = worker_log(w);
+
+                print_error("%s\n", log);
+                free(log);
+        }
+        (void)fclose(f);
+        assert_non_null(strstr(line, "\"event\":\"ready\""));
+        (void)snprintf(w->url, sizeof(w->url), "unix:%s/%s.sock", s->path, name);
+        worker_connect(w, NULL, NULL);
+}
+
+/* Ends it as an engine of containers does: SIGTERM to its first process. */
+static void container_stop(struct worker *w)
+{
+        char *log = worker_log(w);
+        int status;
+
+        w->client = ferry_free(w->client);
+        assert_int_equal(kill(child_of(w->pid), SIGTERM), 0);
+        assert_int_equal(waitpid(w->pid, &status, 0), w->pid);
+        w->pid = 0;
+        assert_int_equal(status, 0);
+        assert_null(strstr(log, "level=warn"));
+        assert_null(strstr(log, "level=error"));
+        free(log);
+        worker_clean(w);
+}
+
+static void assert_shm(struct worker *w, const char *id)
+{
+        struct ferry_operation end;
+
+        operation_assert_end(w, id, FERRY_COMPLETE, &end);
+        assert_string_equal(end.transport, "shm");
+        ferry_operation_clear(&end);
+}
+
+static void move(struct worker *offerer, struct worker *mover, enum ferry_kind kind, bool verify)
+{
+        bool readable = kind == FERRY_READABLE;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        struct ferry_operation passive, active;
+
+        region_make(offerer, SIZE, readable ? 9 : 0, offered);
+        region_make(mover, SIZE, readable ? 0 : 9, local);
+        offer_make(offerer, kind, offered, &passive);
+        if (verify)
+                begin_by_messages(mover, kind_of_peer(kind), local, passive.metadata, &active);
+        else
+                begin_make(mover, kind_of_peer(kind), local, passive.metadata, &active);
+        assert_shm(mover, active.id);
+        assert_shm(offerer, passive.id);
+        region_assert_pattern(readable ? mover : offerer, readable ? local : offered, 9, 0, SIZE);
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
+        region_drop(offerer, offered);
+        region_drop(mover, local);
+}
+
+static void move_all(struct worker *a, struct worker *b)
+{
+        for (int way = 0; way < 4; way++)
+                move(a, b, way & 1 ? FERRY_READABLE : FERRY_WRITABLE, way >> 1);
+        pair_assert_serving(&(struct pair){ .a = *b, .b = *a });
+}
+
+static void two_containers_with_one_directory_use_shared_memory(void **state)
+{
+        struct scene *s = *state;
+
+        if (!containers_are_allowed(s)) {
+                print_message("Skipped: this system does not let us unshare namespaces\n");
+                skip();
+        }
+        container_start(s, &s->pair.a, "a");
+        container_start(s, &s->pair.b, "b");
+        move_all(&s->pair.a, &s->pair.b);
+        container_stop(&s->pair.b);
+        container_stop(&s->pair.a);
+}
+
+static void a_container_and_its_host_use_shared_memory(void **state)
+{
+        struct scene *s = *state;
+        char *local = text_format("%s/local", s->path);
+
+        if (!containers_are_allowed(s)) {
+                free(local);
+                skip();
+        }
+        container_start(s, &s->pair.a, "a");
+        worker_start(&s->pair.b, "b", (const char *const[]){ "--local", local, NULL });
+        move_all(&s->pair.a, &s->pair.b);
+        move_all(&s->pair.b, &s->pair.a);
+        worker_stop(&s->pair.b);
+        container_stop(&s->pair.a);
+        free(local);
+}
+
+static int setup(void **state)
+{
+        struct scene *s = calloc(1, sizeof(*s));
+
+        (void)snprintf(s->path, sizeof(s->path), "/tmp/ferry-shared-XXXXXX");
+        *state = s;
+        return mkdtemp(s->path) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+        struct scene *s = *state;
+
+        pair_clean(&s->pair);
+        (void)command_run((const char *const[]){ "rm", "-rf", s->path, NULL }, NULL, NULL, NULL);
+        free(s);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(two_containers_with_one_directory_use_shared_memory, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_container_and_its_host_use_shared_memory, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("containers", tests, NULL, NULL);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "steps.h"
+
+/* --local DIR: where it can be, and what a directory that cannot be used is told. */
+
+enum { NOBODY = 65534 };
+
+struct scene {
+        char path[64];
+        struct pair pair;
+};
+
+static char *below(const struct scene *s, const char *name)
+{
+        return text_format("%s/%s", s->path, name);
+}
+
+/* One line of the log names the directory and what to do; another one is the daemon's last. */
+static void assert_told(const char *errors, const char *directory, const char *advice)
+{
+        char *named = text_format("directory=%s ", directory);
+        const char *line = strstr(errors, "level=error");
+        size_t lines = 0;
+
+        for (const char *c = errors; (c = strchr(c, '\n')); c++)
+                lines++;
+        if (lines != 2 || !line || !strstr(line, named) || !strstr(line, advice))
+                print_error("no \"%s\" of %s in:\n%s\n", advice, directory, errors);
+        assert_int_equal(lines, 2);
+        assert_non_null(line);
+        assert_non_null(strstr(line, named));
+        assert_non_null(strstr(line, advice));
+        assert_null(strstr(line + 1, "level="));
+        assert_non_null(strstr(line, "\nferryd: the data plane could not be started: "));
+        free(named);
+}
+
+static void assert_refused(const char *directory, const char *advice)
+{
+        char *output, *errors;
+
+        assert_int_equal(ferryd_run((const char *const[]){ "--listen", "127.0.0.1:0", "--local", directory, NULL },
+                                    &output, &errors),
+                         1);
+        assert_string_equal(output, "");
+        assert_told(errors, directory, advice);
+        free(output);
+        free(errors);
+}
+
+static void a_symbolic_link_is_refused(void **state)
+{
+        struct scene *s = *state;
+        char *link = below(s, "link"), *target = below(s, "own");
+
+        assert_int_equal(mkdir(target, 0700), 0);
+        assert_int_equal(symlink(target, link), 0);
+        assert_refused(link, "it is a symbolic link or no directory");
+        assert_int_equal(unlink(link), 0);
+        assert_int_equal(symlink("nowhere", link), 0);
+        assert_refused(link, "it is a symbolic link or no directory");
+        free(link);
+        free(target);
+}
+
+static void what_is_no_directory_is_refused(void **state)
+{
+        struct scene *s = *state;
+        char *file = below(s, "file");
+        FILE *f = fopen(file, "wxe");
+
+        assert_non_null(f);
+        (void)fclose(f);
+        assert_refused(file, "it is a symbolic link or no directory");
+        free(file);
+}
+
+static void another_users_is_refused(void **state)
+{
+        struct scene *s = *state;
+        char *others = below(s, "others");
+
+        if (geteuid() == 0) {
+                assert_int_equal(mkdir(others, 0700), 0);
+                assert_int_equal(chown(others, NOBODY, NOBODY), 0);
+                assert_refused(others, "it is another user's");
+        } else {
+                assert_refused("/usr", "it is another user's");
+        }
+        free(others);
+}
+
+static void one_that_others_may_enter_is_refused(void **state)
+{
+        static const mode_t modes[] = { 0701, 0710, 0740, 0755, 01777 };
+        struct scene *s = *state;
+        char *open = below(s, "open");
+
+        assert_int_equal(mkdir(open, 0700), 0);
+        for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+                assert_int_equal(chmod(open, modes[i]), 0);
+                assert_refused(open, "others may enter it: chmod 0700");
+        }
+        free(open);
+}
+
+/* Root may write wherever the file system lets it. */
+static void one_that_is_not_writable_is_refused(void **state)
+{
+        struct scene *s = *state;
+        char *script, *output, *errors, *closed = below(s, "closed");
+        int status;
+
+        assert_int_equal(mkdir(closed, 0700), 0);
+        if (geteuid() != 0) {
+                assert_int_equal(chmod(closed, 0500), 0);
+                assert_refused(closed, "it is not writable");
+        } else {
+                script = text_format("mount -t tmpfs -o ro,mode=700 none %s || exit 77\n"
+                                     "exec \"$FERRYD\" --listen 127.0.0.1:0 --local %s",
+                                     closed, closed);
+                status = command_run((const char *const[]){ "unshare", "--mount", "/bin/sh", "-c", script, NULL }, NULL,
+                                     &output, &errors);
+                if (status == 1 && strstr(errors, "unshare:"))
+                        status = 77;
+                if (status != 77) {
+                        assert_int_equal(status, 1);
+                        assert_string_equal(output, "");
+                        assert_told(errors, closed, "it is not writable");
+                }
+                free(script);
+                free(output);
+                free(errors);
+        }
+        free(closed);
+}
+
+static void one_that_cannot_be_made_is_refused(void **state)
+{
+        struct scene *s = *state;
+        char *deep = below(s, "no/such");
+
+        assert_refused(deep, "make it with mode 0700");
+        free(deep);
+}
+
+/* It is made for this user alone, whatever the umask; a long path will do as well. */
+static void it_is_made_where_there_is_none(void **state)
+{
+        struct scene *s = *state;
+        char name[161] = "";
+        struct stat status;
+
+        for (int i = 0; i < 2; i++) {
+                char *directory;
+                mode_t mask;
+
+                memset(name, 'd', i == 0 ? 1 : sizeof(name) - 1);
+                directory = below(s, name);
+                mask = umask(0);
+                pair_start_with(&s->pair, false, (const char *const[]){ "--local", directory, NULL });
+                (void)umask(mask);
+                assert_int_equal(lstat(directory, &status), 0);
+                assert_int_equal(status.st_mode, S_IFDIR | 0700);
+                assert_int_equal(worker_files(&s->pair.a), 0);
+                pair_assert_serving(&s->pair);
+                pair_stop(&s->pair);
+                assert_int_equal(rmdir(directory), 0); /* nothing is left in it */
+                free(directory);
+        }
+}
+
+static int setup(void **state)
+{
+        struct scene *s = calloc(1, sizeof(*s));
+
+        (void)snprintf(s->path, sizeof(s->path), "/tmp/ferry-local-XXXXXX");
+        *state = s;
+        return mkdtemp(s->path) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+        struct scene *s = *state;
+
+        pair_clean(&s->pair);
+        (void)command_run((const char *const[]){ "rm", "-rf", s->path, NULL }, NULL, NULL, NULL);
+        free(s);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(a_symbolic_link_is_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(what_is_no_directory_is_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(another_users_is_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(one_that_others_may_enter_is_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(one_that_is_not_writable_is_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(one_that_cannot_be_made_is_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(it_is_made_where_there_is_none, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("local directory", tests, NULL, NULL);
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "steps.h"
+
+/* A worker reads from and writes to itself: what a newcomer with one worker tries first. */
+
+enum { MIB = 1 << 20 };
+
+static const char *const network_flags[] = { "--data-listen", "127.0.0.1:0", "--local", "off",
+                                             "--transports",  "tcp,self",    NULL };
+
+static void assert_moved(struct worker *w, const struct ferry_operation *passive, const struct ferry_operation *active,
+                         bool network)
+{
+        const char *const ids[] = { active->id, passive->id };
+        struct ferry_operation end;
+
+        for (size_t i = 0; i < 2; i++) {
+                operation_assert_end(w, ids[i], FERRY_COMPLETE, &end);
+                if (network) /* tcp, or what UCX has for a process that talks to itself */
+                        assert_true(end.transport[0] != '\0' && strcmp(end.transport, "shm") != 0);
+                else
+                        assert_string_equal(end.transport, "shm");
+                ferry_operation_clear(&end);
+        }
+}
+
+static void move(struct worker *w, enum ferry_kind passive_kind, uint64_t size, bool verify, bool network)
+{
+        bool readable = passive_kind == FERRY_READABLE;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        struct ferry_operation passive, active;
+
+        region_make(w, size, readable ? size : 0, offered);
+        region_make(w, size, readable ? 0 : size, local);
+        offer_make(w, passive_kind, offered, &passive);
+        if (verify)
+                begin_by_messages(w, kind_of_peer(passive_kind), local, passive.metadata, &active);
+        else
+                begin_make(w, kind_of_peer(passive_kind), local, passive.metadata, &active);
+        assert_moved(w, &passive, &active, network);
+        region_assert_pattern(w, offered, size, 0, size);
+        region_assert_pattern(w, local, size, 0, size);
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
+        region_drop(w, offered);
+        region_drop(w, local);
+}
+
+static void a_worker_reads_from_and_writes_to_itself(void **state)
+{
+        static const uint64_t sizes[] = { 1, 4096, 7937, 77777, 16 * MIB + 1 };
+        struct worker *w = *state;
+
+        for (int network = 0; network < 2; network++) {
+                worker_start(w, "w", network ? network_flags : NULL);
+                for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+                        for (int way = 0; way < 4; way++)
+                                move(w, way & 1 ? FERRY_READABLE : FERRY_WRITABLE, sizes[i], way >> 1, network);
+                worker_stop(w);
+        }
+}
+
+static void both_ends_may_be_the_same_bytes(void **state)
+{
+        struct ferry_operation passive, active;
+        struct worker *w = *state;
+        char region[FERRY_ID_SIZE];
+
+        worker_start(w, "w", NULL);
+        region_make(w, MIB, 5, region);
+        for (int readable = 0; readable < 2; readable++) {
+                enum ferry_kind kind = readable ? FERRY_READABLE : FERRY_WRITABLE;
+
+                offer_make(w, kind, region, &passive);
+                begin_make(w, kind_of_peer(kind), region, passive.metadata, &active);
+                assert_moved(w, &passive, &active, false);
+                region_assert_pattern(w, region, 5, 0, MIB);
+                ferry_operation_clear(&passive);
+                ferry_operation_clear(&active);
+        }
+        worker_stop(w);
+}
+
+static void its_own_url_will_do(void **state)
+{
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *url, *more, *body;
+        struct json_object *read;
+        struct ferry_operation passive;
+        struct worker *w = *state;
+
+        worker_start(w, "w", NULL);
+        region_make(w, MIB, 5, offered);
+        region_make(w, MIB, 0, local);
+        offer_make(w, FERRY_READABLE, offered, &passive);
+        url = metadata_url(w, passive.id);
+        more = text_format(",\"remote_url\":\"%s\"", url);
+        body = operation_body("read", local, more);
+        read = call_json(w, 201, "POST", "/v1/operations", body);
+        operation_assert_end(w, json_text(read, "id"), FERRY_COMPLETE, NULL);
+        operation_assert_end(w, passive.id, FERRY_COMPLETE, NULL);
+        region_assert_pattern(w, local, 5, 0, MIB);
+        json_object_put(read);
+        free(body);
+        free(more);
+        free(url);
+        ferry_operation_clear(&passive);
+        worker_stop(w);
+}
+
+/* A cancel finds both ends on one thread. */
+static void a_cancel_ends_both_ends(void **state)
+{
+        static const char *const slow_flags[] = { "--chunk-size", "64KiB", "--window", "1", NULL };
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        struct worker *w = *state;
+
+        worker_start(w, "w", slow_flags);
+        worker_expect(w, "msg=\"operation ended\"");
+        region_make(w, 64 * MIB, 0, offered);
+        region_make(w, 64 * MIB, 0, local);
+        for (int i = 0; i < 8; i++) {
+                enum ferry_kind kind = i & 1 ? FERRY_READABLE : FERRY_WRITABLE;
+                struct ferry_operation passive, active, end[2];
+
+                offer_make(w, kind, offered, &passive);
+                begin_make(w, kind_of_peer(kind), local, passive.metadata, &active);
+                (void)operation_await_middle(w, passive.id); /* it is claimed */
+                assert_int_equal(ferry_cancel_operation(w->client, i & 2 ? passive.id : active.id, &end[0]), 0);
+                ferry_operation_clear(&end[0]);
+                assert_int_equal(ferry_wait_operation(w->client, passive.id, WAIT_MS, &end[0]), 0);
+                assert_int_equal(ferry_wait_operation(w->client, active.id, WAIT_MS, &end[1]), 0);
+                assert_true(end[0].done && end[1].done);
+                assert_int_equal(end[0].status == FERRY_COMPLETE, end[1].status == FERRY_COMPLETE);
+                ferry_operation_clear(&end[0]);
+                ferry_operation_clear(&end[1]);
+                ferry_operation_clear(&passive);
+                ferry_operation_clear(&active);
+        }
+        worker_stop(w);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct worker));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        worker_clean(*state);
+        free(*state);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(a_worker_reads_from_and_writes_to_itself, setup, teardown),
+                cmocka_unit_test_setup_teardown(both_ends_may_be_the_same_bytes, setup, teardown),
+                cmocka_unit_test_setup_teardown(its_own_url_will_do, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_cancel_ends_both_ends, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("same worker", tests, NULL, NULL);
+}

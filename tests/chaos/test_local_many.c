@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <sys/mman.h>
+
+#include "steps.h"
+#include "worker.h"
+
+/*
+ * Six workers serve one that reads from all of them, and that is killed or stopped in the middle. Every operation of
+ * the survivors ends, whatever the memory is and whether checksums are made, and others notice nothing.
+ * FERRY_CHAOS_ROUNDS says how often.
+ */
+
+enum {
+        MIB = 1 << 20,
+        SIZE = 128 * MIB,
+        SERVERS = 6,
+        ROUNDS = 2,
+        TRIES = 20,
+        KILL_END_MS = 1000,   /* after the death of the peer */
+        CANCEL_END_MS = 500,  /* after the request; the peer stands still */
+        STALL_MS = 500,       /* --stall-limit */
+        STALL_END_MS = 3000,  /* the operations that only the limit ends */
+        OTHERS_END_MS = 1000, /* a small transfer between others */
+};
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SLOWNESS = 5 };
+#else
+enum { SLOWNESS = 1 };
+#endif
+
+/* A worker that serves: a process with regions, or one inside this process with memory of its own. */
+struct server {
+        struct worker w;
+        struct ferry_worker *inside; /* NULL = a process */
+        void *memory;
+        char region[FERRY_ID_SIZE];
+        struct ferry_operation offer, read;
+};
+
+struct scene {
+        struct server servers[SERVERS];
+        struct worker reader;
+        char target[FERRY_ID_SIZE];
+        struct pair others; /* have nothing to do with the reader */
+        bool own_pointers;
+        uint64_t slowest_ms;
+};
+
+static unsigned rounds(void)
+{
+        const char *text = getenv("FERRY_CHAOS_ROUNDS");
+
+        return text ? (unsigned)atoi(text) : ROUNDS;
+}
+
+/* ---- workers ---- */
+
+static void process_start(struct server *s, const char *name)
+{
+        worker_start(&s->w, name, (const char *const[]){ "--stall-limit", "500ms", NULL });
+        worker_expect(&s->w, "error=peer-lost");
+        worker_expect(&s->w, "error=stalled");
+        region_make(&s->w, SIZE, 0, s->region);
+}
+
+static void inside_start(struct server *s, const char *name)
+{
+        static const char *const listen[] = { "127.0.0.1:0" };
+        const struct ferry_worker_options options = {
+                .listen = listen, .n_listen = 1, .name = name, .stall_ms = STALL_MS
+        };
+        char message[256] = "";
+
+        if (ferry_worker_new(&options, &s->inside, message, sizeof(message)) != 0)
+                fail_msg("%s", message);
+        s->memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        assert_true(s->memory != MAP_FAILED);
+        assert_int_equal(ferry_worker_region_add(s->inside, s->memory, SIZE, NULL, NULL, s->region), 0);
+        (void)snprintf(s->w.name, sizeof(s->w.name), "%s", name);
+        worker_connect(&s->w, ferry_worker_url(s->inside, 0), NULL);
+}
+
+static void server_stop(struct server *s)
+{
+        if (s->inside) {
+                assert_int_equal(ferry_worker_region_remove(s->inside, s->region), 0);
+                s->w.client = ferry_free(s->w.client);
+                s->inside = ferry_worker_free(s->inside);
+                (void)munmap(s->memory, SIZE);
+        } else {
+                worker_stop(&s->w);
+        }
+}
+
+static void scene_start(struct scene *s, bool own_pointers)
+{
+        s->own_pointers = own_pointers;
+        for (int i = 0; i < SERVERS; i++) {
+                char name[16];
+
+                (void)snprintf(name, sizeof(name), "server-%d", i);
+                if (own_pointers)
+                        inside_start(&s->servers[i], name);
+                else
+                        process_start(&s->servers[i], name);
+        }
+        pair_start(&s->others, false);
+        pair_assert_serving(&s->others); /* they are connected */
+}
+
+static void scene_stop(struct scene *s)
+{
+        for (int i = 0; i < SERVERS; i++)
+                server_stop(&s->servers[i]);
+        pair_stop(&s->others);
+        print_message("%s: the slowest end after a death came after %d ms\n",
+                      s->own_pointers ? "own pointers" : "regions", (int)s->slowest_ms);
+}
+
+/* ---- six reads ---- */
+
+static void reader_start(struct scene *s)
+{
+        worker_start(&s->reader, "reader", NULL);
+        worker_expect(&s->reader, "msg=\"operation ended\"");
+        region_make(&s->reader, SIZE, 0, s->target);
+        for (int i = 0; i < SERVERS; i++) /* they are connected */
+                pair_assert_serving(&(struct pair){ .a = s->servers[i].w, .b = s->reader });
+}
+
+static void reads_clear(struct scene *s)
+{
+        for (int i = 0; i < SERVERS; i++) {
+                ferry_operation_clear(&s->servers[i].offer);
+                ferry_operation_clear(&s->servers[i].read);
+        }
+}
+
+static void reads_begin(struct scene *s, bool verify)
+{
+        for (int i = 0; i < SERVERS; i++)
+                offer_make(&s->servers[i].w, FERRY_READABLE, s->servers[i].region, &s->servers[i].offer);
+        for (int i = 0; i < SERVERS; i++) {
+                struct server *from = &s->servers[i];
+
+                if (verify)
+                        begin_by_messages(&s->reader, FERRY_READ, s->target, from->offer.metadata, &from->read);
+                else
+                        begin_make(&s->reader, FERRY_READ, s->target, from->offer.metadata, &from->read);
+        }
+}
+
+/* Each was claimed, which some need not have been: an offer that nobody took stands. */
+static bool all_are_claimed(struct scene *s)
+{
+        bool claimed = true;
+
+        for (int i = 0; i < SERVERS; i++) {
+                struct ferry_operation now;
+
+                assert_int_equal(ferry_get_operation(s->servers[i].w.client, s->servers[i].offer.id, 0, 0, &now), 0);
+                claimed = claimed && now.status != FERRY_INITIALIZED;
+                ferry_operation_clear(&now);
+        }
+        return claimed;
+}
+
+static int count_moving(struct scene *s)
+{
+        int n = 0;
+
+        for (int i = 0; i < SERVERS; i++) {
+                struct ferry_operation now;
+
+                assert_int_equal(ferry_get_operation(s->servers[i].w.client, s->servers[i].offer.id, 0, 0, &now), 0);
+                n += !now.done;
+                ferry_operation_clear(&now);
+        }
+        return n;
+}
+
+/* Waits for all to end within limit_ms of since_ms, each as told or complete. How many were not complete. */
+static int assert_ends(struct scene *s, uint64_t since_ms, unsigned limit_ms, int error, int from, int step)
+{
+        int n = 0;
+
+        for (int i = from; i < SERVERS; i += step) {
+                struct ferry_operation end;
+                uint64_t took_ms;
+
+                assert_int_equal(ferry_wait_operation(s->servers[i].w.client, s->servers[i].offer.id, WAIT_MS, &end),
+                                 0);
+                took_ms = now_ms() - since_ms;
+                if (!end.done || took_ms > limit_ms * SLOWNESS || (end.status != FERRY_COMPLETE && end.error != error))
+                        print_error("%s: %s %s after %d ms\n", s->servers[i].w.name, ferry_status_name(end.status),
+                                    end.error_code, (int)took_ms);
+                assert_true(end.done);
+                assert_true(took_ms <= limit_ms * SLOWNESS);
+                if (end.status != FERRY_COMPLETE) {
+                        assert_int_equal(end.error, error);
+                        n++;
+                }
+                if (error == FERRY_E_PEER_LOST && took_ms > s->slowest_ms)
+                        s->slowest_ms = took_ms;
+                ferry_operation_clear(&end);
+        }
+        return n;
+}
+
+/* ---- others, meanwhile ---- */
+
+static void assert_others_notice_nothing(struct scene *s)
+{
+        struct pair survivors = { .a = s->servers[0].w, .b = s->servers[1].w };
+        struct pair *pairs[] = { &s->others, &survivors };
+
+        for (size_t i = 0; i < 2; i++) {
+                uint64_t started_ms = now_ms();
+
+                pair_assert_serving(pairs[i]);
+                assert_true(now_ms() - started_ms <= OTHERS_END_MS * SLOWNESS);
+        }
+}
+
+/* ---- stories ---- */
+
+static void kill_the_reader(struct scene *s, bool verify)
+{
+        int n = 0;
+
+        for (int tries = 0; n < SERVERS / 2; tries++) { /* the others were faster */
+                uint64_t killed_ms;
+
+                assert_true(tries < TRIES);
+                reader_start(s);
+                reads_begin(s, verify);
+                while (!all_are_claimed(s))
+                        ;
+                killed_ms = now_ms();
+                worker_kill(&s->reader);
+                n = assert_ends(s, killed_ms, KILL_END_MS, FERRY_E_PEER_LOST, 0, 1);
+                assert_others_notice_nothing(s);
+                reads_clear(s);
+        }
+}
+
+/* Half of them are cancelled; the stall limit ends the others. */
+static void stop_the_reader(struct scene *s, bool verify)
+{
+        uint64_t stopped_ms;
+        int tries = 0;
+
+        reader_start(s);
+        for (;;) {
+                assert_true(tries++ < TRIES);
+                reads_begin(s, verify);
+                while (!all_are_claimed(s))
+                        ;
+                worker_pause(&s->reader);
+                stopped_ms = now_ms();
+                if (count_moving(s) == SERVERS)
+                        break;
+                worker_resume(&s->reader);
+                for (int i = 0; i < SERVERS; i++) {
+                        operation_assert_end(&s->servers[i].w, s->servers[i].offer.id, FERRY_COMPLETE, NULL);
+                        operation_assert_end(&s->reader, s->servers[i].read.id, FERRY_COMPLETE, NULL);
+                }
+                reads_clear(s);
+        }
+        for (int i = 0; i < SERVERS; i += 2) {
+                struct ferry_operation now;
+                uint64_t asked_ms = now_ms();
+
+                assert_int_equal(ferry_cancel_operation(s->servers[i].w.client, s->servers[i].offer.id, &now), 0);
+                ferry_operation_clear(&now);
+                (void)assert_ends(s, asked_ms, CANCEL_END_MS, FERRY_E_CANCELLED, i, SERVERS);
+        }
+        assert_others_notice_nothing(s);
+        (void)assert_ends(s, stopped_ms, STALL_END_MS, FERRY_E_STALLED, 1, 2);
+        assert_others_notice_nothing(s);
+        worker_resume(&s->reader);
+        for (int i = 0; i < SERVERS; i++) {
+                struct ferry_operation end;
+
+                assert_int_equal(ferry_wait_operation(s->reader.client, s->servers[i].read.id, WAIT_MS, &end), 0);
+                assert_true(end.done);
+                ferry_operation_clear(&end);
+                pair_assert_serving(&(struct pair){ .a = s->servers[i].w, .b = s->reader });
+        }
+        reads_clear(s);
+        worker_stop(&s->reader);
+}
+
+static void run(struct scene *s, bool own_pointers)
+{
+        scene_start(s, own_pointers);
+        for (unsigned i = 0; i < rounds(); i++)
+                for (int verify = 0; verify < 2; verify++) {
+                        kill_the_reader(s, verify);
+                        stop_the_reader(s, verify);
+                }
+        scene_stop(s);
+}
+
+static void those_who_serve_regions_end(void **state)
+{
+        run(*state, false);
+}
+
+static void those_who_serve_own_pointers_end(void **state)
+{
+        run(*state, true);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct scene));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct scene *s = *state;
+
+        worker_clean(&s->reader);
+        for (int i = 0; i < SERVERS; i++) {
+                s->servers[i].w.client = ferry_free(s->servers[i].w.client);
+                s->servers[i].inside = ferry_worker_free(s->servers[i].inside);
+                worker_clean(&s->servers[i].w);
+        }
+        pair_clean(&s->others);
+        free(s);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(those_who_serve_regions_end, setup, teardown),
+                cmocka_unit_test_setup_teardown(those_who_serve_own_pointers_end, setup, teardown),
+        };
+
+        return cmocka_run_group_tests_name("many local workers", tests, NULL, NULL);
+}
