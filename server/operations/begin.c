@@ -103,9 +103,6 @@ static int check(const struct operation_store *store, enum ferry_kind kind, enum
         if (metadata->operation_kind != wanted)
                 return refuse(detail, FERRY_E_KIND_MISMATCH, "A %s needs the metadata of a %s operation",
                               kind == FERRY_READ ? "read" : "write", kind == FERRY_READ ? "readable" : "writable");
-        if (metadata->epoch == store->config.epoch)
-                return refuse(detail, FERRY_E_INVALID_METADATA,
-                              "The metadata is of an operation of this worker itself");
         if (metadata->expires_ms && metadata->expires_ms <= clock_unix_ms())
                 return refuse(detail, FERRY_E_METADATA_EXPIRED, "The metadata expired %llu ms ago",
                               (unsigned long long)(clock_unix_ms() - metadata->expires_ms));
