@@ -59,11 +59,14 @@ struct worker {
 void worker_start(struct worker *w, const char *const *flags);
 void worker_stop(struct worker *w);
 struct ferry *worker_connect(const struct worker *w);
+struct region;
+/* sim_owner, whose region is size bytes that the program owns. */
+void worker_start_owner(struct worker *w, uint64_t size, struct region *ret_region);
 
 struct pair {
         struct worker a, b; /* a is passive, b active */
 };
-/* network: UCX's TCP on loopback, else shared memory. */
+/* network: UCX's TCP on loopback, else the local side. */
 void pair_start(struct pair *p, bool network, const char *const *flags);
 void pair_stop(struct pair *p);
 
@@ -214,6 +217,10 @@ uint64_t probe_take(struct probe *probe);
 
 void bench_bulk(void);
 void bench_sizes(void);
+void bench_bytes(void);
+void bench_writes(void);
+void bench_threads(void);
+void bench_own(void);
 void bench_small(void);
 void bench_wait(void);
 void bench_scatter(void);

@@ -5,19 +5,23 @@
 /* Throughput. Everything is on reused connections and regions, and each sample stands beside its reference's. */
 
 static const char *const side_names[] = { "local", "network" };
-static const char *const wire_names[] = { "posix", "tcp" };
 static const enum ferry_kind passives[] = { FERRY_READABLE, FERRY_WRITABLE };
 static const char *const direction_names[] = { "read", "write" };
 
-enum { WARM_UPS = 2 };
+/* By the side. */
+static const unsigned reference_counts[] = { 1, 2 };
+static const char *const reference_names[2][2] = { { "memcpy" }, { "rendezvous.tcp", "get" } };
+
+enum { WARM_UPS = 2, KINDS_MAX = 4 /* read, write, references */ };
 
 /* Two workers, a region each, and what they are compared with. */
 struct bulk {
+        bool network;
         const char *side;
         struct pair pair;
         struct region at_a, at_b;
-        struct reference rendezvous, other; /* other: memcpy beside the local side, get beside the network side */
-        const char *wire, *other_name;
+        unsigned n_references;
+        struct reference references[2]; /* memcpy; rendezvous, get */
 };
 
 static void bulk_open(struct bulk *b, bool network, uint64_t size)
@@ -26,45 +30,51 @@ static void bulk_open(struct bulk *b, bool network, uint64_t size)
 
         (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)size);
         b->side = side_names[network];
-        b->wire = wire_names[network];
-        b->other_name = network ? "get" : "memcpy";
+        b->network = network;
+        b->n_references = reference_counts[network];
         pair_start(&b->pair, network, NULL);
         region_create(b->pair.a.client, size, &b->at_a);
         region_create(b->pair.b.client, size, &b->at_b);
-        reference_start(&b->rendezvous, "ref_rendezvous", (const char *const[]){ b->wire, text, NULL });
-        if (network)
-                reference_start(&b->other, "ref_get", (const char *const[]){ b->wire, text, NULL });
-        else
-                reference_start(&b->other, "ref_memcpy", (const char *const[]){ text, NULL });
+        if (network) {
+                reference_start(&b->references[0], "ref_rendezvous", (const char *const[]){ "tcp", text, NULL });
+                reference_start(&b->references[1], "ref_get", (const char *const[]){ "tcp", text, NULL });
+        } else {
+                reference_start(&b->references[0], "ref_memcpy", (const char *const[]){ text, NULL });
+        }
 }
 
 static void bulk_close(struct bulk *b)
 {
-        reference_stop(&b->other);
-        reference_stop(&b->rendezvous);
+        for (unsigned i = b->n_references; i-- > 0;)
+                reference_stop(&b->references[i]);
         pair_stop(&b->pair);
 }
 
-static double bulk_cycle(struct bulk *b, int direction, uint64_t size)
+static unsigned bulk_kinds(const struct bulk *b)
+{
+        return 2 + b->n_references;
+}
+
+/* Seconds of a cycle, or of a reference. */
+static double bulk_run(struct bulk *b, unsigned kind, uint64_t size)
 {
         struct timing t;
 
-        move_simple(b->pair.a.client, b->pair.b.client, passives[direction], &b->at_a, &b->at_b, size, &t);
+        if (kind >= 2)
+                return reference_run(&b->references[kind - 2], size);
+        move_simple(b->pair.a.client, b->pair.b.client, passives[kind], &b->at_a, &b->at_b, size, &t);
         return t.cycle_s;
 }
 
-enum { KINDS = 4 }; /* read, write, rendezvous, the other reference */
-
-static void bulk_sample(struct bulk *b, unsigned kind, uint64_t size)
+/* "local.read", "memcpy" */
+static const char *bulk_name(const struct bulk *b, unsigned kind)
 {
-        if (kind < 2)
-                sample("GB/s", gigabytes_per_second(size, bulk_cycle(b, (int)kind, size)), "bulk.%s.%s", b->side,
-                       direction_names[kind]);
-        else if (kind == 2)
-                sample("GB/s", gigabytes_per_second(size, reference_run(&b->rendezvous, size)), "bulk.rendezvous.%s",
-                       b->wire);
-        else
-                sample("GB/s", gigabytes_per_second(size, reference_run(&b->other, size)), "bulk.%s", b->other_name);
+        static char name[32];
+
+        if (kind >= 2)
+                return reference_names[b->network][kind - 2];
+        (void)snprintf(name, sizeof(name), "%s.%s", b->side, direction_names[kind]);
+        return name;
 }
 
 enum { GROUP = 6 }; /* rounds between new processes */
@@ -78,17 +88,21 @@ static void bulk_group(unsigned first, unsigned end, unsigned n)
                 struct bulk *b = &sides[network];
 
                 bulk_open(b, network, SIZE);
-                for (int i = 0; i < WARM_UPS; i++) {
-                        (void)bulk_cycle(b, 0, SIZE);
-                        (void)bulk_cycle(b, 1, SIZE);
-                        (void)reference_run(&b->rendezvous, SIZE);
-                        (void)reference_run(&b->other, SIZE);
-                }
+                for (unsigned i = 0; i < WARM_UPS * bulk_kinds(b); i++)
+                        (void)bulk_run(b, i % bulk_kinds(b), SIZE);
         }
         for (unsigned i = first; i < end; i++) {
                 begin_round("round %u of %u", i + 1, n);
-                for (unsigned j = 0; j < 2 * KINDS; j++) /* each kind is behind each other as often */
-                        bulk_sample(&sides[j / KINDS], (i + j) % KINDS, SIZE);
+                for (int network = 0; network < 2; network++) {
+                        struct bulk *b = &sides[network];
+
+                        for (unsigned j = 0; j < bulk_kinds(b); j++) { /* each kind is behind each other as often */
+                                unsigned kind = (i + j) % bulk_kinds(b);
+
+                                sample("GB/s", gigabytes_per_second(SIZE, bulk_run(b, kind, SIZE)), "bulk.%s",
+                                       bulk_name(b, kind));
+                        }
+                }
         }
         bulk_close(&sides[1]);
         bulk_close(&sides[0]);
@@ -109,27 +123,20 @@ void bench_bulk(void)
 static void size_run(struct bulk *b, uint64_t size)
 {
         unsigned repeats = (unsigned)(256 * MIB / size);
-        double seconds[4][32];
+        double seconds[KINDS_MAX][32];
 
         repeats = repeats < 1 ? 1 : repeats > 32 ? 32 : repeats;
-        for (unsigned i = 0; i < repeats; i++) {
-                seconds[0][i] = bulk_cycle(b, 0, size);
-                seconds[1][i] = bulk_cycle(b, 1, size);
-                seconds[2][i] = reference_run(&b->rendezvous, size);
-                seconds[3][i] = reference_run(&b->other, size);
-        }
-        for (int d = 0; d < 2; d++)
-                sample("GB/s", gigabytes_per_second(size, median(seconds[d], repeats)), "sizes.%s.%s.%llu", b->side,
-                       direction_names[d], (unsigned long long)size);
-        sample("GB/s", gigabytes_per_second(size, median(seconds[2], repeats)), "sizes.rendezvous.%s.%llu", b->wire,
-               (unsigned long long)size);
-        sample("GB/s", gigabytes_per_second(size, median(seconds[3], repeats)), "sizes.%s.%llu", b->other_name,
-               (unsigned long long)size);
+        for (unsigned i = 0; i < repeats; i++)
+                for (unsigned kind = 0; kind < bulk_kinds(b); kind++)
+                        seconds[kind][i] = bulk_run(b, kind, size);
+        for (unsigned kind = 0; kind < bulk_kinds(b); kind++)
+                sample("GB/s", gigabytes_per_second(size, median(seconds[kind], repeats)), "sizes.%s.%llu",
+                       bulk_name(b, kind), (unsigned long long)size);
 }
 
 void bench_sizes(void)
 {
-        /* Six mappings of the largest size are there at once. */
+        /* Four memories of the largest size are there at once, on the network side six. */
         uint64_t size_max = !bench_full ? 64 * MIB : memory_available() > 12 * GIB ? GIB : 256 * MIB;
         unsigned n = rounds(1, 5);
 

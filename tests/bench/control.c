@@ -221,8 +221,8 @@ static void sample_rate(double rate, const char *series)
 void bench_references(void)
 {
         enum { SIZE = 256 << 20 };
-        const char *const tcp[] = { "tcp", "268435456", NULL }, *const posix[] = { "posix", "268435456", NULL };
-        struct reference ours_tcp, ours_posix, ours_get;
+        const char *const tcp[] = { "tcp", "268435456", NULL };
+        struct reference ours_tcp, ours_get;
         bool perftest = command_exists("ucx_perftest"), iperf = command_exists("iperf3");
         unsigned n = rounds(1, 7);
 
@@ -235,11 +235,9 @@ void bench_references(void)
                 perftest = iperf = false;
         }
         reference_start(&ours_tcp, "ref_rendezvous", tcp);
-        reference_start(&ours_posix, "ref_rendezvous", posix);
         reference_start(&ours_get, "ref_get", tcp);
         for (int i = 0; i < 2; i++) {
                 (void)reference_run(&ours_tcp, SIZE);
-                (void)reference_run(&ours_posix, SIZE);
                 (void)reference_run(&ours_get, SIZE);
         }
         for (unsigned i = 0; i < n; i++) {
@@ -247,9 +245,6 @@ void bench_references(void)
                 sample("GB/s", SIZE / reference_run(&ours_tcp, SIZE) / 1e9, "references.tcp");
                 if (perftest)
                         sample_rate(perftest_rate("ucp_am_bw", "tcp", MIB, 256), "references.perftest.tcp");
-                sample("GB/s", SIZE / reference_run(&ours_posix, SIZE) / 1e9, "references.posix");
-                if (perftest)
-                        sample_rate(perftest_rate("ucp_am_bw", "posix", MIB, 512), "references.perftest.posix");
                 sample("GB/s", SIZE / reference_run(&ours_get, SIZE) / 1e9, "references.get");
                 if (perftest)
                         sample_rate(perftest_rate("ucp_get", "tcp", SIZE, 3), "references.perftest.get");
@@ -257,6 +252,5 @@ void bench_references(void)
                         sample_rate(iperf_rate(), "references.iperf3");
         }
         reference_stop(&ours_get);
-        reference_stop(&ours_posix);
         reference_stop(&ours_tcp);
 }

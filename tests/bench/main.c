@@ -15,8 +15,12 @@ static const struct {
         void (*run)(void);
         const char *what;
 } measurements[] = {
-        { "bulk", bench_bulk, "256 MiB through the whole REST cycle, beside bare UCX and memcpy" },
+        { "bulk", bench_bulk, "256 MiB through the whole REST cycle, beside memcpy and bare UCX" },
         { "sizes", bench_sizes, "throughput over size, for the plot" },
+        { "bytes", bench_bytes, "4 KiB on one host, the bytes alone, beside a bare Unix socket" },
+        { "own", bench_own, "256 MiB out of memory that an embedding program owns, beside memcpy" },
+        { "writes", bench_writes, "network writes beside reads, the bytes alone, over size" },
+        { "threads", bench_threads, "local copies with --copy-threads 2 beside none" },
         { "small", bench_small, "4 KiB: three HTTP calls beside one GET /livez" },
         { "wait", bench_wait, "from the last byte to the answer of who waits" },
         { "scatter", bench_scatter, "many descriptors beside one" },

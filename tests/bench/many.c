@@ -174,7 +174,7 @@ void bench_interference(void)
 
         for (int network = 0; network < 2; network++) {
                 const char *side = side_names[network];
-                unsigned chunk_mib = network ? 4 : 1; /* --chunk-size, as it is by default */
+                unsigned chunk_mib = network ? 4 : 1; /* as it is on the network by default; locally less */
                 struct region big_a, big_b, small_a, small_b;
                 struct background g = { .at_a = &big_a, .at_b = &big_b };
                 struct pair p;

@@ -6,10 +6,9 @@ import subprocess
 
 # Series, title, colour, dashes: what Ferry does is solid, what it is compared with dashed; a colour is a wire.
 CURVES = (
-    ("sizes.memcpy", "memcpy, mapped files", "#767676", "2"),
+    ("sizes.memcpy", "memcpy", "#767676", "2"),
     ("sizes.local.read", "Ferry, local, read", "#1a6fb0", "1"),
     ("sizes.local.write", "Ferry, local, write", "#56a3d9", "1"),
-    ("sizes.rendezvous.posix", "bare rendezvous, posix", "#1a6fb0", "3"),
     ("sizes.network.read", "Ferry, network, read", "#c1440e", "1"),
     ("sizes.network.write", "Ferry, network, write", "#e8914f", "1"),
     ("sizes.rendezvous.tcp", "bare rendezvous, TCP", "#c1440e", "3"),

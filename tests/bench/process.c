@@ -16,7 +16,7 @@
 
 enum { CHILDREN_MAX = 16, READY_S = 20 };
 
-/* Also read by the signal handler; 0 = free. Workers unlink their memory when they end by SIGTERM. */
+/* Also read by the signal handler; 0 = free. Workers unlink their sockets when they end by SIGTERM. */
 static volatile pid_t children[CHILDREN_MAX];
 
 void remember(pid_t pid)
@@ -134,15 +134,12 @@ size_t copy_flags(const char **arguments, size_t n, const char *const *flags)
         return n;
 }
 
-static void take_ready_line(struct worker *w)
+static void take_line(const struct worker *w, char *line, size_t size)
 {
-        static const char mark[] = "\"http\":[\"";
-        char line[2048];
         size_t n = 0;
         uint64_t start = now_ns();
-        char *url;
 
-        while (n < sizeof(line) - 1 && (n == 0 || line[n - 1] != '\n')) {
+        while (n < size - 1 && (n == 0 || line[n - 1] != '\n')) {
                 struct pollfd p = { .fd = w->out, .events = POLLIN };
 
                 if (seconds_since(start) > READY_S || poll(&p, 1, READY_S * 1000) <= 0 ||
@@ -151,6 +148,14 @@ static void take_ready_line(struct worker *w)
                 n++;
         }
         line[n] = '\0';
+}
+
+static void take_ready_line(struct worker *w)
+{
+        static const char mark[] = "\"http\":[\"";
+        char line[2048], *url;
+
+        take_line(w, line, sizeof(line));
         url = strstr(line, mark);
         if (!url || sscanf(url + strlen(mark), "%255[^\"]", w->url) != 1)
                 bench_fail("not a ready line: %s", line);
@@ -166,16 +171,11 @@ struct ferry *worker_connect(const struct worker *w)
         return f;
 }
 
-void worker_start(struct worker *w, const char *const *flags)
+static void start(struct worker *w, const char *const *arguments)
 {
-        const char *ferryd = getenv("FERRYD");
-        const char *arguments[ARGUMENTS_MAX] = {
-                ferryd ? ferryd : "ferryd", "--listen", "127.0.0.1:0", "--log-level", "warn", "--drain-timeout", "1s"
-        };
         int out[2];
         uint64_t start;
 
-        (void)copy_flags(arguments, 7, flags);
         *w = (struct worker){ 0 };
         make_pipe(out);
         start = now_ns();
@@ -185,6 +185,30 @@ void worker_start(struct worker *w, const char *const *flags)
         take_ready_line(w);
         w->start_s = seconds_since(start);
         w->client = worker_connect(w);
+}
+
+void worker_start(struct worker *w, const char *const *flags)
+{
+        const char *ferryd = getenv("FERRYD");
+        const char *arguments[ARGUMENTS_MAX] = {
+                ferryd ? ferryd : "ferryd", "--listen", "127.0.0.1:0", "--log-level", "warn", "--drain-timeout", "1s"
+        };
+
+        (void)copy_flags(arguments, 7, flags);
+        start(w, arguments);
+}
+
+void worker_start_owner(struct worker *w, uint64_t size, struct region *ret_region)
+{
+        char path[4096], text[32];
+        const char *const arguments[] = { path, text, NULL };
+
+        program_path("sim_owner", path, sizeof(path));
+        (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)size);
+        start(w, arguments);
+        *ret_region = (struct region){ .info.size = size };
+        take_line(w, text, sizeof(text));
+        (void)snprintf(ret_region->info.id, sizeof(ret_region->info.id), "%.*s", (int)strcspn(text, "\n"), text);
 }
 
 void worker_stop(struct worker *w)

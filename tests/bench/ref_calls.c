@@ -18,11 +18,11 @@
 #include "ref_ucx.h"
 
 /*
- * "ref_calls tcp|posix MAX_SIZE OFFER READ WAIT": the least that three calls for a small transfer can cost with the
+ * "ref_calls tcp|socket MAX_SIZE OFFER READ WAIT": the least that three calls for a small transfer can cost with the
  * libraries that Ferry is made of: HTTP, the documents, one round trip, and nothing done about any of it. Two processes
  * with a bare libmicrohttpd each, which print their URLs. The passive one answers POST with OFFER, but for metadata
  * with a key of their own, and GET with WAIT, whatever they say, the latter when the active one has told it of the end;
- * the active one takes the metadata out of a POST and answers with READ after a bare UCX round trip that brings as many
+ * the active one takes the metadata out of a POST and answers with READ after a bare round trip that brings as many
  * bytes as the run's size, and a message that nobody waits for but that GET. DELETE at the active one ends a run.
  */
 
@@ -43,25 +43,12 @@ struct call {
         char body[BODY_MAX];
 };
 
-/* Nobody waits for its end, also because UCX may call us here; the memory stays as it is. */
-static void send_message(struct ref_ucx *u, unsigned id, const void *data, size_t size)
-{
-        static const ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
-                                                   .flags = UCP_AM_SEND_FLAG_EAGER };
-        ucs_status_ptr_t request = ucp_am_send_nbx(u->endpoint, id, NULL, 0, data, size, &param);
-
-        if (UCS_PTR_IS_ERR(request))
-                ref_fail("send", UCS_PTR_STATUS(request));
-        if (request)
-                ucp_request_free(request);
-}
-
 static ucs_status_t on_ask(void *context, const void *header, size_t header_size, void *data, size_t size,
                            const ucp_am_recv_param_t *param)
 {
         struct ref_ucx *u = context;
 
-        send_message(u, AM_BYTES, u->memory, u->shared->size);
+        ref_send(u, AM_BYTES, u->memory, u->shared->size);
         return UCS_OK;
 }
 
@@ -86,11 +73,11 @@ static ucs_status_t on_done(void *context, const void *header, size_t header_siz
 static void move(struct ref_ucx *u)
 {
         arrived = false;
-        send_message(u, AM_ASK, NULL, 0);
+        ref_send(u, AM_ASK, NULL, 0);
         while (!arrived)
-                if (!ucp_worker_progress(u->worker))
+                if (!ref_progress(u))
                         (void)sched_yield();
-        send_message(u, AM_DONE, NULL, 0);
+        ref_send(u, AM_DONE, NULL, 0);
 }
 
 static struct ferry_json *parse(const struct call *call)
@@ -271,7 +258,7 @@ int main(int argc, char **argv)
         static const struct ref_test test = { UCP_FEATURE_AM, setup, begin, run, .polite = true };
 
         if (argc != 6)
-                ref_fail("usage: ref_calls tcp|posix MAX_SIZE OFFER READ WAIT", UCS_ERR_INVALID_PARAM);
+                ref_fail("usage: ref_calls tcp|socket MAX_SIZE OFFER READ WAIT", UCS_ERR_INVALID_PARAM);
         take_offer(argv[3]);
         read_answer = argv[4];
         wait_answer = argv[5];

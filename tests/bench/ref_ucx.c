@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ref_memory.h"
 #include "ref_ucx.h"
 
 _Noreturn void ref_fail(const char *what, ucs_status_t status)
@@ -52,8 +52,52 @@ void ref_set_handler(struct ref_ucx *u, unsigned id, ucp_am_recv_callback_t call
                 .arg = u,
         };
 
-        if (ucp_worker_set_am_recv_handler(u->worker, &handler) != UCS_OK)
+        u->handlers[id] = callback;
+        if (u->network && ucp_worker_set_am_recv_handler(u->worker, &handler) != UCS_OK)
                 ref_fail("handler", UCS_ERR_INVALID_PARAM);
+}
+
+static void wire_send(const struct ref_ucx *u, unsigned id, const void *data, size_t size)
+{
+        unsigned header[REF_HEADER / sizeof(unsigned)] = { id };
+        struct iovec parts[] = { { header, sizeof(header) }, { (void *)(uintptr_t)data, size } };
+        const struct msghdr message = { .msg_iov = parts, .msg_iovlen = size ? 2 : 1 };
+
+        if (sendmsg(u->wire, &message, MSG_NOSIGNAL) != (ssize_t)(sizeof(header) + size))
+                ref_fail("send", UCS_ERR_IO_ERROR);
+}
+
+static unsigned wire_progress(struct ref_ucx *u)
+{
+        static unsigned message[16 << 10];
+        ssize_t n = recv(u->wire, message, sizeof(message), MSG_DONTWAIT);
+
+        if (n < REF_HEADER)
+                return 0;
+        (void)u->handlers[message[0]](u, NULL, 0, (uint8_t *)message + REF_HEADER, (size_t)n - REF_HEADER, NULL);
+        return 1;
+}
+
+void ref_send(struct ref_ucx *u, unsigned id, const void *data, size_t size)
+{
+        static const ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                                   .flags = UCP_AM_SEND_FLAG_EAGER };
+        ucs_status_ptr_t request;
+
+        if (!u->network) {
+                wire_send(u, id, data, size);
+                return;
+        }
+        request = ucp_am_send_nbx(u->endpoint, id, NULL, 0, data, size, &param);
+        if (UCS_PTR_IS_ERR(request))
+                ref_fail("send", UCS_PTR_STATUS(request));
+        if (request)
+                ucp_request_free(request);
+}
+
+unsigned ref_progress(struct ref_ucx *u)
+{
+        return u->network ? ucp_worker_progress(u->worker) : wire_progress(u);
 }
 
 static void on_error(void *context, ucp_ep_h endpoint, ucs_status_t status)
@@ -81,9 +125,10 @@ static void open_context(struct ref_ucx *u, uint64_t features)
         const struct {
                 const char *key, *value;
         } settings[] = {
-                { "TLS", u->network ? "tcp,self" : "posix" },           { "NET_DEVICES", u->network ? "lo" : NULL },
-                { "MM_ERROR_HANDLING", u->network ? NULL : "y" },       { "KEEPALIVE_INTERVAL", "inf" },
-                { "SOCKADDR_TLS_PRIORITY", u->network ? "tcp" : NULL },
+                { "TLS", "tcp,self" },
+                { "NET_DEVICES", "lo" },
+                { "KEEPALIVE_INTERVAL", "inf" },
+                { "SOCKADDR_TLS_PRIORITY", "tcp" },
         };
         ucp_params_t params = { .field_mask = UCP_PARAM_FIELD_FEATURES, .features = features };
         ucp_worker_params_t worker = { .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
@@ -93,29 +138,22 @@ static void open_context(struct ref_ucx *u, uint64_t features)
         check("configuration", ucp_config_read(NULL, NULL, &config));
         /* A key that this UCX does not know is none that it needs. */
         for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
-                if (settings[i].value)
-                        (void)ucp_config_modify(config, settings[i].key, settings[i].value);
+                (void)ucp_config_modify(config, settings[i].key, settings[i].value);
         check("context", ucp_init(&params, config, &u->context));
         ucp_config_release(config);
         check("worker", ucp_worker_create(u->context, &worker, &u->worker));
 }
 
-/* Memory as a worker's regions are: a file in /dev/shm, all pages there. */
 static void open_memory(struct ref_ucx *u)
 {
         ucp_mem_map_params_t params = { .field_mask =
                                                 UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH };
-        char path[] = "/dev/shm/ferry-bench-XXXXXX";
-        int fd = mkostemp(path, O_CLOEXEC);
 
-        (void)unlink(path);
-        if (fd < 0 || posix_fallocate(fd, 0, (off_t)u->memory_size) != 0)
-                ref_fail("shared memory", UCS_ERR_NO_MEMORY);
-        u->memory = mmap(NULL, u->memory_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-        if (u->memory == MAP_FAILED)
-                ref_fail("shared memory", UCS_ERR_NO_MEMORY);
-        (void)close(fd);
-        memset(u->memory, u->active ? 0x5a : 0, u->memory_size);
+        u->memory = ref_memory_new(u->memory_size, u->active ? 0x5a : 0);
+        if (!u->memory)
+                ref_fail("memory", UCS_ERR_NO_MEMORY);
+        if (!u->network)
+                return;
         params.address = u->memory;
         params.length = u->memory_size;
         check("registration", ucp_mem_map(u->context, &params, &u->registration));
@@ -169,31 +207,15 @@ static void call_peer(struct ref_ucx *u)
         open_endpoint(u, &params);
 }
 
-static void swap_addresses(struct ref_ucx *u)
-{
-        ucp_ep_params_t params = { .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS };
-        ucp_address_t *own;
-        size_t size;
-        uint8_t foreign[4096];
-
-        check("address", ucp_worker_get_address(u->worker, &own, &size));
-        send_to_peer(u, &size, sizeof(size));
-        send_to_peer(u, own, size);
-        ucp_worker_release_address(u->worker, own);
-        if (!take_from_peer(u, &size, sizeof(size)) || size > sizeof(foreign) || !take_from_peer(u, foreign, size))
-                exit(EXIT_FAILURE);
-        params.address = (const ucp_address_t *)foreign;
-        open_endpoint(u, &params);
-}
-
 static void connect_sides(struct ref_ucx *u, const struct ref_test *test)
 {
-        open_context(u, test->features);
+        if (u->network)
+                open_context(u, test->features);
         open_memory(u);
         test->setup(u);
         if (!u->network)
-                swap_addresses(u);
-        else if (u->active)
+                return;
+        if (u->active)
                 call_peer(u);
         else
                 listen_for_peer(u);
@@ -210,7 +232,7 @@ static int be_passive(struct ref_ucx *u, const struct ref_test *test)
                 test->begin(u);
                 atomic_store(&u->shared->ready, true);
                 while (atomic_load_explicit(&u->shared->running, memory_order_relaxed) == run)
-                        if (ucp_worker_progress(u->worker) == 0 && test->polite)
+                        if (ref_progress(u) == 0 && test->polite)
                                 (void)sched_yield();
         }
         return EXIT_SUCCESS;
@@ -219,6 +241,7 @@ static int be_passive(struct ref_ucx *u, const struct ref_test *test)
 static double run_once(struct ref_ucx *u, const struct ref_test *test, uint64_t size)
 {
         static unsigned runs;
+        unsigned repeats = test->repeats ? test->repeats : 1;
         struct timespec from, to;
 
         u->shared->size = size;
@@ -226,12 +249,13 @@ static double run_once(struct ref_ucx *u, const struct ref_test *test, uint64_t 
         atomic_store(&u->shared->running, ++runs);
         send_to_peer(u, "g", 1);
         while (!atomic_load(&u->shared->ready))
-                (void)ucp_worker_progress(u->worker);
+                (void)ref_progress(u);
         (void)clock_gettime(CLOCK_MONOTONIC, &from);
-        test->run(u, size);
+        for (unsigned i = 0; i < repeats; i++)
+                test->run(u, size);
         (void)clock_gettime(CLOCK_MONOTONIC, &to);
         atomic_store(&u->shared->running, 0);
-        return (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
+        return ((double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9) / repeats;
 }
 
 static int be_active(struct ref_ucx *u, const struct ref_test *test)
@@ -252,19 +276,22 @@ int ref_main(int argc, char **argv, const struct ref_test *test)
 {
         static struct ref_ucx u;
         pid_t parent = getpid(), child;
-        int sockets[2], r;
+        int sockets[2], wires[2], r;
 
         if (argc != 3)
-                ref_fail("usage: PROGRAM tcp|posix MAX_SIZE", UCS_ERR_INVALID_PARAM);
+                ref_fail("usage: PROGRAM tcp|socket MAX_SIZE", UCS_ERR_INVALID_PARAM);
         u.network = strcmp(argv[1], "tcp") == 0;
         u.memory_size = strtoull(argv[2], NULL, 10);
         u.shared = mmap(NULL, sizeof(*u.shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        if (u.shared == MAP_FAILED || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) < 0)
+        if (u.shared == MAP_FAILED || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) < 0 ||
+            socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, wires) < 0)
                 ref_fail("start", UCS_ERR_NO_MEMORY);
         child = fork();
         u.active = child != 0;
         u.socket = sockets[u.active];
+        u.wire = wires[u.active];
         (void)close(sockets[!u.active]);
+        (void)close(wires[!u.active]);
         if (!u.active) {
                 (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
                 if (getppid() != parent)

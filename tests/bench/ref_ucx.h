@@ -8,10 +8,13 @@
 #include <ucp/api/ucp.h>
 
 /*
- * Two processes with one UCX worker each and nothing else: what the wire gives when nobody asks for REST, checks or
- * progress. Configured as Ferry's own sides are. The active process (the parent) is told sizes on standard input and
- * answers seconds; between runs both sleep, so that they disturb nobody; during one, both spin.
+ * Two processes with one wire between them and nothing else: what it gives when nobody asks for REST, checks or
+ * progress. "tcp": a UCX worker each, configured as Ferry's. "socket": a Unix socket (SOCK_SEQPACKET), for messages
+ * that fit inside one datagram. The active process (the parent) is told sizes on standard input and answers seconds;
+ * between runs both sleep, so that they disturb nobody; during one, both spin.
  */
+
+enum { REF_HANDLERS = 4, REF_HEADER = 112 /* bytes of a message before its payload, as Ferry has */ };
 
 /* Shared by both processes. */
 struct ref_shared {
@@ -25,12 +28,14 @@ struct ref_shared {
 
 struct ref_ucx {
         bool network, active;
-        int socket; /* to the other process */
+        int socket; /* to the other process, for the start and the end of runs */
+        int wire;   /* to the other process, for messages; not of the network */
+        ucp_am_recv_callback_t handlers[REF_HANDLERS];
         struct ref_shared *shared;
         ucp_context_h context;
         ucp_worker_h worker;
         ucp_ep_h endpoint; /* to the other process */
-        uint8_t *memory;   /* shared file, pre-faulted, registered */
+        uint8_t *memory;   /* as a region's; registered */
         ucp_mem_h registration;
         uint64_t memory_size;
 };
@@ -40,6 +45,7 @@ struct ref_test {
         void (*setup)(struct ref_ucx *u);              /* both sides, before they connect */
         void (*begin)(struct ref_ucx *u);              /* passive side, before a run */
         void (*run)(struct ref_ucx *u, uint64_t size); /* active side; what is timed */
+        unsigned repeats;                              /* that one run makes, whose mean is told; 0 = 1 */
         bool polite;                                   /* the passive side lets others run at each look */
 };
 
@@ -48,7 +54,11 @@ _Noreturn void ref_fail(const char *what, ucs_status_t status);
 void ref_finish(struct ref_ucx *u, ucs_status_ptr_t request);
 /* callback gets u, and messages as a whole. */
 void ref_set_handler(struct ref_ucx *u, unsigned id, ucp_am_recv_callback_t callback);
-/* "PROGRAM tcp|posix MAX_SIZE" */
+/* Nobody waits for its end; the memory stays as it is. Also from a handler. */
+void ref_send(struct ref_ucx *u, unsigned id, const void *data, size_t size);
+/* Takes what has come: how much that was. */
+unsigned ref_progress(struct ref_ucx *u);
+/* "PROGRAM tcp|socket MAX_SIZE" */
 int ref_main(int argc, char **argv, const struct ref_test *test);
 
 #endif

@@ -350,8 +350,6 @@ int main(int argc, char **argv)
         if (c.few < SAMPLED || c.many <= c.few || c.n_rounds == 0 || c.n_rounds > ROUNDS_MAX)
                 fail("usage: sim_peers local|network FEW MANY ROUNDS");
         log_setup(LOG_WARN, LOG_LOGFMT);
-        /* Each data plane's receive queue is shared memory: 8 MiB with the 1,024 elements that Ferry takes. */
-        (void)setenv("UCX_MM_FIFO_SIZE", "64", 0);
         open_hosts(&c);
         for (int which = 0; which < 2; which++) {
                 int socket;

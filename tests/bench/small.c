@@ -104,7 +104,7 @@ static char *copy_body(const struct http *h)
 /* ref_calls answers what the workers did, byte by byte, so that its client does the same work. */
 static void bare_start(struct reference *reference, struct raw *r, bool network)
 {
-        const char *arguments[] = { network ? "tcp" : "posix", "4096", NULL, NULL, NULL, NULL };
+        const char *arguments[] = { network ? "tcp" : "socket", "4096", NULL, NULL, NULL, NULL };
         char *offer, *read, *wait;
 
         raw_offer(r);
