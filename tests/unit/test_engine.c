@@ -59,7 +59,7 @@ static void moves_every_size_both_ways_on_both_sides(void **state)
                                         7936,      7937,
                                         8193,      (256 << 10) - 1,
                                         256 << 10, (256 << 10) + 1,
-                                        5 << 20,   (64 << 20) + 3 };
+                                        5 << 20,   (20 << 20) + 3 };
 
         for (int way = 0; way < WAYS; way++)
                 for (size_t i = 0; i < FERRY_ARRAY_SIZE(sizes); i++)
@@ -318,7 +318,7 @@ static void cancel_at_a_quarter(struct world *w, uint64_t bytes)
 /* Moves for long enough to be stopped. */
 static struct world *world_to_stop(enum carrier way, bool in_pieces)
 {
-        struct world *w = world_new(way, in_pieces ? 16 << 20 : 64 << 20);
+        struct world *w = world_new(way, in_pieces ? 16 << 20 : 32 << 20);
 
         for (int side = 0; in_pieces && side < 2; side++)
                 scatter(w, side, 1000, 15 << 10, 16 << 10);
@@ -482,7 +482,7 @@ static void stop_at_a_quarter(struct world *w, uint64_t bytes)
 static void stopping_an_engine_ends_what_moves_over_it(void **state)
 {
         for (int way = 0; way < WAYS; way++) {
-                struct world *w = world_new((enum carrier)way, 128 << 20);
+                struct world *w = world_new((enum carrier)way, 48 << 20);
 
                 world_offer(w, ENGINE_READ);
                 w->on_progress = stop_at_a_quarter;
@@ -617,7 +617,7 @@ static void start_another(struct world *w, uint64_t bytes)
 
 static void an_engine_settles_before_it_copies_the_next_piece(void **state)
 {
-        struct world *w = world_new(MAPPED, 64 << 20);
+        struct world *w = world_new(MAPPED, 32 << 20);
 
         w->segments[0][1] = (struct segment){ w->memory[0], 4096, w->registered[0] };
         w->on_progress = start_another;
