@@ -33,6 +33,8 @@ static int setup_with(void **state, unsigned copy_threads)
         worker_open(&b, copy_threads);
         a_to_b = worker_connect(&a, b.epoch);
         RUN_UNTIL(&a, &b, b.link && b.link->state == LINK_UP && a_to_b->state == LINK_UP);
+        assert_true(a.room == 1 && b.room == 1); /* the link is up */
+        a.room = b.room = 0;
         return 0;
 }
 

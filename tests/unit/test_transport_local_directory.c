@@ -49,9 +49,15 @@ static void ignore_end(void *context, struct link *link)
         link->transport->ops->release(link);
 }
 
+static void ignore_room(void *context, struct link *link)
+{
+        (void)context;
+        (void)link;
+}
+
 static int open_in(const char *directory, uint64_t epoch, struct transport **ret_transport)
 {
-        const struct transport_handlers handlers = { .accepted = accept_any, .ended = ignore_end };
+        const struct transport_handlers handlers = { .accepted = accept_any, .ended = ignore_end, .room = ignore_room };
         struct local_config config = { .epoch = epoch, .directory = directory };
 
         return local_transport_new(&config, &handlers, 0, ret_transport);
