@@ -120,7 +120,8 @@ struct datagram {
         size_t size;
         int fds[2];
         size_t n_fds;
-        bool cut; /* some of it is missing */
+        bool urgent; /* its answer leaves before anything else is read */
+        bool cut;    /* some of it is missing */
 };
 
 /* The next one, into local->datagram; 1 with *ret_datagram (datagram_clear), 0 = none now, -errno; -EPIPE = the end. */

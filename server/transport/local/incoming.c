@@ -300,6 +300,7 @@ static const char *on_message(struct channel *channel, const struct frame *frame
         }
         if (frame->number != 0)
                 return on_lent(channel, frame, &header, rest);
+        datagram->urgent = true;
         hand_over(channel, &header, &payload);
         return NULL;
 }
@@ -383,6 +384,8 @@ bool incoming_read(struct channel *channel)
                 if (wrong)
                         refuse(channel, wrong);
                 n++;
+                if (datagram.urgent)
+                        break;
         }
         if (n > 0) {
                 channel_local(channel)->recent = channel;

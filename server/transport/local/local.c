@@ -21,8 +21,8 @@
 enum {
         GREETING_US = 10000000, /* a peer that connects greets within this time */
         EVENTS_MAX = 16,
-        HEAR_OUT_MAX = 64, /* reads; a socket does not hold so much */
-        POLL_EVERY = 8,    /* progress() calls with one talkative link before the others are looked at */
+        HEAR_OUT_MAX = 4096, /* reads; a socket does not hold so much */
+        POLL_EVERY = 8,      /* progress() calls with one talkative link before the others are looked at */
         DRAIN_WAIT_MS = 10,
         CHUNK_DEFAULT = 16 << 20,
         WINDOW_DEFAULT = 4,
