@@ -108,7 +108,8 @@ const struct option option_table[] = {
           WORKER(local),
           .accepts = is_local,
           .accepted = "auto, off or an absolute path",
-          .help = "Shared memory, for peers on this machine run by this user. DIR holds the worker's socket: workers that "
+          .help = "Shared memory, for peers on this machine run by this user. DIR holds the worker's socket: workers "
+                  "that "
                   "share it find each other, also from other containers (default auto: $XDG_RUNTIME_DIR/ferry, else "
                   "/tmp/ferry-UID)" },
         { .group = GROUP_UCX,
@@ -117,7 +118,8 @@ const struct option option_table[] = {
           .type = OPTION_UINT32,
           WORKER(copy_threads),
           .max = 64,
-          .help = "Threads that share large copies between workers of this machine (default 0: the data plane's alone)" },
+          .help = "Threads that share large copies between workers of this machine (default 0: the data plane's "
+                  "alone)" },
         { .group = GROUP_UCX,
           .flag = "data-listen",
           .argument = "HOST:PORT",
@@ -138,7 +140,8 @@ const struct option option_table[] = {
           .argument = "LIST",
           .type = OPTION_STRING,
           WORKER(interfaces),
-          .help = "Interfaces of the network side, as UCX_NET_DEVICES takes them (default those of --data-listen and --advertise, "
+          .help = "Interfaces of the network side, as UCX_NET_DEVICES takes them (default those of --data-listen and "
+                  "--advertise, "
                   "and the active RDMA ports)" },
         { .group = GROUP_UCX,
           .flag = "chunk-size",
@@ -147,7 +150,8 @@ const struct option option_table[] = {
           WORKER(chunk_size),
           .min = 64 * KIB,
           .max = 64 * KIB * KIB, /* the protocol's */
-          .help = "Bytes of one request at most (default 16MiB locally; on the network 4MiB, more over long distances)" },
+          .help = "Bytes of one request at most (default 16MiB locally; on the network 4MiB, more over long "
+                  "distances)" },
         { .group = GROUP_UCX,
           .flag = "window",
           .argument = "N",

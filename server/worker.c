@@ -11,11 +11,11 @@
 #include "base/loop.h"
 #include "base/metrics.h"
 #include "base/util.h"
-#include "transfer/engine.h"
 #include "http/server.h"
 #include "memory/region.h"
 #include "operations/operations.h"
 #include "peers/peers.h"
+#include "transfer/engine.h"
 #include "worker_internal.h"
 #include "worker_settings.h"
 

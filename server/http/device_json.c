@@ -5,8 +5,8 @@
 
 #include <ferry/json_write.h>
 
-#include "transfer/engine.h"
 #include "memory/device.h"
+#include "transfer/engine.h"
 
 static void add_memories(struct ferry_json_writer *writer, const struct device_inventory *inventory)
 {

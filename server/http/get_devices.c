@@ -2,11 +2,11 @@
 #include <ferry/json_write.h>
 
 #include "device_json.h"
-#include "transfer/engine.h"
 #include "handlers.h"
 #include "http_internal.h"
 #include "memory/device.h"
 #include "request.h"
+#include "transfer/engine.h"
 
 void get_devices(struct http_request *request)
 {

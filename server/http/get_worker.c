@@ -6,10 +6,10 @@
 
 #include "address.h"
 #include "base/clock.h"
-#include "transfer/engine.h"
 #include "handlers.h"
 #include "http_internal.h"
 #include "request.h"
+#include "transfer/engine.h"
 
 /* Base URLs as clients elsewhere use them. */
 static void put_urls(struct ferry_json_writer *writer, const struct http_request *request, const char *local_host)

@@ -10,10 +10,10 @@
 
 #include "address.h"
 #include "connection.h"
-#include "transfer/engine.h"
 #include "http_internal.h"
 #include "operations/operations.h"
 #include "request.h"
+#include "transfer/engine.h"
 
 /* What metadata say of the worker itself. */
 struct metadata_origin {

@@ -4,9 +4,9 @@
 
 #include "operation_fixture.h"
 
-#include "transfer/engine.h"
 #include "http/server.h"
 #include "http_internal.h"
+#include "transfer/engine.h"
 
 struct json_object;
 struct peers;

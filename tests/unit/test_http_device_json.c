@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "device_json.h"
-#include "transfer/engine.h"
 #include "memory/device.h"
+#include "transfer/engine.h"
 #include "unit_json.h"
 
 static struct json_object *device_json_of(const struct device_inventory *inventory, const struct engine_facts *facts)

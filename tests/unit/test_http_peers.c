@@ -7,8 +7,8 @@
 
 #include <ferry/error.h>
 
-#include "transfer/engine.h"
 #include "shard.h"
+#include "transfer/engine.h"
 
 /* POST /v1/peers against another HTTP server; the engine is a fake that connects when the test says so. */
 

@@ -15,9 +15,7 @@ static uint8_t memory[4096];
 
 static void a_run_ends_where_its_segment_ends(void **state)
 {
-        const struct segment segments[] = { { memory + 100, 10, NULL },
-                                                   { memory, 7, NULL },
-                                                   { memory + 50, 1, NULL } };
+        const struct segment segments[] = { { memory + 100, 10, NULL }, { memory, 7, NULL }, { memory + 50, 1, NULL } };
         struct stream stream;
         uint8_t *address;
 
@@ -38,9 +36,7 @@ static void a_run_ends_where_its_segment_ends(void **state)
 
 static void neighbours_in_memory_make_one_run(void **state)
 {
-        const struct segment segments[] = { { memory, 10, NULL },
-                                                   { memory + 10, 20, NULL },
-                                                   { memory + 31, 5, NULL } };
+        const struct segment segments[] = { { memory, 10, NULL }, { memory + 10, 20, NULL }, { memory + 31, 5, NULL } };
         struct stream stream;
         uint8_t *address;
 
