@@ -13,13 +13,16 @@
 #include <ferry/status.h>
 
 #include "base/util.h"
+#include "carriers.h"
 #include "http/server.h"
 #include "memory/region.h"
+
+enum { CARRIERS_MAX = 8 };
 
 /* The fields as they stand in the document; numbers 0 = not given. */
 struct raw_body {
         const char *kind, *layout, *remote_url;
-        struct json_object *descriptors, *remote_metadata;
+        struct json_object *descriptors, *remote_metadata, *transports;
         uint64_t readers, ttl_ms, timeout_ms;
         bool verify;
 };
@@ -49,6 +52,7 @@ static bool decode_raw(const struct http_config *config, struct json_object *doc
                 { "timeout_ms", FERRY_JSON_UINT, false, offsetof(struct raw_body, timeout_ms), 1,
                   limits->timeout_ms_max, NULL },
                 { "verify", FERRY_JSON_BOOL, false, offsetof(struct raw_body, verify), 0, 0, NULL },
+                { "transports", FERRY_JSON_ARRAY, false, offsetof(struct raw_body, transports), 1, CARRIERS_MAX, NULL },
                 { "remote_metadata", FERRY_JSON_KEPT, false, offsetof(struct raw_body, remote_metadata), 0, 0, NULL },
                 { "remote_url", FERRY_JSON_STRING, false, offsetof(struct raw_body, remote_url), 1,
                   FERRY_METADATA_URL_SIZE, NULL },
@@ -72,6 +76,7 @@ static void check_kind(const struct raw_body *raw, enum ferry_kind kind, struct 
         refuse(raw->ttl_ms && !passive, "/ttl_ms", "readable and writable", errors);
         refuse(raw->timeout_ms && passive, "/timeout_ms", "read and write", errors);
         refuse(raw->verify && passive, "/verify", "read and write", errors);
+        refuse(raw->transports && passive, "/transports", "read and write", errors);
         refuse(raw->remote_metadata && passive, "/remote_metadata", "read and write", errors);
         refuse(raw->remote_url && passive, "/remote_url", "read and write", errors);
         if (!passive && !raw->remote_metadata == !raw->remote_url)
@@ -199,6 +204,8 @@ int operation_body_decode(const struct http_config *config, struct json_object *
         body->spec.timeout_ms = raw.timeout_ms;
         body->spec.verify = raw.verify;
         body->remote_url = raw.remote_url;
+        if (raw.transports)
+                (void)carriers_decode(raw.transports, &body->spec.carriers, errors);
         check_kind(&raw, body->spec.kind, errors);
         int error = resolve_descriptors(config, raw.descriptors, body, errors);
         if (!error && !errors->n && raw.remote_metadata) {

@@ -6,6 +6,7 @@
 #include <ferry/status.h>
 
 #include "base/clock.h"
+#include "carriers.h"
 #include "operations/operations.h"
 
 static void add_time(struct ferry_json_writer *writer, const char *key, uint64_t unix_ms)
@@ -61,6 +62,7 @@ static void add_options(struct ferry_json_writer *writer, const struct operation
                 ferry_json_add_uint(writer, "timeout_ms", view->timeout_ms);
         if (view->verify)
                 ferry_json_add_bool(writer, "verify", true);
+        carriers_write(writer, view->carriers);
 }
 
 /* What its state brings. */

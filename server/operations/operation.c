@@ -83,7 +83,7 @@ static bool spec_valid(const struct operation_limits *limits, const struct opera
                 return false;
         if (spec->timeout_ms && (passive || spec->timeout_ms > limits->timeout_ms_max))
                 return false;
-        if (spec->verify && passive)
+        if ((spec->verify || spec->carriers) && passive)
                 return false;
         return slices_valid(spec->slices, spec->n_slices, ret_total, ret_n_blocks);
 }
@@ -137,6 +137,7 @@ static int operation_new(struct operation_store *store, const struct operation_s
         operation_draw(operation);
         operation->layout = spec->layout;
         operation->verify = spec->verify;
+        operation->carriers = spec->carriers;
         operation->readers = spec->readers;
         operation->bytes_total = total;
         operation->n_blocks = n_blocks;
@@ -198,6 +199,7 @@ void operation_look(struct operation_store *store, struct operation *operation, 
                 .kind = operation->kind,
                 .layout = operation->layout,
                 .verify = operation->verify,
+                .carriers = operation->carriers,
                 .bytes_total = operation->bytes_total,
                 .readers = operation->readers,
                 .timeout_ms = operation->timeout_ms,

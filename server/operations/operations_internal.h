@@ -59,6 +59,7 @@ struct operation {
         enum ferry_kind kind;
         enum ferry_layout layout;
         bool verify;
+        unsigned carriers;
         uint32_t readers;
         uint64_t bytes_total;
         size_t n_blocks; /* what the descriptors are when each stands for itself */

@@ -39,6 +39,15 @@ static void refuse_stale(struct engine *engine, struct peer *peer, const struct 
         peer_send(peer, &answer);
 }
 
+static void came_up(struct peer *peer)
+{
+        struct requester *r, *next;
+
+        peer->up = true;
+        DL_FOREACH_SAFE2(peer->requesters, r, next, peer_next)
+        requester_link_up(r);
+}
+
 static void on_message(void *context, struct link *link, const struct wire_header *header, struct payload *payload)
 {
         struct engine *engine = context;
@@ -46,6 +55,8 @@ static void on_message(void *context, struct link *link, const struct wire_heade
 
         if (!peer || !link_is_usable(link))
                 return;
+        if (!peer->up)
+                came_up(peer);
         if (header->to_epoch == engine->epoch)
                 types[header->type].handle(engine, peer, header, payload);
         else if (types[header->type].refusal)

@@ -65,6 +65,7 @@ int requester_new(struct engine *engine, const struct engine_transfer *spec, str
                 return error;
         }
         route_init(&r->route, spec->peer_epoch, spec->peer_data);
+        r->route.carriers = spec->carriers;
         r->spec.peer_data = r->route.data;
         *ret_requester = r;
         return 0;
@@ -452,6 +453,40 @@ void requesters_ask(struct peer *peer)
 
 /* ---- beginning ---- */
 
+/* Whether what carries the link is allowed. UCX chooses it when it connects. */
+static bool is_allowed(const struct requester *r, const char *carrier)
+{
+        unsigned carriers = r->spec.carriers;
+
+        if (carriers == 0 || r->peer->link->transport != r->engine->ucx)
+                return true;
+        return (carriers & (strcmp(carrier, "tcp") == 0 ? ENGINE_CARRIER_TCP : ENGINE_CARRIER_RDMA)) != 0;
+}
+
+static bool must_ask_carrier(const struct requester *r)
+{
+        unsigned carriers = r->spec.carriers & ENGINE_CARRIER_UCX;
+
+        return r->spec.carriers != 0 && carriers != ENGINE_CARRIER_UCX && r->peer->link->transport == r->engine->ucx;
+}
+
+void requester_link_up(struct requester *r)
+{
+        struct link *link = r->peer->link;
+        const char *carrier = link->transport->ops->carrier(link);
+
+        if (r->state != REQUESTER_ROUTING)
+                return;
+        if (!is_allowed(r, carrier)) {
+                r->peer_knows = true; /* nothing */
+                fail(r, FERRY_E_PEER_UNREACHABLE, "UCX carries this link by %s, which \"transports\" does not allow",
+                     carrier);
+                return;
+        }
+        set_state(r, REQUESTER_MOVING);
+        mark(r);
+}
+
 static void use_peer(struct requester *r, struct peer *peer)
 {
         r->peer = peer;
@@ -461,8 +496,18 @@ static void use_peer(struct requester *r, struct peer *peer)
                 r->connect_deadline_us = clock_now_us() + r->engine->connect_us;
                 engine_tick_before(r->engine, r->connect_deadline_us);
         }
-        set_state(r, REQUESTER_MOVING);
-        mark(r);
+        if (!must_ask_carrier(r)) {
+                set_state(r, REQUESTER_MOVING);
+                mark(r);
+        } else if (r->was_up) {
+                requester_link_up(r);
+        } else {
+                struct wire_header hello = header_of(r, WIRE_HELLO);
+
+                explicit_bzero(hello.key, sizeof(hello.key));
+                hello.total = 0;
+                peer_send(peer, &hello);
+        }
 }
 
 static void take_route(struct requester *r)
@@ -497,7 +542,7 @@ void requester_begin(struct requester *r)
 
 void requester_resolved(struct requester *r)
 {
-        if (r->state == REQUESTER_ROUTING)
+        if (r->state == REQUESTER_ROUTING && !r->peer)
                 take_route(r);
 }
 

@@ -15,7 +15,7 @@
  */
 
 enum requester_state {
-        REQUESTER_ROUTING,   /* it has no peer yet: a name is being resolved */
+        REQUESTER_ROUTING,   /* a name is being resolved, or what the link will be carried by is not known yet */
         REQUESTER_MOVING,    /* it asks for chunks */
         REQUESTER_FINISHING, /* DONE was sent; DONE_ACK decides, also when error says why it should end */
         REQUESTER_COMPLETE,  /* every byte moved, and the responder knows or will know */
@@ -69,6 +69,8 @@ void requester_link_ended(struct requester *requester, int error, const char *de
 void requester_copied(struct message *message);
 /* A name is resolved. */
 void requester_resolved(struct requester *requester);
+/* The link is up. */
+void requester_link_up(struct requester *requester);
 void requester_tick(struct requester *requester, uint64_t now_us);
 /* The peer's requesters ask in turn, while the window that they share has room. */
 void requesters_ask(struct peer *peer);

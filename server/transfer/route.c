@@ -23,6 +23,8 @@ static const char *local_reason(int error)
                 return "the worker on this machine belongs to another user";
         case -ENODEV:
                 return "the local transport is off (--local)";
+        case -EPERM:
+                return "\"transports\" allows no shared memory";
         case -EMFILE:
         case -ENFILE:
                 return "no descriptor is left for a local link";
@@ -56,8 +58,13 @@ static struct peer *open_peer(struct transport *transport, const struct route *r
 
 static struct peer *take_local(struct engine *engine, const struct route *route, int *ret_error)
 {
-        struct peer *peer = peer_find_epoch(engine, route->epoch);
+        struct peer *peer;
 
+        if (route->carriers && !(route->carriers & ENGINE_CARRIER_SHM)) {
+                *ret_error = -EPERM;
+                return NULL;
+        }
+        peer = peer_find_epoch(engine, route->epoch);
         if (peer || !engine->local)
                 return peer;
         peer = open_peer(engine->local, route, ret_error);
@@ -116,7 +123,9 @@ enum route_result route_take(struct engine *engine, struct route *route, struct 
         *ret_peer = take_local(engine, route, &local);
         if (*ret_peer)
                 return ROUTE_FOUND;
-        if (route->data[0] && !engine->ucx) {
+        if (route->carriers && !(route->carriers & ENGINE_CARRIER_UCX)) {
+                why = "\"transports\" allows nothing else";
+        } else if (route->data[0] && !engine->ucx) {
                 why = "the network side of this worker is off (--data-listen)";
         } else if (route->data[0]) {
                 *ret_peer = take_ucx(engine, route, &why);

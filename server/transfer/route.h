@@ -14,6 +14,7 @@ struct peer;
 /* Where a worker is, and the link to it: local where its socket is there, else UCX. */
 struct route {
         uint64_t epoch;
+        unsigned carriers;               /* of enum engine_carrier; 0 = all */
         char data[ENGINE_ADDRESS_SIZE];  /* host:port of its network side; "" = it has none */
         struct sockaddr_storage address; /* the same, resolved; ss_family 0 = not yet, or it cannot be */
         socklen_t address_length;

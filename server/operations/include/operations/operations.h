@@ -117,6 +117,7 @@ struct operation_spec {
         uint64_t ttl_ms;     /* passive; 0 = default */
         uint64_t timeout_ms; /* active; 0 = none */
         bool verify;         /* active */
+        unsigned carriers;   /* active; of enum engine_carrier; 0 = whatever both sides have */
 };
 
 /*
@@ -169,6 +170,7 @@ struct operation_view {
         bool deleted;
         bool cancel_requested;
         bool verify;
+        unsigned carriers;
         uint64_t revision;
         uint64_t bytes_total;
         uint64_t bytes_done;            /* never falls; with several readers, how far the furthest attempt came */

@@ -30,6 +30,14 @@ enum engine_direction {
         ENGINE_WRITE, /* the active side puts bytes into the passive side */
 };
 
+/* What may carry the bytes of a transfer. */
+enum engine_carrier {
+        ENGINE_CARRIER_SHM = 1,
+        ENGINE_CARRIER_TCP = 2,
+        ENGINE_CARRIER_RDMA = 4, /* every transport of UCX but TCP */
+        ENGINE_CARRIER_UCX = ENGINE_CARRIER_TCP | ENGINE_CARRIER_RDMA,
+};
+
 enum { ENGINE_TRANSPORT_SIZE = 32, ENGINE_ADDRESS_SIZE = 280, ENGINE_SPIN_DEFAULT_US = 500 };
 
 /* How a transfer ended. */
@@ -156,7 +164,8 @@ struct engine_transfer {
         const struct segment *segments; /* stay valid, memory too, until ended */
         size_t n_segments;
         uint64_t total;
-        bool verify; /* checksum of every chunk */
+        bool verify;       /* checksum of every chunk */
+        unsigned carriers; /* of enum engine_carrier; nothing else carries the bytes. 0 = whatever both sides have */
         /*
          * The caller has nothing else to do until the end, and holds no lock: a short transfer, and whatever else
          * comes, may run on its thread before engine_transfer_start returns, for a fifth of spin_us. Not from a

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "steps.h"
+
+/* "transports" of an operation: nothing else carries its bytes. */
+
+enum { SIZE = 3 << 20 };
+
+static const char *const both[] = { "--data-listen", "127.0.0.1:0", "--transports", "tcp,self", NULL };
+
+/* Reads the offer with that list; transport NULL = no peer is reached so. */
+static void read_by(struct pair *p, const char *transports, const char *transport)
+{
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *body, id[FERRY_ID_SIZE];
+        struct ferry_operation offer, end;
+        struct json_object *read;
+
+        region_make(&p->a, SIZE, 7, offered);
+        region_make(&p->b, SIZE, 0, local);
+        offer_make(&p->a, FERRY_READABLE, offered, &offer);
+        body = text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"transports\":%s,"
+                           "\"remote_metadata\":%s}",
+                           local, transports, offer.metadata);
+        read = call_json(&p->b, 201, "POST", "/v1/operations", body);
+        assert_string_equal(json_object_to_json_string_ext(json_member(read, "transports"), JSON_C_TO_STRING_PLAIN),
+                            transports);
+        (void)snprintf(id, sizeof(id), "%s", json_text(read, "id"));
+        json_object_put(read);
+        free(body);
+        if (transport) {
+                operation_assert_end(&p->b, id, FERRY_COMPLETE, &end);
+                assert_string_equal(end.transport, transport);
+                ferry_operation_clear(&end);
+                region_assert_pattern(&p->b, local, 7, 0, SIZE);
+        } else {
+                worker_expect(&p->b, "error=peer-unreachable");
+                operation_assert_error(&p->b, id, FERRY_ERRORED, FERRY_E_PEER_UNREACHABLE);
+                /* Nobody has come for the offer. */
+                assert_int_equal(ferry_get_operation(p->a.client, offer.id, 0, 0, &end), 0);
+                assert_int_equal(end.status, FERRY_INITIALIZED);
+                ferry_operation_clear(&end);
+                assert_int_equal(ferry_delete_operation(p->a.client, offer.id), 0);
+        }
+        ferry_operation_clear(&offer);
+        region_drop(&p->a, offered);
+        region_drop(&p->b, local);
+}
+
+static void nothing_else_carries_the_bytes(void **state)
+{
+        struct pair *p = *state;
+
+        worker_start(&p->a, "a", both);
+        worker_start(&p->b, "b", both);
+        for (int warm = 0; warm < 2; warm++) {
+                read_by(p, "[\"tcp\"]", "tcp");
+                read_by(p, "[\"shm\"]", "shm");
+                read_by(p, "[\"tcp\",\"rdma\"]", "tcp");
+                read_by(p, "[\"shm\",\"tcp\",\"rdma\"]", "shm");
+                read_by(p, "[\"rdma\"]", NULL);
+        }
+        worker_stop(&p->b);
+        worker_stop(&p->a);
+}
+
+static void what_a_worker_does_not_have_is_not_replaced(void **state)
+{
+        struct pair *p = *state;
+
+        worker_start(&p->a, "a", NULL);
+        worker_start(&p->b, "b", NULL);
+        read_by(p, "[\"tcp\"]", NULL);
+        read_by(p, "[\"shm\"]", "shm");
+        worker_stop(&p->b);
+        worker_stop(&p->a);
+}
+
+static void unknown_names_and_passive_operations_are_refused(void **state)
+{
+        static const char *const lists[] = { "[]", "[\"posix\"]", "[\"tcp\",1]", "\"tcp\"" };
+        struct pair *p = *state;
+        char region[FERRY_ID_SIZE], *body;
+
+        worker_start(&p->a, "a", NULL);
+        region_make(&p->a, SIZE, 0, region);
+        for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+                body = text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"transports\":%s,"
+                                   "\"remote_url\":\"http://127.0.0.1:1/v1/operations/op_1/metadata\"}",
+                                   region, lists[i]);
+                json_object_put(call_json(&p->a, 400, "POST", "/v1/operations", body));
+                free(body);
+        }
+        body = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"transports\":[\"shm\"]}",
+                           region);
+        json_object_put(call_json(&p->a, 400, "POST", "/v1/operations", body));
+        free(body);
+        worker_stop(&p->a);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+#define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                WITH_PAIR(nothing_else_carries_the_bytes),
+                WITH_PAIR(what_a_worker_does_not_have_is_not_replaced),
+                WITH_PAIR(unknown_names_and_passive_operations_are_refused),
+        };
+
+        return cmocka_run_group_tests_name("transports", tests, NULL, NULL);
+}
