@@ -85,7 +85,6 @@ struct engine {
         struct connect *connects;
         struct resolution *resolutions;
         struct tombstone tombstones[ENGINE_TOMBSTONES];
-        size_t tombstone_next;
 
         struct metric *metric_links[TRANSPORTS_MAX], *metric_failures, *metric_refused;
 };

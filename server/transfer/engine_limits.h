@@ -16,7 +16,7 @@ enum {
         ENGINE_TICK_MS = 1000,
         ENGINE_IDLE_US = 60 * 1000 * 1000, /* an unused link of UCX is closed after this */
         ENGINE_ACCEPTED_MAX = 4096,        /* links that peers opened */
-        ENGINE_TOMBSTONES = 256,           /* ended claims that are remembered for their late messages */
+        ENGINE_TOMBSTONES = 1024,          /* ended claims that are remembered for their late messages, at most */
 };
 
 #endif
