@@ -221,7 +221,8 @@ int main(int argc, char **argv)
         struct wire *w = &wire;
 
         if (argc != 9) {
-                (void)fprintf(stderr, "usage: wire NAMESPACE DEVICE NAMESPACE DEVICE DELAY_US RATE_MBIT LOSS_PPM QUEUE_KIB\n");
+                (void)fprintf(stderr,
+                              "usage: wire NAMESPACE DEVICE NAMESPACE DEVICE DELAY_US RATE_MBIT LOSS_PPM QUEUE_KIB\n");
                 return 2;
         }
         w->delay_ns = number(argv[5]) * 1000;
