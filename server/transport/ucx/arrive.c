@@ -48,6 +48,7 @@ ucs_status_t ucx_message_arrived(void *context, const void *bytes, size_t size, 
                 payload.descriptor = data;
         else
                 payload.bytes = data;
+        ucx_watch_wake(ucx);
         if (link)
                 handle(ucx, link, bytes, size, &payload);
         if (!rendezvous)

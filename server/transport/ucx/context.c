@@ -81,10 +81,10 @@ static void configure(const struct ucx *ucx, const struct ucx_config *config, co
                  */
                 { "TCP_AF_PRIO", ucx->listen.address.ss_family == AF_INET ? "inet" : "inet6", true },
                 { "KEEPALIVE_INTERVAL", "1s", false },
-                /* The kernel finds a dead host behind an idle connection: 2 s of silence, then 3 probes. */
-                { "TCP_KEEPIDLE", "2s", false },
+                /* As watch.c has it, which sets it for all sockets. */
+                { "TCP_KEEPIDLE", "1s", false },
                 { "TCP_KEEPINTVL", "1s", false },
-                { "TCP_KEEPCNT", "3", false },
+                { "TCP_KEEPCNT", "4", false },
                 { "TCP_PUT_ENABLE", ucx->put ? NULL : "n", true },
                 { "TCP_RX_SEG_SIZE", "64k", true }, /* UCX_PUT_ABOVE */
                 /* UCX packs pieces into buffers of this size: 1,000 of 16 KiB at 2.5 GB/s, with its 8 KiB at 2.0. */

@@ -6,6 +6,7 @@ static void on_connection(ucp_conn_request_h request, void *context)
 {
         struct ucx *ucx = context;
         ucp_ep_params_t params = { .field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST, .conn_request = request };
+        ucp_conn_request_attr_t attr = { .field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR };
         struct ucx_link *link = ucx->stopping ? NULL : ucx_link_new(ucx, true);
         ucs_status_t status;
 
@@ -17,6 +18,9 @@ static void on_connection(ucp_conn_request_h request, void *context)
                 (void)ucp_listener_reject(ucx->listener, request);
                 return;
         }
+        if (ucp_conn_request_query(request, &attr) == UCS_OK)
+                link->peer = attr.client_address;
+        ucx_watch_wake(ucx);
         status = ucx_link_connect(link, &params);
         if (status != UCS_OK)
                 ucx_link_broke(link, status); /* the engine has it: it ends as every other */

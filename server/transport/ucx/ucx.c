@@ -17,6 +17,7 @@ static bool progress(struct transport *transport)
 
         if (!ucx->worker)
                 return false;
+        ucx_watch_run(ucx);
         any = ucx_worker_progress(ucx) > 0;
         any |= ucx_queue_flush(ucx);
         any |= ucx_sweep(ucx);
@@ -34,7 +35,9 @@ static bool arm(struct transport *transport)
 
 static uint64_t deadline(const struct transport *transport)
 {
-        return UINT64_MAX;
+        const struct ucx *ucx = FERRY_CONTAINER_OF(transport, const struct ucx, base);
+
+        return ucx->worker ? ucx->watch_us : UINT64_MAX;
 }
 
 static struct link *connect_link(struct transport *transport, const struct transport_peer *peer, int *ret_error)
@@ -69,6 +72,8 @@ static struct link *connect_link(struct transport *transport, const struct trans
                 *ret_error = -ENOMEM;
                 return NULL;
         }
+        memcpy(&link->peer, peer->address, peer->address_length);
+        ucx_watch_wake(ucx);
         status = ucx_link_connect(link, &params);
         if (status == UCS_OK)
                 return &link->base;
@@ -105,6 +110,7 @@ static void ucx_free(struct transport *transport)
         ucx_shut_down(transport, 0);
         DL_FOREACH_SAFE (transport->links, link, next)
                 ucx_link_free(ucx_link_of(link));
+        ucx_watch_end(ucx);
         if (ucx->context)
                 ucp_cleanup(ucx->context);
         for (size_t i = 0; i < ucx->facts.n_transports; i++)

@@ -30,6 +30,7 @@
 
 struct ucx_link;
 struct ucx_message;
+struct ucx_host;
 
 struct ucx_address {
         struct sockaddr_storage address;
@@ -56,20 +57,27 @@ struct ucx {
         struct ucx_link *failing;     /* utlist; links that have failed and not ended */
         bool sweep_wanted;            /* one of them may have come further */
         struct ucx_link *by_endpoint; /* uthash; usable links */
+        /* watch.c */
+        struct ucx_host *hosts; /* uthash; of the usable links, at the last look */
+        uint64_t watch_us;      /* when it looks next */
+        unsigned watch_quiet;   /* looks since something moved */
+        bool watch_asleep;
+        bool moved; /* something did since the last look */
 };
 
 struct ucx_link {
         struct link base;
-        ucp_ep_h endpoint;         /* NULL = none was made, or UCX has closed it */
-        bool closing;              /* ucp_ep_close_nbx was called */
-        bool closed;               /* … and is over */
-        void *close_request;       /* of ucp_ep_close_nbx while it runs */
-        struct message *under_way; /* utlist; messages that UCX works on */
-        struct message *parts;     /* utlist; sends that wait for room in parts_sending */
-        uint64_t parts_sending;    /* bytes of those that UCX works on */
-        struct message *receives;  /* utlist; rendezvous that have arrived and wait to be posted */
-        uint64_t receiving;        /* bytes of those that are posted */
-        bool is_ready;             /* in ucx->ready */
+        struct sockaddr_storage peer; /* AF_UNSPEC = not known */
+        ucp_ep_h endpoint;            /* NULL = none was made, or UCX has closed it */
+        bool closing;                 /* ucp_ep_close_nbx was called */
+        bool closed;                  /* … and is over */
+        void *close_request;          /* of ucp_ep_close_nbx while it runs */
+        struct message *under_way;    /* utlist; messages that UCX works on */
+        struct message *parts;        /* utlist; sends that wait for room in parts_sending */
+        uint64_t parts_sending;       /* bytes of those that UCX works on */
+        struct message *receives;     /* utlist; rendezvous that have arrived and wait to be posted */
+        uint64_t receiving;           /* bytes of those that are posted */
+        bool is_ready;                /* in ucx->ready */
         /* pace.c */
         uint32_t chunk;    /* bytes of one request now */
         bool room;         /* the chunk has grown: handlers->room is owed */
@@ -187,6 +195,14 @@ void ucx_link_ready(struct ucx_link *link);
 void ucx_link_fail(struct ucx_link *link, int error, const char *detail);
 /* The same for a reason that UCX gives. */
 void ucx_link_broke(struct ucx_link *link, ucs_status_t status);
+
+/* ---- watch.c: hosts that are gone ---- */
+
+/* Something moves, or a link was made: looks at the sockets for a while. Safe inside UCX callbacks. */
+void ucx_watch_wake(struct ucx *ucx);
+/* Looks, where it is time (ucx->watch_us); fails the links to hosts that are gone. Not inside UCX callbacks. */
+void ucx_watch_run(struct ucx *ucx);
+void ucx_watch_end(struct ucx *ucx);
 
 /* ---- pace.c: how much one request asks for ---- */
 

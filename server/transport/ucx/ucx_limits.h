@@ -27,6 +27,11 @@ enum {
         UCX_LANES_MAX = 32,        /* names of transports in the facts */
         UCX_PROBE_US = 1000000,    /* a request without an answer is no measurement after this */
         UCX_MEMLOCK_MIN = 1 << 20, /* less does not even start an RDMA device */
+        UCX_PROBE_IDLE_S = 1,      /* of silence, and the kernel asks whether the host is there */
+        UCX_SILENT_MS = 4400,      /* an answer that is owed for so long: the host is gone */
+        UCX_WATCH_MS = 250,        /* between two looks at the sockets … */
+        UCX_WATCH_REST = 100,      /* … and so many times what a look takes */
+        UCX_WATCH_QUIET = 4,       /* looks after the last message */
         UCX_LOG_BURST = 20,        /* lines of UCX's log a second */
 };
 

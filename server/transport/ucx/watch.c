@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ucx_internal.h"
+
+/*
+ * A host that is gone, or cut off. TCP alone finds that out after 15 minutes, and UCX turns its keep-alive on for some
+ * sockets only. So this process looks through its sockets for those to peers, and
+ *
+ * First, it has the kernel probe them where nothing is to be sent, which ends a connection 5 s after the last sign of
+ * life also while this process sleeps. Second, it fails the links to a host that owes an answer, to data or to a probe,
+ * and gives no sign of life for UCX_SILENT_MS.
+ *
+ * TCP_USER_TIMEOUT is not for us: it also ends a connection whose peer closes its window, as one that is stopped does
+ * while its host is well. Such a host acknowledges all that it has let us send.
+ *
+ * It looks while something moves, and until the first probe afterwards has been answered; then it sleeps: an idle
+ * worker costs nothing.
+ */
+
+#ifndef TCP_RTO_MAX_MS
+#define TCP_RTO_MAX_MS 44 /* Linux 6.15 */
+#endif
+
+struct host_key {
+        sa_family_t family;
+        uint8_t address[16];
+};
+
+/* A host that a link leads to. */
+struct ucx_host {
+        struct host_key key;
+        bool linked;       /* seen in this look … */
+        bool owes_ack;     /* … data to it are not acknowledged … */
+        bool owes_answer;  /* … a probe is not answered … */
+        uint64_t heard_us; /* … and when it said something last */
+        bool owes;         /* either, and the look before … */
+        uint64_t since_us; /* … since then, and has said nothing */
+        UT_hash_handle hh;
+};
+
+static bool make_key(const struct sockaddr_storage *address, struct host_key *ret_key)
+{
+        *ret_key = (struct host_key){ .family = address->ss_family };
+        memset(ret_key->address, 0, sizeof(ret_key->address));
+        if (address->ss_family == AF_INET)
+                memcpy(ret_key->address, &((const struct sockaddr_in *)(const void *)address)->sin_addr, 4);
+        else if (address->ss_family == AF_INET6)
+                memcpy(ret_key->address, &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr, 16);
+        else
+                return false;
+        return true;
+}
+
+static struct ucx_host *find_host(const struct ucx *ucx, const struct sockaddr_storage *address)
+{
+        struct ucx_host *host = NULL;
+        struct host_key key;
+
+        if (make_key(address, &key))
+                HASH_FIND(hh, ucx->hosts, &key, sizeof(key), host);
+        return host;
+}
+
+static struct ucx_host *add_host(struct ucx *ucx, const struct sockaddr_storage *address, uint64_t now_us)
+{
+        struct ucx_host *host = calloc(1, sizeof(*host));
+
+        if (!host || !make_key(address, &host->key)) {
+                free(host);
+                return NULL;
+        }
+        host->since_us = now_us;
+        HASH_ADD(hh, ucx->hosts, key, sizeof(host->key), host);
+        if (host->hh.tbl)
+                return host;
+        free(host);
+        return NULL;
+}
+
+static void remove_host(struct ucx *ucx, struct ucx_host *host)
+{
+        HASH_DEL(ucx->hosts, host);
+        free(host);
+}
+
+/* The hosts of all usable links, and no others. */
+static void renew_hosts(struct ucx *ucx, uint64_t now_us)
+{
+        struct ucx_host *host, *next;
+        struct link *link;
+
+        HASH_ITER (hh, ucx->hosts, host, next) {
+                host->linked = host->owes_ack = host->owes_answer = false;
+                host->heard_us = 0;
+        }
+        DL_FOREACH (ucx->base.links, link) {
+                const struct sockaddr_storage *peer = &ucx_link_of(link)->peer;
+
+                if (!link_is_usable(link))
+                        continue;
+                ucx->moved |= ucx_link_of(link)->under_way != NULL;
+                host = find_host(ucx, peer);
+                if (!host)
+                        host = add_host(ucx, peer, now_us);
+                if (host)
+                        host->linked = true;
+        }
+        HASH_ITER (hh, ucx->hosts, host, next)
+                if (!host->linked)
+                        remove_host(ucx, host);
+}
+
+static void set(int fd, int level, int option, int value)
+{
+        (void)setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+/* Five seconds of silence, of which three may be a cut that is mended. */
+static void set_probes(int fd)
+{
+        int on = 0;
+        socklen_t size = sizeof(on);
+
+        if (getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &size) == 0 && on)
+                return;
+        set(fd, IPPROTO_TCP, TCP_KEEPIDLE, UCX_PROBE_IDLE_S);
+        set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+        set(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
+        set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+        /* Else what was lost in a cut of 3 s is perhaps not sent again before 6 s. An older kernel does not know this.
+         */
+        set(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, 1000);
+}
+
+static void look_at(struct ucx *ucx, int fd, uint64_t now_us)
+{
+        struct sockaddr_storage address;
+        socklen_t size = sizeof(address);
+        struct tcp_info info;
+        struct ucx_host *host;
+        uint64_t silent_ms;
+
+        if (getpeername(fd, (struct sockaddr *)&address, &size) < 0)
+                return;
+        host = find_host(ucx, &address);
+        size = sizeof(info);
+        if (!host || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) < 0)
+                return;
+        set_probes(fd);
+        silent_ms =
+                info.tcpi_last_ack_recv < info.tcpi_last_data_recv ? info.tcpi_last_ack_recv : info.tcpi_last_data_recv;
+        if (silent_ms * 1000 < now_us && now_us - silent_ms * 1000 > host->heard_us)
+                host->heard_us = now_us - silent_ms * 1000;
+        host->owes_ack |= info.tcpi_unacked > 0;
+        host->owes_answer |= info.tcpi_probes > 0;
+}
+
+static void look_at_all(struct ucx *ucx, uint64_t now_us)
+{
+        DIR *directory = opendir("/proc/self/fd");
+
+        if (!directory)
+                return;
+        for (const struct dirent *entry; (entry = readdir(directory));)
+                if (entry->d_name[0] != '.')
+                        look_at(ucx, atoi(entry->d_name), now_us);
+        (void)closedir(directory);
+}
+
+static void fail_links(struct ucx *ucx, const struct ucx_host *host)
+{
+        struct link *link;
+
+        DL_FOREACH (ucx->base.links, link)
+                if (link->state == LINK_UP && find_host(ucx, &ucx_link_of(link)->peer) == host)
+                        ucx_link_fail(ucx_link_of(link), FERRY_E_PEER_LOST, "the peer's host does not answer any more");
+}
+
+static void judge(struct ucx *ucx, struct ucx_host *host, uint64_t now_us)
+{
+        bool owes = host->owes_ack || host->owes_answer;
+
+        if (!owes)
+                host->since_us = now_us;
+        else if (!host->owes && !host->owes_ack) /* the kernel sends a probe after 1 s of silence */
+                host->since_us -= UCX_PROBE_IDLE_S * UINT64_C(1000000);
+        if (host->since_us < host->heard_us)
+                host->since_us = host->heard_us;
+        host->owes = owes;
+        if (now_us - host->since_us >= UCX_SILENT_MS * UINT64_C(1000))
+                fail_links(ucx, host);
+}
+
+void ucx_watch_run(struct ucx *ucx)
+{
+        uint64_t now_us = clock_now_us(), took_us;
+        struct ucx_host *host, *next;
+
+        if (now_us < ucx->watch_us)
+                return;
+        if (ucx->watch_asleep) { /* an answer that is owed since then is owed since now */
+                HASH_ITER (hh, ucx->hosts, host, next)
+                        host->since_us = now_us;
+                ucx->watch_asleep = false;
+        }
+        renew_hosts(ucx, now_us);
+        if (ucx->hosts)
+                look_at_all(ucx, now_us);
+        HASH_ITER (hh, ucx->hosts, host, next) {
+                judge(ucx, host, now_us);
+                ucx->moved |= host->owes;
+        }
+        if (ucx->moved)
+                ucx->watch_quiet = 0;
+        else
+                ucx->watch_quiet++;
+        ucx->moved = false;
+        if (ucx->watch_quiet > UCX_WATCH_QUIET) {
+                ucx->watch_asleep = true;
+                ucx->watch_us = UINT64_MAX;
+                return;
+        }
+        took_us = clock_now_us() - now_us;
+        ucx->watch_us = now_us + UCX_WATCH_MS * UINT64_C(1000) + UCX_WATCH_REST * took_us;
+}
+
+void ucx_watch_wake(struct ucx *ucx)
+{
+        ucx->moved = true;
+        if (ucx->watch_asleep)
+                ucx->watch_us = 0;
+}
+
+void ucx_watch_end(struct ucx *ucx)
+{
+        while (ucx->hosts)
+                remove_host(ucx, ucx->hosts);
+}
