@@ -16,6 +16,8 @@
 #include <cmocka.h>
 #include <json.h>
 
+#include <ferry/json.h>
+
 #include "base/log.h"
 #include "base/util.h"
 
@@ -61,13 +63,18 @@ static const char *after_time(const char *line)
         return line + 28;
 }
 
-/* A JSON line, which must be one object that json-c takes in strict mode. */
+/*
+ * A JSON line, which must be one object to the letter of RFC 8259. Our own check says so: the strict mode of json-c may
+ * change with each release, and that of 0.18 refuses what is not ASCII (json-c issues 875 and 892).
+ */
 static struct json_object *json_of(const char *line)
 {
+        struct ferry_json_errors errors = { 0 };
         size_t length = strlen(line);
         assert_true(length > 0 && line[length - 1] == '\n');
+        assert_int_equal(ferry_json_check(line, length - 1, &errors), 0);
         struct json_tokener *tokener = json_tokener_new();
-        json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+        json_tokener_set_flags(tokener, JSON_TOKENER_VALIDATE_UTF8);
         struct json_object *object = json_tokener_parse_ex(tokener, line, (int)length - 1);
         assert_non_null(object);
         assert_int_equal(json_tokener_get_parse_end(tokener), length - 1);
