@@ -108,6 +108,23 @@ static void tokens_open_what_they_are_for(void **state)
         expect_problem(http_call(h, "POST", "/v1/regions", "", "{\"size\":1}"), 401, "unauthenticated");
 }
 
+/* Our problem, or from 1.0 on the library's own page: 400 in either case, and nothing after it until the end. */
+static void expect_framing_refused(struct reply reply)
+{
+        const char *type = reply_header(&reply, "Content-Type");
+
+        assert_null(strstr(reply.body, "HTTP/1."));
+        assert_null(strstr(reply.text, "live"));
+        if (type && !strcmp(type, "application/problem+json")) {
+                expect_problem(reply, 400, "invalid-parameter");
+                return;
+        }
+        if (reply.status != 400)
+                fail_msg("not refused: %s", reply.text);
+        assert_string_equal(reply_header(&reply, "Connection"), "close");
+        reply_clear(&reply);
+}
+
 static void doubtful_framing_ends_the_connection(void **state)
 {
         static const char *const heads[] = {
@@ -120,15 +137,12 @@ static void doubtful_framing_ends_the_connection(void **state)
         char text[512];
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(heads); i++) {
-                struct reply reply;
                 /* What follows must never be taken for a request of its own. */
                 snprintf(text, sizeof(text),
                          "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\n%s\r\n{}"
                          "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
                          heads[i]);
-                reply = http_raw(*state, text);
-                assert_null(strstr(reply.text, "live"));
-                expect_problem(reply, 400, "invalid-parameter");
+                expect_framing_refused(http_raw(*state, text));
         }
 }
 
