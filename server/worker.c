@@ -157,6 +157,8 @@ static void ask_drained(struct ferry_worker *worker)
         asked = worker->drain == DRAIN_ASKED;
         worker->drain = DRAIN_ASKED;
         pthread_mutex_unlock(&worker->lock);
+        if (worker->fabric)
+                fabric_leave(worker->fabric);
         if (!asked)
                 operation_store_on_drained(worker->operations, on_drained, worker);
 }

@@ -160,6 +160,11 @@ int fabric_new(const struct fabric_config *config, struct fabric **ret_fabric)
         return 0;
 }
 
+void fabric_leave(struct fabric *fabric)
+{
+        atomic_store(&fabric->leaving, true);
+}
+
 void fabric_stop(struct fabric *fabric)
 {
         struct command command = { .type = COMMAND_STOP };

@@ -113,6 +113,8 @@ struct fabric {
         atomic_bool commands_told; /* wake_fd was written for some of them */
         int wake_fd;
 
+        atomic_bool leaving; /* fabric_leave was called. Any thread */
+
         pthread_mutex_t turn;    /* of who runs the data plane; guards all that follows. Before every other lock */
         bool listening;          /* epoll_fd tells of messages, once the sides are armed */
         bool ended;              /* the fabric's thread has left for good */

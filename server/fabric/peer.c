@@ -277,13 +277,18 @@ void peer_fail(struct peer *peer, int error, const char *detail)
         peer->side->fabric->sweep_wanted = true;
 }
 
-/* At once, not with the next transfer: the peer's own end of what failed waits for it. */
+/*
+ * At once, not with the next transfer: the peer's own end of what failed waits for it. Never shortly before this
+ * process ends: UCX 1.18 aborts a process that reads the request for a new connection when the other process has ended
+ * (ucp_wireup_process_request fails before the endpoint has a configuration, and ucp_ep_set_failed asks for that).
+ */
 static void tell_reset(struct peer *peer)
 {
+        struct fabric *fabric = peer->side->fabric;
         int error;
 
-        if (peer->reset_owed && !peer->side->fabric->stopping)
-                (void)peer_local(peer->side->fabric, peer->epoch, &error);
+        if (peer->reset_owed && !fabric->stopping && !atomic_load(&fabric->leaving))
+                (void)peer_local(fabric, peer->epoch, &error);
         peer->reset_owed = false;
 }
 

@@ -132,6 +132,9 @@ struct fabric_facts {
  */
 int fabric_new(const struct fabric_config *config, struct fabric **ret_fabric);
 
+/* Its process is about to end: a peer whose connection is closed by force learns that from the process. Any thread. */
+void fabric_leave(struct fabric *fabric);
+
 /*
  * Ends every transfer, claim and connect (their callbacks run), closes the endpoints (flushing at most grace_ms), ends
  * the thread. Afterwards only fabric_get_facts, fabric_memory_unregister and fabric_free may be called. Not from a
