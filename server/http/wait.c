@@ -29,7 +29,7 @@ struct http_park {
         struct http_connection *ours;      /* of it; stays while the park is parked */
         struct http_shard *shard;          /* of it */
         struct operation *operation;       /* a reference; NULL = it waits for the event */
-        struct http_event *event;          /* of the request, so it stays while the park is parked */
+        struct http_event *event;          /* of the request: gone when the connection is resumed; NULL = none */
         atomic_uint references;
         struct operation_waiter waiter;
         struct http_event_waiter event_waiter;
@@ -126,7 +126,7 @@ static bool park_unwait(struct http_park *park)
         return operation_unwait(park->server->config.operations, &park->waiter);
 }
 
-/* Any thread, no lock held. The first call resumes the connection; it may be gone once that is done. */
+/* Any thread, no lock held. The first call resumes the connection; it and its request may be gone once that is done. */
 static void park_wake(struct http_park *park)
 {
         struct http_server *server = park->server;
@@ -151,12 +151,14 @@ static void park_wake(struct http_park *park)
         if (!parked)
                 return;
 
-        /* First: somebody waits for the answer. The rest looks at the park alone, which does not end before it. */
+        if (park->event && event_unwait(park->event, &park->event_waiter))
+                park_unref(park);
+        /* Soon: somebody waits for the answer. The rest looks at the park alone, which does not end before it. */
         MHD_resume_connection(park->connection);
         shard_wake(park->shard);
         if (loop_timer_stop(server->config.loop, &park->timer))
                 park_unref(park);
-        if (park_unwait(park))
+        if (park->operation && operation_unwait(server->config.operations, &park->waiter))
                 park_unref(park);
         park_unref(park);
 }

@@ -8,6 +8,7 @@
 #include <ferry/error.h>
 
 #include "fabric/fabric.h"
+#include "shard.h"
 
 /* POST /v1/peers against another HTTP server; the fabric is a fake that connects when the test says so. */
 
@@ -27,6 +28,22 @@ struct scene {
 };
 
 static const struct fabric_connection fresh = { .transport = "posix", .connect_us = 321 };
+
+static _Atomic(struct scene *) slow; /* who wakes next goes on after the request and what it waited for are gone */
+
+void __real_shard_wake(struct http_shard *shard);
+void __wrap_shard_wake(struct http_shard *shard);
+
+void __wrap_shard_wake(struct http_shard *shard)
+{
+        struct scene *s = atomic_exchange(&slow, NULL);
+
+        __real_shard_wake(shard);
+        if (!s)
+                return;
+        await_idle(s->h);
+        s->asked[0].connected(s->asked[0].context, &fresh);
+}
 
 static int fake_connect(void *context, const struct fabric_connect *connect)
 {
@@ -133,6 +150,18 @@ static void the_answer_has_who_where_and_how_long(void **state)
         assert_string_equal(reply_field(&reply, "connect_us"), "0");
         assert_string_equal(reply_field(&reply, "reused"), "true");
         expect_status(reply, 200);
+}
+
+/* For AddressSanitizer to judge. */
+static void whoever_wakes_a_request_touches_nothing_of_it_afterwards(void **state)
+{
+        struct scene *s = *state;
+        int fd = park(s);
+
+        atomic_store(&slow, s);
+        close(fd);
+        await_parked(s->h, 0);
+        await_idle(s->h);
 }
 
 static void an_answer_that_comes_at_once_is_not_missed(void **state)
@@ -269,6 +298,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 TEST(the_answer_has_who_where_and_how_long),
+                TEST(whoever_wakes_a_request_touches_nothing_of_it_afterwards),
                 TEST(an_answer_that_comes_at_once_is_not_missed),
                 TEST(the_fabrics_errors_have_a_status),
                 TEST(a_url_that_leads_to_no_peer_is_refused),
