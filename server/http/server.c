@@ -129,7 +129,7 @@ struct http_server *http_server_free(struct http_server *server)
         if (!server)
                 return NULL;
         http_server_drain(server);
-        /* libmicrohttpd aborts the process when it is stopped with a suspended connection. */
+        /* No connection may be suspended when libmicrohttpd is stopped. It aborts the process, at best. */
         waits_stop(server, LAST_ANSWERS_US);
         for (size_t i = 0; i < server->n_threads; i++)
                 server_thread_stop(server->threads[i]);

@@ -107,7 +107,12 @@ static void park_unref(struct http_park *park)
                 return;
         operation_unref(park->operation);
         free(park);
-        waits_release(waits);
+        pthread_mutex_lock(&waits->lock);
+        waits->n_parks--;
+        waits->n_alive--;
+        if (!waits->n_parks)
+                pthread_cond_broadcast(&waits->changed);
+        pthread_mutex_unlock(&waits->lock);
 }
 
 /* Registers what is waited for. false: it is there already. */
@@ -232,6 +237,7 @@ static enum wait_result park_request(struct http_request *request, struct operat
         atomic_init(&park->references, 1);
 
         pthread_mutex_lock(&waits->lock);
+        waits->n_parks++;
         waits->n_alive++;
         if (waits->stopping || atomic_load(&park->ours->ended)) {
                 result = WAIT_NEEDLESS;
@@ -285,6 +291,9 @@ void waits_stop(struct http_server *server, uint64_t limit_us)
                 park_end(park);
                 pthread_mutex_lock(&waits->lock);
         }
+        /* MHD_resume_connection still touches the daemon when the connection runs again or is even closed. */
+        while (waits->n_parks)
+                pthread_cond_wait(&waits->changed, &waits->lock);
         while (atomic_load(&waits->n_active) &&
                pthread_cond_timedwait(&waits->changed, &waits->lock, &until) != ETIMEDOUT)
                 ;

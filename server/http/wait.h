@@ -21,13 +21,14 @@ struct metric;
  */
 struct http_waits {
         pthread_mutex_t lock;
-        pthread_cond_t changed; /* CLOCK_MONOTONIC; n_parked changed, or n_active or n_alive went to 0 */
+        pthread_cond_t changed; /* CLOCK_MONOTONIC; n_parked changed, or one of the others went to 0 */
         atomic_size_t n_active; /* requests between their headers and the end of their answer */
         atomic_bool stopping;   /* written under the lock */
         /* All below: under the lock. */
         struct http_park *parked;
         size_t n_parked;
-        size_t n_alive;       /* parks and connections whose memory is in use, if only by a callback on its way */
+        size_t n_parks;       /* whose memory is in use, if only by a callback on its way */
+        size_t n_alive;       /* these and connections */
         struct metric *gauge; /* fixed */
 };
 
@@ -42,7 +43,8 @@ void waits_leave(struct http_waits *waits);
 void waits_retain(struct http_waits *waits);
 void waits_release(struct http_waits *waits);
 
-/* Wakes all, parks no more, and waits until the requests are answered, at most limit_us. */
+/* Wakes all, parks no more, and waits until nobody is about to resume a connection any more; then until the requests
+ * are answered, at most limit_us. */
 void waits_stop(struct http_server *server, uint64_t limit_us);
 
 /* Waits until no callback will touch the waits any more. After waits_stop and the end of the HTTP threads. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http_fixture.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -8,6 +9,40 @@
 
 #include <ferry/encoding.h>
 #include <ferry/error.h>
+
+static struct {
+        struct http_waits *_Atomic waits; /* the next who resumes stays inside until these stop, and for a while */
+        atomic_bool inside, stopped, stopped_meanwhile;
+} resume;
+
+void __real_MHD_resume_connection(struct MHD_Connection *connection);
+void __wrap_MHD_resume_connection(struct MHD_Connection *connection);
+void __real_MHD_stop_daemon(struct MHD_Daemon *daemon);
+void __wrap_MHD_stop_daemon(struct MHD_Daemon *daemon);
+
+void __wrap_MHD_resume_connection(struct MHD_Connection *connection)
+{
+        struct http_waits *waits = atomic_exchange(&resume.waits, NULL);
+
+        if (waits)
+                atomic_store(&resume.inside, true);
+        __real_MHD_resume_connection(connection);
+        if (!waits)
+                return;
+        while (!atomic_load(&waits->stopping))
+                (void)sched_yield();
+        for (uint64_t end = clock_now_us() + 50000; clock_now_us() < end && !atomic_load(&resume.stopped);)
+                (void)sched_yield();
+        atomic_store(&resume.inside, false);
+}
+
+void __wrap_MHD_stop_daemon(struct MHD_Daemon *daemon)
+{
+        atomic_store(&resume.stopped, true);
+        if (atomic_load(&resume.inside))
+                atomic_store(&resume.stopped_meanwhile, true);
+        __real_MHD_stop_daemon(daemon);
+}
 
 static const char *path_of(struct http_fixture *h, struct operation *operation, const char *query)
 {
@@ -282,6 +317,29 @@ static void the_end_of_the_server_answers_parked_requests(void **state)
         operation_unref(operation);
 }
 
+/* It may touch the daemon until it has returned, although the connection runs again, or has even been closed. */
+static void the_end_of_the_server_waits_for_who_resumes(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        int fd;
+
+        http_stop(h);
+        h->config.threads = 1;
+        http_start(h);
+        fd = park(h, operation, "?wait_ms=60000", 1);
+        atomic_store(&resume.waits, &h->server->waits);
+        atomic_store(&resume.stopped, false);
+        close(fd); /* the loop's thread resumes */
+        while (!atomic_load(&resume.inside))
+                (void)sched_yield();
+        expect_status(http_call(h, "GET", "/livez", "", NULL), 200); /* the connection's shard runs */
+        await_idle(h);
+        http_stop(h);
+        assert_false(atomic_load(&resume.stopped_meanwhile));
+        operation_unref(operation);
+}
+
 static void a_connection_serves_on_after_it_was_parked(void **state)
 {
         struct http_fixture *h = *state;
@@ -343,6 +401,7 @@ int main(void)
                 TEST(parked_requests_hold_no_thread),
                 TEST(draining_lets_parked_requests_wait),
                 TEST(the_end_of_the_server_answers_parked_requests),
+                TEST(the_end_of_the_server_waits_for_who_resumes),
                 TEST(a_connection_serves_on_after_it_was_parked),
                 TEST(each_parked_request_is_woken_once),
         };
