@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/util.h"
 #include "http_internal.h"
+#include "request.h"
 #include "shard.h"
 
 static void connection_unref(struct http_connection *connection)
@@ -75,6 +76,18 @@ void connection_close(struct http_connection *connection)
         if (loop_watch_stop(server->config.loop, &connection->watch))
                 connection_unref(connection);
         connection_unref(connection);
+}
+
+void connection_end_request(struct http_connection *connection)
+{
+        struct http_request *request = FERRY_STEAL(connection->request);
+
+        if (!request)
+                return;
+        bool entered = request->phase != REQUEST_NEW;
+        request_free(request);
+        if (entered)
+                waits_leave(&connection->server->waits);
 }
 
 struct http_connection *connection_of(struct MHD_Connection *connection)

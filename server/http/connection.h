@@ -52,6 +52,9 @@ void connection_open(struct http_connection *connection);
 /* libmicrohttpd is about to close it, or has never taken it. The last call. */
 void connection_close(struct http_connection *connection);
 
+/* Ends the request on it, if there is one. */
+void connection_end_request(struct http_connection *connection);
+
 /* Ours of libmicrohttpd's, which keeps it as its socket context. Only from its handlers. */
 struct http_connection *connection_of(struct MHD_Connection *connection);
 

@@ -15,6 +15,7 @@
 #include "guard.h"
 #include "handlers.h"
 #include "http_internal.h"
+#include "idempotency.h"
 #include "request.h"
 #include "routes.h"
 
@@ -135,6 +136,7 @@ static bool admit_method(struct http_request *request)
 static void begin(struct http_request *request)
 {
         MHD_get_connection_values_n(request->connection, MHD_HEADER_KIND, take_header, request);
+        request_note(request);
         name_request(request);
         request->chunked = request->headers.transfer_encoding != NULL;
         if (!request->chunked && request->headers.content_length)
@@ -234,6 +236,7 @@ static void end(struct http_request *request)
         } else if (!takes_json(request->route) || parse_body(request)) {
                 request->route->handler(request);
         }
+        replay_abort(request); /* its key is borrowed: what nothing was made for is given up now */
         if (!request->answered && !request->resume)
                 request->broken = true;
 }
@@ -272,6 +275,7 @@ void *dispatch_target(void *context, const char *target, struct MHD_Connection *
         if (!ours)
                 return NULL;
         connection_repeat_end(ours);
+        connection_end_request(ours); /* one that dispatch_call has not seen, whose end need not have been told */
         ours->request = request_new(ours->listener, connection, target);
         return ours->request;
 }

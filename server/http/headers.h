@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The request headers that Ferry looks at. Values are borrowed from the connection and live as long as the request. */
+/* The request headers that Ferry looks at. Values are borrowed from the connection until the answer is queued. */
 struct http_headers {
         const char *authorization;
         const char *content_length;

@@ -24,6 +24,11 @@
 #include "operation_json.h"
 #include "operations/operations.h"
 
+struct request_note {
+        uint64_t started_us;
+        char method[16], traceparent[64]; /* cut short when they are longer than any that means something */
+};
+
 struct http_request *request_new(struct http_listener *listener, struct MHD_Connection *connection, const char *target)
 {
         /* Not calloc, which in glibc before 2.41 does not look at what the thread has at hand. */
@@ -32,21 +37,35 @@ struct http_request *request_new(struct http_listener *listener, struct MHD_Conn
         if (!request)
                 return NULL;
         *request = (struct http_request){ .server = listener->server, .listener = listener, .connection = connection };
-        if (log_enabled(LOG_DEBUG))
-                request->started_us = clock_now_us();
+        if (log_enabled(LOG_DEBUG) && (request->note = calloc(1, sizeof(*request->note))))
+                request->note->started_us = clock_now_us();
         request->target_hash = XXH3_64bits(target, strlen(target));
         request->target_fault = strstr(target, "%00") != NULL;
         return request;
 }
 
+void request_note(struct http_request *request)
+{
+        struct request_note *note = request->note;
+
+        if (!note)
+                return;
+        (void)snprintf(note->method, sizeof(note->method), "%s", request->method);
+        if (request->headers.traceparent)
+                (void)snprintf(note->traceparent, sizeof(note->traceparent), "%s", request->headers.traceparent);
+}
+
 static void log_request(const struct http_request *request)
 {
-        if (request->phase == REQUEST_NEW || !log_enabled(LOG_DEBUG))
+        const struct request_note *note = request->note;
+
+        if (request->phase == REQUEST_NEW || !note)
                 return;
-        log_event(LOG_DEBUG, "request", LOG_S("method", request->method),
+        const char *traceparent = *note->traceparent ? note->traceparent : NULL;
+        log_event(LOG_DEBUG, "request", LOG_S("method", note->method),
                   LOG_S("route", request->route ? request->route->operation_id : "none"),
-                  LOG_U("status", request->status), LOG_U("duration_us", clock_now_us() - request->started_us),
-                  LOG_S("request_id", request->id), LOG_S("traceparent", request->headers.traceparent));
+                  LOG_U("status", request->status), LOG_U("duration_us", clock_now_us() - note->started_us),
+                  LOG_S("request_id", request->id), LOG_S("traceparent", traceparent));
 }
 
 struct http_request *request_free(struct http_request *request)
@@ -54,7 +73,7 @@ struct http_request *request_free(struct http_request *request)
         if (!request)
                 return NULL;
         log_request(request);
-        replay_abort(request);
+        free(request->note);
         if (request->deferred)
                 MHD_destroy_response(request->deferred);
         request->json = ferry_json_free(request->json);

@@ -37,10 +37,13 @@ struct http_request {
         struct http_server *server;
         struct http_listener *listener;
         struct MHD_Connection *connection;
-        uint64_t started_us; /* 0 = it will not be logged */
-        bool target_fault;   /* the raw target hides a NUL, which would cut the decoded path short */
+        struct request_note *note; /* for the log, at the end; owned; NULL = it will not be logged */
+        bool target_fault;         /* the raw target hides a NUL, which would cut the decoded path short */
 
-        /* Borrowed from the connection. */
+        /*
+         * Borrowed from the connection until the answer is queued. libmicrohttpd promises no more, and takes their
+         * memory for an answer of its own when it does not like the rest of the request.
+         */
         const char *method, *path, *version;
         struct http_headers headers;
         struct http_query query;
@@ -86,6 +89,9 @@ struct http_request {
 _Static_assert(sizeof(struct http_request) <= 1032, "a request's memory is quickly had");
 
 struct http_request *request_new(struct http_listener *listener, struct MHD_Connection *connection, const char *target);
+
+/* Keeps what the log will say of it; method and headers are there. */
+void request_note(struct http_request *request);
 
 /* Gives everything back. Takes NULL; returns NULL. */
 struct http_request *request_free(struct http_request *request);

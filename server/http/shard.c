@@ -37,19 +37,7 @@ static void log_library(void *context, const char *format, va_list arguments)
         log_event(LOG_DEBUG, "libmicrohttpd", LOG_S("text", text));
 }
 
-static void end_request(struct http_connection *connection)
-{
-        struct http_request *request = FERRY_STEAL(connection->request);
-
-        if (!request)
-                return;
-        bool entered = request->phase != REQUEST_NEW;
-        request_free(request);
-        if (entered)
-                waits_leave(&connection->server->waits);
-}
-
-/* The answer has been sent, or the client is gone. Also for requests whose headers never became whole. */
+/* The answer has been sent, or the client is gone. Not promised for a request that dispatch_call has not seen. */
 static void on_completed(void *context, struct MHD_Connection *connection, void **state,
                          enum MHD_RequestTerminationCode code)
 {
@@ -57,7 +45,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 
         *state = NULL;
         if (ours)
-                end_request(ours);
+                connection_end_request(ours);
 }
 
 /* NULL: the descriptor is not one of those that arrive. */
@@ -112,8 +100,7 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
                 struct http_connection *ours = FERRY_STEAL(*socket_context);
                 if (!ours)
                         return;
-                /* 0.9.75 does not tell of the end of one whose query found no room in the connection's memory. */
-                end_request(ours);
+                connection_end_request(ours);
                 forget(shard, ours);
         }
 }
