@@ -22,7 +22,6 @@ enum {
         EVENTS = 64,
         ACCEPT_AT_ONCE = 10, /* then others have their turn */
         RETRY_US = 100000,   /* between attempts to accept while memory or descriptors are short */
-        SWEEP_US = 1000000,  /* the least between two looks for idle connections */
 };
 
 /* What epoll's data say: the event descriptor, then the listeners, then the shards. */
@@ -97,15 +96,22 @@ void server_thread_queue(struct http_thread *thread, struct http_shard *shard)
                 (void)eventfd_write(thread->event_fd, 1);
 }
 
+/* Later activity only moves the time on: the sweep finds out. */
+static void sweep_before(struct http_thread *thread, uint64_t due_us)
+{
+        if (due_us && (!thread->sweep_us || due_us < thread->sweep_us))
+                thread->sweep_us = due_us;
+}
+
 static void run(struct http_thread *thread, struct http_shard *shard)
 {
         int64_t ms = shard_run(shard);
 
+        shard->due_us = ms > 0 ? clock_now_us() + (uint64_t)ms * 1000 : 0;
         if (!ms)
                 server_thread_queue(thread, shard); /* after the others */
-        /* Later activity only moves the time on: the sweep finds out. */
-        else if (ms > 0 && !thread->sweep_us)
-                thread->sweep_us = clock_now_us() + (uint64_t)ms * 1000;
+        else
+                sweep_before(thread, shard->due_us);
 }
 
 /* ---- accepting ---- */
@@ -190,16 +196,13 @@ static void sweep(struct http_thread *thread)
         if (!thread->sweep_us || (now = clock_now_us()) < thread->sweep_us)
                 return;
         thread->sweep_us = 0;
-        int64_t least = -1;
         for (size_t i = 0; i < thread->n_shards; i++) {
-                int64_t ms = shard_run(thread->shards[i]);
-                if (!ms)
-                        server_thread_queue(thread, thread->shards[i]);
-                if (ms >= 0 && (least < 0 || ms < least))
-                        least = ms;
+                struct http_shard *shard = thread->shards[i];
+                if (shard->due_us && shard->due_us <= now)
+                        run(thread, shard);
+                else
+                        sweep_before(thread, shard->due_us);
         }
-        if (least >= 0)
-                thread->sweep_us = now + ((uint64_t)least * 1000 > SWEEP_US ? (uint64_t)least * 1000 : SWEEP_US);
 }
 
 /* ms for epoll_wait, rounded up. */

@@ -34,7 +34,7 @@ struct http_thread {
         size_t n_connections, connections_max;
         bool listening;    /* the listeners are in epoll_fd */
         uint64_t retry_us; /* not listening before; 0 = nothing is short */
-        uint64_t sweep_us; /* when connections may have been idle for too long; 0 = no shard has any */
+        uint64_t sweep_us; /* when a shard may be due; 0 = none will be */
 };
 
 /* Makes the thread with its first shard. 0 or -errno; logged. */

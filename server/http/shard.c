@@ -201,9 +201,12 @@ int64_t shard_run(struct http_shard *shard)
         (void)MHD_run_wait(shard->daemon, 0);
         if (shard->arriving)
                 forget_lost(shard);
+        /* To be asked after each run, and to be obeyed: larger times would let connections hang. */
         if (MHD_get_timeout(shard->daemon, &ms) != MHD_YES)
-                return -1;
-        return ms > INT_MAX ? INT_MAX : (int64_t)ms;
+                ms = INT_MAX;
+        if (shard->arriving && ms > ARRIVAL_S * 1000)
+                return ARRIVAL_S * 1000;
+        return ms < INT_MAX ? (int64_t)ms : -1;
 }
 
 void shard_wake(struct http_shard *shard)

@@ -18,7 +18,7 @@ struct http_thread;
  * few.
  *
  * Belongs to its thread, but for what says otherwise. Lives as long as the server: who has resumed its last connection
- * may still be on the way out of libmicrohttpd. Without connections it costs a descriptor, and no time.
+ * may still be about to wake it. Without connections it costs a descriptor, and no time.
  */
 struct http_shard {
         struct http_thread *thread;
@@ -27,6 +27,7 @@ struct http_shard {
         size_t place;                     /* among the thread's */
         unsigned n_connections;           /* those that arrive, too */
         struct http_connection *arriving; /* handed to the daemon, which has not told of their start */
+        uint64_t due_us;                  /* when it must be run although nothing happens; 0 = never */
         /* Any thread: */
         atomic_bool queued;
         struct http_shard *next; /* of those queued; whoever has set queued */
