@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http_fixture.h"
+
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <ferry/encoding.h>
+
+#include "shard.h"
+
+/*
+ * libmicrohttpd 1.0 takes a connection in when the daemon is next run, 0.9.75 while it is added. Here it is always
+ * late, whatever the version, or closes the socket without a word.
+ */
+
+enum { LATE_MAX = 64 };
+
+static struct {
+        pthread_mutex_t lock;
+        struct late {
+                struct MHD_Daemon *daemon;
+                MHD_socket fd;
+                struct sockaddr_storage address;
+                socklen_t size;
+        } late[LATE_MAX];
+        size_t n;
+        unsigned drop; /* the next so many */
+} library = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static _Atomic(uint64_t) later_us; /* so much later it is */
+
+enum MHD_Result __real_MHD_add_connection(struct MHD_Daemon *daemon, MHD_socket fd, const struct sockaddr *address,
+                                          socklen_t size);
+enum MHD_Result __wrap_MHD_add_connection(struct MHD_Daemon *daemon, MHD_socket fd, const struct sockaddr *address,
+                                          socklen_t size);
+enum MHD_Result __real_MHD_run_wait(struct MHD_Daemon *daemon, int32_t ms);
+enum MHD_Result __wrap_MHD_run_wait(struct MHD_Daemon *daemon, int32_t ms);
+uint64_t __real_clock_now_us(void);
+uint64_t __wrap_clock_now_us(void);
+
+uint64_t __wrap_clock_now_us(void)
+{
+        return __real_clock_now_us() + atomic_load(&later_us);
+}
+
+enum MHD_Result __wrap_MHD_add_connection(struct MHD_Daemon *daemon, MHD_socket fd, const struct sockaddr *address,
+                                          socklen_t size)
+{
+        pthread_mutex_lock(&library.lock);
+        if (library.drop) {
+                library.drop--;
+                close(fd);
+        } else {
+                struct late *late = &library.late[library.n++];
+                assert_true(library.n <= LATE_MAX);
+                *late = (struct late){ .daemon = daemon, .fd = fd, .size = size };
+                memcpy(&late->address, address, size);
+        }
+        pthread_mutex_unlock(&library.lock);
+        return MHD_YES;
+}
+
+/* false: none waits for the daemon. */
+static bool take(struct MHD_Daemon *daemon, struct late *ret_late)
+{
+        bool found = false;
+
+        pthread_mutex_lock(&library.lock);
+        for (size_t i = 0; i < library.n && !found; i++) {
+                found = library.late[i].daemon == daemon;
+                if (found) {
+                        *ret_late = library.late[i];
+                        library.late[i] = library.late[--library.n];
+                }
+        }
+        pthread_mutex_unlock(&library.lock);
+        return found;
+}
+
+enum MHD_Result __wrap_MHD_run_wait(struct MHD_Daemon *daemon, int32_t ms)
+{
+        struct late late;
+
+        while (take(daemon, &late))
+                (void)__real_MHD_add_connection(late.daemon, late.fd, (struct sockaddr *)&late.address, late.size);
+        return __real_MHD_run_wait(daemon, ms);
+}
+
+/* One thread, so that two connections are all. */
+static int setup(void **state)
+{
+        struct http_fixture *h;
+
+        if (http_setup(state))
+                return -1;
+        h = *state;
+        http_stop(h);
+        h->config.threads = 1;
+        h->config.limits.connections_max = 2;
+        http_start(h);
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        atomic_store(&later_us, 0);
+        return http_teardown(state);
+}
+
+static void drop_next(unsigned n)
+{
+        pthread_mutex_lock(&library.lock);
+        library.drop = n;
+        pthread_mutex_unlock(&library.lock);
+}
+
+/* Asks on a connection that stays. */
+static void ping(int fd)
+{
+        static const char request[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        char text[2048] = "";
+        size_t size = 0;
+
+        http_send(fd, request, strlen(request));
+        while (!strstr(text, "\"live\"")) {
+                ssize_t n = recv(fd, text + size, sizeof(text) - 1 - size, 0);
+                assert_true(n > 0);
+                size += (size_t)n;
+                text[size] = '\0';
+        }
+}
+
+/* What the library closes without a word. */
+static void connect_in_vain(struct http_fixture *h)
+{
+        struct reply reply;
+
+        drop_next(1);
+        reply = http_receive(http_connect(h));
+        assert_int_equal(reply.size, 0);
+        reply_clear(&reply);
+}
+
+static void a_connection_that_is_taken_in_late_is_served(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        char path[128], id[FERRY_ID_TEXT_SIZE];
+        int first = http_connect(h), second;
+
+        ping(first);
+        ferry_id_format("op_", look(h->f, operation).id, id);
+        snprintf(path, sizeof(path), "/v1/operations/%s?wait_ms=60000", id);
+        second = http_begin(h, "GET", path, "", NULL);
+        await_parked(h, 1);
+        operation_cancel(h->f->store, operation);
+        expect_status(http_receive(second), 200);
+        ping(first);
+        close(first);
+        operation_unref(operation);
+}
+
+static void a_descriptor_that_comes_again_replaces_the_lost_connection(void **state)
+{
+        struct http_fixture *h = *state;
+        int first, second;
+
+        for (int i = 0; i < 3; i++)
+                connect_in_vain(h);
+        first = http_connect(h);
+        ping(first);
+        second = http_connect(h);
+        ping(second);
+        ping(first);
+        close(first);
+        close(second);
+}
+
+static void a_lost_connection_gives_its_slot_back(void **state)
+{
+        struct http_fixture *h = *state;
+        int kept = http_connect(h), late;
+
+        ping(kept);
+        connect_in_vain(h);
+        late = http_begin(h, "GET", "/livez", "", NULL);
+        atomic_store(&later_us, UINT64_C(3600) * 1000000);
+        ping(kept);
+        expect_status(http_receive(late), 200);
+        close(kept);
+}
+
+static void a_server_that_ends_forgets_lost_connections(void **state)
+{
+        struct http_fixture *h = *state;
+
+        connect_in_vain(h);
+        http_stop(h);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(a_connection_that_is_taken_in_late_is_served),
+                TEST(a_descriptor_that_comes_again_replaces_the_lost_connection),
+                TEST(a_lost_connection_gives_its_slot_back),
+                TEST(a_server_that_ends_forgets_lost_connections),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
