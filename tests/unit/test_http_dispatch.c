@@ -217,7 +217,7 @@ static void a_unix_socket_is_private_and_asks_for_no_host(void **state)
         struct http_fixture *h = *state;
         struct sockaddr_un address = { .sun_family = AF_UNIX };
         const char *const *urls;
-        char listen[64];
+        char listen[sizeof("unix:") + sizeof(address.sun_path)];
         struct stat status;
         int fd;
 
