@@ -253,7 +253,7 @@ static void send_full_targets(struct worker *w, unsigned n)
 {
         static const char start[] = "GET /livez?";
         enum { FIRST = 16260, LAST = 16340, STEP = 5 };
-        char *request = malloc(LAST + 100);
+        char request[LAST + 100];
 
         for (unsigned i = 0; i < n; i++) {
                 int size = FIRST + (int)(i * STEP) % (LAST - FIRST), fd;
@@ -267,7 +267,6 @@ static void send_full_targets(struct worker *w, unsigned n)
                 (void)close(fd);
                 assert_counts(w, "GET /livez HTTP/1.1\r\n" HOST "\r\n", 1, 1); /* it has seen that, too */
         }
-        free(request);
 }
 
 /* libmicrohttpd finds no room for the query after it has told of the target, and then forgets to tell of the end. */
