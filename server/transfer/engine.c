@@ -220,9 +220,12 @@ void engine_memory_unregister(struct engine *engine, struct memory *memory)
 
         if (!memory)
                 return;
-        if (command_call(engine, &command) == -ESHUTDOWN) /* then the caller is the only thread that is left */
+        if (command_call(engine, &command) == -ESHUTDOWN) { /* the engine's thread may still be closing the links */
+                progress_lock(engine);
                 for (size_t i = 0; i < engine->n_transports; i++)
                         engine->transports[i]->ops->unregister_memory(engine->transports[i], memory);
+                progress_unlock(engine);
+        }
         free(memory);
 }
 
