@@ -146,7 +146,7 @@ static bool run_steps(struct engine *engine)
                 more |= responders_step(engine);
                 more |= run_peers(engine);
                 any |= more;
-        } while (more);
+        } while (more && !atomic_load(&engine->commands_waiting)); /* a cancel waits for nothing but what is begun */
         return any;
 }
 
