@@ -13,7 +13,7 @@
 #include "event.h"
 #include "http/server.h"
 #include "peers/peers.h"
-#include "remote.h"
+#include "peers/remote.h"
 
 struct connecting {
         /* fixed */

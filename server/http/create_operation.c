@@ -16,7 +16,7 @@
 #include "operation_json.h"
 #include "operations/operations.h"
 #include "peers/peers.h"
-#include "remote.h"
+#include "peers/remote.h"
 #include "request.h"
 
 /* 201 with the operation as it is now, and its metadata when they were asked for and are still to be had. */
@@ -85,7 +85,8 @@ static bool start(struct http_request *request, struct operation_body *body)
                 error = operation_begin(config->operations, request->operation, body->metadata, request_waits(request),
                                         detail);
         else if (body->remote_url)
-                error = remote_begin(config, request->operation, body->remote_url, detail, sizeof(detail));
+                error = remote_begin(config->operations, config->peers, request->operation, body->remote_url, detail,
+                                     sizeof(detail));
         if (error)
                 unmake(request, error, body->metadata ? "/remote_metadata" : "/remote_url", detail);
         return !error;

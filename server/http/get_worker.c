@@ -4,7 +4,7 @@
 
 #include <ferry/json_write.h>
 
-#include "address.h"
+#include "base/address.h"
 #include "base/clock.h"
 #include "handlers.h"
 #include "http_internal.h"

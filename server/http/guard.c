@@ -7,7 +7,7 @@
 #include <ferry/encoding.h>
 #include <ferry/error.h>
 
-#include "address.h"
+#include "base/address.h"
 #include "http_internal.h"
 #include "request.h"
 

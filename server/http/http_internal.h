@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "address.h"
+#include "base/address.h"
 #include "http/server.h"
 #include "wait.h"
 

@@ -8,7 +8,7 @@
 
 #include <ferry/metadata.h>
 
-#include "address.h"
+#include "base/address.h"
 #include "connection.h"
 #include "http_internal.h"
 #include "operations/operations.h"

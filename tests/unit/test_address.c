@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "address.h"
+#include "base/address.h"
 #include "base/util.h"
 
 static void split_takes_names_and_literals(void **state)

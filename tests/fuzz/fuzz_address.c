@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "address.h"
+#include "base/address.h"
 #include "fuzz_text.h"
 
 /* Any text as "HOST:PORT" and as a Host header; what is taken apart goes together again. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "remote.h"
+#include "peers/remote.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,9 +8,8 @@
 #include <ferry/error.h>
 #include <ferry/metadata.h>
 
-#include "address.h"
+#include "base/address.h"
 #include "base/log.h"
-#include "http/server.h"
 #include "operations/operations.h"
 #include "peers/peers.h"
 
@@ -58,17 +57,17 @@ static void on_fetched(void *context, int error, const char *detail, struct ferr
         free(remote);
 }
 
-int remote_begin(const struct http_config *config, struct operation *operation, const char *url, char *detail,
-                 size_t detail_size)
+int remote_begin(struct operation_store *store, struct peers *peers, struct operation *operation, const char *url,
+                 char *detail, size_t detail_size)
 {
         struct remote *remote = malloc(sizeof(*remote));
 
         if (!remote)
                 return -ENOMEM;
-        remote->store = config->operations;
-        remote->peers = config->peers;
+        remote->store = store;
+        remote->peers = peers;
         remote->operation = operation_ref(operation);
-        int error = peers_fetch_metadata(config->peers, url, on_fetched, remote, detail, detail_size);
+        int error = peers_fetch_metadata(peers, url, on_fetched, remote, detail, detail_size);
         if (error) {
                 operation_unref(remote->operation);
                 free(remote);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HTTP_REMOTE_H
-#define HTTP_REMOTE_H
+#ifndef PEERS_REMOTE_H
+#define PEERS_REMOTE_H
 
 #include <stddef.h>
 
 struct ferry_metadata;
-struct http_config;
 struct operation;
+struct operation_store;
 struct peers;
 
 /*
@@ -18,9 +18,9 @@ void remote_screen(const struct peers *peers, struct ferry_metadata *metadata);
 /*
  * Fetches a peer's metadata and then begins the operation (borrowed; it keeps its own reference), or ends it as
  * ERRORED. 0, or what peers_fetch_metadata said at once, with a sentence in detail; the operation is then untouched.
- * The rest runs on the peers' thread and touches neither the server nor the request.
+ * The rest runs on the peers' thread.
  */
-int remote_begin(const struct http_config *config, struct operation *operation, const char *url, char *detail,
-                 size_t detail_size);
+int remote_begin(struct operation_store *store, struct peers *peers, struct operation *operation, const char *url,
+                 char *detail, size_t detail_size);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HTTP_ADDRESS_H
-#define HTTP_ADDRESS_H
+#ifndef BASE_ADDRESS_H
+#define BASE_ADDRESS_H
 
 #include <stdbool.h>
 #include <stddef.h>
