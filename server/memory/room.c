@@ -187,7 +187,7 @@ static bool mount_take(void *context, char *line)
         /* A container may see its group's directory as the root of the mount. */
         length = strcmp(root, "/") == 0 ? 0 : strlen(root);
         if (strncmp(search->group, root, length) == 0 && (search->group[length] == '/' || !search->group[length]))
-                (void)snprintf(search->below, sizeof(search->below), "%s", search->group + length);
+                memcpy(search->below, search->group + length, sizeof(search->group) - length);
         if (strcmp(search->below, "/") == 0 || strncmp(search->below, "/..", 3) == 0)
                 search->below[0] = '\0';
         (void)snprintf(search->mount, sizeof(search->mount), "%s", mount);

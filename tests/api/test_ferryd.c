@@ -351,7 +351,8 @@ static void the_advertised_name_stands_in_links_and_metadata(void **state)
 static void a_worker_without_a_name_takes_the_hosts_and_its_process_id(void **state)
 {
         struct json_object *ready;
-        char *output, *end;
+        const char *end;
+        char *output;
 
         assert_int_equal(setenv("FERRY_LISTEN", "127.0.0.1:0", 1), 0);
         assert_int_equal(command_run((const char *const[]){ "/bin/bash", "-c",
