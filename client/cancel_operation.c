@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client_internal.h"
-#include "decode.h"
 
-int ferry_cancel_operation(struct ferry *f, const char *id, struct ferry_operation *ret_operation)
+int ferry_cancel_operation_sized(struct ferry *f, const char *id, struct ferry_operation *ret_operation,
+                                 const struct ferry_sizes *sizes)
 {
-        FERRY_CLEANUP(ferry_operation_clear) struct ferry_operation unwanted = { 0 };
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
         int r = call_path(f, "/v1/operations/", id, "/cancel", &path);
         if (r < 0)
                 return r;
         struct request request = { .exchange = { .method = "POST", .path = path.text.data }, .repeatable = true };
-        return call_decode(f, &request, operation_decode, ret_operation ? ret_operation : &unwanted, NULL);
+        return operation_call(f, &request, ret_operation, sizes);
 }

@@ -3,6 +3,7 @@
 #define CLIENT_INTERNAL_H
 
 #include <curl/curl.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -47,9 +48,10 @@ enum {
         CLIENT_PROBLEM_BODY_MAX = 1024 * 1024, /* bytes of a refusal, whatever answer_max says */
 };
 
-/* All fields belong to the one thread that uses the handle. */
+/* All fields belong to the one thread that uses the handle, except for those that ferry_abort uses. */
 struct ferry {
-        CURLM *multi; /* owns the connections, which outlive a request */
+        CURLM *multi;        /* owns the connections, which outlive a request; constant, any thread may wake it */
+        atomic_bool aborted; /* any thread */
         CURL *easy;
         CURLU *url;              /* base, taken apart */
         struct attempt *attempt; /* what the easy handle does just now; NULL = nothing */
@@ -106,7 +108,7 @@ int exchange_init(struct ferry *f);
 /* Sends once. 0 when an answer came, of any status; -errno as in ferry.h, reply->fault says why. */
 int exchange_attempt(struct ferry *f, const struct request *request, struct reply *reply);
 
-/* Lets time pass without spinning; the connections stay. */
+/* Waits; the connections stay. Ends early when the handle is aborted. */
 void exchange_pause(struct ferry *f, uint64_t ms);
 
 /* ---- perform.c: attempts, problems ---- */
@@ -158,7 +160,25 @@ int call_get_text(struct ferry *f, const char *path, char **ret_json);
 /* The path collection + id + suffix. 0, or -EINVAL with f->problem set. */
 int call_path(struct ferry *f, const char *collection, const char *id, const char *suffix, struct path *path);
 
-/* ferry_get_operation with a time at which to give up, 0 = the handle's own. */
+/* Turns the descriptors into those that the program knows, of size bytes each. 0; -ENOMEM. */
+int operation_give_descriptors(struct ferry_operation *ours, size_t size);
+
+/* Gives an operation in our layout to the program, ours is empty then. 0; -ENOMEM. */
+int operation_give(struct ferry_operation *ours, struct ferry_operation *theirs, const struct ferry_sizes *sizes);
+
+/* A request that is answered with an operation, which is given to the program; ret_operation NULL = not wanted. */
+int operation_call(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation,
+                   const struct ferry_sizes *sizes);
+
+/* The same for a page. */
+int operation_list_give(struct ferry_operation_list *ours, struct ferry_operation_list *theirs,
+                        const struct ferry_sizes *sizes);
+
+/* A request that is answered with a region, which is given to the program. */
+int region_call(struct ferry *f, const struct request *request, struct ferry_region *ret_region,
+                const struct ferry_sizes *sizes);
+
+/* ferry_get_operation in our layout, with a time at which to give up, 0 = the handle's own. */
 int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision, uint64_t deadline_ms,
                     struct ferry_operation *ret_operation);
 

@@ -8,16 +8,20 @@
 #include <ferry/json_write.h>
 
 #include "client_internal.h"
-#include "decode.h"
+#include "sizes.h"
 
 enum { OPERATION_WAIT_MAX_S = 3600 }; /* far beyond any worker's cap */
 
-static void operation_add_descriptors(struct ferry_json_writer *writer, const struct ferry_operation_spec *spec)
+/* Each descriptor takes size bytes in the program. */
+static int operation_add_descriptors(struct ferry *f, struct ferry_json_writer *writer,
+                                     const struct ferry_operation_spec *spec, size_t size)
 {
+        int r = 0;
         ferry_json_key(writer, "descriptors");
         ferry_json_begin_array(writer);
-        for (size_t i = 0; i < spec->n_descriptors; i++) {
-                const struct ferry_descriptor *d = &spec->descriptors[i];
+        for (size_t i = 0; r == 0 && i < spec->n_descriptors; i++) {
+                struct ferry_descriptor ours, *d = &ours;
+                r = sizes_take(f, d, sizeof(*d), (const char *)spec->descriptors + i * size, size);
                 ferry_json_begin_object(writer);
                 ferry_json_add_string(writer, "region", d->region ? d->region : "");
                 if (d->offset)
@@ -31,6 +35,7 @@ static void operation_add_descriptors(struct ferry_json_writer *writer, const st
                 ferry_json_end_object(writer);
         }
         ferry_json_end_array(writer);
+        return r;
 }
 
 /* What the worker makes of the metadata is its business; here it only must not break out of the body. */
@@ -48,7 +53,8 @@ static int operation_add_metadata(struct ferry_json_writer *writer, const char *
         return 0;
 }
 
-static int operation_body(const struct ferry_operation_spec *spec, char **ret_text)
+static int operation_body(struct ferry *f, const struct ferry_operation_spec *spec, size_t descriptor_size,
+                          char **ret_text)
 {
         const char *kind = ferry_kind_name((int)spec->kind), *layout = ferry_layout_name((int)spec->layout);
         struct ferry_json_writer writer = { 0 };
@@ -70,8 +76,9 @@ static int operation_body(const struct ferry_operation_spec *spec, char **ret_te
                 ferry_json_add_bool(&writer, "verify", true);
         if (spec->remote_url)
                 ferry_json_add_string(&writer, "remote_url", spec->remote_url);
-        operation_add_descriptors(&writer, spec);
-        int r = operation_add_metadata(&writer, spec->remote_metadata);
+        int r = operation_add_descriptors(f, &writer, spec, descriptor_size);
+        if (r == 0)
+                r = operation_add_metadata(&writer, spec->remote_metadata);
         if (r < 0) {
                 ferry_json_writer_clear(&writer);
                 return r;
@@ -81,16 +88,20 @@ static int operation_body(const struct ferry_operation_spec *spec, char **ret_te
         return *ret_text ? 0 : -ENOMEM;
 }
 
-int ferry_create_operation(struct ferry *f, const struct ferry_operation_spec *spec,
-                           struct ferry_operation *ret_operation)
+int ferry_create_operation_sized(struct ferry *f, const struct ferry_operation_spec *their_spec,
+                                 struct ferry_operation *ret_operation, const struct ferry_sizes *sizes)
 {
+        struct ferry_operation_spec ours, *spec = &ours;
+        int r = sizes_take(f, spec, sizeof(*spec), their_spec, sizes->operation_spec);
+        if (r < 0)
+                return r;
         /* The body may hold the peer's metadata. */
         FERRY_CLEANUP(cleanup_secret) char *body = NULL;
         char key[CLIENT_KEY_TEXT_SIZE], prefer[40];
         const char *const headers[] = { spec->wait_ms ? prefer : NULL, NULL };
-        int r = call_key(key);
+        r = call_key(key);
         if (r == 0)
-                r = operation_body(spec, &body);
+                r = operation_body(f, spec, sizes->descriptor, &body);
         if (r != 0)
                 return r == -EINVAL ? problem_argument(f, "the operation's kind, layout or metadata is not valid") : r;
         uint64_t seconds = spec->wait_ms / 1000 + (spec->wait_ms % 1000 != 0);
@@ -109,5 +120,5 @@ int ferry_create_operation(struct ferry *f, const struct ferry_operation_spec *s
                                            .wait_ms = seconds * 1000,
                                    },
                                    .secret = true };
-        return call_decode(f, &request, operation_decode, ret_operation, NULL);
+        return operation_call(f, &request, ret_operation, sizes);
 }

@@ -6,6 +6,7 @@
 
 #include "client_internal.h"
 #include "decode.h"
+#include "sizes.h"
 
 enum { PEER_WAIT_MS = 30000 }; /* the worker answers by then: it fetches, connects, and has limits for both */
 
@@ -31,7 +32,8 @@ static char *peer_body(const char *url)
         return ferry_json_take(&writer, NULL);
 }
 
-int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_peer)
+int ferry_connect_peer_sized(struct ferry *f, const char *url, struct ferry_peer *ret_peer,
+                             const struct ferry_sizes *sizes)
 {
         FERRY_CLEANUP(cleanup_free) char *body = peer_body(url);
         if (!body)
@@ -48,12 +50,12 @@ int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_
         struct ferry_peer peer = { 0 };
         int r = call_decode(f, &request, peer_decode, &peer, &peer.json);
         if (r == 0)
-                *ret_peer = peer;
+                sizes_give(ret_peer, sizes->peer, &peer, sizeof(peer));
         return r;
 }
 
-void ferry_peer_clear(struct ferry_peer *peer)
+void ferry_peer_clear_sized(struct ferry_peer *peer, const struct ferry_sizes *sizes)
 {
         free(peer->json);
-        *peer = (struct ferry_peer){ 0 };
+        memset(peer, 0, sizes->peer);
 }

@@ -216,6 +216,8 @@ static CURLcode attempt_run(struct attempt *a)
                         if (m->msg == CURLMSG_DONE)
                                 return m->data.result;
                 }
+                if (atomic_load(&f->aborted))
+                        return CURLE_ABORTED_BY_CALLBACK;
                 uint64_t now = clock_ms(), deadline = attempt_deadline(a, start);
                 if (now >= deadline)
                         return CURLE_OPERATION_TIMEDOUT;
@@ -249,6 +251,7 @@ static const struct {
         int result;
 } exchange_results[] = {
         { CURLE_OK, 0 },
+        { CURLE_ABORTED_BY_CALLBACK, -ECANCELED },
         { CURLE_OPERATION_TIMEDOUT, -ETIMEDOUT },
         { CURLE_COULDNT_RESOLVE_HOST, -EHOSTUNREACH },
         { CURLE_GOT_NOTHING, -ECONNRESET },
@@ -300,6 +303,8 @@ static void attempt_finish(struct attempt *a, CURLcode code, int result)
 int exchange_attempt(struct ferry *f, const struct request *request, struct reply *reply)
 {
         struct attempt a = { .f = f, .request = request, .reply = reply };
+        if (atomic_load(&f->aborted))
+                return -ECANCELED;
         FERRY_CLEANUP(cleanup_free) char *target = exchange_join(f->prefix, "", request->exchange.path);
         struct curl_slist *headers = target ? attempt_headers(&a) : NULL;
         if (!headers)
@@ -322,7 +327,7 @@ int exchange_attempt(struct ferry *f, const struct request *request, struct repl
 void exchange_pause(struct ferry *f, uint64_t ms)
 {
         uint64_t end = clock_ms() + ms;
-        for (uint64_t now = clock_ms(); now < end; now = clock_ms()) {
+        for (uint64_t now = clock_ms(); now < end && !atomic_load(&f->aborted); now = clock_ms()) {
                 uint64_t rest = end - now;
                 curl_multi_poll(f->multi, NULL, 0, rest < EXCHANGE_POLL_MS ? (int)rest : EXCHANGE_POLL_MS, NULL);
         }

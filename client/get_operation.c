@@ -18,8 +18,10 @@ int operation_fetch(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t 
         return call_decode(f, &request, operation_decode, ret_operation, NULL);
 }
 
-int ferry_get_operation(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,
-                        struct ferry_operation *ret_operation)
+int ferry_get_operation_sized(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,
+                              struct ferry_operation *ret_operation, const struct ferry_sizes *sizes)
 {
-        return operation_fetch(f, id, wait_ms, revision, 0, ret_operation);
+        struct ferry_operation ours = { 0 };
+        int r = operation_fetch(f, id, wait_ms, revision, 0, &ours);
+        return r == 0 ? operation_give(&ours, ret_operation, sizes) : r;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client_internal.h"
-#include "decode.h"
 
-int ferry_get_region(struct ferry *f, const char *id, struct ferry_region *ret_region)
+int ferry_get_region_sized(struct ferry *f, const char *id, struct ferry_region *ret_region,
+                           const struct ferry_sizes *sizes)
 {
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
         int r = call_path(f, "/v1/regions/", id, "", &path);
         if (r < 0)
                 return r;
         struct request request = { .exchange = { .method = "GET", .path = path.text.data } };
-        return call_decode(f, &request, region_decode, ret_region, NULL);
+        return region_call(f, &request, ret_region, sizes);
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "client_internal.h"
 #include "decode.h"
+#include "sizes.h"
 
 static const struct decode_field worker_fields[] = {
         DECODE_FIELD("name", DECODE_TEXT, true, struct ferry_worker_info, name),
@@ -15,18 +18,18 @@ static int worker_decode(struct json_object *json, void *info, const char **ret_
         return decode_object(json, worker_fields, sizeof(worker_fields) / sizeof(worker_fields[0]), info, ret_field);
 }
 
-int ferry_get_worker(struct ferry *f, struct ferry_worker_info *ret_info)
+int ferry_get_worker_sized(struct ferry *f, struct ferry_worker_info *ret_info, const struct ferry_sizes *sizes)
 {
         struct request request = { .exchange = { .method = "GET", .path = "/v1/worker" } };
         struct ferry_worker_info info = { 0 };
         int r = call_decode(f, &request, worker_decode, &info, &info.json);
         if (r == 0)
-                *ret_info = info;
+                sizes_give(ret_info, sizes->worker_info, &info, sizeof(info));
         return r;
 }
 
-void ferry_worker_info_clear(struct ferry_worker_info *info)
+void ferry_worker_info_clear_sized(struct ferry_worker_info *info, const struct ferry_sizes *sizes)
 {
         free(info->json);
-        *info = (struct ferry_worker_info){ 0 };
+        memset(info, 0, sizes->worker_info);
 }

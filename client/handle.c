@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "client_internal.h"
 #include "sigpipe.h"
+#include "sizes.h"
 
 static pthread_once_t handle_once = PTHREAD_ONCE_INIT;
 static CURLcode handle_curl = CURLE_FAILED_INIT; /* written once under handle_once */
@@ -16,12 +18,14 @@ static void handle_curl_init(void)
         handle_curl = curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-/* 0, also for no text at all. */
-static int handle_copy(const char *text, char **ret_copy)
+/* The path of a file that can be read. 0, also for no path at all. */
+static int handle_copy_path(const char *path, char **ret_copy)
 {
-        if (!text)
+        if (!path)
                 return 0;
-        *ret_copy = strdup(text);
+        if (access(path, R_OK) < 0)
+                return -errno;
+        *ret_copy = strdup(path);
         return *ret_copy ? 0 : -ENOMEM;
 }
 
@@ -32,10 +36,10 @@ static int handle_set_token(struct ferry *f, const char *token)
         /* A line break would smuggle headers in. */
         for (const char *p = token; *p; p++) {
                 if ((unsigned char)*p <= ' ' || (unsigned char)*p >= 0x7f)
-                        return -EINVAL;
+                        return -EKEYREJECTED;
         }
         if (!*token)
-                return -EINVAL;
+                return -EKEYREJECTED;
         return asprintf(&f->authorization, "Authorization: Bearer %s", token) < 0 ? -ENOMEM : 0;
 }
 
@@ -50,7 +54,7 @@ static int handle_set_options(struct ferry *f, const struct ferry_options *o)
                 char **to;
         } files[] = { { o->ca_file, &f->ca_file }, { o->cert_file, &f->cert_file }, { o->key_file, &f->key_file } };
         for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-                int r = handle_copy(files[i].from, files[i].to);
+                int r = handle_copy_path(files[i].from, files[i].to);
                 if (r < 0)
                         return r;
         }
@@ -64,20 +68,22 @@ static void handle_split_base(struct ferry *f)
         f->prefix += strcspn(f->prefix, "/");
 }
 
-int ferry_new(const char *url, const struct ferry_options *options, struct ferry **ret_ferry)
+int ferry_new_sized(const char *url, const struct ferry_options *options, struct ferry **ret_ferry,
+                    const struct ferry_sizes *sizes)
 {
-        static const struct ferry_options defaults;
-        if (!ret_ferry)
-                return -EINVAL;
+        struct ferry_options ours = { 0 };
+        int r = options ? sizes_take(NULL, &ours, sizeof(ours), options, sizes->options) : 0;
+        if (r < 0)
+                return r;
         pthread_once(&handle_once, handle_curl_init);
         if (handle_curl != CURLE_OK)
                 return -ENOMEM;
         struct ferry *f = calloc(1, sizeof(*f));
         if (!f)
                 return -ENOMEM;
-        int r = url_parse(url, &f->base, &f->unix_socket);
+        r = url_parse(url, &f->base, &f->unix_socket);
         if (r == 0)
-                r = handle_set_options(f, options ? options : &defaults);
+                r = handle_set_options(f, &ours);
         if (r == 0) {
                 handle_split_base(f);
                 r = exchange_init(f);
@@ -109,6 +115,17 @@ struct ferry *ferry_free(struct ferry *f)
         free(f->key_file);
         free(f);
         return NULL;
+}
+
+void ferry_abort(struct ferry *f)
+{
+        atomic_store(&f->aborted, true);
+        (void)curl_multi_wakeup(f->multi); /* no more than a write to a descriptor of its own */
+}
+
+void ferry_resume(struct ferry *f)
+{
+        atomic_store(&f->aborted, false);
 }
 
 const char *ferry_version(void)

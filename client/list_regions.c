@@ -3,9 +3,12 @@
 
 #include "client_internal.h"
 #include "decode.h"
+#include "sizes.h"
 
-int ferry_list_regions(struct ferry *f, unsigned limit, const char *after, struct ferry_region_list *ret_list)
+int ferry_list_regions_sized(struct ferry *f, unsigned limit, const char *after, struct ferry_region_list *ret_list,
+                             const struct ferry_sizes *sizes)
 {
+        FERRY_CLEANUP(ferry_region_list_clear) struct ferry_region_list list = { 0 };
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
         path_add(&path, "/v1/regions");
         path_query_number(&path, "limit", limit);
@@ -13,5 +16,10 @@ int ferry_list_regions(struct ferry *f, unsigned limit, const char *after, struc
         if (path.error)
                 return path.error == -EINVAL ? problem_argument(f, "after is too long") : path.error;
         struct request request = { .exchange = { .method = "GET", .path = path.text.data } };
-        return call_decode(f, &request, region_page_decode, ret_list, NULL);
+        int r = call_decode(f, &request, region_page_decode, &list, NULL);
+        if (r == 0)
+                r = sizes_give_items((void **)&list.items, list.n, sizes->region, sizeof(*list.items));
+        if (r == 0)
+                sizes_give_up(ret_list, sizes->region_list, &list, sizeof(list));
+        return r;
 }

@@ -8,6 +8,7 @@
 
 #include "client_internal.h"
 #include "decode.h"
+#include "sizes.h"
 
 /* What is decoded at once, and the values that need more than a table. */
 struct operation_answer {
@@ -136,11 +137,53 @@ int operation_decode(struct json_object *json, void *operation, const char **ret
         return r;
 }
 
-void ferry_operation_clear(struct ferry_operation *operation)
+void ferry_operation_clear_sized(struct ferry_operation *operation, const struct ferry_sizes *sizes)
 {
-        free(operation->descriptors);
-        ferry_secret_free(operation->metadata);
-        *operation = (struct ferry_operation){ 0 };
+        struct ferry_operation ours;
+        sizes_give(&ours, sizeof(ours), operation, sizes->operation);
+        memset(operation, 0, sizes->operation);
+        free(ours.descriptors);
+        ferry_secret_free(ours.metadata);
+}
+
+/* They point to texts in their own block, which moves. */
+int operation_give_descriptors(struct ferry_operation *o, size_t size)
+{
+        size_t n = o->n_descriptors;
+        if (size == sizeof(*o->descriptors) || n == 0)
+                return 0;
+        char *block = calloc(n, size + FERRY_ID_SIZE);
+        if (!block)
+                return -ENOMEM;
+        char *text = block + n * size;
+        for (size_t i = 0; i < n; i++, text += FERRY_ID_SIZE) {
+                memcpy(text, o->descriptors[i].region, FERRY_ID_SIZE);
+                o->descriptors[i].region = text;
+                sizes_give(block + i * size, size, &o->descriptors[i], sizeof(o->descriptors[i]));
+        }
+        free(o->descriptors);
+        o->descriptors = (struct ferry_descriptor *)(void *)block;
+        return 0;
+}
+
+int operation_give(struct ferry_operation *ours, struct ferry_operation *theirs, const struct ferry_sizes *sizes)
+{
+        int r = operation_give_descriptors(ours, sizes->descriptor);
+        if (r == 0)
+                sizes_give_up(theirs, sizes->operation, ours, sizeof(*ours));
+        ferry_operation_clear(ours);
+        return r;
+}
+
+int operation_call(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation,
+                   const struct ferry_sizes *sizes)
+{
+        struct ferry_operation ours = { 0 };
+        int r = call_decode(f, request, operation_decode, &ours, NULL);
+        if (r == 0 && ret_operation)
+                return operation_give(&ours, ret_operation, sizes);
+        ferry_operation_clear(&ours);
+        return r;
 }
 
 static void operation_clear_item(void *item)
@@ -160,9 +203,27 @@ int operation_page_decode(struct json_object *json, void *list, const char **ret
         return r;
 }
 
-void ferry_operation_list_clear(struct ferry_operation_list *list)
+int operation_list_give(struct ferry_operation_list *ours, struct ferry_operation_list *theirs,
+                        const struct ferry_sizes *sizes)
 {
-        struct decode_page page = { list->items, list->n, list->next };
-        decode_page_clear(&operation_list, &page);
-        *list = (struct ferry_operation_list){ 0 };
+        int r = 0;
+        for (size_t i = 0; r == 0 && i < ours->n; i++)
+                r = operation_give_descriptors(&ours->items[i], sizes->descriptor);
+        if (r == 0)
+                r = sizes_give_items((void **)&ours->items, ours->n, sizes->operation, sizeof(*ours->items));
+        if (r == 0)
+                sizes_give_up(theirs, sizes->operation_list, ours, sizeof(*ours));
+        ferry_operation_list_clear(ours);
+        return r;
+}
+
+void ferry_operation_list_clear_sized(struct ferry_operation_list *list, const struct ferry_sizes *sizes)
+{
+        struct ferry_operation_list ours;
+        sizes_give(&ours, sizeof(ours), list, sizes->operation_list);
+        memset(list, 0, sizes->operation_list);
+        for (size_t i = 0; i < ours.n; i++)
+                ferry_operation_clear_sized((void *)((char *)ours.items + i * sizes->operation), sizes);
+        free(ours.items);
+        free(ours.next);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <ferry/ferry.h>
+#include <string.h>
 
+#include "client_internal.h"
 #include "decode.h"
+#include "sizes.h"
 
 static const struct decode_field region_fields[] = {
         DECODE_FIELD("id", DECODE_TEXT, true, struct ferry_region, id),
@@ -36,9 +38,21 @@ int region_page_decode(struct json_object *json, void *list, const char **ret_fi
         return r;
 }
 
-void ferry_region_list_clear(struct ferry_region_list *list)
+void ferry_region_list_clear_sized(struct ferry_region_list *list, const struct ferry_sizes *sizes)
 {
-        struct decode_page page = { list->items, list->n, list->next };
-        decode_page_clear(&region_list, &page);
-        *list = (struct ferry_region_list){ 0 };
+        struct ferry_region_list ours;
+        sizes_give(&ours, sizeof(ours), list, sizes->region_list);
+        memset(list, 0, sizes->region_list);
+        free(ours.items);
+        free(ours.next);
+}
+
+int region_call(struct ferry *f, const struct request *request, struct ferry_region *ret_region,
+                const struct ferry_sizes *sizes)
+{
+        struct ferry_region ours = { 0 };
+        int r = call_decode(f, request, region_decode, &ours, NULL);
+        if (r == 0)
+                sizes_give(ret_region, sizes->region, &ours, sizeof(ours));
+        return r;
 }

@@ -4,11 +4,10 @@
 #include <string.h>
 
 #include "client_internal.h"
-#include "decode.h"
 
-int ferry_renew_operation(struct ferry *f, const char *id, uint64_t ttl_ms, struct ferry_operation *ret_operation)
+int ferry_renew_operation_sized(struct ferry *f, const char *id, uint64_t ttl_ms, struct ferry_operation *ret_operation,
+                                const struct ferry_sizes *sizes)
 {
-        FERRY_CLEANUP(ferry_operation_clear) struct ferry_operation unwanted = { 0 };
         FERRY_CLEANUP(path_clear) struct path path = { 0 };
         char body[48];
         int r = call_path(f, "/v1/operations/", id, "/renew", &path);
@@ -21,5 +20,5 @@ int ferry_renew_operation(struct ferry *f, const char *id, uint64_t ttl_ms, stru
                 request.exchange.body = body;
                 request.exchange.size = strlen(body);
         }
-        return call_decode(f, &request, operation_decode, ret_operation ? ret_operation : &unwanted, NULL);
+        return operation_call(f, &request, ret_operation, sizes);
 }

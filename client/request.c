@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client_internal.h"
+#include "sizes.h"
 
 /* No control character may end the line or begin another one. */
 static bool request_text_is_safe(const char *text, unsigned char least)
@@ -46,18 +47,25 @@ static void answer_fill(struct reply *reply, struct ferry_answer *answer)
         }
 }
 
-int ferry_exchange_perform(struct ferry *f, const struct ferry_exchange *exchange, struct ferry_answer *ret_answer)
+int ferry_exchange_perform_sized(struct ferry *f, const struct ferry_exchange *exchange,
+                                 struct ferry_answer *ret_answer, const struct ferry_sizes *sizes)
 {
         FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
-        *ret_answer = (struct ferry_answer){ 0 };
-        int r = perform(f, &(struct request){ .exchange = *exchange, .secret = true }, &reply);
+        FERRY_CLEANUP(ferry_answer_clear) struct ferry_answer answer = { 0 };
+        struct request request = { .secret = true };
+        memset(ret_answer, 0, sizes->answer);
+        int r = sizes_take(f, &request.exchange, sizeof(request.exchange), exchange, sizes->exchange);
+        if (r < 0)
+                return r;
+        r = perform(f, &request, &reply);
         if (reply.status)
-                answer_fill(&reply, ret_answer);
+                answer_fill(&reply, &answer);
+        sizes_give_up(ret_answer, sizes->answer, &answer, sizeof(answer));
         return r;
 }
 
-int ferry_request(struct ferry *f, const char *method, const char *path, const char *content_type, const void *body,
-                  size_t size, struct ferry_answer *ret_answer)
+int ferry_request_sized(struct ferry *f, const char *method, const char *path, const char *content_type,
+                        const void *body, size_t size, struct ferry_answer *ret_answer, const struct ferry_sizes *sizes)
 {
         struct ferry_exchange exchange = {
                 .method = method,
@@ -66,14 +74,16 @@ int ferry_request(struct ferry *f, const char *method, const char *path, const c
                 .body = body,
                 .size = size,
         };
-        return ferry_exchange_perform(f, &exchange, ret_answer);
+        struct ferry_sizes ours = ferry_sizes_here;
+        ours.answer = sizes->answer;
+        return ferry_exchange_perform_sized(f, &exchange, ret_answer, &ours);
 }
 
-void ferry_answer_clear(struct ferry_answer *answer)
+void ferry_answer_clear_sized(struct ferry_answer *answer, const struct ferry_sizes *sizes)
 {
         /* Any answer may be metadata. */
         if (answer->body)
                 explicit_bzero(answer->body, answer->body_size);
         free(answer->body);
-        *answer = (struct ferry_answer){ 0 };
+        memset(answer, 0, sizes->answer);
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "client_internal.h"
+#include "sizes.h"
 
 #define WAIT_LONGEST_MS (UINT64_MAX / 4) /* from here on it is forever */
 
@@ -19,9 +20,10 @@ struct wait {
         struct ferry *f;
         const char *id;
         const struct ferry_watch *watch;
-        uint64_t deadline_ms; /* UINT64_MAX = none */
-        uint64_t seen_ms;     /* when the worker last answered */
-        struct ferry_operation latest;
+        uint64_t deadline_ms;            /* UINT64_MAX = none */
+        uint64_t seen_ms;                /* when the worker last answered */
+        const struct ferry_sizes *sizes; /* of the program */
+        struct ferry_operation latest;   /* ours, with descriptors as the program knows them */
 };
 
 static bool wait_can_go_on(const struct wait *w, int result)
@@ -41,11 +43,17 @@ static bool wait_can_go_on(const struct wait *w, int result)
         return w->deadline_ms != UINT64_MAX || clock_ms() - w->seen_ms < WAIT_AWAY_MS;
 }
 
-static void wait_take(struct wait *w, const struct ferry_operation *operation)
+static int wait_take(struct wait *w, struct ferry_operation *operation)
 {
+        int r = operation_give_descriptors(operation, w->sizes->descriptor);
+        if (r < 0) {
+                ferry_operation_clear(operation);
+                return r;
+        }
         ferry_operation_clear(&w->latest);
         w->latest = *operation;
         w->seen_ms = clock_ms();
+        return 0;
 }
 
 static int wait_report(const struct wait *w)
@@ -73,8 +81,9 @@ static int wait_once(struct wait *w, bool first, bool *ret_over)
         uint64_t limit = w->deadline_ms == UINT64_MAX ? 0 : w->deadline_ms + WAIT_ANSWER_MS;
         int r = operation_fetch(w->f, w->id, slice, 0, limit, &operation);
         if (r == 0) {
-                wait_take(w, &operation);
-                r = wait_report(w);
+                r = wait_take(w, &operation);
+                if (r == 0)
+                        r = wait_report(w);
                 *ret_over = w->latest.done;
                 if (r < 0 || *ret_over)
                         return r;
@@ -91,24 +100,32 @@ static int wait_once(struct wait *w, bool first, bool *ret_over)
         return 0;
 }
 
-int ferry_watch_operation(struct ferry *f, const char *id, const struct ferry_watch *watch,
-                          struct ferry_operation *ret_operation)
+int ferry_watch_operation_sized(struct ferry *f, const char *id, const struct ferry_watch *watch,
+                                struct ferry_operation *ret_operation, const struct ferry_sizes *sizes)
 {
+        struct ferry_watch ours;
         uint64_t now = clock_ms();
-        struct wait w = { .f = f, .id = id, .watch = watch, .seen_ms = now };
+        int r = sizes_take(f, &ours, sizeof(ours), watch, sizes->watch);
+        if (r < 0)
+                return r;
+        struct wait w = { .f = f, .id = id, .watch = &ours, .sizes = sizes, .seen_ms = now };
         bool over = false;
-        w.deadline_ms = watch->timeout_ms < WAIT_LONGEST_MS ? now + watch->timeout_ms : UINT64_MAX;
-        int r = wait_once(&w, true, &over);
+        w.deadline_ms = ours.timeout_ms < WAIT_LONGEST_MS ? now + ours.timeout_ms : UINT64_MAX;
+        r = wait_once(&w, true, &over);
         while (r == 0 && !over)
                 r = wait_once(&w, false, &over);
         if (r == 0 || r == -ETIMEDOUT)
-                *ret_operation = w.latest;
-        else
-                ferry_operation_clear(&w.latest);
+                sizes_give_up(ret_operation, sizes->operation, &w.latest, sizeof(w.latest));
+        ferry_operation_clear(&w.latest);
         return r;
 }
 
-int ferry_wait_operation(struct ferry *f, const char *id, uint64_t timeout_ms, struct ferry_operation *ret_operation)
+int ferry_wait_operation_sized(struct ferry *f, const char *id, uint64_t timeout_ms,
+                               struct ferry_operation *ret_operation, const struct ferry_sizes *sizes)
 {
-        return ferry_watch_operation(f, id, &(struct ferry_watch){ .timeout_ms = timeout_ms }, ret_operation);
+        struct ferry_sizes ours = ferry_sizes_here;
+        ours.operation = sizes->operation;
+        ours.descriptor = sizes->descriptor;
+        return ferry_watch_operation_sized(f, id, &(struct ferry_watch){ .timeout_ms = timeout_ms }, ret_operation,
+                                           &ours);
 }

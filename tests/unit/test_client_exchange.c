@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <net/if.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -129,9 +131,37 @@ static void the_token_is_sent_and_checked(void **state)
         assert_string_equal(header_of(x.server.requests[0], "Authorization"), "Bearer s3cret");
         finish(&x);
         struct ferry *f = NULL;
-        assert_int_equal(ferry_new("http://h", &(struct ferry_options){ .token = "a\r\nX: y" }, &f), -EINVAL);
-        assert_int_equal(ferry_new("http://h", &(struct ferry_options){ .token = "" }, &f), -EINVAL);
+        assert_int_equal(ferry_new("http://h", &(struct ferry_options){ .token = "a\r\nX: y" }, &f), -EKEYREJECTED);
+        assert_int_equal(ferry_new("http://h", &(struct ferry_options){ .token = "" }, &f), -EKEYREJECTED);
+        assert_int_equal(ferry_new("http://h", &(struct ferry_options){ .ca_file = "/nonexistent" }, &f), -ENOENT);
         assert_null(f);
+}
+
+/* Any thread may call ferry_abort. It waits until the request has arrived at the server. */
+static void *abort_when_asked(void *context)
+{
+        struct fixture *x = context;
+        while (atomic_load(&x->server.served) == 0)
+                sched_yield();
+        ferry_abort(x->ferry);
+        return NULL;
+}
+
+static void another_thread_ends_a_call_and_all_later_ones(void **state)
+{
+        START(x, { NULL, .end = SERVER_HANG });
+        struct ferry_answer answer;
+        struct ferry_operation o;
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, abort_when_asked, &x), 0);
+        assert_int_equal(ferry_request(x.ferry, "GET", "/", NULL, NULL, 0, &answer), -ECANCELED);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(ferry_wait_operation(x.ferry, "op_1", FERRY_FOREVER, &o), -ECANCELED);
+        server_stop(&x.server);
+        assert_int_equal(x.server.served, 1); /* nothing more was sent */
+        ferry_resume(x.ferry);
+        assert_int_equal(ferry_request(x.ferry, "GET", "/", NULL, NULL, 0, &answer), -ECONNREFUSED);
+        finish(&x);
 }
 
 static void proxies_of_the_environment_are_not_used(void **state)
@@ -621,6 +651,7 @@ int main(void)
                 cmocka_unit_test(huge_answers_are_cut_off),
                 cmocka_unit_test(an_answer_before_the_upload_is_understood),
                 cmocka_unit_test(requests_that_would_smuggle_are_not_sent),
+                cmocka_unit_test(another_thread_ends_a_call_and_all_later_ones),
                 cmocka_unit_test(handles_are_independent),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,8 +42,8 @@ struct server {
         int listener, stop[2];
         pthread_t thread;
         char url[64];
+        _Atomic size_t served; /* steps; any thread may read it */
         /* The thread's until server_stop has joined it. */
-        size_t served;
         char *requests[SERVER_STEPS];
         size_t connections;
 };
@@ -149,7 +149,8 @@ static inline void *server_main(void *context)
                         return NULL;
                 char *request = server_read(s, fd, step->head_only);
                 if (request) {
-                        s->requests[s->served++] = request;
+                        s->requests[s->served] = request;
+                        s->served++;
                         server_write(fd, step);
                 }
                 if (!request || step->end != SERVER_KEEP) {

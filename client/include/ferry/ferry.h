@@ -13,26 +13,36 @@
 /*
  * libferry: the REST interface of a Ferry worker, one function a call.
  *
- * Results. 0 is success. A positive result is a FERRY_E_* number: the worker understood and said no. A negative result
- * is -errno: the request or its answer was lost, or the arguments are wrong:
+ * Results. 0 is success. A positive result is a FERRY_E_* number: the worker refused. A negative result is -errno.
+ * ferry_last_problem() and ferry_last_message() tell more. Outputs (ret_…) are set on success only, unless stated.
+ *
+ * The common errors, which every call that sends a request can return:
  *   -EINVAL        an argument is not valid; nothing was sent
+ *   -ENOTSUP       an argument has a field that this version of the library does not know; nothing was sent
  *   -ENOMEM        memory is short
- *   -ECONNREFUSED  nothing listens there, or there is no such unix socket
- *   -EHOSTUNREACH  the host name is not known or the host cannot be reached
- *   -ETIMEDOUT     no connection, no answer, or no end within the time
- *   -ECONNRESET    the connection broke before the answer was whole
- *   -EPROTO        an answer came that is not a worker's (HTML, not JSON, a field that must be there is not)
+ *   -ECANCELED     ferry_abort() was called
+ *   -ECONNREFUSED  nothing listens there, or the unix socket does not exist
+ *   -EHOSTUNREACH  the host name is unknown or the host cannot be reached
+ *   -ETIMEDOUT     no connection, no answer, or no end within the time limit
+ *   -ECONNRESET    the connection broke before the answer was complete
+ *   -EPROTO        the answer is not a worker's (HTML, not JSON, a required field is missing)
  *   -EMSGSIZE      the answer is larger than answer_max
  *   -EACCES        TLS failed (certificate, CA, client certificate), or the unix socket may not be opened
  *   -EIO           anything else
- * ferry_last_problem() and ferry_last_message() tell more. Outputs (ret_…) are set on success only, but where stated.
+ *   FERRY_E_UNAUTHENTICATED, FERRY_E_FORBIDDEN, FERRY_E_HOST_REFUSED, FERRY_E_LIMIT_REACHED, FERRY_E_DRAINING,
+ *   FERRY_E_INTERNAL, FERRY_E_OTHER (a code that this library does not know)
+ * "Errors:" at a call lists what it can return beside these.
  *
- * Threads. A handle is used by one thread at a time; different handles are independent.
+ * Threads. A handle is used by one thread at a time, except for ferry_abort(); different handles are independent.
  *
- * Retries. Calls that may be repeated without harm (all GETs, PUTs and DELETEs; POSTs that carry an Idempotency-Key,
- * which every create does; cancel, renew and ferry_connect_peer) are repeated when the connection failed and when the
- * worker answered 429 or 503, with the wait that Retry-After asks for, else with a growing one. Workers are reached
+ * Retries. Requests that can be repeated without harm (all GETs, PUTs and DELETEs; POSTs with an Idempotency-Key, which
+ * every create sends; cancel, renew and ferry_connect_peer) are repeated when the connection failed and when the worker
+ * answered 429 or 503, after the delay that Retry-After asks for, else after a growing one. Workers are reached
  * directly: proxies of the environment are not used, redirects are not followed.
+ *
+ * Compatibility. Structs grow at their end only. A function marked FERRY_SIZED passes the sizes of the structs that the
+ * program was compiled with to the library (<ferry/sizes.h>), so a program runs with any later library of the same
+ * soversion. Zero-initialise every struct that a call reads: zero means the default.
  */
 
 #ifdef __cplusplus
@@ -40,6 +50,9 @@ extern "C" {
 #endif
 
 #pragma GCC visibility push(default)
+
+/* A function of <ferry/sizes.h>, where the name of the exported symbol stands. */
+#define FERRY_SIZED static inline
 
 #define FERRY_FOREVER UINT64_MAX      /* as timeout_ms of a wait */
 #define FERRY_SIZE_UNKNOWN UINT64_MAX /* as size of a source: until its end */
@@ -54,7 +67,7 @@ enum {
 
 struct ferry;
 
-/* Zero-initialise; zero means the default. All strings are copied. */
+/* All strings are copied. */
 struct ferry_options {
         const char *token;           /* sent as "Authorization: Bearer" */
         const char *ca_file;         /* PEM; NULL = the system's */
@@ -67,18 +80,30 @@ struct ferry_options {
 };
 
 /*
- * A handle for the worker at url: "http://host:port", "https://host:port", "unix:/path.sock". options may be NULL.
- * Connects with the first call and keeps connections. 0; -EINVAL; -ENOMEM.
+ * Makes a handle for the worker at url: "http://host:port", "https://host:port", "unix:/path.sock". options may be
+ * NULL. The first call connects; connections are kept. Any thread.
+ * Errors: -EINVAL url is none of these forms; -EKEYREJECTED the token is empty or has a character that a header cannot
+ * carry; -ENOENT, -EACCES and other errors of open(2) a PEM file cannot be read; -ENOTSUP an option of a later version;
+ * -ENOMEM memory is short, or libcurl cannot start.
  */
-int ferry_new(const char *url, const struct ferry_options *options, struct ferry **ret_ferry);
+FERRY_SIZED int ferry_new(const char *url, const struct ferry_options *options, struct ferry **ret_ferry);
 
-/* Closes the connections. Takes NULL; returns NULL. */
+/* Closes the connections. Accepts NULL; returns NULL. */
 struct ferry *ferry_free(struct ferry *f);
+
+/*
+ * Ends the call in progress on the handle with -ECANCELED, and every later one until ferry_resume(). The request may
+ * have reached the worker. Any thread; also a signal handler.
+ */
+void ferry_abort(struct ferry *f);
+
+/* Lets the handle make calls again after ferry_abort(). Not while a call is in progress. */
+void ferry_resume(struct ferry *f);
 
 /* Version of the library, "0.1.0". Any thread. */
 const char *ferry_version(void);
 
-/* What went wrong in the latest call on a handle. */
+/* What went wrong in the latest call on a handle. Allocated by the library, which may add fields. */
 struct ferry_problem {
         int http_status; /* 0 = there was no answer */
         int error;       /* FERRY_E_*; 0 = not a worker's problem */
@@ -93,13 +118,17 @@ struct ferry_problem {
         size_t body_size;
 };
 
-/* Never NULL. Valid until the next call on the handle. After a success all but http_status and request_id is empty. */
+/*
+ * The problem of the latest call; never NULL. Valid until the next call on the handle. After a success everything but
+ * http_status and request_id is empty.
+ */
 const struct ferry_problem *ferry_last_problem(const struct ferry *f);
 
-/* The same as one line for people; "" after a success. Valid until the next call on the handle. */
+/* The problem of the latest call as one line for people; "" after a success. Valid until the next call on the handle.
+ */
 const char *ferry_last_message(const struct ferry *f);
 
-/* Wipes and frees a string that holds a secret (metadata). Takes NULL. Any thread. */
+/* Wipes and frees a string that holds a secret (metadata). Accepts NULL. Any thread. */
 void ferry_secret_free(char *secret);
 
 /* ---- the worker ---- */
@@ -112,21 +141,31 @@ struct ferry_worker_info {
         uint64_t uptime_ms;
         char *json; /* the whole answer, with the addresses */
 };
-void ferry_worker_info_clear(struct ferry_worker_info *info);
+/* Frees what the struct owns and zeroes it. Any thread. */
+FERRY_SIZED void ferry_worker_info_clear(struct ferry_worker_info *info);
 
-int ferry_get_worker(struct ferry *f, struct ferry_worker_info *ret_info);
+/* Name, epoch and versions of the worker. ret_info goes to ferry_worker_info_clear(). Errors: the common ones. */
+FERRY_SIZED int ferry_get_worker(struct ferry *f, struct ferry_worker_info *ret_info);
 
-/* The answers as JSON text, for free(). */
+/* The worker's links as JSON text, for free(). Errors: the common ones. */
 int ferry_get_root(struct ferry *f, char **ret_json);
+
+/* Memory devices, RDMA devices and transports as JSON text, for free(). Errors: the common ones. */
 int ferry_get_devices(struct ferry *f, char **ret_json);
+
+/* The worker's limits and timeouts as JSON text, for free(). Errors: the common ones. */
 int ferry_get_limits(struct ferry *f, char **ret_json);
 
-/* The answers as text, for free(). */
+/* Metrics in Prometheus' text format, for free(). Errors: the common ones. */
 int ferry_get_metrics(struct ferry *f, char **ret_text);
+
+/* The OpenAPI document of the worker, YAML, for free(). Errors: the common ones. */
 int ferry_get_openapi(struct ferry *f, char **ret_yaml);
 
-/* 0, or why not (FERRY_E_DRAINING). Never repeated after a 503. */
+/* 0: the worker lives. Not repeated after a 503. Errors: the common ones. */
 int ferry_get_livez(struct ferry *f);
+
+/* 0: the worker accepts work. Not repeated after a 503. Errors: the common ones, FERRY_E_DRAINING above all. */
 int ferry_get_readyz(struct ferry *f);
 
 /* ---- peers ---- */
@@ -140,13 +179,16 @@ struct ferry_peer {
         bool reused;         /* the connection was there already */
         char *json;          /* the whole answer */
 };
-void ferry_peer_clear(struct ferry_peer *peer);
+/* Frees what the struct owns and zeroes it. Any thread. */
+FERRY_SIZED void ferry_peer_clear(struct ferry_peer *peer);
 
 /*
- * Has the worker connect to the one whose HTTP server is at url ("http://host:port"), so that the first transfer need
- * not. FERRY_E_PEER_UNREACHABLE, FERRY_E_PEER_REFUSED, FERRY_E_FORBIDDEN (--allow-peer), FERRY_E_INVALID_PARAMETER.
+ * Connects the worker to the one whose HTTP server is at url ("http://host:port") before the first transfer needs it.
+ * ret_peer goes to ferry_peer_clear().
+ * Errors: FERRY_E_PEER_UNREACHABLE; FERRY_E_PEER_REFUSED; FERRY_E_FORBIDDEN: --allow-peer of the worker does not admit
+ * the address; FERRY_E_INVALID_PARAMETER: url.
  */
-int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_peer);
+FERRY_SIZED int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_peer);
 
 /* ---- regions ---- */
 
@@ -175,18 +217,29 @@ struct ferry_region_list {
         size_t n;
         char *next; /* after of the next page; NULL = this was the last */
 };
-void ferry_region_list_clear(struct ferry_region_list *list);
-
-/* Returns when the region is ready, beyond the answer's usual time-out by 4 s per GiB at most. */
-int ferry_create_region(struct ferry *f, const struct ferry_region_spec *spec, struct ferry_region *ret_region);
-int ferry_get_region(struct ferry *f, const char *id, struct ferry_region *ret_region);
-
-/* A page of at most limit (0 = the worker's default), from the start (after NULL) or after an earlier page's next. */
-int ferry_list_regions(struct ferry *f, unsigned limit, const char *after, struct ferry_region_list *ret_list);
+/* Frees what the list owns and zeroes it. Any thread. */
+FERRY_SIZED void ferry_region_list_clear(struct ferry_region_list *list);
 
 /*
- * FERRY_E_REGION_IN_USE while an operation has it. When the answer of a first attempt was lost and the repeated one
- * says that the region is gone, that is success. The same holds for ferry_delete_operation.
+ * Registers memory. Returns when the region is ready, at most 4 s per GiB after the usual timeout of an answer.
+ * Errors: FERRY_E_INVALID_PARAMETER; FERRY_E_UNKNOWN_DEVICE; FERRY_E_NO_SPACE; FERRY_E_IDEMPOTENCY_CONFLICT.
+ */
+FERRY_SIZED int ferry_create_region(struct ferry *f, const struct ferry_region_spec *spec,
+                                    struct ferry_region *ret_region);
+
+/* A region as it is now. Errors: FERRY_E_NOT_FOUND. */
+FERRY_SIZED int ferry_get_region(struct ferry *f, const char *id, struct ferry_region *ret_region);
+
+/*
+ * A page of at most limit regions (0 = the worker's default), from the start (after NULL) or after an earlier page's
+ * next. ret_list goes to ferry_region_list_clear(). Errors: FERRY_E_INVALID_PARAMETER: after.
+ */
+FERRY_SIZED int ferry_list_regions(struct ferry *f, unsigned limit, const char *after,
+                                   struct ferry_region_list *ret_list);
+
+/*
+ * Releases a region. When the answer to a first attempt was lost and the repeated one finds no region, that is success.
+ * Errors: FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE: an operation uses it.
  */
 int ferry_delete_region(struct ferry *f, const char *id);
 
@@ -197,21 +250,45 @@ typedef int (*ferry_sink)(void *context, const void *data, size_t size);
 typedef ssize_t (*ferry_source)(void *context, void *buffer, size_t size);
 
 /*
- * Reads size bytes from offset (less when the region ends before). The buffer form may have overwritten the buffer also
- * when it fails. *ret_size (may be NULL) is how many came. Not repeated once sink or fd has taken a byte.
+ * Reads size bytes from offset, fewer where the region ends. *ret_size (may be NULL) is their number. A call that fails
+ * may have overwritten the buffer.
+ * Errors: FERRY_E_NOT_FOUND; FERRY_E_RANGE_NOT_SATISFIABLE: offset; FERRY_E_REGION_NOT_READY.
  */
 int ferry_get_region_content(struct ferry *f, const char *id, uint64_t offset, void *buffer, size_t size,
                              size_t *ret_size);
-/* size 0 = up to the end of the region. */
+
+/*
+ * The same into a sink. size 0 = to the end of the region. Not repeated once the sink has taken a byte.
+ * Errors: as ferry_get_region_content(), and what the sink returns.
+ */
 int ferry_get_region_content_to(struct ferry *f, const char *id, uint64_t offset, uint64_t size, ferry_sink sink,
                                 void *context, uint64_t *ret_size);
+
+/*
+ * The same into a file descriptor, by write(2). size 0 = to the end of the region.
+ * Errors: as ferry_get_region_content(), and those of write(2).
+ */
 int ferry_get_region_content_fd(struct ferry *f, const char *id, uint64_t offset, uint64_t size, int fd,
                                 uint64_t *ret_size);
 
-/* Writes exactly size bytes at offset. Not repeated once a byte was taken from source or fd. */
+/*
+ * Writes size bytes at offset.
+ * Errors: FERRY_E_NOT_FOUND; FERRY_E_TOO_LARGE: the region ends before offset + size; FERRY_E_REGION_NOT_READY;
+ * FERRY_E_REGION_IN_USE.
+ */
 int ferry_put_region_content(struct ferry *f, const char *id, uint64_t offset, const void *data, size_t size);
+
+/*
+ * The same from a source, which must give exactly size bytes. Not repeated once a byte was taken from it.
+ * Errors: as ferry_put_region_content(), what the source returns, and -ENODATA: the source ended early.
+ */
 int ferry_put_region_content_from(struct ferry *f, const char *id, uint64_t offset, ferry_source source, void *context,
                                   uint64_t size);
+
+/*
+ * The same from a file descriptor, by read(2).
+ * Errors: as ferry_put_region_content_from(), and those of read(2).
+ */
 int ferry_put_region_content_fd(struct ferry *f, const char *id, uint64_t offset, int fd, uint64_t size);
 
 /* ---- operations ---- */
@@ -248,8 +325,8 @@ struct ferry_operation {
         struct ferry_descriptor *descriptors; /* owned, with their region strings */
         char *metadata;                       /* JSON text, a secret; NULL = not asked for */
 };
-/* Frees what the operation owns (wipes the metadata) and zeroes it. */
-void ferry_operation_clear(struct ferry_operation *operation);
+/* Frees what the operation owns, wipes the metadata, and zeroes the struct. Any thread. */
+FERRY_SIZED void ferry_operation_clear(struct ferry_operation *operation);
 
 struct ferry_operation_spec {
         enum ferry_kind kind;
@@ -263,7 +340,7 @@ struct ferry_operation_spec {
         uint64_t timeout_ms;         /* active: 0 = none */
         bool verify;                 /* active: checksums */
         bool include_metadata;       /* passive: fill metadata of the result */
-        uint64_t wait_ms;            /* answer only when done, or after so long; rounded up to whole seconds */
+        uint64_t wait_ms;            /* answer when done, or after this time; rounded up to whole seconds */
         const char *idempotency_key; /* NULL = a random one */
 };
 
@@ -279,49 +356,80 @@ struct ferry_operation_list {
         size_t n;
         char *next; /* after of the next page; NULL = this was the last */
 };
-void ferry_operation_list_clear(struct ferry_operation_list *list);
-
-/* ret_operation goes to ferry_operation_clear; what it held before is overwritten. */
-int ferry_create_operation(struct ferry *f, const struct ferry_operation_spec *spec,
-                           struct ferry_operation *ret_operation);
+/* Frees what the list owns and zeroes it. Any thread. */
+FERRY_SIZED void ferry_operation_list_clear(struct ferry_operation_list *list);
 
 /*
- * wait_ms 0: as it is now. Else: when it is done, or (revision not 0) has passed that revision, or after wait_ms, which
- * the worker caps (60 s); done tells which. A failed transfer is not an error of this call: look at status and error.
+ * Offers memory, or starts a transfer. ret_operation goes to ferry_operation_clear(); its former content is
+ * overwritten. A transfer that fails later is not an error of this call.
+ * Errors: FERRY_E_INVALID_PARAMETER; FERRY_E_NOT_FOUND: a region; FERRY_E_OUT_OF_BOUNDS; FERRY_E_SIZE_MISMATCH;
+ * FERRY_E_KIND_MISMATCH; FERRY_E_INVALID_METADATA; FERRY_E_METADATA_EXPIRED; FERRY_E_REGION_NOT_READY;
+ * FERRY_E_FORBIDDEN: --allow-peer of the worker does not admit remote_url; FERRY_E_IDEMPOTENCY_CONFLICT.
  */
-int ferry_get_operation(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,
-                        struct ferry_operation *ret_operation);
+FERRY_SIZED int ferry_create_operation(struct ferry *f, const struct ferry_operation_spec *spec,
+                                       struct ferry_operation *ret_operation);
 
 /*
- * Waits until the operation is done, over as many requests as it takes; lost connections are borne until the time is
- * over (with FERRY_FOREVER: until the worker was away for a minute). 0; -ETIMEDOUT, then *ret_operation has the latest
- * state if any was seen, else it is zero; as ferry_get_operation.
+ * wait_ms 0: the operation as it is now. Else: when it is done, or (revision not 0) has passed that revision, or after
+ * wait_ms, which the worker caps; done tells. A failed transfer is not an error of this call: see status and error.
+ * Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE: it was deleted, or ended long ago.
  */
-int ferry_wait_operation(struct ferry *f, const char *id, uint64_t timeout_ms, struct ferry_operation *ret_operation);
+FERRY_SIZED int ferry_get_operation(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,
+                                    struct ferry_operation *ret_operation);
 
-/* The same, and calls progress (0, or a negative errno that ends the wait) at the start and every interval_ms. */
+/*
+ * Waits until the operation is done, over as many requests as that takes. Reconnects until the timeout; with
+ * FERRY_FOREVER until the worker was away for a minute.
+ * Errors: as ferry_get_operation(); after -ETIMEDOUT *ret_operation has the latest state, zero if none was seen.
+ */
+FERRY_SIZED int ferry_wait_operation(struct ferry *f, const char *id, uint64_t timeout_ms,
+                                     struct ferry_operation *ret_operation);
+
+/* How to watch an operation. The operation that progress receives is the library's. */
 struct ferry_watch {
         uint64_t timeout_ms;
-        unsigned interval_ms; /* 0 = 500 */
-        int (*progress)(void *context, const struct ferry_operation *operation);
+        unsigned interval_ms;                                                    /* 0 = 500 */
+        int (*progress)(void *context, const struct ferry_operation *operation); /* 0; -errno ends the wait */
         void *context;
 };
-int ferry_watch_operation(struct ferry *f, const char *id, const struct ferry_watch *watch,
-                          struct ferry_operation *ret_operation);
 
-int ferry_list_operations(struct ferry *f, const struct ferry_operation_query *query,
-                          struct ferry_operation_list *ret_list);
+/*
+ * ferry_wait_operation() that calls progress at the start, every interval_ms and at the end.
+ * Errors: as ferry_wait_operation(), and what progress returns.
+ */
+FERRY_SIZED int ferry_watch_operation(struct ferry *f, const char *id, const struct ferry_watch *watch,
+                                      struct ferry_operation *ret_operation);
 
-/* Cancels and forgets. */
+/*
+ * A page of operations. query may be NULL. ret_list goes to ferry_operation_list_clear().
+ * Errors: FERRY_E_INVALID_PARAMETER: query.
+ */
+FERRY_SIZED int ferry_list_operations(struct ferry *f, const struct ferry_operation_query *query,
+                                      struct ferry_operation_list *ret_list);
+
+/*
+ * Cancels and forgets an operation. A lost answer is treated as in ferry_delete_region().
+ * Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE.
+ */
 int ferry_delete_operation(struct ferry *f, const char *id);
 
-/* Asks for its end; the memory may be reused when it is done. ret_operation may be NULL. */
-int ferry_cancel_operation(struct ferry *f, const char *id, struct ferry_operation *ret_operation);
+/*
+ * Requests the end of an operation. Its memory may be reused once it is done. ret_operation may be NULL.
+ * Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE.
+ */
+FERRY_SIZED int ferry_cancel_operation(struct ferry *f, const char *id, struct ferry_operation *ret_operation);
 
-/* Starts the time to live of a passive operation anew; ttl_ms 0 = as long as at first. ret_operation may be NULL. */
-int ferry_renew_operation(struct ferry *f, const char *id, uint64_t ttl_ms, struct ferry_operation *ret_operation);
+/*
+ * Restarts the time to live of a passive operation; ttl_ms 0 = its first one. ret_operation may be NULL.
+ * Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE; FERRY_E_NOT_PASSIVE; FERRY_E_INVALID_PARAMETER: ttl_ms.
+ */
+FERRY_SIZED int ferry_renew_operation(struct ferry *f, const char *id, uint64_t ttl_ms,
+                                      struct ferry_operation *ret_operation);
 
-/* The metadata as JSON text, a secret, for ferry_secret_free(). */
+/*
+ * The metadata of a passive operation as JSON text, a secret, for ferry_secret_free().
+ * Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE: it is terminal; FERRY_E_NOT_PASSIVE.
+ */
 int ferry_get_operation_metadata(struct ferry *f, const char *id, char **ret_json);
 
 /* ---- any other request ---- */
@@ -334,9 +442,10 @@ struct ferry_answer {
         char *body; /* NUL-terminated; NULL = none, or the sink took it */
         size_t body_size;
 };
-void ferry_answer_clear(struct ferry_answer *answer);
+/* Wipes and frees what the answer owns and zeroes it. Any thread. */
+FERRY_SIZED void ferry_answer_clear(struct ferry_answer *answer);
 
-/* Zero-initialise. */
+/* A request. */
 struct ferry_exchange {
         const char *method;       /* "GET" */
         const char *path;         /* "/v1/worker?x=y", from the worker's base URL, already encoded */
@@ -355,14 +464,18 @@ struct ferry_exchange {
 };
 
 /*
- * One exchange. 0 for 2xx and 3xx; a positive number for a problem answer; -EPROTO for any other; -errno. *ret_answer
- * is set whenever an answer came, also with a problem (else zero), and goes to ferry_answer_clear.
+ * Performs any request. 0 for 2xx and 3xx; a positive number for a problem answer; -EPROTO for any other. *ret_answer
+ * is set whenever an answer came, also with a problem (else zero), and goes to ferry_answer_clear().
+ * Errors: every FERRY_E_*, and what sink and source return.
  */
-int ferry_exchange_perform(struct ferry *f, const struct ferry_exchange *exchange, struct ferry_answer *ret_answer);
+FERRY_SIZED int ferry_exchange_perform(struct ferry *f, const struct ferry_exchange *exchange,
+                                       struct ferry_answer *ret_answer);
 
-/* The short form. A POST is not repeated. */
-int ferry_request(struct ferry *f, const char *method, const char *path, const char *content_type, const void *body,
-                  size_t size, struct ferry_answer *ret_answer);
+/* ferry_exchange_perform() of a request without options. A POST is not repeated. Errors: every FERRY_E_*. */
+FERRY_SIZED int ferry_request(struct ferry *f, const char *method, const char *path, const char *content_type,
+                              const void *body, size_t size, struct ferry_answer *ret_answer);
+
+#include <ferry/sizes.h>
 
 #pragma GCC visibility pop
 

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program that was compiled with today's header, and a library in which each struct has one more field at its end. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <ferry/ferry.h>
+
+#include "test_client_server.h"
+
+#define REGION(id) "{\"id\":\"" id "\",\"size\":7,\"device\":\"cpu\",\"name\":\"box\"}"
+#define OPERATION(id)                                                                                                  \
+        "{\"id\":\"" id "\",\"kind\":\"readable\",\"status\":\"COMPLETE\",\"done\":true,\"revision\":3,"               \
+        "\"bytes_total\":8,\"bytes_done\":8,\"descriptors\":[{\"region\":\"rgn_1\",\"offset\":1,\"size\":4},"          \
+        "{\"region\":\"rgn_2\",\"offset\":2,\"size\":4}],\"metadata\":{\"a\":1}}"
+
+enum { GUARD = 128, GUARD_BYTE = 0xa5, ANSWER_MAX = 4096 };
+
+/* A struct between bytes that the library must neither change nor take for fields. */
+#define GUARDED(type, name)                                                                                            \
+        struct {                                                                                                       \
+                unsigned char before[GUARD];                                                                           \
+                type it;                                                                                               \
+                unsigned char after[GUARD];                                                                            \
+        } name;                                                                                                        \
+        memset(&name, GUARD_BYTE, sizeof(name))
+
+static void assert_guard(const unsigned char *bytes)
+{
+        for (size_t i = 0; i < GUARD; i++)
+                assert_int_equal(bytes[i], GUARD_BYTE);
+}
+
+#define ASSERT_GUARDED(name)                                                                                           \
+        do {                                                                                                           \
+                assert_guard((name).before);                                                                           \
+                assert_guard((name).after);                                                                            \
+        } while (0)
+
+/* One request, whose answer has the body. */
+struct exchange {
+        struct server server;
+        struct server_step step;
+        struct ferry *ferry;
+        char answer[ANSWER_MAX];
+};
+
+static void start(struct exchange *x, const char *body)
+{
+        GUARDED(struct ferry_options, options);
+        snprintf(x->answer, sizeof(x->answer),
+                 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s", strlen(body),
+                 body);
+        x->step = (struct server_step){ .answer = x->answer };
+        server_start(&x->server, &x->step, 1);
+        options.it = (struct ferry_options){ .token = "t", .retries = -1 };
+        assert_int_equal(ferry_new(x->server.url, &options.it, &x->ferry), 0);
+        ASSERT_GUARDED(options);
+}
+
+static void stop(struct exchange *x)
+{
+        ferry_free(x->ferry);
+        server_clear(&x->server);
+}
+
+static void assert_operation(const struct ferry_operation *o, const char *id)
+{
+        assert_string_equal(o->id, id);
+        assert_int_equal(o->status, FERRY_COMPLETE);
+        assert_int_equal(o->n_descriptors, 2);
+        assert_string_equal(o->descriptors[0].region, "rgn_1");
+        assert_int_equal(o->descriptors[0].offset, 1);
+        assert_string_equal(o->descriptors[1].region, "rgn_2");
+        assert_int_equal(o->descriptors[1].offset, 2);
+        assert_string_equal(o->metadata, "{\"a\":1}");
+}
+
+static void an_operation_and_its_descriptors_have_the_programs_layout(void **state)
+{
+        struct exchange x;
+        GUARDED(struct ferry_operation, o);
+        start(&x, OPERATION("op_1"));
+        assert_int_equal(ferry_get_operation(x.ferry, "op_1", 0, 0, &o.it), 0);
+        ASSERT_GUARDED(o);
+        assert_operation(&o.it, "op_1");
+        ferry_operation_clear(&o.it);
+        ASSERT_GUARDED(o);
+        assert_null(o.it.descriptors);
+        stop(&x);
+}
+
+static void what_a_create_is_given_has_it_too(void **state)
+{
+        struct exchange x;
+        GUARDED(struct ferry_operation, o);
+        GUARDED(struct ferry_operation_spec, spec);
+        const struct ferry_descriptor descriptors[] = { { .region = "rgn_1", .size = 4 },
+                                                        { .region = "rgn_2", .offset = 9 } };
+        spec.it =
+                (struct ferry_operation_spec){ .kind = FERRY_READABLE, .descriptors = descriptors, .n_descriptors = 2 };
+        start(&x, OPERATION("op_1"));
+        assert_int_equal(ferry_create_operation(x.ferry, &spec.it, &o.it), 0);
+        ASSERT_GUARDED(o);
+        assert_operation(&o.it, "op_1");
+        ferry_operation_clear(&o.it);
+        ferry_free(x.ferry);
+        server_stop(&x.server);
+        assert_non_null(strstr(x.server.requests[0],
+                               "[{\"region\":\"rgn_1\",\"size\":4},{\"region\":\"rgn_2\",\"offset\":9}]"));
+        server_clear(&x.server);
+}
+
+static int see(void *context, const struct ferry_operation *operation)
+{
+        assert_operation(operation, "op_1");
+        ++*(int *)context;
+        return 0;
+}
+
+static void who_watches_sees_it(void **state)
+{
+        struct exchange x;
+        int seen = 0;
+        GUARDED(struct ferry_operation, o);
+        GUARDED(struct ferry_watch, watch);
+        start(&x, OPERATION("op_1"));
+        watch.it = (struct ferry_watch){ .timeout_ms = 1000, .progress = see, .context = &seen };
+        assert_int_equal(ferry_watch_operation(x.ferry, "op_1", &watch.it, &o.it), 0);
+        assert_int_equal(seen, 1);
+        ASSERT_GUARDED(o);
+        assert_operation(&o.it, "op_1");
+        ferry_operation_clear(&o.it);
+        stop(&x);
+}
+
+static void a_wait_does_too(void **state)
+{
+        struct exchange x;
+        GUARDED(struct ferry_operation, o);
+        start(&x, OPERATION("op_1"));
+        assert_int_equal(ferry_wait_operation(x.ferry, "op_1", 1000, &o.it), 0);
+        ASSERT_GUARDED(o);
+        assert_operation(&o.it, "op_1");
+        ferry_operation_clear(&o.it);
+        stop(&x);
+}
+
+static void the_items_of_a_list_are_as_far_apart_as_the_program_thinks(void **state)
+{
+        struct exchange x;
+        GUARDED(struct ferry_operation_list, operations);
+        GUARDED(struct ferry_region_list, regions);
+        start(&x, "{\"operations\":[" OPERATION("op_1") "," OPERATION("op_2") "],\"next\":\"op_2\"}");
+        assert_int_equal(ferry_list_operations(x.ferry, NULL, &operations.it), 0);
+        ASSERT_GUARDED(operations);
+        assert_int_equal(operations.it.n, 2);
+        assert_operation(&operations.it.items[0], "op_1");
+        assert_operation(&operations.it.items[1], "op_2");
+        assert_string_equal(operations.it.next, "op_2");
+        ferry_operation_list_clear(&operations.it);
+        ASSERT_GUARDED(operations);
+        stop(&x);
+
+        start(&x, "{\"regions\":[" REGION("rgn_1") "," REGION("rgn_2") "]}");
+        assert_int_equal(ferry_list_regions(x.ferry, 0, NULL, &regions.it), 0);
+        ASSERT_GUARDED(regions);
+        assert_int_equal(regions.it.n, 2);
+        assert_string_equal(regions.it.items[1].id, "rgn_2");
+        assert_int_equal(regions.it.items[1].size, 7);
+        ferry_region_list_clear(&regions.it);
+        ASSERT_GUARDED(regions);
+        stop(&x);
+}
+
+static void regions_workers_peers_and_answers_do_not_grow_into_the_program(void **state)
+{
+        struct exchange x;
+        GUARDED(struct ferry_region, region);
+        GUARDED(struct ferry_region_spec, spec);
+        GUARDED(struct ferry_worker_info, info);
+        GUARDED(struct ferry_peer, peer);
+        GUARDED(struct ferry_answer, answer);
+        start(&x, REGION("rgn_1"));
+        spec.it = (struct ferry_region_spec){ .size = 7 };
+        assert_int_equal(ferry_create_region(x.ferry, &spec.it, &region.it), 0);
+        ASSERT_GUARDED(region);
+        assert_string_equal(region.it.name, "box");
+        stop(&x);
+
+        start(&x, "{\"name\":\"w\",\"epoch\":\"e\",\"version\":\"9\"}");
+        assert_int_equal(ferry_get_worker(x.ferry, &info.it), 0);
+        assert_string_equal(info.it.version, "9");
+        ASSERT_GUARDED(info);
+        ferry_worker_info_clear(&info.it);
+        ASSERT_GUARDED(info);
+        stop(&x);
+
+        start(&x, "{\"worker\":\"w\",\"epoch\":\"e\",\"transport\":\"shm\",\"connect_us\":3,\"reused\":false}");
+        assert_int_equal(ferry_connect_peer(x.ferry, "http://h", &peer.it), 0);
+        assert_string_equal(peer.it.transport, "shm");
+        ASSERT_GUARDED(peer);
+        ferry_peer_clear(&peer.it);
+        ASSERT_GUARDED(peer);
+        stop(&x);
+
+        start(&x, "{}");
+        assert_int_equal(ferry_request(x.ferry, "GET", "/", NULL, NULL, 0, &answer.it), 0);
+        ASSERT_GUARDED(answer);
+        assert_string_equal(answer.it.body, "{}");
+        ferry_answer_clear(&answer.it);
+        ASSERT_GUARDED(answer);
+        stop(&x);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(an_operation_and_its_descriptors_have_the_programs_layout),
+                cmocka_unit_test(what_a_create_is_given_has_it_too),
+                cmocka_unit_test(who_watches_sees_it),
+                cmocka_unit_test(a_wait_does_too),
+                cmocka_unit_test(the_items_of_a_list_are_as_far_apart_as_the_program_thinks),
+                cmocka_unit_test(regions_workers_peers_and_answers_do_not_grow_into_the_program),
+        };
+        return cmocka_run_group_tests_name("client_sizes", tests, NULL, NULL);
+}
