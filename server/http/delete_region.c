@@ -12,6 +12,13 @@ void delete_region(struct http_request *request)
         int error = FERRY_E_NOT_FOUND;
         uint64_t id;
 
+        if (request->headers.if_match || request->headers.if_none_match) {
+                struct region *region = request_find_region(request);
+
+                if (!region)
+                        return;
+                region_unref(region);
+        }
         if (ferry_id_parse("rgn_", request->resource_id, &id))
                 error = region_delete(request->server->config.regions, id);
         if (!error)

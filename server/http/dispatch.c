@@ -94,6 +94,12 @@ static bool check_body(struct http_request *request)
         const struct http_headers *headers = &request->headers;
         bool some = request->chunked || request->content_length;
 
+        if (some && headers->content_encoding && strcasecmp(headers->content_encoding, "identity")) {
+                request_header(request, "Accept-Encoding", "identity");
+                request_problem(request, FERRY_E_UNSUPPORTED_MEDIA_TYPE, "Content-Encoding \"%.32s\" is not supported",
+                                headers->content_encoding);
+                return false;
+        }
         switch (request->route->body) {
         case HTTP_BODY_STREAM:
                 if (!some || !headers->content_type ||

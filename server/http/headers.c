@@ -13,11 +13,14 @@ static const struct {
         bool list; /* may come again; the first is what counts */
 } table[] = {
         { "Authorization", offsetof(struct http_headers, authorization), false },
+        { "Content-Encoding", offsetof(struct http_headers, content_encoding), false },
         { "Content-Length", offsetof(struct http_headers, content_length), false },
+        { "Content-Range", offsetof(struct http_headers, content_range), false },
         { "Content-Type", offsetof(struct http_headers, content_type), false },
         { "Expect", offsetof(struct http_headers, expect), false },
         { "Host", offsetof(struct http_headers, host), false },
         { "Idempotency-Key", offsetof(struct http_headers, idempotency_key), false },
+        { "If-Match", offsetof(struct http_headers, if_match), true },
         { "If-None-Match", offsetof(struct http_headers, if_none_match), true },
         { "If-Range", offsetof(struct http_headers, if_range), false },
         { "Origin", offsetof(struct http_headers, origin), false },
@@ -108,7 +111,7 @@ bool headers_prefer_async(const char *value)
         return false;
 }
 
-bool headers_etag_matches(const char *value, const char *etag)
+bool headers_etag_matches(const char *value, const char *etag, bool weak)
 {
         size_t length = strlen(etag);
 
@@ -116,14 +119,15 @@ bool headers_etag_matches(const char *value, const char *etag)
         if (*value == '*')
                 return !*skip_blanks(value + 1);
         while (*value) {
-                if (!strncmp(value, "W/", 2))
+                bool tag_is_weak = !strncmp(value, "W/", 2);
+                if (tag_is_weak)
                         value += 2;
                 if (*value != '"')
                         return false;
                 const char *end = strchr(value + 1, '"');
                 if (!end)
                         return false;
-                if ((size_t)(end + 1 - value) == length && !memcmp(value, etag, length))
+                if ((weak || !tag_is_weak) && (size_t)(end + 1 - value) == length && !memcmp(value, etag, length))
                         return true;
                 value = skip_blanks(end + 1);
                 if (*value != ',')

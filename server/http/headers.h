@@ -9,11 +9,14 @@
 /* The request headers that Ferry looks at. Values are borrowed from the connection until the answer is queued. */
 struct http_headers {
         const char *authorization;
+        const char *content_encoding;
         const char *content_length;
+        const char *content_range;
         const char *content_type;
         const char *expect;
         const char *host;
         const char *idempotency_key;
+        const char *if_match;
         const char *if_none_match;
         const char *if_range;
         const char *origin;
@@ -39,8 +42,11 @@ bool headers_prefer_wait(const char *value, uint64_t *ret_seconds);
 /* Whether a Prefer header has respond-async (RFC 7240). */
 bool headers_prefer_async(const char *value);
 
-/* Whether an If-None-Match header ("*", or a list of entity tags, weak or strong) names etag (with its quotes). */
-bool headers_etag_matches(const char *value, const char *etag);
+/*
+ * Whether an If-Match or If-None-Match header ("*", or a list of entity tags) names etag (with its quotes; "" = the
+ * resource has none). weak: whether "W/" in front of a tag is ignored, as If-None-Match has it, or never matches.
+ */
+bool headers_etag_matches(const char *value, const char *etag, bool weak);
 
 /* Whether a Content-Type is of the media type, whatever its parameters. NULL is not. */
 bool headers_media_type_is(const char *value, const char *type);

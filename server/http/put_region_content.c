@@ -7,6 +7,7 @@
 #include "base/util.h"
 #include "handlers.h"
 #include "memory/region.h"
+#include "range.h"
 #include "request.h"
 
 static void refuse_length(struct http_request *request, uint64_t room)
@@ -14,21 +15,55 @@ static void refuse_length(struct http_request *request, uint64_t room)
         request_problem(request, FERRY_E_TOO_LARGE, "The region has room for %" PRIu64 " bytes from this offset", room);
 }
 
+static void refuse_range(struct http_request *request, const char *fault)
+{
+        request_problem(request, FERRY_E_INVALID_PARAMETER, "Content-Range \"%.64s\" %s",
+                        request->headers.content_range, fault);
+}
+
+/*
+ * Where the upload goes: "offset", or Content-Range as curl sends it when it resumes, which names the end, too
+ * (*ret_end; UINT64_MAX = the body's). false: it has been answered.
+ */
+static bool find_place(struct http_request *request, uint64_t *ret_offset, uint64_t *ret_end)
+{
+        uint64_t last;
+
+        *ret_offset = request->query.values[HTTP_PARAMETER_OFFSET];
+        *ret_end = UINT64_MAX;
+        if (!request->headers.content_range)
+                return true;
+        if (query_has(&request->query, HTTP_PARAMETER_OFFSET))
+                refuse_range(request, "and the query parameter offset exclude each other");
+        else if (!content_range_parse(request->headers.content_range, ret_offset, &last) || last == UINT64_MAX)
+                refuse_range(request, "must be like \"bytes 0-1023/4096\"");
+        else if (!request->chunked && request->content_length != last - *ret_offset + 1)
+                refuse_range(request, "and Content-Length disagree");
+        else
+                *ret_end = last + 1;
+        return !request->answered;
+}
+
 /* Before the body: everything that can be checked is, so that a refused upload stores nothing. */
 static void begin(struct http_request *request)
 {
-        uint64_t offset = request->query.values[HTTP_PARAMETER_OFFSET];
-        struct region *region = request_stream_region(request);
+        struct region *region;
+        uint64_t offset, end;
 
-        if (!region)
+        if (!request->chunked && !request->headers.content_length) {
+                request_problem(request, FERRY_E_INVALID_PARAMETER, "The request has no body");
+                return;
+        }
+        if (!find_place(request, &offset, &end) || !(region = request_stream_region(request)))
                 return;
         request->region = region; /* the stream ends with the request, however that ends */
         request->upload_offset = offset;
+        request->upload_end = end < region->size ? end : region->size;
         if (strcmp(region->device, "cpu"))
                 request_problem(request, FERRY_E_UNKNOWN_DEVICE, "Only the content of host memory goes over HTTP");
         else if (offset > region->size)
                 request_problem(request, FERRY_E_OUT_OF_BOUNDS, "The region has %zu bytes", region->size);
-        else if (request->content_length > region->size - offset)
+        else if ((end != UINT64_MAX && end > region->size) || request->content_length > region->size - offset)
                 refuse_length(request, region->size - offset);
 }
 
@@ -50,6 +85,8 @@ void put_region_content(struct http_request *request)
         release(request);
         if (deleted)
                 request_problem(request, FERRY_E_GONE, "The region was deleted during the upload");
+        else if (request->headers.content_range && request->upload_offset != request->upload_end)
+                refuse_range(request, "names more bytes than the body has");
         else
                 request_answer_empty(request, 204);
 }
@@ -66,10 +103,12 @@ __attribute__((noinline)) static void upload_store(void *to, const void *from, s
 void upload_take(struct http_request *request, const char *data, size_t size)
 {
         struct region *region = request->region;
-        size_t room = region->size - request->upload_offset;
 
-        if (size > room) {
-                refuse_length(request, region->size - request->query.values[HTTP_PARAMETER_OFFSET]);
+        if (size > request->upload_end - request->upload_offset) {
+                if (request->headers.content_range)
+                        refuse_range(request, "names fewer bytes than the body has");
+                else
+                        refuse_length(request, region->size - request->query.values[HTTP_PARAMETER_OFFSET]);
                 release(request);
                 return;
         }

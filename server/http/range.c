@@ -2,7 +2,6 @@
 #include "range.h"
 
 #include <ctype.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <strings.h>
 
@@ -55,4 +54,20 @@ enum range_result range_parse(const char *header, uint64_t size, uint64_t *ret_f
         *ret_first = first;
         *ret_last = last < size ? last : size - 1;
         return RANGE_PART;
+}
+
+bool content_range_parse(const char *header, uint64_t *ret_first, uint64_t *ret_last)
+{
+        uint64_t total = UINT64_MAX;
+
+        if (strncasecmp(header, "bytes ", 6))
+                return false;
+        const char *text = skip_blanks(header + 6);
+        if (!take_number(&text, ret_first) || *text++ != '-' || !take_number(&text, ret_last) || *text++ != '/')
+                return false;
+        if (*text == '*')
+                text++;
+        else if (!take_number(&text, &total))
+                return false;
+        return !*skip_blanks(text) && *ret_first <= *ret_last && *ret_last < total;
 }

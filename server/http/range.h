@@ -2,6 +2,7 @@
 #ifndef HTTP_RANGE_H
 #define HTTP_RANGE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum range_result {
@@ -15,5 +16,11 @@ enum range_result {
  * and the last byte. Pure.
  */
 enum range_result range_parse(const char *header, uint64_t size, uint64_t *ret_first, uint64_t *ret_last);
+
+/*
+ * The Content-Range of a request's body: "bytes FIRST-LAST/TOTAL", where TOTAL may be "*". TOTAL counts the bytes that
+ * the client has, which need not fill the region. false when the header is not of that form. Pure.
+ */
+bool content_range_parse(const char *header, uint64_t *ret_first, uint64_t *ret_last);
 
 #endif

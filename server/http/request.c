@@ -88,6 +88,38 @@ struct http_request *request_free(struct http_request *request)
         return NULL;
 }
 
+/* If-Match, and If-None-Match of what changes something. etag "" = the resource has none. false: answered with 412. */
+static bool check_preconditions(struct http_request *request, const char *etag)
+{
+        const struct http_headers *headers = &request->headers;
+
+        if (headers->if_match && !headers_etag_matches(headers->if_match, etag, false)) {
+                request_problem(request, FERRY_E_PRECONDITION_FAILED, *etag ? "The ETag is %s" : "It has no ETag%s",
+                                etag);
+                return false;
+        }
+        if (headers->if_none_match && strcmp(request->route->method, "GET") != 0 &&
+            headers_etag_matches(headers->if_none_match, etag, true)) {
+                request_problem(request, FERRY_E_PRECONDITION_FAILED, "If-None-Match excludes the resource as it is");
+                return false;
+        }
+        return true;
+}
+
+/* The operation's revision is looked up only where a header asks for it. */
+static bool check_operation_preconditions(struct http_request *request)
+{
+        char digits[FERRY_UINT_TEXT_SIZE], etag[FERRY_UINT_TEXT_SIZE + sizeof("\"r\"")];
+        struct operation_view view;
+
+        if (!request->headers.if_match && !request->headers.if_none_match)
+                return true;
+        operation_look(request->server->config.operations, request->operation, &view);
+        (void)ferry_uint_format(view.revision, digits);
+        (void)snprintf(etag, sizeof(etag), "\"r%s\"", digits);
+        return check_preconditions(request, etag);
+}
+
 struct operation *request_find_operation(struct http_request *request)
 {
         uint64_t id;
@@ -95,7 +127,7 @@ struct operation *request_find_operation(struct http_request *request)
         if (ferry_id_parse("op_", request->resource_id, &id)) {
                 switch (operation_find(request->server->config.operations, id, &request->operation)) {
                 case OPERATION_FOUND:
-                        return request->operation;
+                        return check_operation_preconditions(request) ? request->operation : NULL;
                 case OPERATION_GONE:
                         request_problem(request, FERRY_E_GONE,
                                         "The operation was deleted or has been kept long enough");
@@ -117,6 +149,8 @@ struct region *request_find_region(struct http_request *request)
                 region = region_find(request->server->config.regions, id);
         if (!region)
                 request_problem(request, FERRY_E_NOT_FOUND, "There is no region of this id");
+        else if (!check_preconditions(request, ""))
+                region = region_unref(region);
         return region;
 }
 
@@ -176,7 +210,7 @@ void request_answer_operation(struct http_request *request, unsigned status)
         }
         etag = request_etag(request, view.revision);
         if (status == 200 && request->headers.if_none_match && !strcmp(request->route->method, "GET") &&
-            headers_etag_matches(request->headers.if_none_match, etag)) {
+            headers_etag_matches(request->headers.if_none_match, etag, true)) {
                 request_answer_empty(request, 304);
                 return;
         }

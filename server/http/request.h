@@ -26,7 +26,7 @@ struct region;
 enum {
         REQUEST_ID_SIZE = 65,
         REQUEST_HEADERS_MAX = 6,         /* of an answer, beside those that every answer has */
-        REQUEST_HEADERS_TEXT_SIZE = 384, /* of their values together */
+        REQUEST_HEADERS_TEXT_SIZE = 320, /* of their values together */
         REQUEST_DISCARD_MAX = 64 << 20,  /* bytes of a refused body that are read, so that the client sees the answer */
 };
 
@@ -76,6 +76,7 @@ struct http_request {
         struct making *making;         /* what it waits for; owned */
         struct region *region;         /* an upload into it: region_stream_end */
         uint64_t upload_offset;        /* where the next byte goes */
+        uint64_t upload_end;           /* where none goes any more */
         uint64_t idempotency_hash;     /* of target and body */
         uint64_t target_hash;
         bool idempotency_reserved; /* and neither committed nor aborted */

@@ -88,7 +88,8 @@ static void no_bytes_are_stored_anywhere_up_to_the_end(void **state)
                     region_path(id, "/content?offset=10"));
         wire_expect(w, 204, "PUT %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
                     region_path(id, "/content?offset=10"));
-        wire_expect(w, 204, "PUT %s HTTP/1.1\r\nHost: localhost\r\n\r\n", region_path(id, "/content"));
+        wire_refused(w, 400, "invalid-parameter", "PUT %s HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                     region_path(id, "/content"));
         wire_refused(w, 400, "out-of-bounds", "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
                      region_path(id, "/content?offset=11"));
         assert_digits(w, id, "..........");

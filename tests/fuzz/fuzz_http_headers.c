@@ -24,8 +24,10 @@ static void check_value(const char *value)
                 FUZZ_CHECK(number <= INT64_MAX && n > 0 && strspn(value, "0123456789") == n);
                 FUZZ_CHECK(number == strtoull(value, NULL, 10));
         }
-        if (headers_etag_matches(value, "\"r2\""))
+        if (headers_etag_matches(value, "\"r2\"", true))
                 FUZZ_CHECK(strchr(value, '*') || strstr(value, "\"r2\""));
+        if (headers_etag_matches(value, "\"r2\"", false))
+                FUZZ_CHECK(headers_etag_matches(value, "\"r2\"", true));
         if (headers_media_type_is(value, "application/json"))
                 FUZZ_CHECK(strcasestr(value, "application/json"));
         if (headers_request_id_valid(value))

@@ -5,7 +5,7 @@
 #include "fuzz_text.h"
 #include "range.h"
 
-/* One byte that picks the size of the content, then a Range header. */
+/* One byte that picks the size of the content, then a Range header, or a Content-Range. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
         static const uint64_t sizes[] = { 0, 1, 2, 100, UINT64_C(1) << 32, INT64_MAX, UINT64_MAX };
@@ -23,6 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 FUZZ_CHECK(first == 7 && last == 3);
                 FUZZ_CHECK(result == RANGE_WHOLE || result == RANGE_UNSATISFIABLE);
         }
+        if (content_range_parse(header, &first, &last))
+                FUZZ_CHECK(first <= last && strcasestr(header, "bytes ") == header);
         free(header);
         return 0;
 }

@@ -161,6 +161,7 @@ def converse(call, a, b):
         offer, ttl_ms=60000, readers=1, layout="stream"))
     call(a, "createOperation", 400, body={"kind": "readable", "descriptors": [], "no_such_field": 1})
     call(a, "getOperation", 200, bare)
+    call(a, "cancelOperation", 412, bare, If_Match="\"r99\"")
     call(a, "getOperation", 304, bare, If_None_Match='"r1"')
     call(a, "getOperation", 404, "op_0000000000000001", query="?wait_ms=60000")
     call(a, "getOperationMetadata", 200, bare)

@@ -67,17 +67,23 @@ static void a_wait_that_is_no_number_is_no_preference(void **state)
 
 static void etags_match_in_lists_weak_and_strong(void **state)
 {
-        assert_true(headers_etag_matches("\"r2\"", "\"r2\""));
-        assert_true(headers_etag_matches("W/\"r2\"", "\"r2\""));
-        assert_true(headers_etag_matches("\"r1\", W/\"x,y\" ,\"r2\"", "\"r2\""));
-        assert_true(headers_etag_matches(" * ", "\"r2\""));
-        assert_false(headers_etag_matches("\"r22\"", "\"r2\""));
-        assert_false(headers_etag_matches("\"r1\"", "\"r2\""));
-        assert_false(headers_etag_matches("r2", "\"r2\""));
-        assert_false(headers_etag_matches("\"r2", "\"r2\""));
-        assert_false(headers_etag_matches("", "\"r2\""));
-        assert_false(headers_etag_matches("\"r1\" \"r2\"", "\"r2\""));
-        assert_false(headers_etag_matches("*, \"r2\"", "\"r3\""));
+        assert_true(headers_etag_matches("\"r2\"", "\"r2\"", true));
+        assert_true(headers_etag_matches("W/\"r2\"", "\"r2\"", true));
+        assert_true(headers_etag_matches("\"r1\", W/\"x,y\" ,\"r2\"", "\"r2\"", true));
+        assert_true(headers_etag_matches(" * ", "\"r2\"", true));
+        assert_false(headers_etag_matches("\"r22\"", "\"r2\"", true));
+        assert_false(headers_etag_matches("\"r1\"", "\"r2\"", true));
+        assert_false(headers_etag_matches("r2", "\"r2\"", true));
+        assert_false(headers_etag_matches("\"r2", "\"r2\"", true));
+        assert_false(headers_etag_matches("", "\"r2\"", true));
+        assert_false(headers_etag_matches("\"r1\" \"r2\"", "\"r2\"", true));
+        assert_false(headers_etag_matches("*, \"r2\"", "\"r3\"", true));
+        /* If-Match compares strongly. */
+        assert_true(headers_etag_matches("W/\"r2\", \"r2\"", "\"r2\"", false));
+        assert_false(headers_etag_matches("W/\"r2\"", "\"r2\"", false));
+        /* A resource without an ETag is there all the same. */
+        assert_true(headers_etag_matches("*", "", false));
+        assert_false(headers_etag_matches("\"\"", "", false));
 }
 
 static void media_types_match_whatever_their_parameters(void **state)

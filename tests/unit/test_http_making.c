@@ -269,7 +269,7 @@ static void a_region_that_is_prepared_cannot_be_used(void **state)
         gate_await(s);
         snprintf(content, sizeof(content), "%s/content", path);
         expect_problem(http_call(s->h, "GET", content, "", NULL), 409, "region-not-ready");
-        expect_problem(http_call(s->h, "PUT", content, "", NULL), 409, "region-not-ready");
+        expect_problem(http_call(s->h, "PUT", content, "Content-Length: 0\r\n", NULL), 409, "region-not-ready");
         snprintf(text, sizeof(text), "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]}",
                  path + strlen("/v1/regions/"));
         expect_problem(http_call(s->h, "POST", "/v1/operations", "", text), 409, "region-not-ready");

@@ -63,6 +63,25 @@ static void all_else_is_the_whole_content(void **state)
                 check(others[i], 10, RANGE_WHOLE, 0, 0);
 }
 
+static void content_ranges_name_first_and_last_byte(void **state)
+{
+        static const char *const bad[] = {
+                "",           "bytes",         "bytes 0-1",  "bytes=0-1/2", "bytes 1-0/2", "bytes 0-2/2",
+                "bytes */10", "bytes 0-1/2 x", "bytes -1/2", "items 0-1/2"
+        };
+        uint64_t first, last;
+
+        assert_true(content_range_parse("bytes 500-999/1000", &first, &last));
+        assert_int_equal(first, 500);
+        assert_int_equal(last, 999);
+        assert_true(content_range_parse("Bytes 0-0/*", &first, &last));
+        assert_int_equal(first, 0);
+        assert_int_equal(last, 0);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++)
+                if (content_range_parse(bad[i], &first, &last))
+                        fail_msg("%s was taken", bad[i]);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -71,6 +90,7 @@ int main(void)
                 cmocka_unit_test(suffixes_count_from_the_end),
                 cmocka_unit_test(a_start_beyond_the_content_is_unsatisfiable),
                 cmocka_unit_test(all_else_is_the_whole_content),
+                cmocka_unit_test(content_ranges_name_first_and_last_byte),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

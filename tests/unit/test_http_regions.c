@@ -206,7 +206,8 @@ static void an_upload_too_long_stores_nothing(void **state)
         http_send(fd, "abcd", 4);
         expect_problem(http_receive(fd), 413, "too-large");
         assert_int_equal(memory(h)[65533], 0);
-        expect_problem(http_call(h, "PUT", content_path(h, "?offset=65537"), "", NULL), 400, "out-of-bounds");
+        expect_problem(http_call(h, "PUT", content_path(h, "?offset=65537"), "Content-Length: 0\r\n", NULL), 400,
+                       "out-of-bounds");
         expect_problem(http_call(h, "PUT", content_path(h, "?offset=-1"), "", NULL), 400, "invalid-parameter");
 }
 

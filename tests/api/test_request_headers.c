@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "wire.h"
+
+/* Request headers that change what a request means: Content-Range, Content-Encoding, If-Match, If-None-Match. */
+
+/* Asserts what ten bytes of a region are. */
+static void assert_digits(struct worker *w, const char *id, const char *wanted)
+{
+        char digits[11] = "";
+        size_t n;
+
+        assert_int_equal(ferry_get_region_content(w->client, id, 0, digits, 10, &n), 0);
+        assert_int_equal(n, 10);
+        assert_string_equal(digits, wanted);
+}
+
+static void make_digits(struct worker *w, char *id)
+{
+        region_make(w, 10, 0, id);
+        assert_int_equal(ferry_put_region_content(w->client, id, 0, "..........", 10), 0);
+}
+
+/* As `curl -C 4 -T FILE` sends it. */
+static void a_resumed_upload_goes_where_content_range_says(void **state)
+{
+        static const struct {
+                const char *query, *range, *bytes, *then;
+                int status;
+                const char *code;
+        } rows[] = {
+                { "", "bytes 4-9/10", "456789", "....456789", 204, NULL },
+                { "", "bytes 0-3/10", "0123", "0123456789", 204, NULL },
+                { "", "bytes 9-9/*", "Z", "012345678Z", 204, NULL },
+                { "", "bytes 3-4/5", "ab", "012ab5678Z", 204, NULL },
+                /* Nothing of these is stored. */
+                { "", "bytes 4-9/10", "!!", "012ab5678Z", 400, "invalid-parameter" },
+                { "", "bytes 4-5", "!!", "012ab5678Z", 400, "invalid-parameter" },
+                { "", "bytes */10", "!!", "012ab5678Z", 400, "invalid-parameter" },
+                { "?offset=4", "bytes 4-5/10", "!!", "012ab5678Z", 400, "invalid-parameter" },
+                { "", "bytes 9-10/11", "!!", "012ab5678Z", 413, "too-large" },
+                { "", "bytes 11-12/13", "!!", "012ab5678Z", 400, "out-of-bounds" },
+                { "", "bytes 18446744073709551614-18446744073709551615/*", "!!", "012ab5678Z", 400,
+                  "invalid-parameter" },
+        };
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+
+        worker_start(w, "w", NULL);
+        make_digits(w, id);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                struct raw_answer answer;
+
+                wire_ask(w, &answer,
+                         "PUT %s%s HTTP/1.1\r\nHost: localhost\r\nContent-Range: %s\r\nContent-Length: %zu\r\n\r\n%s",
+                         region_path(id, "/content"), rows[i].query, rows[i].range, strlen(rows[i].bytes),
+                         rows[i].bytes);
+                if (rows[i].code) {
+                        answer_assert_problem(&answer, rows[i].status, rows[i].code);
+                } else {
+                        assert_int_equal(answer.status, rows[i].status);
+                        raw_answer_clear(&answer);
+                }
+                assert_digits(w, id, rows[i].then);
+        }
+        /* Only the end of a chunked body tells that it has fewer bytes, or more. */
+        wire_refused(w, 400, "invalid-parameter",
+                     "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Range: bytes 0-3/10\r\n"
+                     "Transfer-Encoding: chunked\r\n\r\n2\r\nxy\r\n0\r\n\r\n",
+                     region_path(id, "/content"));
+        wire_refused(w, 400, "invalid-parameter",
+                     "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Range: bytes 0-1/10\r\n"
+                     "Transfer-Encoding: chunked\r\n\r\n2\r\nxy\r\n1\r\nz\r\n0\r\n\r\n",
+                     region_path(id, "/content"));
+        assert_digits(w, id, "xy2ab5678Z");
+        region_drop(w, id);
+        worker_stop(w);
+}
+
+static void an_encoded_body_is_refused(void **state)
+{
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+
+        worker_start(w, "w", NULL);
+        make_digits(w, id);
+        wire_refused(w, 415, "unsupported-media-type",
+                     "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n!!",
+                     region_path(id, "/content"));
+        wire_refused(w, 415, "unsupported-media-type",
+                     "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                     "Content-Encoding: br\r\nContent-Length: 10\r\n\r\n{\"size\":1}");
+        assert_digits(w, id, "..........");
+        wire_expect(w, 204,
+                    "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: identity\r\nContent-Length: 2\r\n\r\nab",
+                    region_path(id, "/content"));
+        assert_digits(w, id, "ab........");
+        region_drop(w, id);
+        worker_stop(w);
+}
+
+/* Content has no ETag: only "*" can match. */
+static void preconditions_hold_or_nothing_is_stored(void **state)
+{
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+
+        worker_start(w, "w", NULL);
+        make_digits(w, id);
+        wire_refused(w, 412, "precondition-failed",
+                     "PUT %s HTTP/1.1\r\nHost: localhost\r\nIf-Match: \"r1\"\r\nContent-Length: 2\r\n\r\n!!",
+                     region_path(id, "/content"));
+        wire_refused(w, 412, "precondition-failed",
+                     "PUT %s HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: *\r\nContent-Length: 2\r\n\r\n!!",
+                     region_path(id, "/content"));
+        assert_digits(w, id, "..........");
+        wire_expect(w, 204, "PUT %s HTTP/1.1\r\nHost: localhost\r\nIf-Match: *\r\nContent-Length: 2\r\n\r\nab",
+                    region_path(id, "/content"));
+        assert_digits(w, id, "ab........");
+        wire_refused(w, 412, "precondition-failed", "DELETE %s HTTP/1.1\r\nHost: localhost\r\nIf-Match: \"x\"\r\n\r\n",
+                     region_path(id, ""));
+        region_drop(w, id);
+        worker_stop(w);
+}
+
+static void what_changes_an_operation_heeds_if_match(void **state)
+{
+        static const struct {
+                const char *method, *rest, *header;
+                int status;
+        } rows[] = {
+                { "POST", "/cancel", "If-Match: \"r99\"", 412 },     { "POST", "/cancel", "If-Match: W/\"r1\"", 412 },
+                { "POST", "/cancel", "If-None-Match: \"r1\"", 412 }, { "POST", "/renew", "If-Match: \"r99\"", 412 },
+                { "DELETE", "", "If-Match: \"r99\"", 412 },          { "GET", "", "If-Match: \"r99\"", 412 },
+                { "GET", "", "If-Match: \"r99\", \"r1\"", 200 },     { "POST", "/cancel", "If-Match: \"r1\"", 200 },
+                { "DELETE", "", "If-Match: \"r1\"", 412 },           { "DELETE", "", "If-Match: *", 204 },
+        };
+        struct worker *w = *state;
+        struct ferry_operation operation;
+        char region[FERRY_ID_SIZE];
+
+        worker_start(w, "w", NULL);
+        region_make(w, 10, 0, region);
+        offer_make(w, FERRY_READABLE, region, &operation);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+                wire_expect(w, rows[i].status, "%s /v1/operations/%s%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n",
+                            rows[i].method, operation.id, rows[i].rest, rows[i].header);
+        ferry_operation_clear(&operation);
+        region_drop(w, region);
+        worker_stop(w);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+        const struct CMUnitTest tests[] = {
+                TEST(a_resumed_upload_goes_where_content_range_says),
+                TEST(an_encoded_body_is_refused),
+                TEST(preconditions_hold_or_nothing_is_stored),
+                TEST(what_changes_an_operation_heeds_if_match),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
