@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <json-c/json.h>
+#include <string.h>
 
 #include "json_document.h"
 
@@ -73,6 +74,58 @@ int ferry_json_next(struct ferry_json_elements *elements, struct json_object **r
 void ferry_json_elements_clear(struct ferry_json_elements *elements)
 {
         elements->batch = ferry_json_free(elements->batch);
+}
+
+/* Where the string whose quote is at at ends. */
+static const char *string_end(const char *at)
+{
+        for (at++; *at != '"'; at++)
+                at += *at == '\\';
+        return at + 1;
+}
+
+static const char *value_end(const char *at)
+{
+        for (size_t depth = 0;; at++) {
+                switch (*at) {
+                case '"':
+                        at = string_end(at) - 1;
+                        break;
+                case '[':
+                case '{':
+                        depth++;
+                        break;
+                case ',':
+                        if (!depth)
+                                return at;
+                        break;
+                case ']':
+                case '}':
+                        if (!depth--)
+                                return at;
+                        break;
+                }
+        }
+}
+
+static const char *skip_space(const char *at)
+{
+        return at + strspn(at, " \t\n\r");
+}
+
+bool ferry_json_next_text(const char **at, const char **ret_text, size_t *ret_size)
+{
+        const char *start = skip_space(*at);
+
+        if (*start == ']')
+                return false;
+        start = skip_space(start + 1);
+        if (*start == ']')
+                return false;
+        *at = value_end(start);
+        *ret_text = start;
+        *ret_size = (size_t)(*at - start);
+        return true;
 }
 
 bool ferry_json_get_uint(const struct json_object *value, uint64_t *ret_number)

@@ -62,11 +62,6 @@ static int on_connect(void *context, const struct engine_connect *connect)
         return engine_connect(context, connect);
 }
 
-static ssize_t on_peers_page(void *context, uint64_t *cursor, struct engine_peer_view *page, size_t max)
-{
-        return engine_peers_page(context, cursor, page, max);
-}
-
 /* Thread: who runs the data plane. The engine is older than the store and dies before it. */
 static int on_claim(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
 {
@@ -246,12 +241,14 @@ static int start_http(struct ferry_worker *worker)
                 .operation_limits = &worker->limits,
                 .regions = worker->regions,
                 .peers = worker->peers,
-                .connector = { .connect = on_connect, .peers_page = on_peers_page, .context = worker->engine },
+                .connector = { .connect = on_connect, .context = worker->engine },
                 .loop = worker->loop,
                 .metrics = worker->metrics,
                 .limits = { .body_max = 8 << 20,
+                            .batch_max = 1024,
+                            .ids_max = 512, /* as many as fit into a head, with as much again for everything else */
                             .descriptors_max = FERRY_METADATA_DESCRIPTORS,
-                            .wait_ms_max = 60 * 1000,
+                            .wait_ms_max = 55 * 1000, /* proxies give up after 60 s of silence */
                             .waiters_max = options->max_waiters,
                             .connections_max = connections_possible(options->max_connections),
                             .page_max = 1000,

@@ -31,7 +31,7 @@ static char *further_header(struct http_request *request, const char *name, size
         request->answer_headers[request->n_headers].name = name;
         request->answer_headers[request->n_headers].value = value;
         request->n_headers++;
-        request->n_headers_text += size;
+        request->n_headers_text += (uint32_t)size;
         return value;
 }
 
@@ -217,16 +217,21 @@ static void answer_problem(struct http_request *request, int error, const char *
         request_answer(request, problem_status(error), json_response(&writer, "application/problem+json"));
 }
 
+int request_log_failure(const struct http_request *request, int error)
+{
+        log_event(LOG_ERROR, "a request failed in the worker", LOG_S("request_id", request->id),
+                  LOG_S("route", request->route ? request->route->operation_id : "none"),
+                  LOG_S("error", strerror(-error)));
+        return FERRY_E_INTERNAL;
+}
+
 void request_problem(struct http_request *request, int error, const char *format, ...)
 {
         char detail[256] = "";
         va_list arguments;
 
         if (error < 0) {
-                log_event(LOG_ERROR, "a request failed in the worker", LOG_S("request_id", request->id),
-                          LOG_S("route", request->route ? request->route->operation_id : "none"),
-                          LOG_S("error", strerror(-error)));
-                answer_problem(request, FERRY_E_INTERNAL, NULL, NULL);
+                answer_problem(request, request_log_failure(request, error), NULL, NULL);
                 return;
         }
         if (format) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
-#include <string.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include <json.h>
 
 #include <ferry/error.h>
 #include <ferry/json.h>
@@ -12,12 +14,14 @@
 #include "http_internal.h"
 #include "idempotency.h"
 #include "metadata_json.h"
-#include "operation_body.h"
 #include "operation_json.h"
+#include "operation_making.h"
+#include "operation_set.h"
 #include "operations/operations.h"
-#include "peers/peers.h"
-#include "peers/remote.h"
+#include "refusal.h"
 #include "request.h"
+
+/* ---- one operation ---- */
 
 /* 201 with the operation as it is now, and its metadata when they were asked for and are still to be had. */
 static void answer(struct http_request *request)
@@ -25,30 +29,20 @@ static void answer(struct http_request *request)
         struct ferry_json_writer writer = { 0 };
         struct operation_view view;
         char id[FERRY_ID_TEXT_SIZE];
-        int error = FERRY_E_GONE;
 
         operation_look(request->server->config.operations, request->operation, &view);
         ferry_id_format("op_", view.id, id);
         request_header_text(request, "Location", "/v1/operations/", id);
-        if (query_has(&request->query, HTTP_PARAMETER_INCLUDE) && !view.deleted) {
-                ferry_json_begin_object(&writer);
-                operation_json_members(&writer, &view);
-                ferry_json_key(&writer, "metadata");
-                error = metadata_json_write(&writer, request);
-                ferry_json_end_object(&writer);
-        }
-        switch (error) {
-        case 0:
-                (void)request_etag(request, view.revision);
-                request_answer_json(request, 201, &writer);
-                break;
-        case FERRY_E_GONE:
+        if (view.deleted || !query_has(&request->query, HTTP_PARAMETER_INCLUDE)) {
                 request_answer_operation(request, 201);
-                break;
-        default:
-                request_problem(request, error, NULL);
+                return;
         }
-        ferry_json_writer_clear(&writer);
+        ferry_json_begin_object(&writer);
+        operation_json_members(&writer, &view);
+        metadata_json_add(&writer, request, request->operation);
+        ferry_json_end_object(&writer);
+        (void)request_etag(request, view.revision);
+        request_answer_json(request, 201, &writer);
 }
 
 /* The operation is there; waits for its end when the client prefers that. */
@@ -61,107 +55,127 @@ static void answer_in_time(struct http_request *request)
                 answer(request);
 }
 
-/* What was made must not stay behind an answer that says it was not. */
-static void unmake(struct http_request *request, int error, const char *pointer, const char *detail)
+static void make(struct http_request *request)
 {
-        struct operation_store *store = request->server->config.operations;
+        struct refusal refusal = { 0 };
+        uint64_t id;
 
-        operation_fail(store, request->operation, error > 0 ? error : FERRY_E_INTERNAL, detail);
-        operation_delete(store, request->operation);
-        if (error < 0)
-                request_problem(request, error, NULL);
-        else
-                request_problem_at(request, error, pointer, detail);
-}
-
-/* Starts an active operation. false: the request has been answered. */
-static bool start(struct http_request *request, struct operation_body *body)
-{
-        const struct http_config *config = &request->server->config;
-        char detail[OPERATION_DETAIL_SIZE] = "";
-        int error = 0;
-
-        if (body->metadata)
-                error = operation_begin(config->operations, request->operation, body->metadata, request_waits(request),
-                                        detail);
-        else if (body->remote_url)
-                error = remote_begin(config->operations, config->peers, request->operation, body->remote_url, detail,
-                                     sizeof(detail));
-        if (error)
-                unmake(request, error, body->metadata ? "/remote_metadata" : "/remote_url", detail);
-        return !error;
-}
-
-static void make(struct http_request *request, struct operation_body *body)
-{
-        struct operation_store *store = request->server->config.operations;
-        struct operation_view view;
-
-        int error = operation_create(store, &body->spec, &request->operation);
-        if (error) {
-                request_problem(request, error, NULL);
+        request->operation =
+                operation_make(request, ferry_json_root(request->json),
+                               query_has(&request->query, HTTP_PARAMETER_INCLUDE), request_waits(request), &refusal);
+        if (!request->operation) {
+                refusal_answer(&refusal, request);
                 return;
         }
-        operation_look(store, request->operation, &view);
-        replay_commit(request, view.id);
-        if (start(request, body))
-                answer_in_time(request);
+        id = operation_id(request->operation);
+        replay_commit(request, &id);
+        answer_in_time(request);
 }
 
-static void replay(struct http_request *request, uint64_t id)
+static void create_one(struct http_request *request)
 {
-        if (operation_find(request->server->config.operations, id, &request->operation) == OPERATION_FOUND)
-                answer_in_time(request);
-        else
-                request_problem(request, FERRY_E_GONE, "The operation that this key made is gone");
-}
+        uint64_t id;
 
-/* What can be said against the request before anything is made. false: it has been answered. */
-static bool check(struct http_request *request, struct operation_body *body)
-{
-        const struct http_config *config = &request->server->config;
-        char detail[OPERATION_DETAIL_SIZE] = "";
-        int error = 0;
-
-        if (query_has(&request->query, HTTP_PARAMETER_INCLUDE) && !ferry_kind_is_passive((int)body->spec.kind)) {
-                request_problem(request, FERRY_E_INVALID_PARAMETER,
-                                "Only readable and writable operations have metadata to include");
-                return false;
+        /* A key that is known comes before the checks: what it made may have changed what they would say. */
+        switch (replay_begin(request, &id, 1)) {
+        case REPLAY_ANSWERED:
+                break;
+        case REPLAY_AGAIN:
+                if (operation_find(request->server->config.operations, id, &request->operation) == OPERATION_FOUND)
+                        answer_in_time(request);
+                else
+                        request_problem(request, FERRY_E_GONE, "The operation that this key made is gone");
+                break;
+        case REPLAY_MAKE:
+                make(request);
+                break;
         }
-        if (body->metadata)
-                error = operation_check(config->operations, &body->spec, body->metadata, detail);
-        else if (body->remote_url)
-                error = peers_check_url(config->peers, body->remote_url, detail, sizeof(detail));
-        if (error < 0)
+}
+
+/* ---- a batch ---- */
+
+static void answer_batch(struct http_request *request)
+{
+        struct ferry_json_writer writer = { 0 };
+
+        operation_set_write(request->set, request, query_has(&request->query, HTTP_PARAMETER_INCLUDE), &writer);
+        request_answer_json(request, 200, &writer);
+}
+
+static void answer_batch_in_time(struct http_request *request)
+{
+        uint64_t wait_ms = request_wait_ms(request);
+
+        if (!wait_ms ||
+            wait_park_event(request, operation_set_wait(request->set, false), wait_ms, answer_batch) != WAIT_PARKED)
+                answer_batch(request);
+}
+
+/* Like the body of a request of its own. Returns the operation's id; 0 = it was refused. */
+static uint64_t make_result(struct http_request *request, size_t i, const char *text, size_t size)
+{
+        struct refusal refusal = { 0 };
+        struct operation *operation = NULL;
+        struct ferry_json *json = NULL;
+
+        refusal.error = ferry_json_parse_in_place(text, size, "remote_metadata", &json, &refusal.errors);
+        if (!refusal.error)
+                operation = operation_make(request, ferry_json_root(json), false, false, &refusal);
+        (void)ferry_json_free(json);
+        if (!operation) {
+                operation_set_refuse(request->set, i, request, &refusal);
+                return 0;
+        }
+        operation_set_put(request->set, i, operation);
+        return operation_id(operation);
+}
+
+/* ids: what the Idempotency-Key has made before; 0 = nothing. */
+static void make_batch(struct http_request *request, uint64_t *ids)
+{
+        const char *at = request->body, *text;
+        char id[FERRY_ID_TEXT_SIZE];
+        size_t size, n_made = 0;
+
+        for (size_t i = 0; ferry_json_next_text(&at, &text, &size); i++) {
+                if (ids[i]) {
+                        ferry_id_format("op_", ids[i], id);
+                        operation_set_find(request->set, i, id);
+                } else {
+                        ids[i] = make_result(request, i, text, size);
+                }
+                n_made += ids[i] != 0;
+        }
+        if (n_made)
+                replay_commit(request, ids);
+        answer_batch_in_time(request);
+}
+
+static void create_batch(struct http_request *request, size_t n)
+{
+        const uint64_t max = request->server->config.limits.batch_max;
+        FERRY_CLEANUP(cleanup_free) uint64_t *ids = NULL;
+        int error;
+
+        if (n < 1 || n > max) {
+                request_problem(request, FERRY_E_INVALID_PARAMETER, "A batch has 1 to %llu operations",
+                                (unsigned long long)max);
+                return;
+        }
+        ids = calloc(n, sizeof(ids[0]));
+        error = ids ? operation_set_new(request->server->config.operations, n, &request->set) : -ENOMEM;
+        if (error)
                 request_problem(request, error, NULL);
-        else if (error)
-                request_problem_at(request, error, body->metadata ? "/remote_metadata" : "/remote_url", detail);
-        else if (body->metadata)
-                remote_screen(config->peers, body->metadata);
-        return !error;
+        else if (replay_begin(request, ids, n) != REPLAY_ANSWERED)
+                make_batch(request, ids);
 }
 
 void create_operation(struct http_request *request)
 {
-        FERRY_CLEANUP(operation_body_clear) struct operation_body body = { 0 };
-        struct ferry_json_errors errors = { 0 };
-        uint64_t id;
+        struct json_object *body = ferry_json_root(request->json);
 
-        /* A key that is known comes before the checks: what it made may have changed what they would say. */
-        switch (replay_begin(request, &id)) {
-        case REPLAY_ANSWERED:
-                return;
-        case REPLAY_AGAIN:
-                replay(request, id);
-                return;
-        case REPLAY_MAKE:
-                break;
-        }
-        int error = operation_body_decode(&request->server->config, ferry_json_root(request->json), &body, &errors);
-        if (error < 0)
-                request_problem(request, error, NULL);
-        else if (error)
-                request_problem_body(request, &errors);
-        else if (check(request, &body))
-                make(request, &body);
+        if (json_object_is_type(body, json_type_array))
+                create_batch(request, ferry_json_count(body));
+        else
+                create_one(request);
 }

@@ -108,7 +108,7 @@ static void answer_made(struct http_request *request)
                 unmake(request);
                 request_problem(request, FERRY_E_GONE, "The client closed its end before the region was ready");
         } else if (state == REGION_READY || request->headers.prefer_async) {
-                replay_commit(request, region->id);
+                replay_commit(request, &region->id);
                 answer_waited(request);
         } else {
                 unmake(request);
@@ -175,7 +175,7 @@ static void make(struct http_request *request, const struct region_body *body)
         if (error) {
                 answer_error(request, error, detail);
         } else if (region_state(region) == REGION_READY) {
-                replay_commit(request, region->id);
+                replay_commit(request, &region->id);
                 answer(request, region);
         } else {
                 const uint64_t id = region->id;
@@ -204,7 +204,7 @@ void create_region(struct http_request *request)
 
         if (!decode(request, &body))
                 return;
-        switch (replay_begin(request, &id)) {
+        switch (replay_begin(request, &id, 1)) {
         case REPLAY_MAKE:
                 make(request, &body);
                 break;

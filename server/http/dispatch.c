@@ -48,10 +48,6 @@ static bool read_query(struct http_request *request)
         struct query_context context = { .request = request };
 
         MHD_get_connection_values_n(request->connection, MHD_GET_ARGUMENT_KIND, take_parameter, &context);
-        uint64_t limit = request->query.values[HTTP_PARAMETER_LIMIT];
-        if (!*context.detail && limit > request->server->config.limits.page_max)
-                snprintf(context.detail, sizeof(context.detail), "The query parameter limit is %llu at most",
-                         (unsigned long long)request->server->config.limits.page_max);
         if (!*context.detail)
                 return true;
         request_problem(request, FERRY_E_INVALID_PARAMETER, "%s", context.detail);

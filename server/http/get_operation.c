@@ -14,7 +14,7 @@ static void answer(struct http_request *request)
 /* Every operation's revision is past 0 from the start. Parking would find the rest as well, but not as cheaply. */
 static bool already_past(const struct http_request *request)
 {
-        uint64_t revision = request->query.values[HTTP_PARAMETER_REVISION];
+        uint64_t revision = query_value(&request->query, HTTP_PARAMETER_REVISION);
 
         return (query_has(&request->query, HTTP_PARAMETER_REVISION) && !revision) ||
                operation_is_past(request->server->config.operations, request->operation, revision);
@@ -29,7 +29,7 @@ void get_operation(struct http_request *request)
                 answer(request);
                 return;
         }
-        switch (wait_park(request, request->query.values[HTTP_PARAMETER_REVISION], wait_ms, answer)) {
+        switch (wait_park(request, query_value(&request->query, HTTP_PARAMETER_REVISION), wait_ms, answer)) {
         case WAIT_PARKED:
                 break;
         case WAIT_NEEDLESS:

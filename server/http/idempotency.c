@@ -19,8 +19,10 @@ struct entry {
         UT_hash_handle hh;
         uint64_t hash;
         uint64_t made_us;
-        uint64_t id; /* 0 = still being made */
-        char key[];
+        bool busy; /* some request makes it */
+        size_t n;  /* resources */
+        char *key; /* behind the ids */
+        uint64_t ids[];
 };
 
 struct idempotency {
@@ -72,13 +74,13 @@ static bool make_room(struct idempotency *idempotency, uint64_t now_us)
         HASH_ITER (hh, idempotency->entries, entry, next) {
                 if (now_us - entry->made_us < IDEMPOTENCY_KEEP_US)
                         break;
-                if (entry->id)
+                if (!entry->busy)
                         entry_remove(idempotency, entry);
         }
         if (HASH_COUNT(idempotency->entries) < idempotency->max)
                 return true;
         HASH_ITER (hh, idempotency->entries, entry, next) {
-                if (!entry->id)
+                if (entry->busy)
                         continue;
                 entry_remove(idempotency, entry);
                 return true;
@@ -86,70 +88,93 @@ static bool make_room(struct idempotency *idempotency, uint64_t now_us)
         return false;
 }
 
+static struct entry *entry_add(struct idempotency *idempotency, const char *key, size_t n)
+{
+        struct entry *entry = calloc(1, sizeof(*entry) + n * sizeof(entry->ids[0]) + strlen(key) + 1);
+
+        if (!entry)
+                return NULL;
+        entry->busy = true;
+        entry->n = n;
+        entry->key = strcpy((char *)&entry->ids[n], key);
+        HASH_ADD_KEYPTR(hh, idempotency->entries, entry->key, strlen(key), entry);
+        return entry;
+}
+
+static enum idempotency_verdict entry_replay(struct entry *entry, uint64_t *ret_ids)
+{
+        memcpy(ret_ids, entry->ids, entry->n * sizeof(entry->ids[0]));
+        for (size_t i = 0; i < entry->n; i++)
+                entry->busy = entry->busy || !entry->ids[i];
+        return entry->busy ? IDEMPOTENCY_RETRY : IDEMPOTENCY_REPLAY;
+}
+
 static enum idempotency_verdict begin_locked(struct idempotency *idempotency, const char *key, uint64_t hash,
-                                             uint64_t now_us, uint64_t *ret_id)
+                                             uint64_t now_us, uint64_t *ret_ids, size_t n)
 {
         struct entry *entry;
 
         if (!idempotency->max)
                 return IDEMPOTENCY_FULL;
         HASH_FIND_STR(idempotency->entries, key, entry);
-        if (entry && entry->id && now_us - entry->made_us >= IDEMPOTENCY_KEEP_US) {
+        if (entry && !entry->busy && now_us - entry->made_us >= IDEMPOTENCY_KEEP_US) {
                 entry_remove(idempotency, entry);
                 entry = NULL;
         }
         if (entry) {
                 if (entry->hash != hash)
                         return IDEMPOTENCY_CONFLICT;
-                if (!entry->id)
-                        return IDEMPOTENCY_BUSY;
-                *ret_id = entry->id;
-                return IDEMPOTENCY_REPLAY;
+                return entry->busy ? IDEMPOTENCY_BUSY : entry_replay(entry, ret_ids);
         }
         if (!make_room(idempotency, now_us))
                 return IDEMPOTENCY_FULL;
-        entry = calloc(1, sizeof(*entry) + strlen(key) + 1);
+        entry = entry_add(idempotency, key, n);
         if (!entry)
                 return IDEMPOTENCY_FULL;
-        strcpy(entry->key, key);
         entry->hash = hash;
         entry->made_us = now_us;
-        HASH_ADD_STR(idempotency->entries, key, entry);
         return IDEMPOTENCY_NEW;
 }
 
 enum idempotency_verdict idempotency_begin(struct idempotency *idempotency, const char *key, uint64_t hash,
-                                           uint64_t now_us, uint64_t *ret_id)
+                                           uint64_t now_us, uint64_t *ret_ids, size_t n)
 {
         pthread_mutex_lock(&idempotency->lock);
-        enum idempotency_verdict verdict = begin_locked(idempotency, key, hash, now_us, ret_id);
+        enum idempotency_verdict verdict = begin_locked(idempotency, key, hash, now_us, ret_ids, n);
         pthread_mutex_unlock(&idempotency->lock);
         return verdict;
 }
 
-void idempotency_commit(struct idempotency *idempotency, const char *key, uint64_t id)
+void idempotency_commit(struct idempotency *idempotency, const char *key, const uint64_t *ids)
 {
         struct entry *entry;
 
         pthread_mutex_lock(&idempotency->lock);
         HASH_FIND_STR(idempotency->entries, key, entry);
-        if (entry)
-                entry->id = id;
+        if (entry) {
+                memcpy(entry->ids, ids, entry->n * sizeof(ids[0]));
+                entry->busy = false;
+        }
         pthread_mutex_unlock(&idempotency->lock);
 }
 
 void idempotency_abort(struct idempotency *idempotency, const char *key)
 {
+        bool made = false;
         struct entry *entry;
 
         pthread_mutex_lock(&idempotency->lock);
         HASH_FIND_STR(idempotency->entries, key, entry);
-        if (entry && !entry->id)
+        for (size_t i = 0; entry && i < entry->n; i++)
+                made = made || entry->ids[i];
+        if (entry && made)
+                entry->busy = false; /* the retry made no more */
+        else if (entry)
                 entry_remove(idempotency, entry);
         pthread_mutex_unlock(&idempotency->lock);
 }
 
-enum replay replay_begin(struct http_request *request, uint64_t *ret_id)
+enum replay replay_begin(struct http_request *request, uint64_t *ret_ids, size_t n)
 {
         const char *key = request->headers.idempotency_key;
 
@@ -160,12 +185,15 @@ enum replay replay_begin(struct http_request *request, uint64_t *ret_id)
                                 "Idempotency-Key must be 1 to 255 visible ASCII characters");
                 return REPLAY_ANSWERED;
         }
-        switch (idempotency_begin(request->server->idempotency, key, request->idempotency_hash, clock_now_us(),
-                                  ret_id)) {
+        enum idempotency_verdict verdict = idempotency_begin(request->server->idempotency, key,
+                                                             request->idempotency_hash, clock_now_us(), ret_ids, n);
+        switch (verdict) {
         case IDEMPOTENCY_NEW:
                 request->idempotency_reserved = true;
                 return REPLAY_MAKE;
+        case IDEMPOTENCY_RETRY:
         case IDEMPOTENCY_REPLAY:
+                request->idempotency_reserved = verdict == IDEMPOTENCY_RETRY;
                 request_header(request, "Idempotency-Replayed", "true");
                 return REPLAY_AGAIN;
         case IDEMPOTENCY_CONFLICT:
@@ -183,12 +211,12 @@ enum replay replay_begin(struct http_request *request, uint64_t *ret_id)
         __builtin_unreachable();
 }
 
-void replay_commit(struct http_request *request, uint64_t id)
+void replay_commit(struct http_request *request, const uint64_t *ids)
 {
         if (!request->idempotency_reserved)
                 return;
         request->idempotency_reserved = false;
-        idempotency_commit(request->server->idempotency, request->headers.idempotency_key, id);
+        idempotency_commit(request->server->idempotency, request->headers.idempotency_key, ids);
 }
 
 void replay_abort(struct http_request *request)

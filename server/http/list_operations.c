@@ -1,24 +1,112 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include <ferry/error.h>
 #include <ferry/json_write.h>
 
 #include "base/util.h"
 #include "handlers.h"
 #include "http_internal.h"
 #include "operation_json.h"
+#include "operation_set.h"
 #include "operations/operations.h"
 #include "page.h"
 #include "request.h"
 
+#define FIND_PARAMETERS (1u << HTTP_PARAMETER_IDS | 1u << HTTP_PARAMETER_WAIT_MS | 1u << HTTP_PARAMETER_WAIT_FOR)
+
+/* ---- several by their ids ---- */
+
+static void answer_found(struct http_request *request)
+{
+        struct ferry_json_writer writer = { 0 };
+
+        ferry_json_begin_object(&writer);
+        ferry_json_key(&writer, "operations");
+        operation_set_write(request->set, request, false, &writer);
+        ferry_json_end_object(&writer);
+        request_answer_json(request, 200, &writer);
+}
+
+static void wait_for_found(struct http_request *request, uint64_t wait_ms)
+{
+        const bool any = query_value(&request->query, HTTP_PARAMETER_WAIT_FOR) == HTTP_WAIT_FOR_ANY;
+
+        switch (wait_park_event(request, operation_set_wait(request->set, any), wait_ms, answer_found)) {
+        case WAIT_PARKED:
+                break;
+        case WAIT_NEEDLESS:
+                answer_found(request);
+                break;
+        case WAIT_FULL:
+                request_problem(request, FERRY_E_LIMIT_REACHED, "Too many requests are waiting");
+                break;
+        }
+}
+
+static size_t count_ids(const char *ids)
+{
+        size_t n = 1;
+
+        while ((ids = strchr(ids, ',')) != NULL) {
+                ids++;
+                n++;
+        }
+        return n;
+}
+
+static void find_ids(struct operation_set *set, char *ids)
+{
+        char *id;
+
+        for (size_t i = 0; (id = strsep(&ids, ",")); i++)
+                operation_set_find(set, i, id);
+}
+
+/* In the order of the request. An id that names nothing is a problem among the results. */
+static void find_operations(struct http_request *request)
+{
+        const char *text = query_text(&request->query, HTTP_PARAMETER_IDS);
+        const uint64_t max = request->server->config.limits.ids_max;
+        const size_t n = count_ids(text);
+        FERRY_CLEANUP(cleanup_free) char *ids = strdup(text);
+        uint64_t wait_ms;
+        int error;
+
+        if (request->query.present & ~FIND_PARAMETERS) {
+                request_problem(request, FERRY_E_INVALID_PARAMETER,
+                                "The query parameter ids goes with wait_ms and wait_for only");
+                return;
+        }
+        if (n > max) {
+                request_problem(request, FERRY_E_INVALID_PARAMETER, "The query parameter ids has %llu ids at most",
+                                (unsigned long long)max);
+                return;
+        }
+        error = ids ? operation_set_new(request->server->config.operations, n, &request->set) : -ENOMEM;
+        if (error) {
+                request_problem(request, error, NULL);
+                return;
+        }
+        find_ids(request->set, ids);
+        wait_ms = request_wait_ms(request);
+        if (wait_ms)
+                wait_for_found(request, wait_ms);
+        else
+                answer_found(request);
+}
+
+/* ---- pages ---- */
+
 /* The value of a filter; -1 = any. */
 static int filter(const struct http_request *request, enum http_parameter parameter)
 {
-        return query_has(&request->query, parameter) ? (int)request->query.values[parameter] : -1;
+        return query_has(&request->query, parameter) ? (int)query_value(&request->query, parameter) : -1;
 }
 
-void list_operations(struct http_request *request)
+static void list_page(struct http_request *request)
 {
         struct operation_store *store = request->server->config.operations;
         size_t limit = page_limit(request);
@@ -41,4 +129,15 @@ void list_operations(struct http_request *request)
         }
         page_end(&writer, cursor);
         request_answer_json(request, 200, &writer);
+}
+
+void list_operations(struct http_request *request)
+{
+        if (query_has(&request->query, HTTP_PARAMETER_IDS))
+                find_operations(request);
+        else if (request->query.present & FIND_PARAMETERS)
+                request_problem(request, FERRY_E_INVALID_PARAMETER,
+                                "The query parameters wait_ms and wait_for need ids");
+        else
+                list_page(request);
 }

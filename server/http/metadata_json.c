@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/json_write.h>
 #include <ferry/metadata.h>
 
 #include "base/address.h"
@@ -61,20 +62,35 @@ static const struct metadata_origin *origin_of(struct http_request *request)
         return origin;
 }
 
-int metadata_json_write(struct ferry_json_writer *writer, struct http_request *request)
+/* key NULL = the document alone. */
+static int write_metadata(struct ferry_json_writer *writer, struct http_request *request, struct operation *operation,
+                          const char *key)
 {
         const struct metadata_origin *origin = origin_of(request);
         struct ferry_metadata *metadata;
 
         if (!origin)
                 return -ENOMEM;
-        int error = operation_metadata(request->server->config.operations, request->operation, &metadata);
+        int error = operation_metadata(request->server->config.operations, operation, &metadata);
         if (error)
                 return error;
         memcpy(metadata->worker, origin->worker, sizeof(metadata->worker));
         memcpy(metadata->data, origin->data, sizeof(metadata->data));
         memcpy(metadata->http, origin->http, sizeof(metadata->http));
+        if (key)
+                ferry_json_key(writer, key);
         error = ferry_metadata_encode(metadata, writer);
         ferry_metadata_free(metadata);
         return error;
+}
+
+int metadata_json_write(struct ferry_json_writer *writer, struct http_request *request, struct operation *operation)
+{
+        return write_metadata(writer, request, operation, NULL);
+}
+
+void metadata_json_add(struct ferry_json_writer *writer, struct http_request *request, struct operation *operation)
+{
+        if (write_metadata(writer, request, operation, "metadata") < 0)
+                writer->failed = true;
 }

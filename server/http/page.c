@@ -12,14 +12,16 @@ size_t page_limit(const struct http_request *request)
 {
         uint64_t max = request->server->config.limits.page_max;
 
+        uint64_t limit = PAGE_DEFAULT;
+
         if (query_has(&request->query, HTTP_PARAMETER_LIMIT))
-                return (size_t)request->query.values[HTTP_PARAMETER_LIMIT];
-        return max < PAGE_DEFAULT ? (size_t)max : PAGE_DEFAULT;
+                limit = query_value(&request->query, HTTP_PARAMETER_LIMIT);
+        return (size_t)(limit < max ? limit : max);
 }
 
 uint64_t page_cursor(const struct http_request *request)
 {
-        return request->query.values[HTTP_PARAMETER_AFTER];
+        return query_value(&request->query, HTTP_PARAMETER_AFTER);
 }
 
 void page_begin(struct ferry_json_writer *writer, const char *name)

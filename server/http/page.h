@@ -8,7 +8,7 @@
 struct http_request;
 struct ferry_json_writer;
 
-/* How many elements the client wants (limit), and from where on (after). */
+/* How many elements the client wants (limit), page_max at most, and from where on (after). */
 size_t page_limit(const struct http_request *request);
 uint64_t page_cursor(const struct http_request *request);
 

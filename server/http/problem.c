@@ -40,13 +40,12 @@ static void add_complaints(struct ferry_json_writer *writer, const struct ferry_
         ferry_json_end_array(writer);
 }
 
-void problem_write(struct ferry_json_writer *writer, int error, bool retryable, const char *detail,
-                   const struct ferry_json_errors *errors)
+void problem_members(struct ferry_json_writer *writer, int error, bool retryable, const char *detail,
+                     const struct ferry_json_errors *errors)
 {
         char type[64];
 
         snprintf(type, sizeof(type), "urn:ferry:error:%s", ferry_error_code(error));
-        ferry_json_begin_object(writer);
         ferry_json_add_string(writer, "type", type);
         ferry_json_add_string(writer, "title", ferry_error_title(error));
         ferry_json_add_uint(writer, "status", problem_status(error));
@@ -56,5 +55,12 @@ void problem_write(struct ferry_json_writer *writer, int error, bool retryable, 
         ferry_json_add_bool(writer, "retryable", retryable);
         if (errors && errors->n)
                 add_complaints(writer, errors);
+}
+
+void problem_write(struct ferry_json_writer *writer, int error, bool retryable, const char *detail,
+                   const struct ferry_json_errors *errors)
+{
+        ferry_json_begin_object(writer);
+        problem_members(writer, error, retryable, detail, errors);
         ferry_json_end_object(writer);
 }

@@ -13,6 +13,10 @@ unsigned problem_status(int error);
 /* Seconds for Retry-After; 0 = the header does not apply. */
 unsigned problem_retry_after(int error);
 
+/* The members of such a document, for an object that has more. */
+void problem_members(struct ferry_json_writer *writer, int error, bool retryable, const char *detail,
+                     const struct ferry_json_errors *errors);
+
 /*
  * The document of RFC 9457: type (urn:ferry:error:<code>), title, status, detail, code, retryable, and errors when
  * there are some. detail NULL or "" = left out.

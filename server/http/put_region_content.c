@@ -29,7 +29,7 @@ static bool find_place(struct http_request *request, uint64_t *ret_offset, uint6
 {
         uint64_t last;
 
-        *ret_offset = request->query.values[HTTP_PARAMETER_OFFSET];
+        *ret_offset = query_value(&request->query, HTTP_PARAMETER_OFFSET);
         *ret_end = UINT64_MAX;
         if (!request->headers.content_range)
                 return true;
@@ -108,7 +108,7 @@ void upload_take(struct http_request *request, const char *data, size_t size)
                 if (request->headers.content_range)
                         refuse_range(request, "names fewer bytes than the body has");
                 else
-                        refuse_length(request, region->size - request->query.values[HTTP_PARAMETER_OFFSET]);
+                        refuse_length(request, region->size - query_value(&request->query, HTTP_PARAMETER_OFFSET));
                 release(request);
                 return;
         }

@@ -60,18 +60,32 @@ static bool parse_include(const char *text, uint64_t *ret_value)
         return !strcmp(text, "metadata");
 }
 
+static bool parse_wait_for(const char *text, uint64_t *ret_value)
+{
+        *ret_value = strcmp(text, "any") ? HTTP_WAIT_FOR_ALL : HTTP_WAIT_FOR_ANY;
+        return *ret_value == HTTP_WAIT_FOR_ANY || !strcmp(text, "all");
+}
+
+static bool parse_text(const char *text, uint64_t *ret_value)
+{
+        *ret_value = (uintptr_t)text;
+        return *text;
+}
+
 static const struct {
         const char *name;
         const char *wanted;
         bool (*parse)(const char *text, uint64_t *ret_value);
 } table[] = {
         [HTTP_PARAMETER_AFTER] = { "after", "the \"next\" of an earlier page", parse_cursor },
+        [HTTP_PARAMETER_IDS] = { "ids", "ids of operations, separated by commas", parse_text },
         [HTTP_PARAMETER_INCLUDE] = { "include", "\"metadata\"", parse_include },
         [HTTP_PARAMETER_KIND] = { "kind", "a kind of operation", parse_kind },
         [HTTP_PARAMETER_LIMIT] = { "limit", "a number from 1", parse_positive },
         [HTTP_PARAMETER_OFFSET] = { "offset", "a number of bytes", parse_number },
         [HTTP_PARAMETER_REVISION] = { "revision", "a revision number", parse_number },
         [HTTP_PARAMETER_STATUS] = { "status", "a status of operations", parse_status },
+        [HTTP_PARAMETER_WAIT_FOR] = { "wait_for", "\"any\" or \"all\"", parse_wait_for },
         [HTTP_PARAMETER_WAIT_MS] = { "wait_ms", "a number of milliseconds", parse_number },
 };
 _Static_assert(sizeof(table) / sizeof(table[0]) == HTTP_PARAMETER_COUNT, "every parameter is in the table");
@@ -84,6 +98,8 @@ const char *http_parameter_name(int parameter)
 bool query_add(struct http_query *query, unsigned allowed, const char *name, const char *value, size_t size,
                char detail[QUERY_DETAIL_SIZE])
 {
+        uint64_t parsed;
+
         for (int i = 0; i < HTTP_PARAMETER_COUNT; i++) {
                 if (!(allowed & (1u << i)) || strcmp(name, table[i].name))
                         continue;
@@ -91,11 +107,15 @@ bool query_add(struct http_query *query, unsigned allowed, const char *name, con
                         snprintf(detail, QUERY_DETAIL_SIZE, "The query parameter %s is given twice", table[i].name);
                         return false;
                 }
-                if (!value || strlen(value) != size || !table[i].parse(value, &query->values[i])) {
+                if (!value || strlen(value) != size || !table[i].parse(value, &parsed)) {
                         snprintf(detail, QUERY_DETAIL_SIZE, "The query parameter %s must be %s", table[i].name,
                                  table[i].wanted);
                         return false;
                 }
+                if (i < HTTP_PARAMETER_WIDE_COUNT)
+                        query->wide[i] = parsed;
+                else
+                        query->narrow[i - HTTP_PARAMETER_WIDE_COUNT] = (uint8_t)parsed;
                 query->present |= 1u << i;
                 return true;
         }

@@ -8,10 +8,14 @@
 
 #include "http/server.h"
 
-/* The query parameters of a request, each as a number: names are their enum's value, cursors what they stand for. */
+/*
+ * The query parameters of a request, each as a number: words are their enum's value, cursors what they stand for, texts
+ * where they are.
+ */
 struct http_query {
         unsigned present; /* 1u << HTTP_PARAMETER_* */
-        uint64_t values[HTTP_PARAMETER_COUNT];
+        uint8_t narrow[HTTP_PARAMETER_COUNT - HTTP_PARAMETER_WIDE_COUNT];
+        uint64_t wide[HTTP_PARAMETER_WIDE_COUNT];
 };
 
 enum { QUERY_DETAIL_SIZE = 128, QUERY_CURSOR_SIZE = 24 };
@@ -19,6 +23,20 @@ enum { QUERY_DETAIL_SIZE = 128, QUERY_CURSOR_SIZE = 24 };
 static inline bool query_has(const struct http_query *query, enum http_parameter parameter)
 {
         return query->present & (1u << parameter);
+}
+
+/* 0 when it was not given. */
+static inline uint64_t query_value(const struct http_query *query, enum http_parameter parameter)
+{
+        if (parameter < HTTP_PARAMETER_WIDE_COUNT)
+                return query->wide[parameter];
+        return query->narrow[parameter - HTTP_PARAMETER_WIDE_COUNT];
+}
+
+/* Of a parameter that is a text, which is borrowed from who added it. NULL when it was not given. */
+static inline const char *query_text(const struct http_query *query, enum http_parameter parameter)
+{
+        return (const char *)(uintptr_t)query_value(query, parameter);
 }
 
 /*

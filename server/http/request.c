@@ -23,6 +23,7 @@
 #include "making.h"
 #include "memory/region.h"
 #include "operation_json.h"
+#include "operation_set.h"
 #include "operations/operations.h"
 
 struct request_note {
@@ -80,6 +81,7 @@ struct http_request *request_free(struct http_request *request)
         request->json = ferry_json_free(request->json);
         free(request->body);
         operation_unref(request->operation);
+        operation_set_free(request->set);
         connecting_unref(request->connecting);
         making_free(request->making);
         if (request->region)
@@ -129,14 +131,13 @@ struct operation *request_find_operation(struct http_request *request)
                 case OPERATION_FOUND:
                         return check_operation_preconditions(request) ? request->operation : NULL;
                 case OPERATION_GONE:
-                        request_problem(request, FERRY_E_GONE,
-                                        "The operation was deleted or has been kept long enough");
+                        request_problem(request, FERRY_E_GONE, OPERATION_GONE_DETAIL);
                         return NULL;
                 case OPERATION_UNKNOWN:
                         break;
                 }
         }
-        request_problem(request, FERRY_E_NOT_FOUND, "There is no operation of this id");
+        request_problem(request, FERRY_E_NOT_FOUND, OPERATION_UNKNOWN_DETAIL);
         return NULL;
 }
 
@@ -175,7 +176,7 @@ struct region *request_stream_region(struct http_request *request)
 bool request_waits(const struct http_request *request)
 {
         if (query_has(&request->query, HTTP_PARAMETER_WAIT_MS))
-                return request->query.values[HTTP_PARAMETER_WAIT_MS] > 0;
+                return query_value(&request->query, HTTP_PARAMETER_WAIT_MS) > 0;
         return request->headers.prefer_wait && request->headers.prefer_wait_s > 0;
 }
 
@@ -185,7 +186,7 @@ uint64_t request_wait_ms(struct http_request *request)
         char seconds[FERRY_UINT_TEXT_SIZE];
 
         if (query_has(&request->query, HTTP_PARAMETER_WAIT_MS)) {
-                wait_ms = request->query.values[HTTP_PARAMETER_WAIT_MS];
+                wait_ms = query_value(&request->query, HTTP_PARAMETER_WAIT_MS);
                 return wait_ms < cap ? wait_ms : cap;
         }
         if (!request->headers.prefer_wait)

@@ -21,6 +21,7 @@ struct ferry_json_writer;
 struct http_listener;
 struct making;
 struct operation;
+struct operation_set;
 struct region;
 
 enum {
@@ -72,6 +73,7 @@ struct http_request {
 
         /* What the handler holds; given back when the request ends. */
         struct operation *operation;   /* a reference */
+        struct operation_set *set;     /* of a request about several; owned */
         struct connecting *connecting; /* a reference */
         struct making *making;         /* what it waits for; owned */
         struct region *region;         /* an upload into it: region_stream_end */
@@ -81,7 +83,7 @@ struct http_request {
         uint64_t target_hash;
         bool idempotency_reserved; /* and neither committed nor aborted */
 
-        size_t n_headers, n_headers_text;
+        uint32_t n_headers, n_headers_text;
         struct {
                 const char *name, *value;
         } answer_headers[REQUEST_HEADERS_MAX];
@@ -128,6 +130,9 @@ void request_answer_text(struct http_request *request, const char *type, char *t
 void request_problem(struct http_request *request, int error, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
+/* Logs a negative errno; what people see of it. */
+int request_log_failure(const struct http_request *request, int error);
+
 /* A problem about one place of the body. */
 void request_problem_at(struct http_request *request, int error, const char *pointer, const char *detail);
 
@@ -135,6 +140,10 @@ void request_problem_at(struct http_request *request, int error, const char *poi
 void request_problem_body(struct http_request *request, const struct ferry_json_errors *errors);
 
 /* ---- what several handlers need ---- */
+
+/* What the problems of an id that names nothing say. */
+#define OPERATION_GONE_DETAIL "The operation was deleted or has been kept long enough"
+#define OPERATION_UNKNOWN_DETAIL "There is no operation of this id"
 
 /* The operation of {id}, kept in request->operation. NULL: the request has been answered with 404 or 410. */
 struct operation *request_find_operation(struct http_request *request);

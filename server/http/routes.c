@@ -12,7 +12,7 @@
 /* Looked through from the start: what is asked for most comes first. */
 const struct http_route http_routes[] = {
         { "GET", "/v1/operations", "listOperations", HTTP_AUTH_FULL, HTTP_BODY_NONE, list_operations,
-          P(LIMIT) | P(AFTER) | P(KIND) | P(STATUS) },
+          P(LIMIT) | P(AFTER) | P(KIND) | P(STATUS) | P(IDS) | P(WAIT_MS) | P(WAIT_FOR) },
         { "POST", "/v1/operations", "createOperation", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_operation, P(INCLUDE) },
         { "GET", "/v1/operations/{id}", "getOperation", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_operation,
           P(WAIT_MS) | P(REVISION) },
@@ -35,7 +35,6 @@ const struct http_route http_routes[] = {
           0 },
         { "PUT", "/v1/regions/{id}/content", "putRegionContent", HTTP_AUTH_FULL, HTTP_BODY_STREAM, put_region_content,
           P(OFFSET) },
-        { "GET", "/v1/peers", "listPeers", HTTP_AUTH_FULL, HTTP_BODY_NONE, list_peers, P(LIMIT) | P(AFTER) },
         { "POST", "/v1/peers", "createPeer", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_peer, 0 },
         { "GET", "/livez", "getLivez", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_livez, 0 },
         { "GET", "/readyz", "getReadyz", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_readyz, 0 },

@@ -189,6 +189,11 @@ void operation_expire_after(struct operation *operation, uint64_t ttl_ms)
         operation->expires_unix_ms = clock_unix_ms() + ttl_ms;
 }
 
+uint64_t operation_id(const struct operation *operation)
+{
+        return operation->id;
+}
+
 void operation_look(struct operation_store *store, struct operation *operation, struct operation_view *ret_view)
 {
         struct operation_view *v = ret_view;

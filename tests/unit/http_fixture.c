@@ -53,6 +53,8 @@ int http_setup(void **state)
                 .loop = h->f->loop,
                 .metrics = h->f->metrics,
                 .limits = { .body_max = 65536,
+                            .batch_max = 16,
+                            .ids_max = 16,
                             .descriptors_max = 16,
                             .wait_ms_max = 60000,
                             .waiters_max = 4,

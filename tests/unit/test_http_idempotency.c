@@ -25,7 +25,12 @@ static int teardown(void **state)
 
 static enum idempotency_verdict begin(const char *key, uint64_t hash, uint64_t now, uint64_t *id)
 {
-        return idempotency_begin(cache, key, hash, now, id);
+        return idempotency_begin(cache, key, hash, now, id, 1);
+}
+
+static void commit(const char *key, uint64_t id)
+{
+        idempotency_commit(cache, key, &id);
 }
 
 static void the_same_request_gets_what_the_first_made(void **state)
@@ -33,7 +38,7 @@ static void the_same_request_gets_what_the_first_made(void **state)
         uint64_t id = 0;
 
         assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_NEW);
-        idempotency_commit(cache, "k", 42);
+        commit("k", 42);
         assert_int_equal(begin("k", 1, 1, &id), IDEMPOTENCY_REPLAY);
         assert_int_equal(id, 42);
 }
@@ -44,7 +49,7 @@ static void another_request_of_the_same_key_is_a_conflict(void **state)
 
         assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_NEW);
         assert_int_equal(begin("k", 2, 0, &id), IDEMPOTENCY_CONFLICT);
-        idempotency_commit(cache, "k", 42);
+        commit("k", 42);
         assert_int_equal(begin("k", 2, 0, &id), IDEMPOTENCY_CONFLICT);
 }
 
@@ -70,7 +75,7 @@ static void an_abort_does_not_undo_a_commit(void **state)
         uint64_t id;
 
         assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_NEW);
-        idempotency_commit(cache, "k", 42);
+        commit("k", 42);
         idempotency_abort(cache, "k");
         assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_REPLAY);
 }
@@ -80,7 +85,7 @@ static void keys_are_forgotten_after_their_time(void **state)
         uint64_t id;
 
         assert_int_equal(begin("k", 1, 5, &id), IDEMPOTENCY_NEW);
-        idempotency_commit(cache, "k", 42);
+        commit("k", 42);
         assert_int_equal(begin("k", 1, 4 + IDEMPOTENCY_KEEP_US, &id), IDEMPOTENCY_REPLAY);
         assert_int_equal(begin("k", 2, 5 + IDEMPOTENCY_KEEP_US, &id), IDEMPOTENCY_NEW);
 }
@@ -92,7 +97,7 @@ static void the_oldest_makes_room(void **state)
 
         for (uint64_t i = 0; i < 4; i++) {
                 assert_int_equal(begin(keys[i], 1, i, &id), IDEMPOTENCY_NEW);
-                idempotency_commit(cache, keys[i], i + 1);
+                commit(keys[i], i + 1);
         }
         assert_int_equal(begin("b", 1, 9, &id), IDEMPOTENCY_REPLAY);
         assert_int_equal(begin("d", 1, 9, &id), IDEMPOTENCY_REPLAY);
@@ -108,9 +113,29 @@ static void what_is_in_the_making_is_not_forgotten(void **state)
         assert_int_equal(begin("c", 1, 0, &id), IDEMPOTENCY_NEW);
         assert_int_equal(begin("d", 1, 0, &id), IDEMPOTENCY_FULL);
         assert_int_equal(begin("d", 1, 2 * (uint64_t)IDEMPOTENCY_KEEP_US, &id), IDEMPOTENCY_FULL);
-        idempotency_commit(cache, "b", 7);
+        commit("b", 7);
         assert_int_equal(begin("d", 1, 1, &id), IDEMPOTENCY_NEW);
         assert_int_equal(begin("a", 1, 1, &id), IDEMPOTENCY_BUSY);
+}
+
+static void what_was_not_made_is_made_by_one_retry(void **state)
+{
+        uint64_t ids[3] = { 7, 0, 9 };
+
+        assert_int_equal(idempotency_begin(cache, "k", 1, 0, ids, 3), IDEMPOTENCY_NEW);
+        idempotency_commit(cache, "k", ids);
+        memset(ids, 1, sizeof(ids));
+        assert_int_equal(idempotency_begin(cache, "k", 1, 1, ids, 3), IDEMPOTENCY_RETRY);
+        assert_int_equal(ids[0], 7);
+        assert_int_equal(ids[1], 0);
+        assert_int_equal(ids[2], 9);
+        assert_int_equal(idempotency_begin(cache, "k", 1, 1, ids, 3), IDEMPOTENCY_BUSY);
+        idempotency_abort(cache, "k");
+        assert_int_equal(idempotency_begin(cache, "k", 1, 1, ids, 3), IDEMPOTENCY_RETRY);
+        ids[1] = 8;
+        idempotency_commit(cache, "k", ids);
+        assert_int_equal(idempotency_begin(cache, "k", 1, 1, ids, 3), IDEMPOTENCY_REPLAY);
+        assert_int_equal(ids[1], 8);
 }
 
 int main(void)
@@ -120,6 +145,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(another_request_of_the_same_key_is_a_conflict, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_duplicate_of_a_request_in_the_making_is_told_so, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_request_that_failed_may_come_again, setup, teardown),
+                cmocka_unit_test_setup_teardown(what_was_not_made_is_made_by_one_retry, setup, teardown),
                 cmocka_unit_test_setup_teardown(an_abort_does_not_undo_a_commit, setup, teardown),
                 cmocka_unit_test_setup_teardown(keys_are_forgotten_after_their_time, setup, teardown),
                 cmocka_unit_test_setup_teardown(the_oldest_makes_room, setup, teardown),

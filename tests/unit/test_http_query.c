@@ -33,11 +33,15 @@ static void each_parameter_becomes_a_number(void **state)
         assert_true(add(&query, ALL, "kind", "writable"));
         assert_true(add(&query, ALL, "status", "IN_PROGRESS"));
         assert_true(add(&query, ALL, "include", "metadata"));
-        assert_int_equal(query.values[HTTP_PARAMETER_WAIT_MS], 30000);
+        assert_int_equal(query_value(&query, HTTP_PARAMETER_WAIT_MS), 30000);
         assert_true(query_has(&query, HTTP_PARAMETER_REVISION));
-        assert_int_equal(query.values[HTTP_PARAMETER_KIND], FERRY_WRITABLE);
-        assert_int_equal(query.values[HTTP_PARAMETER_STATUS], FERRY_IN_PROGRESS);
-        assert_int_equal(query.values[HTTP_PARAMETER_OFFSET], (UINT64_C(1) << 53) - 1);
+        assert_int_equal(query_value(&query, HTTP_PARAMETER_KIND), FERRY_WRITABLE);
+        assert_int_equal(query_value(&query, HTTP_PARAMETER_STATUS), FERRY_IN_PROGRESS);
+        assert_int_equal(query_value(&query, HTTP_PARAMETER_OFFSET), (UINT64_C(1) << 53) - 1);
+        assert_true(add(&query, ALL, "wait_for", "any"));
+        assert_true(add(&query, ALL, "ids", "a,b"));
+        assert_int_equal(query_value(&query, HTTP_PARAMETER_WAIT_FOR), HTTP_WAIT_FOR_ANY);
+        assert_string_equal(query_text(&query, HTTP_PARAMETER_IDS), "a,b");
         assert_false(query_has(&query, HTTP_PARAMETER_AFTER));
 }
 
@@ -59,6 +63,9 @@ static void bad_values_are_refused(void **state)
                 { "kind", "" },
                 { "status", "done" },
                 { "include", "all" },
+                { "wait_for", "" },
+                { "wait_for", "ALL" },
+                { "ids", "" },
                 { "after", "5" },
                 { "after", "c_" },
                 { "after", "c_000000000000000" },
@@ -104,7 +111,7 @@ static void cursors_go_out_and_come_back(void **state)
 
         query_format_cursor(0x123456789abcdef0, text);
         assert_true(add(&query, ALL, "after", text));
-        assert_true(query.values[HTTP_PARAMETER_AFTER] == 0x123456789abcdef0);
+        assert_true(query_value(&query, HTTP_PARAMETER_AFTER) == 0x123456789abcdef0);
 }
 
 static void every_parameter_has_a_name(void **state)

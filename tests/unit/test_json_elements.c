@@ -351,9 +351,36 @@ static void a_batch_that_lacks_a_null_is_short_memory(void **state)
         free(list);
 }
 
+static void the_text_of_each_element_is_found(void **state)
+{
+        static const struct {
+                const char *text, *elements[4];
+        } arrays[] = {
+                { "[]", { NULL } },
+                { " [\n] ", { NULL } },
+                { "[1]", { "1" } },
+                { "[ {\"a\":[1,2]} ,[[],{}],\t\"]},\\\"\\\\\" ]", { "{\"a\":[1,2]} ", "[[],{}]", "\"]},\\\"\\\\\" " } },
+                { "[null,true,-1.5e3]", { "null", "true", "-1.5e3" } },
+        };
+
+        for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++) {
+                const char *at = arrays[i].text, *element;
+                size_t n = 0, size;
+
+                for (; ferry_json_next_text(&at, &element, &size); n++) {
+                        assert_non_null(arrays[i].elements[n]);
+                        assert_int_equal(size, strlen(arrays[i].elements[n]));
+                        assert_memory_equal(element, arrays[i].elements[n], size);
+                }
+                assert_null(arrays[i].elements[n]);
+                assert_false(ferry_json_next_text(&at, &element, &size));
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(the_text_of_each_element_is_found),
                 cmocka_unit_test(lists_at_any_place_are_read_whole),
                 cmocka_unit_test(elements_of_all_kinds_are_read_in_any_batch),
                 cmocka_unit_test(lists_are_counted_without_being_read),

@@ -97,6 +97,12 @@ int ferry_json_next(struct ferry_json_elements *elements, struct json_object **r
 
 void ferry_json_elements_clear(struct ferry_json_elements *elements);
 
+/*
+ * The text of an array's next element. *at: where the array's text begins, then what the call before left there. The
+ * text has been checked. false: there is none.
+ */
+bool ferry_json_next_text(const char **at, const char **ret_text, size_t *ret_size);
+
 /* An integer that is not negative; one beyond 64 bits is UINT64_MAX. false when it is anything else. */
 bool ferry_json_get_uint(const struct json_object *value, uint64_t *ret_number);
 

@@ -5,12 +5,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 struct device_source;
 struct engine_connect;
 struct engine_facts;
-struct engine_peer_view;
 struct loop;
 struct metrics;
 struct operation_limits;
@@ -25,6 +23,8 @@ struct http_server;
 /* What people see at /v1/limits, beside the limits of the operations. */
 struct http_limits {
         uint64_t body_max;        /* bytes of a JSON body */
+        uint64_t batch_max;       /* operations of one POST */
+        uint64_t ids_max;         /* operations of one GET */
         uint64_t descriptors_max; /* of one operation */
         uint64_t wait_ms_max;     /* of one parked request */
         uint64_t waiters_max;     /* parked at the same time */
@@ -35,10 +35,9 @@ struct http_limits {
         uint64_t idempotency_max; /* remembered Idempotency-Keys */
 };
 
-/* The engine's engine_connect and engine_peers_page; a test passes fakes. Any thread; it outlives the peers. */
+/* The engine's engine_connect; a test passes a fake. Any thread; it outlives the peers. */
 struct http_connector {
         int (*connect)(void *context, const struct engine_connect *connect);
-        ssize_t (*peers_page)(void *context, uint64_t *cursor, struct engine_peer_view *page, size_t max);
         void *context;
 };
 
@@ -89,16 +88,23 @@ struct http_request;
 
 /* Query parameters. A route lists those it takes; any other is refused. */
 enum http_parameter {
+        /* those that are numbers, cursors or texts */
         HTTP_PARAMETER_AFTER,
-        HTTP_PARAMETER_INCLUDE,
-        HTTP_PARAMETER_KIND,
+        HTTP_PARAMETER_IDS,
         HTTP_PARAMETER_LIMIT,
         HTTP_PARAMETER_OFFSET,
         HTTP_PARAMETER_REVISION,
-        HTTP_PARAMETER_STATUS,
         HTTP_PARAMETER_WAIT_MS,
+        HTTP_PARAMETER_WIDE_COUNT,
+        /* those that are one of a few words */
+        HTTP_PARAMETER_INCLUDE = HTTP_PARAMETER_WIDE_COUNT,
+        HTTP_PARAMETER_KIND,
+        HTTP_PARAMETER_STATUS,
+        HTTP_PARAMETER_WAIT_FOR,
         HTTP_PARAMETER_COUNT
 };
+
+enum http_wait_for { HTTP_WAIT_FOR_ALL, HTTP_WAIT_FOR_ANY };
 
 /* "wait_ms"; NULL for a value outside the enum. */
 const char *http_parameter_name(int parameter);

@@ -157,6 +157,8 @@ enum operation_lookup operation_find(struct operation_store *store, uint64_t id,
 struct operation *operation_ref(struct operation *operation);
 struct operation *operation_unref(struct operation *operation); /* takes NULL; returns NULL */
 
+uint64_t operation_id(const struct operation *operation);
+
 /*
  * What people see. A consistent copy; descriptors are borrowed from the operation and never change. While bytes move,
  * revision rises about ten times a second.

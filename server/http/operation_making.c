@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operation_making.h"
+
+#include <ferry/error.h>
+#include <ferry/status.h>
+
+#include "base/util.h"
+#include "http_internal.h"
+#include "operation_body.h"
+#include "operations/operations.h"
+#include "peers/peers.h"
+#include "peers/remote.h"
+#include "refusal.h"
+#include "request.h"
+
+static const char *remote_pointer(const struct operation_body *body)
+{
+        return body->metadata ? "/remote_metadata" : "/remote_url";
+}
+
+/* What can be said against the body before anything is made. */
+static bool check(const struct http_config *config, struct operation_body *body, bool passive, struct refusal *refusal)
+{
+        char detail[OPERATION_DETAIL_SIZE] = "";
+        int error = 0;
+
+        if (passive && !ferry_kind_is_passive((int)body->spec.kind))
+                return refuse(refusal, FERRY_E_INVALID_PARAMETER,
+                              "Only readable and writable operations have metadata to include");
+        if (body->metadata)
+                error = operation_check(config->operations, &body->spec, body->metadata, detail);
+        else if (body->remote_url)
+                error = peers_check_url(config->peers, body->remote_url, detail, sizeof(detail));
+        if (error)
+                return refuse_at(refusal, error, remote_pointer(body), detail);
+        if (body->metadata)
+                remote_screen(config->peers, body->metadata);
+        return true;
+}
+
+/* What was made must not stay behind an answer that says it was not. */
+static void unmake(struct operation_store *store, struct operation *operation, int error, const char *detail)
+{
+        operation_fail(store, operation, error > 0 ? error : FERRY_E_INTERNAL, detail);
+        operation_delete(store, operation);
+        operation_unref(operation);
+}
+
+static bool start(const struct http_config *config, struct operation *operation, const struct operation_body *body,
+                  bool awaited, struct refusal *refusal)
+{
+        char detail[OPERATION_DETAIL_SIZE] = "";
+        int error = 0;
+
+        if (body->metadata)
+                error = operation_begin(config->operations, operation, body->metadata, awaited, detail);
+        else if (body->remote_url)
+                error = remote_begin(config->operations, config->peers, operation, body->remote_url, detail,
+                                     sizeof(detail));
+        if (!error)
+                return true;
+        unmake(config->operations, operation, error, detail);
+        return refuse_at(refusal, error, remote_pointer(body), detail);
+}
+
+struct operation *operation_make(struct http_request *request, struct json_object *document, bool passive, bool awaited,
+                                 struct refusal *refusal)
+{
+        FERRY_CLEANUP(operation_body_clear) struct operation_body body = { 0 };
+        const struct http_config *config = &request->server->config;
+        struct operation *operation;
+        int error;
+
+        error = operation_body_decode(config, document, &body, &refusal->errors);
+        if (!error && !check(config, &body, passive, refusal))
+                return NULL;
+        if (!error)
+                error = operation_create(config->operations, &body.spec, &operation);
+        if (error) {
+                (void)refuse(refusal, error, NULL);
+                return NULL;
+        }
+        return start(config, operation, &body, awaited, refusal) ? operation : NULL;
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operation_set.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include <ferry/encoding.h>
+#include <ferry/error.h>
+#include <ferry/json_write.h>
+#include <ferry/status.h>
+
+#include "base/util.h"
+#include "event.h"
+#include "metadata_json.h"
+#include "operation_json.h"
+#include "operations/operations.h"
+#include "problem.h"
+#include "refusal.h"
+#include "request.h"
+
+struct operation_entry {
+        struct operation *operation; /* a reference; NULL = a problem */
+        char *problem;               /* its document, owned; NULL = memory was short */
+        size_t problem_size;
+        struct operation_waiter waiter;
+        struct operation_set *set;
+};
+
+struct operation_set {
+        struct operation_store *store;
+        atomic_uint references; /* the request's, and one for each waiter until it has been woken or taken back */
+        atomic_uint missing;    /* results that must be done before the event happens */
+        struct http_event over;
+        size_t n;
+        struct operation_entry entries[];
+};
+
+int operation_set_new(struct operation_store *store, size_t n, struct operation_set **ret_set)
+{
+        struct operation_set *set = calloc(1, sizeof(*set) + n * sizeof(set->entries[0]));
+        int error;
+
+        if (!set)
+                return -ENOMEM;
+        error = event_init(&set->over);
+        if (error) {
+                free(set);
+                return error;
+        }
+        set->store = store;
+        set->n = n;
+        atomic_init(&set->references, 1);
+        *ret_set = set;
+        return 0;
+}
+
+static void set_unref(struct operation_set *set)
+{
+        if (atomic_fetch_sub(&set->references, 1) != 1)
+                return;
+        for (size_t i = 0; i < set->n; i++) {
+                operation_unref(set->entries[i].operation);
+                free(set->entries[i].problem);
+        }
+        event_destroy(&set->over);
+        free(set);
+}
+
+struct operation_set *operation_set_free(struct operation_set *set)
+{
+        if (!set)
+                return NULL;
+        for (size_t i = 0; i < set->n; i++)
+                if (set->entries[i].set && operation_unwait(set->store, &set->entries[i].waiter))
+                        set_unref(set);
+        set_unref(set);
+        return NULL;
+}
+
+void operation_set_put(struct operation_set *set, size_t i, struct operation *operation)
+{
+        set->entries[i].operation = operation;
+}
+
+static void keep_problem(struct operation_entry *entry, struct ferry_json_writer *writer)
+{
+        entry->problem = ferry_json_take(writer, &entry->problem_size);
+}
+
+void operation_set_refuse(struct operation_set *set, size_t i, const struct http_request *request,
+                          const struct refusal *refusal)
+{
+        struct ferry_json_writer writer = { 0 };
+
+        refusal_write(refusal, request, &writer);
+        keep_problem(&set->entries[i], &writer);
+}
+
+/* A problem that names the operation which it is about. */
+static void write_missing(struct ferry_json_writer *writer, const char *id, int error, const char *detail)
+{
+        ferry_json_begin_object(writer);
+        ferry_json_add_string(writer, "id", id);
+        problem_members(writer, error, ferry_error_retryable(error), detail, NULL);
+        ferry_json_end_object(writer);
+}
+
+void operation_set_find(struct operation_set *set, size_t i, const char *id)
+{
+        struct operation_entry *entry = &set->entries[i];
+        enum operation_lookup lookup = OPERATION_UNKNOWN;
+        struct ferry_json_writer writer = { 0 };
+        uint64_t number;
+
+        if (ferry_id_parse("op_", id, &number))
+                lookup = operation_find(set->store, number, &entry->operation);
+        if (lookup == OPERATION_FOUND)
+                return;
+        if (lookup == OPERATION_GONE)
+                write_missing(&writer, id, FERRY_E_GONE, OPERATION_GONE_DETAIL);
+        else
+                write_missing(&writer, id, FERRY_E_NOT_FOUND, OPERATION_UNKNOWN_DETAIL);
+        keep_problem(entry, &writer);
+}
+
+/* One result more is done. Any thread. */
+static void count_done(struct operation_set *set)
+{
+        if (atomic_fetch_sub(&set->missing, 1) == 1)
+                event_happen(&set->over);
+}
+
+static void on_done(struct operation_waiter *waiter)
+{
+        struct operation_set *set = FERRY_CONTAINER_OF(waiter, struct operation_entry, waiter)->set;
+
+        count_done(set);
+        set_unref(set);
+}
+
+struct http_event *operation_set_wait(struct operation_set *set, bool any)
+{
+        /* Of all, one more is missing until every operation is waited for. Of any, what comes later counts below 0. */
+        atomic_store(&set->missing, any ? 1 : (unsigned)set->n + 1);
+        for (size_t i = 0; i < set->n; i++) {
+                struct operation_entry *entry = &set->entries[i];
+
+                entry->set = set;
+                entry->waiter.wake = on_done;
+                atomic_fetch_add(&set->references, 1);
+                if (entry->operation && operation_wait(set->store, entry->operation, 0, &entry->waiter))
+                        continue;
+                set_unref(set);
+                count_done(set);
+                if (any)
+                        break;
+        }
+        if (!any)
+                count_done(set);
+        return &set->over;
+}
+
+static void write_operation(struct operation_set *set, struct operation *operation, struct http_request *request,
+                            bool metadata, struct ferry_json_writer *writer)
+{
+        struct operation_view view;
+        char id[FERRY_ID_TEXT_SIZE];
+
+        operation_look(set->store, operation, &view);
+        if (view.deleted) {
+                ferry_id_format("op_", view.id, id);
+                write_missing(writer, id, FERRY_E_GONE, OPERATION_GONE_DETAIL);
+                return;
+        }
+        ferry_json_begin_object(writer);
+        operation_json_members(writer, &view);
+        if (metadata && ferry_kind_is_passive((int)view.kind))
+                metadata_json_add(writer, request, operation);
+        ferry_json_end_object(writer);
+}
+
+void operation_set_write(struct operation_set *set, struct http_request *request, bool metadata,
+                         struct ferry_json_writer *writer)
+{
+        ferry_json_begin_array(writer);
+        for (size_t i = 0; i < set->n; i++) {
+                const struct operation_entry *entry = &set->entries[i];
+
+                if (entry->operation)
+                        write_operation(set, entry->operation, request, metadata, writer);
+                else if (entry->problem)
+                        ferry_json_put_text(writer, entry->problem, entry->problem_size);
+                else
+                        writer->failed = true;
+        }
+        ferry_json_end_array(writer);
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "steps.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+/* Several operations by one request: offered, read, waited for, deleted, and left alone by a peer that dies. */
+
+enum { MOST = 1024, MOST_IDS = 512, SLICE = 64, SEED = 5 };
+
+#define PARKED "ferry_http_waiters"
+
+static const char *const patient[] = { "Prefer: wait=30", NULL };
+
+struct text {
+        char *at;
+        size_t size;
+        FILE *file;
+};
+
+static FILE *text_open(struct text *text)
+{
+        text->file = open_memstream(&text->at, &text->size);
+        assert_non_null(text->file);
+        return text->file;
+}
+
+static char *text_close(struct text *text)
+{
+        (void)fclose(text->file);
+        return text->at;
+}
+
+/* The body that offers n slices, one after the other, for free(). */
+static char *offers(const char *region, size_t n)
+{
+        struct text text;
+        FILE *file = text_open(&text);
+
+        for (size_t i = 0; i < n; i++)
+                fprintf(file,
+                        "%c{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"offset\":%zu,\"size\":%d}]}",
+                        i ? ',' : '[', region, i * SLICE, SLICE);
+        fputc(']', file);
+        return text_close(&text);
+}
+
+/* The body that reads every offer of a batch, for free(). */
+static char *reads(struct json_object *offered, const char *region, const char *more)
+{
+        struct text text;
+        FILE *file = text_open(&text);
+
+        for (size_t i = 0; i < json_object_array_length(offered); i++) {
+                struct json_object *metadata = json_member(json_object_array_get_idx(offered, i), "metadata");
+
+                fprintf(file,
+                        "%c{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\",\"offset\":%zu,\"size\":%d}],"
+                        "\"remote_metadata\":%s%s}",
+                        i ? ',' : '[', region, i * SLICE, SLICE, json_object_to_json_string(metadata), more);
+        }
+        fputc(']', file);
+        return text_close(&text);
+}
+
+/* "/v1/operations?ids=…" of n results from the first on, and more, for free(). */
+static char *ids_path(struct json_object *results, size_t first, size_t n, const char *more)
+{
+        struct text text;
+        FILE *file = text_open(&text);
+
+        fputs("/v1/operations?ids=", file);
+        for (size_t i = 0; i < n; i++)
+                fprintf(file, "%s%s", i ? "," : "", json_text(json_object_array_get_idx(results, first + i), "id"));
+        fputs(more, file);
+        return text_close(&text);
+}
+
+static void assert_all(struct json_object *results, size_t n, const char *status)
+{
+        assert_int_equal(json_object_array_length(results), n);
+        for (size_t i = 0; i < n; i++)
+                assert_string_equal(json_text(json_object_array_get_idx(results, i), "status"), status);
+}
+
+static struct json_object *batch(struct worker *w, const char *path, char *body, const char *const *headers)
+{
+        struct json_object *results = call_json_with(w, 200, "POST", path, body, headers);
+
+        free(body);
+        return results;
+}
+
+static void a_full_batch_is_offered_read_and_waited_for(void **state)
+{
+        struct pair *p = *state;
+        struct json_object *offered, *done, *page;
+        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *body, *path;
+
+        pair_start(p, false);
+        region_make(&p->a, MOST * SLICE, SEED, source);
+        region_make(&p->b, MOST * SLICE, 0, target);
+        offered = batch(&p->a, "/v1/operations?include=metadata", offers(source, MOST), NULL);
+        assert_all(offered, MOST, "INITIALIZED");
+        done = batch(&p->b, "/v1/operations", reads(offered, target, ""), patient);
+        assert_all(done, MOST, "COMPLETE");
+        region_assert_pattern(&p->b, target, SEED, 0, MOST * SLICE);
+        for (size_t first = 0; first < MOST; first += MOST_IDS) {
+                path = ids_path(offered, first, MOST_IDS, "&wait_ms=30000");
+                page = call_json(&p->a, 200, "GET", path, NULL);
+                assert_all(json_member(page, "operations"), MOST_IDS, "COMPLETE");
+                json_object_put(page);
+                free(path);
+        }
+        body = offers(source, MOST + 1);
+        assert_problem(&p->a, "POST", "/v1/operations", body, 400, "invalid-parameter", NULL);
+        free(body);
+        path = ids_path(offered, 0, MOST_IDS + 1, "");
+        assert_problem(&p->a, "GET", path, NULL, 400, "invalid-parameter", NULL);
+        free(path);
+        region_drop(&p->a, source);
+        region_drop(&p->b, target);
+        json_object_put(offered);
+        json_object_put(done);
+        pair_stop(p);
+}
+
+static void a_peer_that_dies_ends_all_of_a_batch(void **state)
+{
+        enum { N = 64 };
+        struct pair *p = *state;
+        struct json_object *offered, *begun, *page;
+        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *path;
+
+        pair_start(p, false);
+        pair_assert_serving(p);
+        worker_expect(&p->b, "operation ended");
+        region_make(&p->a, N * SLICE, SEED, source);
+        region_make(&p->b, N * SLICE, 0, target);
+        offered = batch(&p->a, "/v1/operations?include=metadata", offers(source, N), NULL);
+        worker_pause(&p->a);
+        begun = batch(&p->b, "/v1/operations", reads(offered, target, ""), NULL);
+        worker_kill(&p->a);
+        path = ids_path(begun, 0, N, "&wait_ms=30000");
+        page = call_json(&p->b, 200, "GET", path, NULL);
+        assert_all(json_member(page, "operations"), N, "ERRORED");
+        region_drop(&p->b, target);
+        json_object_put(offered);
+        json_object_put(begun);
+        json_object_put(page);
+        free(path);
+        worker_stop(&p->b);
+}
+
+/* Clients wait for the same operations in many ways, some leave, and one operation after the other is deleted. */
+static void waits_for_several_end_under_load(void **state)
+{
+        enum { N = 16, CROWD = 120 };
+        struct pair *p = *state;
+        struct json_object *offered, *document;
+        struct raw_answer answer;
+        char source[FERRY_ID_SIZE], *path[2];
+        int fds[CROWD];
+
+        worker_start(&p->a, "a", NULL);
+        region_make(&p->a, N * SLICE, SEED, source);
+        offered = batch(&p->a, "/v1/operations", offers(source, N), NULL);
+        path[0] = ids_path(offered, 0, N, "&wait_ms=55000");
+        path[1] = ids_path(offered, N - 1, 1, "&wait_ms=999999999&wait_for=any");
+        for (int i = 0; i < CROWD; i++)
+                fds[i] = raw_ask(&p->a, "GET", path[i % 2]);
+        worker_await_metric(&p->a, PARKED, CROWD);
+        for (int i = 0; i < CROWD / 2; i++)
+                (void)close(fds[i]);
+        worker_await_metric(&p->a, PARKED, CROWD / 2);
+        for (size_t i = 0; i < N; i++) {
+                char *one = text_format("/v1/operations/%s", json_text(json_object_array_get_idx(offered, i), "id"));
+
+                (void)call_json(&p->a, 204, "DELETE", one, NULL);
+                free(one);
+        }
+        for (int i = CROWD / 2; i < CROWD; i++) {
+                raw_receive(fds[i], false, &answer);
+                assert_int_equal(answer.status, 200);
+                document = json_tokener_parse(answer.body);
+                assert_string_equal(
+                        json_text(json_object_array_get_idx(json_member(document, "operations"), 0), "code"), "gone");
+                json_object_put(document);
+                raw_answer_clear(&answer);
+                (void)close(fds[i]);
+        }
+        worker_await_metric(&p->a, PARKED, 0);
+        region_drop(&p->a, source);
+        json_object_put(offered);
+        free(path[0]);
+        free(path[1]);
+        worker_stop(&p->a);
+}
+
+static void a_batch_beyond_the_limit_of_bodies_is_refused(void **state)
+{
+        enum { SIZE = 8 * STEPS_MIB };
+        struct pair *p = *state;
+        char *body = malloc(SIZE + 2);
+
+        assert_non_null(body);
+        memset(body, ' ', SIZE + 1);
+        body[0] = '[';
+        body[SIZE] = ']';
+        body[SIZE + 1] = '\0';
+        worker_start(&p->a, "a", NULL);
+        assert_problem(&p->a, "POST", "/v1/operations", body, 413, "too-large", NULL);
+        body[SIZE - 1] = ']';
+        body[SIZE] = '\0';
+        assert_problem(&p->a, "POST", "/v1/operations", body, 400, "invalid-parameter", NULL);
+        free(body);
+        worker_stop(&p->a);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(a_full_batch_is_offered_read_and_waited_for),
+                TEST(a_peer_that_dies_ends_all_of_a_batch),
+                TEST(waits_for_several_end_under_load),
+                TEST(a_batch_beyond_the_limit_of_bodies_is_refused),
+        };
+
+        return cmocka_run_group_tests_name("batch", tests, NULL, NULL);
+}

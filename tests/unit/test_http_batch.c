@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http_fixture.h"
+
+#include <json-c/json.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <ferry/encoding.h>
+
+/* POST /v1/operations of an array, and GET /v1/operations?ids=…: several operations by one request. */
+
+enum { PATH_SIZE = 1024 };
+
+/* The results of a reply, which it clears: for json_object_put(). */
+static struct json_object *results_of(struct reply reply, const char *member)
+{
+        struct json_object *document = json_tokener_parse(reply.body), *results = document;
+
+        if (!document || reply.status != 200)
+                fail_msg("no results: %s", reply.text);
+        if (member) {
+                assert_true(json_object_object_get_ex(document, member, &results));
+                json_object_get(results);
+                json_object_put(document);
+        }
+        assert_true(json_object_is_type(results, json_type_array));
+        expect_status(reply, 200);
+        return results;
+}
+
+/* A member of result i as text; "" = there is none. Borrowed from the results. */
+static const char *result(struct json_object *results, size_t i, const char *name)
+{
+        struct json_object *value = NULL;
+
+        if (!json_object_object_get_ex(json_object_array_get_idx(results, i), name, &value))
+                return "";
+        return json_object_get_string(value);
+}
+
+static struct reply post(struct http_fixture *h, const char *query, const char *headers, const char *body)
+{
+        char path[PATH_SIZE];
+
+        snprintf(path, sizeof(path), "/v1/operations%s", query);
+        return http_call(h, "POST", path, headers, body);
+}
+
+/* n bodies of readables as an array, for free(). */
+static char *bodies(struct http_fixture *h, size_t n)
+{
+        char *text = calloc(1, 3 + n * 128);
+
+        assert_non_null(text);
+        strcpy(text, "[");
+        for (size_t i = 0; i < n; i++)
+                sprintf(text + strlen(text),
+                        "%s{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":%zu}]}", i ? " ,\n" : "",
+                        h->region, i + 1);
+        return strcat(text, "]");
+}
+
+static size_t count_operations(struct http_fixture *h)
+{
+        struct operation *page[100];
+        uint64_t cursor = 0;
+        size_t n = operation_page(h->f->store, -1, -1, &cursor, page, 100);
+
+        for (size_t i = 0; i < n; i++)
+                operation_unref(page[i]);
+        return n;
+}
+
+/* "/v1/operations?ids=a,b,…" and more. */
+static const char *ids_path(struct http_fixture *h, struct operation *const *operations, size_t n, const char *more)
+{
+        static char path[PATH_SIZE];
+        char id[FERRY_ID_TEXT_SIZE];
+
+        strcpy(path, "/v1/operations?ids=");
+        for (size_t i = 0; i < n; i++) {
+                ferry_id_format("op_", operation_id(operations[i]), id);
+                strcat(strcat(path, i ? "," : ""), id);
+        }
+        return strcat(path, more);
+}
+
+static void each_body_of_an_array_has_its_result(void **state)
+{
+        struct http_fixture *h = *state;
+        char *body = bodies(h, 9);
+        struct json_object *results = results_of(post(h, "", "", body), NULL);
+        char wanted[24];
+
+        assert_int_equal(json_object_array_length(results), 9);
+        for (size_t i = 0; i < 9; i++) {
+                snprintf(wanted, sizeof(wanted), "%zu", i + 1);
+                assert_string_equal(result(results, i, "bytes_total"), wanted);
+                assert_string_equal(result(results, i, "status"), "INITIALIZED");
+                assert_string_equal(result(results, i, "metadata"), "");
+        }
+        assert_int_equal(count_operations(h), 9);
+        json_object_put(results);
+        free(body);
+}
+
+static void a_bad_body_spoils_no_other(void **state)
+{
+        struct http_fixture *h = *state;
+        struct json_object *results;
+        char body[4096];
+
+        snprintf(body, sizeof(body),
+                 " [ {\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]}, [[{\"kind\":\"]}\\\"\"}]], null, 7,"
+                 "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":0}]},"
+                 "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"remote_metadata\":{}},"
+                 "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"remote_url\":\"http://192.0.2.1/v1/"
+                 "operations/op_0000000000000001/metadata\"},"
+                 "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"rgn_0000000000000001\"}]},"
+                 "{\"kind\":\"writable\",\"descriptors\":[{\"region\":\"%s\"}]}\n]",
+                 h->region, h->region, h->region, h->region, h->region);
+        results = results_of(post(h, "", "", body), NULL);
+        assert_int_equal(json_object_array_length(results), 9);
+        assert_string_equal(result(results, 0, "kind"), "readable");
+        for (size_t i = 1; i < 4; i++)
+                assert_string_equal(result(results, i, "code"), "invalid-parameter");
+        assert_string_equal(result(results, 4, "code"), "invalid-parameter");
+        assert_non_null(strstr(result(results, 4, "errors"), "\"\\/descriptors\\/0\\/size\""));
+        assert_string_equal(result(results, 4, "status"), "400");
+        assert_string_equal(result(results, 5, "code"), "invalid-metadata");
+        assert_string_equal(result(results, 6, "code"), "forbidden");
+        assert_string_equal(result(results, 7, "code"), "not-found");
+        assert_string_equal(result(results, 8, "kind"), "writable");
+        assert_int_equal(count_operations(h), 2);
+        json_object_put(results);
+}
+
+static void an_array_that_is_no_batch_makes_nothing(void **state)
+{
+        struct http_fixture *h = *state;
+        char *many = bodies(h, 17), *half = bodies(h, 2);
+
+        expect_problem(post(h, "", "", "[]"), 400, "invalid-parameter");
+        expect_problem(post(h, "", "", " [ ] "), 400, "invalid-parameter");
+        expect_problem(post(h, "", "", many), 400, "invalid-parameter");
+        half[strlen(half) - 1] = '\0';
+        expect_problem(post(h, "", "", half), 400, "invalid-json");
+        half[strlen(half) - 1] = '\0';
+        expect_problem(post(h, "", "", half), 400, "invalid-json");
+        assert_int_equal(count_operations(h), 0);
+        free(many);
+        free(half);
+}
+
+static void metadata_come_with_what_has_them(void **state)
+{
+        struct http_fixture *h = *state;
+        struct json_object *results;
+        char body[1024];
+
+        snprintf(body, sizeof(body),
+                 "[{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]},"
+                 "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"remote_url\":\"http://127.0.0.1:1/v1/"
+                 "operations/op_0000000000000001/metadata\"}]",
+                 h->region, h->region);
+        results = results_of(post(h, "?include=metadata", "", body), NULL);
+        assert_non_null(strstr(result(results, 0, "metadata"), "notification_key"));
+        assert_string_equal(result(results, 1, "kind"), "read");
+        assert_string_equal(result(results, 1, "metadata"), "");
+        json_object_put(results);
+}
+
+static void a_batch_waits_until_every_operation_is_done(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *made[3];
+        char *body = bodies(h, 3);
+        struct json_object *results;
+        uint64_t cursor = 0;
+        struct reply reply;
+        int fd;
+
+        fd = http_begin(h, "POST", "/v1/operations", "Prefer: wait=30\r\n", body);
+        await_parked(h, 1);
+        assert_int_equal(operation_page(h->f->store, -1, -1, &cursor, made, 3), 3);
+        for (size_t i = 0; i < 3; i++) {
+                assert_int_equal(h->server->waits.n_parked, 1);
+                operation_cancel(h->f->store, made[i]);
+                operation_unref(made[i]);
+        }
+        reply = http_receive(fd);
+        assert_string_equal(reply_header(&reply, "Preference-Applied"), "wait=30");
+        results = results_of(reply, NULL);
+        for (size_t i = 0; i < 3; i++)
+                assert_string_equal(result(results, i, "status"), "CANCELLED");
+        json_object_put(results);
+        free(body);
+}
+
+static void the_same_key_shows_what_it_made(void **state)
+{
+        struct http_fixture *h = *state;
+        char *body = bodies(h, 2), first[64];
+        struct json_object *results;
+        struct operation *made[2];
+        struct reply reply;
+        uint64_t cursor = 0;
+
+        results = results_of(post(h, "", "Idempotency-Key: k\r\n", body), NULL);
+        snprintf(first, sizeof(first), "%s", result(results, 0, "id"));
+        json_object_put(results);
+        assert_int_equal(operation_page(h->f->store, -1, -1, &cursor, made, 2), 2);
+        operation_delete(h->f->store, made[1]);
+        reply = post(h, "", "Idempotency-Key: k\r\n", body);
+        assert_string_equal(reply_header(&reply, "Idempotency-Replayed"), "true");
+        results = results_of(reply, NULL);
+        assert_string_equal(result(results, 0, "id"), first);
+        assert_string_equal(result(results, 1, "code"), "gone");
+        json_object_put(results);
+        assert_int_equal(count_operations(h), 1);
+        strstr(body, "size")[6] = '3';
+        expect_problem(post(h, "", "Idempotency-Key: k\r\n", body), 422, "idempotency-conflict");
+        for (size_t i = 0; i < 2; i++)
+                operation_unref(made[i]);
+        free(body);
+}
+
+static void the_same_key_tries_again_what_was_refused(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *others[99];
+        char *body = bodies(h, 2), first[64];
+        struct json_object *results;
+
+        for (size_t i = 0; i < 99; i++)
+                others[i] = make(h->f, FERRY_READABLE);
+        for (int round = 0; round < 2; round++) {
+                results = results_of(post(h, "", "Idempotency-Key: k\r\n", body), NULL);
+                if (!round)
+                        snprintf(first, sizeof(first), "%s", result(results, 0, "id"));
+                assert_string_equal(result(results, 0, "id"), first);
+                assert_string_equal(result(results, 1, "code"), "limit-reached");
+                assert_string_equal(result(results, 1, "status"), "429");
+                json_object_put(results);
+        }
+        operation_delete(h->f->store, others[0]);
+        results = results_of(post(h, "", "Idempotency-Key: k\r\n", body), NULL);
+        assert_string_equal(result(results, 0, "id"), first);
+        assert_string_equal(result(results, 1, "kind"), "readable");
+        json_object_put(results);
+        for (size_t i = 0; i < 99; i++)
+                operation_unref(others[i]);
+        free(body);
+}
+
+static void several_are_found_in_the_order_of_their_ids(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *some[3];
+        struct json_object *results;
+        char id[2][FERRY_ID_TEXT_SIZE];
+
+        for (size_t i = 0; i < 3; i++)
+                some[i] = make(h->f, i ? FERRY_READABLE : FERRY_WRITABLE);
+        ferry_id_format("op_", operation_id(some[0]), id[0]);
+        ferry_id_format("op_", operation_id(some[2]), id[1]);
+        operation_delete(h->f->store, some[2]);
+        results = results_of(http_call(h, "GET", ids_path(h, some, 3, ",op_0000000000000001,nonsense%22"), "", NULL),
+                             "operations");
+        assert_int_equal(json_object_array_length(results), 5);
+        assert_string_equal(result(results, 0, "id"), id[0]);
+        assert_string_equal(result(results, 0, "kind"), "writable");
+        assert_string_equal(result(results, 1, "kind"), "readable");
+        assert_string_equal(result(results, 2, "id"), id[1]);
+        assert_string_equal(result(results, 2, "code"), "gone");
+        assert_string_equal(result(results, 3, "id"), "op_0000000000000001");
+        assert_string_equal(result(results, 3, "code"), "not-found");
+        assert_string_equal(result(results, 4, "id"), "nonsense\"");
+        assert_string_equal(result(results, 4, "status"), "404");
+        json_object_put(results);
+        for (size_t i = 0; i < 3; i++)
+                operation_unref(some[i]);
+}
+
+/* Parks one request for three operations, and tells how many it takes to wake it. */
+static void wait_for_three(struct http_fixture *h, const char *more, size_t enough)
+{
+        struct operation *some[3];
+        struct json_object *results;
+        int fd;
+
+        for (size_t i = 0; i < 3; i++)
+                some[i] = make(h->f, FERRY_READABLE);
+        fd = http_begin(h, "GET", ids_path(h, some, 3, more), "", NULL);
+        await_parked(h, 1);
+        for (size_t i = 0; i < enough; i++) {
+                assert_int_equal(h->server->waits.n_parked, 1);
+                operation_cancel(h->f->store, some[2 - i]);
+        }
+        results = results_of(http_receive(fd), "operations");
+        for (size_t i = 0; i < 3; i++) {
+                assert_string_equal(result(results, 2 - i, "done"), i < enough ? "true" : "false");
+                operation_delete(h->f->store, some[i]);
+                operation_unref(some[i]);
+        }
+        json_object_put(results);
+        await_parked(h, 0);
+}
+
+static void a_wait_is_for_all_or_for_any(void **state)
+{
+        wait_for_three(*state, "&wait_ms=60000", 3);
+        wait_for_three(*state, "&wait_ms=60000&wait_for=all", 3);
+        wait_for_three(*state, "&wait_ms=60000&wait_for=any", 1);
+}
+
+static void what_is_done_or_missing_ends_a_wait_for_any_at_once(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *some[2] = { make(h->f, FERRY_READABLE), make(h->f, FERRY_READABLE) };
+
+        json_object_put(results_of(
+                http_call(h, "GET", ids_path(h, some, 2, ",op_0000000000000001&wait_for=any&wait_ms=60000"), "", NULL),
+                "operations"));
+        operation_cancel(h->f->store, some[1]);
+        json_object_put(results_of(http_call(h, "GET", ids_path(h, some, 2, "&wait_for=any&wait_ms=60000"), "", NULL),
+                                   "operations"));
+        operation_cancel(h->f->store, some[0]);
+        json_object_put(
+                results_of(http_call(h, "GET", ids_path(h, some, 2, "&wait_ms=60000"), "", NULL), "operations"));
+        operation_unref(some[0]);
+        operation_unref(some[1]);
+}
+
+static void a_wait_ends_with_what_is_known_at_its_limit(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *some[2] = { make(h->f, FERRY_READABLE), make(h->f, FERRY_READABLE) };
+        struct json_object *results;
+
+        operation_cancel(h->f->store, some[0]);
+        results = results_of(http_call(h, "GET", ids_path(h, some, 2, "&wait_ms=20"), "", NULL), "operations");
+        assert_string_equal(result(results, 0, "done"), "true");
+        assert_string_equal(result(results, 1, "done"), "false");
+        json_object_put(results);
+        operation_unref(some[0]);
+        operation_unref(some[1]);
+}
+
+static void an_operation_deleted_meanwhile_is_gone(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *some[2] = { make(h->f, FERRY_READABLE), make(h->f, FERRY_READABLE) };
+        int fd = http_begin(h, "GET", ids_path(h, some, 2, "&wait_ms=60000"), "", NULL);
+        struct json_object *results;
+
+        await_parked(h, 1);
+        operation_delete(h->f->store, some[0]);
+        assert_int_equal(h->server->waits.n_parked, 1);
+        operation_delete(h->f->store, some[1]);
+        results = results_of(http_receive(fd), "operations");
+        assert_string_equal(result(results, 0, "code"), "gone");
+        assert_string_equal(result(results, 1, "code"), "gone");
+        json_object_put(results);
+        operation_unref(some[0]);
+        operation_unref(some[1]);
+}
+
+static void a_client_that_leaves_is_waited_for_no_longer(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *some[2] = { make(h->f, FERRY_READABLE), make(h->f, FERRY_READABLE) };
+        int fd = http_begin(h, "GET", ids_path(h, some, 2, "&wait_ms=60000"), "", NULL);
+
+        await_parked(h, 1);
+        close(fd);
+        await_parked(h, 0);
+        await_idle(h);
+        operation_cancel(h->f->store, some[0]);
+        operation_cancel(h->f->store, some[1]);
+        operation_unref(some[0]);
+        operation_unref(some[1]);
+}
+
+static void a_server_that_stops_answers_who_waits_for_several(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *some[2] = { make(h->f, FERRY_READABLE), make(h->f, FERRY_READABLE) };
+        int fd = http_begin(h, "GET", ids_path(h, some, 2, "&wait_ms=60000"), "", NULL);
+
+        await_parked(h, 1);
+        http_stop(h);
+        json_object_put(results_of(http_receive(fd), "operations"));
+        operation_unref(some[0]);
+        operation_unref(some[1]);
+}
+
+static void what_does_not_go_together_is_refused(void **state)
+{
+        static const char *const paths[] = {
+                "/v1/operations?ids=",
+                "/v1/operations?wait_ms=1",
+                "/v1/operations?wait_for=any",
+                "/v1/operations?ids=op_0000000000000001&kind=read",
+                "/v1/operations?ids=op_0000000000000001&limit=1",
+                "/v1/operations?ids=op_0000000000000001&wait_for=some",
+                "/v1/operations?ids=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17",
+        };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(paths); i++)
+                expect_problem(http_call(*state, "GET", paths[i], "", NULL), 400, "invalid-parameter");
+}
+
+static void waits_beyond_the_limit_are_refused_for_ids_only(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *some[1] = { make(h->f, FERRY_READABLE) };
+        char *body = bodies(h, 1);
+        int fds[4];
+
+        for (size_t i = 0; i < 4; i++) {
+                fds[i] = http_begin(h, "GET", ids_path(h, some, 1, "&wait_ms=60000"), "", NULL);
+                await_parked(h, i + 1);
+        }
+        expect_problem(http_call(h, "GET", ids_path(h, some, 1, "&wait_ms=60000"), "", NULL), 429, "limit-reached");
+        /* What was made must be told. */
+        json_object_put(results_of(post(h, "", "Prefer: wait=60\r\n", body), NULL));
+        operation_cancel(h->f->store, some[0]);
+        for (size_t i = 0; i < 4; i++)
+                json_object_put(results_of(http_receive(fds[i]), "operations"));
+        operation_unref(some[0]);
+        free(body);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, http_setup, http_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(each_body_of_an_array_has_its_result),
+                TEST(a_bad_body_spoils_no_other),
+                TEST(an_array_that_is_no_batch_makes_nothing),
+                TEST(metadata_come_with_what_has_them),
+                TEST(a_batch_waits_until_every_operation_is_done),
+                TEST(the_same_key_shows_what_it_made),
+                TEST(the_same_key_tries_again_what_was_refused),
+                TEST(several_are_found_in_the_order_of_their_ids),
+                TEST(a_wait_is_for_all_or_for_any),
+                TEST(what_is_done_or_missing_ends_a_wait_for_any_at_once),
+                TEST(a_wait_ends_with_what_is_known_at_its_limit),
+                TEST(an_operation_deleted_meanwhile_is_gone),
+                TEST(a_client_that_leaves_is_waited_for_no_longer),
+                TEST(a_server_that_stops_answers_who_waits_for_several),
+                TEST(what_does_not_go_together_is_refused),
+                TEST(waits_beyond_the_limit_are_refused_for_ids_only),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
