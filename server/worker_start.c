@@ -62,6 +62,11 @@ static int on_connect(void *context, const struct engine_connect *connect)
         return engine_connect(context, connect);
 }
 
+static ssize_t on_peers_page(void *context, uint64_t *cursor, struct engine_peer_view *page, size_t max)
+{
+        return engine_peers_page(context, cursor, page, max);
+}
+
 /* Thread: who runs the data plane. The engine is older than the store and dies before it. */
 static int on_claim(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
 {
@@ -241,7 +246,7 @@ static int start_http(struct ferry_worker *worker)
                 .operation_limits = &worker->limits,
                 .regions = worker->regions,
                 .peers = worker->peers,
-                .connector = { .connect = on_connect, .context = worker->engine },
+                .connector = { .connect = on_connect, .peers_page = on_peers_page, .context = worker->engine },
                 .loop = worker->loop,
                 .metrics = worker->metrics,
                 .limits = { .body_max = 8 << 20,

@@ -20,6 +20,7 @@ struct connecting {
         const struct peers *peers;
         struct http_connector connector;
         uint64_t own_epoch;
+        char url[FERRY_METADATA_URL_SIZE]; /* "" = it is longer */
         atomic_uint references;
         struct http_event over;
         struct connecting_result result; /* of the thread at work until over */
@@ -69,8 +70,14 @@ static void on_fetched(void *context, int error, const char *detail, struct ferr
         }
         remote_screen(c->peers, metadata);
         memcpy(c->result.worker, metadata->worker, sizeof(c->result.worker));
-        c->result.epoch = spec.peer_epoch = metadata->epoch;
-        spec.peer_data = metadata->data;
+        c->result.epoch = metadata->epoch;
+        spec.peer = (struct engine_peer){
+                .epoch = metadata->epoch,
+                .data = metadata->data,
+                .data_refused = metadata->data_refused,
+                .name = metadata->worker,
+                .url = c->url,
+        };
         error = c->connector.connect(c->connector.context, &spec);
         ferry_metadata_free(metadata);
         if (error == -ESHUTDOWN) {
@@ -91,6 +98,8 @@ int connecting_begin(const struct http_config *config, const char *url, struct c
         c->peers = config->peers;
         c->connector = config->connector;
         c->own_epoch = config->epoch;
+        if (strlen(url) < sizeof(c->url))
+                strcpy(c->url, url);
         atomic_init(&c->references, 2);
         int error = event_init(&c->over);
         if (error) {

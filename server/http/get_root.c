@@ -9,9 +9,16 @@
 static const struct {
         const char *name, *path;
 } links[] = {
-        { "worker", "/v1/worker" },   { "devices", "/v1/devices" },       { "limits", "/v1/limits" },
-        { "regions", "/v1/regions" }, { "operations", "/v1/operations" }, { "livez", "/livez" },
-        { "readyz", "/readyz" },      { "metrics", "/metrics" },          { "openapi", "/openapi.yaml" },
+        { "worker", "/v1/worker" },
+        { "devices", "/v1/devices" },
+        { "limits", "/v1/limits" },
+        { "regions", "/v1/regions" },
+        { "operations", "/v1/operations" },
+        { "peers", "/v1/peers" },
+        { "livez", "/livez" },
+        { "readyz", "/readyz" },
+        { "metrics", "/metrics" },
+        { "openapi", "/openapi.yaml" },
 };
 
 void get_root(struct http_request *request)

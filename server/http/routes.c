@@ -35,6 +35,7 @@ const struct http_route http_routes[] = {
           0 },
         { "PUT", "/v1/regions/{id}/content", "putRegionContent", HTTP_AUTH_FULL, HTTP_BODY_STREAM, put_region_content,
           P(OFFSET) },
+        { "GET", "/v1/peers", "listPeers", HTTP_AUTH_FULL, HTTP_BODY_NONE, list_peers, P(LIMIT) | P(AFTER) },
         { "POST", "/v1/peers", "createPeer", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_peer, 0 },
         { "GET", "/livez", "getLivez", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_livez, 0 },
         { "GET", "/readyz", "getReadyz", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_readyz, 0 },

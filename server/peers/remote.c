@@ -29,9 +29,7 @@ void remote_screen(const struct peers *peers, struct ferry_metadata *metadata)
                 return;
         if (address_split(metadata->data, host, &port) && peers_admits(peers, host))
                 return;
-        log_event(LOG_INFO, "a peer's network address is not admitted and will not be used",
-                  LOG_S("peer", metadata->worker));
-        *metadata->data = '\0';
+        metadata->data_refused = true;
 }
 
 static void on_fetched(void *context, int error, const char *detail, struct ferry_metadata *metadata)

@@ -5,6 +5,7 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "connect.h"
+#include "contact.h"
 #include "engine_internal.h"
 #include "peer.h"
 #include "requester.h"
@@ -39,10 +40,20 @@ static void refuse_stale(struct engine *engine, struct peer *peer, const struct 
         peer_send(peer, &answer);
 }
 
-static void came_up(struct peer *peer)
+/* Who it is that speaks. At the address of a worker that has ended another one may have started. */
+static void note_contact(struct peer *peer, uint64_t epoch)
+{
+        if (peer->contact && peer->contact->epoch == epoch)
+                return;
+        contact_leave(peer, FERRY_E_STALE_METADATA, "another worker answers at its address");
+        contact_join(contact_meet(peer->engine, &(struct engine_peer){ .epoch = epoch }), peer);
+}
+
+static void came_up(struct peer *peer, uint64_t epoch)
 {
         struct requester *r, *next;
 
+        note_contact(peer, epoch);
         peer->up = true;
         DL_FOREACH_SAFE2(peer->requesters, r, next, peer_next)
         requester_link_up(r);
@@ -56,7 +67,7 @@ static void on_message(void *context, struct link *link, const struct wire_heade
         if (!peer || !link_is_usable(link))
                 return;
         if (!peer->up)
-                came_up(peer);
+                came_up(peer, header->from_epoch);
         if (header->to_epoch == engine->epoch)
                 types[header->type].handle(engine, peer, header, payload);
         else if (types[header->type].refusal)
@@ -98,6 +109,7 @@ static void on_ended(void *context, struct link *link)
         if (busy)
                 metric_add(engine->metric_failures, 1);
         peer_unname(peer);
+        contact_leave(peer, link->error, link->detail);
         if (peer->ready) {
                 DL_DELETE2(engine->ready_peers, peer, ready_prev, ready_next);
                 peer->ready = false;

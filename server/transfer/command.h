@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 struct connect;
+struct contacts_page;
 struct engine;
 struct memory;
 struct requester;
@@ -19,6 +20,7 @@ enum command_type {
         COMMAND_REVOKE,
         COMMAND_UNREGISTER,
         COMMAND_RESOLVED,
+        COMMAND_LIST,
         COMMAND_STOP,
 };
 
@@ -34,7 +36,8 @@ struct command {
         struct connect *connect;     /* CONNECT: owned by the engine from then on */
         uint64_t id;                 /* CANCEL: transfer, REVOKE: operation */
         int reason, wire_reason;
-        struct memory *memory; /* UNREGISTER: the caller waits */
+        struct memory *memory;      /* UNREGISTER: the caller waits */
+        struct contacts_page *page; /* LIST: the caller waits */
         struct command_reply *reply;
         bool reserved; /* it goes back to the engine's reserve */
         struct command *next;

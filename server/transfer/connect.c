@@ -30,8 +30,7 @@ int connect_new(struct engine *engine, const struct engine_connect *spec, struct
                 return -ENOMEM;
         c->engine = engine;
         c->spec = *spec;
-        route_init(&c->route, spec->peer_epoch, spec->peer_data);
-        c->spec.peer_data = c->route.data;
+        route_init(&c->route, &spec->peer);
         c->id = random_id();
         *ret_connect = c;
         return 0;
@@ -70,7 +69,7 @@ static void greet(struct connect *c)
 {
         struct wire_header h = {
                 .type = WIRE_HELLO,
-                .to_epoch = c->spec.peer_epoch,
+                .to_epoch = c->spec.peer.epoch,
                 .from_epoch = c->engine->epoch,
                 .operation = c->id, /* not used, but never 0 */
                 .transfer = c->id,
@@ -141,6 +140,8 @@ void connects_tick(struct engine *engine, uint64_t now_us)
                 /* A link that is up may be slow with others, whose transfers have limits of their own. */
                 if (c->peer && c->peer->link->state == LINK_CONNECTING)
                         peer_fail(c->peer, FERRY_E_PEER_UNREACHABLE, late);
+                if (!c->peer)
+                        route_is_late(engine, &c->route, late);
                 end(c, FERRY_E_PEER_UNREACHABLE, late);
         }
 }
@@ -167,7 +168,7 @@ void connect_on_hello_ack(struct engine *engine, struct peer *peer, const struct
         DL_SEARCH_SCALAR(engine->connects, c, id, header->transfer);
         if (!c || c->peer != peer)
                 return;
-        if (header->from_epoch != c->spec.peer_epoch)
+        if (header->from_epoch != c->spec.peer.epoch)
                 end(c, FERRY_E_STALE_METADATA, "another worker answers at this address");
         else if (header->status == 0)
                 end(c, 0, "");

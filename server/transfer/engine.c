@@ -15,6 +15,7 @@
 #include "base/util.h"
 #include "command.h"
 #include "connect.h"
+#include "contact.h"
 #include "engine_internal.h"
 #include "progress_lock.h"
 #include "requester.h"
@@ -107,6 +108,7 @@ static void release(struct engine *engine)
 {
         for (size_t i = 0; i < engine->n_transports; i++)
                 engine->transports[i]->ops->free(engine->transports[i]);
+        contacts_clear(engine);
         resolver_stop(engine);
         commands_clear(engine);
         cleanup_close(&engine->wake_fd);
@@ -254,6 +256,17 @@ int engine_connect(struct engine *engine, const struct engine_connect *spec)
         if (r < 0)
                 connect_free(command.connect);
         return r;
+}
+
+ssize_t engine_peers_page(struct engine *engine, uint64_t *cursor, struct engine_peer_view *page, size_t max)
+{
+        struct contacts_page contacts = { .cursor = *cursor, .views = page, .max = max };
+        int r = command_call(engine, &(struct command){ .type = COMMAND_LIST, .page = &contacts });
+
+        if (r < 0)
+                return r;
+        *cursor = contacts.cursor;
+        return (ssize_t)contacts.n;
 }
 
 void engine_transfer_cancel(struct engine *engine, uint64_t id, int reason)

@@ -25,6 +25,7 @@
 
 struct command;
 struct connect;
+struct contact;
 struct peer;
 struct requester;
 struct resolution;
@@ -79,6 +80,10 @@ struct engine {
         struct peer *ready_peers; /* utlist */
         bool peers_ended;         /* some have ended and may be freed */
         size_t n_accepted;
+        struct contact *contacts, *contacts_by_epoch; /* contact.c */
+        struct contact *contacts_left;
+        size_t n_contacts_left;
+        uint64_t n_contacts; /* so far */
         struct requester *requesters_by_id, *marked_requesters;
         struct responder *responders_by_transfer, *marked_responders;
         uint64_t n_responders; /* so far */

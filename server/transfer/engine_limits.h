@@ -14,9 +14,11 @@ enum {
         ENGINE_BLOCKED_US = 1000, /* a thread that may not sleep and moves nothing for so long … */
         ENGINE_BLOCKED_MS = 1,    /* … polls only this often */
         ENGINE_TICK_MS = 1000,
-        ENGINE_IDLE_US = 60 * 1000 * 1000, /* an unused link of UCX is closed after this */
-        ENGINE_ACCEPTED_MAX = 4096,        /* links that peers opened */
-        ENGINE_TOMBSTONES = 1024,          /* ended claims that are remembered for their late messages, at most */
+        ENGINE_IDLE_US = 60 * 1000 * 1000,     /* an unused link of UCX is closed after this */
+        ENGINE_CONTACTS_LEFT = 256,            /* workers without a link that are remembered for people … */
+        ENGINE_CONTACT_US = 600 * 1000 * 1000, /* … and for how long */
+        ENGINE_ACCEPTED_MAX = 4096,            /* links that peers opened */
+        ENGINE_TOMBSTONES = 1024,              /* ended claims that are remembered for their late messages, at most */
 };
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "command.h"
 #include "connect.h"
+#include "contact.h"
 #include "engine_internal.h"
 #include "peer.h"
 #include "requester.h"
@@ -90,6 +91,9 @@ static int run_command(struct engine *engine, const struct command *command)
                 return 0;
         case COMMAND_RESOLVED:
                 resolved(engine);
+                return 0;
+        case COMMAND_LIST:
+                contacts_list(engine, command->page);
                 return 0;
         case COMMAND_STOP:
                 stop(engine);

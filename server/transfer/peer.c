@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "contact.h"
 #include "engine_internal.h"
 
 struct peer *peer_new(struct engine *engine, struct link *link)
@@ -156,6 +157,7 @@ void peers_close_idle(struct engine *engine, uint64_t now_us)
          */
         DL_FOREACH (engine->all_peers, peer)
                 if (peer->address[0] && !peer_is_busy(peer) && now_us >= peer->last_used_us + ENGINE_IDLE_US) {
+                        contact_leave(peer, 0, "it was not used for a minute");
                         peer_fail(peer, FERRY_E_PEER_LOST, "it was not used for a minute");
                         peer_unname(peer);
                 }

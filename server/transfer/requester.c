@@ -64,9 +64,8 @@ int requester_new(struct engine *engine, const struct engine_transfer *spec, str
                 requester_free(r);
                 return error;
         }
-        route_init(&r->route, spec->peer_epoch, spec->peer_data);
+        route_init(&r->route, &spec->peer);
         r->route.carriers = spec->carriers;
-        r->spec.peer_data = r->route.data;
         *ret_requester = r;
         return 0;
 }
@@ -82,7 +81,7 @@ static struct wire_header header_of(const struct requester *r, enum wire_type ty
 {
         struct wire_header h = {
                 .type = type,
-                .to_epoch = r->spec.peer_epoch,
+                .to_epoch = r->spec.peer.epoch,
                 .from_epoch = r->engine->epoch,
                 .operation = r->spec.remote_operation,
                 .transfer = r->spec.id,
@@ -555,7 +554,7 @@ static struct requester *requester_of(struct engine *engine, struct peer *peer, 
         if (!r || r->peer != peer)
                 return NULL;
         /* A worker that took the place of the one in the metadata answers with its own epoch, and refuses. */
-        if (h->from_epoch != r->spec.peer_epoch && h->status == 0)
+        if (h->from_epoch != r->spec.peer.epoch && h->status == 0)
                 return NULL;
         note_started(r);
         return r;
@@ -800,6 +799,7 @@ void requester_link_ended(struct requester *r, int error, const char *detail)
 void requester_tick(struct requester *r, uint64_t now_us)
 {
         static const char late[] = "no answer within the connect time";
+        static const char unresolved[] = "its name was not resolved within the connect time";
         bool connecting = r->state == REQUESTER_ROUTING || (r->peer && r->peer->link->state == LINK_CONNECTING);
 
         if (r->grace_deadline_us) {
@@ -818,10 +818,12 @@ void requester_tick(struct requester *r, uint64_t now_us)
                 engine_tick_before(r->engine, r->connect_deadline_us > now_us ? r->connect_deadline_us : 0);
                 if (now_us < r->connect_deadline_us)
                         return;
-                if (r->peer)
+                if (r->peer) {
                         peer_fail(r->peer, FERRY_E_PEER_UNREACHABLE, late);
-                else
-                        fail(r, FERRY_E_PEER_UNREACHABLE, "its name was not resolved within the connect time");
+                } else {
+                        route_is_late(r->engine, &r->route, unresolved);
+                        fail(r, FERRY_E_PEER_UNREACHABLE, "%s", unresolved);
+                }
         } else if (r->waiting && r->window.n_taken == 0 && r->peer->moved_us + ENGINE_TICK_MS * 2000 > now_us) {
                 tell_progress(r); /* others move: it has not stalled, it waits for its turn */
         }

@@ -25,7 +25,7 @@ enum requester_state {
 
 struct requester {
         struct engine_transfer spec;
-        struct route route; /* has spec.peer_data */
+        struct route route; /* has the strings of spec.peer */
         struct engine *engine;
         struct peer *peer; /* NULL = none yet */
         enum requester_state state;

@@ -3,22 +3,40 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "contact.h"
 #include "engine_internal.h"
 #include "peer.h"
 #include "resolver.h"
 
-void route_init(struct route *route, uint64_t epoch, const char *data)
+static const char *copy(char *to, size_t size, const char *from)
 {
-        *route = (struct route){ .epoch = epoch };
-        (void)snprintf(route->data, sizeof(route->data), "%s", data ? data : "");
+        size_t length = from ? strnlen(from, size - 1) : 0;
+
+        if (length > 0)
+                memcpy(to, from, length);
+        to[length] = '\0';
+        return to;
+}
+
+/* The rest is zero. */
+void route_init(struct route *route, const struct engine_peer *peer)
+{
+        route->peer = (struct engine_peer){
+                .epoch = peer->epoch,
+                .data = copy(route->data, sizeof(route->data), peer->data),
+                .data_refused = peer->data_refused,
+                .name = copy(route->name, sizeof(route->name), peer->name),
+                .url = copy(route->url, sizeof(route->url), peer->url),
+        };
 }
 
 static const char *local_reason(int error)
 {
         switch (error) {
         case -ENOENT:
-                return "no such worker of this user on this machine";
+                return "its socket is not in our --local directory";
         case -EACCES:
                 return "the worker on this machine belongs to another user";
         case -ENODEV:
@@ -37,7 +55,7 @@ static struct peer *open_peer(struct transport *transport, const struct route *r
 {
         struct engine *engine = transport->handlers.context;
         const struct transport_peer where = {
-                .epoch = route->epoch,
+                .epoch = route->peer.epoch,
                 .text = route->data,
                 .address = route->address_length ? (const struct sockaddr *)&route->address : NULL,
                 .address_length = route->address_length,
@@ -53,6 +71,7 @@ static struct peer *open_peer(struct transport *transport, const struct route *r
                 *ret_error = -ENOMEM;
                 return NULL;
         }
+        contact_join(contact_meet(engine, &route->peer), peer);
         return peer;
 }
 
@@ -64,12 +83,12 @@ static struct peer *take_local(struct engine *engine, const struct route *route,
                 *ret_error = -EPERM;
                 return NULL;
         }
-        peer = peer_find_epoch(engine, route->epoch);
+        peer = peer_find_epoch(engine, route->peer.epoch);
         if (peer || !engine->local)
                 return peer;
         peer = open_peer(engine->local, route, ret_error);
         if (peer)
-                peer_name_epoch(peer, route->epoch);
+                peer_name_epoch(peer, route->peer.epoch);
         return peer;
 }
 
@@ -114,26 +133,48 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
         return peer;
 }
 
+/* Why the network side is not even tried; NULL = it is. */
+static const char *why_not_ucx(const struct engine *engine, const struct route *route)
+{
+        if (route->carriers && !(route->carriers & ENGINE_CARRIER_UCX))
+                return "\"transports\" allows nothing else";
+        if (route->data[0] == '\0')
+                return "it names no network address to try";
+        if (!engine->ucx)
+                return "the network side of this worker is off (--data-listen)";
+        if (route->peer.data_refused)
+                return "--allow-peer does not admit its network address";
+        return NULL;
+}
+
 enum route_result route_take(struct engine *engine, struct route *route, struct peer **ret_peer, char *reason,
                              size_t reason_size)
 {
-        const char *why = "it names no network address to try";
+        struct contact *contact;
+        const char *why;
         int local = -ENODEV;
 
         *ret_peer = take_local(engine, route, &local);
         if (*ret_peer)
                 return ROUTE_FOUND;
-        if (route->carriers && !(route->carriers & ENGINE_CARRIER_UCX)) {
-                why = "\"transports\" allows nothing else";
-        } else if (route->data[0] && !engine->ucx) {
-                why = "the network side of this worker is off (--data-listen)";
-        } else if (route->data[0]) {
+        why = why_not_ucx(engine, route);
+        if (!why)
                 *ret_peer = take_ucx(engine, route, &why);
-                if (*ret_peer)
-                        return ROUTE_FOUND;
-                if (!why)
-                        return ROUTE_RESOLVING;
+        contact = *ret_peer ? (*ret_peer)->contact : contact_meet(engine, &route->peer);
+        if (contact) {
+                contact->no_shm = local_reason(local);
+                contact->no_ucx = why;
         }
+        if (*ret_peer)
+                return ROUTE_FOUND;
+        if (!why)
+                return ROUTE_RESOLVING;
         (void)snprintf(reason, reason_size, "%s; %s", local_reason(local), why);
+        contact_fail(engine, contact, FERRY_E_PEER_UNREACHABLE, reason);
         return ROUTE_NONE;
+}
+
+void route_is_late(struct engine *engine, const struct route *route, const char *detail)
+{
+        contact_fail(engine, contact_meet(engine, &route->peer), FERRY_E_PEER_UNREACHABLE, detail);
 }

@@ -13,9 +13,9 @@ struct peer;
 
 /* Where a worker is, and the link to it: local where its socket is there, else UCX. */
 struct route {
-        uint64_t epoch;
-        unsigned carriers;               /* of enum engine_carrier; 0 = all */
-        char data[ENGINE_ADDRESS_SIZE];  /* host:port of its network side; "" = it has none */
+        struct engine_peer peer; /* with the strings that follow */
+        unsigned carriers;       /* of enum engine_carrier; 0 = all */
+        char data[ENGINE_ADDRESS_SIZE], name[64], url[512];
         struct sockaddr_storage address; /* the same, resolved; ss_family 0 = not yet, or it cannot be */
         socklen_t address_length;
         bool resolved; /* it was tried */
@@ -27,9 +27,11 @@ enum route_result {
         ROUTE_NONE,      /* reason says why */
 };
 
-void route_init(struct route *route, uint64_t epoch, const char *data);
+void route_init(struct route *route, const struct engine_peer *peer);
 /* The peer, over a link that is there or was opened now. Thread: who holds the progress lock. */
 enum route_result route_take(struct engine *engine, struct route *route, struct peer **ret_peer, char *reason,
                              size_t reason_size);
+/* Its name was not resolved in time. */
+void route_is_late(struct engine *engine, const struct route *route, const char *detail);
 
 #endif

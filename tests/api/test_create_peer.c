@@ -146,7 +146,7 @@ static void what_is_no_url_of_a_peer_is_refused(void **state)
         assert_problem(&p->b, "POST", "/v1/peers", "{\"url\":\"http://127.0.0.1:1\",\"x\":1}", 400, "unknown-field",
                        "/x");
         assert_problem(&p->b, "POST", "/v1/peers", "[]", 400, "invalid-parameter", NULL);
-        assert_problem(&p->b, "GET", "/v1/peers", NULL, 405, "method-not-allowed", NULL);
+        assert_problem(&p->b, "PUT", "/v1/peers", NULL, 405, "method-not-allowed", NULL);
         assert_problem(&p->b, "DELETE", "/v1/peers", NULL, 405, "method-not-allowed", NULL);
         await_links(p, 0);
         pair_assert_serving(p);

@@ -198,8 +198,8 @@ static double hub_read(const struct node *hub, const struct address *peer)
         const struct engine_transfer transfer = {
                 .id = random_id(),
                 .direction = ENGINE_READ,
-                .peer_epoch = peer->epoch,
-                .peer_data = peer->data,
+                .peer.epoch = peer->epoch,
+                .peer.data = peer->data,
                 .remote_operation = 1,
                 .segments = &hub->segment,
                 .n_segments = 1,

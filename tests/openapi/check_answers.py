@@ -187,6 +187,9 @@ def converse(call, a, b):
     if call(b, "getOperation", 200, again, query="?wait_ms=20000")["status"] != "ERRORED":
         call.faults.append("metadata could be used twice")
     call(b, "createPeer", 200, body={"url": a.url})
+    call(a, "listPeers", 200)
+    call(b, "listPeers", 200, query="?limit=1")
+    call(b, "listPeers", 400, query="?limit=0")
     call(a, "createPeer", 400, body={"url": a.url})
     call(a, "createPeer", 403, body={"url": "http://192.0.2.1"})
     call(a, "createPeer", 502, body={"url": a.url + "/nothing"})

@@ -248,8 +248,8 @@ struct engine_transfer world_transfer(struct world *w, enum engine_direction dir
         struct engine_transfer transfer = {
                 .id = random_id(),
                 .direction = direction,
-                .peer_epoch = w->epoch[1],
-                .peer_data = facts->data_address,
+                .peer.epoch = w->epoch[1],
+                .peer.data = facts->data_address,
                 .remote_operation = OPERATION,
                 .segments = w->segments[0],
                 .n_segments = w->n_segments[0],

@@ -173,7 +173,7 @@ static void await(struct world *w, int connected, int ended)
 static void ask(struct world *w, uint64_t epoch, const char *data)
 {
         struct engine_connect spec = {
-                .peer_epoch = epoch, .peer_data = data, .context = w, .connected = on_connected
+                .peer.epoch = epoch, .peer.data = data, .context = w, .connected = on_connected
         };
 
         assert_int_equal(engine_connect(w->ends[0].engine, &spec), 0);
@@ -188,6 +188,33 @@ static void connect_to(struct world *w, uint64_t epoch, const char *data)
         await(w, before + 1, w->ended);
 }
 
+/* Peers that cannot be reached are remembered, the latest ones, and not without end. */
+static void those_that_are_not_reached_are_remembered_within_bounds(void **state)
+{
+        enum { ASKED = 300, KEPT = 256, PAGE = 100 };
+        struct world *w = world_new(true, false);
+        struct engine_peer_view *page = calloc(PAGE, sizeof(*page));
+        uint64_t cursor = 0, next = 1000 + ASKED - KEPT;
+        ssize_t n;
+
+        assert_non_null(page);
+        for (uint64_t i = 0; i < ASKED; i++)
+                ask(w, 1000 + i, "");
+        await(w, ASKED, 0);
+        do {
+                n = engine_peers_page(w->ends[0].engine, &cursor, page, PAGE);
+                assert_in_range(n, 1, PAGE);
+                for (ssize_t i = 0; i < n; i++) {
+                        assert_int_equal(page[i].epoch, next++);
+                        assert_int_equal(page[i].state, ENGINE_PEER_DISCONNECTED);
+                        assert_int_equal(page[i].error, FERRY_E_PEER_UNREACHABLE);
+                }
+        } while (cursor);
+        assert_int_equal(next, 1000 + ASKED);
+        free(page);
+        world_free(w);
+}
+
 static const char *data_of(const struct end *end)
 {
         return engine_get_facts(end->engine)->data_address;
@@ -197,8 +224,8 @@ static void start_move(struct world *w, const char *data)
 {
         struct engine_transfer transfer = {
                 .id = random_id(),
-                .peer_epoch = w->ends[1].epoch,
-                .peer_data = data,
+                .peer.epoch = w->ends[1].epoch,
+                .peer.data = data,
                 .remote_operation = 1,
                 .segments = &w->ends[0].segment,
                 .n_segments = 1,
@@ -361,7 +388,7 @@ static void stopping_ends_them_all(void **state)
         assert_int_equal(w->connection.error, FERRY_E_CANCELLED);
         assert_int_equal(w->outcome.error, FERRY_E_CANCELLED);
         assert_int_equal(w->outcome.connect_us, 0); /* it never did */
-        spec.peer_epoch = w->ends[1].epoch;
+        spec.peer.epoch = w->ends[1].epoch;
         assert_int_equal(engine_connect(w->ends[0].engine, &spec), -ESHUTDOWN);
         world_free(w);
         (void)close(fd);
@@ -398,6 +425,7 @@ int main(void)
                 cmocka_unit_test(another_worker_at_the_address_is_told_apart),
                 cmocka_unit_test(nobody_there_is_unreachable),
                 cmocka_unit_test(a_silent_address_is_unreachable_within_the_connect_time),
+                cmocka_unit_test(those_that_are_not_reached_are_remembered_within_bounds),
                 cmocka_unit_test(stopping_ends_them_all),
                 cmocka_unit_test(a_peer_that_is_gone_is_not_reused),
         };

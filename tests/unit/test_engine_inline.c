@@ -135,8 +135,8 @@ static void a_thread_that_sleeps_through_a_visit_still_hears_messages(void **sta
         for (int way = 0; way < MAPPED; way++) {
                 struct world *w = world_new_with((enum carrier)way, SMALL, (struct world_knobs){ .spin_us = SOON_US });
                 struct greeting greeting = { 0 };
-                struct engine_connect connect = { .peer_epoch = w->epoch[0],
-                                                  .peer_data = engine_get_facts(w->engine[0])->data_address,
+                struct engine_connect connect = { .peer.epoch = w->epoch[0],
+                                                  .peer.data = engine_get_facts(w->engine[0])->data_address,
                                                   .context = &greeting,
                                                   .connected = greeted };
 

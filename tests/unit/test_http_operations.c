@@ -210,7 +210,7 @@ static int note_address(void *context, const struct engine_transfer *transfer)
         struct http_fixture *h = context;
         struct engine_outcome outcome = { .bytes = transfer->total };
 
-        snprintf(started_with, sizeof(started_with), "%s", transfer->peer_data);
+        snprintf(started_with, sizeof(started_with), "%s", transfer->peer.data_refused ? "" : transfer->peer.data);
         transfer->ended(transfer->context, &outcome);
         operation_store_settle(h->config.operations);
         return 0;

@@ -52,13 +52,19 @@ static int fake_connect(void *context, const struct engine_connect *connect)
         if (s->result)
                 return s->result;
         pthread_mutex_lock(&s->lock);
-        (void)snprintf(s->data, sizeof(s->data), "%s", connect->peer_data);
+        (void)snprintf(s->data, sizeof(s->data), "%s", connect->peer.data_refused ? "" : connect->peer.data);
         s->asked[s->n_asked++ % ASKED_MAX] = *connect;
         pthread_cond_broadcast(&s->changed);
         pthread_mutex_unlock(&s->lock);
         if (s->at_once)
                 connect->connected(connect->context, &fresh);
         return 0;
+}
+
+/* The engine is stopping. */
+static ssize_t fake_page(void *context, uint64_t *cursor, struct engine_peer_view *page, size_t max)
+{
+        return -ESHUTDOWN;
 }
 
 static void await_asked(struct scene *s, size_t n)
@@ -92,7 +98,8 @@ static int setup(void **state)
         (void)snprintf(s->body, sizeof(s->body), "{\"url\":\"http://127.0.0.1:%u\"}",
                        (unsigned)s->peer->listeners[0].port);
         http_stop(s->h);
-        s->h->config.connector = (struct http_connector){ fake_connect, s };
+        s->h->config.connector =
+                (struct http_connector){ .connect = fake_connect, .peers_page = fake_page, .context = s };
         http_start(s->h);
         *state = s;
         return 0;
@@ -134,7 +141,7 @@ static void the_answer_has_who_where_and_how_long(void **state)
         struct reply reply;
         int fd = park(s);
 
-        assert_true(s->asked[0].peer_epoch == PEER_EPOCH);
+        assert_true(s->asked[0].peer.epoch == PEER_EPOCH);
         complete(s, 0, &fresh);
         reply = http_receive(fd);
         assert_string_equal(reply_field(&reply, "worker"), "other");
@@ -203,6 +210,13 @@ static void the_engines_errors_have_a_status(void **state)
         expect_problem(ask(s, s->body), 500, "internal");
 }
 
+static void an_engine_that_stops_has_no_peers_to_tell_of(void **state)
+{
+        struct scene *s = *state;
+
+        expect_problem(http_call(s->h, "GET", "/v1/peers", "", NULL), 503, "draining");
+}
+
 static void a_url_that_leads_to_no_peer_is_refused(void **state)
 {
         struct scene *s = *state;
@@ -217,7 +231,7 @@ static void a_url_that_leads_to_no_peer_is_refused(void **state)
         expect_problem(ask(s, "{}"), 400, "invalid-parameter");
         expect_problem(ask(s, "{\"url\":\"http://127.0.0.1:1\",\"more\":1}"), 400, "unknown-field");
         expect_problem(ask(s, "[]"), 400, "invalid-parameter");
-        expect_problem(http_call(s->h, "GET", "/v1/peers", "", NULL), 405, "method-not-allowed");
+        expect_problem(http_call(s->h, "DELETE", "/v1/peers", "", NULL), 405, "method-not-allowed");
         assert_int_equal(s->n_asked, 0);
 }
 
@@ -301,6 +315,7 @@ int main(void)
                 TEST(whoever_wakes_a_request_touches_nothing_of_it_afterwards),
                 TEST(an_answer_that_comes_at_once_is_not_missed),
                 TEST(the_engines_errors_have_a_status),
+                TEST(an_engine_that_stops_has_no_peers_to_tell_of),
                 TEST(a_url_that_leads_to_no_peer_is_refused),
                 TEST(an_address_that_is_not_admitted_is_not_used),
                 TEST(a_client_that_leaves_is_not_waited_for),

@@ -72,7 +72,7 @@ static void an_active_operation_runs_when_started_and_completes(void **state)
         begin(f, operation);
         assert_int_equal(f->mover.n_started, 1);
         assert_int_equal(transfer->direction, ENGINE_WRITE);
-        assert_int_equal(transfer->peer_epoch, EPOCH + 1);
+        assert_int_equal(transfer->peer.epoch, EPOCH + 1);
         assert_int_equal(transfer->remote_operation, 0x2222);
         assert_int_equal(transfer->key[31], 7);
         assert_int_equal(transfer->total, 4096);

@@ -190,6 +190,32 @@ FERRY_SIZED void ferry_peer_clear(struct ferry_peer *peer);
  */
 FERRY_SIZED int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_peer);
 
+/* A worker that the worker of a handle is connected to, or tried to connect to lately. */
+struct ferry_peer_info {
+        char worker[128]; /* its name; "" = not known */
+        char epoch[32];
+        char status[16];    /* "connecting", "connected", "disconnected" */
+        char transport[64]; /* what bytes go over; "" = not connected */
+        char connected_at[FERRY_TIME_SIZE];
+        uint64_t connect_us;
+        uint64_t transfers; /* that run now */
+};
+
+struct ferry_peer_list {
+        struct ferry_peer_info *items;
+        size_t n;
+        char *next; /* after of the next page; NULL = this was the last */
+        char *json; /* the whole answer, with addresses and the reasons why no better transport is in use */
+};
+/* Frees what the list owns and zeroes it. Any thread. */
+FERRY_SIZED void ferry_peer_list_clear(struct ferry_peer_list *list);
+
+/*
+ * A page of at most limit peers (0 = the worker's default), from the start (after NULL) or after an earlier page's
+ * next. ret_list goes to ferry_peer_list_clear(). Errors: FERRY_E_INVALID_PARAMETER: after; FERRY_E_DRAINING.
+ */
+FERRY_SIZED int ferry_list_peers(struct ferry *f, unsigned limit, const char *after, struct ferry_peer_list *ret_list);
+
 /* ---- regions ---- */
 
 struct ferry_region {

@@ -12,7 +12,7 @@
 struct ferry_sizes {
         size_t size; /* of this table */
         size_t options, worker_info, peer, region, region_spec, region_list, descriptor, operation, operation_spec,
-                operation_query, operation_list, watch, answer, exchange;
+                operation_query, operation_list, watch, answer, exchange, peer_info, peer_list;
 };
 
 static const struct ferry_sizes ferry_sizes_here __attribute__((unused)) = {
@@ -21,6 +21,7 @@ static const struct ferry_sizes ferry_sizes_here __attribute__((unused)) = {
         sizeof(struct ferry_region_list),    sizeof(struct ferry_descriptor),      sizeof(struct ferry_operation),
         sizeof(struct ferry_operation_spec), sizeof(struct ferry_operation_query), sizeof(struct ferry_operation_list),
         sizeof(struct ferry_watch),          sizeof(struct ferry_answer),          sizeof(struct ferry_exchange),
+        sizeof(struct ferry_peer_info),      sizeof(struct ferry_peer_list),
 };
 
 /* ---- the exported symbols ---- */
@@ -32,6 +33,9 @@ int ferry_get_worker_sized(struct ferry *f, struct ferry_worker_info *ret_info, 
 void ferry_peer_clear_sized(struct ferry_peer *peer, const struct ferry_sizes *sizes);
 int ferry_connect_peer_sized(struct ferry *f, const char *url, struct ferry_peer *ret_peer,
                              const struct ferry_sizes *sizes);
+void ferry_peer_list_clear_sized(struct ferry_peer_list *list, const struct ferry_sizes *sizes);
+int ferry_list_peers_sized(struct ferry *f, unsigned limit, const char *after, struct ferry_peer_list *ret_list,
+                           const struct ferry_sizes *sizes);
 void ferry_region_list_clear_sized(struct ferry_region_list *list, const struct ferry_sizes *sizes);
 int ferry_create_region_sized(struct ferry *f, const struct ferry_region_spec *spec, struct ferry_region *ret_region,
                               const struct ferry_sizes *sizes);
@@ -87,6 +91,16 @@ FERRY_SIZED void ferry_peer_clear(struct ferry_peer *peer)
 FERRY_SIZED int ferry_connect_peer(struct ferry *f, const char *url, struct ferry_peer *ret_peer)
 {
         return ferry_connect_peer_sized(f, url, ret_peer, &ferry_sizes_here);
+}
+
+FERRY_SIZED void ferry_peer_list_clear(struct ferry_peer_list *list)
+{
+        ferry_peer_list_clear_sized(list, &ferry_sizes_here);
+}
+
+FERRY_SIZED int ferry_list_peers(struct ferry *f, unsigned limit, const char *after, struct ferry_peer_list *ret_list)
+{
+        return ferry_list_peers_sized(f, limit, after, ret_list, &ferry_sizes_here);
 }
 
 FERRY_SIZED void ferry_region_list_clear(struct ferry_region_list *list)

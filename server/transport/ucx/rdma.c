@@ -93,3 +93,34 @@ bool ucx_check_memlock(void)
                   LOG_U("memlock_bytes", limit));
         return limit >= UCX_MEMLOCK_MIN;
 }
+
+/* "rc_verbs", "dc_mlx5", … */
+static bool is_rdma(const char *lane)
+{
+        static const char *const prefixes[] = { "rc_", "dc_", "ud_", "srd" };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(prefixes); i++)
+                if (strncmp(lane, prefixes[i], strlen(prefixes[i])) == 0)
+                        return true;
+        return false;
+}
+
+const char *ucx_no_rdma(const struct ucx *ucx, const struct ucx_config *config)
+{
+        for (size_t i = 0; i < ucx->facts.n_transports; i++)
+                if (is_rdma(ucx->lanes[i]))
+                        return NULL;
+        if (config->transports)
+                return "--transports names no transport of RDMA that is here";
+        if (!ucx_has_rdma())
+                return "no RDMA device here";
+        if (!ucx_rdma_ports(NULL, 0))
+                return "no active RDMA port here";
+        if (ucx->listen.loopback)
+                return "the network side listens on loopback (--data-listen)";
+        if (config->interfaces)
+                return "--interfaces names no RDMA port";
+        if (ucx_memlock_limit() < UCX_MEMLOCK_MIN)
+                return "the limit of locked memory is too small for RDMA (ulimit -l)";
+        return "this UCX cannot use the RDMA devices here: a provider library of libibverbs may be missing";
+}

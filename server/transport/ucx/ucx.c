@@ -194,6 +194,7 @@ int ucx_transport_new(const struct ucx_config *config, const struct transport_ha
                 return r;
         }
         ucx_context_facts(ucx);
+        ucx->facts.no_rdma = ucx_no_rdma(ucx, config);
         warn_of_network(ucx);
         *ret_transport = &ucx->base;
         return 0;

@@ -156,6 +156,8 @@ bool ucx_rdma_ports(char *list, size_t size);
 uint64_t ucx_memlock_limit(void);
 /* Warns of a limit that is too small for RDMA. Whether RDMA can start at all. */
 bool ucx_check_memlock(void);
+/* Why UCX, as it was opened, has no RDMA here, for people; NULL = it has. */
+const char *ucx_no_rdma(const struct ucx *ucx, const struct ucx_config *config);
 
 /* ---- interfaces.c: which network interfaces UCX may use ---- */
 

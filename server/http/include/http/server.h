@@ -5,10 +5,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct device_source;
 struct engine_connect;
 struct engine_facts;
+struct engine_peer_view;
 struct loop;
 struct metrics;
 struct operation_limits;
@@ -35,9 +37,10 @@ struct http_limits {
         uint64_t idempotency_max; /* remembered Idempotency-Keys */
 };
 
-/* The engine's engine_connect; a test passes a fake. Any thread; it outlives the peers. */
+/* The engine's engine_connect and engine_peers_page; a test passes fakes. Any thread; it outlives the peers. */
 struct http_connector {
         int (*connect)(void *context, const struct engine_connect *connect);
+        ssize_t (*peers_page)(void *context, uint64_t *cursor, struct engine_peer_view *page, size_t max);
         void *context;
 };
 

@@ -10,8 +10,8 @@ struct operation_store;
 struct peers;
 
 /*
- * Forgets the network address in a peer's metadata when this worker may not talk to that host. Peers on this machine
- * can be reached all the same. Any thread.
+ * Sets data_refused of a peer's metadata when this worker may not talk to the host of its network address. Peers on
+ * this machine can be reached all the same. Any thread.
  */
 void remote_screen(const struct peers *peers, struct ferry_metadata *metadata);
 

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <ferry/encoding.h>
 
@@ -154,11 +155,19 @@ void engine_memory_unregister(struct engine *engine, struct memory *memory);
 
 /* ---- active side ---- */
 
+/* Another worker, and where it can be found. */
+struct engine_peer {
+        uint64_t epoch;
+        const char *data;  /* "host:port" of its network side; "" or NULL = it has none */
+        bool data_refused; /* this worker may not use that address (--allow-peer) */
+        const char *name;  /* for engine_peers_page; "" or NULL = not known */
+        const char *url;   /* the same: of its HTTP server */
+};
+
 struct engine_transfer {
         uint64_t id; /* random, not 0, of this worker; names the transfer in engine_transfer_cancel */
         enum engine_direction direction;
-        uint64_t peer_epoch;
-        const char *peer_data; /* "host:port" of the peer's network side; "" = it has none. Copied */
+        struct engine_peer peer; /* copied */
         uint64_t remote_operation;
         uint8_t key[FERRY_KEY_SIZE];
         const struct segment *segments; /* stay valid, memory too, until ended */
@@ -182,7 +191,7 @@ struct engine_transfer {
 
 /*
  * Starts a transfer: by the local transport when the peer's socket is there, else by UCX. *transfer is copied. 0 or
- * -errno (-ESHUTDOWN, -ENOMEM); all other faults come through ended. Resolves peer_data, which may take the resolver's
+ * -errno (-ESHUTDOWN, -ENOMEM); all other faults come through ended. Resolves peer.data, which may take the resolver's
  * time, unless it is numeric or a link is there.
  */
 int engine_transfer_start(struct engine *engine, const struct engine_transfer *transfer);
@@ -197,8 +206,7 @@ struct engine_connection {
 };
 
 struct engine_connect {
-        uint64_t peer_epoch;
-        const char *peer_data; /* as in struct engine_transfer. Copied */
+        struct engine_peer peer; /* copied */
         void *context;
         /* Exactly once for every successful engine_connect, within the connect time. */
         void (*connected)(void *context, const struct engine_connection *connection);
@@ -210,6 +218,45 @@ struct engine_connect {
  * minute. *spec is copied. 0 or -errno (-ESHUTDOWN, -ENOMEM); all other faults come through connected.
  */
 int engine_connect(struct engine *engine, const struct engine_connect *spec);
+
+/* ---- whom this worker knows ---- */
+
+enum engine_peer_state {
+        ENGINE_PEER_CONNECTING,
+        ENGINE_PEER_CONNECTED,
+        ENGINE_PEER_DISCONNECTED, /* forgotten ten minutes later, or earlier where there are many */
+};
+
+/* A kind of link that would be better than the one in use, and is not there. */
+struct engine_unused {
+        const char *transport; /* "shm", "rdma", "tcp" */
+        const char *reason;    /* for people */
+};
+
+/* A worker that this one has a link to, or tried to connect to lately. */
+struct engine_peer_view {
+        uint64_t epoch;
+        char name[64], url[512], data[ENGINE_ADDRESS_SIZE]; /* "" = not known */
+        enum engine_peer_state state;
+        char transport[ENGINE_TRANSPORT_SIZE]; /* of its best link; "" = not known (yet) */
+        bool accepted;                         /* the peer opened that link */
+        uint64_t connected_unix_ms;            /* of that link; 0 = not connected */
+        uint64_t connect_us;                   /* the same */
+        size_t n_transfers;                    /* both directions, over all of its links */
+        int error;                             /* DISCONNECTED: FERRY_E_*; 0 = the link was closed for want of use */
+        char detail[128];                      /* of error */
+        uint64_t disconnected_unix_ms;
+        struct engine_unused unused[3]; /* the best first; transport NULL ends the list */
+};
+
+/*
+ * A page of those workers in order of appearance, from *cursor (0 = the start) on. Returns how many, at most max, and
+ * sets *cursor for the next page (0 = there is none). Waits for the engine's thread, so not from a callback.
+ * -ESHUTDOWN, -ENOMEM.
+ */
+ssize_t engine_peers_page(struct engine *engine, uint64_t *cursor, struct engine_peer_view *page, size_t max);
+
+/* ---- cancelling ---- */
 
 /*
  * Asks for the end of a transfer: no further chunk is asked for; ended(error = reason, a FERRY_E_*) follows when

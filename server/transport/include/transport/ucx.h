@@ -24,6 +24,7 @@ struct ucx_facts {
         char data_address[TRANSPORT_ADDRESS_SIZE]; /* bound "host:port" */
         size_t n_transports;                       /* names of UCX transports in use, without duplicates */
         const char *const *transports;
+        const char *no_rdma; /* why no link of this worker can take RDMA, for people; NULL = it may */
 };
 
 /*

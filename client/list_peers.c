@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client_internal.h"
+#include "decode.h"
+#include "sizes.h"
+
+static const struct decode_field peer_fields[] = {
+        DECODE_FIELD("worker", DECODE_TEXT, false, struct ferry_peer_info, worker),
+        DECODE_FIELD("epoch", DECODE_LABEL, true, struct ferry_peer_info, epoch),
+        DECODE_FIELD("status", DECODE_TEXT, true, struct ferry_peer_info, status),
+        DECODE_FIELD("transport", DECODE_TEXT, false, struct ferry_peer_info, transport),
+        DECODE_FIELD("connected_at", DECODE_TEXT, false, struct ferry_peer_info, connected_at),
+        DECODE_FIELD("connect_us", DECODE_UINT, false, struct ferry_peer_info, connect_us),
+        DECODE_FIELD("transfers", DECODE_UINT, true, struct ferry_peer_info, transfers),
+};
+
+static int peer_decode(struct json_object *json, void *peer, const char **ret_field)
+{
+        struct ferry_peer_info decoded = { 0 };
+        int r = decode_object(json, peer_fields, sizeof(peer_fields) / sizeof(peer_fields[0]), &decoded, ret_field);
+        if (r == 0)
+                *(struct ferry_peer_info *)peer = decoded;
+        return r;
+}
+
+static const struct decode_list peer_list = { "peers", sizeof(struct ferry_peer_info), peer_decode, NULL };
+
+static int page_decode(struct json_object *json, void *list, const char **ret_field)
+{
+        struct decode_page page;
+        int r = decode_page(json, &peer_list, &page, ret_field);
+        if (r == 0)
+                *(struct ferry_peer_list *)list = (struct ferry_peer_list){ page.items, page.n, page.next, NULL };
+        return r;
+}
+
+int ferry_list_peers_sized(struct ferry *f, unsigned limit, const char *after, struct ferry_peer_list *ret_list,
+                           const struct ferry_sizes *sizes)
+{
+        FERRY_CLEANUP(ferry_peer_list_clear) struct ferry_peer_list list = { 0 };
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        path_add(&path, "/v1/peers");
+        path_query_number(&path, "limit", limit);
+        path_query(&path, "after", after);
+        if (path.error)
+                return path.error == -EINVAL ? problem_argument(f, "after is too long") : path.error;
+        struct request request = { .exchange = { .method = "GET", .path = path.text.data } };
+        int r = call_decode(f, &request, page_decode, &list, &list.json);
+        if (r == 0)
+                r = sizes_give_items((void **)&list.items, list.n, sizes->peer_info, sizeof(*list.items));
+        if (r == 0)
+                sizes_give_up(ret_list, sizes->peer_list, &list, sizeof(list));
+        return r;
+}
+
+void ferry_peer_list_clear_sized(struct ferry_peer_list *list, const struct ferry_sizes *sizes)
+{
+        struct ferry_peer_list ours;
+        sizes_give(&ours, sizeof(ours), list, sizes->peer_list);
+        memset(list, 0, sizes->peer_list);
+        free(ours.items);
+        free(ours.next);
+        free(ours.json);
+}

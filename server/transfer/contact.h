@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TRANSFER_CONTACT_H
+#define TRANSFER_CONTACT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <uthash.h>
+
+#include "peer.h"
+#include "transfer/engine.h"
+
+/*
+ * Another worker, as people are told of it: as long as this one has a link to it, and for a while afterwards. Nothing
+ * here decides what is done. Thread: who holds the progress lock.
+ */
+struct contact {
+        uint64_t epoch;
+        uint64_t number;         /* in order of appearance */
+        char *name, *url, *data; /* owned; NULL = not known */
+        const char *no_shm; /* why the latest route to it does not take shared memory; NULL = none was looked for */
+        const char *no_ucx; /* the same of the network side; NULL = it was tried */
+        struct peer *peers; /* utlist; its links */
+        int error;          /* why there is none: FERRY_E_*; 0 = it was closed for want of use */
+        char detail[128];   /* of error */
+        uint64_t left_us;   /* when the last one went */
+        struct contact *prev, *next;           /* the engine's; in order of number */
+        struct contact *left_prev, *left_next; /* those without a link; in order of left_us */
+        UT_hash_handle hh;                     /* contacts_by_epoch */
+};
+
+/* The worker, new where it is not known; its strings are taken over where they are known. NULL: no memory. */
+struct contact *contact_meet(struct engine *engine, const struct engine_peer *peer);
+/* The link leads to that worker. It may be NULL. */
+void contact_join(struct contact *contact, struct peer *peer);
+/* The link leads nowhere any more; error and detail say why, 0 = nothing is wrong. */
+void contact_leave(struct peer *peer, int error, const char *detail);
+/* No link to it could be made. It may be NULL. */
+void contact_fail(struct engine *engine, struct contact *contact, int error, const char *detail);
+
+/* What engine_peers_page asks for, and gets. */
+struct contacts_page {
+        uint64_t cursor;
+        struct engine_peer_view *views;
+        size_t max, n;
+};
+void contacts_list(struct engine *engine, struct contacts_page *page);
+/* Forgets all: the engine is being freed. */
+void contacts_clear(struct engine *engine);
+
+#endif

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "steps.h"
+
+/* GET /v1/peers: b is connected to a, by what, and why not by something better. */
+
+enum { SIZE = 5000, MANY = 3 };
+
+static void connect_to(struct worker *w, const struct worker *peer)
+{
+        struct ferry_peer connected;
+
+        assert_int_equal(ferry_connect_peer(w->client, peer->url, &connected), 0);
+        ferry_peer_clear(&connected);
+}
+
+/* The only peer that the worker knows; its document is for json_object_put(). */
+static struct json_object *only_peer(struct worker *w, struct json_object **ret_peer)
+{
+        struct json_object *answer = call_json(w, 200, "GET", "/v1/peers", NULL);
+        struct json_object *peers = json_member(answer, "peers");
+
+        assert_int_equal(json_object_array_length(peers), 1);
+        *ret_peer = json_object_array_get_idx(peers, 0);
+        return answer;
+}
+
+/* Until the worker's only peer has that status. */
+static struct json_object *await_status(struct worker *w, const char *status, struct json_object **ret_peer)
+{
+        struct json_object *answer;
+
+        while (strcmp(json_text((answer = only_peer(w, ret_peer), *ret_peer), "status"), status) != 0)
+                json_object_put(answer);
+        return answer;
+}
+
+/* The transports that are not used, joined by blanks, for free(). */
+static char *unused_of(struct json_object *peer)
+{
+        struct json_object *list = json_member(peer, "unused");
+        char *text = strdup("");
+
+        for (size_t i = 0; i < json_object_array_length(list); i++) {
+                const char *name = json_text(json_object_array_get_idx(list, i), "transport");
+                char *longer = text_format("%s%s%s", text, *text ? " " : "", name);
+
+                assert_true(*json_text(json_object_array_get_idx(list, i), "reason") != '\0');
+                free(text);
+                text = longer;
+        }
+        return text;
+}
+
+static void assert_unused(struct json_object *peer, const char *transports)
+{
+        char *text = unused_of(peer);
+
+        assert_string_equal(text, transports);
+        free(text);
+}
+
+static void assert_reason(struct json_object *peer, const char *transport, const char *reason)
+{
+        struct json_object *list = json_member(peer, "unused");
+
+        for (size_t i = 0; i < json_object_array_length(list); i++) {
+                struct json_object *element = json_object_array_get_idx(list, i);
+
+                if (strcmp(json_text(element, "transport"), transport) != 0)
+                        continue;
+                assert_string_equal(json_text(element, "reason"), reason);
+                return;
+        }
+        fail_msg("%s is not in %s", transport, json_object_to_json_string(list));
+}
+
+static void assert_http(struct json_object *peer, const char *url)
+{
+        struct json_object *http = json_member(json_member(peer, "addresses"), "http");
+
+        assert_int_equal(json_object_array_length(http), url ? 1 : 0);
+        if (url)
+                assert_string_equal(json_object_get_string(json_object_array_get_idx(http, 0)), url);
+}
+
+static void nobody_is_an_empty_list(void **state)
+{
+        struct pair *p = *state;
+        struct ferry_peer_list list;
+
+        worker_start(&p->a, "a", NULL);
+        assert_int_equal(ferry_list_peers(p->a.client, 0, NULL, &list), 0);
+        assert_int_equal(list.n, 0);
+        assert_null(list.next);
+        ferry_peer_list_clear(&list);
+        worker_stop(&p->a);
+}
+
+static void both_sides_tell_of_a_local_link(void **state)
+{
+        struct pair *p = *state;
+        struct json_object *answer, *peer;
+        struct ferry_peer_list list;
+
+        pair_start(p, false);
+        connect_to(&p->b, &p->a);
+        answer = only_peer(&p->b, &peer);
+        assert_string_equal(json_text(peer, "worker"), "a");
+        assert_string_equal(json_text(peer, "epoch"), p->a.epoch);
+        assert_string_equal(json_text(peer, "status"), "connected");
+        assert_string_equal(json_text(peer, "transport"), "shm");
+        assert_string_equal(json_text(peer, "opened_by"), "this-worker");
+        assert_in_range(json_number(peer, "connect_us"), 1, WAIT_MS * 1000);
+        assert_int_equal(json_number(peer, "transfers"), 0);
+        assert_int_equal(strlen(json_text(peer, "connected_at")), strlen("2026-11-20T11:01:52.123Z"));
+        assert_http(peer, p->a.url);
+        assert_unused(peer, "");
+        json_object_put(answer);
+
+        answer = only_peer(&p->a, &peer); /* which was told no more than who it is */
+        assert_false(json_object_object_get_ex(peer, "worker", NULL));
+        assert_string_equal(json_text(peer, "epoch"), p->b.epoch);
+        assert_string_equal(json_text(peer, "status"), "connected");
+        assert_string_equal(json_text(peer, "transport"), "shm");
+        assert_string_equal(json_text(peer, "opened_by"), "peer");
+        assert_http(peer, NULL);
+        assert_unused(peer, "");
+        json_object_put(answer);
+
+        assert_int_equal(ferry_list_peers(p->b.client, 0, NULL, &list), 0);
+        assert_int_equal(list.n, 1);
+        assert_string_equal(list.items[0].worker, "a");
+        assert_string_equal(list.items[0].transport, "shm");
+        assert_non_null(strstr(list.json, "\"unused\":[]"));
+        ferry_peer_list_clear(&list);
+        pair_stop(p);
+}
+
+static void the_network_side_says_why_it_is_not_shared_memory(void **state)
+{
+        struct pair *p = *state;
+        struct json_object *answer, *peer;
+
+        pair_start(p, true);
+        connect_to(&p->b, &p->a);
+        answer = only_peer(&p->b, &peer);
+        assert_string_equal(json_text(peer, "transport"), "tcp");
+        assert_string_equal(json_text(json_member(peer, "addresses"), "data"), p->a.data);
+        assert_unused(peer, "shm rdma");
+        assert_reason(peer, "shm", "the local transport is off (--local)");
+        assert_reason(peer, "rdma", "--transports names no transport of RDMA that is here");
+        json_object_put(answer);
+        answer = only_peer(&p->a, &peer);
+        assert_string_equal(json_text(peer, "transport"), "tcp");
+        assert_string_equal(json_text(peer, "opened_by"), "peer");
+        assert_unused(peer, "shm rdma");
+        assert_reason(peer, "shm", "the peer chose this link: its own list says why");
+        json_object_put(answer);
+        pair_stop(p);
+}
+
+static void workers_with_other_directories_do_not_see_each_others_sockets(void **state)
+{
+        struct pair *p = *state;
+        char *directory = text_format("%s/other", worker_directory());
+        const char *const flags[] = { "--data-listen", "127.0.0.1:0", NULL };
+        const char *const elsewhere[] = { "--data-listen", "127.0.0.1:0", "--local", directory, NULL };
+        struct json_object *answer, *peer;
+
+        worker_start(&p->a, "a", flags);
+        worker_start(&p->b, "b", elsewhere);
+        connect_to(&p->b, &p->a);
+        answer = only_peer(&p->b, &peer);
+        assert_string_equal(json_text(peer, "transport"), "tcp");
+        assert_reason(peer, "shm", "its socket is not in our --local directory");
+        json_object_put(answer);
+        worker_stop(&p->b);
+        worker_stop(&p->a);
+        free(directory);
+}
+
+static void running_transfers_are_counted_on_both_sides(void **state)
+{
+        struct pair *p = *state;
+        struct json_object *answer, *peer;
+        struct running running;
+
+        for (int network = 0; network < 2; network++) {
+                pair_start(p, network);
+                running_start(p, FERRY_READABLE, 64 * STEPS_MIB, 3, &p->a, &running);
+                answer = only_peer(&p->b, &peer);
+                assert_int_equal(json_number(peer, "transfers"), 1);
+                assert_string_equal(json_text(peer, "status"), "connected");
+                json_object_put(answer);
+                worker_resume(&p->a);
+                operation_assert_end(&p->b, running.active, FERRY_COMPLETE, NULL);
+                operation_assert_end(&p->a, running.passive, FERRY_COMPLETE, NULL);
+                answer = only_peer(&p->a, &peer);
+                assert_int_equal(json_number(peer, "transfers"), 0);
+                json_object_put(answer);
+                running_drop(p, &running);
+                pair_stop(p);
+        }
+}
+
+static void a_dead_peer_is_told_of_with_the_reason(void **state)
+{
+        struct pair *p = *state;
+        struct json_object *answer, *peer;
+
+        for (int network = 0; network < 2; network++) {
+                pair_start(p, network);
+                connect_to(&p->b, &p->a);
+                worker_kill(&p->a);
+                answer = await_status(&p->b, "disconnected", &peer);
+                assert_string_equal(json_text(peer, "worker"), "a");
+                assert_false(json_object_object_get_ex(peer, "transport", NULL));
+                assert_string_equal(json_text(json_member(peer, "error"), "code"), "peer-lost");
+                assert_true(*json_text(peer, "disconnected_at") != '\0');
+                json_object_put(answer);
+                worker_stop(&p->b);
+                worker_clean(&p->a);
+        }
+}
+
+/* b reads what a offers, by metadata, which ends with peer-unreachable and that detail. */
+static void assert_unreachable(struct pair *p, const char *detail)
+{
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        struct ferry_operation passive, active, end;
+
+        worker_expect(&p->b, "error=peer-unreachable");
+        region_make(&p->a, SIZE, 1, offered);
+        region_make(&p->b, SIZE, 0, local);
+        offer_make(&p->a, FERRY_READABLE, offered, &passive);
+        begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
+        operation_assert_end(&p->b, active.id, FERRY_ERRORED, &end);
+        assert_string_equal(end.error_detail, detail);
+        ferry_operation_clear(&end);
+        ferry_operation_clear(&active);
+        ferry_operation_clear(&passive);
+}
+
+static void who_could_not_be_reached_is_listed_with_every_reason(void **state)
+{
+        static const char *const off[] = { "--local", "off", "--data-listen", "127.0.0.1:0", NULL };
+        static const char detail[] = "the local transport is off (--local); it names no network address to try";
+        struct pair *p = *state;
+        struct json_object *answer, *peer;
+
+        worker_start(&p->a, "a", NULL);
+        worker_start(&p->b, "b", off);
+        assert_unreachable(p, detail);
+        answer = only_peer(&p->b, &peer);
+        assert_string_equal(json_text(peer, "worker"), "a");
+        assert_string_equal(json_text(peer, "status"), "disconnected");
+        assert_string_equal(json_text(json_member(peer, "error"), "code"), "peer-unreachable");
+        assert_string_equal(json_text(json_member(peer, "error"), "detail"), detail);
+        assert_unused(peer, "shm rdma tcp");
+        assert_reason(peer, "shm", "the local transport is off (--local)");
+        assert_reason(peer, "tcp", "it names no network address to try");
+        json_object_put(answer);
+        worker_stop(&p->b);
+        worker_stop(&p->a);
+}
+
+static void an_address_that_is_not_admitted_is_the_reason(void **state)
+{
+        static const char *const flags[] = { "--data-listen", "127.0.0.1:0", "--local", "off", NULL };
+        static const char *const only_other[] = { "--data-listen", "127.0.0.1:0",  "--local", "off",
+                                                  "--allow-peer",  "192.0.2.0/24", NULL };
+        struct pair *p = *state;
+        struct json_object *answer, *peer;
+
+        worker_start(&p->a, "a", flags);
+        worker_start(&p->b, "b", only_other);
+        assert_unreachable(p, "the local transport is off (--local); --allow-peer does not admit its network address");
+        answer = only_peer(&p->b, &peer);
+        assert_reason(peer, "tcp", "--allow-peer does not admit its network address");
+        json_object_put(answer);
+        worker_stop(&p->b);
+        worker_stop(&p->a);
+}
+
+static void pages_give_each_peer_once(void **state)
+{
+        struct pair *p = *state;
+        struct worker others[MANY] = { 0 };
+        struct ferry_peer_list list;
+        char *after = NULL;
+
+        worker_start(&p->b, "b", NULL);
+        for (size_t i = 0; i < MANY; i++) {
+                worker_start(&others[i], "other", NULL);
+                connect_to(&p->b, &others[i]);
+        }
+        for (size_t i = 0; i < MANY; i++) {
+                assert_int_equal(ferry_list_peers(p->b.client, 1, after, &list), 0);
+                assert_int_equal(list.n, 1);
+                assert_string_equal(list.items[0].epoch, others[i].epoch);
+                assert_int_equal(list.next != NULL, i + 1 < MANY);
+                free(after);
+                after = list.next ? strdup(list.next) : NULL;
+                ferry_peer_list_clear(&list);
+        }
+        for (size_t i = 0; i < MANY; i++)
+                worker_stop(&others[i]);
+        worker_stop(&p->b);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+#define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                WITH_PAIR(nobody_is_an_empty_list),
+                WITH_PAIR(both_sides_tell_of_a_local_link),
+                WITH_PAIR(the_network_side_says_why_it_is_not_shared_memory),
+                WITH_PAIR(workers_with_other_directories_do_not_see_each_others_sockets),
+                WITH_PAIR(running_transfers_are_counted_on_both_sides),
+                WITH_PAIR(a_dead_peer_is_told_of_with_the_reason),
+                WITH_PAIR(who_could_not_be_reached_is_listed_with_every_reason),
+                WITH_PAIR(an_address_that_is_not_admitted_is_the_reason),
+                WITH_PAIR(pages_give_each_peer_once),
+        };
+
+        return cmocka_run_group_tests_name("list_peers", tests, NULL, NULL);
+}
