@@ -28,6 +28,10 @@ static void handle(struct ucx *ucx, struct ucx_link *link, const void *bytes, si
                 fail_version(link, version);
                 break;
         case WIRE_OK:
+                if (link->base.state == LINK_CONNECTING) {
+                        link->room = true;
+                        ucx_link_ready(link);
+                }
                 link_was_heard(&link->base);
                 ucx_pace_heard(link, &header);
                 ucx->base.handlers.message(ucx->base.handlers.context, &link->base, &header, payload);

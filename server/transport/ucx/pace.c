@@ -48,6 +48,8 @@ uint64_t ucx_request_size(struct link *base, const struct stream *own, uint64_t 
  *     socket;
  *   - for what is short: parts take one way, a rendezvous three. On loopback 64 KiB take 15 us instead of 24, 256 KiB
  *     36 instead of 43, 1 MiB as long.
+ *
+ * The message that opens a link is a whole chunk, so that the peer answers it (queue.c); parts wait for the answer.
  */
 uint64_t ucx_fit(struct link *base, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inside)
 {
@@ -55,6 +57,9 @@ uint64_t ucx_fit(struct link *base, const struct stream *stream, uint64_t offset
         uint64_t run = stream_run(stream, offset, limit, &address);
         bool parts = limit <= UCX_PARTS_BELOW || (run < limit && run < UCX_GATHER_BELOW);
 
+        *ret_inside = false;
+        if (parts && limit > WIRE_INLINE_MAX && base->state == LINK_CONNECTING)
+                return ucx_link_of(base)->opened ? 0 : WIRE_INLINE_MAX;
         *ret_inside = parts && limit > WIRE_INLINE_MAX && ucx_link_is_tcp(ucx_link_of(base));
         return *ret_inside ? least(limit, UCX_PART_SIZE) : limit;
 }

@@ -10,6 +10,9 @@
  *
  * UCX keeps whatever the socket does not take, and parts that had to be packed take memory, so UCX gets parts only
  * UCX_PARTS_BYTES at a time. What waits here can still be taken back by a cancel.
+ *
+ * UCX does not keep the order of what it gets while it connects. So until the peer was heard, it gets one message that
+ * the peer answers; one that the peer does not answer ends its transfer, and nothing of that follows.
  */
 
 /* ---- sends ---- */
@@ -32,6 +35,17 @@ static bool has_room(const struct ucx_link *link, uint64_t length)
         return link->parts_sending == 0 || link->parts_sending + length <= UCX_PARTS_BYTES;
 }
 
+static bool is_answered(const struct wire_header *header)
+{
+        return header->type != WIRE_DONE || !(header->flags & WIRE_QUIET);
+}
+
+/* Whether the link is still being made, by the one message that UCX has for it. */
+static bool is_opening(const struct ucx_link *link)
+{
+        return link->base.state == LINK_CONNECTING && link->opened;
+}
+
 static void put_off(struct ucx *ucx, struct ucx_message *m, enum ucx_act act)
 {
         m->act = act;
@@ -40,14 +54,16 @@ static void put_off(struct ucx *ucx, struct ucx_message *m, enum ucx_act act)
 
 static void send_or_end(struct ucx_message *m)
 {
-        if (!link_is_usable(m->base.link))
+        if (!link_is_usable(m->base.link)) {
                 ucx_message_end(m, MESSAGE_LOST);
-        else if (!ucx_message_begin(m))
+        } else if (!ucx_message_begin(m)) {
                 ucx_message_end(m, MESSAGE_CANCELLED);
-        else if (!link_is_usable(m->base.link)) /* begin may have failed it */
+        } else if (!link_is_usable(m->base.link)) { /* begin may have failed it */
                 ucx_message_end(m, MESSAGE_LOST);
-        else
+        } else {
+                ucx_link_of(m->base.link)->opened |= is_answered(&m->base.header);
                 ucx_message_send_now(m);
+        }
 }
 
 void ucx_send(struct link *base, struct message *message)
@@ -63,8 +79,9 @@ void ucx_send(struct link *base, struct message *message)
                 ucx_message_end(m, MESSAGE_LOST);
                 return;
         }
-        m->part = message->inside || has_parts(link, message->transfer);
-        if (m->part && (link->parts || ucx->in_progress || ucx->deferred || !has_room(link, message->length))) {
+        m->part = message->inside || has_parts(link, message->transfer) || base->state == LINK_CONNECTING;
+        if (m->part && (is_opening(link) || link->parts || ucx->in_progress || ucx->deferred ||
+                        !has_room(link, message->length))) {
                 DL_APPEND(link->parts, message);
                 ucx_link_ready(link);
         } else if (ucx->in_progress || ucx->deferred) {
@@ -79,7 +96,7 @@ static bool pump_parts(struct ucx_link *link)
         struct message *m;
         bool any = false;
 
-        while (link_is_usable(&link->base) && (m = link->parts) && has_room(link, m->length)) {
+        while (link_is_usable(&link->base) && (m = link->parts) && has_room(link, m->length) && !is_opening(link)) {
                 DL_DELETE(link->parts, m);
                 send_or_end(ucx_message_of(m));
                 any = true;

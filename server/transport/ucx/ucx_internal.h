@@ -69,18 +69,19 @@ struct ucx_link {
         struct link base;
         struct sockaddr_storage peer; /* AF_UNSPEC = not known */
         ucp_ep_h endpoint;            /* NULL = none was made, or UCX has closed it */
+        bool opened;                  /* UCX got a message for it that the peer answers */
         bool closing;                 /* ucp_ep_close_nbx was called */
         bool closed;                  /* … and is over */
         void *close_request;          /* of ucp_ep_close_nbx while it runs */
         struct message *under_way;    /* utlist; messages that UCX works on */
-        struct message *parts;        /* utlist; sends that wait for room in parts_sending */
+        struct message *parts;        /* utlist; sends that wait for room in parts_sending, or for the link */
         uint64_t parts_sending;       /* bytes of those that UCX works on */
         struct message *receives;     /* utlist; rendezvous that have arrived and wait to be posted */
         uint64_t receiving;           /* bytes of those that are posted */
         bool is_ready;                /* in ucx->ready */
         /* pace.c */
         uint32_t chunk;    /* bytes of one request now */
-        bool room;         /* the chunk has grown: handlers->room is owed */
+        bool room;         /* the chunk has grown, or the link is up: handlers->room is owed */
         uint64_t rtt_us;   /* the shortest round trip so far; 0 = not known */
         uint64_t probe_us; /* when the request was sent whose answer is awaited; 0 = none */
         uint64_t probe_transfer;
