@@ -61,9 +61,9 @@ static bool split(char *text, char **ret_host, char **ret_port)
 /* UCX takes one address: of a name with both kinds that of the preferred family. */
 static int look_up(const char *text, int family, int flags, struct sockaddr_storage *ret_address, socklen_t *ret_length)
 {
-        const int families[] = { family, family == AF_INET ? AF_INET6 : AF_INET };
+        struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags };
         char copy[ENGINE_ADDRESS_SIZE], *host, *port;
-        struct addrinfo *list;
+        struct addrinfo *list, *best;
 
         *ret_length = 0;
         if (strlen(text) >= sizeof(copy))
@@ -71,17 +71,16 @@ static int look_up(const char *text, int family, int flags, struct sockaddr_stor
         strcpy(copy, text);
         if (!split(copy, &host, &port))
                 return -EINVAL;
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(families); i++) {
-                struct addrinfo hints = { .ai_family = families[i], .ai_socktype = SOCK_STREAM, .ai_flags = flags };
-
-                if (getaddrinfo(host, port, &hints, &list) != 0)
-                        continue;
-                memcpy(ret_address, list->ai_addr, list->ai_addrlen);
-                *ret_length = list->ai_addrlen;
-                freeaddrinfo(list);
-                return 0;
-        }
-        return -EAGAIN;
+        if (getaddrinfo(host, port, &hints, &list) != 0)
+                return -EAGAIN;
+        for (best = list; best && best->ai_family != family; best = best->ai_next)
+                ;
+        if (!best)
+                best = list;
+        memcpy(ret_address, best->ai_addr, best->ai_addrlen);
+        *ret_length = best->ai_addrlen;
+        freeaddrinfo(list);
+        return 0;
 }
 
 int resolver_parse(const char *text, int family, struct sockaddr_storage *ret_address, socklen_t *ret_length)
