@@ -49,11 +49,15 @@ static void note_contact(struct peer *peer, uint64_t epoch)
         contact_join(contact_meet(peer->engine, &(struct engine_peer){ .epoch = epoch }), peer);
 }
 
+/* epoch: of the worker at the other end; 0 = not known. */
 static void came_up(struct peer *peer, uint64_t epoch)
 {
         struct requester *r, *next;
 
-        note_contact(peer, epoch);
+        if (peer->up || peer->link->state != LINK_UP)
+                return;
+        if (epoch != 0)
+                note_contact(peer, epoch);
         peer->up = true;
         DL_FOREACH_SAFE2(peer->requesters, r, next, peer_next)
         requester_link_up(r);
@@ -66,8 +70,7 @@ static void on_message(void *context, struct link *link, const struct wire_heade
 
         if (!peer || !link_is_usable(link))
                 return;
-        if (!peer->up)
-                came_up(peer, header->from_epoch);
+        came_up(peer, header->from_epoch);
         if (header->to_epoch == engine->epoch)
                 types[header->type].handle(engine, peer, header, payload);
         else if (types[header->type].refusal)
@@ -126,8 +129,10 @@ static void on_room(void *context, struct link *link)
 {
         struct peer *peer = link->owner;
 
-        if (peer)
-                peer_ready(peer);
+        if (!peer)
+                return;
+        came_up(peer, link->peer_epoch);
+        peer_ready(peer);
 }
 
 static void on_copied(void *context, struct message *message)

@@ -21,9 +21,8 @@ struct peer {
         char address[ENGINE_ADDRESS_SIZE]; /* its name in peers_by_address: a link of UCX that we opened; "" = none */
         struct contact *contact;           /* the worker at the other end; NULL = not known */
         struct peer *contact_prev, *contact_next;
-        bool up_told; /* those who asked while it was connecting have started */
-        bool up;      /* its requesters know that the link is up */
-        bool ended;   /* the link has ended: it waits for its last requester or responder */
+        bool up;    /* its requesters know that the link is up */
+        bool ended; /* the link has ended: it waits for its last requester or responder */
         uint64_t last_used_us;
         uint64_t moved_us; /* when bytes of any transfer moved over it last */
 

@@ -413,25 +413,11 @@ static bool ask(struct requester *r)
         return r->spec.direction == ENGINE_READ ? ask_read(r) : ask_write(r);
 }
 
-/* The link is up: what was asked for while it was connecting is being moved. */
-static void tell_up(struct peer *peer)
-{
-        struct requester *r;
-
-        if (peer->up_told || peer->link->state != LINK_UP)
-                return;
-        peer->up_told = true;
-        DL_FOREACH2(peer->requesters, r, peer_next)
-        if (r->next > 0 && r->error == 0)
-                note_started(r);
-}
-
 void requesters_ask(struct peer *peer)
 {
         struct link *link = peer->link;
         struct requester *r;
 
-        tell_up(peer);
         while (peer_is_usable(peer) && (r = peer->waiting) && peer->asked < link->transport->ops->window(link)) {
                 bool asked;
 
@@ -469,11 +455,29 @@ static bool must_ask_carrier(const struct requester *r)
         return r->spec.carriers != 0 && carriers != ENGINE_CARRIER_UCX && r->peer->link->transport == r->engine->ucx;
 }
 
+/* Whether the first that is heard of the peer would say that bytes have moved: too late to tell when that began. */
+static bool is_silent(const struct requester *r)
+{
+        return r->spec.direction == ENGINE_WRITE && r->spec.total > WIRE_INLINE_MAX;
+}
+
+/* Its answer says that the link is up, and by what. */
+static void greet(const struct requester *r)
+{
+        struct wire_header hello = header_of(r, WIRE_HELLO);
+
+        explicit_bzero(hello.key, sizeof(hello.key));
+        hello.total = 0;
+        peer_send(r->peer, &hello);
+}
+
 void requester_link_up(struct requester *r)
 {
         struct link *link = r->peer->link;
         const char *carrier = link->transport->ops->carrier(link);
 
+        if (r->next > 0 && r->error == 0)
+                note_started(r); /* what was asked for while it was connecting is being moved */
         if (r->state != REQUESTER_ROUTING)
                 return;
         if (!is_allowed(r, carrier)) {
@@ -495,17 +499,13 @@ static void use_peer(struct requester *r, struct peer *peer)
                 r->connect_deadline_us = clock_now_us() + r->engine->connect_us;
                 engine_tick_before(r->engine, r->connect_deadline_us);
         }
+        if (!r->was_up && (must_ask_carrier(r) || is_silent(r)))
+                greet(r);
         if (!must_ask_carrier(r)) {
                 set_state(r, REQUESTER_MOVING);
                 mark(r);
         } else if (r->was_up) {
                 requester_link_up(r);
-        } else {
-                struct wire_header hello = header_of(r, WIRE_HELLO);
-
-                explicit_bzero(hello.key, sizeof(hello.key));
-                hello.total = 0;
-                peer_send(peer, &hello);
         }
 }
 
