@@ -198,7 +198,7 @@ static int run(const struct options *options)
         output = signals < 0 ? signals : output_take();
         if (output < 0)
                 return complain(strerror(-output), EXIT_FAILURE);
-        r = ferry_worker_new(&options->worker, &worker, message, sizeof(message));
+        r = worker_new(&options->worker, &worker, message, sizeof(message));
         if (r < 0)
                 return complain(message, r == -EINVAL ? EXIT_USAGE : EXIT_FAILURE);
         r = line_write(output, ferry_worker_ready_line(worker));

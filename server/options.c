@@ -13,6 +13,7 @@
 #include "options.h"
 
 #define SECOND UINT64_C(1000)
+#define LISTEN_DEFAULT "127.0.0.1:9300"
 
 void option_variable(const struct option *option, char text[OPTION_VARIABLE_SIZE])
 {
@@ -138,9 +139,18 @@ static int text_check(const struct option *option, const char *source, const cha
         return 0;
 }
 
-/* source is the flag or the variable, for the message. */
-static int option_set(const struct option *option, struct options *options, const char *source, const char *value,
-                      char message[OPTION_MESSAGE_SIZE])
+static int flag_set(void *target, const char *source, const char *value, char message[OPTION_MESSAGE_SIZE])
+{
+        bool on = strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
+
+        if (!on && strcmp(value, "0") != 0 && strcmp(value, "false") != 0)
+                return complain(message, "%s: \"%s\" is not one of 1, true, 0, false", source, value);
+        *(bool *)target = on;
+        return 0;
+}
+
+int option_set(const struct option *option, struct options *options, const char *source, const char *value,
+               char message[OPTION_MESSAGE_SIZE])
 {
         void *target = (char *)options + option->offset;
         uint64_t number = 0;
@@ -148,8 +158,7 @@ static int option_set(const struct option *option, struct options *options, cons
 
         switch (option->type) {
         case OPTION_FLAG:
-                *(bool *)target = true;
-                return 0;
+                return flag_set(target, source, value, message);
         case OPTION_STRING:
                 r = text_check(option, source, value, message);
                 if (r == 0)
@@ -195,15 +204,11 @@ static int set_list_variable(const struct option *option, struct options *option
         return 0;
 }
 
-static int set_flag_variable(const struct option *option, struct options *options, const char *variable,
-                             const char *value, char message[OPTION_MESSAGE_SIZE])
+int option_set_variable(const struct option *option, struct options *options, const char *variable, const char *value,
+                        char message[OPTION_MESSAGE_SIZE])
 {
-        bool on = strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
-
-        if (!on && strcmp(value, "0") != 0 && strcmp(value, "false") != 0)
-                return complain(message, "%s: \"%s\" is not one of 1, true, 0, false", variable, value);
-        *(bool *)((char *)options + option->offset) = on;
-        return 0;
+        return option->type == OPTION_LIST ? set_list_variable(option, options, variable, value, message)
+                                           : option_set(option, options, variable, value, message);
 }
 
 /* An empty variable is as good as none. Variables of other names (FERRY_PORT of a Kubernetes service) are not ours. */
@@ -220,30 +225,29 @@ static int environment_parse(struct options *options, char message[OPTION_MESSAG
                 value = option->not_in_environment ? NULL : getenv(variable);
                 if (!value || !*value)
                         continue;
-                if (option->type == OPTION_LIST)
-                        r = set_list_variable(option, options, variable, value, message);
-                else if (option->type == OPTION_FLAG)
-                        r = set_flag_variable(option, options, variable, value, message);
-                else
-                        r = option_set(option, options, variable, value, message);
+                r = option_set_variable(option, options, variable, value, message);
                 if (r)
                         return r;
         }
         return 0;
 }
 
-static const struct option *option_find(const char *argument, size_t length)
+const struct option *option_find(const char *flag, size_t length)
 {
-        for (size_t i = 0; i < option_count; i++) {
-                const struct option *option = &option_table[i];
+        for (size_t i = 0; i < option_count; i++)
+                if (strlen(option_table[i].flag) == length && strncmp(option_table[i].flag, flag, length) == 0)
+                        return &option_table[i];
+        return NULL;
+}
 
-                if (argument[1] != '-') {
-                        if (length == 2 && option->letter && option->letter == argument[1])
-                                return option;
-                } else if (strlen(option->flag) == length - 2 && strncmp(option->flag, argument + 2, length - 2) == 0) {
-                        return option;
-                }
-        }
+/* "--name" or "-h". */
+static const struct option *argument_find(const char *argument, size_t length)
+{
+        if (argument[1] == '-')
+                return option_find(argument + 2, length - 2);
+        for (size_t i = 0; length == 2 && i < option_count; i++)
+                if (option_table[i].letter && option_table[i].letter == argument[1])
+                        return &option_table[i];
         return NULL;
 }
 
@@ -261,7 +265,7 @@ static int arguments_parse(int argc, char *const *argv, struct options *options,
 
                 if (argument[0] != '-' || length < 2)
                         return complain(message, "unexpected argument \"%s\"; every value follows a flag", argument);
-                option = option_find(argument, length);
+                option = argument_find(argument, length);
                 if (!option)
                         return complain(message, "unknown flag \"%.*s\"; ferryd --help lists all", (int)length,
                                         argument);
@@ -278,7 +282,7 @@ static int arguments_parse(int argc, char *const *argv, struct options *options,
                 if (option->type == OPTION_LIST && !seen[option - option_table])
                         list_clear((struct option_list *)(void *)((char *)options + option->offset));
                 seen[option - option_table] = true;
-                r = option_set(option, options, source, value, message);
+                r = option_set(option, options, source, option->argument ? value : "true", message);
                 if (r)
                         return r;
                 if (options->help || options->version)
@@ -287,19 +291,16 @@ static int arguments_parse(int argc, char *const *argv, struct options *options,
         return 0;
 }
 
-/* Flags that make no sense alone. */
-static int options_check(const struct options *options, char message[OPTION_MESSAGE_SIZE])
+void options_finish(struct options *options)
 {
-        const struct ferry_worker_options *worker = &options->worker;
+        struct worker_options *worker = &options->worker;
 
-        if (!worker->tls_cert != !worker->tls_key)
-                return complain(message, "--tls-cert and --tls-key need each other");
-        if (!worker->peer_cert != !worker->peer_key)
-                return complain(message, "--peer-cert and --peer-key need each other");
-        if (!worker->data_listen && (worker->transports || worker->interfaces))
-                return complain(message, "--transports and --interfaces are of the network side, which only "
-                                         "--data-listen opens");
-        return 0;
+        worker->listen = (const char *const *)options->listen.items;
+        worker->n_listen = options->listen.n;
+        worker->allow_peer = (const char *const *)options->allow_peer.items;
+        worker->n_allow_peer = options->allow_peer.n;
+        worker->allow_origin = (const char *const *)options->allow_origin.items;
+        worker->n_allow_origin = options->allow_origin.n;
 }
 
 int options_parse(int argc, char *const *argv, struct options *ret_options, char message[OPTION_MESSAGE_SIZE])
@@ -316,19 +317,14 @@ int options_parse(int argc, char *const *argv, struct options *ret_options, char
                 r = environment_parse(&options, message);
                 if (r == 0)
                         r = arguments_parse(argc, argv, &options, message);
-                if (r == 0)
-                        r = options_check(&options, message);
+                if (r == 0 && !options.listen.n)
+                        r = list_add(&options.listen, LISTEN_DEFAULT, sizeof(LISTEN_DEFAULT) - 1);
         }
         if (r) {
                 options_clear(&options);
                 return r;
         }
-        options.worker.listen = (const char *const *)options.listen.items;
-        options.worker.n_listen = options.listen.n;
-        options.worker.allow_peer = (const char *const *)options.allow_peer.items;
-        options.worker.n_allow_peer = options.allow_peer.n;
-        options.worker.allow_origin = (const char *const *)options.allow_origin.items;
-        options.worker.n_allow_origin = options.allow_origin.n;
+        options_finish(&options);
         *ret_options = options;
         return 0;
 }

@@ -10,8 +10,8 @@
 #include "worker.h"
 
 /*
- * What ferryd can be told, on the command line and in the environment. One table has it all; parsing, --help and the
- * check of the man page come from it. The main thread only.
+ * What a worker and ferryd can be told, by name: on the command line, in the environment, by ferry_worker_options_set.
+ * One table has it all; parsing, --help and the check of the man page come from it. One thread at a time.
  */
 
 struct option_list {
@@ -20,7 +20,7 @@ struct option_list {
 };
 
 struct options {
-        struct ferry_worker_options worker; /* its strings are those of argv and the environment */
+        struct worker_options worker; /* its strings are those of argv and the environment */
         struct option_list listen, allow_peer, allow_origin;
         unsigned log_level, log_format; /* positions in the lists of names; log_level is an enum log_level */
         uint64_t drain_timeout_ms;
@@ -50,6 +50,7 @@ struct option {
         const char *const *names;           /* ended by NULL */
         bool (*accepts)(const char *value); /* of a string or list; NULL = anything that is not empty */
         const char *accepted;               /* what accepts takes, for the error */
+        bool daemon;                        /* of ferryd alone, not of a worker inside a program */
         bool not_in_environment;
 };
 
@@ -58,8 +59,25 @@ extern const size_t option_count;
 
 enum { OPTION_VARIABLE_SIZE = 48, OPTION_MESSAGE_SIZE = 320, OPTIONS_MAX = 64 };
 
+/* The option of a name ("data-listen"); NULL = none. */
+const struct option *option_find(const char *flag, size_t length);
+
+/*
+ * Sets one option by its text as --FLAG takes it; the value of a flag without one is 1, true, 0 or false. source names
+ * it in the message. Strings are borrowed; lists add up. 0; -EINVAL with a sentence; -ENOMEM.
+ */
+int option_set(const struct option *option, struct options *options, const char *source, const char *value,
+               char message[OPTION_MESSAGE_SIZE]);
+
+/* The lists as the worker takes them. After the last option_set. */
+void options_finish(struct options *options);
+
 /* "FERRY_DATA_LISTEN" */
 void option_variable(const struct option *option, char text[OPTION_VARIABLE_SIZE]);
+
+/* The same with the value of an environment variable, where commas separate the elements of a list. */
+int option_set_variable(const struct option *option, struct options *options, const char *variable, const char *value,
+                        char message[OPTION_MESSAGE_SIZE]);
 
 /*
  * Reads the environment, then argv, which wins. 0 with *ret_options for options_clear; -EINVAL with a sentence that

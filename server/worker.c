@@ -16,6 +16,8 @@
 #include "operations/operations.h"
 #include "peers/peers.h"
 #include "transfer/engine.h"
+#include "worker_error.h"
+#include "worker_fork.h"
 #include "worker_internal.h"
 #include "worker_settings.h"
 
@@ -38,6 +40,7 @@ static struct ferry_worker *worker_allocate(void)
 
         if (!worker)
                 return NULL;
+        worker->generation = fork_generation();
         worker->epoch = random_id();
         pthread_mutex_init(&worker->lock, NULL);
         pthread_condattr_init(&attributes);
@@ -62,9 +65,24 @@ static void cleanup_worker(struct ferry_worker **worker)
         *worker = ferry_worker_free(*worker);
 }
 
-int ferry_worker_new(const struct ferry_worker_options *options, struct ferry_worker **ret_worker, char *message,
-                     size_t message_size)
+/* In a forked child, whose copies of the workers are not its own: their sockets must not be unlinked. */
+static void forget_workers(void)
 {
+        static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+
+        living_lock = unlocked;
+        living = NULL;
+}
+
+static void watch_forks(void)
+{
+        (void)fork_watch(forget_workers);
+}
+
+int worker_new(const struct worker_options *options, struct ferry_worker **ret_worker, char *message,
+               size_t message_size)
+{
+        static pthread_once_t watched = PTHREAD_ONCE_INIT;
         FERRY_CLEANUP(cleanup_worker) struct ferry_worker *worker = NULL;
         const struct engine_facts *facts;
         char unread[2];
@@ -74,6 +92,7 @@ int ferry_worker_new(const struct ferry_worker_options *options, struct ferry_wo
                 message = unread;
                 message_size = sizeof(unread);
         }
+        (void)pthread_once(&watched, watch_forks);
         (void)snprintf(message, message_size, "%s", strerror(ENOMEM));
         worker = worker_allocate();
         if (!worker)
@@ -95,6 +114,20 @@ int ferry_worker_new(const struct ferry_worker_options *options, struct ferry_wo
         return 0;
 }
 
+int ferry_worker_new(const struct ferry_worker_options *options, struct ferry_worker **ret_worker)
+{
+        static const struct ferry_worker_options defaults;
+        struct options parsed = options ? options->parsed : defaults.parsed;
+        char message[WORKER_ERROR_SIZE];
+        int r;
+
+        options_finish(&parsed);
+        r = worker_new(&parsed.worker, ret_worker, message, sizeof(message));
+        if (r == 0)
+                return 0;
+        return worker_fail(r == -EINVAL ? FERRY_E_INVALID_PARAMETER : r, "%s", message);
+}
+
 /* ---- using ---- */
 
 const char *ferry_worker_ready_line(const struct ferry_worker *worker)
@@ -102,56 +135,21 @@ const char *ferry_worker_ready_line(const struct ferry_worker *worker)
         return worker->ready_line;
 }
 
+const char *ferry_worker_version(void)
+{
+        return FERRY_VERSION;
+}
+
+const char *ferry_worker_name(const struct ferry_worker *worker)
+{
+        return worker->settings->options.name;
+}
+
 const char *ferry_worker_url(const struct ferry_worker *worker, size_t i)
 {
         const char *const *urls;
 
-        return i < http_server_urls(worker->http, &urls) ? urls[i] : NULL;
-}
-
-int ferry_worker_region_add(struct ferry_worker *worker, void *address, size_t size, const char *device,
-                            const char *name, char *ret_id)
-{
-        struct region *region;
-        int r;
-
-        _Static_assert((int)FERRY_WORKER_ID_SIZE == (int)FERRY_ID_TEXT_SIZE, "an id fits");
-        r = region_adopt(worker->regions, address, size, device ?: "cpu", name ?: "", &region);
-        if (r)
-                return r;
-        ferry_id_format("rgn_", region->id, ret_id);
-        region_unref(region);
-        return 0;
-}
-
-int ferry_worker_region_alloc(struct ferry_worker *worker, size_t size, const char *device, const char *name,
-                              void **ret_address, char *ret_id)
-{
-        const struct region_spec spec = { .size = size, .device = device ?: "cpu", .name = name, .sealed = true };
-        struct region *region;
-        int r;
-
-        r = region_create(worker->regions, &spec, &region, NULL);
-        if (r)
-                return r;
-        r = region_await(region);
-        if (r == 0) {
-                ferry_id_format("rgn_", region->id, ret_id);
-                *ret_address = region->address;
-        } else {
-                (void)region_delete(worker->regions, region->id);
-        }
-        region_unref(region);
-        return r;
-}
-
-int ferry_worker_region_remove(struct ferry_worker *worker, const char *id)
-{
-        uint64_t number;
-
-        if (!ferry_id_parse("rgn_", id, &number))
-                return FERRY_E_NOT_FOUND;
-        return region_delete(worker->regions, number);
+        return worker->http && i < http_server_urls(worker->http, &urls) ? urls[i] : NULL;
 }
 
 /* ---- ending ---- */
@@ -225,7 +223,10 @@ size_t ferry_worker_drain(struct ferry_worker *worker, unsigned timeout_ms)
 {
         size_t left;
 
-        http_server_drain(worker->http);
+        if (!fork_is_ours(worker->generation))
+                return 0;
+        if (worker->http)
+                http_server_drain(worker->http);
         ask_drained(worker);
         cancel_unclaimed(worker);
         log_event(LOG_INFO, "draining", LOG_U("running", operation_store_live(worker->operations)));
@@ -255,7 +256,7 @@ static struct engine *take_engine(struct ferry_worker *worker)
  */
 struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
 {
-        if (!worker)
+        if (!worker || !fork_is_ours(worker->generation))
                 return NULL;
         if (worker->http) {
                 http_server_drain(worker->http);

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "operations/operations.h"
+#include "options.h"
 #include "worker.h"
 
 struct engine;
@@ -16,8 +17,21 @@ struct peers;
 struct region_table;
 struct worker_settings;
 
+/* What metadata say of the worker itself. Fixed once the worker has started. */
+struct worker_origin {
+        char data[FERRY_METADATA_ADDRESS_SIZE]; /* "" = no network side */
+        char http[FERRY_METADATA_URL_SIZE];     /* "" = no TCP listener */
+};
+
+struct ferry_worker_options {
+        struct options parsed;
+        char **kept; /* what it borrows */
+        size_t n_kept;
+};
+
 struct ferry_worker {
         struct ferry_worker *prev, *next; /* of the living workers */
+        unsigned generation;              /* of worker_fork.h */
         uint64_t epoch;
         bool serving; /* the sockets of --listen are this worker's; guarded by the lock of the living workers */
 
@@ -31,7 +45,8 @@ struct ferry_worker {
         struct operation_store *operations;
         _Atomic(struct operation_store *) claims; /* NULL until there is a store that can be asked */
         struct peers *peers;
-        struct http_server *http;
+        struct http_server *http; /* NULL = it does not listen */
+        struct worker_origin origin;
         char *ready_line;
 
         pthread_mutex_t lock; /* a leaf; guards what follows */
@@ -44,5 +59,8 @@ struct ferry_worker {
  * for ferry_worker_free.
  */
 int worker_start(struct ferry_worker *worker, char *message, size_t message_size);
+
+/* Looks up how peers reach the worker, which has started. */
+void worker_origin_look(const struct ferry_worker *worker, struct worker_origin *ret_origin);
 
 #endif

@@ -141,7 +141,7 @@ static int pem_read(const char *flag, const char *path, char **ret_pem, char *me
 }
 
 /* Files that libcurl opens itself, later; a mistake is better told now. */
-static int peer_files_check(const struct ferry_worker_options *options, char *message, size_t message_size)
+static int peer_files_check(const struct worker_options *options, char *message, size_t message_size)
 {
         const struct {
                 const char *flag, *path;
@@ -187,7 +187,7 @@ static bool keep_list(struct worker_settings *settings, const char *const *list,
 
 static bool keep_strings(struct worker_settings *settings)
 {
-        struct ferry_worker_options *options = &settings->options;
+        struct worker_options *options = &settings->options;
         const char **strings[] = {
                 &options->data_listen, &options->transports, &options->interfaces, &options->advertise,
                 &options->name,        &options->token_file, &options->tls_cert,   &options->peer_token_file,
@@ -204,17 +204,13 @@ static bool keep_strings(struct worker_settings *settings)
         return true;
 }
 
-static bool keep_all(struct worker_settings *settings, const struct ferry_worker_options *given)
+static bool keep_all(struct worker_settings *settings, const struct worker_options *given)
 {
-        static const char *const listen[] = { "127.0.0.1:9300" };
-        struct ferry_worker_options *options = &settings->options;
-        bool listens = given->n_listen > 0;
+        struct worker_options *options = &settings->options;
 
         *options = *given;
         options->listen = options->allow_peer = options->allow_origin = NULL;
-        if (!listens)
-                options->n_listen = FERRY_ARRAY_SIZE(listen);
-        return keep_list(settings, listens ? given->listen : listen, options->n_listen, &options->listen) &&
+        return keep_list(settings, given->listen, given->n_listen, &options->listen) &&
                keep_list(settings, given->allow_peer, given->n_allow_peer, &options->allow_peer) &&
                keep_list(settings, given->allow_origin, given->n_allow_origin, &options->allow_origin) &&
                keep_strings(settings);
@@ -247,7 +243,7 @@ static uint64_t half_of_memory(void)
 /* Zeros become what --help says. Those of the engine and of libmicrohttpd's pool are their own business. */
 static bool defaults_fill(struct worker_settings *settings)
 {
-        struct ferry_worker_options *options = &settings->options;
+        struct worker_options *options = &settings->options;
         const struct {
                 uint64_t *value;
                 uint64_t otherwise;
@@ -272,7 +268,7 @@ static bool defaults_fill(struct worker_settings *settings)
 
 static int options_judge(struct worker_settings *settings, char *message, size_t message_size)
 {
-        const struct ferry_worker_options *options = &settings->options;
+        const struct worker_options *options = &settings->options;
         const char *beyond = NULL;
 
         for (size_t i = 0; i < options->n_listen; i++)
@@ -288,6 +284,9 @@ static int options_judge(struct worker_settings *settings, char *message, size_t
                 return say(message, message_size, -EINVAL, "--tls-cert and --tls-key need each other");
         if (!options->peer_cert != !options->peer_key)
                 return say(message, message_size, -EINVAL, "--peer-cert and --peer-key need each other");
+        if (!options->data_listen && (options->transports || options->interfaces))
+                return say(message, message_size, -EINVAL,
+                           "--transports and --interfaces are of the network side, which only --data-listen opens");
         if (options->chunk_size > UINT32_MAX || options->grace_ms > UINT32_MAX)
                 return say(message, message_size, -EINVAL, "--chunk-size or --grace is too large");
         if (!worker_settings_is_name(options->name))
@@ -298,7 +297,7 @@ static int options_judge(struct worker_settings *settings, char *message, size_t
 
 static int files_read(struct worker_settings *settings, char *message, size_t message_size)
 {
-        const struct ferry_worker_options *options = &settings->options;
+        const struct worker_options *options = &settings->options;
         int r;
 
         r = token_read("token-file", options->token_file, &settings->token, message, message_size);
@@ -322,8 +321,8 @@ static void cleanup_settings(struct worker_settings **settings)
         *settings = worker_settings_free(*settings);
 }
 
-int worker_settings_new(const struct ferry_worker_options *options, struct worker_settings **ret_settings,
-                        char *message, size_t message_size)
+int worker_settings_new(const struct worker_options *options, struct worker_settings **ret_settings, char *message,
+                        size_t message_size)
 {
         FERRY_CLEANUP(cleanup_settings) struct worker_settings *settings = calloc(1, sizeof(*settings));
         int r;

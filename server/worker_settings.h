@@ -11,17 +11,17 @@
 /* A worker's options, checked, with defaults in place of zeros, and the files that they name read. Fixed once made. */
 
 struct worker_settings {
-        struct ferry_worker_options options; /* strings are owned; the engine's and HTTP's own defaults stay 0 */
-        char *token, *peer_token;            /* NULL = none */
-        char *tls_cert_pem, *tls_key_pem;    /* NULL = no TLS */
-        bool beyond_loopback;                /* some listener can be reached from other machines */
+        struct worker_options options;    /* strings are owned; the engine's and HTTP's own defaults stay 0 */
+        char *token, *peer_token;         /* NULL = none */
+        char *tls_cert_pem, *tls_key_pem; /* NULL = no TLS */
+        bool beyond_loopback;             /* some listener can be reached from other machines */
         char **owned;
         size_t n_owned;
 };
 
 /* 0; -EINVAL, -ENOENT, -EACCES, other -errno with a sentence in message; -ENOMEM. */
-int worker_settings_new(const struct ferry_worker_options *options, struct worker_settings **ret_settings,
-                        char *message, size_t message_size);
+int worker_settings_new(const struct worker_options *options, struct worker_settings **ret_settings, char *message,
+                        size_t message_size);
 
 /* Wipes the secrets and frees. Takes NULL; returns NULL. */
 struct worker_settings *worker_settings_free(struct worker_settings *settings);

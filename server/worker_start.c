@@ -89,7 +89,7 @@ static void on_settle(void *context)
 
 enum { HTTP_SPIN_PART = 3 }; /* there are more of these threads */
 
-static uint32_t spin_us(const struct ferry_worker_options *options)
+static uint32_t spin_us(const struct worker_options *options)
 {
         return options->spin_us ? options->spin_us : ENGINE_SPIN_DEFAULT_US;
 }
@@ -106,7 +106,7 @@ static int start_loop(struct ferry_worker *worker)
 
 static int start_engine(struct ferry_worker *worker)
 {
-        const struct ferry_worker_options *options = &worker->settings->options;
+        const struct worker_options *options = &worker->settings->options;
         const struct engine_config config = {
                 .epoch = worker->epoch,
                 .local = options->local && strcmp(options->local, "off") == 0 ? NULL : options->local ?: "auto",
@@ -150,7 +150,7 @@ static uint64_t at_most(uint64_t a, uint64_t b)
 
 static int start_operations(struct ferry_worker *worker)
 {
-        const struct ferry_worker_options *options = &worker->settings->options;
+        const struct worker_options *options = &worker->settings->options;
         struct operation_config config = {
                 .epoch = worker->epoch,
                 .mover = { .transfer_start = on_transfer_start,
@@ -224,7 +224,7 @@ static uint64_t connections_possible(uint64_t wanted)
 static int start_http(struct ferry_worker *worker)
 {
         const struct worker_settings *settings = worker->settings;
-        const struct ferry_worker_options *options = &settings->options;
+        const struct worker_options *options = &settings->options;
         const struct http_config config = {
                 .listen = options->listen,
                 .n_listen = options->n_listen,
@@ -262,7 +262,7 @@ static int start_http(struct ferry_worker *worker)
                             .idempotency_max = 4096 },
         };
 
-        return http_server_new(&config, &worker->http);
+        return options->n_listen ? http_server_new(&config, &worker->http) : 0;
 }
 
 static int make_ready_line(struct ferry_worker *worker)
@@ -270,8 +270,9 @@ static int make_ready_line(struct ferry_worker *worker)
         const struct engine_facts *facts = engine_get_facts(worker->engine);
         struct ferry_json_writer line = { 0 };
         const char *const *urls;
-        size_t n = http_server_urls(worker->http, &urls);
+        size_t n = worker->http ? http_server_urls(worker->http, &urls) : 0;
 
+        worker_origin_look(worker, &worker->origin);
         ferry_json_begin_object(&line);
         ferry_json_add_string(&line, "event", "ready");
         ferry_json_key(&line, "http");

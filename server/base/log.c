@@ -32,9 +32,16 @@ static const char *const level_names[] = {
 };
 _Static_assert(FERRY_ARRAY_SIZE(level_names) == LOG_LEVEL_COUNT, "every level has a name");
 
-/* Written by log_setup before the first thread, read by all. */
-static _Atomic int current_level = LOG_INFO;
+static _Atomic int current_level = LOG_WARN;
 static _Atomic int current_format = LOG_LOGFMT;
+
+/* Never freed: another thread may be in one that is not current any more. */
+struct sink {
+        void (*put)(void *context, enum log_level level, const char *line); /* NULL = standard error */
+        void *context;
+        struct sink *previous;
+};
+static _Atomic(struct sink *) current_sink;
 
 int log_level_from_name(const char *name)
 {
@@ -53,6 +60,23 @@ void log_setup(enum log_level level, enum log_format format)
 {
         atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);
         atomic_store_explicit(&current_format, (int)format, memory_order_relaxed);
+}
+
+void log_set_level(enum log_level level)
+{
+        atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);
+}
+
+int log_set_sink(void (*put)(void *context, enum log_level level, const char *line), void *context)
+{
+        struct sink *sink = malloc(sizeof(*sink));
+
+        if (!sink)
+                return -ENOMEM;
+        *sink = (struct sink){ put, context, atomic_load(&current_sink) };
+        while (!atomic_compare_exchange_weak(&current_sink, &sink->previous, sink))
+                ;
+        return 0;
 }
 
 bool log_enabled(enum log_level level)
@@ -228,6 +252,19 @@ static void line_end(struct line *line)
         line_force(line, mark, strlen(mark));
 }
 
+static void line_write(struct line *line, enum log_level level)
+{
+        const struct sink *sink = atomic_load(&current_sink);
+
+        if (sink && sink->put) {
+                line->text[line->used - 1] = '\0';
+                sink->put(sink->context, level, line->text);
+                return;
+        }
+        while (write(STDERR_FILENO, line->text, line->used) < 0 && errno == EINTR)
+                continue;
+}
+
 void log_write(enum log_level level, const char *message, const struct log_field *fields, unsigned n)
 {
         if (!log_enabled(level))
@@ -247,7 +284,6 @@ void log_write(enum log_level level, const char *message, const struct log_field
                 line_field(&line, &fields[i]);
         line_end(&line);
 
-        while (write(STDERR_FILENO, line.text, line.used) < 0 && errno == EINTR)
-                continue;
+        line_write(&line, level);
         errno = saved_errno;
 }

@@ -9,25 +9,7 @@
 #include <ferry/json.h>
 #include <ferry/json_write.h>
 
-#include "base/util.h"
 #include "transfer/engine.h"
-
-static const struct {
-        const char *name;
-        enum engine_carrier carrier;
-} names[] = {
-        { "shm", ENGINE_CARRIER_SHM },
-        { "tcp", ENGINE_CARRIER_TCP },
-        { "rdma", ENGINE_CARRIER_RDMA },
-};
-
-static unsigned carrier_of(const char *name)
-{
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(names); i++)
-                if (strcmp(names[i].name, name) == 0)
-                        return names[i].carrier;
-        return 0;
-}
 
 bool carriers_decode(struct json_object *list, unsigned *ret_carriers, struct ferry_json_errors *errors)
 {
@@ -38,7 +20,7 @@ bool carriers_decode(struct json_object *list, unsigned *ret_carriers, struct fe
         for (size_t i = 0; ferry_json_next(&elements, &element) > 0; i++) {
                 const char *name =
                         json_object_is_type(element, json_type_string) ? json_object_get_string(element) : "";
-                unsigned carrier = carrier_of(name);
+                unsigned carrier = engine_carrier_from_name(name, strlen(name));
                 char pointer[FERRY_JSON_POINTER_SIZE];
 
                 if (!carrier) {
@@ -55,12 +37,14 @@ bool carriers_decode(struct json_object *list, unsigned *ret_carriers, struct fe
 
 void carriers_write(struct ferry_json_writer *writer, unsigned carriers)
 {
+        const char *name;
+
         if (!carriers)
                 return;
         ferry_json_key(writer, "transports");
         ferry_json_begin_array(writer);
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(names); i++)
-                if (carriers & names[i].carrier)
-                        ferry_json_put_string(writer, names[i].name);
+        for (size_t i = 0; (name = engine_carrier_name(i)); i++)
+                if (carriers & engine_carrier_from_name(name, strlen(name)))
+                        ferry_json_put_string(writer, name);
         ferry_json_end_array(writer);
 }

@@ -6,6 +6,18 @@
 #include "memory/region.h"
 #include "request.h"
 
+static const char *reason(int error)
+{
+        switch (error) {
+        case FERRY_E_REGION_IN_USE:
+                return "An operation or a content request uses it";
+        case FERRY_E_REGION_HELD:
+                return "It is memory of the program that runs the worker, which alone can remove it";
+        default:
+                return "There is no region of this id";
+        }
+}
+
 /* Holds no reference of its own: the memory leaves before the client has the answer. */
 void delete_region(struct http_request *request)
 {
@@ -24,7 +36,5 @@ void delete_region(struct http_request *request)
         if (!error)
                 request_answer_empty(request, 204);
         else
-                request_problem(request, error, "%s",
-                                error == FERRY_E_REGION_IN_USE ? "An operation or a content request uses it"
-                                                               : "There is no region of this id");
+                request_problem(request, error, "%s", reason(error));
 }

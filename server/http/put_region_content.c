@@ -59,7 +59,10 @@ static void begin(struct http_request *request)
         request->region = region; /* the stream ends with the request, however that ends */
         request->upload_offset = offset;
         request->upload_end = end < region->size ? end : region->size;
-        if (strcmp(region->device, "cpu"))
+        if (!region_content_allowed(region))
+                request_problem(request, FERRY_E_FORBIDDEN,
+                                "The region is memory of the program that runs the worker, which takes no content");
+        else if (strcmp(region->device, "cpu"))
                 request_problem(request, FERRY_E_UNKNOWN_DEVICE, "Only the content of host memory goes over HTTP");
         else if (offset > region->size)
                 request_problem(request, FERRY_E_OUT_OF_BOUNDS, "The region has %zu bytes", region->size);

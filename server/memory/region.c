@@ -30,6 +30,7 @@ static struct region_private *private_new(struct region_table *table, const stru
         region->id = random_id();
         region->size = (size_t)spec->size;
         region->sealed = spec->sealed;
+        region->held = spec->held;
         region->created_unix_ms = clock_unix_ms();
         (void)snprintf(region->name, sizeof(region->name), "%s", spec->name ? spec->name : "");
         (void)snprintf(region->device, sizeof(region->device), "%s", spec->device);
@@ -128,7 +129,7 @@ int region_create(struct region_table *table, const struct region_spec *spec, st
 int region_adopt(struct region_table *table, void *address, size_t size, const char *device, const char *name,
                  struct region **ret_region)
 {
-        const struct region_spec spec = { .size = size, .device = device, .name = name };
+        const struct region_spec spec = { .size = size, .device = device, .name = name, .held = true };
         char detail[REGION_DETAIL_SIZE];
         struct region_private *private;
         bool now;
@@ -221,6 +222,16 @@ void region_unuse(struct region *region)
 bool region_deleted(const struct region *region)
 {
         return (atomic_load(&region->private->uses) & REGION_DELETED) != 0;
+}
+
+void region_allow_content(struct region *region, bool allowed)
+{
+        atomic_store(&region->private->content_allowed, allowed);
+}
+
+bool region_content_allowed(const struct region *region)
+{
+        return !region->held || atomic_load(&region->private->content_allowed);
 }
 
 int region_stream_begin(struct region *region)

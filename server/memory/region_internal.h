@@ -55,9 +55,10 @@ struct region_private {
         bool enrolled;      /* of whoever makes the region, then of whoever withdraws it */
         struct pages pages; /* the same */
         struct maker_job job;
-        size_t piece;       /* bytes that a maker thread fills at a time; fixed once they begin */
-        atomic_bool huge;   /* huge pages are to be had */
-        atomic_bool failed; /* the making has failed; region.error says why */
+        size_t piece;                /* bytes that a maker thread fills at a time; fixed once they begin */
+        atomic_bool huge;            /* huge pages are to be had */
+        atomic_bool content_allowed; /* a held region may be stored into by HTTP */
+        atomic_bool failed;          /* the making has failed; region.error says why */
         _Atomic uint64_t bytes_prepared;
         atomic_size_t streams; /* references that may be held for long */
         /* the table's lock: */

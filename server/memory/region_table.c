@@ -296,7 +296,7 @@ struct region *region_find(struct region_table *table, uint64_t id)
         return region;
 }
 
-int region_delete(struct region_table *table, uint64_t id)
+static int delete (struct region_table *table, uint64_t id, bool by_holder)
 {
         struct region_waiter *waiters = NULL;
         enum after after = AFTER_UNREF;
@@ -307,6 +307,8 @@ int region_delete(struct region_table *table, uint64_t id)
         struct region_private *private = find_listed(table, id);
         if (!private)
                 r = FERRY_E_NOT_FOUND;
+        else if (private->region.held && !by_holder)
+                r = FERRY_E_REGION_HELD;
         else if (!atomic_compare_exchange_strong(&private->uses, &unused, REGION_DELETED))
                 r = FERRY_E_REGION_IN_USE;
         else
@@ -322,6 +324,16 @@ int region_delete(struct region_table *table, uint64_t id)
         else
                 (void)region_unref(&private->region);
         return 0;
+}
+
+int region_delete(struct region_table *table, uint64_t id)
+{
+        return delete (table, id, false);
+}
+
+int region_let_go(struct region_table *table, uint64_t id)
+{
+        return delete (table, id, true);
 }
 
 size_t region_page(struct region_table *table, uint64_t *cursor, struct region **page, size_t n)

@@ -140,6 +140,9 @@ void operation_finish(struct operation *operation, int error, const char *detail
 /* Ends the operation at once when nothing is in flight, else has the mover told; reason is a FERRY_E_*. */
 void operation_stop(struct operation *operation, int reason, struct aftermath *after);
 
+/* Whether there is nothing for a waiter (NULL = one that is not quiet) to wait for. waiter.c */
+bool operation_wakes(const struct operation *operation, const struct operation_waiter *waiter, uint64_t revision);
+
 /* Something that people see has changed: a new revision, and whoever waits for it is woken. */
 void operation_bump(struct operation *operation, struct aftermath *after);
 

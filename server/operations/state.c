@@ -80,13 +80,12 @@ void operation_log_ended(const struct operation *operation)
 
 void operation_bump(struct operation *operation, struct aftermath *after)
 {
-        bool over = operation->deleted || operation_terminal(operation);
         struct operation_waiter *waiter, *next;
 
         operation->revision++;
         DL_FOREACH_SAFE2(operation->waiters, waiter, next, next)
         {
-                if (!over && (!waiter->revision || operation->revision <= waiter->revision))
+                if (!operation_wakes(operation, waiter, waiter->revision))
                         continue;
                 DL_DELETE2(operation->waiters, waiter, previous, next);
                 waiter->operation = NULL;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operations_internal.h"
 
-/* With the lock held. */
-static bool is_past(const struct operation *operation, uint64_t revision)
+bool operation_wakes(const struct operation *operation, const struct operation_waiter *waiter, uint64_t revision)
 {
-        return operation_terminal(operation) || operation->deleted || (revision && operation->revision > revision);
+        return operation_terminal(operation) || (operation->deleted && !(waiter && waiter->quiet)) ||
+               (revision && operation->revision > revision);
 }
 
 bool operation_is_past(struct operation_store *store, struct operation *operation, uint64_t revision)
@@ -13,7 +13,7 @@ bool operation_is_past(struct operation_store *store, struct operation *operatio
         bool past;
 
         store_lock(store);
-        past = is_past(operation, revision);
+        past = operation_wakes(operation, NULL, revision);
         store_unlock(store, &after);
         return past;
 }
@@ -25,7 +25,7 @@ bool operation_wait(struct operation_store *store, struct operation *operation, 
         bool waits;
 
         store_lock(store);
-        waits = !is_past(operation, revision);
+        waits = !operation_wakes(operation, waiter, revision);
         if (waits) {
                 waiter->operation = operation;
                 waiter->revision = revision;

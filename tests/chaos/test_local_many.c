@@ -2,8 +2,9 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
+#include <ferry/worker.h>
+
 #include "steps.h"
-#include "worker.h"
 
 /*
  * Six workers serve one that reads from all of them, and that is killed or stopped in the middle. Every operation of
@@ -19,7 +20,6 @@ enum {
         TRIES = 20,
         KILL_END_MS = 1000,   /* after the death of the peer */
         CANCEL_END_MS = 500,  /* after the request; the peer stands still */
-        STALL_MS = 500,       /* --stall-limit */
         STALL_END_MS = 3000,  /* the operations that only the limit ends */
         OTHERS_END_MS = 1000, /* a small transfer between others */
 };
@@ -67,14 +67,15 @@ static void process_start(struct server *s, const char *name)
 
 static void inside_start(struct server *s, const char *name)
 {
-        static const char *const listen[] = { "127.0.0.1:0" };
-        const struct ferry_worker_options options = {
-                .listen = listen, .n_listen = 1, .name = name, .stall_ms = STALL_MS
-        };
-        char message[256] = "";
+        struct ferry_worker_options *options = ferry_worker_options_new();
 
-        if (ferry_worker_new(&options, &s->inside, message, sizeof(message)) != 0)
-                fail_msg("%s", message);
+        assert_non_null(options);
+        assert_int_equal(ferry_worker_options_set(options, "listen", "127.0.0.1:0"), 0);
+        assert_int_equal(ferry_worker_options_set(options, "name", name), 0);
+        assert_int_equal(ferry_worker_options_set(options, "stall-limit", "500ms"), 0);
+        if (ferry_worker_new(options, &s->inside) != 0)
+                fail_msg("%s", ferry_worker_error());
+        ferry_worker_options_free(options);
         s->memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
         assert_true(s->memory != MAP_FAILED);
         assert_int_equal(ferry_worker_region_add(s->inside, s->memory, SIZE, NULL, NULL, s->region), 0);

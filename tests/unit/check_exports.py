@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""libferry exports what its headers declare, each symbol with a version, and nothing else.
+"""A library exports what its headers declare, each symbol with a version, and nothing else.
 
 check_exports.py HEADER... LIBRARY
 """
@@ -23,10 +23,10 @@ for line in subprocess.run(["nm", "-D", "--defined-only", "--with-symbol-version
         continue
     name, _, version = symbol.partition("@@")
     exported.add(name)
-    if not re.fullmatch(r"FERRY_\d+\.\d+", version):
+    if not re.fullmatch(r"FERRY_(WORKER_)?\d+\.\d+", version):
         bare.append(symbol)
 
-problems = [f"{name}: declared, but not exported (client/libferry.map)" for name in sorted(declared - exported)]
+problems = [f"{name}: declared, but not exported (see the library's .map)" for name in sorted(declared - exported)]
 problems += [f"{name}: exported, but not declared" for name in sorted(exported - declared)]
 problems += [f"{symbol}: no version" for symbol in bare]
 print("\n".join(problems) or f"{len(exported)} symbols")

@@ -258,6 +258,32 @@ static void a_region_deleted_during_an_upload_ends_it_as_gone(void **state)
         expect_status(reply, 410);
 }
 
+static void memory_of_the_program_is_read_but_neither_removed_nor_stored_into(void **state)
+{
+        static char owned[] = "of the program";
+        struct http_fixture *h = *state;
+        struct region *region = NULL;
+        char path[64], content[80], upload[200];
+
+        assert_int_equal(region_adopt(h->f->regions, owned, sizeof(owned) - 1, "cpu", NULL, &region), 0);
+        snprintf(path, sizeof(path), "/v1/regions/rgn_%016llx", (unsigned long long)region->id);
+        snprintf(content, sizeof(content), "%s/content", path);
+        snprintf(upload, sizeof(upload),
+                 "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nConnection: close\r\n\r\nby others",
+                 content);
+        expect_problem(http_call(h, "DELETE", path, "", NULL), 409, "region-held");
+        expect_problem(http_raw(h, upload), 403, "forbidden");
+        assert_string_equal(owned, "of the program");
+        struct reply reply = http_call(h, "GET", content, "", NULL);
+        assert_string_equal(reply.body, "of the program");
+        expect_status(reply, 200);
+        region_allow_content(region, true);
+        expect_status(http_raw(h, upload), 204);
+        assert_string_equal(owned, "by othersogram");
+        assert_int_equal(region_let_go(h->f->regions, region->id), 0);
+        region_unref(region);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, http_setup, http_teardown)
 
 int main(void)
@@ -277,6 +303,7 @@ int main(void)
                 TEST(a_chunked_upload_stops_at_the_end_of_the_region),
                 TEST(a_broken_upload_keeps_what_came_and_lets_the_region_go),
                 TEST(a_region_deleted_during_an_upload_ends_it_as_gone),
+                TEST(memory_of_the_program_is_read_but_neither_removed_nor_stored_into),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

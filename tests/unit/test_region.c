@@ -488,11 +488,31 @@ static void own_memory_may_be_deleted_under_a_stream_but_foreign_memory_may_not(
 
         assert_int_equal(region_adopt(table, foreign, sizeof(foreign), "cpu", NULL, &adopted), 0);
         assert_int_equal(region_stream_begin(adopted), 0);
-        assert_int_equal(region_delete(table, adopted->id), FERRY_E_REGION_IN_USE);
+        assert_int_equal(region_let_go(table, adopted->id), FERRY_E_REGION_IN_USE);
         region_stream_end(adopted);
-        assert_int_equal(region_delete(table, adopted->id), 0);
+        assert_int_equal(region_let_go(table, adopted->id), 0);
         assert_int_equal(region_stream_begin(adopted), FERRY_E_NOT_FOUND);
         region_unref(adopted);
+}
+
+static void only_its_holder_removes_a_held_region(void **state)
+{
+        static char foreign[4096];
+        const struct region_spec spec = { .size = 4096, .device = "cpu", .held = true };
+        struct region *regions[2] = { NULL, NULL };
+
+        assert_int_equal(region_adopt(table, foreign, sizeof(foreign), "cpu", NULL, &regions[0]), 0);
+        assert_int_equal(region_create(table, &spec, &regions[1], NULL), 0);
+        for (size_t i = 0; i < 2; i++) {
+                assert_int_equal(region_delete(table, regions[i]->id), FERRY_E_REGION_HELD);
+                assert_false(region_deleted(regions[i]));
+                assert_false(region_content_allowed(regions[i]));
+                region_allow_content(regions[i], true);
+                assert_true(region_content_allowed(regions[i]));
+                assert_int_equal(region_let_go(table, regions[i]->id), 0);
+                assert_int_equal(region_let_go(table, regions[i]->id), FERRY_E_NOT_FOUND);
+                region_unref(regions[i]);
+        }
 }
 
 static void unknown_ids_are_not_found(void **state)
@@ -512,7 +532,7 @@ static void adopted_memory_is_registered_but_not_counted_against_the_limit(void 
         assert_string_equal(region->name, "");
         assert_totals(1, sizeof(memory));
         region_unref(create(LIMIT));
-        assert_int_equal(region_delete(table, region->id), 0);
+        assert_int_equal(region_let_go(table, region->id), 0);
         region_unref(region);
         memset(memory, 'm', sizeof(memory));
 
@@ -817,6 +837,7 @@ int main(void)
                 REGION_TEST(deleted_region_is_not_found_but_memory_stays_for_holders),
                 REGION_TEST(region_in_use_cannot_be_deleted),
                 REGION_TEST(own_memory_may_be_deleted_under_a_stream_but_foreign_memory_may_not),
+                REGION_TEST(only_its_holder_removes_a_held_region),
                 REGION_TEST(unknown_ids_are_not_found),
                 REGION_TEST(adopted_memory_is_registered_but_not_counted_against_the_limit),
                 REGION_TEST(pages_follow_the_order_of_creation_though_regions_go),

@@ -876,6 +876,7 @@ static void ucx_cannot_flood_the_log(void **state)
         char *text;
         int file;
 
+        log_setup(LOG_INFO, LOG_LOGFMT);
         ucx_log_setup();
         stderr_catch(&file);
         for (int i = 0; i < 10000; i++)

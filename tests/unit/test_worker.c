@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <ferry/error.h>
-
-#include "base/log.h"
-#include "worker.h"
+#include <ferry/worker.h>
 
 /* libferry-worker as an embedding program uses it. */
 
@@ -25,13 +26,15 @@ static struct ferry_worker *worker;
 
 static int setup(void **state)
 {
-        static const char *const listen[] = { "127.0.0.1:0" };
-        const struct ferry_worker_options options = {
-                .listen = listen, .n_listen = 1, .local = "off", .memory_limit = 4 * MIB
-        };
+        struct ferry_worker_options *options = ferry_worker_options_new();
+        int r;
 
-        log_setup(LOG_ERROR, LOG_LOGFMT);
-        return ferry_worker_new(&options, &worker, NULL, 0);
+        assert_non_null(options);
+        assert_int_equal(ferry_worker_options_set(options, "local", "off"), 0);
+        assert_int_equal(ferry_worker_options_set(options, "memory-limit", "4M"), 0);
+        r = ferry_worker_new(options, &worker);
+        (void)ferry_worker_options_free(options);
+        return r;
 }
 
 static int teardown(void **state)
@@ -115,6 +118,154 @@ static void memory_of_the_program_is_offered_and_taken_back(void **state)
         assert_int_equal(ferry_worker_region_remove(worker, "rgn_x"), FERRY_E_NOT_FOUND);
 }
 
+static void a_worker_listens_only_when_told_to(void **state)
+{
+        assert_null(ferry_worker_url(worker, 0));
+        assert_non_null(strstr(ferry_worker_ready_line(worker), "\"http\":[]"));
+        assert_non_null(strstr(ferry_worker_ready_line(worker), ferry_worker_name(worker)));
+}
+
+static void options_are_set_by_the_names_of_the_daemon(void **state)
+{
+        struct ferry_worker_options *options = ferry_worker_options_new();
+        struct ferry_worker *other = NULL;
+
+        assert_non_null(options);
+        assert_int_equal(ferry_worker_options_set(options, "listen", "127.0.0.1:0"), 0);
+        assert_int_equal(ferry_worker_options_set(options, "listen", "[::1]:0"), 0);
+        assert_int_equal(ferry_worker_options_set(options, "name", "kv-0"), 0);
+        assert_int_equal(ferry_worker_options_set(options, "no-auth", "true"), 0);
+        assert_int_equal(ferry_worker_options_set(options, "local", "off"), 0);
+        assert_int_equal(ferry_worker_new(options, &other), 0);
+        (void)ferry_worker_options_free(options);
+        assert_string_equal(ferry_worker_name(other), "kv-0");
+        assert_memory_equal(ferry_worker_url(other, 0), "http://127.0.0.1:", 17);
+        assert_memory_equal(ferry_worker_url(other, 1), "http://[::1]:", 13);
+        assert_null(ferry_worker_url(other, 2));
+        (void)ferry_worker_free(other);
+}
+
+static void a_refused_option_says_why(void **state)
+{
+        static const struct {
+                const char *name, *value, *says;
+        } cases[] = {
+                { "listne", "127.0.0.1:0", "no option \"listne\"" },
+                { "log-level", "debug", "no option" },
+                { "listen", "127.0.0.1", "listen: \"127.0.0.1\"" },
+                { "no-auth", "yes", "1, true, 0, false" },
+                { "ttl", "soon", "not a time" },
+        };
+        struct ferry_worker_options *options = ferry_worker_options_new();
+
+        assert_non_null(options);
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                assert_int_equal(ferry_worker_options_set(options, cases[i].name, cases[i].value),
+                                 FERRY_E_INVALID_PARAMETER);
+                assert_non_null(strstr(ferry_worker_error(), cases[i].says));
+        }
+        (void)ferry_worker_options_free(options);
+}
+
+static void options_that_do_not_go_together_start_no_worker(void **state)
+{
+        struct ferry_worker_options *options = ferry_worker_options_new();
+        struct ferry_worker *other = NULL;
+
+        assert_non_null(options);
+        assert_int_equal(ferry_worker_options_set(options, "listen", "0.0.0.0:0"), 0);
+        assert_int_equal(ferry_worker_new(options, &other), FERRY_E_INVALID_PARAMETER);
+        assert_non_null(strstr(ferry_worker_error(), "token"));
+        assert_null(other);
+        (void)ferry_worker_options_free(options);
+}
+
+static void the_environment_sets_options(void **state)
+{
+        struct ferry_worker_options *options = ferry_worker_options_new();
+        struct ferry_worker *other = NULL;
+
+        assert_non_null(options);
+        assert_int_equal(setenv("FERRY_NAME", "of-the-environment", 1), 0);
+        assert_int_equal(setenv("FERRY_LOCAL", "off", 1), 0);
+        assert_int_equal(setenv("FERRY_LOG_LEVEL", "nonsense", 1), 0); /* of the daemon */
+        assert_int_equal(ferry_worker_options_environment(options), 0);
+        assert_int_equal(unsetenv("FERRY_NAME") | unsetenv("FERRY_LOCAL") | unsetenv("FERRY_LOG_LEVEL"), 0);
+        assert_int_equal(ferry_worker_new(options, &other), 0);
+        assert_string_equal(ferry_worker_name(other), "of-the-environment");
+        (void)ferry_worker_free(other);
+        (void)ferry_worker_options_free(options);
+}
+
+struct sink {
+        int lines;
+        char last[256];
+};
+
+static void take_line(void *context, const char *level, const char *line)
+{
+        struct sink *sink = context;
+
+        assert_string_equal(level, "info");
+        assert_null(strchr(line, '\n'));
+        (void)snprintf(sink->last, sizeof(sink->last), "%s", line);
+        sink->lines++;
+}
+
+static void log_lines_go_where_the_program_says(void **state)
+{
+        struct ferry_worker_options *options = ferry_worker_options_new();
+        struct ferry_worker *other = NULL;
+        struct sink sink = { 0 };
+
+        assert_non_null(options);
+        assert_int_equal(ferry_worker_options_set(options, "local", "off"), 0);
+        assert_int_equal(ferry_worker_log("loud", take_line, &sink), -EINVAL);
+        assert_int_equal(ferry_worker_log("info", take_line, &sink), 0);
+        assert_int_equal(ferry_worker_new(options, &other), 0);
+        assert_int_equal(sink.lines, 1);
+        assert_non_null(strstr(sink.last, "msg=\"worker ready\""));
+        assert_int_equal(ferry_worker_log("warn", NULL, NULL), 0);
+        (void)ferry_worker_free(other);
+        (void)ferry_worker_options_free(options);
+        assert_int_equal(sink.lines, 1);
+}
+
+static void a_forked_child_may_not_use_the_worker(void **state)
+{
+        char id[FERRY_WORKER_ID_SIZE];
+        int status;
+        pid_t child = fork();
+
+        if (child == 0) {
+                int r = ferry_worker_region_alloc(worker, 1, NULL, NULL, (void *[]){ NULL }, id);
+                bool told = strstr(ferry_worker_error(), "fork") != NULL;
+
+                ferry_worker_abandon();
+                _exit(r == -ECHILD && told && !ferry_worker_free(worker) ? 0 : 1);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+}
+
+static void a_forked_child_may_have_a_worker_of_its_own(void **state)
+{
+        int status;
+        pid_t child = fork();
+
+        if (child == 0) {
+                struct ferry_worker_options *options = ferry_worker_options_new();
+                struct ferry_worker *other = NULL;
+                int r = ferry_worker_options_set(options, "local", "off") ?: ferry_worker_new(options, &other);
+
+                (void)ferry_worker_free(other);
+                (void)ferry_worker_options_free(options);
+                _exit(r ? 1 : 0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -124,6 +275,14 @@ int main(void)
                 TEST(removed_memory_makes_room_at_once),
                 TEST(what_cannot_be_allocated_leaves_nothing),
                 TEST(memory_of_the_program_is_offered_and_taken_back),
+                TEST(a_worker_listens_only_when_told_to),
+                TEST(options_are_set_by_the_names_of_the_daemon),
+                TEST(a_refused_option_says_why),
+                TEST(options_that_do_not_go_together_start_no_worker),
+                TEST(the_environment_sets_options),
+                TEST(log_lines_go_where_the_program_says),
+                TEST(a_forked_child_may_not_use_the_worker),
+                TEST(a_forked_child_may_have_a_worker_of_its_own),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static void write_file(const char *text, size_t size)
 }
 
 /* The error of these options; message must name what is wrong. */
-static int error_of(const struct ferry_worker_options *options, const char *names)
+static int error_of(const struct worker_options *options, const char *names)
 {
         struct worker_settings *settings = NULL;
         char message[512] = "";
@@ -59,14 +59,13 @@ static int error_of(const struct ferry_worker_options *options, const char *name
 
 static void defaults_take_the_place_of_zeros(void **state)
 {
-        const struct ferry_worker_options options = { 0 };
+        const struct worker_options options = { 0 };
         struct worker_settings *settings = NULL;
         char end[32];
 
         (void)state;
         assert_int_equal(worker_settings_new(&options, &settings, NULL, 0), 0);
-        assert_int_equal(settings->options.n_listen, 1);
-        assert_string_equal(settings->options.listen[0], "127.0.0.1:9300");
+        assert_int_equal(settings->options.n_listen, 0);
         assert_true(settings->options.memory_limit > 0);
         assert_int_equal(settings->options.ttl_ms, 600000);
         assert_int_equal(settings->options.stall_ms, 30000);
@@ -81,7 +80,7 @@ static void strings_are_copied(void **state)
 {
         char name[] = "first", listen[] = "127.0.0.1:1";
         const char *const list[] = { listen };
-        const struct ferry_worker_options options = { .name = name, .listen = list, .n_listen = 1 };
+        const struct worker_options options = { .name = name, .listen = list, .n_listen = 1 };
         struct worker_settings *settings = NULL;
 
         (void)state;
@@ -118,7 +117,7 @@ static void only_this_machines_addresses_are_loopback(void **state)
 static void listening_beyond_loopback_needs_a_token_or_a_word(void **state)
 {
         static const char *const listen[] = { "127.0.0.1:0", "0.0.0.0:0" };
-        struct ferry_worker_options options = { .listen = listen, .n_listen = 2 };
+        struct worker_options options = { .listen = listen, .n_listen = 2 };
 
         (void)state;
         assert_int_equal(error_of(&options, "--token-file"), -EINVAL);
@@ -134,7 +133,7 @@ static void listening_beyond_loopback_needs_a_token_or_a_word(void **state)
 static void a_peer_token_alone_does_not_guard_a_worker(void **state)
 {
         static const char *const listen[] = { "0.0.0.0:0" };
-        const struct ferry_worker_options options = { .listen = listen, .n_listen = 1, .peer_token_file = path };
+        const struct worker_options options = { .listen = listen, .n_listen = 1, .peer_token_file = path };
 
         (void)state;
         write_file("secret\n", 7);
@@ -144,7 +143,7 @@ static void a_peer_token_alone_does_not_guard_a_worker(void **state)
 static void a_token_is_one_line_without_its_end(void **state)
 {
         static const char *const good[] = { "s3cret", "s3cret\n", "s3cret\r\n", "s3cret\n\n" };
-        const struct ferry_worker_options options = { .token_file = path };
+        const struct worker_options options = { .token_file = path };
 
         (void)state;
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(good); i++) {
@@ -165,7 +164,7 @@ static void token_files_that_hold_no_token_are_refused(void **state)
                 size_t size;
         } bad[] = { { "", 0 }, { "\n", 1 }, { "a\nb\n", 4 }, { "a b\n", 4 }, { "a\0b", 3 }, { "\xc3\xa4\n", 3 } };
         static char large[5000];
-        struct ferry_worker_options options = { .token_file = path };
+        struct worker_options options = { .token_file = path };
 
         (void)state;
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
@@ -183,7 +182,7 @@ static void token_files_that_hold_no_token_are_refused(void **state)
 
 static void both_tokens_may_not_be_the_same(void **state)
 {
-        const struct ferry_worker_options options = { .token_file = path, .peer_token_file = path };
+        const struct worker_options options = { .token_file = path, .peer_token_file = path };
 
         (void)state;
         write_file("secret\n", 7);
@@ -198,7 +197,7 @@ static void a_name_that_metadata_cannot_carry_is_refused(void **state)
         char message[256];
 
         for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-                struct ferry_worker_options options = { .name = names[i] };
+                struct worker_options options = { .name = names[i] };
 
                 assert_int_equal(worker_settings_new(&options, &settings, message, sizeof(message)), -EINVAL);
                 assert_non_null(strstr(message, "name"));
@@ -207,16 +206,18 @@ static void a_name_that_metadata_cannot_carry_is_refused(void **state)
 
 static void certificates_come_with_keys_and_are_pem(void **state)
 {
-        struct ferry_worker_options options = { .tls_cert = path };
+        struct worker_options options = { .tls_cert = path };
 
         (void)state;
         write_file("secret\n", 7);
         assert_int_equal(error_of(&options, "--tls-key"), -EINVAL);
         options.tls_key = path;
         assert_int_equal(error_of(&options, "not a PEM file"), -EINVAL);
-        options = (struct ferry_worker_options){ .peer_key = path };
+        options = (struct worker_options){ .peer_key = path };
         assert_int_equal(error_of(&options, "--peer-cert"), -EINVAL);
-        options = (struct ferry_worker_options){ .peer_ca = "/nonexistent/ca" };
+        options = (struct worker_options){ .transports = "tcp" };
+        assert_int_equal(error_of(&options, "--data-listen"), -EINVAL);
+        options = (struct worker_options){ .peer_ca = "/nonexistent/ca" };
         assert_int_equal(error_of(&options, "--peer-ca"), -ENOENT);
 }
 

@@ -17,8 +17,12 @@ enum log_format { LOG_LOGFMT, LOG_JSON };
 int log_level_from_name(const char *name);
 const char *log_level_name(int level);
 
-/* Before the first thread starts. Defaults: LOG_INFO, LOG_LOGFMT. */
+/* Defaults: LOG_WARN, as befits a library; LOG_LOGFMT. Any thread. */
 void log_setup(enum log_level level, enum log_format format);
+void log_set_level(enum log_level level);
+
+/* Where lines go, each without its newline; sink NULL = standard error, with it. 0 or -ENOMEM. Any thread. */
+int log_set_sink(void (*sink)(void *context, enum log_level level, const char *line), void *context);
 
 /* Whether a line of that level would be written; for work that only logging needs. Any thread. */
 bool log_enabled(enum log_level level);

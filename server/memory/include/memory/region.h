@@ -56,6 +56,7 @@ struct region {
         char device[REGION_DEVICE_SIZE];
         size_t size;
         bool sealed; /* only this process can write it */
+        bool held;   /* the program's: region_delete refuses it, region_let_go does not */
         uint64_t created_unix_ms;
         struct region_private *private;
         /* REGION_READY: */
@@ -93,6 +94,7 @@ struct region_spec {
         const char *device;
         const char *name; /* NULL or "" = unnamed; names need not be unique */
         bool sealed;      /* seal it against writing by other processes */
+        bool held;        /* by the program around the worker, as adopted memory is */
 };
 
 /*
@@ -124,7 +126,7 @@ bool region_unwait(struct region *region, struct region_waiter *waiter);
 /* Blocks until the region is not being prepared: 0 when it is ready, its error, or FERRY_E_NOT_FOUND (deleted). */
 int region_await(struct region *region);
 
-/* Registers memory that the caller owns and keeps until the region is gone. Same results as region_create's. */
+/* Registers memory that the caller owns and keeps until region_let_go. Same results as region_create's. */
 int region_adopt(struct region_table *table, void *address, size_t size, const char *device, const char *name,
                  struct region **ret_region);
 
@@ -156,9 +158,16 @@ bool region_deleted(const struct region *region);
  * Deletes: afterwards region_find does not find it. The memory of a large region is withdrawn and freed by the maker
  * threads, once nobody holds it; it counts until then, and unless a stream holds it, region_create waits for it rather
  * than refuse for lack of it. Foreign memory is withdrawn on return. What is being made is abandoned.
- * FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE.
+ * FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE; FERRY_E_REGION_HELD.
  */
 int region_delete(struct region_table *table, uint64_t id);
+
+/* The same for the program that holds the region. */
+int region_let_go(struct region_table *table, uint64_t id);
+
+/* Whether clients may store into the region by HTTP: into a held one only when its program said so. */
+void region_allow_content(struct region *region, bool allowed);
+bool region_content_allowed(const struct region *region);
 
 /*
  * A page in order of creation. after = id of the last region of the previous page, 0 = from the start (an id that is

@@ -221,6 +221,7 @@ int operation_renew(struct operation_store *store, struct operation *operation, 
 /* Embedded in the waiting thing, zero-initialised; guarded by the store's lock while it waits. */
 struct operation_waiter {
         void (*wake)(struct operation_waiter *waiter); /* called at most once, with no lock held: look again */
+        bool quiet;                                    /* a deleted operation is waited for until it is terminal, too */
         struct operation_waiter *previous, *next;      /* the store's */
         struct operation *operation;                   /* the store's; NULL = not waiting */
         uint64_t revision;                             /* the store's */
@@ -230,9 +231,9 @@ struct operation_waiter {
 bool operation_is_past(struct operation_store *store, struct operation *operation, uint64_t revision);
 
 /*
- * Waits until the operation is done or deleted, or (revision not 0) its revision passed that. false: that holds
- * already, and nothing was registered. true: wake will be called once, unless operation_unwait comes first. May be
- * called under the caller's own lock; wake is never called from inside this function.
+ * Waits until the operation is done or deleted (or quiet), or (revision not 0) its revision passed that. false: that
+ * holds already, and nothing was registered. true: wake will be called once, unless operation_unwait comes first. May
+ * be called under the caller's own lock; wake is never called from inside this function.
  */
 bool operation_wait(struct operation_store *store, struct operation *operation, uint64_t revision,
                     struct operation_waiter *waiter);

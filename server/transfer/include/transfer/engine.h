@@ -39,6 +39,10 @@ enum engine_carrier {
         ENGINE_CARRIER_UCX = ENGINE_CARRIER_TCP | ENGINE_CARRIER_RDMA,
 };
 
+/* What users call them: "shm", "tcp", "rdma". 0 when there is none of that name; NULL beyond the last. */
+unsigned engine_carrier_from_name(const char *name, size_t length);
+const char *engine_carrier_name(size_t i);
+
 enum { ENGINE_TRANSPORT_SIZE = 32, ENGINE_ADDRESS_SIZE = 280, ENGINE_SPIN_DEFAULT_US = 500 };
 
 /* How a transfer ended. */

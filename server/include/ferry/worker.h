@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FERRY_WORKER_H
+#define FERRY_WORKER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ferry/error.h>
+#include <ferry/status.h>
+
+/*
+ * libferry-worker: a Ferry worker inside your own process. The program offers its own memory, or memory that the worker
+ * allocates, starts transfers and hears of their ends without HTTP; with a listener, the same regions and operations
+ * are there over REST as well. ferryd is this library and a main.
+ *
+ * Errors. Functions that return int return 0, a positive FERRY_E_* (the caller's or the peer's fault, ferry/error.h) or
+ * -errno (ours or the system's). ferry_worker_error() has a sentence. Outputs are set only on success. Each function
+ * lists its own errors; beside those, any function that takes a worker, or something made by one, returns -ECHILD in a
+ * process that was forked after the worker was made, and does nothing there.
+ *
+ * Threads. Every function may be called from any thread, and several at once, unless it says otherwise. The worker has
+ * threads of its own, which block all signals. A callback runs on one of them, or on a thread that is inside a function
+ * of this library; it must return within microseconds, for bytes wait meanwhile, and must not call a function that is
+ * marked "not from a callback".
+ *
+ * Ownership. What a _new or _create function gives is the caller's, for the matching _free, which takes NULL, returns
+ * nothing of use but NULL, and may be called after ferry_worker_free. Strings and memory that are given to a function
+ * are copied, but for the memory of ferry_worker_region_add.
+ *
+ * Fork. A worker belongs to the process that made it. A forked child must not use the memory of its regions for
+ * transfers; it may make a worker of its own. Fork and exec are safe at any time.
+ */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#pragma GCC visibility push(default)
+
+/* One started worker. */
+struct ferry_worker;
+/* What a worker is told before it starts. One thread at a time. */
+struct ferry_worker_options;
+/* What an operation is to be. May be used for several operations. One thread at a time. */
+struct ferry_worker_request;
+/* A handle of one operation. The operation itself goes on without it. */
+struct ferry_worker_operation;
+/* Tells of ends of operations through a file descriptor, for programs with an event loop. */
+struct ferry_worker_queue;
+
+/* The version of the library: "0.1.0". */
+const char *ferry_worker_version(void);
+
+/*
+ * A sentence about the last function of this library that failed on this thread; "" when none has. Valid until the next
+ * call on this thread.
+ */
+const char *ferry_worker_error(void);
+
+/*
+ * Where this process's log lines go and which ones: level is "error", "warn" (as from the start), "info" or "debug";
+ * NULL = as it is. sink gets one line, without a newline, in the format of ferryd --log-format logfmt; NULL = standard
+ * error. It may be called from several threads at once, also while this function changes it. All workers of the process
+ * share the log. -EINVAL: no such level.
+ */
+int ferry_worker_log(const char *level, void (*sink)(void *context, const char *level, const char *line),
+                     void *context);
+
+/* ---- options ---- */
+
+/* The defaults of ferryd, except that no HTTP is served. NULL = no memory. */
+struct ferry_worker_options *ferry_worker_options_new(void);
+
+/*
+ * Sets the option that ferryd --help names --NAME, in the text that --NAME takes there: ("listen", "127.0.0.1:0"),
+ * ("local", "/run/ferry"), ("memory-limit", "4G"), ("no-auth", "true"). Lists ("listen", "allow-peer", …) add up.
+ * FERRY_E_INVALID_PARAMETER (no such option of a worker, or not a value of it); -ENOMEM.
+ */
+int ferry_worker_options_set(struct ferry_worker_options *options, const char *name, const char *value);
+
+/*
+ * Sets what the environment has: FERRY_LISTEN, FERRY_LOCAL, FERRY_DATA_LISTEN, … as of ferryd.
+ * FERRY_E_INVALID_PARAMETER; -ENOMEM. Not while another thread changes the environment.
+ */
+int ferry_worker_options_environment(struct ferry_worker_options *options);
+
+struct ferry_worker_options *ferry_worker_options_free(struct ferry_worker_options *options);
+
+/* ---- the worker ---- */
+
+/*
+ * Starts a worker; options NULL = ferry_worker_options_new's. FERRY_E_INVALID_PARAMETER (options that do not go
+ * together, an address, file or directory that cannot be used); -EADDRINUSE; -EACCES and -ENOENT (a file that an option
+ * names); -ENOMEM; another -errno of the system.
+ */
+int ferry_worker_new(const struct ferry_worker_options *options, struct ferry_worker **ret_worker);
+
+/* Its name, and the ready line's JSON object, without a newline. Valid until ferry_worker_free. */
+const char *ferry_worker_name(const struct ferry_worker *worker);
+const char *ferry_worker_ready_line(const struct ferry_worker *worker);
+
+/* The base URL of the i-th listener; NULL beyond the last. Valid until ferry_worker_free. */
+const char *ferry_worker_url(const struct ferry_worker *worker, size_t i);
+
+/*
+ * Refuses new operations, then waits until every operation is terminal, at most timeout_ms; those that are left are
+ * cancelled. Returns how many were cancelled. Not from a callback.
+ */
+size_t ferry_worker_drain(struct ferry_worker *worker, unsigned timeout_ms);
+
+/*
+ * Cancels every operation, waits until all are quiet (at most about the "grace" time), frees. Afterwards no memory of
+ * the program is read or written, and no callback runs. Handles of operations and queues live on until they are freed:
+ * all of them tell of the end. No other function that takes this worker may run. Takes NULL; returns NULL. Not from a
+ * callback.
+ */
+struct ferry_worker *ferry_worker_free(struct ferry_worker *worker);
+
+/*
+ * For a program that must end at once, without ferry_worker_free: unlinks the sockets of every worker of this process.
+ * Ends nothing. Also while another thread drains or frees. Not from a signal handler.
+ */
+void ferry_worker_abandon(void);
+
+/* ---- regions: memory that takes part in transfers ---- */
+
+enum { FERRY_WORKER_ID_SIZE = 24 }; /* bytes of an id as text, with the NUL */
+
+/*
+ * Registers memory that the program owns, on device (NULL = "cpu"), named name (at most 64 bytes; NULL = unnamed). It
+ * must stay mapped until ferry_worker_region_remove returned 0 or ferry_worker_free returned. ret_id gets "rgn_…".
+ * FERRY_E_INVALID_PARAMETER (no address, size 0, name too long); FERRY_E_UNKNOWN_DEVICE; FERRY_E_LIMIT_REACHED
+ * ("max-regions"); FERRY_E_NO_SPACE (the system will not lock the memory for RDMA); -ENOMEM; another -errno.
+ */
+int ferry_worker_region_add(struct ferry_worker *worker, void *address, size_t size, const char *device,
+                            const char *name, char ret_id[FERRY_WORKER_ID_SIZE]);
+
+/*
+ * Allocates size bytes of zeros as a region that local peers can map and nobody but this process can write. Transfers
+ * from such memory need no second copy. Blocks until every page is there (about 0.3 s per GiB). *ret_address is valid
+ * until ferry_worker_region_remove returned 0, which frees it, or ferry_worker_free. Errors as of
+ * ferry_worker_region_add; FERRY_E_NO_SPACE also for "memory-limit", and for what the system has.
+ */
+int ferry_worker_region_alloc(struct ferry_worker *worker, size_t size, const char *device, const char *name,
+                              void **ret_address, char ret_id[FERRY_WORKER_ID_SIZE]);
+
+/*
+ * What others may do to a region of the two functions above over REST, where the worker listens and they have the
+ * token: read its content; use it in operations of all four kinds, which is what a worker is for. They may not remove
+ * it (409 region-held), and may not store into it by PUT …/content (403 forbidden) unless content_writes is 1 here.
+ * FERRY_E_NOT_FOUND.
+ */
+int ferry_worker_region_allow(struct ferry_worker *worker, const char *id, int content_writes);
+
+/*
+ * 0 when the memory is free of Ferry, and that of ferry_worker_region_alloc must not be touched any more.
+ * FERRY_E_REGION_IN_USE (an operation that is not terminal, or a content request); FERRY_E_NOT_FOUND. Not from a
+ * callback.
+ */
+int ferry_worker_region_remove(struct ferry_worker *worker, const char *id);
+
+/* ---- requests ---- */
+
+/* NULL = no memory, or no such kind. */
+struct ferry_worker_request *ferry_worker_request_new(enum ferry_kind kind);
+
+/*
+ * Adds a descriptor: size bytes from offset of the region; size 0 = the rest of the region. Checked when the operation
+ * is created. -ENOMEM.
+ */
+int ferry_worker_request_add(struct ferry_worker_request *request, const char *region, uint64_t offset, uint64_t size);
+
+/* The same for a row of count pieces of size bytes, from the start of one to that of the next stride bytes. -ENOMEM. */
+int ferry_worker_request_add_row(struct ferry_worker_request *request, const char *region, uint64_t offset,
+                                 uint64_t size, uint64_t count, uint64_t stride);
+
+/*
+ * Sets what POST /v1/operations calls name: ("ttl_ms", "60000"), ("timeout_ms", "5000"), ("readers", "4"), ("verify",
+ * "true"), ("layout", "stream"), ("transports", "shm,tcp"). FERRY_E_UNKNOWN_FIELD; FERRY_E_INVALID_PARAMETER.
+ */
+int ferry_worker_request_set(struct ferry_worker_request *request, const char *name, const char *value);
+
+struct ferry_worker_request *ferry_worker_request_free(struct ferry_worker_request *request);
+
+/* ---- operations ---- */
+
+/*
+ * Creates an operation and, for a read or a write, begins it. remote is NULL for readable and writable; for read and
+ * write it is the peer's metadata (the JSON document), or the http or https URL of it, which is fetched by the rules of
+ * "allow-peer". Does not wait for the peer; a short transfer may run inside this call, for at most 0.1 ms.
+ *
+ * FERRY_E_INVALID_PARAMETER (a field that the kind does not have, a limit, remote missing or given to the wrong kind);
+ * FERRY_E_NOT_FOUND (no such region); FERRY_E_OUT_OF_BOUNDS; FERRY_E_INVALID_METADATA; FERRY_E_KIND_MISMATCH (a read
+ * given a writable's metadata, or the reverse); FERRY_E_SIZE_MISMATCH; FERRY_E_METADATA_EXPIRED; FERRY_E_FORBIDDEN (the
+ * URL's host is not of allow-peer); FERRY_E_LIMIT_REACHED; FERRY_E_DRAINING; -ENOMEM. Whatever happens later is told by
+ * the operation's status.
+ */
+int ferry_worker_operation_create(struct ferry_worker *worker, const struct ferry_worker_request *request,
+                                  const char *remote, struct ferry_worker_operation **ret_operation);
+
+/* "op_…", as in REST. Valid until ferry_worker_operation_free. */
+const char *ferry_worker_operation_id(const struct ferry_worker_operation *operation);
+
+/*
+ * What a peer needs to reach a readable or writable operation: the JSON document of GET …/metadata, a secret. Valid
+ * until ferry_worker_operation_free. FERRY_E_NOT_PASSIVE; FERRY_E_GONE (the operation has ended); -ENOMEM.
+ */
+int ferry_worker_operation_metadata(struct ferry_worker_operation *operation, const char **ret_text);
+
+/* Its status now. FERRY_UNINITIALIZED in a forked process. */
+enum ferry_status ferry_worker_operation_status(struct ferry_worker_operation *operation);
+
+/*
+ * Waits until the operation is terminal, at most timeout_ms (-1 = for ever). Its memory is quiet then: nothing is
+ * written into it by this operation any more. 0: COMPLETE; FERRY_E_*: what it ended with, and ferry_worker_error() has
+ * the detail; -ETIMEDOUT: not yet. Not from a callback.
+ */
+int ferry_worker_operation_wait(struct ferry_worker_operation *operation, int timeout_ms);
+
+/*
+ * Has ended called once, as soon as the operation is terminal; from inside this function when it is already. The handle
+ * may be freed before. -ENOMEM.
+ */
+int ferry_worker_operation_notify(struct ferry_worker_operation *operation, void (*ended)(void *context),
+                                  void *context);
+
+/*
+ * How a terminal operation ended: 0 = COMPLETE, FERRY_E_*; -EAGAIN: it is not terminal. ferry_worker_error() has the
+ * detail, as after ferry_worker_operation_wait.
+ */
+int ferry_worker_operation_result(struct ferry_worker_operation *operation);
+
+/* Bytes moved so far, and of how many. */
+uint64_t ferry_worker_operation_bytes_done(struct ferry_worker_operation *operation);
+uint64_t ferry_worker_operation_bytes_total(struct ferry_worker_operation *operation);
+
+/* Of a terminal operation: what carried the bytes ("shm", "tcp", …; "" = nothing did, or it is not terminal; valid
+ * until ferry_worker_operation_free), and how long it took from the first chunk, in microseconds. */
+const char *ferry_worker_operation_transport(struct ferry_worker_operation *operation);
+uint64_t ferry_worker_operation_duration_us(struct ferry_worker_operation *operation);
+
+/*
+ * Asks for the end: CANCELLED at once when nothing is in flight, else when it is quiet, which
+ * ferry_worker_operation_wait tells. Without effect on a terminal operation.
+ */
+void ferry_worker_operation_cancel(struct ferry_worker_operation *operation);
+
+/* Lets go of the handle. Not while another thread uses it. Takes NULL; returns NULL. */
+struct ferry_worker_operation *ferry_worker_operation_free(struct ferry_worker_operation *operation);
+
+/* ---- queues ---- */
+
+/* -EMFILE, -ENFILE, -ENOMEM. */
+int ferry_worker_queue_new(struct ferry_worker_queue **ret_queue);
+
+/* An eventfd that is readable while ferry_worker_queue_take has something to give. The queue's; do not read it. */
+int ferry_worker_queue_fd(const struct ferry_worker_queue *queue);
+
+/*
+ * Has the queue tell of the operation's end. context comes back from ferry_worker_queue_take. The handle may be freed
+ * before. -ENOMEM.
+ */
+int ferry_worker_queue_add(struct ferry_worker_queue *queue, struct ferry_worker_operation *operation, void *context);
+
+/* 1 with the context of an operation that is terminal, each once, in the order of their ends; 0: none is now. */
+int ferry_worker_queue_take(struct ferry_worker_queue *queue, void **ret_context);
+
+/* Forgets what was added. Not while another thread uses the queue. Takes NULL; returns NULL. */
+struct ferry_worker_queue *ferry_worker_queue_free(struct ferry_worker_queue *queue);
+
+#pragma GCC visibility pop
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker_operation.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <ferry/error.h>
+#include <ferry/json.h>
+#include <ferry/json_write.h>
+
+#include "base/clock.h"
+#include "base/util.h"
+#include "peers/remote.h"
+#include "worker_error.h"
+#include "worker_fork.h"
+#include "worker_internal.h"
+#include "worker_request.h"
+#include "worker_settings.h"
+
+/* ---- making ---- */
+
+static void cleanup_handle(struct ferry_worker_operation **handle)
+{
+        *handle = ferry_worker_operation_free(*handle);
+}
+
+static void cleanup_metadata(struct ferry_metadata **metadata)
+{
+        *metadata = ferry_metadata_free(*metadata);
+}
+
+static int handle_new(struct ferry_worker *worker, const struct operation_spec *spec,
+                      struct ferry_worker_operation **ret_handle)
+{
+        FERRY_CLEANUP(cleanup_handle) struct ferry_worker_operation *handle = calloc(1, sizeof(*handle));
+        struct operation_view view;
+        int r;
+
+        if (!handle)
+                return -ENOMEM;
+        handle->generation = worker->generation;
+        handle->worker = worker;
+        handle->store = worker->operations;
+        (void)pthread_mutex_init(&handle->lock, NULL);
+        r = operation_create(worker->operations, spec, &handle->operation);
+        if (r)
+                return r;
+        operation_look(handle->store, handle->operation, &view);
+        ferry_id_format("op_", view.id, handle->id);
+        *ret_handle = FERRY_STEAL(handle);
+        return 0;
+}
+
+/* What was made must not stay behind a call that failed. */
+static int unmake(struct ferry_worker_operation *handle, int error, const char *detail)
+{
+        operation_delete(handle->store, handle->operation);
+        return worker_fail(error, *detail ? "%s" : NULL, detail);
+}
+
+static int decode(const char *text, struct ferry_metadata **ret_metadata)
+{
+        struct ferry_json_errors errors = { 0 };
+        int r = ferry_metadata_decode(text, strlen(text), "", ret_metadata, &errors);
+
+        if (r <= 0)
+                return r ? worker_fail(r, NULL) : 0;
+        return worker_fail(r, "The peer's metadata are not valid: %s %s", errors.items[0].pointer,
+                           errors.items[0].detail);
+}
+
+static int create_with_metadata(struct ferry_worker *worker, const struct operation_spec *spec, const char *text,
+                                struct ferry_worker_operation **ret_handle)
+{
+        FERRY_CLEANUP(cleanup_metadata) struct ferry_metadata *metadata = NULL;
+        FERRY_CLEANUP(cleanup_handle) struct ferry_worker_operation *handle = NULL;
+        char detail[OPERATION_DETAIL_SIZE] = "";
+        int r;
+
+        r = decode(text, &metadata);
+        if (r)
+                return r;
+        remote_screen(worker->peers, metadata);
+        r = operation_check(worker->operations, spec, metadata, detail);
+        if (r)
+                return worker_fail(r, *detail ? "%s" : NULL, detail);
+        r = handle_new(worker, spec, &handle);
+        if (r)
+                return worker_fail(r, NULL);
+        r = operation_begin(worker->operations, handle->operation, metadata, true, detail);
+        if (r)
+                return unmake(handle, r, detail);
+        *ret_handle = FERRY_STEAL(handle);
+        return 0;
+}
+
+static int create_with_url(struct ferry_worker *worker, const struct operation_spec *spec, const char *url,
+                           struct ferry_worker_operation **ret_handle)
+{
+        FERRY_CLEANUP(cleanup_handle) struct ferry_worker_operation *handle = NULL;
+        char detail[OPERATION_DETAIL_SIZE] = "";
+        int r;
+
+        r = handle_new(worker, spec, &handle);
+        if (r)
+                return worker_fail(r, NULL);
+        r = remote_begin(worker->operations, worker->peers, handle->operation, url, detail, sizeof(detail));
+        if (r)
+                return unmake(handle, r, detail);
+        *ret_handle = FERRY_STEAL(handle);
+        return 0;
+}
+
+static int create(struct ferry_worker *worker, const struct operation_spec *spec, const char *remote,
+                  struct ferry_worker_operation **ret_handle)
+{
+        const char *kind = ferry_kind_name((int)spec->kind);
+        int r;
+
+        if (ferry_kind_is_passive((int)spec->kind) != !remote)
+                return worker_fail(FERRY_E_INVALID_PARAMETER,
+                                   remote ? "A %s operation takes no metadata; it has some"
+                                          : "A %s operation needs the metadata of its peer, or their URL",
+                                   kind);
+        if (remote)
+                return strncmp(remote, "http", 4) == 0 ? create_with_url(worker, spec, remote, ret_handle)
+                                                       : create_with_metadata(worker, spec, remote, ret_handle);
+        r = handle_new(worker, spec, ret_handle);
+        return r ? worker_fail(r, NULL) : 0;
+}
+
+int ferry_worker_operation_create(struct ferry_worker *worker, const struct ferry_worker_request *request,
+                                  const char *remote, struct ferry_worker_operation **ret_operation)
+{
+        struct request_slices slices = { 0 };
+        struct operation_spec spec;
+        int r;
+
+        if (!fork_is_ours(worker->generation))
+                return -ECHILD;
+        r = request_resolve(request, worker, &slices, &spec);
+        if (r == 0)
+                r = create(worker, &spec, remote, ret_operation);
+        request_slices_clear(&slices);
+        return r;
+}
+
+struct ferry_worker_operation *ferry_worker_operation_free(struct ferry_worker_operation *handle)
+{
+        if (!handle || !fork_is_ours(handle->generation))
+                return NULL;
+        (void)operation_unref(handle->operation);
+        if (handle->metadata) {
+                explicit_bzero(handle->metadata, strlen(handle->metadata));
+                free(handle->metadata);
+        }
+        (void)pthread_mutex_destroy(&handle->lock);
+        free(handle);
+        return NULL;
+}
+
+/* ---- looking ---- */
+
+const char *ferry_worker_operation_id(const struct ferry_worker_operation *handle)
+{
+        return handle->id;
+}
+
+/* With the handle's lock held. */
+static int metadata_make(struct ferry_worker_operation *handle)
+{
+        FERRY_CLEANUP(cleanup_metadata) struct ferry_metadata *metadata = NULL;
+        struct ferry_worker *worker = handle->worker;
+        struct ferry_json_writer writer = { 0 };
+        int r = operation_metadata(handle->store, handle->operation, &metadata);
+
+        if (r)
+                return r;
+        (void)snprintf(metadata->worker, sizeof(metadata->worker), "%s", worker->settings->options.name);
+        memcpy(metadata->data, worker->origin.data, sizeof(metadata->data));
+        memcpy(metadata->http, worker->origin.http, sizeof(metadata->http));
+        r = ferry_metadata_encode(metadata, &writer);
+        if (r)
+                return r;
+        handle->metadata = ferry_json_take(&writer, NULL);
+        return handle->metadata ? 0 : -ENOMEM;
+}
+
+int ferry_worker_operation_metadata(struct ferry_worker_operation *handle, const char **ret_text)
+{
+        int r = 0;
+
+        if (!fork_is_ours(handle->generation))
+                return -ECHILD;
+        (void)pthread_mutex_lock(&handle->lock);
+        if (!handle->metadata)
+                r = metadata_make(handle);
+        (void)pthread_mutex_unlock(&handle->lock);
+        if (r)
+                return worker_fail(r, NULL);
+        *ret_text = handle->metadata;
+        return 0;
+}
+
+/* false: in a forked process. */
+static bool look(struct ferry_worker_operation *handle, struct operation_view *ret_view)
+{
+        *ret_view = (struct operation_view){ .status = FERRY_UNINITIALIZED };
+        if (!fork_is_ours(handle->generation))
+                return false;
+        operation_look(handle->store, handle->operation, ret_view);
+        return true;
+}
+
+enum ferry_status ferry_worker_operation_status(struct ferry_worker_operation *handle)
+{
+        struct operation_view view;
+
+        (void)look(handle, &view);
+        return view.status;
+}
+
+int ferry_worker_operation_result(struct ferry_worker_operation *handle)
+{
+        struct operation_view view;
+
+        if (!look(handle, &view))
+                return -ECHILD;
+        if (!view.done)
+                return worker_fail(-EAGAIN, "The operation has not ended");
+        return view.error ? worker_fail(view.error, "%s", view.detail) : 0;
+}
+
+uint64_t ferry_worker_operation_bytes_done(struct ferry_worker_operation *handle)
+{
+        struct operation_view view;
+
+        (void)look(handle, &view);
+        return view.bytes_done;
+}
+
+uint64_t ferry_worker_operation_bytes_total(struct ferry_worker_operation *handle)
+{
+        struct operation_view view;
+
+        (void)look(handle, &view);
+        return view.bytes_total;
+}
+
+const char *ferry_worker_operation_transport(struct ferry_worker_operation *handle)
+{
+        struct operation_view view;
+
+        if (!look(handle, &view))
+                return "";
+        (void)pthread_mutex_lock(&handle->lock);
+        memcpy(handle->transport, view.transport, sizeof(handle->transport));
+        (void)pthread_mutex_unlock(&handle->lock);
+        return handle->transport;
+}
+
+uint64_t ferry_worker_operation_duration_us(struct ferry_worker_operation *handle)
+{
+        struct operation_view view;
+
+        (void)look(handle, &view);
+        return view.duration_us;
+}
+
+/* ---- ending ---- */
+
+void ferry_worker_operation_cancel(struct ferry_worker_operation *handle)
+{
+        if (fork_is_ours(handle->generation))
+                operation_cancel(handle->store, handle->operation);
+}
+
+struct blocked {
+        struct operation_waiter waiter;
+        pthread_mutex_t lock;
+        pthread_cond_t woken_up;
+        bool woken;
+};
+
+static void wake_blocked(struct operation_waiter *waiter)
+{
+        struct blocked *blocked = FERRY_CONTAINER_OF(waiter, struct blocked, waiter);
+
+        (void)pthread_mutex_lock(&blocked->lock);
+        blocked->woken = true;
+        (void)pthread_cond_signal(&blocked->woken_up);
+        (void)pthread_mutex_unlock(&blocked->lock);
+}
+
+static void blocked_init(struct blocked *blocked)
+{
+        pthread_condattr_t attributes;
+
+        *blocked = (struct blocked){ .waiter = { .wake = wake_blocked, .quiet = true } };
+        (void)pthread_mutex_init(&blocked->lock, NULL);
+        (void)pthread_condattr_init(&attributes);
+        (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        (void)pthread_cond_init(&blocked->woken_up, &attributes);
+        (void)pthread_condattr_destroy(&attributes);
+}
+
+/* false: the time is over. timeout_ms -1 = for ever. */
+static bool block(struct blocked *blocked, int timeout_ms)
+{
+        const uint64_t until_us = clock_now_us() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000;
+        const struct timespec until = { .tv_sec = (time_t)(until_us / 1000000),
+                                        .tv_nsec = (long)(until_us % 1000000) * 1000 };
+        bool woken;
+
+        (void)pthread_mutex_lock(&blocked->lock);
+        while (!blocked->woken) {
+                if (timeout_ms < 0)
+                        (void)pthread_cond_wait(&blocked->woken_up, &blocked->lock);
+                else if (pthread_cond_timedwait(&blocked->woken_up, &blocked->lock, &until) == ETIMEDOUT)
+                        break;
+        }
+        woken = blocked->woken;
+        (void)pthread_mutex_unlock(&blocked->lock);
+        return woken;
+}
+
+int ferry_worker_operation_wait(struct ferry_worker_operation *handle, int timeout_ms)
+{
+        struct blocked blocked;
+        bool ended = true;
+
+        if (!fork_is_ours(handle->generation))
+                return -ECHILD;
+        blocked_init(&blocked);
+        if (operation_wait(handle->store, handle->operation, 0, &blocked.waiter) && !block(&blocked, timeout_ms)) {
+                ended = !operation_unwait(handle->store, &blocked.waiter);
+                if (ended)
+                        (void)block(&blocked, -1);
+        }
+        (void)pthread_cond_destroy(&blocked.woken_up);
+        (void)pthread_mutex_destroy(&blocked.lock);
+        if (!ended)
+                return worker_fail(-ETIMEDOUT, "The operation has not ended within %d ms", timeout_ms);
+        return ferry_worker_operation_result(handle);
+}
+
+struct notice {
+        struct operation_waiter waiter;
+        void (*ended)(void *context);
+        void *context;
+};
+
+static void give_notice(struct operation_waiter *waiter)
+{
+        struct notice *notice = FERRY_CONTAINER_OF(waiter, struct notice, waiter);
+
+        notice->ended(notice->context);
+        free(notice);
+}
+
+int ferry_worker_operation_notify(struct ferry_worker_operation *handle, void (*ended)(void *context), void *context)
+{
+        struct notice *notice;
+
+        if (!fork_is_ours(handle->generation))
+                return -ECHILD;
+        notice = malloc(sizeof(*notice));
+        if (!notice)
+                return worker_fail(-ENOMEM, NULL);
+        *notice =
+                (struct notice){ .waiter = { .wake = give_notice, .quiet = true }, .ended = ended, .context = context };
+        if (!operation_wait(handle->store, handle->operation, 0, &notice->waiter))
+                give_notice(&notice->waiter);
+        return 0;
+}

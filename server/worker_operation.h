@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SERVER_WORKER_OPERATION_H
+#define SERVER_WORKER_OPERATION_H
+
+#include <pthread.h>
+
+#include "operations/operations.h"
+#include "worker.h"
+
+struct ferry_worker_operation {
+        unsigned generation;           /* of worker_fork.h */
+        struct ferry_worker *worker;   /* not after its end, which ends the operation first */
+        struct operation_store *store; /* lives as long as the operation */
+        struct operation *operation;   /* a reference */
+        char id[FERRY_WORKER_ID_SIZE];
+
+        pthread_mutex_t lock; /* guards what follows; before the store's */
+        char *metadata;       /* NULL = not asked for yet; then fixed */
+        char transport[OPERATION_TRANSPORT_SIZE];
+};
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/address.h"
+#include "base/util.h"
+#include "http/server.h"
+#include "transfer/engine.h"
+#include "worker_internal.h"
+#include "worker_settings.h"
+
+/*
+ * The addresses that metadata name when nobody asks over HTTP. A client's connection would tell which of this host's
+ * addresses it reaches; without one, a listener on all of them is named by the one that leads out of the host.
+ */
+
+/* Of the documentation networks: no packet is sent. */
+static const char *const outside[] = { "192.0.2.1", "2001:db8::1" };
+
+static bool look_outside(const char *target, char host[ADDRESS_HOST_SIZE])
+{
+        union {
+                struct sockaddr any;
+                struct sockaddr_in v4;
+                struct sockaddr_in6 v6;
+        } address = { 0 };
+        bool is_v6 = strchr(target, ':') != NULL;
+        socklen_t size = is_v6 ? sizeof(address.v6) : sizeof(address.v4);
+        FERRY_CLEANUP(cleanup_close) int fd = socket(is_v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+        address.any.sa_family = is_v6 ? AF_INET6 : AF_INET;
+        address.v4.sin_port = htons(9); /* discard; sin6_port is at the same place */
+        (void)inet_pton(address.any.sa_family, target,
+                        is_v6 ? (void *)&address.v6.sin6_addr : (void *)&address.v4.sin_addr);
+        if (fd < 0 || connect(fd, &address.any, size) < 0 || getsockname(fd, &address.any, &size) < 0)
+                return false;
+        return inet_ntop(address.any.sa_family, is_v6 ? (void *)&address.v6.sin6_addr : (void *)&address.v4.sin_addr,
+                         host, ADDRESS_HOST_SIZE) != NULL;
+}
+
+static void local_host_look(char host[ADDRESS_HOST_SIZE])
+{
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(outside); i++)
+                if (look_outside(outside[i], host))
+                        return;
+        (void)snprintf(host, ADDRESS_HOST_SIZE, "127.0.0.1");
+}
+
+/* "http://HOST:PORT" with another host, where that is needed. */
+static void publish_url(const char *url, const char *advertise, const char *local_host, char *text, size_t size)
+{
+        const char *bound = strstr(url, "://") + 3;
+        char address[ADDRESS_SIZE];
+
+        address_publish(bound, advertise, local_host, address, sizeof(address));
+        (void)snprintf(text, size, "%.*s%s", (int)(bound - url), url, address);
+}
+
+void worker_origin_look(const struct ferry_worker *worker, struct worker_origin *ret_origin)
+{
+        const char *data = engine_get_facts(worker->engine)->data_address;
+        const char *advertise = worker->settings->options.advertise;
+        char local_host[ADDRESS_HOST_SIZE];
+        const char *const *urls = NULL;
+        size_t n = worker->http ? http_server_urls(worker->http, &urls) : 0;
+
+        *ret_origin = (struct worker_origin){ 0 };
+        local_host_look(local_host);
+        if (*data)
+                address_publish(data, advertise, local_host, ret_origin->data, sizeof(ret_origin->data));
+        for (size_t i = 0; i < n && !*ret_origin->http; i++)
+                if (strncmp(urls[i], "http", 4) == 0)
+                        publish_url(urls[i], advertise, local_host, ret_origin->http, sizeof(ret_origin->http));
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker_request.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/encoding.h>
+#include <ferry/error.h>
+
+#include "base/util.h"
+#include "memory/region.h"
+#include "worker_error.h"
+#include "worker_internal.h"
+
+struct request_slice {
+        char region[FERRY_WORKER_ID_SIZE];
+        uint64_t offset, size, count, stride;
+};
+
+/* The spec has no slices before request_resolve. */
+struct ferry_worker_request {
+        struct operation_spec spec;
+        struct request_slice *slices;
+        size_t n_slices, room;
+};
+
+/* ---- making ---- */
+
+struct ferry_worker_request *ferry_worker_request_new(enum ferry_kind kind)
+{
+        struct ferry_worker_request *request;
+
+        if ((unsigned)kind >= FERRY_KIND_COUNT) {
+                (void)worker_fail(FERRY_E_INVALID_PARAMETER, "No kind of operation has the number %d", (int)kind);
+                return NULL;
+        }
+        request = calloc(1, sizeof(*request));
+        if (!request)
+                (void)worker_fail(-ENOMEM, NULL);
+        else
+                request->spec.kind = kind;
+        return request;
+}
+
+int ferry_worker_request_add(struct ferry_worker_request *request, const char *region, uint64_t offset, uint64_t size)
+{
+        return ferry_worker_request_add_row(request, region, offset, size, 1, size);
+}
+
+int ferry_worker_request_add_row(struct ferry_worker_request *request, const char *region, uint64_t offset,
+                                 uint64_t size, uint64_t count, uint64_t stride)
+{
+        struct request_slice *slice;
+
+        if (request->n_slices == request->room) {
+                size_t room = request->room ? 2 * request->room : 4;
+                struct request_slice *slices = reallocarray(request->slices, room, sizeof(*slices));
+
+                if (!slices)
+                        return worker_fail(-ENOMEM, NULL);
+                request->slices = slices;
+                request->room = room;
+        }
+        slice = &request->slices[request->n_slices++];
+        *slice = (struct request_slice){ .offset = offset, .size = size, .count = count, .stride = stride };
+        (void)snprintf(slice->region, sizeof(slice->region), "%s", region);
+        return 0;
+}
+
+struct ferry_worker_request *ferry_worker_request_free(struct ferry_worker_request *request)
+{
+        if (!request)
+                return NULL;
+        free(request->slices);
+        free(request);
+        return NULL;
+}
+
+/* ---- fields ---- */
+
+static bool set_uint32(void *target, const char *value)
+{
+        char *end;
+        unsigned long long number = strtoull(value, &end, 10);
+
+        *(uint32_t *)target = (uint32_t)number;
+        return *value >= '0' && *value <= '9' && !*end && number > 0 && number <= UINT32_MAX;
+}
+
+static bool set_uint64(void *target, const char *value)
+{
+        char *end;
+        unsigned long long number = strtoull(value, &end, 10);
+
+        *(uint64_t *)target = number;
+        return *value >= '0' && *value <= '9' && !*end && number > 0 && number < ULLONG_MAX;
+}
+
+static bool set_bool(void *target, const char *value)
+{
+        *(bool *)target = strcmp(value, "true") == 0;
+        return *(bool *)target || strcmp(value, "false") == 0;
+}
+
+static bool set_layout(void *target, const char *value)
+{
+        int layout = ferry_layout_from_name(value);
+
+        *(enum ferry_layout *)target = (enum ferry_layout)layout;
+        return layout >= 0;
+}
+
+static bool set_carriers(void *target, const char *value)
+{
+        unsigned carriers = 0, carrier = 0;
+
+        do {
+                size_t length = strcspn(value, ",");
+
+                carrier = engine_carrier_from_name(value, length);
+                carriers |= carrier;
+                value += length;
+        } while (carrier && *value++);
+        *(unsigned *)target = carriers;
+        return carrier != 0;
+}
+
+#define KIND(kind) (1u << FERRY_##kind)
+#define AT(field) offsetof(struct operation_spec, field)
+
+static const struct field {
+        const char *name;
+        size_t offset;
+        unsigned kinds;
+        bool (*set)(void *target, const char *value);
+        const char *takes;
+} fields[] = {
+        { "layout", AT(layout), ~0u, set_layout, "\"pairwise\" or \"stream\"" },
+        { "readers", AT(readers), KIND(READABLE), set_uint32, "a number from 1" },
+        { "timeout_ms", AT(timeout_ms), KIND(READ) | KIND(WRITE), set_uint64, "a number from 1" },
+        { "transports", AT(carriers), KIND(READ) | KIND(WRITE), set_carriers,
+          "a list of \"shm\", \"tcp\", \"rdma\", with commas" },
+        { "ttl_ms", AT(ttl_ms), KIND(READABLE) | KIND(WRITABLE), set_uint64, "a number from 1" },
+        { "verify", AT(verify), KIND(READ) | KIND(WRITE), set_bool, "\"true\" or \"false\"" },
+};
+
+int ferry_worker_request_set(struct ferry_worker_request *request, const char *name, const char *value)
+{
+        struct operation_spec spec = request->spec;
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(fields); i++) {
+                const struct field *field = &fields[i];
+
+                if (strcmp(field->name, name) != 0)
+                        continue;
+                if (!(field->kinds & (1u << spec.kind)))
+                        return worker_fail(FERRY_E_INVALID_PARAMETER, "A %s operation has no %s",
+                                           ferry_kind_name((int)spec.kind), name);
+                if (!field->set((char *)&spec + field->offset, value))
+                        return worker_fail(FERRY_E_INVALID_PARAMETER, "%s takes %s", name, field->takes);
+                request->spec = spec;
+                return 0;
+        }
+        return worker_fail(FERRY_E_UNKNOWN_FIELD, "An operation has no field \"%s\"", name);
+}
+
+/* ---- resolving ---- */
+
+static struct region *region_named(const struct ferry_worker *worker, const char *name, struct region *before)
+{
+        uint64_t id;
+
+        if (!ferry_id_parse("rgn_", name, &id))
+                return NULL;
+        return before && before->id == id ? region_ref(before) : region_find(worker->regions, id);
+}
+
+static int resolve_slice(const struct ferry_worker *worker, const struct request_slice *from, size_t i,
+                         struct region *before, struct operation_slice *slice)
+{
+        uint64_t end;
+
+        slice->region = region_named(worker, from->region, before);
+        if (!slice->region)
+                return worker_fail(FERRY_E_NOT_FOUND, "Descriptor %zu: there is no region \"%s\"", i, from->region);
+        slice->offset = from->offset;
+        slice->size = from->size;
+        slice->count = from->count;
+        slice->stride = from->stride;
+        if (!slice->size && from->count == 1 && slice->offset < slice->region->size)
+                slice->size = slice->region->size - slice->offset;
+        if (!slice->size || !operation_slice_end(slice, &end) || end > slice->region->size)
+                return worker_fail(FERRY_E_OUT_OF_BOUNDS, "Descriptor %zu: region \"%s\" has %zu bytes", i,
+                                   from->region, slice->region->size);
+        return 0;
+}
+
+int request_resolve(const struct ferry_worker_request *request, struct ferry_worker *worker,
+                    struct request_slices *slices, struct operation_spec *ret_spec)
+{
+        struct operation_slice *before = NULL;
+
+        if (!request->n_slices)
+                return worker_fail(FERRY_E_INVALID_PARAMETER, "The request has no descriptor");
+        slices->items = calloc(request->n_slices, sizeof(*slices->items));
+        if (!slices->items)
+                return worker_fail(-ENOMEM, NULL);
+        for (; slices->n < request->n_slices; before = &slices->items[slices->n++]) {
+                int r = resolve_slice(worker, &request->slices[slices->n], slices->n, before ? before->region : NULL,
+                                      &slices->items[slices->n]);
+
+                if (r) {
+                        region_unref(slices->items[slices->n].region);
+                        return r;
+                }
+        }
+        *ret_spec = request->spec;
+        ret_spec->slices = slices->items;
+        ret_spec->n_slices = slices->n;
+        return 0;
+}
+
+void request_slices_clear(struct request_slices *slices)
+{
+        for (size_t i = 0; i < slices->n; i++)
+                region_unref(slices->items[i].region);
+        free(slices->items);
+}

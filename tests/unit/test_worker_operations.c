@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <ferry/worker.h>
+
+/* Transfers between two workers of one process, without HTTP. */
+
+enum { SIZE = 3 << 20, MANY = 300 };
+
+static char directory[] = "/tmp/ferry-worker-XXXXXX";
+
+/* A worker with one region. */
+struct side {
+        struct ferry_worker *worker;
+        char region[FERRY_WORKER_ID_SIZE];
+        char *memory;
+};
+
+static struct side a, b;
+
+static void side_start(struct side *side, bool own_memory)
+{
+        struct ferry_worker_options *options = ferry_worker_options_new();
+
+        assert_non_null(options);
+        assert_int_equal(ferry_worker_options_set(options, "local", directory), 0);
+        if (ferry_worker_new(options, &side->worker) != 0)
+                fail_msg("%s", ferry_worker_error());
+        (void)ferry_worker_options_free(options);
+        if (own_memory) {
+                side->memory = calloc(1, SIZE);
+                assert_non_null(side->memory);
+                assert_int_equal(ferry_worker_region_add(side->worker, side->memory, SIZE, NULL, "own", side->region),
+                                 0);
+        } else {
+                void *address;
+
+                assert_int_equal(ferry_worker_region_alloc(side->worker, SIZE, NULL, NULL, &address, side->region), 0);
+                side->memory = address;
+        }
+}
+
+static int setup(void **state)
+{
+        assert_non_null(mkdtemp(directory));
+        side_start(&a, false);
+        side_start(&b, true);
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        a.worker = ferry_worker_free(a.worker);
+        b.worker = ferry_worker_free(b.worker);
+        free(b.memory);
+        assert_int_equal(rmdir(directory), 0);
+        memcpy(directory + sizeof(directory) - 7, "XXXXXX", 6);
+        return 0;
+}
+
+static struct ferry_worker_request *request_of(const struct side *side, enum ferry_kind kind, uint64_t size)
+{
+        struct ferry_worker_request *request = ferry_worker_request_new(kind);
+
+        assert_non_null(request);
+        assert_int_equal(ferry_worker_request_add(request, side->region, 0, size), 0);
+        return request;
+}
+
+static struct ferry_worker_operation *create(const struct side *side, enum ferry_kind kind, uint64_t size,
+                                             const char *remote)
+{
+        struct ferry_worker_request *request = request_of(side, kind, size);
+        struct ferry_worker_operation *operation = NULL;
+
+        if (ferry_worker_operation_create(side->worker, request, remote, &operation) != 0)
+                fail_msg("%s", ferry_worker_error());
+        (void)ferry_worker_request_free(request);
+        return operation;
+}
+
+static const char *metadata_of(struct ferry_worker_operation *operation)
+{
+        const char *text = NULL;
+
+        assert_int_equal(ferry_worker_operation_metadata(operation, &text), 0);
+        return text;
+}
+
+static void transfer_and_wait(const struct side *from, const struct side *to, enum ferry_kind active, uint64_t size)
+{
+        bool reads = active == FERRY_READ;
+        struct ferry_worker_operation *offer =
+                create(reads ? from : to, reads ? FERRY_READABLE : FERRY_WRITABLE, size, NULL);
+        struct ferry_worker_operation *mover = create(reads ? to : from, active, size, metadata_of(offer));
+
+        memset(from->memory, 'x', size);
+        memset(to->memory, 0, size);
+        (void)ferry_worker_operation_free(mover); /* it goes on */
+        assert_int_equal(ferry_worker_operation_wait(offer, -1), 0);
+        (void)ferry_worker_operation_free(offer);
+}
+
+static void all_four_kinds_move_bytes(void **state)
+{
+        static const enum ferry_kind kinds[] = { FERRY_READ, FERRY_WRITE };
+        static const uint64_t sizes[] = { 1, 4096, SIZE };
+
+        for (size_t i = 0; i < 2; i++)
+                for (size_t j = 0; j < 3; j++)
+                        for (int k = 0; k < 2; k++) {
+                                const struct side *from = k ? &a : &b, *to = k ? &b : &a;
+                                bool reads = kinds[i] == FERRY_READ;
+                                struct ferry_worker_operation *offer, *mover;
+
+                                memset(from->memory, (int)(1 + i + j), sizes[j]);
+                                memset(to->memory, 0, sizes[j]);
+                                offer = create(reads ? from : to, reads ? FERRY_READABLE : FERRY_WRITABLE, sizes[j],
+                                               NULL);
+                                mover = create(reads ? to : from, kinds[i], sizes[j], metadata_of(offer));
+                                assert_int_equal(ferry_worker_operation_wait(mover, -1), 0);
+                                assert_int_equal(ferry_worker_operation_wait(offer, -1), 0);
+                                assert_memory_equal(to->memory, from->memory, sizes[j]);
+                                assert_int_equal(ferry_worker_operation_bytes_done(mover), sizes[j]);
+                                assert_int_equal(ferry_worker_operation_bytes_total(offer), sizes[j]);
+                                assert_string_equal(ferry_worker_operation_transport(mover), "shm");
+                                (void)ferry_worker_operation_free(mover);
+                                (void)ferry_worker_operation_free(offer);
+                        }
+}
+
+static void an_operation_goes_on_without_its_handle(void **state)
+{
+        transfer_and_wait(&a, &b, FERRY_READ, SIZE);
+        transfer_and_wait(&b, &a, FERRY_WRITE, SIZE);
+}
+
+static void waiting_has_a_limit(void **state)
+{
+        struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL);
+
+        assert_int_equal(ferry_worker_operation_wait(offer, 0), -ETIMEDOUT);
+        assert_int_equal(ferry_worker_operation_wait(offer, 10), -ETIMEDOUT);
+        assert_int_equal(ferry_worker_operation_result(offer), -EAGAIN);
+        assert_int_equal(ferry_worker_operation_status(offer), FERRY_INITIALIZED);
+        ferry_worker_operation_cancel(offer);
+        assert_int_equal(ferry_worker_operation_wait(offer, -1), FERRY_E_CANCELLED);
+        assert_int_equal(ferry_worker_operation_status(offer), FERRY_CANCELLED);
+        assert_true(*ferry_worker_error());
+        (void)ferry_worker_operation_free(offer);
+}
+
+static void metadata_end_with_the_operation(void **state)
+{
+        struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL), *mover;
+        const char *text = NULL;
+        char *kept;
+
+        kept = strdup(metadata_of(offer));
+        ferry_worker_operation_cancel(offer);
+        mover = create(&b, FERRY_READ, 64, kept);
+        assert_int_equal(ferry_worker_operation_metadata(mover, &text), FERRY_E_NOT_PASSIVE);
+        assert_int_equal(ferry_worker_operation_wait(mover, -1), FERRY_E_CANCELLED_BY_PEER);
+        (void)ferry_worker_operation_free(offer);
+        offer = create(&a, FERRY_WRITABLE, 64, NULL);
+        ferry_worker_operation_cancel(offer);
+        assert_int_equal(ferry_worker_operation_metadata(offer, &text), FERRY_E_GONE);
+        assert_null(text);
+        (void)ferry_worker_operation_free(offer);
+        (void)ferry_worker_operation_free(mover);
+        free(kept);
+}
+
+/* ---- what is refused ---- */
+
+static int error_of(const struct ferry_worker_request *request, const char *remote)
+{
+        struct ferry_worker_operation *operation = NULL;
+        int r = ferry_worker_operation_create(b.worker, request, remote, &operation);
+
+        assert_null(operation);
+        assert_true(*ferry_worker_error());
+        return r;
+}
+
+static void what_does_not_fit_is_refused_before_anything_starts(void **state)
+{
+        struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL);
+        struct ferry_worker_request *read = request_of(&b, FERRY_READ, 64), *larger = request_of(&b, FERRY_READ, 65),
+                                    *write = request_of(&b, FERRY_WRITE, 64),
+                                    *beyond = request_of(&b, FERRY_READ, SIZE + 1),
+                                    *unknown = request_of(&a, FERRY_READABLE, 64),
+                                    *empty = ferry_worker_request_new(FERRY_READABLE);
+
+        assert_int_equal(error_of(larger, metadata_of(offer)), FERRY_E_SIZE_MISMATCH);
+        assert_int_equal(error_of(write, metadata_of(offer)), FERRY_E_KIND_MISMATCH);
+        assert_int_equal(error_of(beyond, metadata_of(offer)), FERRY_E_OUT_OF_BOUNDS);
+        assert_int_equal(error_of(read, NULL), FERRY_E_INVALID_PARAMETER);
+        assert_int_equal(error_of(read, "{}"), FERRY_E_INVALID_METADATA);
+        assert_int_equal(error_of(read, "nonsense"), FERRY_E_INVALID_METADATA);
+        assert_int_equal(error_of(read, "http://192.0.2.1/v1/operations/op_0123456789abcdef/metadata"),
+                         FERRY_E_FORBIDDEN);
+        assert_int_equal(error_of(unknown, NULL), FERRY_E_NOT_FOUND); /* of the other worker */
+        assert_int_equal(error_of(empty, NULL), FERRY_E_INVALID_PARAMETER);
+        assert_int_equal(ferry_worker_operation_status(offer), FERRY_INITIALIZED);
+        (void)ferry_worker_request_free(read);
+        (void)ferry_worker_request_free(larger);
+        (void)ferry_worker_request_free(write);
+        (void)ferry_worker_request_free(beyond);
+        (void)ferry_worker_request_free(unknown);
+        (void)ferry_worker_request_free(empty);
+        (void)ferry_worker_operation_free(offer);
+}
+
+static void a_request_takes_the_fields_of_its_kind(void **state)
+{
+        static const struct {
+                enum ferry_kind kind;
+                const char *name, *value;
+                int error;
+        } cases[] = {
+                { FERRY_READABLE, "ttl_ms", "1000", 0 },
+                { FERRY_READABLE, "readers", "2", 0 },
+                { FERRY_READ, "timeout_ms", "1000", 0 },
+                { FERRY_READ, "verify", "true", 0 },
+                { FERRY_READ, "transports", "shm,tcp", 0 },
+                { FERRY_READ, "layout", "stream", 0 },
+                { FERRY_READ, "ttl_ms", "1000", FERRY_E_INVALID_PARAMETER },
+                { FERRY_WRITABLE, "readers", "2", FERRY_E_INVALID_PARAMETER },
+                { FERRY_READABLE, "verify", "true", FERRY_E_INVALID_PARAMETER },
+                { FERRY_READABLE, "ttl_ms", "-1", FERRY_E_INVALID_PARAMETER },
+                { FERRY_READABLE, "ttl_ms", "1s", FERRY_E_INVALID_PARAMETER },
+                { FERRY_READABLE, "ttl_ms", "99999999999999999999", FERRY_E_INVALID_PARAMETER },
+                { FERRY_READ, "verify", "yes", FERRY_E_INVALID_PARAMETER },
+                { FERRY_READ, "transports", "shm,", FERRY_E_INVALID_PARAMETER },
+                { FERRY_READ, "transports", "", FERRY_E_INVALID_PARAMETER },
+                { FERRY_READ, "layout", "loose", FERRY_E_INVALID_PARAMETER },
+                { FERRY_READ, "colour", "red", FERRY_E_UNKNOWN_FIELD },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                struct ferry_worker_request *request = ferry_worker_request_new(cases[i].kind);
+
+                assert_non_null(request);
+                assert_int_equal(ferry_worker_request_set(request, cases[i].name, cases[i].value), cases[i].error);
+                (void)ferry_worker_request_free(request);
+        }
+        assert_null(ferry_worker_request_new(FERRY_KIND_COUNT));
+}
+
+static void rows_of_a_region_move_as_one_stream(void **state)
+{
+        struct ferry_worker_request *rows = ferry_worker_request_new(FERRY_READABLE),
+                                    *whole = request_of(&b, FERRY_READ, 12);
+        struct ferry_worker_operation *offer = NULL, *mover = NULL;
+
+        for (int i = 0; i < 64; i++)
+                a.memory[i] = (char)('A' + i);
+        assert_int_equal(ferry_worker_request_add_row(rows, a.region, 2, 4, 3, 10), 0);
+        assert_int_equal(ferry_worker_request_set(whole, "layout", "stream"), 0);
+        assert_int_equal(ferry_worker_operation_create(a.worker, rows, NULL, &offer), 0);
+        assert_int_equal(ferry_worker_operation_create(b.worker, whole, metadata_of(offer), &mover), 0);
+        assert_int_equal(ferry_worker_operation_wait(mover, -1), 0);
+        assert_memory_equal(b.memory, "CDEFMNOPWXYZ", 12);
+        (void)ferry_worker_request_free(rows);
+        (void)ferry_worker_request_free(whole);
+        (void)ferry_worker_operation_free(offer);
+        (void)ferry_worker_operation_free(mover);
+}
+
+/* ---- hearing of ends ---- */
+
+struct bell {
+        pthread_mutex_t lock;
+        pthread_cond_t rung;
+        int times;
+};
+
+static void ring(void *context)
+{
+        struct bell *bell = context;
+
+        pthread_mutex_lock(&bell->lock);
+        bell->times++;
+        pthread_cond_signal(&bell->rung);
+        pthread_mutex_unlock(&bell->lock);
+}
+
+static void a_callback_tells_of_the_end_once(void **state)
+{
+        struct bell bell = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 };
+        struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, SIZE, NULL), *mover;
+
+        assert_int_equal(ferry_worker_operation_notify(offer, ring, &bell), 0);
+        assert_int_equal(bell.times, 0);
+        mover = create(&b, FERRY_READ, SIZE, metadata_of(offer));
+        pthread_mutex_lock(&bell.lock);
+        while (bell.times == 0)
+                pthread_cond_wait(&bell.rung, &bell.lock);
+        pthread_mutex_unlock(&bell.lock);
+        assert_int_equal(ferry_worker_operation_result(offer), 0);
+        assert_int_equal(ferry_worker_operation_notify(offer, ring, &bell), 0); /* at once */
+        assert_int_equal(bell.times, 2);
+        assert_int_equal(ferry_worker_operation_wait(mover, -1), 0);
+        (void)ferry_worker_operation_free(offer);
+        (void)ferry_worker_operation_free(mover);
+}
+
+static bool readable(int fd, int timeout_ms)
+{
+        struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
+
+        return poll(&poll_fd, 1, timeout_ms) == 1;
+}
+
+static void a_queue_tells_of_hundreds_through_one_descriptor(void **state)
+{
+        struct ferry_worker_queue *queue = NULL;
+        bool seen[MANY] = { false };
+        void *context = NULL;
+        int n = 0;
+
+        assert_int_equal(ferry_worker_queue_new(&queue), 0);
+        assert_false(readable(ferry_worker_queue_fd(queue), 0));
+        assert_int_equal(ferry_worker_queue_take(queue, &context), 0);
+        for (size_t i = 0; i < MANY; i++) {
+                struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 4096, NULL);
+                struct ferry_worker_operation *mover = create(&b, FERRY_READ, 4096, metadata_of(offer));
+
+                assert_int_equal(ferry_worker_queue_add(queue, offer, (void *)i), 0);
+                (void)ferry_worker_operation_free(offer);
+                (void)ferry_worker_operation_free(mover);
+        }
+        while (n < MANY) {
+                assert_true(readable(ferry_worker_queue_fd(queue), 10000));
+                for (; ferry_worker_queue_take(queue, &context); n++) {
+                        assert_false(seen[(size_t)context]);
+                        seen[(size_t)context] = true;
+                }
+        }
+        assert_false(readable(ferry_worker_queue_fd(queue), 0));
+        (void)ferry_worker_queue_free(queue);
+}
+
+static void a_queue_may_be_freed_before_the_operations_end(void **state)
+{
+        struct ferry_worker_queue *queue = NULL;
+        struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL);
+
+        assert_int_equal(ferry_worker_queue_new(&queue), 0);
+        assert_int_equal(ferry_worker_queue_add(queue, offer, NULL), 0);
+        (void)ferry_worker_queue_free(queue);
+        ferry_worker_operation_cancel(offer);
+        assert_int_equal(ferry_worker_operation_wait(offer, -1), FERRY_E_CANCELLED);
+        (void)ferry_worker_operation_free(offer);
+}
+
+/* ---- the end ---- */
+
+static void memory_is_quiet_after_the_worker_is_freed(void **state)
+{
+        struct bell bell = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 };
+        struct ferry_worker_operation *offers[8], *movers[8];
+        struct ferry_worker_queue *queue = NULL;
+        void *context = NULL;
+        char *before = malloc(SIZE);
+
+        assert_non_null(before);
+        assert_int_equal(ferry_worker_queue_new(&queue), 0);
+        for (int i = 0; i < 8; i++) {
+                offers[i] = create(&a, FERRY_READABLE, SIZE, NULL);
+                movers[i] = create(&b, FERRY_READ, SIZE, metadata_of(offers[i]));
+                assert_int_equal(ferry_worker_operation_notify(movers[i], ring, &bell), 0);
+                assert_int_equal(ferry_worker_queue_add(queue, movers[i], movers[i]), 0);
+        }
+        b.worker = ferry_worker_free(b.worker);
+        assert_int_equal(bell.times, 8);
+        memcpy(before, b.memory, SIZE);
+        memset(a.memory, 'y', SIZE);
+        for (int i = 0; i < 8; i++) {
+                int result = ferry_worker_operation_wait(movers[i], -1);
+
+                assert_true(result == 0 || result == FERRY_E_CANCELLED);
+                assert_int_equal(ferry_worker_queue_take(queue, &context), 1);
+                ferry_worker_operation_cancel(offers[i]); /* of which the read may not have told */
+                (void)ferry_worker_operation_wait(offers[i], -1);
+                (void)ferry_worker_operation_free(offers[i]);
+                (void)ferry_worker_operation_free(movers[i]);
+        }
+        assert_int_equal(ferry_worker_queue_take(queue, &context), 0);
+        assert_memory_equal(b.memory, before, SIZE);
+        (void)ferry_worker_queue_free(queue);
+        free(before);
+}
+
+static void a_draining_worker_takes_nothing_more(void **state)
+{
+        struct ferry_worker_request *request = request_of(&b, FERRY_READABLE, 64);
+        struct ferry_worker_operation *waiting = create(&b, FERRY_READABLE, 64, NULL);
+
+        assert_int_equal(ferry_worker_drain(b.worker, 1000), 0);
+        assert_int_equal(ferry_worker_operation_result(waiting), FERRY_E_CANCELLED);
+        assert_int_equal(error_of(request, NULL), FERRY_E_DRAINING);
+        (void)ferry_worker_request_free(request);
+        (void)ferry_worker_operation_free(waiting);
+}
+
+static void memory_in_use_cannot_be_removed(void **state)
+{
+        struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL);
+
+        assert_int_equal(ferry_worker_region_remove(a.worker, a.region), FERRY_E_REGION_IN_USE);
+        ferry_worker_operation_cancel(offer);
+        assert_int_equal(ferry_worker_operation_wait(offer, -1), FERRY_E_CANCELLED);
+        assert_int_equal(ferry_worker_region_remove(a.worker, a.region), 0);
+        (void)ferry_worker_operation_free(offer);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(all_four_kinds_move_bytes),
+                TEST(an_operation_goes_on_without_its_handle),
+                TEST(waiting_has_a_limit),
+                TEST(metadata_end_with_the_operation),
+                TEST(what_does_not_fit_is_refused_before_anything_starts),
+                TEST(a_request_takes_the_fields_of_its_kind),
+                TEST(rows_of_a_region_move_as_one_stream),
+                TEST(a_callback_tells_of_the_end_once),
+                TEST(a_queue_tells_of_hundreds_through_one_descriptor),
+                TEST(a_queue_may_be_freed_before_the_operations_end),
+                TEST(memory_is_quiet_after_the_worker_is_freed),
+                TEST(a_draining_worker_takes_nothing_more),
+                TEST(memory_in_use_cannot_be_removed),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
