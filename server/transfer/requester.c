@@ -210,6 +210,7 @@ static int error_of_status(uint32_t status)
         case FERRY_E_STALLED:
         case FERRY_E_CHECKSUM_MISMATCH:
         case FERRY_E_TRANSFER_FAILED:
+        case FERRY_E_PEER_LOST:
                 return (int)status;
         default:
                 return FERRY_E_PEER_REFUSED;
@@ -713,8 +714,10 @@ void requester_on_ack(struct engine *engine, struct peer *peer, const struct wir
                 refused(r, h);
                 return;
         }
-        if (h->offset + h->length != chunk->offset + chunk->length)
+        if (h->offset != chunk->offset || h->length != chunk->length) {
+                fail(r, FERRY_E_TRANSFER_FAILED, "the peer has other bytes than were sent");
                 return;
+        }
         chunk->acked = true;
         /* The other side is complete already; no DONE is needed, and neither a cancel nor its death changes that. */
         if ((h->flags & WIRE_FINAL) && chunk->length == r->spec.total) {
@@ -777,10 +780,18 @@ static bool try_again(struct requester *r)
         leave_peer(r);
         r->retried = true;
         r->next = 0;
-        r->final_sent = false;
         set_state(r, REQUESTER_ROUTING);
         take_route(r);
         return true;
+}
+
+/* The peer may be complete, and will not say so any more: then no reason of this side's own is the end of both. */
+static void lose_answer(struct requester *r, int error, const char *detail)
+{
+        if (r->state != REQUESTER_FINISHING && !r->final_sent)
+                return;
+        r->error = error;
+        (void)snprintf(r->detail, sizeof(r->detail), "%s", detail);
 }
 
 void requester_link_ended(struct requester *r, int error, const char *detail)
@@ -791,6 +802,7 @@ void requester_link_ended(struct requester *r, int error, const char *detail)
         }
         if (try_again(r))
                 return;
+        lose_answer(r, error, detail);
         r->peer_knows = true;
         r->word_awaited = r->final_sent = false;
         fail(r, error, "%s", detail);
@@ -807,6 +819,8 @@ void requester_tick(struct requester *r, uint64_t now_us)
                 if (now_us < r->grace_deadline_us)
                         return;
                 r->grace_deadline_us = 0;
+                if (r->peer && r->peer->link->state == LINK_UP)
+                        lose_answer(r, FERRY_E_PEER_LOST, "the peer did not say whether the transfer is complete");
                 r->peer_knows = r->peer_knows || r->state == REQUESTER_FINISHING;
                 r->word_awaited = r->final_sent = false;
                 if (r->state == REQUESTER_FINISHING)

@@ -152,8 +152,10 @@ static int responder_of(struct engine *engine, struct peer *peer, const struct w
                         return FERRY_E_CANCELLED_BY_PEER;
                 return claim(engine, peer, h, ret);
         }
-        if (r->peer != peer || r->operation != h->operation || !ferry_key_equal(r->key, h->key))
+        if (r->operation != h->operation || !ferry_key_equal(r->key, h->key))
                 return FERRY_E_PEER_REFUSED;
+        if (r->peer != peer)
+                return FERRY_E_PEER_LOST; /* the requester has lost the link of its claim, and tries another one */
         if (r->direction != direction_of(h))
                 return FERRY_E_KIND_MISMATCH;
         if (h->total != r->stream.total)
@@ -349,14 +351,26 @@ void responder_on_read(struct engine *engine, struct peer *peer, const struct wi
 
 /* ---- WRITE ---- */
 
+/* A WRITE is in place. Where the run of parts of its chunk begins that came one after the other; it is the last. */
+static uint64_t follow_parts(struct responder *r, const struct wire_header *write)
+{
+        bool follows = r->part_end == write->offset && r->part_seq == write->seq;
+        uint64_t start = follows ? r->part_start : write->offset;
+
+        r->part_seq = write->seq;
+        r->part_start = start;
+        r->part_end = write->flags & WIRE_MORE ? write->offset + write->length : 0;
+        return start;
+}
+
 /* The bytes of a WRITE are in place: checks and confirms them. flags and checksum are the WRITE's. */
 static void stored(struct responder *r, const struct wire_header *write)
 {
         struct wire_header ack = header_of(r, WIRE_ACK);
 
         ack.seq = write->seq;
-        ack.offset = write->offset;
-        ack.length = write->length;
+        ack.offset = follow_parts(r, write);
+        ack.length = write->offset + write->length - ack.offset;
         if ((write->flags & WIRE_VERIFY) &&
             stream_checksum(&r->stream, write->offset, write->length) != write->checksum)
                 responder_fail(r, FERRY_E_CHECKSUM_MISMATCH, FERRY_E_CHECKSUM_MISMATCH,
@@ -417,12 +431,28 @@ void responder_copied(struct message *message)
         tell_progress(r);
 }
 
+/* A WRITE that was the whole transfer and has completed it comes again, over a new link: its ACK was lost with the old.
+ */
+static bool confirm_again(struct engine *engine, struct peer *peer, const struct wire_header *h)
+{
+        const struct tombstone *tombstone = tombstone_find(engine, h->transfer);
+        struct wire_header ack = answer_to(engine, h, WIRE_ACK, 0);
+
+        if (!tombstone || tombstone->wire_error || !(h->flags & WIRE_FINAL) || h->length != h->total)
+                return false;
+        ack.flags = WIRE_FINAL;
+        peer_send(peer, &ack);
+        return true;
+}
+
 void responder_on_write(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
 {
         struct responder *r = NULL;
         struct message *message;
         int error = payload->length != h->length ? FERRY_E_TRANSFER_FAILED : responder_of(engine, peer, h, &r);
 
+        if (error && confirm_again(engine, peer, h))
+                return;
         if (error) {
                 refuse(engine, peer, h, WIRE_ACK, error);
                 return;
@@ -472,11 +502,20 @@ void responder_fail(struct responder *r, int error, int wire_error, const char *
         mark(r);
 }
 
+/* The requester may be complete, and will not say so any more: then no reason of this side's own is the end of both. */
+static void lose_done(struct responder *r, int error, const char *detail)
+{
+        if (r->state != RESPONDER_SERVED)
+                return;
+        r->error = r->wire_error = error;
+        (void)snprintf(r->detail, sizeof(r->detail), "%s", detail);
+        set_state(r, RESPONDER_FAILING);
+}
+
 void responder_link_ended(struct responder *r, int error, const char *detail)
 {
         responder_fail(r, error, error, detail);
-        if (r->state == RESPONDER_SERVED)
-                set_state(r, RESPONDER_FAILING);
+        lose_done(r, error, detail);
         mark(r);
 }
 
@@ -605,8 +644,7 @@ void responder_tick(struct responder *r, uint64_t now_us)
         if (!r->grace_deadline_us || now_us < r->grace_deadline_us)
                 return;
         r->grace_deadline_us = 0;
-        if (r->state == RESPONDER_SERVED)
-                set_state(r, RESPONDER_FAILING);
+        lose_done(r, FERRY_E_PEER_LOST, "the peer did not say whether it has the bytes");
         if (r->in_flight > 0)
                 peer_fail(r->peer, FERRY_E_PEER_LOST, "a cancelled transfer did not come to rest");
         mark(r);

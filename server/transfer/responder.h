@@ -38,11 +38,13 @@ struct responder {
         uint8_t key[FERRY_KEY_SIZE];
         struct engine_offer offer;
         struct stream stream;
-        uint64_t bytes;               /* moved, as far as this side knows */
-        uint64_t copying;             /* of what arrives: bytes that are in place and not yet in bytes */
-        bool moved;                   /* progress was told, be it of bytes that do not count in the end */
-        unsigned in_flight;           /* sends and receives whose memory a transport may touch */
-        struct responder_read *reads; /* ENGINE_READS_MAX of them, a ring; NULL = none had to wait yet */
+        uint64_t bytes;                /* moved, as far as this side knows */
+        uint64_t copying;              /* of what arrives: bytes that are in place and not yet in bytes */
+        bool moved;                    /* progress was told, be it of bytes that do not count in the end */
+        uint32_t part_seq;             /* of the WRITE of which parts are in place: [part_start, part_end), … */
+        uint64_t part_start, part_end; /* … and more follow; part_end 0 = none */
+        unsigned in_flight;            /* sends and receives whose memory a transport may touch */
+        struct responder_read *reads;  /* ENGINE_READS_MAX of them, a ring; NULL = none had to wait yet */
         unsigned first_read, n_reads;
         bool pending;               /* in the peer's list of those that have READs to answer */
         bool done_came, ack_wanted; /* the requester's DONE, and what it asked for */
