@@ -13,6 +13,7 @@
 
 #include "base/util.h"
 #include "engine_fixture.h"
+#include "faulty_transport.h"
 
 static const char *transport_of(enum carrier way)
 {
@@ -150,7 +151,8 @@ static void small_pieces_travel_together(void **state)
                         world_start(w, (enum engine_direction)direction, false);
                         end_wait(&w->active, 1);
                         assert_int_equal(w->active.outcome.error, 0);
-                        assert_true(w->active.steps <= CHUNKS_MAX);
+                        if (!messages_are_late()) /* of those, each half tells progress */
+                                assert_true(w->active.steps <= CHUNKS_MAX);
                         world_free(w);
                 }
         }
@@ -490,7 +492,9 @@ static void stopping_an_engine_ends_what_moves_over_it(void **state)
                 end_wait(&w->active, 1);
                 end_wait(&w->passive, 1);
                 assert_int_equal(w->passive.outcome.error, FERRY_E_CANCELLED);
-                assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED_BY_PEER);
+                if (!messages_are_late() ||
+                    w->active.outcome.error != FERRY_E_PEER_LOST) /* the link's end is not late */
+                        assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED_BY_PEER);
                 pthread_join(stopper, NULL);
                 stopper = 0;
                 world_free(w);

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "swarm.h"
+
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include <ferry/error.h>
+
+#include "base/util.h"
+
+/* What holds of transfers whatever the transports below do to their messages. */
+
+enum { DELAY_US = 3000, TRANSFERS = 150, LIMIT_MS = 60, GRACE_MS = 40, PATIENT_MS = 20000 };
+
+/* FERRY_FAULTS_ROUNDS in the environment: so many times as many transfers, with other seeds. */
+static unsigned rounds(void)
+{
+        const char *text = getenv("FERRY_FAULTS_ROUNDS");
+        int n = text ? atoi(text) : 1;
+
+        return n > 0 ? (unsigned)n : 1;
+}
+
+static void run(struct faulty_plan plan, struct swarm_rules rules)
+{
+        unsigned long met[FAULTS] = { 0 };
+
+        plan.delay_us = DELAY_US;
+        rules.limit_ms = rules.agreement == AGREE_ALWAYS ? PATIENT_MS : LIMIT_MS;
+        rules.grace_ms = rules.agreement <= AGREE_UNLESS_LOST ? PATIENT_MS : GRACE_MS;
+        for (unsigned round = 0; round < rounds(); round++)
+                for (int way = 0; way < WAYS; way++) {
+                        plan.seed = round * WAYS + (unsigned)way + 1;
+                        swarm_run((enum carrier)way, &plan, &rules, TRANSFERS);
+                        for (enum fault fault = FAULT_NONE; fault < FAULTS; fault++)
+                                met[fault] += faulty_count(fault);
+                }
+        for (enum fault fault = FAULT_NONE; fault < FAULTS; fault++)
+                assert_int_equal(met[fault] > 0, plan.per_mille[fault] > 0);
+}
+
+static void without_faults_all_is_complete(void **state)
+{
+        run((struct faulty_plan){ 0 }, (struct swarm_rules){ .all_complete = true });
+}
+
+/* The seam promises order within a transfer alone. */
+static void late_messages_change_nothing(void **state)
+{
+        run((struct faulty_plan){ .per_mille = { [FAULT_DELAY] = 300 } }, (struct swarm_rules){ .all_complete = true });
+}
+
+static void links_that_end_end_both_sides(void **state)
+{
+        run((struct faulty_plan){ .per_mille = { [FAULT_END] = 10, [FAULT_DELAY] = 200 } },
+            (struct swarm_rules){ .agreement = AGREE_UNLESS_LOST });
+}
+
+static void lost_messages_hang_nothing(void **state)
+{
+        run((struct faulty_plan){ .per_mille = { [FAULT_SWALLOW] = 20, [FAULT_DROP] = 20 } },
+            (struct swarm_rules){ .agreement = AGREE_ON_BYTES });
+}
+
+static void repeated_messages_do_no_harm(void **state)
+{
+        run((struct faulty_plan){ .per_mille = { [FAULT_REPEAT] = 100 } },
+            (struct swarm_rules){ .agreement = AGREE_ON_BYTES });
+}
+
+static void messages_in_another_order_do_no_harm(void **state)
+{
+        run((struct faulty_plan){ .per_mille = { [FAULT_REORDER] = 150 } },
+            (struct swarm_rules){ .agreement = AGREE_ON_BYTES });
+}
+
+static void a_repeated_message_does_not_stand_for_a_lost_one(void **state)
+{
+        run((struct faulty_plan){ .per_mille = { [FAULT_REPEAT] = 200, [FAULT_DROP] = 20, [FAULT_REORDER] = 50 } },
+            (struct swarm_rules){ .agreement = AGREE_ON_BYTES });
+}
+
+static void other_bytes_are_never_complete_with_verify(void **state)
+{
+        run((struct faulty_plan){ .per_mille = { [FAULT_FLIP] = 100 } },
+            (struct swarm_rules){ .agreement = AGREE_ON_BYTES, .bytes_differ = true });
+}
+
+static void payloads_that_are_cut_short_are_never_complete(void **state)
+{
+        run((struct faulty_plan){ .per_mille = { [FAULT_TRUNCATE] = 50 } },
+            (struct swarm_rules){ .agreement = AGREE_ON_BYTES });
+}
+
+static void forged_headers_move_no_byte_to_another_place(void **state)
+{
+        run((struct faulty_plan){ .per_mille = { [FAULT_FLIP_HEADER] = 60 } },
+            (struct swarm_rules){ .agreement = AGREE_NEVER });
+}
+
+static void all_faults_at_once_do_no_harm(void **state)
+{
+        run((struct faulty_plan){ .per_mille = { 0, 10, 10, 30, 100, 50, 20, 20, 10, 3 } },
+            (struct swarm_rules){ .agreement = AGREE_NEVER, .bytes_differ = true });
+}
+
+/* The message of one transfer that is lost, and the one that is repeated. */
+static uint64_t lost_offset;
+static atomic_bool last_came;
+
+static enum fault repeat_one_and_lose_one(void *context, const struct wire_header *header)
+{
+        if (header->type != WIRE_WRITE || !(header->flags & WIRE_MORE)) {
+                last_came |= header->type == WIRE_WRITE && header->length > 0 && header->offset > lost_offset;
+                return FAULT_NONE;
+        }
+        return header->offset == lost_offset ? FAULT_DROP : FAULT_REPEAT;
+}
+
+static void a_repeated_part_does_not_stand_for_a_lost_one(void **state)
+{
+        static const uint64_t parts[] = { 0, 60 << 10, 120 << 10 };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(parts); i++) {
+                const struct faulty_plan plan = { .script = repeat_one_and_lose_one };
+                struct world *w;
+                uint64_t id;
+
+                faulty_set_plan(&plan);
+                w = world_new(NETWORK, 200 << 10);
+                lost_offset = parts[i];
+                last_came = false;
+                w->segments[0][0].size = w->segments[1][0].size = 64; /* connects: parts are for links that are up */
+                world_offer(w, ENGINE_WRITE);
+                world_start(w, ENGINE_WRITE, true);
+                end_wait(&w->active, 1);
+                w->segments[0][0].size = w->segments[1][0].size = w->size;
+                w->active.progress = 0;
+                world_offer(w, ENGINE_WRITE);
+                id = world_start(w, ENGINE_WRITE, true);
+                while (!last_came)
+                        sched_yield();
+                engine_transfer_cancel(w->engine[0], id, FERRY_E_STALLED);
+                end_wait(&w->active, 2);
+                assert_int_not_equal(w->active.outcome.error, 0);
+                if (w->passive.claims == 2) { /* not without the first part */
+                        end_wait(&w->passive, 2);
+                        assert_int_not_equal(w->passive.outcome.error, 0);
+                }
+                assert_int_equal(faulty_count(FAULT_DROP), 1);
+                assert_true(faulty_count(FAULT_REPEAT) > 0);
+                world_free(w);
+        }
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(without_faults_all_is_complete),
+                cmocka_unit_test(late_messages_change_nothing),
+                cmocka_unit_test(links_that_end_end_both_sides),
+                cmocka_unit_test(lost_messages_hang_nothing),
+                cmocka_unit_test(repeated_messages_do_no_harm),
+                cmocka_unit_test(messages_in_another_order_do_no_harm),
+                cmocka_unit_test(a_repeated_message_does_not_stand_for_a_lost_one),
+                cmocka_unit_test(a_repeated_part_does_not_stand_for_a_lost_one),
+                cmocka_unit_test(other_bytes_are_never_complete_with_verify),
+                cmocka_unit_test(payloads_that_are_cut_short_are_never_complete),
+                cmocka_unit_test(forged_headers_move_no_byte_to_another_place),
+                cmocka_unit_test(all_faults_at_once_do_no_harm),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
