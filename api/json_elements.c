@@ -87,24 +87,15 @@ static const char *string_end(const char *at)
 static const char *value_end(const char *at)
 {
         for (size_t depth = 0;; at++) {
-                switch (*at) {
-                case '"':
+                at += strcspn(at, "\"[{]},");
+                if (*at == '"')
                         at = string_end(at) - 1;
-                        break;
-                case '[':
-                case '{':
+                else if (*at == '[' || *at == '{')
                         depth++;
-                        break;
-                case ',':
-                        if (!depth)
-                                return at;
-                        break;
-                case ']':
-                case '}':
-                        if (!depth--)
-                                return at;
-                        break;
-                }
+                else if (!depth)
+                        return at;
+                else
+                        depth -= *at != ',';
         }
 }
 
@@ -126,6 +117,38 @@ bool ferry_json_next_text(const char **at, const char **ret_text, size_t *ret_si
         *ret_text = start;
         *ret_size = (size_t)(*at - start);
         return true;
+}
+
+/* Digits up to what follows the number. false: it is no integer, or too large. */
+static bool take_uint(const char **at, uint64_t *ret_number)
+{
+        const char *start = skip_space(*at);
+        uint64_t number = 0;
+
+        for (*at = start; **at >= '0' && **at <= '9'; (*at)++) {
+                number = number * 10 + (uint64_t)(**at - '0');
+                if (number > FERRY_JSON_INTEGER_MAX)
+                        return false;
+        }
+        *ret_number = number;
+        if (*at > start)
+                *at = skip_space(*at);
+        return *at > start && (**at == ',' || **at == ']');
+}
+
+int ferry_json_get_uints(struct json_object *array, uint64_t numbers[], size_t *ret_n)
+{
+        size_t n = ferry_json_count(array), size;
+        const char *at = ferry_json_text(array, &size);
+
+        if (!at)
+                return -ENOMEM;
+        for (*ret_n = 0; *ret_n < n; (*ret_n)++) {
+                at++; /* the bracket, or the comma */
+                if (!take_uint(&at, &numbers[*ret_n]))
+                        break;
+        }
+        return 0;
 }
 
 bool ferry_json_get_uint(const struct json_object *value, uint64_t *ret_number)

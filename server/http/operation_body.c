@@ -31,8 +31,9 @@ struct raw_descriptor {
         const char *region;
         uint64_t offset;
         uint64_t size;   /* 0 = the rest of the region */
-        uint64_t count;  /* a row of so many slices */
+        uint64_t count;  /* a row of so many slices; 0 = not given */
         uint64_t stride; /* 0 = size: they touch */
+        struct json_object *blocks;
 };
 
 static const char *const kinds[] = { "readable", "read", "writable", "write", NULL };
@@ -94,23 +95,97 @@ static struct region *find_region(const struct http_config *config, const char *
         return before && before->id == id ? region_ref(before) : region_find(config->regions, id);
 }
 
-/* Complains about a field of the i-th descriptor. */
-__attribute__((format(printf, 5, 6))) static bool refuse_field(struct ferry_json_errors *errors, int error, size_t i,
-                                                               const char *field, const char *format, ...)
+/* A list of descriptors that is being resolved. */
+struct resolving {
+        const struct http_config *config;
+        struct ferry_json_errors *errors;
+        size_t i;        /* of the descriptor */
+        uint64_t pieces; /* of those so far */
+        bool too_many;   /* pieces */
+        int error;       /* -errno */
+};
+
+/* Complains about a field of the descriptor. */
+__attribute__((format(printf, 4, 5))) static bool refuse_field(struct resolving *r, int error, const char *field,
+                                                               const char *format, ...)
 {
         char pointer[FERRY_JSON_POINTER_SIZE], detail[FERRY_JSON_DETAIL_SIZE];
         va_list arguments;
 
-        snprintf(pointer, sizeof(pointer), "/descriptors/%zu/%s", i, field);
+        snprintf(pointer, sizeof(pointer), "/descriptors/%zu/%s", r->i, field);
         va_start(arguments, format);
         vsnprintf(detail, sizeof(detail), format, arguments);
         va_end(arguments);
-        ferry_json_complain(errors, error, pointer, "%s", detail);
+        ferry_json_complain(r->errors, error, pointer, "%s", detail);
         return false;
 }
 
-static bool resolve_descriptor(const struct http_config *config, struct json_object *document, size_t i,
-                               struct operation_slice *slice, struct region *before, struct ferry_json_errors *errors)
+static bool refuse_block(struct resolving *r, int error, size_t block, const char *detail)
+{
+        char field[40];
+
+        snprintf(field, sizeof(field), "blocks/%zu", block);
+        return refuse_field(r, error, field, "%s", detail);
+}
+
+/* A row or blocks count as what they stand for. */
+static bool count_pieces(struct resolving *r, uint64_t count, const char *field)
+{
+        uint64_t max = r->config->limits.descriptors_max;
+
+        if (!__builtin_add_overflow(r->pieces, count, &r->pieces) && r->pieces <= max)
+                return true;
+        r->too_many = true;
+        return refuse_field(r, FERRY_E_INVALID_PARAMETER, field,
+                            "an operation has %llu descriptors at most, these counted one by one",
+                            (unsigned long long)max);
+}
+
+/* room: bytes of the region from the offset on. */
+static bool resolve_blocks(struct resolving *r, const struct raw_descriptor *raw, struct operation_slice *slice,
+                           uint64_t room)
+{
+        size_t n = ferry_json_count(raw->blocks), n_read;
+        uint64_t *blocks;
+
+        if (raw->count || raw->stride)
+                return refuse_field(r, FERRY_E_INVALID_PARAMETER, "blocks", "does not go with count and stride");
+        if (!raw->size)
+                return refuse_field(r, FERRY_E_INVALID_PARAMETER, "size", "is needed with blocks");
+        if (!count_pieces(r, n, "blocks"))
+                return false;
+        slice->blocks = blocks = malloc(n * sizeof(blocks[0]));
+        slice->count = n;
+        r->error = blocks ? ferry_json_get_uints(raw->blocks, blocks, &n_read) : -ENOMEM;
+        if (r->error)
+                return false;
+        if (n_read < n)
+                return refuse_block(r, FERRY_E_INVALID_PARAMETER, n_read, "expected the number of a block");
+        for (size_t i = 0; i < n; i++)
+                if (blocks[i] >= room / slice->size)
+                        return refuse_block(r, FERRY_E_OUT_OF_BOUNDS, i, "the block lies outside the region");
+        return true;
+}
+
+static bool resolve_row(struct resolving *r, const struct raw_descriptor *raw, struct operation_slice *slice,
+                        uint64_t room)
+{
+        uint64_t end;
+
+        slice->count = raw->count ? raw->count : 1;
+        slice->stride = raw->stride ? raw->stride : slice->size;
+        if (slice->count > 1 && !raw->size)
+                return refuse_field(r, FERRY_E_INVALID_PARAMETER, "size", "is needed with a count above 1");
+        if (slice->stride < slice->size)
+                return refuse_field(r, FERRY_E_INVALID_PARAMETER, "stride", "must not be below the size");
+        if (slice->size > room || !operation_slice_end(slice, &end) || end > slice->region->size)
+                return refuse_field(r, FERRY_E_OUT_OF_BOUNDS, slice->size > room ? "size" : "count",
+                                    "the region has %llu bytes from this offset", (unsigned long long)room);
+        return count_pieces(r, slice->count, "count");
+}
+
+static bool resolve_descriptor(struct resolving *r, struct json_object *document, struct operation_slice *slice,
+                               struct region *before)
 {
         static const struct ferry_json_field fields[] = {
                 { "region", FERRY_JSON_STRING, true, offsetof(struct raw_descriptor, region), 0, 0, NULL },
@@ -118,45 +193,24 @@ static bool resolve_descriptor(const struct http_config *config, struct json_obj
                 { "size", FERRY_JSON_UINT, false, offsetof(struct raw_descriptor, size), 1, 0, NULL },
                 { "count", FERRY_JSON_UINT, false, offsetof(struct raw_descriptor, count), 1, 0, NULL },
                 { "stride", FERRY_JSON_UINT, false, offsetof(struct raw_descriptor, stride), 1, 0, NULL },
+                { "blocks", FERRY_JSON_ARRAY, false, offsetof(struct raw_descriptor, blocks), 1, 0, NULL },
         };
-        struct raw_descriptor raw = { .count = 1 };
-        uint64_t end;
+        struct raw_descriptor raw = { 0 };
 
-        if (!ferry_json_decode_element(document, fields, FERRY_ARRAY_SIZE(fields), &raw, "/descriptors", i, errors))
+        if (!ferry_json_decode_element(document, fields, FERRY_ARRAY_SIZE(fields), &raw, "/descriptors", r->i,
+                                       r->errors))
                 return false;
-        slice->region = find_region(config, raw.region, before);
+        slice->region = find_region(r->config, raw.region, before);
         if (!slice->region)
-                return refuse_field(errors, FERRY_E_NOT_FOUND, i, "region", "there is no such region");
-        uint64_t room = slice->region->size;
-        if (raw.offset >= room)
-                return refuse_field(errors, FERRY_E_OUT_OF_BOUNDS, i, "offset", "the region has %llu bytes",
-                                    (unsigned long long)room);
+                return refuse_field(r, FERRY_E_NOT_FOUND, "region", "there is no such region");
+        uint64_t size = slice->region->size;
+        if (raw.offset >= size)
+                return refuse_field(r, FERRY_E_OUT_OF_BOUNDS, "offset", "the region has %llu bytes",
+                                    (unsigned long long)size);
         slice->offset = raw.offset;
-        slice->size = raw.size ? raw.size : room - raw.offset;
-        slice->count = raw.count;
-        slice->stride = raw.stride ? raw.stride : slice->size;
-        if (raw.count > 1 && !raw.size)
-                return refuse_field(errors, FERRY_E_INVALID_PARAMETER, i, "size", "is needed with a count above 1");
-        if (slice->stride < slice->size)
-                return refuse_field(errors, FERRY_E_INVALID_PARAMETER, i, "stride", "must not be below the size");
-        if (slice->size > room - raw.offset || !operation_slice_end(slice, &end) || end > room)
-                return refuse_field(
-                        errors, FERRY_E_OUT_OF_BOUNDS, i, slice->size > room - raw.offset ? "size" : "count",
-                        "the region has %llu bytes from this offset", (unsigned long long)(room - raw.offset));
-        return true;
-}
-
-/* Rows count as what they stand for. false: too many from the i-th on. */
-static bool count_slices(const struct http_config *config, const struct operation_slice *slice, size_t i,
-                         uint64_t *n_blocks, struct ferry_json_errors *errors)
-{
-        uint64_t max = config->limits.descriptors_max;
-
-        if (!__builtin_add_overflow(*n_blocks, slice->count, n_blocks) && *n_blocks <= max)
-                return true;
-        return refuse_field(errors, FERRY_E_INVALID_PARAMETER, i, "count",
-                            "an operation has %llu descriptors at most, these counted one by one",
-                            (unsigned long long)max);
+        slice->size = raw.size ? raw.size : size - raw.offset;
+        return raw.blocks ? resolve_blocks(r, &raw, slice, size - raw.offset)
+                          : resolve_row(r, &raw, slice, size - raw.offset);
 }
 
 /* Goes on after a complaint, so that one answer names many; stops when the list of them is full. */
@@ -164,11 +218,10 @@ static int resolve_descriptors(const struct http_config *config, struct json_obj
                                struct ferry_json_errors *errors)
 {
         struct ferry_json_elements elements = ferry_json_elements(list);
+        struct resolving r = { .config = config, .errors = errors };
         size_t n = ferry_json_count(list);
         struct region *before = NULL;
         struct json_object *element;
-        uint64_t n_blocks = 0;
-        bool few = true;
         int more = 1;
 
         body->slices = calloc(n, sizeof(*body->slices));
@@ -176,17 +229,16 @@ static int resolve_descriptors(const struct http_config *config, struct json_obj
                 return -ENOMEM;
         body->spec.slices = body->slices;
         body->spec.n_slices = n;
-        for (size_t i = 0; few && errors->n < FERRY_JSON_ERRORS; i++) {
+        for (; !r.too_many && !r.error && errors->n < FERRY_JSON_ERRORS; r.i++) {
                 more = ferry_json_next(&elements, &element);
                 if (more <= 0)
                         break;
-                if (resolve_descriptor(config, element, i, &body->slices[i], before, errors))
-                        few = count_slices(config, &body->slices[i], i, &n_blocks, errors);
-                if (body->slices[i].region)
-                        before = body->slices[i].region;
+                (void)resolve_descriptor(&r, element, &body->slices[r.i], before);
+                if (body->slices[r.i].region)
+                        before = body->slices[r.i].region;
         }
         ferry_json_elements_clear(&elements);
-        return more < 0 ? more : 0;
+        return more < 0 ? more : r.error;
 }
 
 int operation_body_decode(const struct http_config *config, struct json_object *document, struct operation_body *body,
@@ -219,8 +271,10 @@ int operation_body_decode(const struct http_config *config, struct json_object *
 
 void operation_body_clear(struct operation_body *body)
 {
-        for (size_t i = 0; i < body->spec.n_slices; i++)
+        for (size_t i = 0; i < body->spec.n_slices; i++) {
                 region_unref(body->slices[i].region);
+                free((void *)body->slices[i].blocks);
+        }
         free(body->slices);
         ferry_metadata_free(body->metadata);
         memset(body, 0, sizeof(*body));

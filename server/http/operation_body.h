@@ -13,7 +13,7 @@ struct http_config;
 /* What the body of POST /v1/operations asks for. */
 struct operation_body {
         struct operation_spec spec;      /* slices are ours */
-        struct operation_slice *slices;  /* owned, with a reference on each region */
+        struct operation_slice *slices;  /* owned, with a reference on each region and its blocks */
         struct ferry_metadata *metadata; /* owned; NULL = passive, or remote_url */
         const char *remote_url;          /* borrowed from the document; NULL = passive, or remote_metadata */
 };

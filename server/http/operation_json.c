@@ -18,6 +18,15 @@ static void add_time(struct ferry_json_writer *writer, const char *key, uint64_t
         ferry_json_put_plain(writer, text, CLOCK_TEXT_LENGTH);
 }
 
+static void add_blocks(struct ferry_json_writer *writer, const struct operation_descriptor *descriptor)
+{
+        ferry_json_key(writer, "blocks");
+        ferry_json_begin_array(writer);
+        for (uint64_t i = 0; i < descriptor->count; i++)
+                ferry_json_put_uint(writer, descriptor->blocks[i]);
+        ferry_json_end_array(writer);
+}
+
 static void add_descriptors(struct ferry_json_writer *writer, const struct operation_view *view)
 {
         ferry_json_key(writer, "descriptors");
@@ -29,7 +38,9 @@ static void add_descriptors(struct ferry_json_writer *writer, const struct opera
                 ferry_json_add_id(writer, "region", "rgn_", descriptor->region_id);
                 ferry_json_add_uint(writer, "offset", descriptor->offset);
                 ferry_json_add_uint(writer, "size", descriptor->size);
-                if (descriptor->count > 1) {
+                if (descriptor->blocks) {
+                        add_blocks(writer, descriptor);
+                } else if (descriptor->count > 1) {
                         ferry_json_add_uint(writer, "count", descriptor->count);
                         ferry_json_add_uint(writer, "stride", descriptor->stride);
                 }

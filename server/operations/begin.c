@@ -6,41 +6,33 @@
 
 #include "operations_internal.h"
 
-/* The sizes of a list of descriptors or slices, wherever they lie in its elements, and how often each counts. */
+/* The sizes of a list of descriptors or slices, wherever they lie in its elements, and how many pieces each is. */
 struct sizes {
         const char *first;
         size_t stride;
         size_t n;
         size_t size_at;
-        size_t count_at; /* 0 = each counts once */
+        size_t count_at; /* 0 = each is one */
 };
 
 #define SIZES(list, length, type)                                                                                      \
         ((struct sizes){ (const char *)(list), sizeof(type), (length), offsetof(type, size), offsetof(type, count) })
 
+/* All pieces together. Their number is bounded, so it is the peer's size alone that may be beyond all bounds. */
 static uint64_t size_at(const struct sizes *sizes, size_t i)
 {
-        return *(const uint64_t *)(const void *)(sizes->first + i * sizes->stride + sizes->size_at);
+        const char *element = sizes->first + i * sizes->stride;
+        uint64_t size = *(const uint64_t *)(const void *)(element + sizes->size_at);
+        uint64_t count = sizes->count_at ? *(const uint64_t *)(const void *)(element + sizes->count_at) : 1;
+
+        return size * (count ? count : 1);
 }
 
-static uint64_t count_at(const struct sizes *sizes, size_t i)
+static bool size_total(const struct sizes *sizes, uint64_t *ret_total)
 {
-        uint64_t count = 0;
-
-        if (sizes->count_at)
-                count = *(const uint64_t *)(const void *)(sizes->first + i * sizes->stride + sizes->count_at);
-        return count ? count : 1;
-}
-
-static bool size_total(const struct sizes *sizes, uint64_t *ret_total, uint64_t *ret_n)
-{
-        uint64_t bytes;
-
-        *ret_total = *ret_n = 0;
+        *ret_total = 0;
         for (size_t i = 0; i < sizes->n; i++)
-                if (__builtin_mul_overflow(size_at(sizes, i), count_at(sizes, i), &bytes) ||
-                    __builtin_add_overflow(*ret_total, bytes, ret_total) ||
-                    __builtin_add_overflow(*ret_n, count_at(sizes, i), ret_n))
+                if (__builtin_add_overflow(*ret_total, size_at(sizes, i), ret_total))
                         return false;
         return true;
 }
@@ -56,29 +48,27 @@ __attribute__((format(printf, 3, 4))) static int refuse(char detail[OPERATION_DE
         return error;
 }
 
-/* Of two lists that stand for as many; remote has no rows. */
 static int check_pairs(const struct sizes *local, const struct sizes *remote, char detail[OPERATION_DETAIL_SIZE])
 {
-        size_t there = 0;
-
+        if (local->n != remote->n)
+                return refuse(detail, FERRY_E_SIZE_MISMATCH, "%zu descriptors here, %zu in the metadata", local->n,
+                              remote->n);
         for (size_t i = 0; i < local->n; i++)
-                for (uint64_t left = count_at(local, i); left > 0; left--, there++)
-                        if (size_at(local, i) != size_at(remote, there))
-                                return refuse(detail, FERRY_E_SIZE_MISMATCH,
-                                              "Descriptor %zu has %llu bytes here, %llu in the metadata", there,
-                                              (unsigned long long)size_at(local, i),
-                                              (unsigned long long)size_at(remote, there));
+                if (size_at(local, i) != size_at(remote, i))
+                        return refuse(detail, FERRY_E_SIZE_MISMATCH,
+                                      "Descriptor %zu has %llu bytes here, %llu in the metadata", i,
+                                      (unsigned long long)size_at(local, i), (unsigned long long)size_at(remote, i));
         return 0;
 }
 
 static int check_sizes(enum ferry_layout layout, const struct sizes *local, const struct sizes *remote,
                        char detail[OPERATION_DETAIL_SIZE])
 {
-        uint64_t here, there, n_here, n_there;
+        uint64_t here, there;
 
-        if (!size_total(remote, &there, &n_there))
+        if (!size_total(remote, &there))
                 return refuse(detail, FERRY_E_INVALID_METADATA, "The sizes in the metadata add up to more than exists");
-        if (!size_total(local, &here, &n_here))
+        if (!size_total(local, &here))
                 return refuse(detail, FERRY_E_SIZE_MISMATCH, "The sizes here add up to more than exists");
         if (layout == FERRY_LAYOUT_STREAM) {
                 if (here == there)
@@ -86,9 +76,6 @@ static int check_sizes(enum ferry_layout layout, const struct sizes *local, cons
                 return refuse(detail, FERRY_E_SIZE_MISMATCH, "%llu bytes here, %llu in the metadata",
                               (unsigned long long)here, (unsigned long long)there);
         }
-        if (n_here != n_there)
-                return refuse(detail, FERRY_E_SIZE_MISMATCH, "%llu descriptors here, %llu in the metadata",
-                              (unsigned long long)n_here, (unsigned long long)n_there);
         return check_pairs(local, remote, detail);
 }
 

@@ -85,7 +85,7 @@ static int metadata_new(const struct operation *operation, struct ferry_metadata
 
         if (!metadata)
                 return -ENOMEM;
-        metadata->descriptors = calloc(operation->n_blocks, sizeof(metadata->descriptors[0]));
+        metadata->descriptors = calloc(operation->n_descriptors, sizeof(metadata->descriptors[0]));
         if (!metadata->descriptors) {
                 free(metadata);
                 return -ENOMEM;
@@ -95,16 +95,14 @@ static int metadata_new(const struct operation *operation, struct ferry_metadata
         memcpy(metadata->key, operation->key, sizeof(metadata->key));
         metadata->epoch = operation->store->config.epoch;
         metadata->operation = operation->id;
-        /* Upstream's shape has no rows: each slice stands for itself. */
+        /* Upstream's shape has no pieces: a peer learns only their total, and so they may be cut as each side likes. */
+        metadata->n_descriptors = operation->n_descriptors;
         for (size_t i = 0; i < operation->n_descriptors; i++) {
-                for (uint64_t j = 0; j < operation->descriptors[i].count; j++) {
-                        struct ferry_metadata_descriptor *descriptor = &metadata->descriptors[metadata->n_descriptors];
+                struct ferry_metadata_descriptor *descriptor = &metadata->descriptors[i];
 
-                        memcpy(descriptor->device, operation->descriptors[i].device,
-                               sizeof(operation->descriptors[i].device));
-                        descriptor->ptr = descriptor_handle(operation->id, metadata->n_descriptors++);
-                        descriptor->size = operation->descriptors[i].size;
-                }
+                memcpy(descriptor->device, operation->descriptors[i].device, sizeof(operation->descriptors[i].device));
+                descriptor->ptr = descriptor_handle(operation->id, i);
+                descriptor->size = operation->descriptors[i].size * operation->descriptors[i].count;
         }
         *ret_metadata = metadata;
         return 0;

@@ -29,26 +29,6 @@ static size_t regions_distinct(const struct operation_slice *slices, size_t n, s
         return n_distinct;
 }
 
-/* The pieces of memory that a row of slices is: one when they touch. */
-static uint64_t slice_pieces(const struct operation_slice *slice)
-{
-        return slice->stride == slice->size ? 1 : slice_count(slice);
-}
-
-static struct segment *segments_fill(const struct operation_slice *slice, struct segment *segment)
-{
-        uint64_t pieces = slice_pieces(slice), size = slice_count(slice) / pieces * slice->size;
-        uint8_t *address = (uint8_t *)slice->region->address + slice->offset;
-
-        for (uint64_t i = 0; i < pieces; i++)
-                *segment++ = (struct segment){
-                        .address = address + i * slice->stride,
-                        .size = size,
-                        .memory = slice->region->registration,
-                };
-        return segment;
-}
-
 int operation_hold_new(const struct operation_slice *slices, size_t n, struct operation_hold **ret_hold)
 {
         struct operation_hold *hold;
@@ -57,7 +37,7 @@ int operation_hold_new(const struct operation_slice *slices, size_t n, struct op
         int r;
 
         for (size_t i = 0; i < n; i++)
-                n_segments += slice_pieces(&slices[i]);
+                n_segments += slice_segments(&slices[i], NULL);
         hold = calloc(1, sizeof(*hold) + n_segments * sizeof(hold->segments[0]) + n * sizeof(hold->regions[0]));
         if (!hold)
                 return -ENOMEM;
@@ -75,7 +55,7 @@ int operation_hold_new(const struct operation_slice *slices, size_t n, struct op
         }
         segment = hold->segments;
         for (size_t i = 0; i < n; i++)
-                segment = segments_fill(&slices[i], segment);
+                segment += slice_segments(&slices[i], segment);
         *ret_hold = hold;
         return 0;
 }

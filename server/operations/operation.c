@@ -2,8 +2,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include <ferry/json.h>
-
 #include "operations_internal.h"
 
 _Static_assert((int)OPERATION_DEVICE_SIZE >= (int)REGION_DEVICE_SIZE, "a region's device fits");
@@ -26,6 +24,7 @@ struct operation *operation_unref(struct operation *operation)
                 operation_hold_release(operation->hold);
         operation->hold = operation_hold_free(operation->hold);
         store_unref(operation->store);
+        free(operation->blocks);
         explicit_bzero(operation->key, sizeof(operation->key));
         free(operation);
         return NULL;
@@ -36,41 +35,7 @@ static void operation_unref_p(struct operation **operation)
         (void)operation_unref(*operation);
 }
 
-bool operation_slice_end(const struct operation_slice *slice, uint64_t *ret_end)
-{
-        uint64_t count = slice_count(slice), last = 0, end;
-
-        if (count > 1 && (slice->stride < slice->size || __builtin_mul_overflow(count - 1, slice->stride, &last)))
-                return false;
-        if (__builtin_add_overflow(slice->offset, last, &end) || __builtin_add_overflow(end, slice->size, &end))
-                return false;
-        *ret_end = end;
-        return true;
-}
-
-/* How many bytes and how many slices there are. false when some slice, or the list, cannot be. */
-static bool slices_valid(const struct operation_slice *slices, size_t n, uint64_t *ret_total, size_t *ret_n_blocks)
-{
-        uint64_t total = 0, n_blocks = 0, bytes, end;
-
-        if (n < 1 || n > FERRY_METADATA_DESCRIPTORS)
-                return false;
-        for (size_t i = 0; i < n; i++) {
-                const struct operation_slice *slice = &slices[i];
-
-                if (!slice->region || !slice->size || !operation_slice_end(slice, &end) || end > slice->region->size ||
-                    __builtin_mul_overflow(slice_count(slice), slice->size, &bytes) ||
-                    __builtin_add_overflow(total, bytes, &total) ||
-                    __builtin_add_overflow(n_blocks, slice_count(slice), &n_blocks))
-                        return false;
-        }
-        *ret_total = total;
-        *ret_n_blocks = n_blocks;
-        return total <= FERRY_JSON_INTEGER_MAX && n_blocks <= FERRY_METADATA_DESCRIPTORS;
-}
-
-static bool spec_valid(const struct operation_limits *limits, const struct operation_spec *spec, uint64_t *ret_total,
-                       size_t *ret_n_blocks)
+static bool spec_valid(const struct operation_limits *limits, const struct operation_spec *spec, uint64_t *ret_total)
 {
         bool passive;
 
@@ -85,11 +50,13 @@ static bool spec_valid(const struct operation_limits *limits, const struct opera
                 return false;
         if ((spec->verify || spec->carriers) && passive)
                 return false;
-        return slices_valid(spec->slices, spec->n_slices, ret_total, ret_n_blocks);
+        return slices_valid(spec->slices, spec->n_slices, ret_total);
 }
 
 static void operation_describe(struct operation *operation, const struct operation_slice *slices)
 {
+        const uint64_t *blocks = operation->blocks;
+
         for (size_t i = 0; i < operation->n_descriptors; i++) {
                 struct operation_descriptor *descriptor = &operation->descriptors[i];
 
@@ -98,6 +65,8 @@ static void operation_describe(struct operation *operation, const struct operati
                 descriptor->size = slices[i].size;
                 descriptor->count = slice_count(&slices[i]);
                 descriptor->stride = descriptor->count > 1 ? slices[i].stride : slices[i].size;
+                descriptor->blocks = slices[i].blocks ? blocks : NULL;
+                blocks += slices[i].blocks ? slices[i].count : 0;
                 memcpy(descriptor->device, slices[i].region->device, sizeof(slices[i].region->device));
         }
 }
@@ -122,7 +91,7 @@ static void operation_draw(struct operation *operation)
 }
 
 static int operation_new(struct operation_store *store, const struct operation_spec *spec, uint64_t total,
-                         size_t n_blocks, struct operation **ret_operation)
+                         struct operation **ret_operation)
 {
         FERRY_CLEANUP(operation_unref_p) struct operation *operation = NULL;
         const struct operation_limits *limits = &store->config.limits;
@@ -140,12 +109,14 @@ static int operation_new(struct operation_store *store, const struct operation_s
         operation->carriers = spec->carriers;
         operation->readers = spec->readers;
         operation->bytes_total = total;
-        operation->n_blocks = n_blocks;
         operation->timeout_ms = spec->timeout_ms;
         operation->created_us = clock_now_us();
         operation->created_unix_ms = clock_unix_ms();
         operation->timer.fired = deadline_fired;
         operation->n_descriptors = spec->n_slices;
+        operation->blocks = slices_copy_blocks(spec->slices, spec->n_slices);
+        if (!operation->blocks)
+                return -ENOMEM;
         operation_describe(operation, spec->slices);
         if (ferry_kind_is_passive((int)spec->kind))
                 operation->ttl_created_ms = spec->ttl_ms ? spec->ttl_ms : limits->ttl_ms_default;
@@ -161,12 +132,11 @@ int operation_create(struct operation_store *store, const struct operation_spec 
         FERRY_CLEANUP(operation_unref_p) struct operation *operation = NULL;
         struct aftermath after = { 0 };
         uint64_t total;
-        size_t n_blocks;
         int r;
 
-        if (!spec_valid(&store->config.limits, spec, &total, &n_blocks))
+        if (!spec_valid(&store->config.limits, spec, &total))
                 return FERRY_E_INVALID_PARAMETER;
-        r = operation_new(store, spec, total, n_blocks, &operation);
+        r = operation_new(store, spec, total, &operation);
         if (r)
                 return r;
         store_lock(store);

@@ -62,11 +62,11 @@ struct operation {
         unsigned carriers;
         uint32_t readers;
         uint64_t bytes_total;
-        size_t n_blocks; /* what the descriptors are when each stands for itself */
         uint64_t ttl_created_ms;
         uint64_t timeout_ms;
         uint64_t created_us, created_unix_ms;
         uint8_t key[FERRY_KEY_SIZE]; /* of passive ones */
+        uint64_t *blocks;            /* of all descriptors, one after the other; owned */
 
         /* Written by who runs the data plane, without the lock. */
         _Atomic uint64_t bytes_done; /* of the furthest attempt; never falls */
@@ -153,11 +153,24 @@ void operation_expire_after(struct operation *operation, uint64_t ttl_ms);
 void operation_log_changed(const struct operation *operation, enum ferry_status status);
 void operation_log_ended(const struct operation *operation);
 
-/* How many slices it stands for. */
+/* ---- slice.c ---- */
+
+/* How many pieces it has. */
 static inline uint64_t slice_count(const struct operation_slice *slice)
 {
         return slice->count ? slice->count : 1;
 }
+
+/* Checks each slice and the list; *ret_total: bytes. */
+bool slices_valid(const struct operation_slice *slices, size_t n, uint64_t *ret_total);
+
+/* Stores the runs of memory that the pieces are, unless segments is NULL; returns how many. */
+size_t slice_segments(const struct operation_slice *slice, struct segment *segments);
+
+/* The blocks of all slices, one after the other, for free(). NULL = no memory. */
+uint64_t *slices_copy_blocks(const struct operation_slice *slices, size_t n);
+
+/* ---- hold.c ---- */
 
 /* Uses and references the regions, makes the segments. 0; FERRY_E_NOT_FOUND; -ENOMEM. Without the lock. */
 int operation_hold_new(const struct operation_slice *slices, size_t n, struct operation_hold **ret_hold);

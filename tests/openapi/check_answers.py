@@ -201,6 +201,12 @@ def converse(call, a, b):
     call(a, "createOperation", 400, body=[])
     call(a, "listOperations", 200, query=f"?ids={batch[0]['id']},op_0000000000000001&wait_for=any&wait_ms=20000")
     call(a, "deleteOperation", 204, batch[0]["id"])
+    row = {"region": source, "size": 16, "count": 3, "stride": 32}
+    blocks = {"region": source, "offset": 7, "size": 16, "blocks": [2, 0, 2]}
+    shapes = call(a, "createOperation", 201, body={"kind": "readable", "descriptors": [row, blocks]})
+    if shapes["descriptors"] != [dict(row, offset=0), blocks]:
+        call.faults.append(f"not as it was given: {shapes['descriptors']}")
+    call(a, "deleteOperation", 204, shapes["id"])
     call(a, "listOperations", 400, query="?kind=none")
     call(a, "deleteOperation", 204, bare)
     call(a, "getOperation", 410, bare)

@@ -56,6 +56,22 @@ static void an_offer_shows_what_applies_and_nothing_else(void **state)
                      "\"created_at\":\"1970-01-01T00:00:01.000Z\",\"expires_at\":\"1970-01-01T00:01:01.000Z\"}");
 }
 
+static void blocks_are_shown_as_they_were_given(void **state)
+{
+        static const uint64_t blocks[] = { 7, 3, 9007199254740991 };
+        const struct operation_descriptor descriptor = { 0xa1, 5, 16, "cpu", 3, 16, blocks };
+        struct operation_view view = passive();
+
+        view.descriptors = &descriptor;
+        view.n_descriptors = 1;
+        check(&view,
+              "{\"id\":\"op_00000000000000c3\",\"kind\":\"readable\",\"status\":\"INITIALIZED\",\"done\":false,"
+              "\"revision\":1,\"bytes_total\":128,\"bytes_done\":0,\"descriptors\":["
+              "{\"region\":\"rgn_00000000000000a1\",\"offset\":5,\"size\":16,\"blocks\":[7,3,9007199254740991]}],"
+              "\"ttl_ms\":60000,"
+              "\"created_at\":\"1970-01-01T00:00:01.000Z\",\"expires_at\":\"1970-01-01T00:01:01.000Z\"}");
+}
+
 static void options_are_shown_when_they_were_asked_for(void **state)
 {
         struct operation_view view = passive();
@@ -117,6 +133,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(an_offer_shows_what_applies_and_nothing_else),
+                cmocka_unit_test(blocks_are_shown_as_they_were_given),
                 cmocka_unit_test(options_are_shown_when_they_were_asked_for),
                 cmocka_unit_test(the_end_has_time_transport_and_error),
                 cmocka_unit_test(an_error_without_detail_has_the_tables_text),

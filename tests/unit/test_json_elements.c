@@ -377,10 +377,52 @@ static void the_text_of_each_element_is_found(void **state)
         }
 }
 
+/* A list of either length, with as many numbers as count says before the first that is something else. */
+static void numbers_are_read_up_to_what_is_none(void **state)
+{
+        static const struct {
+                const char *text;
+                size_t n, length;
+                uint64_t first, last;
+        } lists[] = {
+                { "[]", 0, 0, 0, 0 },
+                { "[7]", 1, 1, 7, 7 },
+                { " [ 0 ,\t1\n, 9007199254740991 ]", 3, 3, 0, 9007199254740991 },
+                { "[1,2,9007199254740992]", 2, 3, 1, 2 },
+                { "[1,18446744073709551617]", 1, 2, 1, 1 },
+                { "[3,4,-1,5]", 2, 4, 3, 4 },
+                { "[3,4.0]", 1, 2, 3, 3 },
+                { "[3,1e2]", 1, 2, 3, 3 },
+                { "[3,\"4\",5]", 1, 3, 3, 3 },
+                { "[3,[4]]", 1, 2, 3, 3 },
+                { "[3,null]", 1, 2, 3, 3 },
+        };
+
+        for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+                for (int is_long = 0; is_long < 2; is_long++) {
+                        char *text = is_long ? lengthen(lists[i].text, 0) : strdup(lists[i].text);
+                        struct ferry_json *json = parse(text);
+                        uint64_t numbers[8] = { 0 };
+                        size_t n;
+
+                        assert_int_equal(ferry_json_count(ferry_json_root(json)), lists[i].length);
+                        assert_int_equal(ferry_json_get_uints(ferry_json_root(json), numbers, &n), 0);
+                        assert_int_equal(n, lists[i].n);
+                        if (n) {
+                                assert_true(numbers[0] == lists[i].first);
+                                assert_true(numbers[n - 1] == lists[i].last);
+                        }
+                        (void)ferry_json_free(json);
+                        free(text);
+                }
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(the_text_of_each_element_is_found),
+                cmocka_unit_test(numbers_are_read_up_to_what_is_none),
                 cmocka_unit_test(lists_at_any_place_are_read_whole),
                 cmocka_unit_test(elements_of_all_kinds_are_read_in_any_batch),
                 cmocka_unit_test(lists_are_counted_without_being_read),

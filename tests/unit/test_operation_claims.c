@@ -289,48 +289,94 @@ static void lists_match_pairwise_or_as_a_stream(void **state)
         assert_int_equal(operation_check(f->store, &spec, &m, detail), FERRY_E_INVALID_METADATA);
 }
 
-static void a_row_of_slices_counts_one_by_one(void **state)
+static void the_pieces_of_a_slice_count_as_one(void **state)
 {
+        static const uint64_t blocks[] = { 9, 2 };
         struct fixture *f = *state;
-        struct operation_slice slices[] = { { f->region, 0, 10 }, { f->region, 100, 20, 2, 25 } };
-        struct ferry_metadata_descriptor descriptors[] = { { "cpu", 1, 10 }, { "cpu", 2, 20 }, { "cpu", 3, 20 } };
-        struct operation_spec spec = { .kind = FERRY_READ, .slices = slices, .n_slices = 2 };
+        struct operation_slice slices[] = { { f->region, 0, 10 },
+                                            { f->region, 100, 20, 2, 25 },
+                                            { f->region, 0, 30, 2, .blocks = blocks } };
+        struct ferry_metadata_descriptor descriptors[] = { { "cpu", 1, 10 }, { "cpu", 2, 40 }, { "cpu", 3, 60 } };
+        struct operation_spec spec = { .kind = FERRY_READ, .slices = slices, .n_slices = 3 };
         struct ferry_metadata m = {
                 .operation_kind = FERRY_METADATA_READ, .epoch = 1, .descriptors = descriptors, .n_descriptors = 3
         };
         char detail[OPERATION_DETAIL_SIZE];
 
         assert_int_equal(operation_check(f->store, &spec, &m, detail), 0);
-        descriptors[2].size = 19;
+        descriptors[1].size = 20;
         assert_int_equal(operation_check(f->store, &spec, &m, detail), FERRY_E_SIZE_MISMATCH);
-        assert_non_null(strstr(detail, "Descriptor 2 has 20 bytes here, 19"));
+        assert_non_null(strstr(detail, "Descriptor 1 has 40 bytes here, 20"));
         m.n_descriptors = 2;
         assert_int_equal(operation_check(f->store, &spec, &m, detail), FERRY_E_SIZE_MISMATCH);
         assert_non_null(strstr(detail, "3 descriptors here, 2"));
         spec.layout = FERRY_LAYOUT_STREAM;
-        descriptors[1].size = 40;
+        descriptors[1].size = 100;
         assert_int_equal(operation_check(f->store, &spec, &m, detail), 0);
 }
 
-static void the_metadata_of_a_row_has_its_slices_one_by_one(void **state)
+static void the_metadata_have_one_entry_for_each_slice(void **state)
 {
+        static const uint64_t blocks[] = { 0, 7, 7 };
         struct fixture *f = *state;
-        struct operation_slice slices[] = { { f->region, 0, 10, 3, 10 }, { f->region, 100, 20 } };
-        struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 2 };
+        struct operation_slice slices[] = { { f->region, 0, 10, 3, 10 },
+                                            { f->region, 100, 20 },
+                                            { f->region, 5, 100, 3, .blocks = blocks } };
+        struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 3 };
+        static const uint64_t sizes[] = { 30, 20, 300 };
         struct operation *operation;
         struct ferry_metadata *metadata;
         uint64_t last = 0;
 
         assert_int_equal(make_spec(f, &spec, &operation), 0);
+        assert_int_equal(look(f, operation).bytes_total, 350);
         metadata = metadata_of(f, operation);
-        assert_int_equal(metadata->n_descriptors, 4);
-        for (size_t i = 0; i < 4; i++) {
-                assert_int_equal(metadata->descriptors[i].size, i < 3 ? 10 : 20);
+        assert_int_equal(metadata->n_descriptors, 3);
+        for (size_t i = 0; i < 3; i++) {
+                assert_int_equal(metadata->descriptors[i].size, sizes[i]);
                 assert_int_not_equal(metadata->descriptors[i].ptr, last);
                 last = metadata->descriptors[i].ptr;
         }
         (void)ferry_metadata_free(metadata);
         (void)operation_unref(operation);
+}
+
+static void pieces_that_touch_are_one_run_of_memory(void **state)
+{
+        static const uint64_t blocks[] = { 5, 6, 7, 3, 4, 4, 0 };
+        struct fixture *f = *state;
+        struct operation_slice slices[] = { { f->region, 16, 10, 3, 10 }, { f->region, 1, 100, 7, .blocks = blocks } };
+        struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 2 };
+        static const struct {
+                uint64_t offset, size;
+        } runs[] = { { 16, 30 }, { 501, 300 }, { 301, 200 }, { 401, 100 }, { 1, 100 } };
+        struct operation *operation;
+        struct engine_offer offer;
+
+        assert_int_equal(make_spec(f, &spec, &operation), 0);
+        assert_int_equal(claim(f, operation, &offer), 0);
+        assert_int_equal(offer.n_segments, FERRY_ARRAY_SIZE(runs));
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(runs); i++) {
+                assert_ptr_equal(offer.segments[i].address, (uint8_t *)f->region->address + runs[i].offset);
+                assert_int_equal(offer.segments[i].size, runs[i].size);
+        }
+        end_offer(f, &offer, 0);
+        (void)operation_unref(operation);
+}
+
+static void blocks_outside_the_region_are_refused(void **state)
+{
+        static const uint64_t bad[] = { REGION_SIZE / 16, UINT64_MAX / 16, UINT64_MAX / 16 + 1, UINT64_MAX };
+        struct fixture *f = *state;
+        struct operation *operation;
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
+                const uint64_t blocks[] = { 0, bad[i], 1 };
+                struct operation_slice slice = { f->region, 0, 16, 3, .blocks = blocks };
+                struct operation_spec spec = { .kind = FERRY_READABLE, .slices = &slice, .n_slices = 1 };
+
+                assert_int_equal(make_spec(f, &spec, &operation), FERRY_E_INVALID_PARAMETER);
+        }
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
@@ -350,8 +396,10 @@ int main(void)
                 T(progress_wakes_who_waits_for_a_revision_but_not_often),
                 T(metadata_is_checked_before_anything_begins),
                 T(lists_match_pairwise_or_as_a_stream),
-                T(a_row_of_slices_counts_one_by_one),
-                T(the_metadata_of_a_row_has_its_slices_one_by_one),
+                T(the_pieces_of_a_slice_count_as_one),
+                T(the_metadata_have_one_entry_for_each_slice),
+                T(pieces_that_touch_are_one_run_of_memory),
+                T(blocks_outside_the_region_are_refused),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

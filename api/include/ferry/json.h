@@ -103,6 +103,12 @@ void ferry_json_elements_clear(struct ferry_json_elements *elements);
  */
 bool ferry_json_next_text(const char **at, const char **ret_text, size_t *ret_size);
 
+/*
+ * The elements of an array of integers, each 0 to FERRY_JSON_INTEGER_MAX, into numbers, which has room for all. *ret_n:
+ * how many there are before the first that is something else. 0 or -ENOMEM.
+ */
+int ferry_json_get_uints(struct json_object *array, uint64_t numbers[], size_t *ret_n);
+
 /* An integer that is not negative; one beyond 64 bits is UINT64_MAX. false when it is anything else. */
 bool ferry_json_get_uint(const struct json_object *value, uint64_t *ret_number);
 

@@ -30,16 +30,17 @@ struct operation;
 
 enum { OPERATION_DETAIL_SIZE = 160, OPERATION_TRANSPORT_SIZE = 32, OPERATION_DEVICE_SIZE = 16 };
 
-/* A slice of a region, or a row of such slices of one size, as given at creation. */
+/* A slice of a region, or several pieces of one size: a row of them, or blocks. As given at creation. */
 struct operation_slice {
         struct region *region;
         uint64_t offset;
-        uint64_t size;   /* of each; never 0 */
-        uint64_t count;  /* 0 and 1 = one */
-        uint64_t stride; /* with a count above 1: from the start of one to that of the next; size or more */
+        uint64_t size;          /* of each piece; never 0 */
+        uint64_t count;         /* pieces; 0 and 1 = one */
+        uint64_t stride;        /* of a row: from the start of one piece to that of the next; size or more */
+        const uint64_t *blocks; /* the pieces are at offset + blocks[i] * size; NULL = a row */
 };
 
-/* Where the last byte of a row of slices ends, from the start of the region. false: overlaps itself, or too far. */
+/* Where the highest byte of a slice ends, from the start of the region. false: a row overlaps itself, or too far. */
 bool operation_slice_end(const struct operation_slice *slice, uint64_t *ret_end);
 
 /* A slice as people see it: it outlives the region, which is let go when the operation becomes terminal. */
@@ -49,6 +50,7 @@ struct operation_descriptor {
         uint64_t size;
         char device[OPERATION_DEVICE_SIZE];
         uint64_t count, stride;
+        const uint64_t *blocks; /* NULL = a row, or one piece */
 };
 
 /* The engine as the operations see it; a test passes a fake. As the functions of transfer/engine.h. */
