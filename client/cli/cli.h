@@ -3,6 +3,7 @@
 #define CLI_CLI_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -15,54 +16,151 @@
 /* Exit statuses. */
 enum {
         CLI_OK = 0,
-        CLI_PROBLEM = 1,     /* the worker said no, or the operation did not complete */
+        CLI_PROBLEM = 1,     /* the worker refused, or the operation did not complete */
         CLI_USAGE = 2,       /* wrong arguments, or a local file failed */
         CLI_UNREACHABLE = 3, /* no answer, or not a worker's */
-        CLI_LATE = 4,        /* the time given to wait was over */
+        CLI_LATE = 4,        /* the time limit was reached */
 };
 
-/* What the options before the command say. All strings are borrowed, but token. */
+/* A worker and how to reach it. All strings are owned. */
+struct cli_worker {
+        char *url, *token_file, *ca_file, *cert, *key;
+        struct ferry *ferry; /* made by worker_open */
+};
+
+struct cli_command;
+
+/* What the command line says. Strings are borrowed from it or from the environment. */
 struct cli {
-        const char *url, *token_file, *ca_file, *cert, *key;
-        char *token; /* owned */
-        bool help, version;
-        struct ferry *ferry; /* owned; made when a command first needs it */
+        const struct cli_command *command; /* NULL = none was given */
+        const char *url, *token_file, *peer_token_file, *ca_file, *cert, *key;
+        const char *output, *size, *timeout, *ttl, *name, *kind, *status, *interval, *count;
+        bool json, quiet, help, version, verify, mdoc;
+        struct cli_worker worker; /* the one that commands talk to */
 };
 
-/* One option; its environment variable is used when it is not given. */
+/* One option. Its environment variable is used when it is not given. */
 struct cli_option {
         const char *name, *argument, *environment, *help;
-        size_t offset; /* in struct cli: const char *, or bool where argument is NULL */
+        char letter;          /* 0 = none */
+        const char *commands; /* "fetch get": which have it; NULL = all */
+        size_t offset;        /* in struct cli: const char *, or bool where argument is NULL */
 };
 extern const struct cli_option cli_options[];
 extern const size_t cli_options_count;
 
+/* One command. help, the man page and the completions come from this table. */
 struct cli_command {
         const char *name, *arguments, *help;
-        int least, most; /* how many arguments */
+        const char *text; /* what else the manual says; NULL = nothing */
+        int least, most;  /* how many arguments */
         int (*run)(struct cli *cli, int argc, char **argv);
 };
 extern const struct cli_command cli_commands[];
 extern const size_t cli_commands_count;
+const struct cli_command *cli_command_find(const char *name);
+bool cli_option_applies(const struct cli_option *option, const struct cli_command *command);
 
-/* options.c. CLI_OK with *ret_next the index of the first argument that is no option. */
-int cli_options_parse(struct cli *cli, int argc, char **argv, int *ret_next);
+int cli_run_accept(struct cli *cli, int argc, char **argv);
+int cli_run_bench(struct cli *cli, int argc, char **argv);
+int cli_run_cancel(struct cli *cli, int argc, char **argv);
+int cli_run_completion(struct cli *cli, int argc, char **argv);
+int cli_run_connect(struct cli *cli, int argc, char **argv);
+int cli_run_copy(struct cli *cli, int argc, char **argv);
+int cli_run_delete(struct cli *cli, int argc, char **argv);
+int cli_run_devices(struct cli *cli, int argc, char **argv);
+int cli_run_doctor(struct cli *cli, int argc, char **argv);
+int cli_run_fetch(struct cli *cli, int argc, char **argv);
+int cli_run_get(struct cli *cli, int argc, char **argv);
+int cli_run_help(struct cli *cli, int argc, char **argv);
+int cli_run_ls(struct cli *cli, int argc, char **argv);
+int cli_run_offer(struct cli *cli, int argc, char **argv);
+int cli_run_peers(struct cli *cli, int argc, char **argv);
+int cli_run_post(struct cli *cli, int argc, char **argv);
+int cli_run_put(struct cli *cli, int argc, char **argv);
+int cli_run_regions(struct cli *cli, int argc, char **argv);
+int cli_run_rm(struct cli *cli, int argc, char **argv);
+int cli_run_send(struct cli *cli, int argc, char **argv);
+int cli_run_show(struct cli *cli, int argc, char **argv);
+int cli_run_top(struct cli *cli, int argc, char **argv);
+int cli_run_version(struct cli *cli, int argc, char **argv);
+int cli_run_wait(struct cli *cli, int argc, char **argv);
 
-/* Reads the token file and makes the handle. CLI_OK or CLI_USAGE. */
-int cli_connect(struct cli *cli);
+/* ---- options.c ---- */
+
+/*
+ * Options stand anywhere; "--" ends them. argv becomes the command's name and its arguments, *ret_argc their number (0
+ * = no command). CLI_OK or CLI_USAGE.
+ */
+int cli_options_parse(struct cli *cli, int argc, char **argv, int *ret_argc);
+
+/* The name that is closest to a wrong one, of n strings each stride bytes after the other; NULL = none is close. */
+const char *cli_suggest(const char *wrong, const char *const *names, size_t n, size_t stride);
 
 /* "30s", "500ms", "2m", "1h", "1.5s"; a number alone is seconds. */
 bool cli_duration_parse(const char *text, uint64_t *ret_ms);
 
-/* One line on standard error; returns CLI_USAGE. */
-int cli_usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* "4096", "64K", "1.5GiB": powers of 1024. Not 0. */
+bool cli_size_parse(const char *text, uint64_t *ret_bytes);
 
-/* progress.c: one line on a terminal, drawn anew. */
+/* ---- worker.c ---- */
+
+/* Reads the token and makes the handle. CLI_OK or CLI_USAGE. worker_close frees everything. */
+int worker_open(struct cli_worker *worker);
+void worker_close(struct cli_worker *worker);
+
+/* The worker of --url, @NAME or the default. CLI_OK or CLI_USAGE. */
+int cli_connect(struct cli *cli);
+
+/* Another one: "@NAME" of the file of workers, or a URL. CLI_OK or CLI_USAGE. */
+int cli_worker_named(struct cli *cli, const char *name, struct cli_worker *ret_worker);
+
+/* The exit status of a call's result; tells on standard error, in one line, what went wrong and what to do. */
+int cli_result(const struct cli_worker *worker, int r);
+
+/* The same for an operation that is done. */
+int cli_operation_result(const struct ferry_operation *operation);
+
+/* One line on standard error; return CLI_USAGE and CLI_PROBLEM. */
+int cli_usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int cli_problem(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- output.c ---- */
+
+/* Everything, or a negative errno. */
+int cli_write(int fd, const void *data, size_t size);
+
+/* JSON or text to standard output, with a line break at its end. The exit status. */
+int cli_print(const char *text);
+
+void cli_bytes_format(char *text, size_t size, double bytes);
+
+uint64_t cli_clock_ms(void);
+
+/* ---- signals.c ---- */
+
+/* SIGINT, SIGTERM and SIGHUP abort the calls of handles that are watched. A second one ends the process. */
+void signals_install(void);
+void signals_watch(struct ferry *f);
+void signals_unwatch(struct ferry *f);
+
+/* The signal that came; 0 = none. */
+int signals_caught(void);
+
+/* Between the two no call is aborted: what was made must become known. */
+void signals_defer(void);
+void signals_resume(void);
+
+/* ---- progress.c: one line on a terminal, drawn anew ---- */
+
 struct cli_progress {
-        FILE *stream;
+        FILE *stream; /* NULL = quiet */
         bool drawn;
         uint64_t start_ms, start_bytes; /* 0 = nothing drawn yet */
 };
+
+/* Standard error, unless it is no terminal or --quiet is given. */
+struct cli_progress cli_progress_make(const struct cli *cli);
 
 /* For struct ferry_watch; context is a struct cli_progress. */
 int cli_progress_show(void *context, const struct ferry_operation *operation);

@@ -1,137 +1,245 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
-#include <fcntl.h>
-#include <getopt.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli.h"
 
-enum { CLI_TOKEN_MAX = 4096 };
+#define AT(field) offsetof(struct cli, field)
 
 const struct cli_option cli_options[] = {
         { "url", "URL", "FERRY_URL", "worker: http://HOST:PORT, https://HOST:PORT, unix:/PATH (" CLI_DEFAULT_URL ")",
-          offsetof(struct cli, url) },
-        { "token-file", "FILE", "FERRY_TOKEN_FILE", "file that holds the token", offsetof(struct cli, token_file) },
-        { "ca-file", "FILE", "FERRY_CA_FILE", "PEM: who may vouch for the worker (the system's)",
-          offsetof(struct cli, ca_file) },
-        { "cert", "FILE", "FERRY_CERT", "PEM: client certificate", offsetof(struct cli, cert) },
-        { "key", "FILE", "FERRY_KEY", "PEM: key of the client certificate", offsetof(struct cli, key) },
-        { "help", NULL, NULL, "print this", offsetof(struct cli, help) },
-        { "version", NULL, NULL, "print the version", offsetof(struct cli, version) },
+          'u', NULL, AT(url) },
+        { "token-file", "FILE", "FERRY_TOKEN_FILE", "file that holds the worker's token", 0, NULL, AT(token_file) },
+        { "peer-token-file", "FILE", "FERRY_PEER_TOKEN_FILE", "file that holds the token of the other worker", 0,
+          "bench copy doctor fetch send", AT(peer_token_file) },
+        { "ca-file", "FILE", "FERRY_CA_FILE", "PEM: authorities that vouch for the worker (the system's)", 0, NULL,
+          AT(ca_file) },
+        { "cert", "FILE", "FERRY_CERT", "PEM: client certificate", 0, NULL, AT(cert) },
+        { "key", "FILE", "FERRY_KEY", "PEM: key of the client certificate", 0, NULL, AT(key) },
+        { "json", NULL, NULL, "print JSON", 'j', NULL, AT(json) },
+        { "quiet", NULL, NULL, "show no progress", 'q', NULL, AT(quiet) },
+        { "output", "FILE", NULL, "where the bytes go; - is standard output", 'o', "accept fetch get", AT(output) },
+        { "size", "SIZE", NULL, "bytes: 4096, 64K, 1.5GiB", 's', "accept bench", AT(size) },
+        { "timeout", "TIME", NULL, "give up after this time: 500ms, 30s, 2m, 1h", 't',
+          "accept copy fetch offer send wait", AT(timeout) },
+        { "ttl", "TIME", NULL, "how long the offer stands (10m)", 0, "accept offer", AT(ttl) },
+        { "name", "NAME", NULL, "name of the region", 'n', "accept offer", AT(name) },
+        { "verify", NULL, NULL, "check the bytes by checksums", 0, "bench copy fetch send", AT(verify) },
+        { "kind", "KIND", NULL, "readable, read, writable or write", 0, "ls", AT(kind) },
+        { "status", "STATUS", NULL, "INITIALIZED, IN_PROGRESS, COMPLETE, CANCELLED or ERRORED", 0, "ls", AT(status) },
+        { "interval", "TIME", NULL, "time between two looks (1s)", 'i', "top", AT(interval) },
+        { "count", "N", NULL, "stop after N looks", 'c', "top", AT(count) },
+        { "mdoc", NULL, NULL, "print the manual's commands and options", 0, "help", AT(mdoc) },
+        { "help", NULL, NULL, "print help, also of a command", 'h', NULL, AT(help) },
+        { "version", NULL, NULL, "print the version", 'V', NULL, AT(version) },
 };
 const size_t cli_options_count = sizeof(cli_options) / sizeof(cli_options[0]);
 
-int cli_usage_error(const char *format, ...)
+bool cli_option_applies(const struct cli_option *option, const struct cli_command *command)
 {
-        va_list arguments;
-        va_start(arguments, format);
-        fputs("ferry: ", stderr);
-        vfprintf(stderr, format, arguments);
-        fputc('\n', stderr);
-        va_end(arguments);
-        return CLI_USAGE;
-}
-
-static void *cli_option_target(struct cli *cli, const struct cli_option *option)
-{
-        return (char *)cli + option->offset;
-}
-
-int cli_options_parse(struct cli *cli, int argc, char **argv, int *ret_next)
-{
-        struct option longs[sizeof(cli_options) / sizeof(cli_options[0]) + 1] = { 0 };
-        for (size_t i = 0; i < cli_options_count; i++) {
-                const struct cli_option *option = &cli_options[i];
-                longs[i].name = option->name;
-                longs[i].has_arg = option->argument ? required_argument : no_argument;
-                const char *value = option->environment ? getenv(option->environment) : NULL;
-                if (value && *value)
-                        *(const char **)cli_option_target(cli, option) = value;
+        size_t length = strlen(command->name);
+        if (!option->commands)
+                return true;
+        for (const char *at = option->commands; (at = strstr(at, command->name)); at += length) {
+                if ((at == option->commands || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
+                        return true;
         }
-        int index = 0;
-        for (int c = getopt_long(argc, argv, "+h", longs, &index); c != -1;
-             c = getopt_long(argc, argv, "+h", longs, &index)) {
-                if (c == 'h') {
-                        cli->help = true;
-                        continue;
+        return false;
+}
+
+/* ---- what a wrong name may have meant ---- */
+
+enum { SUGGEST_NAME_MAX = 32 };
+
+static size_t suggest_distance(const char *a, const char *b)
+{
+        size_t row[SUGGEST_NAME_MAX + 1], n = strlen(b);
+        if (n > SUGGEST_NAME_MAX)
+                return SIZE_MAX;
+        for (size_t j = 0; j <= n; j++)
+                row[j] = j;
+        for (size_t i = 0; a[i]; i++) {
+                size_t corner = row[0]++;
+                for (size_t j = 0; j < n; j++) {
+                        size_t change = corner + (a[i] != b[j]), least = row[j] < row[j + 1] ? row[j] : row[j + 1];
+                        corner = row[j + 1];
+                        row[j + 1] = change < least + 1 ? change : least + 1;
                 }
-                if (c != 0)
-                        return CLI_USAGE; /* getopt_long has said why */
-                const struct cli_option *option = &cli_options[index];
-                if (option->argument)
-                        *(const char **)cli_option_target(cli, option) = optarg;
-                else
-                        *(bool *)cli_option_target(cli, option) = true;
         }
-        *ret_next = optind;
+        return row[n];
+}
+
+const char *cli_suggest(const char *wrong, const char *const *names, size_t n, size_t stride)
+{
+        const char *best = NULL;
+        size_t least = strlen(wrong) < 4 ? 2 : 3; /* further away is another word */
+        for (size_t i = 0; i < n; i++) {
+                const char *name = *(const char *const *)(const void *)((const char *)names + i * stride);
+                size_t distance = strncmp(name, wrong, strlen(wrong)) == 0 ? 1 : suggest_distance(wrong, name);
+                if (distance < least) {
+                        least = distance;
+                        best = name;
+                }
+        }
+        return best;
+}
+
+/* ---- parsing ---- */
+
+struct parser {
+        struct cli *cli;
+        char **argv;
+        int argc, next, kept;
+        const struct cli_option *given[sizeof(cli_options) / sizeof(cli_options[0])];
+        size_t n_given;
+};
+
+static int parser_set(struct parser *p, const struct cli_option *option, const char *value)
+{
+        void *target = (char *)p->cli + option->offset;
+        if (!option->argument) {
+                if (value)
+                        return cli_usage_error("--%s takes no argument", option->name);
+                *(bool *)target = true;
+        } else {
+                if (!value && p->next == p->argc)
+                        return cli_usage_error("--%s needs an argument: %s", option->name, option->argument);
+                *(const char **)target = value ? value : p->argv[p->next++];
+        }
+        for (size_t i = 0; i < p->n_given; i++) {
+                if (p->given[i] == option)
+                        return CLI_OK;
+        }
+        p->given[p->n_given++] = option;
         return CLI_OK;
 }
 
-/* The first line of the file, without white space at its end. */
-static int cli_token_read(struct cli *cli)
+static int parser_long(struct parser *p, const char *text)
 {
-        char text[CLI_TOKEN_MAX + 1];
-        int fd = open(cli->token_file, O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-                return cli_usage_error("%s: %s", cli->token_file, strerror(errno));
-        ssize_t n = read(fd, text, sizeof(text));
-        int error = errno;
-        close(fd);
-        if (n < 0)
-                return cli_usage_error("%s: %s", cli->token_file, strerror(error));
-        if (n > CLI_TOKEN_MAX)
-                return cli_usage_error("%s: too large for a token", cli->token_file);
-        while (n > 0 && strchr(" \t\r\n", text[n - 1]))
-                n--;
-        if (n == 0 || memchr(text, '\0', (size_t)n))
-                return cli_usage_error("%s: there is no token in it", cli->token_file);
-        cli->token = strndup(text, (size_t)n);
-        explicit_bzero(text, sizeof(text));
-        return cli->token ? CLI_OK : cli_usage_error("%s", strerror(ENOMEM));
+        size_t length = strcspn(text, "=");
+        for (size_t i = 0; i < cli_options_count; i++) {
+                if (strlen(cli_options[i].name) == length && strncmp(cli_options[i].name, text, length) == 0)
+                        return parser_set(p, &cli_options[i], text[length] ? text + length + 1 : NULL);
+        }
+        const char *near = cli_suggest(text, &cli_options[0].name, cli_options_count, sizeof(cli_options[0]));
+        return near ? cli_usage_error("no option --%s: did you mean --%s?", text, near)
+                    : cli_usage_error("no option --%s (see ferry --help)", text);
 }
 
-int cli_connect(struct cli *cli)
+static int parser_short(struct parser *p, const char *text)
 {
-        if (cli->token_file) {
-                int status = cli_token_read(cli);
-                if (status != CLI_OK)
-                        return status;
+        for (; *text; text++) {
+                const struct cli_option *option = NULL;
+                for (size_t i = 0; !option && i < cli_options_count; i++) {
+                        if (cli_options[i].letter == *text)
+                                option = &cli_options[i];
+                }
+                if (!option)
+                        return cli_usage_error("no option -%c (see ferry --help)", *text);
+                if (option->argument)
+                        return parser_set(p, option, text[1] ? text + 1 : NULL);
+                parser_set(p, option, NULL);
         }
-        struct ferry_options options = {
-                .token = cli->token,
-                .ca_file = cli->ca_file,
-                .cert_file = cli->cert,
-                .key_file = cli->key,
-        };
-        const char *url = cli->url ? cli->url : CLI_DEFAULT_URL;
-        int r = ferry_new(url, &options, &cli->ferry);
-        if (r == -EINVAL)
-                return cli_usage_error("the URL or the token is not valid: %s", url);
-        return r < 0 ? cli_usage_error("%s", strerror(-r)) : CLI_OK;
+        return CLI_OK;
+}
+
+static void parser_environment(struct cli *cli)
+{
+        for (size_t i = 0; i < cli_options_count; i++) {
+                const struct cli_option *option = &cli_options[i];
+                const char *value = option->environment ? getenv(option->environment) : NULL;
+                if (value && *value)
+                        *(const char **)(void *)((char *)cli + option->offset) = value;
+        }
+}
+
+/* "@prefill" before the command names the worker. */
+static bool parser_is_worker(const struct parser *p, const char *text)
+{
+        return p->kept == 0 && text[0] == '@' && text[1];
+}
+
+static int parser_check(const struct parser *p)
+{
+        if (p->kept == 0)
+                return CLI_OK;
+        const char *name = p->argv[0];
+        p->cli->command = cli_command_find(name);
+        if (!p->cli->command) {
+                const char *near =
+                        cli_suggest(name, &cli_commands[0].name, cli_commands_count, sizeof(cli_commands[0]));
+                return near ? cli_usage_error("no command %s: did you mean %s?", name, near)
+                            : cli_usage_error("no command %s (see ferry --help)", name);
+        }
+        for (size_t i = 0; i < p->n_given; i++) {
+                if (!cli_option_applies(p->given[i], p->cli->command))
+                        return cli_usage_error("ferry %s has no option --%s (see ferry %s --help)", name,
+                                               p->given[i]->name, name);
+        }
+        return CLI_OK;
+}
+
+int cli_options_parse(struct cli *cli, int argc, char **argv, int *ret_argc)
+{
+        struct parser p = { .cli = cli, .argv = argv, .argc = argc, .next = 1 };
+        int status = CLI_OK;
+        bool options = true;
+        parser_environment(cli);
+        while (status == CLI_OK && p.next < argc) {
+                char *text = argv[p.next++];
+                if (!options || text[0] != '-' || !text[1]) {
+                        if (options && parser_is_worker(&p, text))
+                                cli->url = text;
+                        else
+                                argv[p.kept++] = text;
+                } else if (strcmp(text, "--") == 0) {
+                        options = false;
+                } else {
+                        status = text[1] == '-' ? parser_long(&p, text + 2) : parser_short(&p, text + 1);
+                }
+        }
+        if (status == CLI_OK)
+                status = parser_check(&p);
+        *ret_argc = p.kept;
+        return status;
+}
+
+/* ---- values ---- */
+
+struct unit {
+        const char *name;
+        double factor;
+};
+
+static bool value_parse(const char *text, const struct unit *units, size_t n, double most, uint64_t *ret_value)
+{
+        char *end;
+        if (!*text || !strchr("0123456789.", *text) || strpbrk(text, "xX"))
+                return false;
+        double number = strtod(text, &end);
+        for (size_t i = 0; end != text && i < n; i++) {
+                if (strcmp(units[i].name, end) != 0)
+                        continue;
+                double value = number * units[i].factor;
+                if (!(value >= 0 && value < most))
+                        return false;
+                *ret_value = (uint64_t)value;
+                return true;
+        }
+        return false;
 }
 
 bool cli_duration_parse(const char *text, uint64_t *ret_ms)
 {
-        static const struct {
-                const char *unit;
-                double ms;
-        } units[] = { { "", 1e3 }, { "s", 1e3 }, { "ms", 1 }, { "m", 60e3 }, { "h", 3600e3 } };
-        char *end;
-        if (!strchr("0123456789.", *text) || strpbrk(text, "xX"))
-                return false;
-        double number = strtod(text, &end);
-        for (size_t i = 0; end != text && i < sizeof(units) / sizeof(units[0]); i++) {
-                if (strcmp(units[i].unit, end) != 0)
-                        continue;
-                double ms = number * units[i].ms;
-                if (!(ms >= 0 && ms < 1e15))
-                        return false;
-                *ret_ms = (uint64_t)ms;
-                return true;
-        }
-        return false;
+        static const struct unit units[] = { { "", 1e3 }, { "s", 1e3 }, { "ms", 1 }, { "m", 60e3 }, { "h", 3600e3 } };
+        return value_parse(text, units, sizeof(units) / sizeof(units[0]), 1e15, ret_ms);
+}
+
+bool cli_size_parse(const char *text, uint64_t *ret_bytes)
+{
+        static const struct unit units[] = {
+                { "", 1 },          { "B", 1 },          { "K", 1024 },         { "KiB", 1024 }, { "M", 1048576 },
+                { "MiB", 1048576 }, { "G", 1073741824 }, { "GiB", 1073741824 }, { "T", 0x1p40 }, { "TiB", 0x1p40 },
+        };
+        return value_parse(text, units, sizeof(units) / sizeof(units[0]), 0x1p62, ret_bytes) && *ret_bytes;
 }

@@ -2,31 +2,13 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
+#include <unistd.h>
 
 #include "cli.h"
 
 enum { PROGRESS_COLUMNS = 80, PROGRESS_TEXT = 60, PROGRESS_BAR_MAX = 50 };
 
-static uint64_t progress_clock_ms(void)
-{
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
-}
-
-static void progress_bytes(char *text, size_t size, double bytes)
-{
-        static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
-        size_t unit = 0;
-        while (bytes >= 1024 && unit + 1 < sizeof(units) / sizeof(units[0])) {
-                bytes /= 1024;
-                unit++;
-        }
-        snprintf(text, size, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
-}
-
-/* What is to come, or, once it is done, what connecting took before the bytes. */
+/* The remaining time; once done, the time that connecting took. */
 static void progress_time(char *text, size_t size, const struct ferry_operation *operation, double rate)
 {
         double left = (double)operation->bytes_total - (double)operation->bytes_done;
@@ -49,12 +31,17 @@ static unsigned progress_bar_width(FILE *stream)
         return width < PROGRESS_BAR_MAX ? width : PROGRESS_BAR_MAX;
 }
 
+struct cli_progress cli_progress_make(const struct cli *cli)
+{
+        return (struct cli_progress){ .stream = !cli->quiet && isatty(fileno(stderr)) ? stderr : NULL };
+}
+
 int cli_progress_show(void *context, const struct ferry_operation *operation)
 {
         static const char full[PROGRESS_BAR_MAX + 1] = "##################################################";
         static const char empty[PROGRESS_BAR_MAX + 1] = "..................................................";
         struct cli_progress *p = context;
-        uint64_t now = progress_clock_ms();
+        uint64_t now = cli_clock_ms();
         char done[32], total[32], speed[32], time[32];
         if (p->start_ms == 0) {
                 p->start_ms = now;
@@ -66,9 +53,9 @@ int cli_progress_show(void *context, const struct ferry_operation *operation)
         if (operation->done && operation->duration_us)
                 rate = (double)operation->bytes_done * 1e6 / (double)operation->duration_us;
         part = part > 1 ? 1 : part;
-        progress_bytes(done, sizeof(done), (double)operation->bytes_done);
-        progress_bytes(total, sizeof(total), (double)operation->bytes_total);
-        progress_bytes(speed, sizeof(speed), rate);
+        cli_bytes_format(done, sizeof(done), (double)operation->bytes_done);
+        cli_bytes_format(total, sizeof(total), (double)operation->bytes_total);
+        cli_bytes_format(speed, sizeof(speed), rate);
         progress_time(time, sizeof(time), operation, rate);
         int width = (int)progress_bar_width(p->stream), filled = (int)(part * width);
         fprintf(p->stream, "\r\033[K[%.*s%.*s] %3.0f%% %s / %s  %s/s  %s", filled, full, width - filled, empty,

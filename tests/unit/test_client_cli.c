@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <cmocka.h>
@@ -114,6 +115,128 @@ static void help_names_every_command(void **state)
         run(&r, NULL, "", "wait", "--help", NULL);
         assert_int_equal(r.status, 0);
         contains(r.out, "--timeout");
+}
+
+/* The table of commands is the one source: the manual has what it prints, word for word. */
+static void the_manual_is_that_of_the_table(void **state)
+{
+        static char manual[OUTPUT_MAX];
+        struct run r;
+        FILE *file = fopen(FERRY_MAN_PAGE, "re");
+        assert_non_null(file);
+        manual[fread(manual, 1, sizeof(manual) - 1, file)] = '\0';
+        (void)fclose(file);
+        run(&r, NULL, "", "help", "--mdoc", NULL);
+        assert_int_equal(r.status, 0);
+        contains(r.out, ".It Cm fetch Ar URL\n");
+        contains(manual, r.out);
+}
+
+static void options_stand_anywhere(void **state)
+{
+        START(s, { JSON("{}"), .end = SERVER_CLOSE }, { JSON("{}"), .end = SERVER_CLOSE },
+              { JSON("{}"), .end = SERVER_CLOSE });
+        run(&r, NULL, "", "get", "/a", "--url", s.url, NULL);
+        assert_int_equal(r.status, 0);
+        run(&r, NULL, "", "get", "-u", s.url, "--", "/a", NULL);
+        assert_int_equal(r.status, 0);
+        char joined[128];
+        snprintf(joined, sizeof(joined), "--url=%s", s.url);
+        run(&r, NULL, "", joined, "get", "/a", NULL);
+        assert_int_equal(r.status, 0);
+        server_clear(&s);
+}
+
+static void a_slip_of_the_pen_is_understood(void **state)
+{
+        static const struct {
+                const char *arguments[3], *meant;
+        } slips[] = {
+                { { "fetc" }, "did you mean fetch?" },
+                { { "ofer", "x" }, "did you mean offer?" },
+                { { "ls", "--jsn" }, "did you mean --json?" },
+                { { "ls", "--output", "x" }, "ferry ls has no option --output" },
+                { { "zzzzzz" }, "see ferry --help" },
+        };
+        struct run r;
+        for (size_t i = 0; i < sizeof(slips) / sizeof(slips[0]); i++) {
+                run(&r, NULL, "", slips[i].arguments[0], slips[i].arguments[1], slips[i].arguments[2], NULL);
+                assert_int_equal(r.status, 2);
+                contains(r.err, slips[i].meant);
+        }
+}
+
+static void workers_have_names(void **state)
+{
+        START(s, { JSON("{}"), .end = SERVER_CLOSE }, { JSON("{}"), .end = SERVER_CLOSE });
+        char directory[] = "/tmp/ferry-test-XXXXXX", path[64], token[64];
+        assert_non_null(mkdtemp(directory));
+        snprintf(path, sizeof(path), "%s/ferry", directory);
+        assert_int_equal(mkdir(path, 0700), 0);
+        snprintf(token, sizeof(token), "%s/token", directory);
+        FILE *file = fopen(token, "we");
+        assert_non_null(file);
+        fputs("s3cret\n", file);
+        (void)fclose(file);
+        snprintf(path, sizeof(path), "%s/ferry/workers", directory);
+        file = fopen(path, "we");
+        assert_non_null(file);
+        fprintf(file, "# ours\nother http://127.0.0.1:1\nprefill  %s token-file=%s # near\n", s.url, token);
+        (void)fclose(file);
+        setenv("XDG_CONFIG_HOME", directory, 1);
+        run(&r, NULL, "", "@prefill", "get", "/a", NULL);
+        assert_int_equal(r.status, 0);
+        run(&r, NULL, "", "get", "/a", "--url", "@prefill", NULL);
+        assert_int_equal(r.status, 0);
+        run(&r, NULL, "", "@decode", "get", "/a", NULL);
+        assert_int_equal(r.status, 2);
+        contains(r.err, "no worker decode in ");
+        unsetenv("XDG_CONFIG_HOME");
+        server_stop(&s);
+        contains(s.requests[0], "Authorization: Bearer s3cret\r\n");
+        server_clear(&s);
+        unlink(path);
+        unlink(token);
+        snprintf(path, sizeof(path), "%s/ferry", directory);
+        rmdir(path);
+        rmdir(directory);
+}
+
+/* Each shell reads its own script, where it is installed. */
+static void completions_are_scripts_of_their_shells(void **state)
+{
+        struct run r;
+        run(&r, NULL, "", "completion", "zsh", NULL);
+        assert_int_equal(r.status, 0);
+        contains(r.out, "#compdef ferry\n");
+        run(&r, NULL, "", "completion", "fish", NULL);
+        assert_int_equal(r.status, 0);
+        contains(r.out,
+                 "complete -c ferry -n __fish_use_subcommand -a fetch -d 'fetch what a peer offers into a file'");
+        run(&r, NULL, "", "completion", "csh", NULL);
+        assert_int_equal(r.status, 2);
+        run(&r, NULL, "", "completion", "bash", NULL);
+        assert_int_equal(r.status, 0);
+        char script[sizeof(r.out) + 256];
+        snprintf(script, sizeof(script),
+                 "%s\nCOMP_WORDS=(ferry fe); COMP_CWORD=1; _ferry; echo \"${COMPREPLY[*]}\"\n"
+                 "COMP_WORDS=(ferry fetch --ver); COMP_CWORD=2; _ferry; echo \"${COMPREPLY[*]}\"\n",
+                 r.out);
+        char name[] = "/tmp/ferry-test-XXXXXX", command[64];
+        int fd = mkstemp(name);
+        assert_true(fd >= 0);
+        close(fd);
+        snprintf(command, sizeof(command), "bash >%s", name);
+        FILE *shell = popen(command, "we");
+        assert_non_null(shell);
+        fputs(script, shell);
+        assert_int_equal(pclose(shell), 0);
+        shell = fopen(name, "re");
+        assert_non_null(shell);
+        script[fread(script, 1, sizeof(script) - 1, shell)] = '\0';
+        (void)fclose(shell);
+        unlink(name);
+        assert_string_equal(script, "fetch\n--version --verify\n");
 }
 
 static void wrong_usage_is_told(void **state)
@@ -286,7 +409,8 @@ static void wait_tells_of_a_failed_operation(void **state)
         run(&r, s.url, "", "wait", "op_1", NULL);
         assert_int_equal(r.status, 1);
         contains(r.out, "\"status\":\"ERRORED\"");
-        assert_string_equal(r.err, "ferry: op_1 did not complete: peer-lost: it died\n");
+        assert_string_equal(r.err,
+                            "ferry: op_1 did not complete: peer-lost: it died (does the other worker still run?)\n");
         server_clear(&s);
 }
 
@@ -305,6 +429,11 @@ int main(int argc, char **argv)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(it_tells_its_version_without_a_worker),
                 cmocka_unit_test(help_names_every_command),
+                cmocka_unit_test(the_manual_is_that_of_the_table),
+                cmocka_unit_test(options_stand_anywhere),
+                cmocka_unit_test(a_slip_of_the_pen_is_understood),
+                cmocka_unit_test(workers_have_names),
+                cmocka_unit_test(completions_are_scripts_of_their_shells),
                 cmocka_unit_test(wrong_usage_is_told),
                 cmocka_unit_test(get_prints_what_comes),
                 cmocka_unit_test(a_problem_goes_to_standard_error),

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "content.h"
+#include "job.h"
+
+/* A region that is offered until a peer has written it, then saved. */
+static int accept_run(struct job *job, struct content_output *output, uint64_t size)
+{
+        struct ferry_operation_spec spec = { .kind = FERRY_WRITABLE };
+        int r = content_reserve(output, size), status;
+        if (r < 0)
+                return cli_usage_error("%s: %s", output->file, strerror(-r));
+        status = job_make_region(job, size, job->cli->name);
+        if (status == CLI_OK)
+                status = job_make_operation(job, &spec, job->region.id, size);
+        if (status == CLI_OK)
+                status = job_announce(job, "Waiting for: ferry send FILE %s\n");
+        if (status == CLI_OK)
+                status = job_wait(job);
+        if (status == CLI_OK)
+                status = content_save(job->worker, &job->region, output->fd, output->file, size);
+        return status == CLI_OK ? job_report(job) : status;
+}
+
+int cli_run_accept(struct cli *cli, int argc, char **argv)
+{
+        struct content_output output = { .fd = -1 };
+        struct job job = { .cli = cli, .worker = &cli->worker };
+        uint64_t size;
+        if (!cli->size || !cli->output)
+                return cli_usage_error("usage: ferry accept -o FILE --size SIZE");
+        if (!cli_size_parse(cli->size, &size))
+                return cli_usage_error("not a size: %s", cli->size);
+        if (strcmp(cli->output, "-") == 0)
+                return cli_usage_error("accept prints the URL on standard output: name a file with -o FILE");
+        int status = cli_connect(cli);
+        if (status == CLI_OK)
+                status = content_create(cli->output, &output);
+        if (status == CLI_OK)
+                status = accept_run(&job, &output, size);
+        job_end(&job);
+        if (status == CLI_OK)
+                return content_keep(&output);
+        content_discard(&output);
+        return status;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "job.h"
+
+enum {
+        BENCH_ROUNDS = 200, /* of one size at most */
+        BENCH_LEAST = 5,
+        BENCH_MS = 400, /* spent on one size, when the rounds are slow */
+        BENCH_WAIT_MS = 30000,
+};
+
+static const uint64_t bench_sizes[] = { 4096, 65536, 1 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30 };
+static const uint64_t bench_largest = 64 << 20;
+
+struct bench {
+        struct cli *cli;
+        struct cli_worker peer;
+        struct job theirs, ours; /* the regions */
+        uint64_t cycle_us[BENCH_ROUNDS], bytes_us[BENCH_ROUNDS];
+        size_t rounds;
+        char transport[64];
+        size_t printed;
+};
+
+static uint64_t bench_clock_us(void)
+{
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* Offer there, read here, until it is done. */
+static int bench_round(struct bench *b, uint64_t size)
+{
+        struct job offer = { .cli = b->cli, .worker = &b->peer }, read = { .cli = b->cli, .worker = &b->cli->worker };
+        struct ferry_operation_spec readable = { .kind = FERRY_READABLE, .include_metadata = true };
+        struct ferry_operation_spec spec = { .kind = FERRY_READ, .wait_ms = BENCH_WAIT_MS };
+        uint64_t start = bench_clock_us();
+        int status = job_make_operation(&offer, &readable, b->theirs.region.id, size);
+        spec.remote_metadata = offer.operation.metadata;
+        if (status == CLI_OK)
+                status = job_make_operation(&read, &spec, b->ours.region.id, size);
+        uint64_t end = bench_clock_us();
+        if (status == CLI_OK)
+                status = job_wait(&read);
+        if (status == CLI_OK) {
+                b->cycle_us[b->rounds] = end - start;
+                b->bytes_us[b->rounds++] = read.operation.duration_us;
+                snprintf(b->transport, sizeof(b->transport), "%s", read.operation.transport);
+        }
+        job_end(&read);
+        job_end(&offer);
+        return status;
+}
+
+static int bench_compare(const void *a, const void *b)
+{
+        uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+        return x < y ? -1 : x > y;
+}
+
+static void bench_print(struct bench *b, uint64_t size)
+{
+        char bytes[32], rate[32];
+        qsort(b->cycle_us, b->rounds, sizeof(*b->cycle_us), bench_compare);
+        qsort(b->bytes_us, b->rounds, sizeof(*b->bytes_us), bench_compare);
+        uint64_t cycle = b->cycle_us[b->rounds / 2], alone = b->bytes_us[b->rounds / 2];
+        double per_second = (double)size * 1e6 / (double)(alone ? alone : 1);
+        cli_bytes_format(bytes, sizeof(bytes), (double)size);
+        cli_bytes_format(rate, sizeof(rate), per_second);
+        if (b->cli->json) {
+                printf("%s{\"size\":%" PRIu64 ",\"transport\":\"%s\",\"cycle_us\":%" PRIu64 ",\"transfer_us\":%" PRIu64
+                       ",\"bytes_per_second\":%.0f,\"rounds\":%zu}",
+                       b->printed ? ",\n " : "[", size, b->transport, cycle, alone, per_second, b->rounds);
+        } else {
+                if (!b->printed)
+                        printf("%10s  %14s  %14s  %14s  %s\n", "SIZE", "OFFER TO DONE", "BYTES ALONE", "RATE",
+                               "TRANSPORT");
+                printf("%10s  %11" PRIu64 " us  %11" PRIu64 " us  %12s/s  %s\n", bytes, cycle, alone, rate,
+                       b->transport);
+        }
+        (void)fflush(stdout);
+        b->printed++;
+}
+
+static int bench_size(struct bench *b, uint64_t size)
+{
+        int status = bench_round(b, size); /* connects, touches the pages */
+        uint64_t end = cli_clock_ms() + BENCH_MS;
+        b->rounds = 0;
+        while (status == CLI_OK && b->rounds < BENCH_ROUNDS && (b->rounds < BENCH_LEAST || cli_clock_ms() < end))
+                status = bench_round(b, size);
+        if (status == CLI_OK)
+                bench_print(b, size);
+        return status;
+}
+
+static int bench_run(struct bench *b, uint64_t largest)
+{
+        int status = job_make_region(&b->theirs, largest, "ferry bench");
+        if (status == CLI_OK)
+                status = job_make_region(&b->ours, largest, "ferry bench");
+        for (size_t i = 0; status == CLI_OK && i < sizeof(bench_sizes) / sizeof(bench_sizes[0]); i++) {
+                if (bench_sizes[i] < largest)
+                        status = bench_size(b, bench_sizes[i]);
+        }
+        if (status == CLI_OK)
+                status = bench_size(b, largest);
+        if (b->cli->json && b->printed)
+                puts("]");
+        return status;
+}
+
+int cli_run_bench(struct cli *cli, int argc, char **argv)
+{
+        struct bench *b = calloc(1, sizeof(*b));
+        uint64_t largest = bench_largest;
+        if (!b)
+                return cli_usage_error("memory is short");
+        b->cli = cli;
+        b->theirs = (struct job){ .cli = cli, .worker = &b->peer };
+        b->ours = (struct job){ .cli = cli, .worker = &cli->worker };
+        cli->quiet = true; /* the table is the progress */
+        int status = cli->size && !cli_size_parse(cli->size, &largest) ? cli_usage_error("not a size: %s", cli->size)
+                                                                       : cli_connect(cli);
+        if (status == CLI_OK)
+                status = cli_worker_named(cli, argv[1], &b->peer);
+        if (status == CLI_OK)
+                status = bench_run(b, largest);
+        job_end(&b->ours);
+        job_end(&b->theirs);
+        worker_close(&b->peer);
+        free(b);
+        return status;
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "content.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "local.h"
+
+enum { CONTENT_PIECE = 8 << 20 }; /* bytes between two looks at signals */
+
+/* ---- file → region ---- */
+
+static int content_read(int fd, char *to, uint64_t size)
+{
+        while (size && !signals_caught()) {
+                ssize_t n = read(fd, to, size < CONTENT_PIECE ? (size_t)size : CONTENT_PIECE);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n <= 0)
+                        return n < 0 ? -errno : -ENODATA;
+                to += n;
+                size -= (uint64_t)n;
+        }
+        return size ? -ECANCELED : 0;
+}
+
+static int content_file_result(int r, const char *name)
+{
+        if (r == -ECANCELED)
+                return CLI_PROBLEM;
+        if (r == -ENODATA)
+                return cli_usage_error("%s became shorter while it was read", name);
+        return r < 0 ? cli_usage_error("%s: %s", name, strerror(-r)) : CLI_OK;
+}
+
+/* What a callback of ours returned is the file's fault, all else the request's. */
+struct content_stream {
+        int fd, error;
+};
+
+static ssize_t content_stream_read(void *context, void *buffer, size_t size)
+{
+        struct content_stream *s = context;
+        for (;;) {
+                ssize_t n = read(s->fd, buffer, size);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                s->error = n < 0 ? -errno : n == 0 ? -ENODATA : 0;
+                return n > 0 ? n : s->error;
+        }
+}
+
+static int content_stream_write(void *context, const void *data, size_t size)
+{
+        struct content_stream *s = context;
+        s->error = cli_write(s->fd, data, size);
+        return s->error;
+}
+
+int content_fill(const struct cli_worker *worker, const struct ferry_region *region, int fd, const char *name,
+                 uint64_t size)
+{
+        void *map = local_map(worker->url, region, true);
+        if (map) {
+                int r = content_read(fd, map, size);
+                munmap(map, (size_t)region->size);
+                return content_file_result(r, name);
+        }
+        struct content_stream stream = { .fd = fd };
+        int r = ferry_put_region_content_from(worker->ferry, region->id, 0, content_stream_read, &stream, size);
+        return stream.error ? content_file_result(stream.error, name) : cli_result(worker, r);
+}
+
+/* ---- region → file ---- */
+
+static int content_write(int fd, const char *from, uint64_t size)
+{
+        while (size && !signals_caught()) {
+                size_t piece = size < CONTENT_PIECE ? (size_t)size : CONTENT_PIECE;
+                int r = cli_write(fd, from, piece);
+                if (r < 0)
+                        return r;
+                from += piece;
+                size -= piece;
+        }
+        return size ? -ECANCELED : 0;
+}
+
+int content_save(const struct cli_worker *worker, const struct ferry_region *region, int fd, const char *name,
+                 uint64_t size)
+{
+        void *map = local_map(worker->url, region, false);
+        if (map) {
+                int r = content_write(fd, map, size);
+                munmap(map, (size_t)region->size);
+                return r == -EPIPE ? CLI_PROBLEM : content_file_result(r, name);
+        }
+        struct content_stream stream = { .fd = fd };
+        int r = ferry_get_region_content_to(worker->ferry, region->id, 0, size, content_stream_write, &stream, NULL);
+        if (stream.error == -EPIPE)
+                return CLI_PROBLEM;
+        return stream.error ? content_file_result(stream.error, name) : cli_result(worker, r);
+}
+
+/* ---- inputs ---- */
+
+static int content_spool(struct content_input *input)
+{
+        char piece[65536];
+        int memory = memfd_create("ferry-input", MFD_CLOEXEC), r = memory < 0 ? -errno : 0;
+        ssize_t n = 0;
+        while (r == 0 && !signals_caught() && (n = read(input->fd, piece, sizeof(piece))) != 0) {
+                if (n < 0 && errno == EINTR)
+                        continue;
+                r = n < 0 ? -errno : cli_write(memory, piece, (size_t)n);
+                input->size += n > 0 ? (uint64_t)n : 0;
+        }
+        if (r == 0 && signals_caught())
+                r = -ECANCELED;
+        close(input->fd);
+        input->fd = memory;
+        if (memory >= 0)
+                (void)lseek(memory, 0, SEEK_SET);
+        return content_file_result(r, input->name);
+}
+
+int content_open(const char *file, struct content_input *ret_input)
+{
+        bool standard = strcmp(file, "-") == 0;
+        struct content_input input = { .name = standard ? "standard input" : file };
+        struct stat status;
+        input.fd = standard ? dup(STDIN_FILENO) : open(file, O_RDONLY | O_CLOEXEC);
+        if (input.fd < 0 || fstat(input.fd, &status) < 0) {
+                int error = errno;
+                content_close(&input);
+                return cli_usage_error("%s: %s", input.name, strerror(error));
+        }
+        int r = CLI_OK;
+        if (S_ISDIR(status.st_mode)) {
+                r = cli_usage_error("%s is a directory: pack it first, as in tar c %s | ferry offer -", file, file);
+        } else if (S_ISREG(status.st_mode)) {
+                off_t at = lseek(input.fd, 0, SEEK_CUR);
+                input.size = at < status.st_size ? (uint64_t)(status.st_size - at) : 0;
+        } else {
+                r = content_spool(&input);
+        }
+        if (r == CLI_OK && input.size == 0)
+                r = cli_usage_error("%s is empty: no bytes to move", input.name);
+        if (r == CLI_OK)
+                *ret_input = input;
+        else
+                content_close(&input);
+        return r;
+}
+
+void content_close(struct content_input *input)
+{
+        if (input->fd >= 0)
+                close(input->fd);
+        input->fd = -1;
+}
+
+/* ---- outputs ---- */
+
+static int content_standard_output(struct content_output *ret_output)
+{
+        if (isatty(STDOUT_FILENO))
+                return cli_usage_error(
+                        "no bytes to a terminal: name a file with -o FILE, or send the output elsewhere");
+        *ret_output = (struct content_output){ .fd = STDOUT_FILENO, .file = "standard output" };
+        return CLI_OK;
+}
+
+int content_create(const char *file, struct content_output *ret_output)
+{
+        struct content_output output = { .fd = -1, .file = file };
+        struct stat status = { 0 };
+        if (!file || strcmp(file, "-") == 0)
+                return content_standard_output(ret_output);
+        bool exists = stat(file, &status) == 0;
+        if (exists && !S_ISREG(status.st_mode)) {
+                output.fd = open(file, O_WRONLY | O_CLOEXEC);
+        } else if (asprintf(&output.part, "%s.part-%d", file, (int)getpid()) < 0) {
+                output.part = NULL;
+                errno = ENOMEM;
+        } else {
+                output.fd = open(output.part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+                if (output.fd >= 0 && exists)
+                        (void)fchmod(output.fd, status.st_mode & 07777);
+        }
+        if (output.fd < 0) {
+                int error = errno;
+                free(output.part);
+                return cli_usage_error("%s: %s", file, strerror(error));
+        }
+        *ret_output = output;
+        return CLI_OK;
+}
+
+int content_reserve(const struct content_output *output, uint64_t size)
+{
+        if (!output->part)
+                return 0;
+        if (size > INT64_MAX)
+                return -EFBIG;
+        /* Not posix_fallocate, which writes to each page where the file system cannot reserve. */
+        int r = fallocate(output->fd, 0, 0, (off_t)size) < 0 ? -errno : 0;
+        return r == -EOPNOTSUPP || r == -ENOSYS ? 0 : r;
+}
+
+int content_keep(struct content_output *output)
+{
+        int status = CLI_OK;
+        if (output->part) {
+                /* Some file systems tell of a full disk only here. */
+                if (close(output->fd) < 0 || rename(output->part, output->file) < 0)
+                        status = cli_usage_error("%s: %s", output->file, strerror(errno));
+                output->fd = -1;
+                if (status != CLI_OK)
+                        (void)unlink(output->part);
+                free(output->part);
+                output->part = NULL;
+        }
+        content_discard(output);
+        return status;
+}
+
+void content_discard(struct content_output *output)
+{
+        if (output->fd > STDERR_FILENO)
+                close(output->fd);
+        if (output->part)
+                (void)unlink(output->part);
+        free(output->part);
+        *output = (struct content_output){ .fd = -1 };
+}

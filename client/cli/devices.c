@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <json-c/json.h>
+
+#include "table.h"
+
+static const struct table_column devices_memory[] = {
+        { "MEMORY", "name", TABLE_TEXT },
+        { "SIZE", "total_bytes", TABLE_BYTES },
+        { "MODEL", "model", TABLE_TEXT },
+};
+static const struct table_column devices_ports[] = {
+        { "RDMA PORT", "port", TABLE_TEXT },   { "STATE", "state", TABLE_TEXT }, { "LINK", "link_layer", TABLE_TEXT },
+        { "MTU", "active_mtu", TABLE_NUMBER }, { "GIDS", "gids", TABLE_LIST },
+};
+
+/* One row a port, named as UCX_NET_DEVICES takes it. */
+static struct json_object *devices_ports_of(struct json_object *devices)
+{
+        struct json_object *rows = json_object_new_array(), *nics, *ports, *name, *number;
+        if (!json_object_object_get_ex(devices, "rdma", &nics))
+                return rows;
+        for (size_t i = 0; i < json_object_array_length(nics); i++) {
+                struct json_object *nic = json_object_array_get_idx(nics, i);
+                if (!json_object_object_get_ex(nic, "ports", &ports) || !json_object_object_get_ex(nic, "name", &name))
+                        continue;
+                for (size_t j = 0; j < json_object_array_length(ports); j++) {
+                        struct json_object *port = json_object_array_get_idx(ports, j);
+                        char text[128];
+                        json_object_object_get_ex(port, "number", &number);
+                        snprintf(text, sizeof(text), "%s:%d", json_object_get_string(name),
+                                 json_object_get_int(number));
+                        json_object_object_add(port, "port", json_object_new_string(text));
+                        json_object_array_add(rows, json_object_get(port));
+                }
+        }
+        return rows;
+}
+
+static void devices_print(struct cli *cli, struct json_object *devices)
+{
+        struct json_object *memory, *gpu, *missing, *rows = devices_ports_of(devices);
+        char text[512];
+        if (json_object_object_get_ex(devices, "memory", &memory))
+                table_show(cli, memory, devices_memory, sizeof(devices_memory) / sizeof(devices_memory[0]),
+                           "No memory.");
+        putchar('\n');
+        if (json_object_array_length(rows))
+                table_show(cli, rows, devices_ports, sizeof(devices_ports) / sizeof(devices_ports[0]), "");
+        else
+                puts("No RDMA devices.");
+        json_object_put(rows);
+        table_format(devices, &(struct table_column){ "", "transports", TABLE_LIST }, text, sizeof(text));
+        printf("\nUCX transports: %s\n",
+               *text ? text : "none (the network side is off: ferryd --data-listen opens it)");
+        if (!json_object_object_get_ex(devices, "gpu_direct_rdma", &gpu) ||
+            !json_object_object_get_ex(gpu, "missing", &missing))
+                return;
+        printf("GPU Direct RDMA: %s\n", json_object_array_length(missing) ? "not possible" : "possible");
+        for (size_t i = 0; i < json_object_array_length(missing); i++)
+                printf("  %s\n", json_object_get_string(json_object_array_get_idx(missing, i)));
+}
+
+int cli_run_devices(struct cli *cli, int argc, char **argv)
+{
+        struct json_object *devices = NULL;
+        int status = cli_connect(cli);
+        if (status == CLI_OK)
+                status = table_get(&cli->worker, "/v1/devices", &devices);
+        if (status == CLI_OK && cli->json)
+                status = cli_print(json_object_to_json_string_ext(devices, JSON_C_TO_STRING_NOSLASHESCAPE));
+        else if (status == CLI_OK)
+                devices_print(cli, devices);
+        json_object_put(devices);
+        return status;
+}

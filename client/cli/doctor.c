@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doctor.h"
+
+#include <json-c/json.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "local.h"
+#include "table.h"
+
+void doctor_find(struct doctor *d, enum finding_level level, const char *fix, const char *format, ...)
+{
+        static const char *const names[] = { "good", "note", "bad" };
+        static const char *const marks[] = { "ok  ", "note", "BAD " };
+        va_list arguments;
+        char *text = NULL;
+        va_start(arguments, format);
+        if (vasprintf(&text, format, arguments) < 0)
+                text = NULL;
+        va_end(arguments);
+        d->bad += level == FINDING_BAD;
+        if (d->findings) {
+                struct json_object *one = json_object_new_object();
+                json_object_object_add(one, "level", json_object_new_string(names[level]));
+                json_object_object_add(one, "finding", json_object_new_string(text ? text : ""));
+                if (fix)
+                        json_object_object_add(one, "fix", json_object_new_string(fix));
+                json_object_array_add(d->findings, one);
+        } else {
+                printf("%s  %s\n", marks[level], text ? text : "");
+                if (fix)
+                        printf("      → %s\n", fix);
+        }
+        free(text);
+}
+
+const char *doctor_text(struct json_object *object, const char *member)
+{
+        struct json_object *value;
+        return json_object_object_get_ex(object, member, &value) ? json_object_get_string(value) : NULL;
+}
+
+static bool doctor_truth(struct json_object *object, const char *member)
+{
+        struct json_object *value;
+        return json_object_object_get_ex(object, member, &value) && json_object_get_boolean(value);
+}
+
+static bool doctor_is_loopback(const char *url)
+{
+        return strstr(url, "://127.") || strstr(url, "://localhost") || strstr(url, "://[::1]") ||
+               strncmp(url, "unix:", 5) == 0 || strncmp(url, "127.", 4) == 0 || strncmp(url, "[::1]", 5) == 0;
+}
+
+/* ---- the worker ---- */
+
+static void doctor_http(struct doctor *d)
+{
+        struct json_object *addresses = NULL, *urls = NULL;
+        bool beyond = false;
+        json_object_object_get_ex(d->worker, "addresses", &addresses);
+        if (json_object_object_get_ex(addresses, "http", &urls)) {
+                for (size_t i = 0; i < json_object_array_length(urls); i++)
+                        beyond |= !doctor_is_loopback(json_object_get_string(json_object_array_get_idx(urls, i)));
+        }
+        doctor_find(d, FINDING_GOOD, NULL, "Worker %s (version %s) answers at %s.", doctor_text(d->worker, "name"),
+                    doctor_text(d->worker, "version"), d->cli->worker.url);
+        if (!beyond)
+                doctor_find(d, FINDING_NOTE, "ferryd --listen ADDRESS:9300 --token-file FILE",
+                            "HTTP is open on this machine only: peers elsewhere cannot fetch metadata.");
+}
+
+static void doctor_transports(struct doctor *d)
+{
+        struct json_object *addresses = NULL;
+        char list[256];
+        if (doctor_truth(d->worker, "local"))
+                doctor_find(d, FINDING_GOOD, NULL,
+                            "Peers on this machine, of this user: shared memory, copied once (shm).");
+        else
+                doctor_find(d, FINDING_NOTE, "ferryd --local auto",
+                            "Shared memory is off: peers on this machine are reached over the network side, or HTTP.");
+        json_object_object_get_ex(d->worker, "addresses", &addresses);
+        const char *data = doctor_text(addresses, "data");
+        table_format(d->devices, &(struct table_column){ "", "transports", TABLE_LIST }, list, sizeof(list));
+        if (!data)
+                doctor_find(d, FINDING_NOTE,
+                            "ferryd --data-listen ADDRESS:0 (in a network where every peer is trusted)",
+                            "The network side is closed: bytes to other machines go by HTTP, the slowest path.");
+        else if (doctor_is_loopback(data))
+                doctor_find(d, FINDING_NOTE, "ferryd --data-listen ADDRESS:PORT",
+                            "The network side is open at %s, for this machine only, by UCX: %s.", data, list);
+        else
+                doctor_find(d, FINDING_GOOD, NULL, "Peers on other machines: UCX at %s, by %s.", data, list);
+        if (d->pid)
+                doctor_find(d, FINDING_GOOD, NULL, "Files are copied from and into regions directly, without HTTP.");
+        else
+                doctor_find(d, FINDING_NOTE, "run ferry on the worker's machine, as its user",
+                            "Files go to and from this worker through HTTP: it runs elsewhere, or as another user.");
+}
+
+/* ---- devices ---- */
+
+static void doctor_port(struct doctor *d, const char *nic, struct json_object *port)
+{
+        struct json_object *number = NULL;
+        json_object_object_get_ex(port, "number", &number);
+        const char *state = doctor_text(port, "state"), *link = doctor_text(port, "link_layer");
+        bool active = state && strcasestr(state, "active");
+        doctor_find(d, active ? FINDING_GOOD : FINDING_BAD,
+                    active ? NULL : "check the cable and the switch port; ip link set IFACE up; ibstat shows the port",
+                    "RDMA port %s:%d (%s) is %s.", nic, json_object_get_int(number), link ? link : "?",
+                    state ? state : "in an unknown state");
+}
+
+static void doctor_rdma(struct doctor *d)
+{
+        struct json_object *nics = NULL, *ports;
+        const char *error = doctor_text(d->devices, "rdma_error");
+        json_object_object_get_ex(d->devices, "rdma", &nics);
+        size_t n = json_object_is_type(nics, json_type_array) ? json_object_array_length(nics) : 0;
+        if (n == 0)
+                doctor_find(d, FINDING_NOTE,
+                            error ? "modprobe ib_uverbs, and the driver of the card" : "ibv_devinfo lists cards",
+                            "No RDMA: %s.", error ? error : "no RDMA network card");
+        for (size_t i = 0; i < n; i++) {
+                struct json_object *nic = json_object_array_get_idx(nics, i);
+                if (!json_object_object_get_ex(nic, "ports", &ports))
+                        continue;
+                for (size_t j = 0; j < json_object_array_length(ports); j++)
+                        doctor_port(d, doctor_text(nic, "name"), json_object_array_get_idx(ports, j));
+        }
+}
+
+static void doctor_gpu(struct doctor *d)
+{
+        struct json_object *memory = NULL, *gpu = NULL, *missing = NULL;
+        size_t gpus = 0;
+        if (json_object_object_get_ex(d->devices, "memory", &memory)) {
+                for (size_t i = 0; i < json_object_array_length(memory); i++) {
+                        const char *name = doctor_text(json_object_array_get_idx(memory, i), "name");
+                        gpus += name && strncmp(name, "cuda", 4) == 0;
+                }
+        }
+        if (gpus)
+                doctor_find(d, FINDING_GOOD, NULL, "%zu GPU%s: regions can be in GPU memory.", gpus,
+                            gpus == 1 ? "" : "s");
+        json_object_object_get_ex(d->devices, "gpu_direct_rdma", &gpu);
+        if (doctor_truth(gpu, "possible")) {
+                doctor_find(d, FINDING_GOOD, NULL, "GPU Direct RDMA is possible.");
+                return;
+        }
+        if (!json_object_object_get_ex(gpu, "missing", &missing))
+                return;
+        for (size_t i = 0; i < json_object_array_length(missing); i++) {
+                const char *text = json_object_get_string(json_object_array_get_idx(missing, i)),
+                           *colon = strchr(text, ':');
+                doctor_find(d, FINDING_NOTE, colon ? colon + 2 : NULL, "No GPU Direct RDMA: %.*s.",
+                            colon ? (int)(colon - text) : (int)strlen(text), text);
+        }
+}
+
+static int doctor_ask(struct doctor *d)
+{
+        struct json_object *pid;
+        int status = cli_connect(d->cli);
+        if (status == CLI_OK)
+                status = table_get(&d->cli->worker, "/v1/worker", &d->worker);
+        if (status == CLI_OK)
+                status = table_get(&d->cli->worker, "/v1/devices", &d->devices);
+        if (status == CLI_OK && json_object_object_get_ex(d->worker, "pid", &pid) &&
+            local_is_worker(d->cli->worker.url, json_object_get_int(pid)))
+                d->pid = json_object_get_int(pid);
+        return status;
+}
+
+int cli_run_doctor(struct cli *cli, int argc, char **argv)
+{
+        struct doctor d = { .cli = cli, .findings = cli->json ? json_object_new_array() : NULL };
+        int status = doctor_ask(&d);
+        if (status == CLI_OK) {
+                doctor_http(&d);
+                doctor_transports(&d);
+                doctor_rdma(&d);
+                doctor_gpu(&d);
+                doctor_memory(&d);
+                doctor_interfaces(&d);
+                if (argc > 1)
+                        status = doctor_peer(&d, argv[1]);
+        }
+        if (d.findings && d.worker)
+                (void)cli_print(json_object_to_json_string_ext(d.findings, JSON_C_TO_STRING_PRETTY |
+                                                                                   JSON_C_TO_STRING_NOSLASHESCAPE));
+        json_object_put(d.findings);
+        json_object_put(d.worker);
+        json_object_put(d.devices);
+        return status == CLI_OK && d.bad ? CLI_PROBLEM : status;
+}

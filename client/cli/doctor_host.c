@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doctor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <json-c/json.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { HOST_LINE = 256, HOST_REACH_MS = 3000, HOST_MTU = 1500 };
+
+static const uint64_t host_memlock_enough = 64 << 20;
+
+/* The first line of a file. */
+static bool host_read(const char *path, char *line, size_t size)
+{
+        FILE *file = fopen(path, "re");
+        bool ok = file && fgets(line, (int)size, file);
+        if (file)
+                (void)fclose(file);
+        if (ok)
+                line[strcspn(line, "\n")] = '\0';
+        return ok;
+}
+
+/* ---- memory ---- */
+
+/* The worker's soft limit; UINT64_MAX = unlimited. */
+static bool host_memlock(pid_t pid, uint64_t *ret_bytes)
+{
+        char path[64], line[HOST_LINE], text[64];
+        bool found = false;
+        snprintf(path, sizeof(path), "/proc/%d/limits", (int)pid);
+        FILE *file = fopen(path, "re");
+        while (file && !found && fgets(line, sizeof(line), file))
+                found = sscanf(line, "Max locked memory %63s", text) == 1;
+        if (file)
+                (void)fclose(file);
+        *ret_bytes = found && strcmp(text, "unlimited") != 0 ? strtoull(text, NULL, 10) : UINT64_MAX;
+        return found;
+}
+
+static void host_check_memlock(struct doctor *d)
+{
+        struct json_object *nics = NULL;
+        uint64_t bytes;
+        char text[32];
+        json_object_object_get_ex(d->devices, "rdma", &nics);
+        bool rdma = json_object_is_type(nics, json_type_array) && json_object_array_length(nics);
+        if (!d->pid || !host_memlock(d->pid, &bytes))
+                return;
+        cli_bytes_format(text, sizeof(text), (double)bytes);
+        if (bytes == UINT64_MAX)
+                doctor_find(d, FINDING_GOOD, NULL, "Locked memory of the worker is unlimited, as RDMA wants it.");
+        else if (rdma)
+                doctor_find(
+                        d, bytes < host_memlock_enough ? FINDING_BAD : FINDING_NOTE,
+                        "ulimit -l unlimited before ferryd; LimitMEMLOCK=infinity in its systemd unit",
+                        "Locked memory of the worker is limited to %s: larger regions cannot be registered for RDMA.",
+                        text);
+        else
+                doctor_find(d, FINDING_GOOD, NULL, "Locked memory is limited to %s, which only RDMA would need.", text);
+}
+
+static void host_check_huge_pages(struct doctor *d)
+{
+        char line[HOST_LINE];
+        if (!host_read("/sys/kernel/mm/transparent_hugepage/shmem_enabled", line, sizeof(line)))
+                return;
+        bool never = strstr(line, "[never]") || strstr(line, "[deny]");
+        doctor_find(d, never ? FINDING_NOTE : FINDING_GOOD,
+                    never ? "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled (as root)" : NULL,
+                    "Huge pages for regions: %s.", never ? "off, which makes large regions slower" : "on");
+}
+
+void doctor_memory(struct doctor *d)
+{
+        host_check_memlock(d);
+        if (d->pid)
+                host_check_huge_pages(d);
+}
+
+/* ---- interfaces ---- */
+
+static int host_mtu(const char *interface)
+{
+        char path[64 + IF_NAMESIZE], line[HOST_LINE];
+        snprintf(path, sizeof(path), "/sys/class/net/%s/mtu", interface);
+        return host_read(path, line, sizeof(line)) ? atoi(line) : 0;
+}
+
+/* Mb/s, as far as the driver tells. */
+static int host_speed(const char *interface)
+{
+        char path[64 + IF_NAMESIZE], line[HOST_LINE];
+        snprintf(path, sizeof(path), "/sys/class/net/%s/speed", interface);
+        return host_read(path, line, sizeof(line)) ? atoi(line) : 0;
+}
+
+static bool host_is_bridge(const char *interface)
+{
+        static const char *const names[] = { "docker", "cni", "br-", "virbr", "flannel", "cilium" };
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+                if (strncmp(interface, names[i], strlen(names[i])) == 0)
+                        return true;
+        }
+        return false;
+}
+
+static void host_interface(struct doctor *d, const struct ifaddrs *i)
+{
+        char address[64] = "", fix[128], speed[32] = "";
+        socklen_t size = i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+        int mtu = host_mtu(i->ifa_name), megabits = host_speed(i->ifa_name);
+        (void)getnameinfo(i->ifa_addr, size, address, sizeof(address), NULL, 0, NI_NUMERICHOST);
+        if (megabits > 0)
+                snprintf(speed, sizeof(speed), ", %d Mb/s", megabits);
+        if (host_is_bridge(i->ifa_name)) {
+                doctor_find(d, FINDING_NOTE,
+                            "ferryd --data-listen ADDRESS of the right interface, or --interfaces NAME",
+                            "Interface %s (%s) leads to containers of this machine only.", i->ifa_name, address);
+                return;
+        }
+        snprintf(fix, sizeof(fix), "ip link set %s mtu 9000, where the whole network has it", i->ifa_name);
+        bool small = mtu && mtu <= HOST_MTU && megabits >= 10000;
+        doctor_find(d, small ? FINDING_NOTE : FINDING_GOOD, small ? fix : NULL, "Interface %s: %s, MTU %d%s.",
+                    i->ifa_name, address, mtu, speed);
+}
+
+void doctor_interfaces(struct doctor *d)
+{
+        struct ifaddrs *all = NULL;
+        size_t n = 0;
+        if (!d->pid || getifaddrs(&all) < 0)
+                return;
+        for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+                bool up = (i->ifa_flags & IFF_UP) && (i->ifa_flags & IFF_RUNNING) && !(i->ifa_flags & IFF_LOOPBACK);
+                if (!up || !i->ifa_addr || i->ifa_addr->sa_family != AF_INET)
+                        continue;
+                host_interface(d, i);
+                n++;
+        }
+        freeifaddrs(all);
+        if (n == 0)
+                doctor_find(d, FINDING_NOTE, "ip link set IFACE up",
+                            "No network interface but loopback has an address.");
+}
+
+/* ---- the way to a peer ---- */
+
+static struct addrinfo *host_resolve(const char *host, const char *port, int type)
+{
+        struct addrinfo hints = { .ai_socktype = type }, *list = NULL;
+        char plain[256];
+        size_t size = strlen(host);
+        bool bracketed = size > 2 && host[0] == '[' && host[size - 1] == ']';
+        snprintf(plain, sizeof(plain), "%.*s", (int)(bracketed ? size - 2 : size), host + (bracketed ? 1 : 0));
+        return getaddrinfo(plain, port, &hints, &list) == 0 ? list : NULL;
+}
+
+static bool host_interface_of(const struct sockaddr *address, char *name, size_t size)
+{
+        struct ifaddrs *all = NULL;
+        bool found = false;
+        if (getifaddrs(&all) < 0)
+                return false;
+        for (const struct ifaddrs *i = all; i && !found; i = i->ifa_next) {
+                if (!i->ifa_addr || i->ifa_addr->sa_family != address->sa_family)
+                        continue;
+                found = address->sa_family == AF_INET
+                                ? ((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr.s_addr ==
+                                          ((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr
+                                : memcmp(&((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr,
+                                         &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr, 16) == 0;
+                if (found)
+                        snprintf(name, size, "%s", i->ifa_name);
+        }
+        freeifaddrs(all);
+        return found;
+}
+
+/* A datagram socket that is connected sends nothing: the kernel only picks the route. */
+bool doctor_route(const char *host, const char *port, char *interface, size_t size, int *ret_mtu)
+{
+        struct addrinfo *list = host_resolve(host, port, SOCK_DGRAM);
+        struct sockaddr_storage own;
+        socklen_t length = sizeof(own);
+        int fd = list ? socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
+        bool ok = fd >= 0 && connect(fd, list->ai_addr, list->ai_addrlen) == 0 &&
+                  getsockname(fd, (struct sockaddr *)&own, &length) == 0 &&
+                  host_interface_of((struct sockaddr *)&own, interface, size);
+        if (ok)
+                *ret_mtu = host_mtu(interface);
+        if (fd >= 0)
+                close(fd);
+        if (list)
+                freeaddrinfo(list);
+        return ok;
+}
+
+int doctor_reach(const char *host, const char *port)
+{
+        struct addrinfo *list = host_resolve(host, port, SOCK_STREAM);
+        int error = 0;
+        socklen_t size = sizeof(error);
+        if (!list)
+                return -EHOSTUNREACH;
+        int fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        int r = fd < 0 || (connect(fd, list->ai_addr, list->ai_addrlen) < 0 && errno != EINPROGRESS) ? -errno : 0;
+        freeaddrinfo(list);
+        if (r == 0) {
+                int n = poll(&(struct pollfd){ .fd = fd, .events = POLLOUT }, 1, HOST_REACH_MS);
+                r = n == 0                                                             ? -ETIMEDOUT
+                    : n < 0 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0 ? -errno
+                                                                                       : -error;
+        }
+        if (fd >= 0)
+                close(fd);
+        return r;
+}

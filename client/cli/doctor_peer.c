@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doctor.h"
+
+#include <json-c/json.h>
+#include <net/if.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "local.h"
+#include "table.h"
+
+/* "HOST:PORT" of a URL or an address, into two texts. */
+static bool peer_split(const char *text, char *host, size_t host_size, char *port, size_t port_size)
+{
+        const char *start = strstr(text, "://");
+        start = start ? start + 3 : text;
+        size_t length = strcspn(start, "/");
+        const char *colon = memrchr(start, ':', length);
+        if (!colon || strncmp(text, "unix:", 5) == 0)
+                return false;
+        snprintf(host, host_size, "%.*s", (int)(colon - start), start);
+        snprintf(port, port_size, "%.*s", (int)(length - (size_t)(colon - start) - 1), colon + 1);
+        return true;
+}
+
+static void peer_route(struct doctor *d, const char *url)
+{
+        char host[256], port[16], interface[IF_NAMESIZE + 1];
+        int mtu = 0;
+        if (!peer_split(url, host, sizeof(host), port, sizeof(port)))
+                return;
+        if (doctor_route(host, port, interface, sizeof(interface), &mtu))
+                doctor_find(d, FINDING_GOOD, NULL, "The route to %s leaves by interface %s, MTU %d.", host, interface,
+                            mtu);
+        else
+                doctor_find(d, FINDING_BAD, "ip route get ADDRESS shows why", "No route to %s.", host);
+}
+
+/* HTTP may reach a peer whose data port does not answer. */
+static void peer_data_port(struct doctor *d, struct json_object *peer)
+{
+        struct json_object *addresses = NULL;
+        char host[256], port[16];
+        json_object_object_get_ex(peer, "addresses", &addresses);
+        const char *data = doctor_text(addresses, "data");
+        if (!data) {
+                doctor_find(d, FINDING_NOTE, "ferryd --data-listen ADDRESS:0 at the peer, and here",
+                            "The peer's network side is closed: from another machine only HTTP reaches it.");
+                return;
+        }
+        if (!peer_split(data, host, sizeof(host), port, sizeof(port)))
+                return;
+        int r = doctor_reach(host, port);
+        if (r == 0)
+                doctor_find(d, FINDING_GOOD, NULL, "The peer's data port %s takes connections.", data);
+        else
+                doctor_find(d, FINDING_BAD,
+                            "open the port in the firewall (and UCX_TCP_PORT_RANGE for the lanes), or ferryd "
+                            "--data-listen with an address that is reached from here",
+                            "HTTP reaches the peer, its data port %s does not answer: %s.", data, strerror(-r));
+}
+
+static void peer_refused(struct doctor *d, int r, struct json_object *peer)
+{
+        const char *fix = "see the peer's log";
+        switch (r) {
+        case FERRY_E_FORBIDDEN:
+                fix = "ferryd --allow-peer ADDRESS here";
+                break;
+        case FERRY_E_PEER_UNREACHABLE:
+                fix = "the following lines tell which way is closed";
+                break;
+        case FERRY_E_PEER_REFUSED:
+                fix = "ferryd --peer-token-file FILE here, with the peer's token";
+                break;
+        default:
+                break;
+        }
+        doctor_find(d, FINDING_BAD, fix, "The worker cannot connect to the peer: %s.",
+                    ferry_last_message(d->cli->worker.ferry));
+        peer_data_port(d, peer);
+}
+
+/* What the worker says of the link that it has. */
+static void peer_unused(struct doctor *d, const char *epoch)
+{
+        struct json_object *list = NULL, *unused;
+        if (table_get_all(&d->cli->worker, "/v1/peers?limit=1000", "peers", &list) != CLI_OK)
+                return;
+        for (size_t i = 0; i < json_object_array_length(list); i++) {
+                struct json_object *one = json_object_array_get_idx(list, i);
+                const char *its = doctor_text(one, "epoch");
+                if (!its || strcmp(its, epoch) != 0 || !json_object_object_get_ex(one, "unused", &unused))
+                        continue;
+                for (size_t j = 0; j < json_object_array_length(unused); j++) {
+                        struct json_object *way = json_object_array_get_idx(unused, j);
+                        const char *transport = doctor_text(way, "transport"), *reason = doctor_text(way, "reason");
+                        doctor_find(d, FINDING_NOTE, NULL, "Not by %s: %s.", transport ? transport : "?",
+                                    reason ? reason : "no reason known");
+                }
+        }
+        json_object_put(list);
+}
+
+static void peer_connect(struct doctor *d, const struct cli_worker *peer, struct json_object *info)
+{
+        struct ferry_peer link = { 0 };
+        int r = ferry_connect_peer(d->cli->worker.ferry, peer->url, &link);
+        if (r != 0) {
+                peer_refused(d, r, info);
+                return;
+        }
+        doctor_find(d, FINDING_GOOD, NULL, "Bytes to %s go by %s (%s).", link.worker, link.transport,
+                    link.reused ? "connected already" : "connected now");
+        peer_unused(d, link.epoch);
+        if (strcmp(link.transport, "shm") != 0)
+                peer_data_port(d, info);
+        ferry_peer_clear(&link);
+}
+
+int doctor_peer(struct doctor *d, const char *name)
+{
+        struct cli_worker peer = { 0 };
+        struct json_object *info = NULL, *pid;
+        int status = cli_worker_named(d->cli, name, &peer);
+        if (status != CLI_OK)
+                return status;
+        peer_route(d, peer.url);
+        status = table_get(&peer, "/v1/worker", &info);
+        if (status == CLI_OK) {
+                bool here = json_object_object_get_ex(info, "pid", &pid) &&
+                            local_is_worker(peer.url, json_object_get_int(pid));
+                doctor_find(d, FINDING_GOOD, NULL, "Peer %s (version %s) answers at %s, %s.", doctor_text(info, "name"),
+                            doctor_text(info, "version"), peer.url,
+                            here ? "on this machine" : "on another machine or as another user");
+                peer_connect(d, &peer, info);
+        }
+        json_object_put(info);
+        worker_close(&peer);
+        return status;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <string.h>
+
+#include "content.h"
+#include "job.h"
+#include "remote.h"
+
+/* The disk's room is taken while the worker makes the region: both clear memory where the file is in memory. */
+struct fetch_room {
+        struct content_output *output;
+        uint64_t size;
+        int result;
+};
+
+static void *fetch_reserve(void *context)
+{
+        struct fetch_room *room = context;
+        room->result = content_reserve(room->output, room->size);
+        return NULL;
+}
+
+static int fetch_prepare(struct job *job, struct content_output *output, uint64_t size)
+{
+        struct fetch_room room = { output, size, 0 };
+        pthread_t thread;
+        bool apart = pthread_create(&thread, NULL, fetch_reserve, &room) == 0;
+        int status = job_make_region(job, size, NULL);
+        if (apart)
+                (void)pthread_join(thread, NULL);
+        else
+                (void)fetch_reserve(&room);
+        if (status == CLI_OK && room.result < 0)
+                status = cli_usage_error("%s: %s", output->file, strerror(-room.result));
+        return status;
+}
+
+static int fetch_run(struct job *job, const struct remote *remote, struct content_output *output)
+{
+        struct ferry_operation_spec spec = { .kind = FERRY_READ, .remote_metadata = remote->metadata };
+        int status = fetch_prepare(job, output, remote->size);
+        spec.layout = FERRY_LAYOUT_STREAM; /* the offer may have several descriptors, our region is one */
+        if (status == CLI_OK)
+                status = job_make_operation(job, &spec, job->region.id, remote->size);
+        if (status == CLI_OK)
+                status = job_wait(job);
+        if (status == CLI_OK)
+                status = content_save(job->worker, &job->region, output->fd, output->file, remote->size);
+        /* Standard output has the bytes. */
+        return status == CLI_OK && output->part ? job_report(job) : status;
+}
+
+int cli_run_fetch(struct cli *cli, int argc, char **argv)
+{
+        struct content_output output = { .fd = -1 };
+        struct remote remote = { 0 };
+        struct job job = { .cli = cli, .worker = &cli->worker };
+        int status = cli_connect(cli);
+        if (status == CLI_OK)
+                status = remote_fetch(cli, argv[1], FERRY_READABLE, &remote);
+        if (status == CLI_OK)
+                status = content_create(cli->output, &output);
+        if (status == CLI_OK)
+                status = fetch_run(&job, &remote, &output);
+        job_end(&job);
+        remote_clear(&remote);
+        if (status == CLI_OK)
+                return content_keep(&output);
+        content_discard(&output);
+        return status;
+}

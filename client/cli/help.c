@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <string.h>
+
+#include "cli.h"
+
+enum { HELP_LEFT = 30 };
+
+static void help_option(const struct cli_option *option)
+{
+        char left[64], letter[5] = "    ";
+        if (option->letter)
+                snprintf(letter, sizeof(letter), "-%c, ", option->letter);
+        snprintf(left, sizeof(left), "%s--%s %s", letter, option->name, option->argument ? option->argument : "");
+        printf("  %-*s %s%s%s\n", HELP_LEFT, left, option->help, option->environment ? ", $" : "",
+               option->environment ? option->environment : "");
+}
+
+static void help_all(void)
+{
+        char left[64];
+        puts("Usage: ferry [@WORKER] COMMAND [ARGUMENT]... [OPTION]...\n"
+             "Moves files and regions between Ferry workers, and shows what they do.\n\n"
+             "Commands:");
+        for (size_t i = 0; i < cli_commands_count; i++) {
+                snprintf(left, sizeof(left), "%s %s", cli_commands[i].name, cli_commands[i].arguments);
+                printf("  %-*s %s\n", HELP_LEFT, left, cli_commands[i].help);
+        }
+        puts("\nOptions of every command (ferry COMMAND --help shows the others):");
+        for (size_t i = 0; i < cli_options_count; i++) {
+                if (!cli_options[i].commands)
+                        help_option(&cli_options[i]);
+        }
+        puts("\n@WORKER is a line of ~/.config/ferry/workers: NAME URL [token-file=FILE] [ca-file=FILE] [cert=FILE]\n"
+             "[key=FILE]. Exit status: 0 done; 1 the worker refused, or the operation did not complete; 2 wrong\n"
+             "arguments, or a local file failed; 3 no worker answered; 4 the time limit was reached.");
+}
+
+static void help_one(const struct cli_command *command)
+{
+        printf("Usage: ferry %s %s\n%s%c%s.\n%s%s", command->name, command->arguments, "",
+               toupper((unsigned char)command->help[0]), command->help + 1, command->text ? command->text : "",
+               command->text ? "\n" : "");
+        const char *title = "\nOptions:\n";
+        for (size_t i = 0; i < cli_options_count; i++) {
+                if (!cli_options[i].commands || !cli_option_applies(&cli_options[i], command))
+                        continue;
+                fputs(title, stdout);
+                title = "";
+                help_option(&cli_options[i]);
+        }
+}
+
+/* ---- the same for the manual ---- */
+
+static void help_mdoc_arguments(const char *arguments)
+{
+        for (const char *word = arguments; *word;) {
+                size_t length = strcspn(word, " ");
+                bool optional = *word == '[', more = length > 3 && strncmp(word + length - 3, "...", 3) == 0;
+                size_t skip = optional ? 1 : 0, cut = (optional ? 1 : 0) + (more ? 3 : 0);
+                if (word[skip] == '-')
+                        printf(" %sFl %.*s", optional ? "Op " : "", (int)(length - skip - cut - 1), word + skip + 1);
+                else
+                        printf(" %sAr %.*s%s", optional ? "Op " : "", (int)(length - skip - cut), word + skip,
+                               more ? " ..." : "");
+                word += length + (word[length] == ' ');
+        }
+        putchar('\n');
+}
+
+static void help_mdoc_options(const struct cli_command *command)
+{
+        for (size_t i = 0; i < cli_options_count; i++) {
+                const struct cli_option *option = &cli_options[i];
+                bool wanted = command ? option->commands && cli_option_applies(option, command) : !option->commands;
+                if (!wanted || option->offset == offsetof(struct cli, mdoc))
+                        continue;
+                fputs(".It ", stdout);
+                if (option->letter)
+                        printf("Fl %c , ", option->letter);
+                printf("Fl -%s", option->name);
+                printf(option->argument ? " Ar %s\n" : "\n", option->argument);
+                printf("%c%s.\n", toupper((unsigned char)option->help[0]), option->help + 1);
+                if (option->environment)
+                        printf("Environment:\n.Ev %s .\n", option->environment);
+        }
+}
+
+/* Each sentence on a line of its own. */
+static void help_mdoc_text(const char *text)
+{
+        for (; *text; text++) {
+                bool ends = text[0] == '.' && text[1] == ' ';
+                putchar(*text);
+                if (ends)
+                        putchar('\n');
+                text += ends;
+        }
+        putchar('\n');
+}
+
+static void help_mdoc(void)
+{
+        puts(".Sh OPTIONS\nThey stand anywhere.\n.Bl -tag -width Ds");
+        help_mdoc_options(NULL);
+        puts(".El\n.Sh COMMANDS\n.Bl -tag -width Ds");
+        for (size_t i = 0; i < cli_commands_count; i++) {
+                const struct cli_command *command = &cli_commands[i];
+                printf(".It Cm %s", command->name);
+                help_mdoc_arguments(command->arguments);
+                printf("%c%s.\n", toupper((unsigned char)command->help[0]), command->help + 1);
+                if (command->text)
+                        help_mdoc_text(command->text);
+                bool own = false;
+                for (size_t j = 0; j < cli_options_count; j++)
+                        own |= cli_options[j].commands && cli_option_applies(&cli_options[j], command) &&
+                               cli_options[j].offset != offsetof(struct cli, mdoc);
+                if (own) {
+                        puts(".Bl -tag -width Ds");
+                        help_mdoc_options(command);
+                        puts(".El");
+                }
+        }
+        puts(".El");
+}
+
+int cli_run_help(struct cli *cli, int argc, char **argv)
+{
+        if (cli->mdoc) {
+                help_mdoc();
+                return CLI_OK;
+        }
+        if (argc < 2) {
+                help_all();
+                return CLI_OK;
+        }
+        const struct cli_command *command = cli_command_find(argv[1]);
+        if (!command)
+                return cli_usage_error("no command %s (see ferry --help)", argv[1]);
+        help_one(command);
+        return CLI_OK;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "job.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <json-c/json.h>
+
+#include "link.h"
+
+enum {
+        JOB_WATCH_MS = 200,
+        JOB_CANCEL_MS = 5000, /* a transfer under way is quiet by then, or its worker is in trouble */
+};
+
+int job_make_region(struct job *job, uint64_t size, const char *name)
+{
+        struct ferry_region_spec spec = { .size = size, .name = name };
+        signals_defer();
+        int r = ferry_create_region(job->worker->ferry, &spec, &job->region);
+        signals_resume();
+        return cli_result(job->worker, r == 0 && signals_caught() ? -ECANCELED : r);
+}
+
+int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const char *region_id, uint64_t size)
+{
+        struct ferry_descriptor descriptor = { .region = region_id, .size = size };
+        spec->descriptors = &descriptor;
+        spec->n_descriptors = 1;
+        spec->verify = job->cli->verify;
+        if (job->cli->ttl && !cli_duration_parse(job->cli->ttl, &spec->ttl_ms))
+                return cli_usage_error("not a duration: %s", job->cli->ttl);
+        signals_defer();
+        int r = ferry_create_operation(job->worker->ferry, spec, &job->operation);
+        signals_resume();
+        return cli_result(job->worker, r == 0 && signals_caught() ? -ECANCELED : r);
+}
+
+int job_wait(struct job *job)
+{
+        struct cli_progress progress = cli_progress_make(job->cli);
+        struct ferry_watch watch = { .timeout_ms = FERRY_FOREVER };
+        struct ferry_operation last = { 0 };
+        if (job->operation.done)
+                return cli_operation_result(&job->operation);
+        if (job->cli->timeout && !cli_duration_parse(job->cli->timeout, &watch.timeout_ms))
+                return cli_usage_error("not a duration: %s", job->cli->timeout);
+        if (progress.stream) {
+                watch.interval_ms = JOB_WATCH_MS;
+                watch.progress = cli_progress_show;
+                watch.context = &progress;
+        }
+        int r = ferry_watch_operation(job->worker->ferry, job->operation.id, &watch, &last);
+        cli_progress_end(&progress);
+        if (r == -ETIMEDOUT && job->cli->timeout && last.id[0]) {
+                fprintf(stderr, "ferry: %s was not done within %s: cancelled\n", last.id, job->cli->timeout);
+                ferry_operation_clear(&last);
+                return CLI_LATE;
+        }
+        if (r != 0) {
+                ferry_operation_clear(&last);
+                return cli_result(job->worker, r);
+        }
+        ferry_operation_clear(&job->operation);
+        job->operation = last;
+        return cli_operation_result(&job->operation);
+}
+
+/* As the worker tells it. */
+int job_report(struct job *job)
+{
+        struct ferry_answer answer;
+        char path[64 + FERRY_ID_SIZE];
+        if (!job->cli->json)
+                return CLI_OK;
+        snprintf(path, sizeof(path), "/v1/operations/%s", job->operation.id);
+        int r = ferry_request(job->worker->ferry, "GET", path, NULL, NULL, 0, &answer);
+        int status = r == 0 && answer.body ? cli_print(answer.body) : cli_result(job->worker, r);
+        ferry_answer_clear(&answer);
+        return status;
+}
+
+/* A missing resource is what we want. */
+static int job_gone(int r)
+{
+        return r == FERRY_E_NOT_FOUND || r == FERRY_E_GONE ? 0 : r;
+}
+
+void job_end(struct job *job)
+{
+        struct ferry *f = job->worker ? job->worker->ferry : NULL;
+        struct ferry_operation last = { 0 };
+        int r = 0;
+        if (!f)
+                return;
+        signals_defer();
+        ferry_resume(f);
+        if (job->operation.id[0] && !job->operation.done) {
+                r = job_gone(ferry_cancel_operation(f, job->operation.id, NULL));
+                if (r == 0)
+                        r = job_gone(ferry_wait_operation(f, job->operation.id, JOB_CANCEL_MS, &last));
+                ferry_operation_clear(&last);
+        }
+        if (job->operation.id[0] && r == 0)
+                r = job_gone(ferry_delete_operation(f, job->operation.id));
+        if (job->region.id[0] && r >= 0)
+                r = job_gone(ferry_delete_region(f, job->region.id));
+        /* What a worker had that is gone is gone with it. */
+        if (r != 0 && r != -ECONNREFUSED && r != -ECONNRESET)
+                fprintf(stderr, "ferry: %s %s stays at %s (%s): remove it with ferry rm\n",
+                        job->region.id[0] ? "region" : "operation",
+                        job->region.id[0] ? job->region.id : job->operation.id, job->worker->url,
+                        ferry_last_message(f));
+        ferry_operation_clear(&job->operation);
+        job->region = (struct ferry_region){ 0 };
+        signals_resume();
+}
+
+/* The address that others use, where the worker knows one. For free(). */
+static char *job_public_url(const struct cli_worker *worker)
+{
+        struct ferry_worker_info info = { 0 };
+        struct json_object *root = NULL, *addresses, *urls;
+        char *url = NULL;
+        if (strncmp(worker->url, "unix:", 5) != 0 && strstr(worker->url, "/v1"))
+                return strdup(worker->url);
+        if (ferry_get_worker(worker->ferry, &info) == 0)
+                root = json_tokener_parse(info.json);
+        if (json_object_object_get_ex(root, "addresses", &addresses) &&
+            json_object_object_get_ex(addresses, "http", &urls)) {
+                for (size_t i = 0; !url && i < json_object_array_length(urls); i++) {
+                        const char *text = json_object_get_string(json_object_array_get_idx(urls, i));
+                        if (text && strncmp(text, "http", 4) == 0)
+                                url = strdup(text);
+                }
+        }
+        json_object_put(root);
+        ferry_worker_info_clear(&info);
+        return url ? url : strdup(worker->url);
+}
+
+int job_announce(struct job *job, const char *use)
+{
+        char *base = job_public_url(job->worker), *url = base ? link_metadata(base, job->operation.id) : NULL;
+        char *line = NULL;
+        free(base);
+        if (!url)
+                return cli_usage_error("%s", strerror(ENOMEM));
+        int n = job->cli->json
+                        ? asprintf(&line,
+                                   "{\"url\":\"%s\",\"operation\":\"%s\",\"region\":\"%s\",\"size\":%" PRIu64 "}", url,
+                                   job->operation.id, job->region.id, job->region.size)
+                        : asprintf(&line, "%s", url);
+        int status = n < 0 ? cli_usage_error("%s", strerror(ENOMEM)) : cli_print(line);
+        if (status == CLI_OK && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO) && !job->cli->quiet)
+                fprintf(stderr, use, url);
+        if (n >= 0)
+                free(line);
+        free(url);
+        return status;
+}

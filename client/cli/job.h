@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_JOB_H
+#define CLI_JOB_H
+
+#include "cli.h"
+
+/* A region and an operation that a command makes and that are gone when it ends, however it ends. Zero-initialise. */
+struct job {
+        struct cli *cli;
+        struct cli_worker *worker; /* borrowed */
+        struct ferry_region region;
+        struct ferry_operation operation;
+};
+
+/* Makes the job's region. An exit status. */
+int job_make_region(struct job *job, uint64_t size, const char *name);
+
+/* Makes the job's operation, over size bytes of region_id. spec without descriptors. An exit status. */
+int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const char *region_id, uint64_t size);
+
+/* Waits for its end, with progress. An exit status, CLI_LATE after --timeout. */
+int job_wait(struct job *job);
+
+/* Prints the operation as JSON where --json asks for it. Then cancels and deletes whatever the job has made. */
+int job_report(struct job *job);
+void job_end(struct job *job);
+
+/* What offers have in common: the URL of the metadata on standard output. An exit status. */
+int job_announce(struct job *job, const char *use);
+
+#endif

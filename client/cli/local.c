@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "local.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { LOCAL_INODES = 32 };
+
+pid_t local_path_pid(const char *path)
+{
+        int pid = 0, fd = -1, end = 0;
+        if (sscanf(path, "/proc/%d/fd/%d%n", &pid, &fd, &end) != 2 || path[end] || pid <= 0 || fd < 0)
+                return 0;
+        return pid;
+}
+
+/* ---- Unix sockets: the kernel tells the listener's pid ---- */
+
+static bool local_listens_unix(const char *path, pid_t pid)
+{
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        struct ucred peer = { 0 };
+        socklen_t size = sizeof(peer);
+        if (strlen(path) >= sizeof(address.sun_path))
+                return false;
+        strcpy(address.sun_path, path);
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        bool same = fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+                    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid == pid;
+        if (fd >= 0)
+                close(fd);
+        return same;
+}
+
+/* ---- TCP: the process has the listening socket open ---- */
+
+/* Inodes of the sockets that listen at a port. Columns as in proc(5). */
+static size_t local_listeners(const char *table, unsigned port, unsigned long *inodes, size_t n)
+{
+        FILE *file = fopen(table, "re");
+        char *line = NULL;
+        size_t size = 0;
+        while (file && n < LOCAL_INODES && getline(&line, &size, file) > 0) {
+                unsigned bound, state;
+                unsigned long inode;
+                if (sscanf(line, "%*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*s %*s %*s %*u %*d %lu", &bound, &state,
+                           &inode) == 3 &&
+                    bound == port && state == 10 /* TCP_LISTEN */)
+                        inodes[n++] = inode;
+        }
+        free(line);
+        if (file)
+                (void)fclose(file);
+        return n;
+}
+
+static bool local_holds(pid_t pid, const unsigned long *inodes, size_t n)
+{
+        char path[64], target[64];
+        bool found = false;
+        snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+        DIR *directory = opendir(path);
+        for (struct dirent *entry; directory && !found && (entry = readdir(directory));) {
+                unsigned long inode;
+                ssize_t length = readlinkat(dirfd(directory), entry->d_name, target, sizeof(target) - 1);
+                target[length > 0 ? length : 0] = '\0';
+                if (sscanf(target, "socket:[%lu]", &inode) != 1)
+                        continue;
+                for (size_t i = 0; i < n; i++)
+                        found |= inodes[i] == inode;
+        }
+        if (directory)
+                closedir(directory);
+        return found;
+}
+
+static unsigned local_port(const char *url)
+{
+        const char *host = strstr(url, "://");
+        if (!host)
+                return 0;
+        host += 3;
+        const char *end = host + strcspn(host, "/"), *colon = memrchr(host, ':', (size_t)(end - host));
+        if (!colon || memchr(colon, ']', (size_t)(end - colon)))
+                return strncmp(url, "https", 5) == 0 ? 443 : 80;
+        return (unsigned)strtoul(colon + 1, NULL, 10);
+}
+
+bool local_is_worker(const char *url, pid_t pid)
+{
+        unsigned long inodes[LOCAL_INODES];
+        if (strncmp(url, "unix:", 5) == 0)
+                return local_listens_unix(url + 5, pid);
+        unsigned port = local_port(url);
+        size_t n = local_listeners("/proc/net/tcp", port, inodes, 0);
+        n = local_listeners("/proc/net/tcp6", port, inodes, n);
+        return n && local_holds(pid, inodes, n);
+}
+
+/* ---- regions ---- */
+
+/* A region is a memfd that can neither shrink nor grow, which no other file of that name is. */
+static bool local_is_region(int fd, uint64_t size)
+{
+        struct stat file;
+        int seals = fcntl(fd, F_GET_SEALS), wanted = F_SEAL_SHRINK | F_SEAL_GROW;
+        return seals >= 0 && (seals & wanted) == wanted && fstat(fd, &file) == 0 && (uint64_t)file.st_size >= size;
+}
+
+void *local_map(const char *url, const struct ferry_region *region, bool writable)
+{
+        pid_t pid = local_path_pid(region->path);
+        if (!pid || region->size > SIZE_MAX || !local_is_worker(url, pid))
+                return NULL;
+        int fd = open(region->path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+        if (fd < 0)
+                return NULL;
+        void *map = MAP_FAILED;
+        if (local_is_region(fd, region->size))
+                map = mmap(NULL, (size_t)region->size, PROT_READ | (writable ? PROT_WRITE : 0),
+                           MAP_SHARED | MAP_POPULATE, fd, 0);
+        close(fd);
+        return map == MAP_FAILED ? NULL : map;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "table.h"
+
+static const struct table_column ls_columns[] = {
+        { "OPERATION", "id", TABLE_TEXT },      { "KIND", "kind", TABLE_TEXT },
+        { "STATUS", "status", TABLE_TEXT },     { "DONE", "bytes_done", TABLE_BYTES },
+        { "SIZE", "bytes_total", TABLE_BYTES }, { "TIME", "duration_us", TABLE_MICROS },
+        { "AGE", "created_at", TABLE_AGE },     { "TRANSPORT", "transport", TABLE_TEXT },
+        { "LABEL", "label", TABLE_TEXT },
+};
+
+/* The names as the worker has them, so that "complete" is understood, too. */
+static int ls_check(const char *what, const char *value, const char *(*name)(int), const char **ret_name)
+{
+        if (!value)
+                return CLI_OK;
+        for (int i = 0; name(i); i++) {
+                if (strcasecmp(name(i), value) == 0) {
+                        *ret_name = name(i);
+                        return CLI_OK;
+                }
+        }
+        return cli_usage_error("no %s %s (see ferry ls --help)", what, value);
+}
+
+int cli_run_ls(struct cli *cli, int argc, char **argv)
+{
+        const char *kind = NULL, *status_name = NULL;
+        struct json_object *list = NULL;
+        char *path = NULL;
+        int status = ls_check("kind", cli->kind, ferry_kind_name, &kind);
+        if (status == CLI_OK)
+                status = ls_check("status", cli->status, ferry_status_name, &status_name);
+        if (status == CLI_OK)
+                status = cli_connect(cli);
+        if (status == CLI_OK &&
+            asprintf(&path, "/v1/operations?limit=1000%s%s%s%s", kind ? "&kind=" : "", kind ? kind : "",
+                     status_name ? "&status=" : "", status_name ? status_name : "") < 0)
+                status = cli_usage_error("%s", strerror(ENOMEM));
+        if (status == CLI_OK)
+                status = table_get_all(&cli->worker, path, "operations", &list);
+        free(path);
+        if (status == CLI_OK)
+                status =
+                        table_show(cli, list, ls_columns, sizeof(ls_columns) / sizeof(ls_columns[0]), "No operations.");
+        json_object_put(list);
+        return status;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+int cli_write(int fd, const void *data, size_t size)
+{
+        while (size) {
+                ssize_t n = write(fd, data, size);
+                if (n < 0 && errno == EINTR && !signals_caught())
+                        continue;
+                if (n <= 0)
+                        return n < 0 ? -errno : -EIO;
+                data = (const char *)data + n;
+                size -= (size_t)n;
+        }
+        return 0;
+}
+
+int cli_print(const char *text)
+{
+        size_t size = strlen(text);
+        int r = cli_write(STDOUT_FILENO, text, size);
+        if (r == 0 && (size == 0 || text[size - 1] != '\n'))
+                r = cli_write(STDOUT_FILENO, "\n", 1);
+        if (r == -EPIPE)
+                return CLI_PROBLEM; /* the reader has seen enough */
+        return r < 0 ? cli_usage_error("standard output: %s", strerror(-r)) : CLI_OK;
+}
+
+void cli_bytes_format(char *text, size_t size, double bytes)
+{
+        static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
+        size_t unit = 0;
+        while (bytes >= 1024 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+                bytes /= 1024;
+                unit++;
+        }
+        snprintf(text, size, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+}
+
+uint64_t cli_clock_ms(void)
+{
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
+}

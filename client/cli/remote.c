@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "remote.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <string.h>
+
+#include "link.h"
+
+/* RdmaMetadata's operation_kind. */
+enum { REMOTE_READ = 1, REMOTE_WRITE = 2 };
+
+static int remote_decode(struct remote *remote, enum ferry_kind kind)
+{
+        struct json_object *root = json_tokener_parse(remote->metadata), *value = NULL, *list = NULL;
+        int offered = json_object_object_get_ex(root, "operation_kind", &value) ? json_object_get_int(value) : 0;
+        size_t n = json_object_object_get_ex(root, "descriptors", &list) && json_object_is_type(list, json_type_array)
+                           ? json_object_array_length(list)
+                           : 0;
+        bool whole = n > 0;
+        for (size_t i = 0; i < n; i++) {
+                struct json_object *descriptor = json_object_array_get_idx(list, i);
+                int64_t size = json_object_object_get_ex(descriptor, "size", &value) ? json_object_get_int64(value) : 0;
+                whole &= size > 0 && !__builtin_add_overflow(remote->size, (uint64_t)size, &remote->size);
+        }
+        json_object_put(root);
+        if (!whole || (offered != REMOTE_READ && offered != REMOTE_WRITE)) {
+                fprintf(stderr, "ferry: %s: what came is not the metadata of an operation\n", remote->worker.url);
+                return CLI_UNREACHABLE;
+        }
+        if (offered == REMOTE_READ && kind == FERRY_WRITABLE)
+                return cli_usage_error("this operation offers bytes: use ferry fetch");
+        if (offered == REMOTE_WRITE && kind == FERRY_READABLE)
+                return cli_usage_error("this operation accepts bytes: use ferry send");
+        return CLI_OK;
+}
+
+static int remote_refused(const struct remote *remote, const char *id, int r)
+{
+        if (r == FERRY_E_NOT_FOUND || r == FERRY_E_GONE)
+                return cli_problem("%s at %s has ended: offer it again", id, remote->worker.url);
+        if (r == FERRY_E_NOT_PASSIVE)
+                return cli_problem("%s at %s is no offer: use the URL that ferry offer or accept prints", id,
+                                   remote->worker.url);
+        if (r == FERRY_E_UNAUTHENTICATED)
+                return cli_problem("%s: %s (give that worker's token with --peer-token-file)", remote->worker.url,
+                                   ferry_last_message(remote->worker.ferry));
+        return cli_result(&remote->worker, r);
+}
+
+int remote_fetch(struct cli *cli, const char *text, enum ferry_kind kind, struct remote *ret_remote)
+{
+        struct link link = { 0 };
+        *ret_remote = (struct remote){ 0 };
+        int r = link_parse(text, "operations", "op_", &link);
+        if (r == -EINVAL)
+                return cli_usage_error("%s is not the URL of an offer: http://HOST:PORT/v1/operations/op_…/metadata",
+                                       text);
+        if (r < 0)
+                return cli_usage_error("%s", strerror(-r));
+        const char *name = link.worker ? link.worker : cli->worker.url;
+        int status = cli_worker_named(cli, name, &ret_remote->worker);
+        if (status == CLI_OK) {
+                r = ferry_get_operation_metadata(ret_remote->worker.ferry, link.id, &ret_remote->metadata);
+                status = r == 0 ? remote_decode(ret_remote, kind) : remote_refused(ret_remote, link.id, r);
+        }
+        link_clear(&link);
+        return status;
+}
+
+void remote_clear(struct remote *remote)
+{
+        worker_close(&remote->worker);
+        ferry_secret_free(remote->metadata);
+        *remote = (struct remote){ 0 };
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_REMOTE_H
+#define CLI_REMOTE_H
+
+#include "cli.h"
+
+/* The offer of another worker, as its metadata tell. */
+struct remote {
+        struct cli_worker worker;
+        char *metadata; /* a secret */
+        uint64_t size;  /* of all descriptors */
+};
+
+/* Fetches the metadata of a passive operation of the kind. An exit status. remote_clear in any case. */
+int remote_fetch(struct cli *cli, const char *text, enum ferry_kind kind, struct remote *ret_remote);
+void remote_clear(struct remote *remote);
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "table.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { TABLE_COLUMNS = 12, TABLE_CELL = 128 };
+
+static void table_age(const char *text, char *cell, size_t size)
+{
+        static const struct {
+                double seconds;
+                const char *unit;
+        } units[] = { { 86400, "d" }, { 3600, "h" }, { 60, "m" }, { 1, "s" } };
+        struct tm tm = { 0 };
+        struct timespec now;
+        if (!strptime(text, "%Y-%m-%dT%H:%M:%S", &tm)) {
+                snprintf(cell, size, "%s", text);
+                return;
+        }
+        clock_gettime(CLOCK_REALTIME, &now);
+        double age = difftime(now.tv_sec, timegm(&tm));
+        for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+                if (age >= units[i].seconds) {
+                        snprintf(cell, size, "%.0f%s", age / units[i].seconds, units[i].unit);
+                        return;
+                }
+        }
+        snprintf(cell, size, "now");
+}
+
+static void table_list(struct json_object *array, char *cell, size_t size)
+{
+        size_t used = 0;
+        *cell = '\0';
+        for (size_t i = 0; json_object_is_type(array, json_type_array) && i < json_object_array_length(array); i++) {
+                int n = snprintf(cell + used, size - used, "%s%s", i ? " " : "",
+                                 json_object_get_string(json_object_array_get_idx(array, i)));
+                if (n < 0 || (size_t)n >= size - used)
+                        return;
+                used += (size_t)n;
+        }
+}
+
+void table_format(struct json_object *row, const struct table_column *column, char *text, size_t size)
+{
+        struct json_object *value = NULL;
+        if (!json_object_object_get_ex(row, column->member, &value) || !value) {
+                snprintf(text, size, "-");
+                return;
+        }
+        switch (column->type) {
+        case TABLE_TEXT:
+        case TABLE_NUMBER:
+                snprintf(text, size, "%s", json_object_get_string(value));
+                break;
+        case TABLE_BYTES:
+                cli_bytes_format(text, size, json_object_get_double(value));
+                break;
+        case TABLE_AGE:
+                table_age(json_object_get_string(value), text, size);
+                break;
+        case TABLE_MICROS:
+                if (json_object_get_double(value) < 1000)
+                        snprintf(text, size, "%.0f us", json_object_get_double(value));
+                else
+                        snprintf(text, size, "%.1f ms", json_object_get_double(value) / 1000);
+                break;
+        case TABLE_LIST:
+                table_list(value, text, size);
+                break;
+        }
+        /* What a worker sends must not steer the terminal. */
+        for (char *c = text; *c; c++) {
+                if ((unsigned char)*c < ' ' || *c == 0x7f)
+                        *c = '?';
+        }
+}
+
+static bool table_is_number(enum table_type type)
+{
+        return type == TABLE_NUMBER || type == TABLE_BYTES || type == TABLE_MICROS || type == TABLE_AGE;
+}
+
+static void table_line(FILE *stream, char cells[][TABLE_CELL], const size_t *widths, const struct table_column *columns,
+                       size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                int width = (int)widths[i];
+                if (table_is_number(columns[i].type))
+                        fprintf(stream, "%*s", width, cells[i]);
+                else
+                        fprintf(stream, "%-*s", i + 1 < n ? width : 0, cells[i]);
+                fputs(i + 1 < n ? "  " : "\n", stream);
+        }
+}
+
+void table_print(FILE *stream, struct json_object *const *rows, size_t n, const struct table_column *columns,
+                 size_t n_columns)
+{
+        char cells[TABLE_COLUMNS][TABLE_CELL];
+        size_t widths[TABLE_COLUMNS] = { 0 };
+        for (size_t i = 0; i < n_columns; i++)
+                widths[i] = strlen(columns[i].title);
+        for (size_t row = 0; row < n; row++) {
+                for (size_t i = 0; i < n_columns; i++) {
+                        table_format(rows[row], &columns[i], cells[i], TABLE_CELL);
+                        size_t width = strlen(cells[i]);
+                        widths[i] = width > widths[i] ? width : widths[i];
+                }
+        }
+        for (size_t i = 0; i < n_columns; i++)
+                snprintf(cells[i], TABLE_CELL, "%s", columns[i].title);
+        table_line(stream, cells, widths, columns, n_columns);
+        for (size_t row = 0; row < n; row++) {
+                for (size_t i = 0; i < n_columns; i++)
+                        table_format(rows[row], &columns[i], cells[i], TABLE_CELL);
+                table_line(stream, cells, widths, columns, n_columns);
+        }
+}
+
+int table_get(const struct cli_worker *worker, const char *path, struct json_object **ret_json)
+{
+        struct ferry_answer answer;
+        int r = ferry_request(worker->ferry, "GET", path, NULL, NULL, 0, &answer);
+        struct json_object *json = r == 0 && answer.body ? json_tokener_parse(answer.body) : NULL;
+        ferry_answer_clear(&answer);
+        if (r == 0 && !json_object_is_type(json, json_type_object)) {
+                json_object_put(json);
+                fprintf(stderr, "ferry: %s%s is not JSON (is this the URL of a ferryd?)\n", worker->url, path);
+                return CLI_UNREACHABLE;
+        }
+        *ret_json = json;
+        return cli_result(worker, r);
+}
+
+int table_get_all(const struct cli_worker *worker, const char *path, const char *member, struct json_object **ret_array)
+{
+        struct json_object *all = json_object_new_array();
+        char *next = strdup(path);
+        int status = next && all ? CLI_OK : cli_usage_error("%s", strerror(ENOMEM));
+        while (status == CLI_OK && next) {
+                struct json_object *page = NULL, *list = NULL, *after = NULL;
+                status = table_get(worker, next, &page);
+                free(next);
+                next = NULL;
+                if (status == CLI_OK && json_object_object_get_ex(page, member, &list)) {
+                        for (size_t i = 0; i < json_object_array_length(list); i++)
+                                json_object_array_add(all, json_object_get(json_object_array_get_idx(list, i)));
+                        if (json_object_object_get_ex(page, "next", &after) &&
+                            asprintf(&next, "%s&after=%s", path, json_object_get_string(after)) < 0)
+                                next = NULL;
+                }
+                json_object_put(page);
+        }
+        free(next);
+        if (status == CLI_OK)
+                *ret_array = all;
+        else
+                json_object_put(all);
+        return status;
+}
+
+int table_show(const struct cli *cli, struct json_object *array, const struct table_column *columns, size_t n_columns,
+               const char *empty)
+{
+        size_t n = json_object_array_length(array);
+        if (cli->json)
+                return cli_print(json_object_to_json_string_ext(array, JSON_C_TO_STRING_PRETTY |
+                                                                               JSON_C_TO_STRING_NOSLASHESCAPE));
+        if (n == 0) {
+                fprintf(stderr, "%s\n", empty);
+                return CLI_OK;
+        }
+        struct json_object **rows = calloc(n, sizeof(*rows));
+        if (!rows)
+                return cli_usage_error("%s", strerror(ENOMEM));
+        for (size_t i = 0; i < n; i++)
+                rows[i] = json_object_array_get_idx(array, i);
+        table_print(stdout, rows, n, columns, n_columns);
+        free(rows);
+        return CLI_OK;
+}

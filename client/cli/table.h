@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_TABLE_H
+#define CLI_TABLE_H
+
+#include "cli.h"
+
+struct json_object;
+
+/* JSON as a table for people, or as it came with --json. */
+
+enum table_type {
+        TABLE_TEXT,
+        TABLE_NUMBER,
+        TABLE_BYTES,
+        TABLE_AGE,    /* a time, as "3m" ago */
+        TABLE_MICROS, /* as "1.3 ms" */
+        TABLE_LIST,   /* texts, joined by blanks */
+};
+
+struct table_column {
+        const char *title, *member;
+        enum table_type type;
+};
+
+/* One value as text; "-" when the member is missing. */
+void table_format(struct json_object *row, const struct table_column *column, char *text, size_t size);
+
+/* The rows under a title line, each column as wide as it must be. */
+void table_print(FILE *stream, struct json_object *const *rows, size_t n, const struct table_column *columns,
+                 size_t n_columns);
+
+/* GET of a JSON document, for json_object_put(). An exit status. */
+int table_get(const struct cli_worker *worker, const char *path, struct json_object **ret_json);
+
+/* Every page of a list (path with its query, "?limit=…"), as one array for json_object_put(). An exit status. */
+int table_get_all(const struct cli_worker *worker, const char *path, const char *member,
+                  struct json_object **ret_array);
+
+/* The table of an array, or the array as JSON. An exit status. */
+int table_show(const struct cli *cli, struct json_object *array, const struct table_column *columns, size_t n_columns,
+               const char *empty);
+
+#endif
