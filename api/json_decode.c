@@ -19,6 +19,8 @@ struct place {
 
 #define NO_INDEX SIZE_MAX
 
+enum { NAME_QUOTED = 64 };
+
 #define REFUSE(place, ...) (complain(place, FERRY_E_INVALID_PARAMETER, __VA_ARGS__), false)
 
 /* prefix + "/" + name, with ~ and / escaped as RFC 6901 has it. Too long a pointer is cut, never within an escape. */
@@ -169,6 +171,16 @@ static bool decode_field(struct json_object *value, const struct ferry_json_fiel
         return types[field->type].decode(value, field, place);
 }
 
+/* Bytes of a name that a complaint quotes, cut between two characters. */
+static int name_length(const char *name)
+{
+        size_t n = strnlen(name, NAME_QUOTED);
+
+        while (n > 0 && ((unsigned char)name[n] & 0xc0) == 0x80)
+                n--;
+        return (int)n;
+}
+
 static const struct ferry_json_field *find_field(const struct ferry_json_field *fields, size_t n, const char *name)
 {
         for (size_t i = 0; i < n; i++)
@@ -194,7 +206,7 @@ static bool decode(struct json_object *object, const struct ferry_json_field *fi
                         place->target = (char *)target + field->offset;
                         good &= decode_field(value, field, place);
                 } else {
-                        complain(place, FERRY_E_UNKNOWN_FIELD, "this field is not known");
+                        complain(place, FERRY_E_UNKNOWN_FIELD, "unknown field \"%.*s\"", name_length(key), key);
                         good = false;
                 }
         }
@@ -202,7 +214,7 @@ static bool decode(struct json_object *object, const struct ferry_json_field *fi
                 if (!fields[i].required || seen & UINT64_C(1) << i)
                         continue;
                 place->name = fields[i].name;
-                good = REFUSE(place, "this field is missing");
+                good = REFUSE(place, "missing field \"%s\"", fields[i].name);
         }
         return good;
 }

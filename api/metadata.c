@@ -15,6 +15,8 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+enum { FOREIGN_KEY_MAX = 256 /* bytes; longer than ours, so that the blob tells whose the metadata are */ };
+
 /* Upstream's RdmaMetadata. */
 struct document {
         struct json_object *descriptors;
@@ -27,8 +29,8 @@ static const struct ferry_json_field document_fields[] = {
           NULL },
         { "nixl_metadata", FERRY_JSON_STRING, true, offsetof(struct document, nixl_metadata), 1, METADATA_BLOB_MAX - 1,
           NULL },
-        { "notification_key", FERRY_JSON_STRING, true, offsetof(struct document, notification_key),
-          FERRY_KEY_TEXT_SIZE - 1, FERRY_KEY_TEXT_SIZE - 1, NULL },
+        { "notification_key", FERRY_JSON_STRING, true, offsetof(struct document, notification_key), 1, FOREIGN_KEY_MAX,
+          NULL },
         { "operation_kind", FERRY_JSON_UINT, true, offsetof(struct document, operation_kind), FERRY_METADATA_READ,
           FERRY_METADATA_WRITE, NULL },
 };
@@ -207,13 +209,15 @@ static int decode(struct json_object *object, const char *prefix, struct ferry_m
         if (!ferry_json_decode(object, document_fields, COUNT(document_fields), &d, prefix, errors))
                 return FERRY_E_INVALID_METADATA;
         m->operation_kind = (int)d.operation_kind;
-        if (!ferry_key_parse(d.notification_key, m->key))
-                return refuse(errors, prefix, "/notification_key", "expected 256 bits of base64url without padding");
         r = decode_descriptors(d.descriptors, prefix, m, errors);
         if (r)
                 return r;
         r = metadata_blob_decode(d.nixl_metadata, m, detail);
-        return r > 0 ? refuse(errors, prefix, "/nixl_metadata", detail) : r;
+        if (r)
+                return r > 0 ? refuse(errors, prefix, "/nixl_metadata", detail) : r;
+        if (!ferry_key_parse(d.notification_key, m->key))
+                return refuse(errors, prefix, "/notification_key", "expected 256 bits of base64url without padding");
+        return 0;
 }
 
 /* By json-c, which takes any order and form, and says what is wrong. */

@@ -176,6 +176,10 @@ char *metadata_blob_encode(const struct ferry_metadata *m)
 
 /* ---- why a blob is refused ---- */
 
+#define FOREIGN "the blob does not come from a Ferry worker"
+#define FOREIGN_NIXL "the blob comes from a NIXL agent: only the metadata of a Ferry worker can be used here"
+static const char nixl_mark[] = "nixlSerDes"; /* begins what an agent serializes */
+
 static int refuse(char detail[FERRY_JSON_DETAIL_SIZE], const char *text)
 {
         (void)snprintf(detail, FERRY_JSON_DETAIL_SIZE, "%s", text);
@@ -243,17 +247,16 @@ static bool take_fields(struct json_object *document, struct ferry_metadata *m, 
         return metadata_blob_valid(m);
 }
 
-/* document NULL = it is not JSON. */
 static int explain_document(struct json_object *document, struct ferry_metadata *m, char detail[FERRY_JSON_DETAIL_SIZE])
 {
         uint64_t said;
 
         if (!json_object_is_type(document, json_type_object))
-                return refuse(detail, "the blob does not come from a Ferry worker");
+                return refuse(detail, FOREIGN);
         if (is_foreign_protocol(document, detail))
                 return FERRY_E_INVALID_METADATA;
         if (!take_fields(document, m, &said))
-                return refuse(detail, "the blob does not come from a Ferry worker");
+                return refuse(detail, FOREIGN);
         if (said != digest(m))
                 return refuse(detail,
                               "the blob and the rest do not belong together: pass metadata on as it was fetched");
@@ -266,15 +269,20 @@ static int explain(const char *text, struct ferry_metadata *m, char detail[FERRY
         struct ferry_json *document = NULL;
         char *json;
         size_t size;
+        bool nixl;
         int r = unpack(text, &json, &size, detail);
 
         if (r)
                 return r;
+        nixl = memmem(json, size, nixl_mark, strlen(nixl_mark)) != NULL;
         r = ferry_json_parse(json, size, &document, &errors);
         free(json);
         if (r < 0)
                 return r;
-        r = explain_document(document ? ferry_json_root(document) : NULL, m, detail);
+        if (document)
+                r = explain_document(ferry_json_root(document), m, detail);
+        else
+                r = refuse(detail, nixl ? FOREIGN_NIXL : FOREIGN);
         (void)ferry_json_free(document);
         return r;
 }

@@ -239,6 +239,10 @@ void request_problem(struct http_request *request, int error, const char *format
                 vsnprintf(detail, sizeof(detail), format, arguments);
                 va_end(arguments);
         }
+        /* It may quote the request, whose bytes need be no UTF-8. */
+        for (char *c = detail; *c; c++)
+                if (*c < ' ' || *c > '~')
+                        *c = '?';
         answer_problem(request, error, detail, NULL);
 }
 
@@ -252,7 +256,5 @@ void request_problem_at(struct http_request *request, int error, const char *poi
 
 void request_problem_body(struct http_request *request, const struct ferry_json_errors *errors)
 {
-        const char *detail = errors->n ? errors->items[0].detail : NULL;
-
-        answer_problem(request, errors->error ? errors->error : FERRY_E_INVALID_JSON, detail, errors);
+        answer_problem(request, errors->error ? errors->error : FERRY_E_INVALID_JSON, NULL, errors);
 }

@@ -14,6 +14,7 @@
 #include "event.h"
 #include "handlers.h"
 #include "http_internal.h"
+#include "problem.h"
 #include "request.h"
 #include "wait.h"
 
@@ -85,12 +86,12 @@ static void answer(struct http_request *request)
         const struct connecting_result *result = connecting_look(request->connecting);
 
         if (!result && atomic_load(&request->server->draining))
-                request_problem(request, FERRY_E_DRAINING, NULL);
+                request_problem(request, FERRY_E_DRAINING, PROBLEM_DRAINING);
         else if (!result && atomic_load(&connection_of(request->connection)->ended))
                 request_problem(request, FERRY_E_PEER_UNREACHABLE,
                                 "The client closed its end before the peer answered");
         else if (!result)
-                request_problem(request, FERRY_E_PEER_UNREACHABLE, "Not in %u seconds", WAIT_MS / 1000);
+                request_problem(request, FERRY_E_PEER_UNREACHABLE, "No connection within %u s", WAIT_MS / 1000);
         else if (result->error)
                 answer_error(request, result->error, result->detail);
         else
@@ -117,7 +118,7 @@ void create_peer(struct http_request *request)
                 answer(request);
                 break;
         case WAIT_FULL:
-                request_problem(request, FERRY_E_LIMIT_REACHED, "Too many requests wait already");
+                request_refuse_wait(request);
                 break;
         }
 }

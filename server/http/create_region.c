@@ -12,6 +12,7 @@
 #include "idempotency.h"
 #include "making.h"
 #include "memory/region.h"
+#include "problem.h"
 #include "region_json.h"
 #include "request.h"
 #include "wait.h"
@@ -113,9 +114,11 @@ static void answer_made(struct http_request *request)
         } else {
                 unmake(request);
                 if (atomic_load(&request->server->draining))
-                        request_problem(request, FERRY_E_DRAINING, NULL);
+                        request_problem(request, FERRY_E_DRAINING, PROBLEM_DRAINING);
                 else
-                        request_problem(request, FERRY_E_LIMIT_REACHED, "Not ready within %u s", MAKING_MS / 1000);
+                        request_problem(request, FERRY_E_LIMIT_REACHED,
+                                        "The region was not ready within %u s, the most that a request waits for it",
+                                        MAKING_MS / 1000);
         }
 }
 
@@ -157,7 +160,7 @@ static bool wait_made(struct http_request *request, struct region *region, void 
                 resume(request);
                 break;
         case WAIT_FULL:
-                request_problem(request, FERRY_E_LIMIT_REACHED, "Too many requests wait already");
+                request_refuse_wait(request);
                 return false;
         }
         return true;

@@ -16,6 +16,7 @@
 #include "handlers.h"
 #include "http_internal.h"
 #include "idempotency.h"
+#include "problem.h"
 #include "request.h"
 #include "routes.h"
 
@@ -77,9 +78,9 @@ static bool find_route(struct http_request *request)
                 return true;
         if (route_allow(request->path, allow, sizeof(allow))) {
                 request_header(request, "Allow", "%s", allow);
-                request_problem(request, FERRY_E_METHOD_NOT_ALLOWED, "It has %s", allow);
+                request_problem(request, FERRY_E_METHOD_NOT_ALLOWED, "Allowed: %s", allow);
         } else {
-                request_problem(request, FERRY_E_NOT_FOUND, "There is nothing at this path");
+                request_problem(request, FERRY_E_NOT_FOUND, "No resource at \"%.64s\"", request->path);
         }
         return false;
 }
@@ -130,7 +131,7 @@ static bool admit_method(struct http_request *request)
 
         if (!adds || !atomic_load(&request->server->draining))
                 return true;
-        request_problem(request, FERRY_E_DRAINING, NULL);
+        request_problem(request, FERRY_E_DRAINING, PROBLEM_DRAINING);
         return false;
 }
 

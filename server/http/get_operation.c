@@ -36,7 +36,7 @@ void get_operation(struct http_request *request)
                 answer(request);
                 break;
         case WAIT_FULL:
-                request_problem(request, FERRY_E_LIMIT_REACHED, "Too many requests are waiting");
+                request_refuse_wait(request);
                 break;
         }
 }

@@ -4,6 +4,7 @@
 
 #include "handlers.h"
 #include "http_internal.h"
+#include "problem.h"
 #include "request.h"
 
 void get_readyz(struct http_request *request)
@@ -11,7 +12,7 @@ void get_readyz(struct http_request *request)
         struct ferry_json_writer writer = { 0 };
 
         if (atomic_load(&request->server->draining)) {
-                request_problem(request, FERRY_E_DRAINING, NULL);
+                request_problem(request, FERRY_E_DRAINING, PROBLEM_DRAINING);
                 return;
         }
         ferry_json_begin_object(&writer);

@@ -205,7 +205,8 @@ enum replay replay_begin(struct http_request *request, uint64_t *ret_ids, size_t
                                 "The first request with this key is not answered yet; try again");
                 return REPLAY_ANSWERED;
         case IDEMPOTENCY_FULL:
-                request_problem(request, FERRY_E_LIMIT_REACHED, "No further Idempotency-Key can be remembered now");
+                request_problem(request, FERRY_E_LIMIT_REACHED, "idempotency_max is %llu, and as many keys are in use",
+                                (unsigned long long)request->server->config.limits.idempotency_max);
                 return REPLAY_ANSWERED;
         }
         __builtin_unreachable();

@@ -41,7 +41,7 @@ static void wait_for_found(struct http_request *request, uint64_t wait_ms)
                 answer_found(request);
                 break;
         case WAIT_FULL:
-                request_problem(request, FERRY_E_LIMIT_REACHED, "Too many requests are waiting");
+                request_refuse_wait(request);
                 break;
         }
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operation_making.h"
 
+#include <stdio.h>
+
 #include <ferry/error.h>
 #include <ferry/status.h>
 
@@ -10,6 +12,7 @@
 #include "operations/operations.h"
 #include "peers/peers.h"
 #include "peers/remote.h"
+#include "problem.h"
 #include "refusal.h"
 #include "request.h"
 
@@ -77,7 +80,14 @@ struct operation *operation_make(struct http_request *request, struct json_objec
         if (!error)
                 error = operation_create(config->operations, &body.spec, &operation);
         if (error) {
-                (void)refuse(refusal, error, NULL);
+                char limit[96];
+
+                snprintf(limit, sizeof(limit), "--max-operations is %zu, and as many have not ended",
+                         config->operation_limits->operations_max);
+                (void)refuse(refusal, error,
+                             error == FERRY_E_LIMIT_REACHED ? limit
+                             : error == FERRY_E_DRAINING    ? PROBLEM_DRAINING
+                                                            : NULL);
                 return NULL;
         }
         return start(config, operation, &body, awaited, refusal) ? operation : NULL;

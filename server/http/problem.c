@@ -43,8 +43,14 @@ static void add_complaints(struct ferry_json_writer *writer, const struct ferry_
 void problem_members(struct ferry_json_writer *writer, int error, bool retryable, const char *detail,
                      const struct ferry_json_errors *errors)
 {
-        char type[64];
+        char type[64], first[FERRY_JSON_POINTER_SIZE + FERRY_JSON_DETAIL_SIZE + 4];
 
+        if (errors && errors->n) {
+                const struct ferry_json_complaint *item = &errors->items[0];
+
+                snprintf(first, sizeof(first), "%s%s%s", item->pointer, *item->pointer ? ": " : "", item->detail);
+                detail = first;
+        }
         snprintf(type, sizeof(type), "urn:ferry:error:%s", ferry_error_code(error));
         ferry_json_add_string(writer, "type", type);
         ferry_json_add_string(writer, "title", ferry_error_title(error));

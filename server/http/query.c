@@ -104,11 +104,11 @@ bool query_add(struct http_query *query, unsigned allowed, const char *name, con
                 if (!(allowed & (1u << i)) || strcmp(name, table[i].name))
                         continue;
                 if (query->present & (1u << i)) {
-                        snprintf(detail, QUERY_DETAIL_SIZE, "The query parameter %s is given twice", table[i].name);
+                        snprintf(detail, QUERY_DETAIL_SIZE, "query parameter \"%s\" is given twice", table[i].name);
                         return false;
                 }
                 if (!value || strlen(value) != size || !table[i].parse(value, &parsed)) {
-                        snprintf(detail, QUERY_DETAIL_SIZE, "The query parameter %s must be %s", table[i].name,
+                        snprintf(detail, QUERY_DETAIL_SIZE, "query parameter \"%s\" must be %s", table[i].name,
                                  table[i].wanted);
                         return false;
                 }
@@ -119,7 +119,7 @@ bool query_add(struct http_query *query, unsigned allowed, const char *name, con
                 query->present |= 1u << i;
                 return true;
         }
-        snprintf(detail, QUERY_DETAIL_SIZE, "The query has a parameter that this resource does not take");
+        snprintf(detail, QUERY_DETAIL_SIZE, "unknown query parameter \"%.64s\"", name);
         return false;
 }
 

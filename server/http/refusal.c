@@ -40,6 +40,5 @@ void refusal_write(const struct refusal *refusal, const struct http_request *req
 
         if (error < 0)
                 error = request_log_failure(request, error);
-        problem_write(writer, error, ferry_error_retryable(error),
-                      errors->n ? errors->items[0].detail : refusal->detail, errors);
+        problem_write(writer, error, ferry_error_retryable(error), refusal->detail, errors);
 }

@@ -2,6 +2,7 @@
 #include "request.h"
 
 #include <arpa/inet.h>
+#include <inttypes.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,7 +138,7 @@ struct operation *request_find_operation(struct http_request *request)
                         break;
                 }
         }
-        request_problem(request, FERRY_E_NOT_FOUND, OPERATION_UNKNOWN_DETAIL);
+        request_problem(request, FERRY_E_NOT_FOUND, "There is no operation \"%s\"", request->resource_id);
         return NULL;
 }
 
@@ -149,7 +150,7 @@ struct region *request_find_region(struct http_request *request)
         if (ferry_id_parse("rgn_", request->resource_id, &id))
                 region = region_find(request->server->config.regions, id);
         if (!region)
-                request_problem(request, FERRY_E_NOT_FOUND, "There is no region of this id");
+                request_problem(request, FERRY_E_NOT_FOUND, "There is no region \"%s\"", request->resource_id);
         else if (!check_preconditions(request, ""))
                 region = region_unref(region);
         return region;
@@ -168,7 +169,7 @@ struct region *request_stream_region(struct http_request *request)
                                 region_state(region) == REGION_FAILED ? "The region could not be made"
                                                                       : "The region is being prepared");
         else if (error)
-                request_problem(request, error, "There is no region of this id");
+                request_problem(request, error, "There is no region \"%s\"", request->resource_id);
         region_unref(region);
         return error ? NULL : region;
 }
@@ -196,6 +197,12 @@ uint64_t request_wait_ms(struct http_request *request)
         (void)ferry_uint_format(wait_ms / 1000, seconds);
         request_header_text(request, "Preference-Applied", "wait=", seconds);
         return wait_ms;
+}
+
+void request_refuse_wait(struct http_request *request)
+{
+        request_problem(request, FERRY_E_LIMIT_REACHED, "--max-waiters is %" PRIu64 ", and as many requests wait",
+                        request->server->config.limits.waiters_max);
 }
 
 void request_answer_operation(struct http_request *request, unsigned status)

@@ -159,6 +159,9 @@ uint64_t request_wait_ms(struct http_request *request);
 /* Whether it is more than 0. */
 bool request_waits(const struct http_request *request);
 
+/* Answers that no further request can wait. */
+void request_refuse_wait(struct http_request *request);
+
 /* Answers with request->operation as it is now. 410 when it was deleted. */
 void request_answer_operation(struct http_request *request, unsigned status);
 

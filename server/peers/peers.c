@@ -307,7 +307,8 @@ static int fetch_start(struct peers *peers, const struct fetch_document *documen
         pthread_mutex_unlock(&peers->lock);
         if (full) {
                 fetch_free(fetch);
-                (void)snprintf(detail, detail_size, "too many documents are being fetched from peers already");
+                (void)snprintf(detail, detail_size, "%zu documents are being fetched from peers, the most at once",
+                               peers->max_fetches);
                 return FERRY_E_LIMIT_REACHED;
         }
         (void)curl_multi_wakeup(peers->multi);

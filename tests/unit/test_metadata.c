@@ -651,7 +651,7 @@ static void keys_of_the_document_must_be_those_four(void **state)
                 (void)snprintf(pointer, sizeof(pointer), "/m/%s", keys[i]);
                 refuse(object, pointer, "missing");
         }
-        refuse_with("extra", "1", "/m/extra", "not known");
+        refuse_with("extra", "1", "/m/extra", "unknown field \"extra\"");
 }
 
 static void a_document_that_is_no_object_is_refused(void **state)
@@ -819,6 +819,21 @@ static void blobs_of_other_documents_are_refused(void **state)
 
         for (size_t i = 0; i < UNIT_COUNT(others); i++)
                 refuse_blob_text(others[i], "does not come from a Ferry worker");
+}
+
+/* Its key is another one, too; what the user must hear is whose metadata these are. */
+static void metadata_of_a_nixl_agent_are_named_as_such(void **state)
+{
+        static const char text[] = "nixlSerDes|Agent\x05\0\0\0\0\0\0\0agent|Conns";
+        struct ferry_metadata m = sample();
+        struct json_object *object = encode(&m);
+        char *blob = close_blob(text, sizeof(text) - 1, 0);
+
+        json_object_object_add(object, "notification_key",
+                               json_object_new_string("0d4e7c3e-8a5b-4f6d-9a3e-1c2b3d4e5f60"));
+        json_object_object_add(object, "nixl_metadata", json_object_new_string(blob));
+        free(blob);
+        refuse(object, "/m/nixl_metadata", "NIXL agent");
 }
 
 static void a_blob_of_another_protocol_is_named_as_such(void **state)
@@ -1005,6 +1020,7 @@ int main(void)
                 cmocka_unit_test(a_blob_that_inflates_without_bound_is_refused),
                 cmocka_unit_test(a_blob_too_long_to_look_at_is_refused),
                 cmocka_unit_test(blobs_of_other_documents_are_refused),
+                cmocka_unit_test(metadata_of_a_nixl_agent_are_named_as_such),
                 cmocka_unit_test(a_blob_of_another_protocol_is_named_as_such),
                 cmocka_unit_test(fields_of_the_blob_are_checked_one_by_one),
                 cmocka_unit_test(each_field_of_the_blob_is_covered_by_the_digest),

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "wire.h"
+
+/* The detail of a problem names what it is about: the field, the parameter, the resource, the limit. */
+
+/* One request; its problem's detail has the text in it. */
+static void detail_says(struct worker *w, int status, const char *method, const char *path, const char *body,
+                        const char *text)
+{
+        struct json_object *problem = call_json(w, status, method, path, body);
+        const char *detail = json_text(problem, "detail");
+
+        if (!strstr(detail, text))
+                fail_msg("%s %s: \"%s\" does not say \"%s\"", method, path, detail, text);
+        json_object_put(problem);
+}
+
+static void a_detail_names_its_subject(void **state)
+{
+        static const struct {
+                const char *method, *path, *body;
+                int status;
+                const char *text;
+        } rows[] = {
+                { "POST", "/v1/regions", "{\"size\":1,\"colour\":2}", 400, "/colour: unknown field \"colour\"" },
+                { "POST", "/v1/regions", "{}", 400, "/size: missing field \"size\"" },
+                { "POST", "/v1/regions", "{\"size\":\"1\"}", 400, "/size: expected an integer" },
+                { "POST", "/v1/operations", "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"rgn_1\",\"x\":1}]}",
+                  400, "/descriptors/0/x: unknown field \"x\"" },
+                { "GET", "/v1/worker?colour=red", NULL, 400, "unknown query parameter \"colour\"" },
+                { "GET", "/v1/regions?limit=x", NULL, 400, "query parameter \"limit\" must be" },
+                { "GET", "/v1/regions/rgn_0000000000000001", NULL, 404, "\"rgn_0000000000000001\"" },
+                { "GET", "/v1/operations/op_1", NULL, 404, "\"op_1\"" },
+                { "GET", "/v1/nothing%c3%a4", NULL, 404, "\"/v1/nothing??\"" },
+                { "POST", "/v1/worker", NULL, 405, "Allowed: GET, HEAD" },
+        };
+        struct worker *w = *state;
+
+        worker_start(w, "w", NULL);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+                detail_says(w, rows[i].status, rows[i].method, rows[i].path, rows[i].body, rows[i].text);
+        worker_stop(w);
+}
+
+static void a_limit_is_named_with_its_value(void **state)
+{
+        const char *flags[] = {
+                "--max-operations", "1", "--max-regions", "1", "--max-waiters", "1", "--memory-limit", "1M", NULL
+        };
+        struct worker *w = *state;
+        struct ferry_operation operation;
+        char region[FERRY_ID_SIZE], *path, *body;
+
+        worker_start(w, "w", flags);
+        detail_says(w, 507, "POST", "/v1/regions", "{\"size\":1048577}", "--memory-limit is 1048576");
+        region_make(w, 1, 0, region);
+        detail_says(w, 429, "POST", "/v1/regions", "{\"size\":1}", "--max-regions is 1");
+        offer_make(w, FERRY_READABLE, region, &operation);
+        body = operation_body("readable", region, "");
+        detail_says(w, 429, "POST", "/v1/operations", body, "--max-operations is 1");
+        free(body);
+
+        path = text_format("/v1/operations/%s?wait_ms=%d", operation.id, WAIT_MS);
+        int waiting = raw_ask(w, "GET", path);
+        worker_await_metric(w, "ferry_http_waiters", 1);
+        detail_says(w, 429, "GET", path, NULL, "--max-waiters is 1");
+        free(path);
+        wire_abort(waiting);
+        ferry_operation_clear(&operation);
+        worker_stop(w);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+        const struct CMUnitTest tests[] = {
+                TEST(a_detail_names_its_subject),
+                TEST(a_limit_is_named_with_its_value),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
