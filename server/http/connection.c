@@ -1,16 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "connection.h"
 
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "base/util.h"
+#include "gate.h"
 #include "http_internal.h"
 #include "request.h"
+#include "server_thread.h"
 #include "shard.h"
+
+enum { NOTICED_LATE_US = 20000 /* the kernel tells times in ticks */ };
 
 static void connection_unref(struct http_connection *connection)
 {
@@ -50,15 +59,22 @@ struct http_connection *connection_new(struct http_shard *shard, struct http_lis
         connection->shard = shard;
         connection->listener = listener;
         connection->fd = fd;
-        connection->added_us = clock_now_us();
+        connection->added_us = connection->since_us = clock_now_us();
         connection->watch.fired = on_end;
         atomic_init(&connection->references, 1);
         waits_retain(&shard->server->waits);
         return connection;
 }
 
-void connection_open(struct http_connection *connection)
+void connection_open(struct http_connection *connection, struct MHD_Connection *mhd)
 {
+        struct http_shard *shard = connection->shard;
+
+        connection->mhd = mhd;
+        connection->next = shard->open;
+        if (connection->next)
+                connection->next->previous = connection;
+        shard->open = connection;
         atomic_fetch_add(&connection->references, 1);
         /* Without a watch an end may be seen late. */
         if (loop_watch_start(connection->server->config.loop, &connection->watch, connection->fd, EPOLLRDHUP) < 0)
@@ -70,12 +86,32 @@ void connection_close(struct http_connection *connection)
 {
         struct http_server *server = connection->server;
 
+        if (connection->mhd) {
+                if (connection->previous)
+                        connection->previous->next = connection->next;
+                else
+                        connection->shard->open = connection->next;
+                if (connection->next)
+                        connection->next->previous = connection->previous;
+        }
         pthread_mutex_lock(&server->waits.lock);
         connection->fd = -1;
         pthread_mutex_unlock(&server->waits.lock);
         if (loop_watch_stop(server->config.loop, &connection->watch))
                 connection_unref(connection);
         connection_unref(connection);
+}
+
+struct http_request *connection_begin_request(struct http_connection *connection, const char *target)
+{
+        connection_end_request(connection); /* one that dispatch_call has not seen, whose end need not have been told */
+        connection->request = request_new(connection->listener, connection->mhd, target);
+        if (!connection->request)
+                return NULL;
+        connection->shard->active = true;
+        connection->since_us = clock_now_us();
+        connection->body_size = 0;
+        return connection->request;
 }
 
 void connection_end_request(struct http_connection *connection)
@@ -85,9 +121,99 @@ void connection_end_request(struct http_connection *connection)
         if (!request)
                 return;
         bool entered = request->phase != REQUEST_NEW;
+        connection->since_us = clock_now_us();
+        connection->head_us = connection->sent_us = 0;
         request_free(request);
         if (entered)
                 waits_leave(&connection->server->waits);
+}
+
+/* ---- limits of time ---- */
+
+/* false: not a TCP connection. */
+static bool look_into(const struct http_connection *connection, struct tcp_info *ret_info)
+{
+        socklen_t size = sizeof(*ret_info);
+
+        *ret_info = (struct tcp_info){ 0 };
+        return !connection->listener->local && !getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, ret_info, &size);
+}
+
+uint64_t connection_bytes(const struct http_connection *connection)
+{
+        struct tcp_info info;
+
+        return look_into(connection, &info) ? info.tcpi_bytes_acked + info.tcpi_bytes_received : 0;
+}
+
+void connection_end(struct http_connection *connection)
+{
+        if (connection->ending)
+                return;
+        connection->ending = true;
+        connection->shard->thread->n_ending++;
+        (void)shutdown(connection->fd, SHUT_RDWR);
+        /* While its buffer is full, libmicrohttpd looks at its own clock alone. */
+        (void)MHD_set_connection_option(connection->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
+}
+
+/* Between requests: bytes that came after the last one are of a head, or of a TLS handshake. */
+static uint64_t head_deadline(struct http_connection *connection, uint64_t now)
+{
+        struct tcp_info info;
+
+        if (!connection->head_us && connection->since_us == connection->added_us) {
+                connection->head_us = connection->added_us; /* what the gate has let pass */
+        } else if (!connection->head_us && look_into(connection, &info)) {
+                uint64_t arrived_us = now - (uint64_t)info.tcpi_last_data_recv * 1000;
+                if (arrived_us > connection->since_us + NOTICED_LATE_US)
+                        connection->head_us = arrived_us;
+        }
+        return connection->head_us ? connection->head_us + GATE_HEAD_US : 0;
+}
+
+static uint64_t read_deadline(struct http_connection *connection, uint64_t now)
+{
+        struct tcp_info info;
+        int unsent = 0;
+
+        if (!look_into(connection, &info) || ioctl(connection->fd, SIOCOUTQ, &unsent) || !unsent) {
+                connection->sent_us = 0;
+                return now + CONNECTION_READ_US;
+        }
+        if (!connection->sent_us) {
+                connection->sent_us = now;
+                connection->sent = info.tcpi_bytes_acked;
+        }
+        return connection->sent_us + CONNECTION_READ_US +
+               (info.tcpi_bytes_acked - connection->sent) * 1000000 / CONNECTION_RATE;
+}
+
+uint64_t connection_look(struct http_connection *connection, uint64_t now)
+{
+        const struct http_request *request = connection->request;
+        enum http_slow slow = HTTP_SLOW_HEAD;
+        uint64_t deadline;
+
+        if (connection->ending)
+                return 0;
+        if (!request) {
+                deadline = head_deadline(connection, now);
+        } else if (request->phase == REQUEST_NEW) {
+                deadline = connection->since_us + GATE_HEAD_US;
+        } else if (request->phase != REQUEST_END) {
+                slow = HTTP_SLOW_BODY;
+                deadline =
+                        connection->since_us + CONNECTION_BODY_US + connection->body_size * 1000000 / CONNECTION_RATE;
+        } else {
+                slow = HTTP_SLOW_READER;
+                deadline = request->answered ? read_deadline(connection, now) : 0;
+        }
+        if (!deadline || deadline > now)
+                return deadline;
+        metric_add(connection->server->slow[slow], 1);
+        connection_end(connection);
+        return 0;
 }
 
 struct http_connection *connection_of(struct MHD_Connection *connection)

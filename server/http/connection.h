@@ -16,6 +16,12 @@ struct http_server;
 struct http_shard;
 struct metadata_origin;
 
+enum {
+        CONNECTION_BODY_US = 20 * 1000000, /* for a body, and more for its bytes: */
+        CONNECTION_READ_US = 60 * 1000000, /* for a client to go on reading its answer, likewise */
+        CONNECTION_RATE = 500,             /* bytes a second at least */
+};
+
 /*
  * What we know of a client's connection beside libmicrohttpd. The loop watches it for the client's end, which
  * libmicrohttpd can miss: 0.9.75 reads once for each edge of its epoll, so an end that came together with the last
@@ -23,7 +29,7 @@ struct metadata_origin;
  * the client has shut down already makes a new edge.
  *
  * shutdown(2) is all that is ever done to the socket here: between the notifications of its start and its end it is
- * open in every version, and that call changes nothing for libmicrohttpd but what it reads next.
+ * open in every version, and that call changes nothing for libmicrohttpd but what it reads and writes next.
  *
  * Made and closed by the shard's thread. Counted references: that thread's, and the watch's while it is armed.
  */
@@ -33,8 +39,17 @@ struct http_connection {
         struct http_listener *listener; /* that has accepted it */
         struct metadata_origin *origin; /* metadata_json.c's; owned; NULL = nobody has asked for metadata on it yet */
         struct http_request *request;   /* the shard's thread; owned: from its target on; NULL = none */
-        struct http_connection *next;   /* the shard's thread: of those that arrive */
-        uint64_t added_us;              /* when the socket was handed to libmicrohttpd */
+        struct http_connection *previous, *next; /* the shard's thread: of those that arrive (next alone) or are open */
+        uint64_t added_us;                       /* when the socket was handed to libmicrohttpd */
+        uint64_t key;                            /* of the client's address; 0 = this machine */
+        /* The shard's thread: */
+        struct MHD_Connection *mhd; /* NULL = not started yet */
+        bool trusted;               /* a request on it had a token, or needed none and was not just anybody's */
+        bool ending;                /* shut down by us; libmicrohttpd has not noticed */
+        uint64_t since_us;          /* when its last request began or ended, or it was added */
+        uint64_t head_us;           /* when bytes of a head were first seen; 0 = none are there */
+        uint64_t body_size;         /* bytes of the request's body so far */
+        uint64_t sent_us, sent;     /* since when the client reads slowly, and what it had acknowledged then; 0 = no */
         struct loop_watch watch;
         atomic_uint references;
         atomic_bool ended; /* the client sends nothing more */
@@ -47,18 +62,33 @@ struct http_connection {
 struct http_connection *connection_new(struct http_shard *shard, struct http_listener *listener, int fd);
 
 /* libmicrohttpd has taken the socket in: from now on its end is watched for. */
-void connection_open(struct http_connection *connection);
+void connection_open(struct http_connection *connection, struct MHD_Connection *mhd);
 
 /* libmicrohttpd is about to close it, or has never taken it. The last call. */
 void connection_close(struct http_connection *connection);
 
+/* A request begins with its target; NULL = no memory. */
+struct http_request *connection_begin_request(struct http_connection *connection, const char *target);
+
 /* Ends the request on it, if there is one. */
 void connection_end_request(struct http_connection *connection);
+
+/*
+ * Ends a connection whose head, body or reading is too slow. When it must be looked at again at the latest; 0 = not
+ * before something happens on it.
+ */
+uint64_t connection_look(struct http_connection *connection, uint64_t now);
+
+/* Bytes that have gone either way; 0 where the kernel does not count them. */
+uint64_t connection_bytes(const struct http_connection *connection);
+
+/* Has libmicrohttpd close it soon. */
+void connection_end(struct http_connection *connection);
 
 /* Ours of libmicrohttpd's, which keeps it as its socket context. Only from its handlers. */
 struct http_connection *connection_of(struct MHD_Connection *connection);
 
-/* After bytes were read: has an end that libmicrohttpd may have missed reported again. */
+/* After bytes were read, and after an answer: has an end that libmicrohttpd may have missed reported again. */
 void connection_repeat_end(const struct http_connection *connection);
 
 #endif

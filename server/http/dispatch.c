@@ -19,6 +19,7 @@
 #include "problem.h"
 #include "request.h"
 #include "routes.h"
+#include "shard.h"
 
 static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const char *name, size_t name_size,
                                    const char *value, size_t value_size)
@@ -55,18 +56,12 @@ static bool read_query(struct http_request *request)
         return false;
 }
 
-/* Differs from all others of this worker and, in all likelihood, of any other; nobody's secret. */
-static uint64_t request_id_next(struct http_server *server)
-{
-        return atomic_fetch_add_explicit(&server->last_request, UINT64_C(0x9e3779b97f4a7c15), memory_order_relaxed);
-}
-
 static void name_request(struct http_request *request)
 {
         if (request->headers.request_id && headers_request_id_valid(request->headers.request_id))
                 snprintf(request->id, sizeof(request->id), "%s", request->headers.request_id);
         else
-                ferry_id_format("req_", request_id_next(request->server), request->id);
+                ferry_id_format("req_", server_next_request_id(request->server), request->id);
 }
 
 static bool find_route(struct http_request *request)
@@ -248,10 +243,12 @@ static void end(struct http_request *request)
 enum MHD_Result dispatch_call(void *context, struct MHD_Connection *connection, const char *url, const char *method,
                               const char *version, const char *data, size_t *size, void **state)
 {
+        struct http_connection *ours = connection_of(connection);
         struct http_request *request = *state;
 
         if (!request)
                 return MHD_NO;
+        ours->shard->active = true;
         if (request->phase == REQUEST_NEW) {
                 request->phase = REQUEST_BEGIN;
                 request->path = url;
@@ -263,8 +260,9 @@ enum MHD_Result dispatch_call(void *context, struct MHD_Connection *connection, 
                 request->phase = REQUEST_DATA;
                 if (!take_data(request, data, *size))
                         request->broken = true;
+                ours->body_size += *size;
                 *size = 0;
-                connection_repeat_end(connection_of(connection));
+                connection_repeat_end(ours);
         } else {
                 request->phase = REQUEST_END;
                 end(request);
@@ -279,7 +277,5 @@ void *dispatch_target(void *context, const char *target, struct MHD_Connection *
         if (!ours)
                 return NULL;
         connection_repeat_end(ours);
-        connection_end_request(ours); /* one that dispatch_call has not seen, whose end need not have been told */
-        ours->request = request_new(ours->listener, connection, target);
-        return ours->request;
+        return connection_begin_request(ours, target);
 }

@@ -8,6 +8,7 @@
 #include <ferry/error.h>
 
 #include "base/address.h"
+#include "connection.h"
 #include "http_internal.h"
 #include "request.h"
 
@@ -122,8 +123,11 @@ bool guard_authenticate(struct http_request *request)
         int error = guard_authorize(request->headers.authorization, config->token, config->peer_token,
                                     request->route->auth);
 
-        if (!error)
+        if (!error) {
+                if (!config->token || request->route->auth != HTTP_AUTH_NONE)
+                        connection_of(request->connection)->trusted = true;
                 return true;
+        }
         if (error == FERRY_E_UNAUTHENTICATED)
                 request_header(request, "WWW-Authenticate", "Bearer");
         request_problem(request, error, "%s",

@@ -30,6 +30,9 @@ struct http_listener {
 
 enum { HTTP_USUAL_COUNT = 3 };
 
+/* Of what a client was too slow. */
+enum http_slow { HTTP_SLOW_HEAD, HTTP_SLOW_BODY, HTTP_SLOW_READER, HTTP_SLOW_COUNT };
+
 /* Fixed after http_server_new, but for what names its lock. */
 struct http_server {
         struct http_config config;
@@ -43,6 +46,7 @@ struct http_server {
         struct idempotency *idempotency; /* has its own lock */
         struct metric_family *requests;  /* {route, code} */
         _Atomic(struct metric *) *usual; /* those of routes by what they mostly answer; NULL = not asked for yet */
+        struct metric *slow[HTTP_SLOW_COUNT], *refused_head, *evicted, *refused_address; /* closed by us */
         atomic_bool draining;
         _Atomic uint64_t last_request; /* names the next request; begins at random */
         struct http_waits waits;
@@ -53,6 +57,12 @@ int listener_open(struct http_listener *listener, const char *text, bool tls);
 
 /* Closes what is open, unlinks the Unix socket, frees the strings. Idempotent. */
 void listener_close(struct http_listener *listener);
+
+/* Names a request: differs from all others of this worker and, in all likelihood, of any other; nobody's secret. */
+uint64_t server_next_request_id(struct http_server *server);
+
+/* Counts an answer to a request that libmicrohttpd has not seen. */
+void server_count_refusal(struct http_server *server, unsigned status);
 
 /* The access handler of libmicrohttpd and its companion. */
 enum MHD_Result dispatch_call(void *context, struct MHD_Connection *connection, const char *url, const char *method,

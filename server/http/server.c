@@ -2,6 +2,7 @@
 #include "http/server.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -72,6 +73,37 @@ static int server_open(struct http_server *server)
         return start_threads(server);
 }
 
+/* Connections that the worker ends by itself. */
+static void count_ends(struct http_server *server)
+{
+        static const char *const labels[] = { "reason" };
+        struct metric_family *ended =
+                metrics_family(server->config.metrics, METRIC_COUNTER, "ferry_http_connections_ended_total",
+                               "HTTP connections that the worker ended: a head, body or reader was too slow, a first "
+                               "head was refused, others needed the room, one address had too many.",
+                               1, labels, NULL, 0);
+
+        server->slow[HTTP_SLOW_HEAD] = metric_get(ended, (const char *const[]){ "slow_head" });
+        server->slow[HTTP_SLOW_BODY] = metric_get(ended, (const char *const[]){ "slow_body" });
+        server->slow[HTTP_SLOW_READER] = metric_get(ended, (const char *const[]){ "slow_reader" });
+        server->refused_head = metric_get(ended, (const char *const[]){ "refused_head" });
+        server->evicted = metric_get(ended, (const char *const[]){ "evicted" });
+        server->refused_address = metric_get(ended, (const char *const[]){ "address_limit" });
+}
+
+uint64_t server_next_request_id(struct http_server *server)
+{
+        return atomic_fetch_add_explicit(&server->last_request, UINT64_C(0x9e3779b97f4a7c15), memory_order_relaxed);
+}
+
+void server_count_refusal(struct http_server *server, unsigned status)
+{
+        char code[12];
+
+        (void)snprintf(code, sizeof(code), "%u", status);
+        metric_add(metric_get(server->requests, (const char *const[]){ "none", code }), 1);
+}
+
 int http_server_new(const struct http_config *config, struct http_server **ret_server)
 {
         static const char *const request_labels[] = { "route", "code" };
@@ -90,6 +122,7 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
         server->requests = metrics_family(config->metrics, METRIC_COUNTER, "ferry_http_requests_total",
                                           "HTTP requests answered, by route (operationId) and status code.", 2,
                                           request_labels, NULL, 0);
+        count_ends(server);
         waiters = metrics_family(config->metrics, METRIC_GAUGE, "ferry_http_waiters",
                                  "HTTP requests that are parked until an operation changes.", 0, NULL, NULL, 0);
         int error = waits_init(&server->waits, metric_get(waiters, NULL));

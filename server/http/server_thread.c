@@ -14,19 +14,23 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "base/util.h"
+#include "connection.h"
 #include "http_internal.h"
 #include "shard.h"
 
 enum {
         EVENTS = 64,
         ACCEPT_AT_ONCE = 10, /* then others have their turn */
-        RETRY_US = 100000,   /* between attempts to accept while memory or descriptors are short */
+        RETRY_US = 100000,   /* between attempts to accept while memory, descriptors or connections are short */
+        OTHERS_PART = 8,     /* of the connections, which one address cannot have */
 };
 
-/* What epoll's data say: the event descriptor, then the listeners, then the shards. */
+/* What epoll's data say: the event descriptor, then the listeners, then the shards; a guest's are its address. */
 static const uint64_t event_id = 0;
 static const uint64_t first_listener_id = 1;
+static const uint64_t guest_id = UINT64_C(1) << 63; /* no address has this bit */
 
 static uint64_t first_shard_id(const struct http_thread *thread)
 {
@@ -40,10 +44,18 @@ static int watch(struct http_thread *thread, int fd, uint64_t id)
         return epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
-void server_thread_has_room(struct http_thread *thread, size_t place)
+int server_thread_watch_guest(struct http_thread *thread, int fd, struct http_guest *guest)
 {
-        if (place < thread->first_room)
-                thread->first_room = place;
+        struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP | EPOLLET,
+                                     .data.u64 = guest_id | (uint64_t)(uintptr_t)guest };
+
+        return epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+void server_thread_leave(struct http_thread *thread)
+{
+        thread->n_connections--;
+        thread->full_us = 0;
 }
 
 static int add_shard(struct http_thread *thread)
@@ -74,12 +86,10 @@ static int add_shard(struct http_thread *thread)
 /* A shard with room, a new one where there is none; NULL = not now. */
 static struct http_shard *room(struct http_thread *thread)
 {
-        while (thread->first_room < thread->n_shards &&
-               thread->shards[thread->first_room]->n_connections >= SHARD_CONNECTIONS)
-                thread->first_room++;
-        if (thread->first_room == thread->n_shards && add_shard(thread))
-                return NULL;
-        return thread->shards[thread->first_room];
+        for (size_t i = 0; i < thread->n_shards; i++)
+                if (thread->shards[i]->n_connections < SHARD_CONNECTIONS)
+                        return thread->shards[i];
+        return add_shard(thread) ? NULL : thread->shards[thread->n_shards - 1];
 }
 
 /* ---- running shards ---- */
@@ -103,12 +113,12 @@ static void sweep_before(struct http_thread *thread, uint64_t due_us)
                 thread->sweep_us = due_us;
 }
 
-static void run(struct http_thread *thread, struct http_shard *shard)
+static void run(struct http_thread *thread, struct http_shard *shard, bool called)
 {
-        int64_t ms = shard_run(shard);
+        int64_t us = shard_run(shard, called);
 
-        shard->due_us = ms > 0 ? clock_now_us() + (uint64_t)ms * 1000 : 0;
-        if (!ms)
+        shard->due_us = us > 0 ? clock_now_us() + (uint64_t)us : 0;
+        if (!us)
                 server_thread_queue(thread, shard); /* after the others */
         else
                 sweep_before(thread, shard->due_us);
@@ -127,26 +137,99 @@ static void pause_listening(struct http_thread *thread)
         thread->retry_us = clock_now_us() + RETRY_US;
 }
 
+static bool has_room(const struct http_thread *thread)
+{
+        return thread->n_connections - thread->n_ending < thread->connections_max;
+}
+
+/* A connection that does nothing and has shown no right to: the one that has done so the longest. NULL = none. */
+static struct http_connection *idle_stranger(struct http_thread *thread)
+{
+        struct http_connection *oldest = NULL;
+
+        for (size_t i = 0; i < thread->n_shards; i++) {
+                struct http_connection *connection = thread->shards[i]->open;
+                for (; connection; connection = connection->next)
+                        if (!connection->request && !connection->trusted && !connection->ending &&
+                            (!oldest || connection->since_us < oldest->since_us))
+                                oldest = connection;
+        }
+        return oldest;
+}
+
+static size_t count_from(const struct http_thread *thread, uint64_t key)
+{
+        size_t n = gate_count(thread, key);
+
+        for (size_t i = 0; i < thread->n_shards; i++) {
+                const struct http_connection *connection = thread->shards[i]->open;
+                for (; connection; connection = connection->next)
+                        n += connection->key == key && !connection->ending;
+        }
+        return n;
+}
+
+/* Whether other addresses would find no place any more. All of this machine count as others. */
+static bool has_its_share(const struct http_thread *thread, const struct http_listener *listener,
+                          const union http_address *address)
+{
+        size_t kept = (thread->connections_max + OTHERS_PART - 1) / OTHERS_PART;
+        uint64_t key = listener->local ? 0 : address_key(address);
+
+        return key && thread->n_connections + kept >= thread->connections_max &&
+               count_from(thread, key) + kept >= thread->connections_max;
+}
+
+/* false: nothing more is to be accepted now. */
+static bool take_connection(struct http_thread *thread, struct http_listener *listener)
+{
+        struct http_guest *guest = has_room(thread) ? NULL : gate_victim(thread);
+        struct http_connection *stranger = has_room(thread) || guest ? NULL : idle_stranger(thread);
+        union http_address address = { 0 };
+        socklen_t size = sizeof(address);
+
+        if (!has_room(thread) && !guest && !stranger) {
+                thread->full_us = clock_now_us() + RETRY_US;
+                return false;
+        }
+        int fd = accept4(listener->fd, &address.base, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0) {
+                if (is_short(errno))
+                        pause_listening(thread);
+                return false;
+        }
+        if (has_its_share(thread, listener, &address)) {
+                metric_add(thread->server->refused_address, 1);
+                close(fd);
+                return true;
+        }
+        if (guest)
+                gate_evict(thread, guest);
+        if (stranger) {
+                metric_add(thread->server->evicted, 1);
+                connection_end(stranger);
+        }
+        gate_take(thread, listener, fd, &address, size < sizeof(address) ? size : sizeof(address));
+        return true;
+}
+
 static void take_connections(struct http_thread *thread, struct http_listener *listener)
 {
-        for (int i = 0; i < ACCEPT_AT_ONCE && thread->n_connections < thread->connections_max; i++) {
-                struct sockaddr_storage address;
-                socklen_t size = sizeof(address);
-                struct http_shard *shard = room(thread);
+        for (int i = 0; i < ACCEPT_AT_ONCE && take_connection(thread, listener); i++)
+                ;
+}
 
-                if (!shard) {
-                        pause_listening(thread);
-                        return;
-                }
-                int fd = accept4(listener->fd, (struct sockaddr *)&address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
-                if (fd < 0) {
-                        if (is_short(errno))
-                                pause_listening(thread);
-                        return;
-                }
-                shard_add(shard, listener, fd, (struct sockaddr *)&address, size);
-                run(thread, shard);
+void server_thread_admit(struct http_thread *thread, struct http_listener *listener, int fd,
+                         const union http_address *address, socklen_t size)
+{
+        struct http_shard *shard = room(thread);
+
+        if (!shard) {
+                close(fd);
+                return;
         }
+        shard_add(shard, listener, fd, address, size);
+        run(thread, shard, true);
 }
 
 /* Listens, or not, as there is room: at the limit, clients wait in the kernel's queue. */
@@ -156,7 +239,9 @@ static void listen_or_not(struct http_thread *thread)
 
         if (thread->retry_us && clock_now_us() >= thread->retry_us)
                 thread->retry_us = 0;
-        bool wanted = thread->n_connections < thread->connections_max && !thread->retry_us;
+        if (thread->full_us && clock_now_us() >= thread->full_us)
+                thread->full_us = 0;
+        bool wanted = !thread->retry_us && !thread->full_us;
         if (wanted == thread->listening)
                 return;
         for (size_t i = 0; i < server->n_listeners; i++) {
@@ -183,23 +268,31 @@ static bool run_queued(struct http_thread *thread)
         while (shard) {
                 struct http_shard *next = shard->next;
                 atomic_store(&shard->queued, false);
-                run(thread, shard);
+                run(thread, shard, true);
                 shard = next;
         }
         return any;
 }
 
+/* 0 = never. */
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+        return !a || (b && b < a) ? b : a;
+}
+
 static void sweep(struct http_thread *thread)
 {
-        uint64_t now;
+        uint64_t guests = gate_due(thread), now;
 
-        if (!thread->sweep_us || (now = clock_now_us()) < thread->sweep_us)
+        gate_reap(thread);
+        if ((!thread->sweep_us && !guests) || (now = clock_now_us()) < sooner(thread->sweep_us, guests))
                 return;
+        gate_sweep(thread, now);
         thread->sweep_us = 0;
         for (size_t i = 0; i < thread->n_shards; i++) {
                 struct http_shard *shard = thread->shards[i];
                 if (shard->due_us && shard->due_us <= now)
-                        run(thread, shard);
+                        run(thread, shard, false);
                 else
                         sweep_before(thread, shard->due_us);
         }
@@ -208,10 +301,8 @@ static void sweep(struct http_thread *thread)
 /* ms for epoll_wait, rounded up. */
 static int time_left(const struct http_thread *thread)
 {
-        uint64_t until = thread->sweep_us;
+        uint64_t until = sooner(sooner(thread->sweep_us, gate_due(thread)), sooner(thread->retry_us, thread->full_us));
 
-        if (thread->retry_us && (!until || thread->retry_us < until))
-                until = thread->retry_us;
         if (!until)
                 return -1;
         uint64_t now = clock_now_us();
@@ -220,12 +311,17 @@ static int time_left(const struct http_thread *thread)
         return until - now > (uint64_t)INT_MAX * 1000 ? INT_MAX : (int)((until - now + 999) / 1000);
 }
 
-static void deliver(struct http_thread *thread, uint64_t id)
+static void deliver(struct http_thread *thread, const struct epoll_event *event)
 {
+        uint64_t id = event->data.u64;
         eventfd_t count;
 
-        if (id >= first_shard_id(thread))
-                run(thread, thread->shards[id - first_shard_id(thread)]);
+        if (id & guest_id)
+                gate_deliver(thread,
+                             (struct http_guest *)(uintptr_t)(id & ~guest_id), // NOLINT(performance-no-int-to-ptr)
+                             (event->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+        else if (id >= first_shard_id(thread))
+                run(thread, thread->shards[id - first_shard_id(thread)], true);
         else if (id >= first_listener_id)
                 take_connections(thread, &thread->server->listeners[id - first_listener_id]);
         else
@@ -281,7 +377,7 @@ static void *server_thread_main(void *argument)
                         thread->busy_us = clock_now_us();
                 int n = wait_for_events(thread, events);
                 for (int i = 0; i < n; i++)
-                        deliver(thread, events[i].data.u64);
+                        deliver(thread, &events[i]);
                 if (n > 0)
                         thread->busy_us = clock_now_us();
         }
@@ -339,6 +435,7 @@ void server_thread_stop(struct http_thread *thread)
                 pthread_join(thread->thread, NULL);
                 thread->started = false;
         }
+        gate_stop(thread);
         for (size_t i = 0; i < thread->n_shards; i++)
                 shard_stop(thread->shards[i]);
 }

@@ -8,6 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "gate.h"
+#include "head.h"
+
 struct http_server;
 struct http_shard;
 
@@ -30,11 +33,14 @@ struct http_thread {
         uint64_t busy_us; /* when it did something last */
         struct http_shard **shards;
         size_t n_shards, shards_capacity;
-        size_t first_room; /* all shards before it are full */
-        size_t n_connections, connections_max;
-        bool listening;    /* the listeners are in epoll_fd */
-        uint64_t retry_us; /* not listening before; 0 = nothing is short */
-        uint64_t sweep_us; /* when a shard may be due; 0 = none will be */
+        struct http_gate gate;
+        size_t n_connections, connections_max; /* guests, too */
+        size_t n_ending;                       /* of them: shut down by us, not gone yet */
+        bool listening;                        /* the listeners are in epoll_fd */
+        uint64_t retry_us;                     /* not listening before; 0 = nothing is short */
+        uint64_t full_us;                      /* likewise, while nobody can be sent away for others; 0 = not so */
+        uint64_t sweep_us;                     /* when a shard or a guest may be due; 0 = none will be */
+        char peeked[HEAD_MAX];                 /* what a guest has sent */
 };
 
 /* Makes the thread with its first shard. 0 or -errno; logged. */
@@ -52,7 +58,16 @@ struct http_thread *server_thread_free(struct http_thread *thread);
 /* Has the shard run soon. Any thread. */
 void server_thread_queue(struct http_thread *thread, struct http_shard *shard);
 
-/* A connection of the shard at that place is gone. */
-void server_thread_has_room(struct http_thread *thread, size_t place);
+/* ---- the thread itself: */
+
+/* A connection is gone, or is no guest any more. */
+void server_thread_leave(struct http_thread *thread);
+
+/* Has gate_deliver called when something comes. 0 or -errno. */
+int server_thread_watch_guest(struct http_thread *thread, int fd, struct http_guest *guest);
+
+/* Hands a socket to libmicrohttpd, and lets it read. */
+void server_thread_admit(struct http_thread *thread, struct http_listener *listener, int fd,
+                         const union http_address *address, socklen_t size);
 
 #endif

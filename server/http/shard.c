@@ -13,16 +13,22 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "connection.h"
+#include "gate.h"
+#include "head.h"
 #include "http_internal.h"
 #include "request.h"
 #include "server_thread.h"
 
 enum {
         IDLE_TIMEOUT_S = 60,
-        ARRIVAL_S = 60,
-        /* Bytes: headers, and the window of an upload. libmicrohttpd clears it after each request, which is much of
-           what a small one costs, and a parked wait holds it. */
-        CONNECTION_MEMORY = 16 << 10,
+        ARRIVAL_US = 60 * 1000000,
+        LOOK_US = 3 * 1000000, /* until connections are looked at after something has happened on one */
+        SOON_US = 1000000,     /* the same after bytes have come that were no request */
+        VAIN_RUNS = 16,        /* in a row, before they are looked into */
+        VAIN_BYTES = 1024,     /* a run that moves more is not in vain */
+        REST_MIN_US = 1000,    /* between runs in vain: a part of the time that they have gone on for */
+        REST_MAX_US = 50000,
+        REST_PART = 4,
 };
 
 /* Almost all that libmicrohttpd has to say is about what clients did. */
@@ -44,8 +50,11 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
         struct http_connection *ours = connection_of(connection);
 
         *state = NULL;
-        if (ours)
-                connection_end_request(ours);
+        if (!ours)
+                return;
+        ours->shard->active = true;
+        connection_end_request(ours);
+        connection_repeat_end(ours);
 }
 
 /* NULL: the descriptor is not one of those that arrive. */
@@ -63,24 +72,24 @@ static struct http_connection *take_arriving(struct http_shard *shard, int fd)
 
 static void forget(struct http_shard *shard, struct http_connection *connection)
 {
+        if (connection->ending)
+                shard->thread->n_ending--;
         connection_close(connection);
         shard->n_connections--;
-        shard->thread->n_connections--;
-        server_thread_has_room(shard->thread, shard->place);
+        server_thread_leave(shard->thread);
 }
 
 /*
  * libmicrohttpd 1.0 may close a socket that it has accepted from us, for want of memory, without a word. Such a
  * connection is found by its age, or by another socket that has its number now.
  */
-static void forget_lost(struct http_shard *shard)
+static void forget_lost(struct http_shard *shard, uint64_t now)
 {
-        uint64_t now = clock_now_us();
         struct http_connection *next;
 
         for (struct http_connection *connection = shard->arriving; connection; connection = next) {
                 next = connection->next;
-                if (now - connection->added_us > (uint64_t)ARRIVAL_S * 1000000)
+                if (now - connection->added_us > ARRIVAL_US)
                         forget(shard, take_arriving(shard, connection->fd));
         }
 }
@@ -95,7 +104,7 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
                 struct http_connection *ours = take_arriving(shard, fd);
                 *socket_context = ours;
                 if (ours)
-                        connection_open(ours);
+                        connection_open(ours, connection);
         } else {
                 struct http_connection *ours = FERRY_STEAL(*socket_context);
                 if (!ours)
@@ -103,6 +112,7 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
                 connection_end_request(ours);
                 forget(shard, ours);
         }
+        shard->active = true;
 }
 
 static struct MHD_Daemon *daemon_start(struct http_shard *shard)
@@ -125,8 +135,8 @@ static struct MHD_Daemon *daemon_start(struct http_shard *shard)
                                 on_connection, shard, MHD_OPTION_URI_LOG_CALLBACK, dispatch_target, NULL,
                                 MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
                                 (unsigned)SHARD_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S,
-                                MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_ARRAY,
-                                options, MHD_OPTION_END);
+                                MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_MEMORY, MHD_OPTION_ARRAY, options,
+                                MHD_OPTION_END);
 }
 
 int shard_new(struct http_thread *thread, struct http_server *server, struct http_shard **ret_shard)
@@ -172,7 +182,7 @@ int shard_epoll_fd(const struct http_shard *shard)
         return MHD_get_daemon_info(shard->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
 }
 
-void shard_add(struct http_shard *shard, struct http_listener *listener, int fd, const struct sockaddr *address,
+void shard_add(struct http_shard *shard, struct http_listener *listener, int fd, const union http_address *address,
                socklen_t size)
 {
         struct http_connection *connection = take_arriving(shard, fd);
@@ -184,29 +194,102 @@ void shard_add(struct http_shard *shard, struct http_listener *listener, int fd,
                 close(fd);
                 return;
         }
+        connection->key = listener->local ? 0 : address_key(address);
         shard->n_connections++;
         shard->thread->n_connections++;
         connection->next = shard->arriving;
         shard->arriving = connection;
         /* The socket is closed in any case. Whether on_connection has been called by now depends on the version. */
-        if (MHD_add_connection(shard->daemon, fd, address, size) != MHD_YES &&
+        if (MHD_add_connection(shard->daemon, fd, &address->base, size) != MHD_YES &&
             (connection = take_arriving(shard, fd)) != NULL)
                 forget(shard, connection);
 }
 
-int64_t shard_run(struct http_shard *shard)
+/* ---- running ---- */
+
+static void look_before(struct http_shard *shard, uint64_t when)
+{
+        if (!shard->look_us || when < shard->look_us)
+                shard->look_us = when;
+}
+
+/* Looks for connections that are over a limit of time. */
+static void look(struct http_shard *shard, uint64_t now)
+{
+        shard->look_us = 0;
+        for (struct http_connection *connection = shard->open; connection; connection = connection->next) {
+                uint64_t next = connection_look(connection, now);
+                if (next)
+                        look_before(shard, next);
+        }
+}
+
+static uint64_t bytes_moved(const struct http_shard *shard)
+{
+        uint64_t sum = 0;
+
+        for (const struct http_connection *connection = shard->open; connection; connection = connection->next)
+                sum += connection_bytes(connection);
+        return sum;
+}
+
+/*
+ * libmicrohttpd wants to be run again at once. A connection can make it want that for ever although nothing comes of
+ * it: with half a TLS record, or a chunk's size line that is longer than its buffer. Then it is run now and then; new
+ * bytes of whatever connection still have it run at once.
+ */
+static uint64_t rest_us(struct http_shard *shard, uint64_t now)
+{
+        if (shard->active) {
+                shard->n_vain = 0;
+                shard->vain_us = 0;
+                return 0;
+        }
+        if (++shard->n_vain < VAIN_RUNS)
+                return 0;
+        shard->n_vain = shard->vain_us ? VAIN_RUNS - 1 : 0;
+        uint64_t moved = bytes_moved(shard), more = moved - shard->moved;
+        shard->moved = moved;
+        if (more >= VAIN_RUNS * VAIN_BYTES) {
+                shard->vain_us = 0;
+                return 0;
+        }
+        if (!shard->vain_us)
+                shard->vain_us = now;
+        uint64_t rest = (now - shard->vain_us) / REST_PART;
+        look_before(shard, now + SOON_US);
+        return rest < REST_MIN_US ? REST_MIN_US : rest > REST_MAX_US ? REST_MAX_US : rest;
+}
+
+int64_t shard_run(struct http_shard *shard, bool called)
 {
         MHD_UNSIGNED_LONG_LONG ms;
 
+        shard->active = false;
         (void)MHD_run_wait(shard->daemon, 0);
-        if (shard->arriving)
-                forget_lost(shard);
+        uint64_t now = clock_now_us(), due = 0;
+        if (shard->arriving) {
+                forget_lost(shard, now);
+                due = now + ARRIVAL_US;
+        }
+        if (shard->look_us && shard->look_us <= now)
+                look(shard, now);
+        if (called && shard->open)
+                look_before(shard, now + (shard->active ? LOOK_US : SOON_US));
         /* To be asked after each run, and to be obeyed: larger times would let connections hang. */
         if (MHD_get_timeout(shard->daemon, &ms) != MHD_YES)
                 ms = INT_MAX;
-        if (shard->arriving && ms > ARRIVAL_S * 1000)
-                return ARRIVAL_S * 1000;
-        return ms < INT_MAX ? (int64_t)ms : -1;
+        if (!ms) {
+                uint64_t rest = rest_us(shard, now);
+                if (!rest)
+                        return 0;
+                due = now + rest;
+        } else if (ms < INT_MAX && (!due || now + ms * 1000 < due)) {
+                due = now + ms * 1000;
+        }
+        if (shard->look_us && (!due || shard->look_us < due))
+                due = shard->look_us;
+        return due ? (int64_t)(due > now ? due - now : 1) : -1;
 }
 
 void shard_wake(struct http_shard *shard)

@@ -11,6 +11,7 @@ struct http_connection;
 struct http_listener;
 struct http_server;
 struct http_thread;
+union http_address;
 
 /*
  * A libmicrohttpd daemon without a thread and without a socket to listen on, run by one of our threads, which runs
@@ -27,7 +28,14 @@ struct http_shard {
         size_t place;                     /* among the thread's */
         unsigned n_connections;           /* those that arrive, too */
         struct http_connection *arriving; /* handed to the daemon, which has not told of their start */
+        struct http_connection *open;     /* started and not closed */
         uint64_t due_us;                  /* when it must be run although nothing happens; 0 = never */
+        uint64_t look_us;                 /* when connections may be over a limit of time; 0 = none can be */
+        bool active;                      /* libmicrohttpd has called one of our functions in this run */
+        /* Runs that libmicrohttpd asked for and did nothing in. */
+        unsigned n_vain;
+        uint64_t vain_us; /* since when; 0 = they are few */
+        uint64_t moved;   /* bytes of all connections when they were looked at */
         /* Any thread: */
         atomic_bool queued;
         struct http_shard *next; /* of those queued; whoever has set queued */
@@ -47,11 +55,12 @@ int shard_epoll_fd(const struct http_shard *shard);
 
 /* Takes a socket over, also when it fails, from a listener that has accepted it. There is room. The shard must be run
  * afterwards: libmicrohttpd 1.0 takes a connection in only then, 0.9.75 at once. */
-void shard_add(struct http_shard *shard, struct http_listener *listener, int fd, const struct sockaddr *address,
+void shard_add(struct http_shard *shard, struct http_listener *listener, int fd, const union http_address *address,
                socklen_t size);
 
-/* Lets the daemon do what there is to do. How long until it must be run although nothing happens: ms, -1 = for ever. */
-int64_t shard_run(struct http_shard *shard);
+/* Lets the daemon do what there is to do. called: something has happened, not only time gone by. How long until it must
+ * be run although nothing happens: us, -1 = for ever. */
+int64_t shard_run(struct http_shard *shard, bool called);
 
 /* Has the shard run soon by its thread. Any thread, with any lock held. */
 void shard_wake(struct http_shard *shard);

@@ -102,7 +102,7 @@ static void unknown_codes_are_minus_one(void **state)
 
 static void unknown_numbers_are_internal(void **state)
 {
-        static const int unknown[] = { 0, -1, -12, 30, 39, 52, 1000000, -2147483647 - 1 };
+        static const int unknown[] = { 0, -1, -12, 31, 39, 52, 1000000, -2147483647 - 1 };
 
         for (size_t i = 0; i < UNIT_COUNT(unknown); i++) {
                 assert_string_equal(ferry_error_code(unknown[i]), "internal");
@@ -148,6 +148,7 @@ static void numbers_and_codes_stay_what_they_are(void **state)
                 { 27, 409, "region-not-ready" },
                 { 28, 412, "precondition-failed" },
                 { 29, 409, "region-held" },
+                { 30, 431, "head-too-large" },
                 { 40, 502, "peer-unreachable" },
                 { 41, 0, "peer-lost" },
                 { 42, 502, "peer-refused" },

@@ -44,6 +44,7 @@
         X(REGION_NOT_READY, 27, "region-not-ready", 409, 1, "The region is not ready")                                 \
         X(PRECONDITION_FAILED, 28, "precondition-failed", 412, 0, "The resource is not as If-Match demands")           \
         X(REGION_HELD, 29, "region-held", 409, 0, "The program around the worker holds the region")                    \
+        X(HEAD_TOO_LARGE, 30, "head-too-large", 431, 0, "The head of the request is too large")                        \
         X(PEER_UNREACHABLE, 40, "peer-unreachable", 502, 1, "The peer cannot be reached")                              \
         X(PEER_LOST, 41, "peer-lost", 0, 1, "The peer died or the connection to it broke")                             \
         X(PEER_REFUSED, 42, "peer-refused", 502, 0, "The peer refused what was asked of it")                           \

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gate.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <ferry/encoding.h>
+#include <ferry/error.h>
+#include <ferry/json_write.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/util.h"
+#include "head.h"
+#include "http_internal.h"
+#include "problem.h"
+#include "server_thread.h"
+
+enum {
+        REFUSED_US = 2 * 1000000, /* for a refused client to read its answer, which a reset would take away */
+        ADDRESSES = 256,          /* buckets; two addresses in one are taken for one */
+};
+
+struct http_guest {
+        struct http_listener *listener;
+        int fd;
+        bool refused;
+        uint64_t until_us;
+        uint64_t key;
+        union http_address address;
+        socklen_t address_size;
+        struct http_guest *previous, *next;
+};
+
+uint64_t address_key(const union http_address *address)
+{
+        static const unsigned char mapped[12] = { [10] = 0xff, [11] = 0xff };
+        const unsigned char *v6 = address->v6.sin6_addr.s6_addr;
+        const unsigned char *bytes = v6;
+        size_t size = 8;
+
+        if (address->base.sa_family == AF_INET) {
+                bytes = (const unsigned char *)&address->v4.sin_addr;
+                size = 4;
+        } else if (address->base.sa_family != AF_INET6 || IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr)) {
+                return 0;
+        } else if (!memcmp(v6, mapped, sizeof(mapped))) {
+                bytes = v6 + sizeof(mapped);
+                size = 4;
+        }
+        if (size == 4 && bytes[0] == IN_LOOPBACKNET)
+                return 0;
+        return XXH3_64bits(bytes, size) | 1;
+}
+
+/* ---- lists ---- */
+
+static struct http_guests *list_of(struct http_thread *thread, const struct http_guest *guest)
+{
+        return guest->refused ? &thread->gate.refused : &thread->gate.arriving;
+}
+
+static void list_add(struct http_guests *list, struct http_guest *guest)
+{
+        guest->next = NULL;
+        guest->previous = list->last;
+        if (list->last)
+                list->last->next = guest;
+        else
+                list->first = guest;
+        list->last = guest;
+}
+
+static void list_remove(struct http_guests *list, struct http_guest *guest)
+{
+        if (guest->previous)
+                guest->previous->next = guest->next;
+        else
+                list->first = guest->next;
+        if (guest->next)
+                guest->next->previous = guest->previous;
+        else
+                list->last = guest->previous;
+}
+
+/* ---- a guest's end ---- */
+
+/* It is no guest any more; its socket is the caller's. */
+static int let_go(struct http_thread *thread, struct http_guest *guest)
+{
+        int fd = guest->fd;
+
+        guest->fd = -1;
+        list_remove(list_of(thread, guest), guest);
+        guest->next = thread->gate.gone;
+        thread->gate.gone = guest;
+        (void)epoll_ctl(thread->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+        server_thread_leave(thread);
+        return fd;
+}
+
+static void turn_out(struct http_thread *thread, struct http_guest *guest, struct metric *why)
+{
+        close(let_go(thread, guest));
+        metric_add(why, 1);
+}
+
+void gate_reap(struct http_thread *thread)
+{
+        while (thread->gate.gone) {
+                struct http_guest *guest = thread->gate.gone;
+                thread->gate.gone = guest->next;
+                free(guest);
+        }
+}
+
+void gate_stop(struct http_thread *thread)
+{
+        while (thread->gate.arriving.first)
+                close(let_go(thread, thread->gate.arriving.first));
+        while (thread->gate.refused.first)
+                close(let_go(thread, thread->gate.refused.first));
+        gate_reap(thread);
+}
+
+/* ---- answering in place of libmicrohttpd ---- */
+
+static void send_problem(struct http_server *server, int fd, int error, const char *detail)
+{
+        const char *reason = error == FERRY_E_HEAD_TOO_LARGE ? "Request Header Fields Too Large" : "Bad Request";
+        struct ferry_json_writer writer = { 0 };
+        char head[256], id[FERRY_ID_TEXT_SIZE];
+        size_t size;
+
+        problem_write(&writer, error, false, detail, NULL);
+        FERRY_CLEANUP(cleanup_free) char *body = ferry_json_take(&writer, &size);
+        if (!body)
+                return;
+        ferry_id_format("req_", server_next_request_id(server), id);
+        int n = snprintf(head, sizeof(head),
+                         "HTTP/1.1 %u %s\r\nContent-Type: application/problem+json\r\nCache-Control: no-store\r\n"
+                         "Request-Id: %s\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n",
+                         problem_status(error), reason, id, size);
+        /* A fresh connection has room for this; a client that has none gets no answer. */
+        if (send(fd, head, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE) == n)
+                (void)send(fd, body, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void refuse(struct http_thread *thread, struct http_guest *guest, int error, const char *detail)
+{
+        send_problem(thread->server, guest->fd, error, detail);
+        server_count_refusal(thread->server, problem_status(error));
+        metric_add(thread->server->refused_head, 1);
+        log_event(LOG_DEBUG, "request refused before it was read", LOG_S("reason", detail));
+        (void)shutdown(guest->fd, SHUT_WR);
+        list_remove(&thread->gate.arriving, guest);
+        guest->refused = true;
+        guest->until_us = clock_now_us() + REFUSED_US;
+        list_add(&thread->gate.refused, guest);
+}
+
+/* ---- looking at what has come ---- */
+
+/* Reads on until the client has closed, too. */
+static void drain(struct http_thread *thread, struct http_guest *guest)
+{
+        for (;;) {
+                ssize_t n = recv(guest->fd, thread->peeked, HEAD_MAX, MSG_DONTWAIT);
+
+                if (n > 0)
+                        continue;
+                if (n < 0 && (errno == EAGAIN || errno == EINTR))
+                        return;
+                close(let_go(thread, guest));
+                return;
+        }
+}
+
+static void look(struct http_thread *thread, struct http_guest *guest)
+{
+        bool tls = thread->server->config.tls && !guest->listener->local;
+        ssize_t n = recv(guest->fd, thread->peeked, HEAD_MAX, MSG_PEEK | MSG_DONTWAIT);
+        const char *detail = NULL;
+        int error = 0;
+
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+                return;
+        if (n <= 0) {
+                close(let_go(thread, guest));
+                return;
+        }
+        switch (tls ? head_judge_tls(thread->peeked, (size_t)n)
+                    : head_judge(thread->peeked, (size_t)n, &error, &detail)) {
+        case HEAD_PARTIAL:
+                break;
+        case HEAD_FOREIGN:
+                turn_out(thread, guest, thread->server->refused_head);
+                break;
+        case HEAD_REFUSED:
+                refuse(thread, guest, error, detail);
+                drain(thread, guest);
+                break;
+        case HEAD_WHOLE:
+                server_thread_admit(thread, guest->listener, let_go(thread, guest), &guest->address,
+                                    guest->address_size);
+                break;
+        }
+}
+
+void gate_deliver(struct http_thread *thread, struct http_guest *guest, bool ended)
+{
+        if (guest->fd >= 0 && guest->refused)
+                drain(thread, guest);
+        else if (guest->fd >= 0)
+                look(thread, guest);
+        if (guest->fd >= 0 && ended) /* nothing more will come to a part of a head */
+                close(let_go(thread, guest));
+}
+
+void gate_take(struct http_thread *thread, struct http_listener *listener, int fd, const union http_address *address,
+               socklen_t size)
+{
+        struct http_guest *guest = malloc(sizeof(*guest));
+
+        if (!guest) {
+                close(fd);
+                return;
+        }
+        *guest = (struct http_guest){ .listener = listener, .fd = fd, .address_size = size };
+        guest->until_us = clock_now_us() + GATE_HEAD_US;
+        guest->address = *address;
+        guest->key = listener->local ? 0 : address_key(address);
+        if (server_thread_watch_guest(thread, fd, guest) < 0) {
+                close(fd);
+                free(guest);
+                return;
+        }
+        thread->n_connections++;
+        list_add(&thread->gate.arriving, guest);
+        look(thread, guest);
+}
+
+/* ---- time and room ---- */
+
+uint64_t gate_due(const struct http_thread *thread)
+{
+        uint64_t arriving = thread->gate.arriving.first ? thread->gate.arriving.first->until_us : 0;
+        uint64_t refused = thread->gate.refused.first ? thread->gate.refused.first->until_us : 0;
+
+        return !arriving || (refused && refused < arriving) ? refused : arriving;
+}
+
+void gate_sweep(struct http_thread *thread, uint64_t now)
+{
+        while (thread->gate.arriving.first && thread->gate.arriving.first->until_us <= now)
+                turn_out(thread, thread->gate.arriving.first, thread->server->slow[HTTP_SLOW_HEAD]);
+        while (thread->gate.refused.first && thread->gate.refused.first->until_us <= now)
+                close(let_go(thread, thread->gate.refused.first));
+}
+
+struct http_guest *gate_victim(struct http_thread *thread)
+{
+        unsigned counts[ADDRESSES] = { 0 }, most = 0;
+        struct http_guest *victim = NULL;
+
+        for (struct http_guest *guest = thread->gate.arriving.first; guest; guest = guest->next)
+                counts[guest->key % ADDRESSES]++;
+        for (struct http_guest *guest = thread->gate.arriving.first; guest; guest = guest->next) {
+                if (counts[guest->key % ADDRESSES] <= most)
+                        continue;
+                most = counts[guest->key % ADDRESSES];
+                victim = guest;
+        }
+        return victim;
+}
+
+void gate_evict(struct http_thread *thread, struct http_guest *guest)
+{
+        turn_out(thread, guest, thread->server->evicted);
+}
+
+size_t gate_count(const struct http_thread *thread, uint64_t key)
+{
+        size_t n = 0;
+
+        for (const struct http_guest *guest = thread->gate.arriving.first; guest; guest = guest->next)
+                n += guest->key == key;
+        return n;
+}

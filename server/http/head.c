@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "head.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <strings.h>
+
+#include <ferry/error.h>
+
+#include "headers.h"
+
+enum {
+        ITEM_MEMORY = 80,      /* a header, query parameter or cookie in libmicrohttpd, as allocated */
+        ANSWER_MEMORY = 2048,  /* an answer's head, and what rounding takes */
+        LENGTH_TEXT_SIZE = 24, /* a Content-Length that means something */
+        TLS_HEADER_SIZE = 5,
+        TLS_RECORD_MAX = HEAD_MAX - TLS_HEADER_SIZE,
+        TLS_HANDSHAKE = 22,
+};
+
+/* What libmicrohttpd will need, and what it must not see. */
+struct sum {
+        size_t items;
+        size_t cookies; /* bytes; it copies them */
+        bool length;    /* a Content-Length came */
+        const char *fault;
+};
+
+/* The end of the head that begins at bytes: behind its empty line. NULL: it has not come. */
+static const char *find_end(const char *bytes, const char *end)
+{
+        const char *line = bytes;
+
+        while ((line = memchr(line, '\n', (size_t)(end - line)))) {
+                line++;
+                if (line < end && *line == '\r')
+                        line++;
+                if (line < end && *line == '\n')
+                        return line + 1;
+        }
+        return NULL;
+}
+
+static size_t count(const char *text, size_t n, char c)
+{
+        const char *end = text + n;
+        size_t found = 0;
+
+        while ((text = memchr(text, c, (size_t)(end - text)))) {
+                found++;
+                text++;
+        }
+        return found;
+}
+
+static bool length_valid(const char *value, size_t n)
+{
+        char text[LENGTH_TEXT_SIZE];
+        uint64_t length;
+
+        while (n && (*value == ' ' || *value == '\t')) {
+                value++;
+                n--;
+        }
+        while (n && (value[n - 1] == ' ' || value[n - 1] == '\t' || value[n - 1] == '\r'))
+                n--;
+        if (n >= sizeof(text))
+                return false;
+        memcpy(text, value, n);
+        text[n] = '\0';
+        return headers_parse_length(text, &length);
+}
+
+static void add_line(struct sum *sum, const char *line, size_t n)
+{
+        static const char cookie[] = "Cookie:", length[] = "Content-Length:";
+
+        sum->items++;
+        if (n >= strlen(cookie) && !strncasecmp(line, cookie, strlen(cookie))) {
+                sum->cookies += n;
+                sum->items += count(line, n, ';') + count(line, n, ',') + 1;
+        } else if (n >= strlen(length) && !strncasecmp(line, length, strlen(length))) {
+                if (sum->length)
+                        sum->fault = "Content-Length is given twice";
+                else if (!length_valid(line + strlen(length), n - strlen(length)))
+                        sum->fault = "Content-Length is not a number";
+                sum->length = true;
+        }
+}
+
+static struct sum add_up(const char *head, const char *end)
+{
+        struct sum sum = { 0 };
+        const char *line = memchr(head, '\n', (size_t)(end - head));
+
+        /* The request line: what stands behind its ? is parsed, too. */
+        const char *query = memchr(head, '?', (size_t)(line - head));
+        if (query)
+                sum.items += count(query, (size_t)(line - query), '&') + 1;
+        if (memchr(head, '\0', (size_t)(end - head)))
+                sum.fault = "The head holds a NUL";
+        for (line++; line < end && !sum.fault;) {
+                const char *next = memchr(line, '\n', (size_t)(end - line));
+                add_line(&sum, line, (size_t)(next - line));
+                line = next + 1;
+        }
+        return sum;
+}
+
+enum head_verdict head_judge(const char *bytes, size_t n, int *ret_error, const char **ret_detail)
+{
+        const char *end = bytes + n, *head = bytes;
+
+        while (head < end && (*head == '\r' || *head == '\n'))
+                head++;
+        const char *behind = find_end(head, end);
+        if (!behind) {
+                if (n < HEAD_MAX)
+                        return HEAD_PARTIAL;
+                *ret_error = FERRY_E_HEAD_TOO_LARGE;
+                *ret_detail = "The head of a request may have 16 KiB";
+                return HEAD_REFUSED;
+        }
+        struct sum sum = add_up(head, behind);
+        if (sum.fault) {
+                *ret_error = FERRY_E_INVALID_PARAMETER;
+                *ret_detail = sum.fault;
+                return HEAD_REFUSED;
+        }
+        if ((size_t)(behind - bytes) + sum.cookies + sum.items * ITEM_MEMORY + ANSWER_MEMORY > HEAD_MEMORY) {
+                *ret_error = FERRY_E_HEAD_TOO_LARGE;
+                *ret_detail = "The target, the headers and the cookies of a request are too many or too long";
+                return HEAD_REFUSED;
+        }
+        return HEAD_WHOLE;
+}
+
+enum head_verdict head_judge_tls(const char *bytes, size_t n)
+{
+        const unsigned char *record = (const unsigned char *)bytes;
+
+        if (n && record[0] != TLS_HANDSHAKE)
+                return HEAD_FOREIGN;
+        if (n > 1 && record[1] != 3)
+                return HEAD_FOREIGN;
+        if (n < TLS_HEADER_SIZE)
+                return HEAD_PARTIAL;
+        size_t size = (size_t)record[3] << 8 | record[4];
+        if (!size || size > TLS_RECORD_MAX)
+                return HEAD_FOREIGN;
+        return n < TLS_HEADER_SIZE + size ? HEAD_PARTIAL : HEAD_WHOLE;
+}

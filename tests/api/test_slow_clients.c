@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+/* Clients that say little, slowly or nothing: they cost no processor time, and others find their place. */
+
+#define HOST "Host: localhost\r\n"
+
+enum { WATCHED_MS = 1500, SPENT_MS = WATCHED_MS / 5 /* a thread that spins takes five times that */ };
+
+/* A TLS handshake record with a ClientHello's beginning, of which size bytes follow. */
+static const char hello[] = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+
+static void start_tls(struct worker *w)
+{
+        char certificate[512], key[512];
+
+        assert_non_null(getenv("FERRY_TEST_TLS"));
+        (void)snprintf(certificate, sizeof(certificate), "%s/server.pem", getenv("FERRY_TEST_TLS"));
+        (void)snprintf(key, sizeof(key), "%s/server-key.pem", getenv("FERRY_TEST_TLS"));
+        worker_start_plain(w, "w",
+                           (const char *const[]){ "--listen", "127.0.0.1:0", "--tls-cert", certificate, "--tls-key",
+                                                  key, "--http-threads", "1", NULL });
+}
+
+static int send_text(const struct worker *w, const char *text)
+{
+        int fd = raw_connect(w);
+
+        raw_send(fd, text, strlen(text));
+        return fd;
+}
+
+/* Time goes by, and the worker does nothing in it. */
+static void assert_rests(const struct worker *w)
+{
+        uint64_t before = worker_processor_ms(w);
+
+        pass_time(WATCHED_MS);
+        assert_in_range(worker_processor_ms(w) - before, 0, SPENT_MS);
+}
+
+static void half_a_tls_record_costs_no_processor_time(void **state)
+{
+        static const struct {
+                const char *bytes;
+                size_t size;
+        } parts[] = {
+                { hello, 1 },
+                { hello, 5 },
+                { hello, sizeof(hello) - 1 },
+                /* A whole record with half a ClientHello: libmicrohttpd has it, and waits for more. */
+                { "\x16\x03\x01\x00\x04\x01\x00\x01\xfc", 9 },
+                /* The same and half of a second record. */
+                { "\x16\x03\x01\x00\x04\x01\x00\x01\xfc\x16\x03\x01\x01", 13 },
+        };
+        enum { N = sizeof(parts) / sizeof(parts[0]) };
+        struct worker *w = *state;
+        int fds[N];
+
+        start_tls(w);
+        for (size_t i = 0; i < N; i++) {
+                fds[i] = raw_connect(w);
+                raw_send(fds[i], parts[i].bytes, parts[i].size);
+        }
+        assert_rests(w);
+        for (size_t i = 0; i < N; i++)
+                (void)close(fds[i]);
+        worker_stop(w);
+}
+
+static void a_long_chunk_size_line_costs_no_processor_time(void **state)
+{
+        enum { SIZE = 64 << 10 };
+        static const char *const one_thread[] = { "--http-threads", "1", NULL };
+        struct worker *w = *state;
+        char *line = malloc(SIZE);
+        int fds[2];
+
+        worker_start(w, "w", one_thread);
+        memset(line, '0', SIZE);
+        for (size_t i = 0; i < 2; i++) {
+                fds[i] = send_text(w, "POST /v1/regions HTTP/1.1\r\n" HOST "Content-Type: application/json\r\n"
+                                      "Transfer-Encoding: chunked\r\n\r\n");
+                raw_send(fds[i], line, SIZE);
+        }
+        (void)close(fds[0]); /* one has left, one stays */
+        assert_rests(w);
+        assert_int_equal(ferry_get_livez(w->client), 0);
+        (void)close(fds[1]);
+        free(line);
+        worker_stop(w);
+}
+
+/* Those who have not shown a token make room for those who come. */
+static void clients_that_dawdle_take_nobodys_place(void **state)
+{
+        enum { N = 40 };
+        static const char *const few[] = { "--max-connections", "20", NULL };
+        struct worker *w = *state;
+        int fds[N];
+
+        worker_start(w, "w", few);
+        for (size_t i = 0; i < N; i++)
+                fds[i] = send_text(w, "G");
+        for (size_t i = 0; i < 5; i++)
+                wire_expect(w, 200, "GET /v1/worker HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
+        for (size_t i = 0; i < N; i++)
+                (void)close(fds[i]);
+        worker_stop(w);
+}
+
+/* So do those whose requests are refused, between two of them. */
+static void idle_connections_without_a_token_make_room(void **state)
+{
+        enum { N = 4 };
+        char token[] = "/tmp/ferry-test-XXXXXX", limit[8];
+        struct worker *w = *state;
+        struct raw_answer answer;
+        int fds[N], fd = mkstemp(token);
+
+        assert_int_equal(dprintf(fd, "0123456789abcdef\n"), 17);
+        (void)close(fd);
+        (void)snprintf(limit, sizeof(limit), "%d", N);
+        worker_start_plain(w, "w",
+                           (const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", token, "--http-threads",
+                                                  "1", "--max-connections", limit, NULL });
+        for (size_t i = 0; i < N; i++) {
+                fds[i] = send_text(w, "GET /v1/regions HTTP/1.1\r\n" HOST "\r\n");
+                raw_receive(fds[i], false, &answer);
+                assert_int_equal(answer.status, 401);
+                raw_answer_clear(&answer);
+        }
+        wire_expect(w, 200, "GET /livez HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
+        raw_receive(fds[0], false, &answer); /* the one that had done nothing the longest */
+        assert_true(answer.closed);
+        raw_answer_clear(&answer);
+        for (size_t i = 0; i < N; i++)
+                (void)close(fds[i]);
+        (void)unlink(token);
+        worker_stop(w);
+}
+
+#define WITH_WORKER(test) cmocka_unit_test_setup_teardown(test, worker_setup, worker_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                WITH_WORKER(half_a_tls_record_costs_no_processor_time),
+                WITH_WORKER(a_long_chunk_size_line_costs_no_processor_time),
+                WITH_WORKER(clients_that_dawdle_take_nobodys_place),
+                WITH_WORKER(idle_connections_without_a_token_make_room),
+        };
+
+        return cmocka_run_group_tests_name("slow_clients", tests, NULL, NULL);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <ferry/error.h>
+
+#include "base/util.h"
+#include "head.h"
+
+#define START "GET /livez HTTP/1.1\r\nHost: localhost\r\n"
+#define BYTES(text) text, sizeof(text) - 1
+
+static enum head_verdict judge(const char *bytes, size_t n, int *ret_error)
+{
+        /* Of its very size, so that a sanitizer sees what is read behind it. */
+        char *copy = malloc(n ? n : 1);
+        const char *detail = NULL;
+        enum head_verdict verdict;
+
+        memcpy(copy, bytes, n);
+        *ret_error = 0;
+        verdict = head_judge(copy, n, ret_error, &detail);
+        assert_int_equal(verdict == HEAD_REFUSED, detail != NULL);
+        free(copy);
+        return verdict;
+}
+
+static void a_head_is_whole_with_its_empty_line(void **state)
+{
+        static const char head[] = "\r\n" START "Content-Length: 10\r\n\r\n";
+        int error;
+
+        for (size_t n = 0; n < sizeof(head) - 1; n++)
+                assert_int_equal(judge(head, n, &error), HEAD_PARTIAL);
+        assert_int_equal(judge(BYTES(head), &error), HEAD_WHOLE);
+        assert_int_equal(judge(BYTES(START "\r\nbody\0body"), &error), HEAD_WHOLE);
+        assert_int_equal(judge(BYTES("GET / HTTP/1.1\n\n"), &error), HEAD_WHOLE);
+        assert_int_equal(judge(BYTES("hello\r\n\r\n"), &error), HEAD_WHOLE); /* libmicrohttpd says what it thinks */
+}
+
+static void lengths_that_are_none_are_refused(void **state)
+{
+        static const struct {
+                const char *head;
+                size_t size;
+        } rows[] = {
+                { BYTES(START "Content-Length: -1\r\n\r\n") },
+                { BYTES(START "Content-Length: +10\r\n\r\n") },
+                { BYTES(START "Content-Length: 10, 10\r\n\r\n") },
+                { BYTES(START "Content-Length:\r\n\r\n") },
+                { BYTES(START "Content-Length: 10\0zz\r\n\r\n") },
+                { BYTES(START "Content-Length: 99999999999999999999999999999\r\n\r\n") },
+                { BYTES(START "content-length: 1\r\nContent-Length: 1\r\n\r\n") },
+                { BYTES(START "X: \0\r\n\r\n") },
+        };
+        int error;
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++) {
+                assert_int_equal(judge(rows[i].head, rows[i].size, &error), HEAD_REFUSED);
+                assert_int_equal(error, FERRY_E_INVALID_PARAMETER);
+        }
+        assert_int_equal(judge(BYTES(START "Content-Length:\t10 \r\n\r\n"), &error), HEAD_WHOLE);
+}
+
+/* What would leave libmicrohttpd no memory. */
+static void heads_that_are_too_large_are_refused(void **state)
+{
+        char text[HEAD_MAX + 64];
+        int error;
+
+        for (int i = 0; i < 4; i++) {
+                static const char *const starts[] = { START "X: ", START "Cookie: ", "GET /?", "GET /" };
+                size_t filled = strlen(starts[i]), size = i == 1 ? 9 << 10 : 16040;
+
+                memcpy(text, starts[i], filled);
+                memset(text + filled, i == 2 ? '&' : 'x', size);
+                memcpy(text + filled + size, "\r\n\r\n", 4);
+                assert_int_equal(judge(text, filled + size + 4, &error), HEAD_REFUSED);
+                assert_int_equal(error, FERRY_E_HEAD_TOO_LARGE);
+        }
+        memset(text, 'x', sizeof(text));
+        assert_int_equal(judge(text, HEAD_MAX - 1, &error), HEAD_PARTIAL);
+        assert_int_equal(judge(text, HEAD_MAX, &error), HEAD_REFUSED);
+        assert_int_equal(error, FERRY_E_HEAD_TOO_LARGE);
+}
+
+static void a_tls_record_is_whole_or_foreign(void **state)
+{
+        static const char record[] = "\x16\x03\x01\x00\x04\x01\x00\x01\xfc";
+
+        for (size_t n = 0; n < sizeof(record) - 1; n++)
+                assert_int_equal(head_judge_tls(record, n), HEAD_PARTIAL);
+        assert_int_equal(head_judge_tls(BYTES(record)), HEAD_WHOLE);
+        assert_int_equal(head_judge_tls(BYTES("GET / HTTP/1.1")), HEAD_FOREIGN);
+        assert_int_equal(head_judge_tls(BYTES("\x16\x02")), HEAD_FOREIGN);
+        assert_int_equal(head_judge_tls(BYTES("\x16\x03\x01\x00\x00")), HEAD_FOREIGN);
+        assert_int_equal(head_judge_tls(BYTES("\x16\x03\x01\xff\xff")), HEAD_FOREIGN);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_head_is_whole_with_its_empty_line),
+                cmocka_unit_test(lengths_that_are_none_are_refused),
+                cmocka_unit_test(heads_that_are_too_large_are_refused),
+                cmocka_unit_test(a_tls_record_is_whole_or_foreign),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

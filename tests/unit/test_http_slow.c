@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http_fixture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <ferry/encoding.h>
+
+/* Limits of time on heads, bodies and readers, on a clock that the test moves. */
+
+enum { SECOND_US = 1000000 };
+
+static _Atomic(uint64_t) later_us;
+
+uint64_t __real_clock_now_us(void);
+uint64_t __wrap_clock_now_us(void);
+
+uint64_t __wrap_clock_now_us(void)
+{
+        return __real_clock_now_us() + atomic_load(&later_us);
+}
+
+/* One thread, which a request on another connection has look at its clock. */
+static int setup(void **state)
+{
+        struct http_fixture *h;
+
+        if (http_setup(state))
+                return -1;
+        h = *state;
+        http_stop(h);
+        h->config.threads = 1;
+        http_start(h);
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        atomic_store(&later_us, 0);
+        return http_teardown(state);
+}
+
+static void pass(struct http_fixture *h, unsigned seconds)
+{
+        atomic_fetch_add(&later_us, (uint64_t)seconds * SECOND_US);
+        for (int i = 0; i < 3; i++)
+                expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
+}
+
+static bool is_open(int fd)
+{
+        char byte;
+        ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+        return n > 0 || (n < 0 && errno == EAGAIN);
+}
+
+/* Waits for the end. */
+static void expect_end(int fd)
+{
+        char bytes[256];
+
+        while (recv(fd, bytes, sizeof(bytes), 0) > 0)
+                ;
+        close(fd);
+}
+
+static int say(struct http_fixture *h, const char *text)
+{
+        int fd = http_connect(h);
+
+        http_send(fd, text, strlen(text));
+        return fd;
+}
+
+static void a_first_head_has_ten_seconds(void **state)
+{
+        struct http_fixture *h = *state;
+        int fd = say(h, "GET /livez HTTP/1.1\r\n");
+
+        pass(h, 9);
+        assert_true(is_open(fd));
+        http_send(fd, "X", 1);
+        pass(h, 2);
+        expect_end(fd);
+}
+
+static void a_later_head_has_them_from_its_first_byte(void **state)
+{
+        struct http_fixture *h = *state;
+        static const char request[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        char answer[1024];
+        int fd = say(h, request);
+
+        assert_true(recv(fd, answer, sizeof(answer), 0) > 0);
+        pass(h, 30); /* idle, which is nobody's fault */
+        assert_true(is_open(fd));
+        http_send(fd, "GET /li", 7);
+        pass(h, 2); /* the kernel's clock is not moved: to it, they have come just now */
+        assert_true(is_open(fd));
+        pass(h, 11);
+        expect_end(fd);
+}
+
+static void half_a_later_head_has_them_too(void **state)
+{
+        struct http_fixture *h = *state;
+        static const char request[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\nGET /livez HTTP/1.1\r\nHost: ";
+        char answer[1024];
+        int fd = say(h, request);
+
+        assert_true(recv(fd, answer, sizeof(answer), 0) > 0);
+        pass(h, 9);
+        assert_true(is_open(fd));
+        pass(h, 2);
+        expect_end(fd);
+}
+
+static void a_body_must_move(void **state)
+{
+        struct http_fixture *h = *state;
+        char bytes[1000];
+        int fd = say(h, "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                        "Content-Length: 60000\r\n\r\n");
+
+        memset(bytes, ' ', sizeof(bytes));
+        pass(h, 19);
+        assert_true(is_open(fd));
+        for (int i = 0; i < 10; i++) /* good for 20 s */
+                http_send(fd, bytes, sizeof(bytes));
+        pass(h, 11);
+        assert_true(is_open(fd));
+        pass(h, 20);
+        expect_end(fd);
+}
+
+static void a_parked_request_is_not_slow(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        char path[128], id[FERRY_ID_TEXT_SIZE];
+        int fd;
+
+        ferry_id_format("op_", look(h->f, operation).id, id);
+        snprintf(path, sizeof(path), "/v1/operations/%s?wait_ms=60000", id);
+        fd = http_begin(h, "GET", path, "", NULL);
+        await_parked(h, 1);
+        for (int i = 0; i < 5; i++)
+                pass(h, 11);
+        assert_true(is_open(fd));
+        operation_cancel(h->f->store, operation);
+        expect_status(http_receive(fd), 200);
+        operation_unref(operation);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(a_first_head_has_ten_seconds),   TEST(a_later_head_has_them_from_its_first_byte),
+                TEST(half_a_later_head_has_them_too), TEST(a_body_must_move),
+                TEST(a_parked_request_is_not_slow),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
