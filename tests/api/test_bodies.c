@@ -211,7 +211,7 @@ static void too_large_a_body_is_refused(void **state)
         }
         worker_assert_untouched(w);
         /* What is refused is not kept, but for what a sanitizer keeps of it. */
-        if (!worker_sanitized())
+        if (!SANITIZED)
                 assert_true(worker_status_kb(w, "VmHWM") < resident + 3 * BODY_MAX / 1024);
         worker_stop(w);
 }

@@ -304,7 +304,7 @@ static void an_upload_is_not_copied(void **state)
         char id[FERRY_ID_SIZE];
         uint64_t anonymous, resident;
 
-        if (worker_sanitized())
+        if (SANITIZED)
                 skip();
         worker_start(w, "w", NULL);
         region_make(w, SIZE, 0, id);

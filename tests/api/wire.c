@@ -284,17 +284,6 @@ void worker_await_sockets(struct worker *w, size_t most)
         }
 }
 
-bool worker_sanitized(void)
-{
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-        return true;
-#elif defined(__has_feature)
-        return __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-        return false;
-#endif
-}
-
 void worker_assert_serving(struct worker *w)
 {
         enum { SIZE = 10000 };

@@ -61,9 +61,6 @@ size_t worker_sockets(const struct worker *w);
 /* With a new client, rounds of GET /livez until the worker has no more sockets than that. */
 void worker_await_sockets(struct worker *w, size_t most);
 
-/* Whether a sanitizer keeps freed memory, so that the size of a worker says little. */
-bool worker_sanitized(void);
-
 /* The worker makes a region, fills it, reads it and deletes it. */
 void worker_assert_serving(struct worker *w);
 

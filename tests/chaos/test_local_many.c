@@ -24,12 +24,6 @@ enum {
         OTHERS_END_MS = 1000, /* a small transfer between others */
 };
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SLOWNESS = 5 };
-#else
-enum { SLOWNESS = 1 };
-#endif
-
 /* A worker that serves: a process with regions, or one inside this process with memory of its own. */
 struct server {
         struct worker w;
@@ -59,7 +53,7 @@ static unsigned rounds(void)
 
 static void process_start(struct server *s, const char *name)
 {
-        worker_start(&s->w, name, (const char *const[]){ "--stall-limit", "500ms", NULL });
+        worker_start(&s->w, name, (const char *const[]){ "--stall-limit", LIMIT_MS(500), NULL });
         worker_expect(&s->w, "error=peer-lost");
         worker_expect(&s->w, "error=stalled");
         region_make(&s->w, SIZE, 0, s->region);
@@ -72,7 +66,7 @@ static void inside_start(struct server *s, const char *name)
         assert_non_null(options);
         assert_int_equal(ferry_worker_options_set(options, "listen", "127.0.0.1:0"), 0);
         assert_int_equal(ferry_worker_options_set(options, "name", name), 0);
-        assert_int_equal(ferry_worker_options_set(options, "stall-limit", "500ms"), 0);
+        assert_int_equal(ferry_worker_options_set(options, "stall-limit", LIMIT_MS(500)), 0);
         if (ferry_worker_new(options, &s->inside) != 0)
                 fail_msg("%s", ferry_worker_error());
         ferry_worker_options_free(options);

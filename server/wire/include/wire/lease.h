@@ -16,6 +16,10 @@
  *
  * Ending a lease is one store, so it waits for nobody. What the holder copies afterwards is discarded by the holder.
  * Numbers are never used again, so a slot can serve the next lease at once. Pure; any thread.
+ *
+ * The loads of a piece and the owner's later stores race by design, hence fences. ThreadSanitizer does not follow
+ * fences (gcc's -Wtsan), and need not: they order nothing but the bytes of regions against the word. Whatever else the
+ * two sides share is ordered by their socket and by the word's own release and acquire, which it does follow.
  */
 
 enum { LEASE_SLOT_SIZE = 64 }; /* bytes: a cache line for each slot */
