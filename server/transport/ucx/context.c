@@ -108,6 +108,27 @@ static void configure(const struct ucx *ucx, const struct ucx_config *config, co
         apply(ucp_config, settings, FERRY_ARRAY_SIZE(settings));
 }
 
+/*
+ * UCX caches registrations where it can see memory go: not with UCX_MEM_EVENTS=n, with ThreadSanitizer, or where code
+ * may not be patched (systemd's MemoryDenyWriteExecute). Without its cache, 1.14 and later crash when a peer fails
+ * during a rendezvous whose memory UCX has registered itself (openucx/ucx#11467), so message.c gives it our own
+ * registration then. Not otherwise: UCX ends a peer's access to what is its own alone, which DC needs.
+ */
+static ucs_status_t init_context(struct ucx *ucx, const ucp_params_t *params, ucp_config_t *config)
+{
+        static const struct setting with[] = { { "RCACHE_ENABLE", "y", false } },
+                                    without[] = { { "RCACHE_ENABLE", "n", false } };
+        ucs_status_t status;
+
+        apply(config, with, 1);
+        status = ucp_init(params, config, &ucx->context);
+        ucx->cached = status == UCS_OK && !getenv("UCX_RCACHE_ENABLE");
+        if (status == UCS_OK)
+                return status;
+        apply(config, without, 1);
+        return ucp_init(params, config, &ucx->context);
+}
+
 int ucx_context_open(struct ucx *ucx, const struct ucx_config *config)
 {
         FERRY_CLEANUP(cleanup_free) char *interfaces = NULL;
@@ -129,7 +150,7 @@ int ucx_context_open(struct ucx *ucx, const struct ucx_config *config)
         if (status != UCS_OK)
                 return ucx_failed("configuration", status);
         configure(ucx, config, interfaces, ucp_config);
-        status = ucp_init(&params, ucp_config, &ucx->context);
+        status = init_context(ucx, &params, ucp_config);
         ucp_config_release(ucp_config);
         return status == UCS_OK ? 0 : ucx_failed("transports", status);
 }

@@ -72,10 +72,13 @@ static ucs_log_func_rc_t handler(const char *file, unsigned line, const char *fu
 static void setup(void)
 {
         static const int fatal[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE };
+        struct sigaction now;
 
         ucs_log_push_handler(handler);
+        /* From 1.20 on UCX leaves them alone by default, and warns when told to leave what it has not taken. */
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(fatal); i++)
-                ucs_debug_disable_signal(fatal[i]);
+                if (sigaction(fatal[i], NULL, &now) == 0 && now.sa_handler != SIG_DFL)
+                        ucs_debug_disable_signal(fatal[i]);
         /* With UCX's default of 1024 sockets about the 1,020th peer cannot be connected. 1.14 lifted the limit. */
         if (ucx_is_before(14) && !getenv("UCX_ASYNC_MAX_EVENTS") &&
             ucs_global_opts_set_value("ASYNC_MAX_EVENTS", EVENTS_MAX) != UCS_OK)

@@ -106,6 +106,7 @@ struct buffer {
         void *address;
         size_t count; /* bytes, or pieces */
         bool list;
+        struct memory *memory; /* whose registration UCX is to use; NULL = UCX makes its own */
 };
 
 /*
@@ -115,13 +116,17 @@ struct buffer {
  */
 static bool find_payload(struct ucx_message *m, struct buffer *ret_buffer)
 {
-        uint64_t length = m->base.length;
+        uint64_t length = m->base.length, run;
         uint8_t *address = NULL;
 
         *ret_buffer = (struct buffer){ .count = length };
         if (length == 0)
                 return true;
-        if (stream_run(m->base.stream, m->base.offset, length, &address) < length) {
+        if (ucx_of_link(link_of(m))->cached)
+                run = stream_run(m->base.stream, m->base.offset, length, &address);
+        else
+                run = stream_run_in_segment(m->base.stream, m->base.offset, length, &address, &ret_buffer->memory);
+        if (run < length) {
                 ret_buffer->count = stream_pieces(m->base.stream, m->base.offset, length, &m->pieces);
                 ret_buffer->address = m->pieces;
                 ret_buffer->list = true;
@@ -158,12 +163,15 @@ static bool pack(struct ucx_message *m, struct buffer *buffer)
         return true;
 }
 
-static void set_datatype(ucp_request_param_t *param, const struct buffer *buffer)
+static void set_kind(const struct ucx *ucx, ucp_request_param_t *param, const struct buffer *buffer)
 {
-        if (!buffer->list)
-                return;
-        param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
-        param->datatype = ucp_dt_make_iov();
+        if (buffer->list) {
+                param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+                param->datatype = ucp_dt_make_iov();
+        } else if (buffer->memory && buffer->memory->handles[ucx->base.index]) {
+                param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+                param->memh = buffer->memory->handles[ucx->base.index];
+        }
 }
 
 /* The link keeps it among those that UCX works on. */
@@ -196,7 +204,7 @@ void ucx_message_send_now(struct ucx_message *m)
                 finished(m, UCS_ERR_NO_MEMORY);
                 return;
         }
-        set_datatype(&param, &buffer);
+        set_kind(ucx_of_link(link_of(m)), &param, &buffer);
         wire_encode(&m->base.header, m->header);
         ucx_pace_sent(link_of(m), &m->base.header);
         ucx_watch_wake(ucx_of_link(link_of(m)));
@@ -220,6 +228,6 @@ void ucx_message_receive_now(struct ucx_message *m)
                 finished(m, UCS_ERR_NO_MEMORY);
                 return;
         }
-        set_datatype(&param, &buffer);
+        set_kind(ucx, &param, &buffer);
         started(m, ucp_am_recv_data_nbx(ucx->worker, m->descriptor, buffer.address, buffer.count, &param));
 }

@@ -49,6 +49,7 @@ struct ucx {
         uint32_t chunk_max;         /* … to this at most */
         uint32_t window;            /* chunks */
         bool put;                   /* TCP moves bulk by PUT */
+        bool cached;                /* UCX caches what it registers (context.c) */
         struct ucx_address listen;  /* loopback: so is every peer */
         bool stopping;
         bool in_progress;             /* inside ucp_worker_progress, where nothing may be sent */
