@@ -613,7 +613,7 @@ static int cache_on(void **state)
         return unsetenv("UCX_RCACHE_ENABLE");
 }
 
-/* UCX 1.14 to 1.21 crash without their cache, unless they are given our own registrations. */
+/* UCX 1.16 to 1.21 crash without their cache, unless they are given our own registrations. */
 static void without_ucxs_cache_links_carry_and_end_all_the_same(void **state)
 {
         moves_every_size_both_ways(state);

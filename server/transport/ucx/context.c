@@ -110,22 +110,24 @@ static void configure(const struct ucx *ucx, const struct ucx_config *config, co
 
 /*
  * UCX caches registrations where it can see memory go: not with UCX_MEM_EVENTS=n, with ThreadSanitizer, or where code
- * may not be patched (systemd's MemoryDenyWriteExecute). Without its cache, 1.14 and later crash when a peer fails
- * during a rendezvous whose memory UCX has registered itself (openucx/ucx#11467), so message.c gives it our own
- * registration then. Not otherwise: UCX ends a peer's access to what is its own alone, which DC needs.
+ * may not be patched (systemd's MemoryDenyWriteExecute). Without its cache, 1.16 to 1.21 crash when a peer fails during
+ * a rendezvous whose memory UCX has registered itself (openucx/ucx#11467), so message.c gives it our own registration
+ * then. Not otherwise: UCX ends a peer's access to what is its own alone, which DC needs. With its cache, requests of
+ * an endpoint that 1.16 closes by force may never complete.
  */
 static ucs_status_t init_context(struct ucx *ucx, const ucp_params_t *params, ucp_config_t *config)
 {
-        static const struct setting with[] = { { "RCACHE_ENABLE", "y", false } },
-                                    without[] = { { "RCACHE_ENABLE", "n", false } };
+        static const struct setting with = { "RCACHE_ENABLE", "y", false }, without = { "RCACHE_ENABLE", "n", false };
         ucs_status_t status;
 
-        apply(config, with, 1);
-        status = ucp_init(params, config, &ucx->context);
-        ucx->cached = status == UCS_OK && !getenv("UCX_RCACHE_ENABLE");
-        if (status == UCS_OK)
-                return status;
-        apply(config, without, 1);
+        if (ucx_is_before(16) || !ucx_is_before(17)) {
+                apply(config, &with, 1);
+                status = ucp_init(params, config, &ucx->context);
+                ucx->cached = status == UCS_OK && !getenv("UCX_RCACHE_ENABLE");
+                if (status == UCS_OK)
+                        return status;
+        }
+        apply(config, &without, 1);
         return ucp_init(params, config, &ucx->context);
 }
 
