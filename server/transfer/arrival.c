@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "arrival.h"
 
+#include "answer.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/util.h"
@@ -9,7 +10,11 @@
 #include "engine_internal.h"
 #include "peer.h"
 #include "requester.h"
+#include "requester_state.h"
 #include "responder.h"
+#include "responder_state.h"
+#include "serve.h"
+#include "store.h"
 
 /* What is done with each type of message, and what a worker answers that is not the one that was meant. */
 static const struct {
@@ -17,9 +22,9 @@ static const struct {
                        struct payload *payload);
         enum wire_type refusal; /* 0 = an answer: it is dropped */
 } types[WIRE_TYPE_END] = {
-        [WIRE_READ] = { responder_on_read, WIRE_DATA },      [WIRE_DATA] = { requester_on_data, 0 },
-        [WIRE_WRITE] = { responder_on_write, WIRE_ACK },     [WIRE_ACK] = { requester_on_ack, 0 },
-        [WIRE_DONE] = { responder_on_done, WIRE_DONE_ACK },  [WIRE_DONE_ACK] = { requester_on_done_ack, 0 },
+        [WIRE_READ] = { serve_on_read, WIRE_DATA },          [WIRE_DATA] = { answer_on_data, 0 },
+        [WIRE_WRITE] = { store_on_write, WIRE_ACK },         [WIRE_ACK] = { answer_on_ack, 0 },
+        [WIRE_DONE] = { responder_on_done, WIRE_DONE_ACK },  [WIRE_DONE_ACK] = { answer_on_done_ack, 0 },
         [WIRE_HELLO] = { connect_on_hello, WIRE_HELLO_ACK }, [WIRE_HELLO_ACK] = { connect_on_hello_ack, 0 },
 };
 
@@ -112,7 +117,7 @@ static void on_ended(void *context, struct link *link)
         if (busy)
                 metric_add(engine->metric_failures, 1);
         peer_unname(peer);
-        contact_leave(peer, link->error, link->detail);
+        contact_leave(peer, peer->unused ? 0 : link->error, link->detail);
         if (peer->ready) {
                 DL_DELETE2(engine->ready_peers, peer, ready_prev, ready_next);
                 peer->ready = false;
@@ -137,10 +142,10 @@ static void on_room(void *context, struct link *link)
 
 static void on_copied(void *context, struct message *message)
 {
-        if (requester_owns(message))
-                requester_copied(message);
-        else if (responder_owns(message))
-                responder_copied(message);
+        if (answer_owns(message))
+                answer_copied(message);
+        else if (store_owns(message))
+                store_copied(message);
 }
 
 struct transport_handlers arrival_handlers(struct engine *engine)

@@ -7,8 +7,7 @@
 
 #include "base/clock.h"
 #include "engine_internal.h"
-#include "requester.h"
-#include "responder.h"
+#include "peer.h"
 #include "transport/ucx.h"
 
 /* ---- life ---- */
@@ -149,27 +148,18 @@ static const struct peer *best_of(const struct contact *contact)
         const struct peer *peer, *best = NULL;
 
         DL_FOREACH2(contact->peers, peer, contact_next)
-        if (peer_is_usable(peer) && (!best || rank(peer) > rank(best)))
+        if (link_is_usable(peer->link) && (!best || rank(peer) > rank(best)))
                 best = peer;
         return best;
 }
 
 static size_t count_transfers(const struct contact *contact)
 {
-        const struct requester *q;
-        const struct responder *p;
         const struct peer *peer;
         size_t n = 0;
 
         DL_FOREACH2(contact->peers, peer, contact_next)
-        {
-                size_t more;
-
-                DL_COUNT2(peer->requesters, q, more, peer_next);
-                n += more;
-                DL_COUNT2(peer->responders, p, more, peer_next);
-                n += more;
-        }
+        n += peer->n_transfers;
         return n;
 }
 

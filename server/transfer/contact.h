@@ -6,8 +6,10 @@
 #include <stdint.h>
 #include <uthash.h>
 
-#include "peer.h"
 #include "transfer/engine.h"
+
+struct engine;
+struct peer;
 
 /*
  * Another worker, as people are told of it: as long as this one has a link to it, and for a while afterwards. Nothing

@@ -11,6 +11,7 @@
 
 #include <ferry/error.h>
 
+#include "base/clock.h"
 #include "engine_limits.h"
 #include "transfer/engine.h"
 #include "transport/transport.h"
@@ -102,6 +103,12 @@ static inline void engine_tick_before(struct engine *engine, uint64_t deadline_u
 }
 
 /* When something that is being ended now has to be quiet. */
-uint64_t engine_grace(struct engine *engine);
+static inline uint64_t engine_grace(struct engine *engine)
+{
+        uint64_t deadline_us = clock_now_us() + engine->grace_us;
+
+        engine_tick_before(engine, deadline_us);
+        return deadline_us;
+}
 
 #endif

@@ -9,17 +9,13 @@
 #include "contact.h"
 #include "engine_internal.h"
 #include "peer.h"
+#include "request.h"
 #include "requester.h"
+#include "requester_state.h"
 #include "resolver.h"
 #include "responder.h"
-
-uint64_t engine_grace(struct engine *engine)
-{
-        uint64_t deadline_us = clock_now_us() + engine->grace_us;
-
-        engine_tick_before(engine, deadline_us);
-        return deadline_us;
-}
+#include "responder_state.h"
+#include "serve.h"
 
 /* ---- commands ---- */
 
@@ -135,8 +131,8 @@ static bool run_peers(struct engine *engine)
                 any = true;
                 if (!peer_is_usable(peer))
                         continue;
-                responders_serve(peer);
-                requesters_ask(peer);
+                serve_peer(peer);
+                requests_send(peer);
         }
         return any;
 }

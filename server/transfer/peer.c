@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "contact.h"
 #include "engine_internal.h"
 
 struct peer *peer_new(struct engine *engine, struct link *link)
@@ -107,7 +106,7 @@ void peer_ready(struct peer *peer)
 
 bool peer_is_busy(const struct peer *peer)
 {
-        return peer->requesters || peer->responders || peer->n_connects > 0;
+        return peer->n_transfers > 0 || peer->n_connects > 0;
 }
 
 void peer_released(struct peer *peer)
@@ -157,7 +156,7 @@ void peers_close_idle(struct engine *engine, uint64_t now_us)
          */
         DL_FOREACH (engine->all_peers, peer)
                 if (peer->address[0] && !peer_is_busy(peer) && now_us >= peer->last_used_us + ENGINE_IDLE_US) {
-                        contact_leave(peer, 0, "it was not used for a minute");
+                        peer->unused = true;
                         peer_fail(peer, FERRY_E_PEER_LOST, "it was not used for a minute");
                         peer_unname(peer);
                 }

@@ -21,8 +21,9 @@ struct peer {
         char address[ENGINE_ADDRESS_SIZE]; /* its name in peers_by_address: a link of UCX that we opened; "" = none */
         struct contact *contact;           /* the worker at the other end; NULL = not known */
         struct peer *contact_prev, *contact_next;
-        bool up;    /* its requesters know that the link is up */
-        bool ended; /* the link has ended: it waits for its last requester or responder */
+        bool up;     /* its requesters know that the link is up */
+        bool unused; /* it is being closed because nothing has used it for long */
+        bool ended;  /* the link has ended: it waits for its last requester or responder */
         uint64_t last_used_us;
         uint64_t moved_us; /* when bytes of any transfer moved over it last */
 
@@ -32,7 +33,8 @@ struct peer {
         uint64_t serving;          /* bytes that the responders send */
         struct responder *pending; /* utlist; those that have READs to answer, in turn */
         struct responder *responders;
-        size_t n_connects; /* that wait for its HELLO_ACK */
+        size_t n_transfers; /* requesters and responders */
+        size_t n_connects;  /* that wait for its HELLO_ACK */
 
         bool ready; /* in ready_peers: there may be room for what waits */
         struct peer *ready_prev, *ready_next;

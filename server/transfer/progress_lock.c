@@ -9,7 +9,7 @@
 #include "command.h"
 #include "engine_internal.h"
 #include "pass.h"
-#include "requester.h"
+#include "requester_state.h"
 
 enum {
         INLINE_BYTES_MAX = 256 << 10, /* longer transfers are not worth it */

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "answer.h"
+
+#include "engine_internal.h"
+#include "request.h"
+#include "requester_state.h"
+
+/* Only what a responder can have to say is believed; everything else is a refusal. */
+static int error_of_status(uint32_t status)
+{
+        switch (status) {
+        case FERRY_E_KIND_MISMATCH:
+        case FERRY_E_SIZE_MISMATCH:
+        case FERRY_E_METADATA_EXPIRED:
+        case FERRY_E_STALE_METADATA:
+        case FERRY_E_ALREADY_CLAIMED:
+        case FERRY_E_CANCELLED_BY_PEER:
+        case FERRY_E_EXPIRED:
+        case FERRY_E_TIMEOUT:
+        case FERRY_E_STALLED:
+        case FERRY_E_CHECKSUM_MISMATCH:
+        case FERRY_E_TRANSFER_FAILED:
+        case FERRY_E_PEER_LOST:
+                return (int)status;
+        default:
+                return FERRY_E_PEER_REFUSED;
+        }
+}
+
+/* The responder has ended, for the reason that it names; this side's own reason, if there is one, counts. */
+static void refused(struct requester *r, const struct wire_header *h)
+{
+        int error = error_of_status(h->status);
+
+        if (r->word_awaited)
+                r->error = 0;
+        r->peer_knows = true;
+        r->word_awaited = r->final_sent = false;
+        requester_fail(r, error, "the peer answered: %s", ferry_error_title(error));
+}
+
+static struct requester *requester_of(struct engine *engine, struct peer *peer, const struct wire_header *h)
+{
+        struct requester *r = requester_find(engine, h->transfer);
+
+        if (!r || r->peer != peer)
+                return NULL;
+        /* A worker that took the place of the one in the metadata answers with its own epoch, and refuses. */
+        if (h->from_epoch != r->spec.peer.epoch && h->status == 0)
+                return NULL;
+        requester_note_started(r);
+        return r;
+}
+
+/* ---- DATA ---- */
+
+/* Bytes of a READ are in place: as they were sent? If not, the transfer has failed. */
+static bool check_bytes(struct requester *r, const struct wire_header *data)
+{
+        if (!r->spec.verify || stream_checksum(&r->stream, data->offset, data->length) == data->checksum)
+                return true;
+        requester_fail(r, FERRY_E_CHECKSUM_MISMATCH, "the chunk at byte %llu differs",
+                       (unsigned long long)data->offset);
+        return false;
+}
+
+/* The bytes of a DATA are in place and right. */
+static void data_is_there(struct requester *r, struct chunk *chunk, const struct wire_header *data)
+{
+        uint64_t length = chunk->length;
+
+        chunk->arrived += data->length;
+        if (chunk->arrived < length || chunk_is_busy(chunk))
+                return;
+        requester_release_chunk(r, chunk);
+        requester_count_done(r, length);
+        if ((data->flags & WIRE_FINAL) && r->done == r->spec.total && r->error == 0) {
+                requester_send_done(r, WIRE_QUIET); /* tells the responder without waiting for an answer */
+                r->peer_knows = true;
+                requester_set_state(r, REQUESTER_COMPLETE);
+        }
+}
+
+static void data_received(struct message *message, enum message_result result)
+{
+        struct requester *r = message->owner;
+        struct chunk *chunk = window_find(&r->window, message->seq);
+
+        chunk->receives--;
+        r->copying -= message->answer.total;
+        switch (result) {
+        case MESSAGE_OK:
+                if (r->error == 0 && check_bytes(r, &message->answer))
+                        data_is_there(r, chunk, &message->answer);
+                break;
+        case MESSAGE_REVOKED:
+                /* Its DONE_ACK is on its way and says why. */
+                r->word_awaited = r->error == 0;
+                requester_fail(r, FERRY_E_CANCELLED_BY_PEER, "the peer took its memory back");
+                break;
+        case MESSAGE_NO_MEMORY:
+                requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
+                break;
+        case MESSAGE_CANCELLED:
+        case MESSAGE_LOST:
+                break;
+        }
+        requester_mark(r);
+}
+
+bool answer_owns(const struct message *message)
+{
+        return message->done == data_received;
+}
+
+void answer_copied(struct message *message)
+{
+        struct requester *r = message->owner;
+        uint64_t before = message->answer.total; /* not used in a receive: what was counted of it so far */
+
+        r->copying += message->copied - before;
+        message->answer.total = message->copied;
+        peer_moved(r->peer, message->copied - before);
+        requester_tell_progress(r);
+}
+
+/* Its turn has come; meanwhile the transfer may have been cancelled, or be gone. */
+static bool data_begins(struct message *message)
+{
+        struct peer *peer = message->link->owner;
+        struct requester *r = peer ? requester_find(peer->engine, message->transfer) : NULL;
+        struct chunk *chunk = r && r->error == 0 ? window_find(&r->window, message->seq) : NULL;
+
+        if (!chunk)
+                return false;
+        chunk->receives++;
+        return true;
+}
+
+static void receive(struct requester *r, struct chunk *chunk, const struct wire_header *h, struct payload *payload)
+{
+        struct link *link = r->peer->link;
+        struct message *message = message_new(link->transport);
+
+        if (!message) {
+                requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
+                return;
+        }
+        message->stream = &r->stream;
+        message->offset = h->offset;
+        message->length = h->length;
+        message->begin = data_begins;
+        message->done = data_received;
+        message->owner = r;
+        message->transfer = r->spec.id;
+        message->seq = chunk->seq;
+        message->answer = *h;
+        message->answer.total = 0;
+        link->transport->ops->receive(link, message, payload);
+}
+
+/* What comes is the next part of the chunk, or all of it. */
+static bool is_expected(const struct requester *r, const struct chunk *chunk, const struct wire_header *h,
+                        const struct payload *payload)
+{
+        if (r->spec.verify && !(h->flags & WIRE_VERIFY))
+                return false;
+        return h->offset == chunk->offset + chunk->announced && h->length == payload->length && h->length > 0 &&
+               h->length <= chunk->length - chunk->announced;
+}
+
+void answer_on_data(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+{
+        struct requester *r = requester_of(engine, peer, h);
+        struct chunk *chunk = r && r->spec.direction == ENGINE_READ ? window_find(&r->window, h->seq) : NULL;
+
+        if (!chunk)
+                return;
+        if (h->status) {
+                refused(r, h);
+                return;
+        }
+        if (r->error)
+                return;
+        if (!is_expected(r, chunk, h, payload)) {
+                requester_fail(r, FERRY_E_TRANSFER_FAILED, "the peer sent other bytes than were asked for");
+                return;
+        }
+        chunk->announced += h->length;
+        if (!payload->bytes) {
+                receive(r, chunk, h, payload);
+                return;
+        }
+        stream_store(&r->stream, h->offset, payload->bytes, h->length);
+        if (check_bytes(r, h))
+                data_is_there(r, chunk, h);
+        requester_mark(r);
+}
+
+/* ---- ACK, DONE_ACK ---- */
+
+void answer_on_ack(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+{
+        struct requester *r = requester_of(engine, peer, h);
+        struct chunk *chunk = r && r->spec.direction == ENGINE_WRITE ? window_find(&r->window, h->seq) : NULL;
+
+        if (!chunk || chunk->acked)
+                return;
+        if (h->status) {
+                refused(r, h);
+                return;
+        }
+        if (h->offset != chunk->offset || h->length != chunk->length) {
+                requester_fail(r, FERRY_E_TRANSFER_FAILED, "the peer has other bytes than were sent");
+                return;
+        }
+        chunk->acked = true;
+        /* The other side is complete already; no DONE is needed, and neither a cancel nor its death changes that. */
+        if ((h->flags & WIRE_FINAL) && chunk->length == r->spec.total) {
+                r->final_sent = false;
+                r->peer_knows = true;
+                requester_set_state(r, REQUESTER_COMPLETE);
+        }
+        request_chunk_is_written(r, chunk);
+        requester_mark(r);
+}
+
+void answer_on_done_ack(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+{
+        struct requester *r = requester_of(engine, peer, h);
+
+        if (!r || r->state == REQUESTER_COMPLETE)
+                return;
+        if (h->status) {
+                refused(r, h);
+        } else if (r->state == REQUESTER_FINISHING || r->final_sent) {
+                r->peer_knows = true; /* a cancel that came after DONE came too late */
+                r->final_sent = false;
+                requester_set_state(r, REQUESTER_COMPLETE);
+                requester_mark(r);
+        }
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "request.h"
+
+#include "engine_internal.h"
+#include "requester_state.h"
+
+/* ---- READ ---- */
+
+static void read_sent(struct message *message, enum message_result result)
+{
+        struct peer *peer = message->link->owner;
+        struct requester *r = peer ? requester_find(peer->engine, message->transfer) : NULL;
+
+        if (!r || r->peer != peer)
+                return;
+        if (result == MESSAGE_OK)
+                requester_note_started(r);
+        else if (result == MESSAGE_NO_MEMORY)
+                requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
+}
+
+static struct wire_header request_header(const struct requester *r, const struct chunk *chunk, uint64_t offset,
+                                         uint64_t length)
+{
+        bool write = r->spec.direction == ENGINE_WRITE;
+        struct wire_header h = requester_header(r, write ? WIRE_WRITE : WIRE_READ);
+
+        h.seq = chunk->seq;
+        h.offset = offset;
+        h.length = length;
+        if (r->spec.verify) {
+                h.flags |= WIRE_VERIFY;
+                if (write)
+                        h.checksum = stream_checksum(&r->stream, offset, length);
+        }
+        /* A READ is final only when its data come inside the message: nobody touches this side's memory afterwards. */
+        if (length == r->spec.total && (write || length <= WIRE_INLINE_MAX))
+                h.flags |= WIRE_FINAL;
+        if (offset + length < chunk->offset + chunk->length)
+                h.flags |= WIRE_MORE;
+        return h;
+}
+
+static struct chunk *take_chunk(struct requester *r, uint64_t length)
+{
+        struct chunk *chunk = window_take(&r->window, r->next, length);
+
+        if (!chunk)
+                return NULL;
+        r->next += length;
+        r->peer->asked += length;
+        if (r->peer->link->state == LINK_UP)
+                requester_note_started(r);
+        return chunk;
+}
+
+/* false: no chunk is free. */
+static bool ask_read(struct requester *r)
+{
+        struct link *link = r->peer->link;
+        uint64_t length = link->transport->ops->request_size(link, &r->stream, r->next, r->spec.total - r->next);
+        struct chunk *chunk = take_chunk(r, length);
+        struct message *message;
+
+        if (!chunk)
+                return false;
+        message = message_new(link->transport);
+        if (!message) {
+                requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
+                return true;
+        }
+        message->header = request_header(r, chunk, chunk->offset, length);
+        message->done = read_sent;
+        message->transfer = r->spec.id;
+        link->transport->ops->send(link, message);
+        return true;
+}
+
+/* ---- WRITE ---- */
+
+static bool still_wanted(struct message *message)
+{
+        const struct requester *r = message->owner; /* stays as long as a chunk of it is busy */
+
+        return r->error == 0;
+}
+
+void request_chunk_is_written(struct requester *r, struct chunk *chunk)
+{
+        uint64_t length = chunk->length;
+
+        if (chunk->sends > 0 || !chunk->acked)
+                return;
+        requester_release_chunk(r, chunk);
+        requester_count_done(r, length);
+}
+
+static void write_sent(struct message *message, enum message_result result)
+{
+        struct requester *r = message->owner;
+        struct chunk *chunk = window_find(&r->window, message->seq);
+
+        if (result == MESSAGE_OK)
+                requester_note_started(r);
+        else if (result == MESSAGE_NO_MEMORY)
+                requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
+        chunk->sends--;
+        request_chunk_is_written(r, chunk);
+        requester_mark(r);
+}
+
+static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset, uint64_t length, bool inside)
+{
+        struct message *message = message_new(r->peer->link->transport);
+
+        if (!message) {
+                requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
+                return false;
+        }
+        message->header = request_header(r, chunk, offset, length);
+        message->stream = &r->stream;
+        message->offset = offset;
+        message->length = length;
+        message->inside = inside;
+        message->begin = still_wanted;
+        message->done = write_sent;
+        message->owner = r;
+        message->transfer = r->spec.id;
+        message->seq = chunk->seq;
+        if (message->header.flags & WIRE_FINAL)
+                r->final_sent = true;
+        chunk->sends++;
+        r->peer->link->transport->ops->send(r->peer->link, message);
+        return r->error == 0;
+}
+
+/*
+ * How much of the wanted bytes makes a chunk: what one message carries, or messages that carry their bytes inside.
+ * Those arrive in order, so that the ACK of the last confirms all. 0 = there is no room for a message.
+ */
+static uint64_t write_size(const struct requester *r, uint64_t wanted)
+{
+        struct link *link = r->peer->link;
+        bool inside = false;
+        uint64_t size = link->transport->ops->fit(link, &r->stream, r->next, wanted, &inside);
+
+        while (inside && size < wanted) {
+                uint64_t more = link->transport->ops->fit(link, &r->stream, r->next + size, wanted - size, &inside);
+
+                if (inside)
+                        size += more;
+        }
+        return size;
+}
+
+/* false: no chunk is free, or there is no room for a message. */
+static bool ask_write(struct requester *r)
+{
+        struct link *link = r->peer->link;
+        const struct transport_ops *ops = link->transport->ops;
+        uint64_t wanted = ops->request_size(link, &r->stream, r->next, r->spec.total - r->next);
+        uint64_t size = write_size(r, wanted), part;
+        struct chunk *chunk = size > 0 ? take_chunk(r, size) : NULL;
+
+        if (!chunk)
+                return false;
+        chunk->sends++; /* it is not over before all of it is sent */
+        for (uint64_t sent = 0; sent < size; sent += part) {
+                bool inside = false;
+
+                part = ops->fit(link, &r->stream, chunk->offset + sent, size - sent, &inside);
+                if (!send_part(r, chunk, chunk->offset + sent, part, inside))
+                        break;
+        }
+        chunk->sends--;
+        request_chunk_is_written(r, chunk);
+        requester_mark(r);
+        return true;
+}
+
+/* ---- in turn ---- */
+
+bool request_next(struct requester *r)
+{
+        return r->spec.direction == ENGINE_READ ? ask_read(r) : ask_write(r);
+}
+
+void requests_send(struct peer *peer)
+{
+        struct link *link = peer->link;
+        struct requester *r;
+
+        while (peer_is_usable(peer) && (r = peer->waiting) && peer->asked < link->transport->ops->window(link)) {
+                bool asked;
+
+                requester_stop_waiting(r);
+                asked = request_next(r);
+                if (r->error || r->next == r->spec.total)
+                        continue;
+                if (asked) {
+                        requester_wait_for_turn(r); /* behind the others */
+                } else if (r->window.n_taken < ENGINE_WINDOW_MAX) {
+                        /* The transport has no room: it says when (handlers.room). */
+                        r->waiting = true;
+                        DL_PREPEND2(peer->waiting, r, waiting_prev, waiting_next);
+                        return;
+                } /* else the next of its chunks that ends brings it back */
+        }
+}

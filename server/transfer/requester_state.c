@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "requester_state.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "engine_internal.h"
+
+static const bool allowed[][REQUESTER_ENDED + 1] = {
+        [REQUESTER_ROUTING] = { [REQUESTER_MOVING] = true, [REQUESTER_FAILING] = true },
+        [REQUESTER_MOVING] = { [REQUESTER_ROUTING] = true,
+                               [REQUESTER_FINISHING] = true,
+                               [REQUESTER_COMPLETE] = true,
+                               [REQUESTER_FAILING] = true },
+        [REQUESTER_FINISHING] = { [REQUESTER_COMPLETE] = true, [REQUESTER_FAILING] = true },
+        [REQUESTER_COMPLETE] = { [REQUESTER_ENDED] = true },
+        [REQUESTER_FAILING] = { [REQUESTER_FINISHING] = true, [REQUESTER_COMPLETE] = true, [REQUESTER_ENDED] = true },
+        [REQUESTER_ENDED] = { false },
+};
+
+void requester_set_state(struct requester *r, enum requester_state state)
+{
+        if (r->state == state)
+                return;
+        if (!allowed[r->state][state]) {
+                log_event(LOG_ERROR, "a requester's state cannot change so", LOG_U("from", r->state),
+                          LOG_U("to", state));
+                abort();
+        }
+        r->state = state;
+}
+
+void requester_mark(struct requester *r)
+{
+        if (r->marked)
+                return;
+        r->marked = true;
+        DL_APPEND2(r->engine->marked_requesters, r, marked_prev, marked_next);
+}
+
+struct requester *requester_find(struct engine *engine, uint64_t id)
+{
+        struct requester *r;
+
+        HASH_FIND(hh, engine->requesters_by_id, &id, sizeof(id), r);
+        return r;
+}
+
+/* ---- telling ---- */
+
+struct wire_header requester_header(const struct requester *r, enum wire_type type)
+{
+        struct wire_header h = {
+                .type = type,
+                .to_epoch = r->spec.peer.epoch,
+                .from_epoch = r->engine->epoch,
+                .operation = r->spec.remote_operation,
+                .transfer = r->spec.id,
+                .total = r->spec.total,
+        };
+
+        memcpy(h.key, r->spec.key, sizeof(h.key));
+        return h;
+}
+
+void requester_send_done(struct requester *r, uint32_t flags)
+{
+        struct wire_header h = requester_header(r, WIRE_DONE);
+
+        h.flags = flags;
+        h.status = (uint32_t)r->error;
+        h.length = r->error ? r->done : r->spec.total;
+        peer_send(r->peer, &h);
+}
+
+/* Connected, and the first chunk is asked for: tells once. */
+void requester_note_started(struct requester *r)
+{
+        if (r->started)
+                return;
+        r->started = true;
+        if (r->spec.started)
+                r->spec.started(r->spec.context);
+}
+
+void requester_tell_progress(struct requester *r)
+{
+        uint64_t bytes = r->done + r->copying;
+
+        if (bytes > 0 && !r->moved) {
+                r->moved = true;
+                (void)r->peer->link->transport->ops->carrier(r->peer->link); /* is kept for the outcome */
+        }
+        r->spec.progress(r->spec.context, bytes);
+}
+
+void requester_count_done(struct requester *r, uint64_t bytes)
+{
+        r->done += bytes;
+        peer_moved(r->peer, bytes);
+        requester_tell_progress(r);
+}
+
+/* ---- chunks ---- */
+
+void requester_stop_waiting(struct requester *r)
+{
+        if (!r->waiting)
+                return;
+        r->waiting = false;
+        DL_DELETE2(r->peer->waiting, r, waiting_prev, waiting_next);
+}
+
+void requester_wait_for_turn(struct requester *r)
+{
+        if (!r->waiting) {
+                r->waiting = true;
+                DL_APPEND2(r->peer->waiting, r, waiting_prev, waiting_next);
+        }
+        peer_ready(r->peer);
+}
+
+void requester_release_chunk(struct requester *r, struct chunk *chunk)
+{
+        r->peer->asked -= chunk->length;
+        window_release(&r->window, chunk);
+        if (r->peer->waiting)
+                peer_ready(r->peer);
+}
+
+/* Nobody will touch the memory of a READ that was only asked for: its data are refused when they come. */
+bool requester_release_idle(struct requester *r)
+{
+        uint64_t before = r->window.bytes;
+        bool all = window_release_idle(&r->window);
+
+        if (r->peer) {
+                r->peer->asked -= before - r->window.bytes;
+                if (r->peer->waiting)
+                        peer_ready(r->peer);
+        }
+        return all;
+}
+
+/* ---- failing ---- */
+
+void requester_fail(struct requester *r, int error, const char *format, ...)
+{
+        if (r->error == 0) {
+                va_list arguments;
+
+                r->error = error;
+                va_start(arguments, format);
+                (void)vsnprintf(r->detail, sizeof(r->detail), format, arguments);
+                va_end(arguments);
+                r->grace_deadline_us = engine_grace(r->engine);
+        }
+        if (r->state == REQUESTER_COMPLETE || r->state == REQUESTER_ENDED)
+                return;
+        requester_set_state(r, REQUESTER_FAILING);
+        if (r->peer) {
+                requester_stop_waiting(r);
+                if (peer_is_usable(r->peer))
+                        r->peer->link->transport->ops->cancel(r->peer->link, r->spec.id);
+        }
+        requester_mark(r);
+}

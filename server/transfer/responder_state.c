@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "responder_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "engine_internal.h"
+
+static const bool allowed[][RESPONDER_ENDED + 1] = {
+        [RESPONDER_SERVING] = { [RESPONDER_SERVED] = true, [RESPONDER_COMPLETE] = true, [RESPONDER_FAILING] = true },
+        [RESPONDER_SERVED] = { [RESPONDER_SERVING] = true, [RESPONDER_COMPLETE] = true, [RESPONDER_FAILING] = true },
+        [RESPONDER_COMPLETE] = { [RESPONDER_ENDED] = true },
+        [RESPONDER_FAILING] = { [RESPONDER_COMPLETE] = true, [RESPONDER_ENDED] = true },
+        [RESPONDER_ENDED] = { false },
+};
+
+void responder_set_state(struct responder *r, enum responder_state state)
+{
+        if (r->state == state)
+                return;
+        if (!allowed[r->state][state]) {
+                log_event(LOG_ERROR, "a responder's state cannot change so", LOG_U("from", r->state),
+                          LOG_U("to", state));
+                abort();
+        }
+        r->state = state;
+}
+
+void responder_mark(struct responder *r)
+{
+        if (r->marked)
+                return;
+        r->marked = true;
+        DL_APPEND2(r->engine->marked_responders, r, marked_prev, marked_next);
+}
+
+struct responder *responder_find(struct engine *engine, uint64_t transfer)
+{
+        struct responder *r;
+
+        HASH_FIND(hh, engine->responders_by_transfer, &transfer, sizeof(transfer), r);
+        return r;
+}
+
+/* ---- answers ---- */
+
+struct wire_header responder_answer_to(const struct engine *engine, const struct wire_header *request,
+                                       enum wire_type type, int status)
+{
+        return (struct wire_header){
+                .type = type,
+                .to_epoch = request->from_epoch,
+                .from_epoch = engine->epoch,
+                .operation = request->operation,
+                .transfer = request->transfer,
+                .seq = request->seq,
+                .status = (uint32_t)status,
+                .offset = request->offset,
+                .length = request->length,
+                .total = request->total,
+        };
+}
+
+void responder_refuse(struct engine *engine, struct peer *peer, const struct wire_header *request, enum wire_type type,
+                      int status)
+{
+        struct wire_header h = responder_answer_to(engine, request, type, status);
+
+        metric_add(engine->metric_refused, 1);
+        peer_send(peer, &h);
+}
+
+/* The header of a message that answers no request by itself. */
+struct wire_header responder_header(const struct responder *r, enum wire_type type)
+{
+        return (struct wire_header){
+                .type = type,
+                .to_epoch = r->peer_epoch,
+                .from_epoch = r->engine->epoch,
+                .operation = r->operation,
+                .transfer = r->transfer,
+                .total = r->stream.total,
+        };
+}
+
+/* ---- progress ---- */
+
+void responder_tell_progress(struct responder *r)
+{
+        uint64_t bytes = r->bytes + r->copying;
+
+        if (bytes > 0 && !r->moved) {
+                r->moved = true;
+                (void)r->peer->link->transport->ops->carrier(r->peer->link); /* is kept for the outcome */
+        }
+        r->offer.progress(r->offer.context, bytes < r->stream.total ? bytes : r->stream.total);
+}
+
+void responder_add_progress(struct responder *r, uint64_t bytes)
+{
+        r->bytes += bytes;
+        if (r->bytes > r->stream.total)
+                r->bytes = r->stream.total;
+        peer_moved(r->peer, bytes);
+        responder_tell_progress(r);
+}
+
+void responder_stop_pending(struct responder *r)
+{
+        if (!r->pending)
+                return;
+        r->pending = false;
+        DL_DELETE2(r->peer->pending, r, pending_prev, pending_next);
+}
+
+/* ---- failing ---- */
+
+void responder_fail(struct responder *r, int error, int wire_error, const char *detail)
+{
+        if (r->error || r->state == RESPONDER_COMPLETE || r->state == RESPONDER_ENDED)
+                return;
+        r->error = error;
+        r->wire_error = wire_error;
+        (void)snprintf(r->detail, sizeof(r->detail), "%s", detail);
+        r->grace_deadline_us = engine_grace(r->engine);
+        r->n_reads = 0;
+        responder_stop_pending(r);
+        if (r->state == RESPONDER_SERVING)
+                responder_set_state(r, RESPONDER_FAILING); /* else DONE decides, or the grace time */
+        if (peer_is_usable(r->peer))
+                r->peer->link->transport->ops->cancel(r->peer->link, r->transfer);
+        if (r->state == RESPONDER_SERVING)
+                responder_set_state(r, RESPONDER_FAILING); /* the one message was taken back */
+        responder_mark(r);
+}

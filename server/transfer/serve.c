@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "serve.h"
+
+#include <stdlib.h>
+
+#include "claim.h"
+#include "engine_internal.h"
+#include "responder_state.h"
+
+static void data_sent(struct message *message, enum message_result result)
+{
+        struct responder *r = message->owner;
+
+        r->in_flight--;
+        r->peer->serving -= message->length;
+        if (r->peer->pending)
+                peer_ready(r->peer);
+        switch (result) {
+        case MESSAGE_OK:
+                responder_add_progress(r, message->length);
+                break;
+        case MESSAGE_NO_MEMORY:
+                responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
+                break;
+        case MESSAGE_CANCELLED:
+                if ((message->header.flags & WIRE_FINAL) && r->state == RESPONDER_SERVED)
+                        responder_set_state(r, RESPONDER_SERVING); /* the peer never gets it */
+                break;
+        case MESSAGE_REVOKED:
+        case MESSAGE_LOST:
+                break;
+        }
+        responder_mark(r);
+}
+
+/* Its turn has come; meanwhile the responder may be about to end. It stays as long as messages of it are in flight. */
+static bool data_wanted(struct message *message)
+{
+        const struct responder *r = message->owner;
+
+        return r->error == 0;
+}
+
+/* Sends bytes that were asked for: all of them, or a part. false when memory is short. */
+static bool send_data(struct responder *r, const struct responder_read *read, uint64_t offset, uint64_t length,
+                      bool inside)
+{
+        struct message *message = message_new(r->peer->link->transport);
+
+        if (!message)
+                return false;
+        message->header = responder_header(r, WIRE_DATA);
+        message->header.seq = read->seq;
+        message->header.offset = offset;
+        message->header.length = length;
+        if (read->verify) {
+                message->header.flags |= WIRE_VERIFY;
+                message->header.checksum = stream_checksum(&r->stream, offset, length);
+        }
+        if (length == r->stream.total && length <= WIRE_INLINE_MAX) {
+                message->header.flags |= WIRE_FINAL;
+                responder_set_state(r, RESPONDER_SERVED);
+        }
+        message->stream = &r->stream;
+        message->offset = offset;
+        message->length = length;
+        message->inside = inside;
+        message->begin = data_wanted;
+        message->done = data_sent;
+        message->owner = r;
+        message->transfer = r->transfer;
+        r->in_flight++;
+        r->peer->serving += length;
+        r->peer->link->transport->ops->send(r->peer->link, message);
+        return true;
+}
+
+/* Answers READs while there is room. */
+static void serve(struct responder *r)
+{
+        struct link *link = r->peer->link;
+        const struct transport_ops *ops = link->transport->ops;
+        uint64_t window = ops->window(link);
+
+        while (r->n_reads > 0 && r->state == RESPONDER_SERVING && peer_is_usable(r->peer)) {
+                struct responder_read *read = &r->reads[r->first_read];
+                bool inside = false;
+                uint64_t part;
+
+                if (r->peer->serving >= window)
+                        return;
+                part = ops->fit(link, &r->stream, read->offset + read->sent, read->length - read->sent, &inside);
+                if (part == 0)
+                        return;
+                if (!send_data(r, read, read->offset + read->sent, part, inside)) {
+                        responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
+                        return;
+                }
+                read->sent += part;
+                if (read->sent < read->length)
+                        continue;
+                r->first_read = (r->first_read + 1) % ENGINE_READS_MAX;
+                r->n_reads--;
+        }
+        if (r->n_reads == 0)
+                responder_stop_pending(r);
+}
+
+void serve_peer(struct peer *peer)
+{
+        struct responder *r, *next;
+
+        DL_FOREACH_SAFE2(peer->pending, r, next, pending_next)
+        serve(r);
+}
+
+static void queue_read(struct responder *r, const struct responder_read *read)
+{
+        if (!r->reads)
+                r->reads = calloc(ENGINE_READS_MAX, sizeof(*r->reads));
+        if (!r->reads) {
+                responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
+                return;
+        }
+        if (r->n_reads == ENGINE_READS_MAX) {
+                responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_LIMIT_REACHED,
+                               "the peer asked for more chunks at once than it may");
+                return;
+        }
+        r->reads[(r->first_read + r->n_reads++) % ENGINE_READS_MAX] = *read;
+        if (!r->pending) {
+                r->pending = true;
+                DL_APPEND2(r->peer->pending, r, pending_prev, pending_next);
+        }
+        serve(r);
+}
+
+void serve_on_read(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+{
+        struct responder_read read = {
+                .seq = h->seq,
+                .verify = (h->flags & WIRE_VERIFY) != 0,
+                .offset = h->offset,
+                .length = h->length,
+        };
+        struct responder *r = NULL;
+        int error = claim_find(engine, peer, h, &r);
+
+        if (error) {
+                responder_refuse(engine, peer, h, WIRE_DATA, error);
+                return;
+        }
+        if (h->length > WIRE_INLINE_MAX || r->n_reads > 0)
+                queue_read(r, &read);
+        else if (!send_data(r, &read, h->offset, h->length, false))
+                responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
+}

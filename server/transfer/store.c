@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store.h"
+
+#include "claim.h"
+#include "engine_internal.h"
+#include "responder_state.h"
+#include "tombstone.h"
+
+/* A WRITE is in place. Where the run of parts of its chunk begins that came one after the other; it is the last. */
+static uint64_t follow_parts(struct responder *r, const struct wire_header *write)
+{
+        bool follows = r->part_end == write->offset && r->part_seq == write->seq;
+        uint64_t start = follows ? r->part_start : write->offset;
+
+        r->part_seq = write->seq;
+        r->part_start = start;
+        r->part_end = write->flags & WIRE_MORE ? write->offset + write->length : 0;
+        return start;
+}
+
+/* The bytes of a WRITE are in place: checks and confirms them. flags and checksum are the WRITE's. */
+static void stored(struct responder *r, const struct wire_header *write)
+{
+        struct wire_header ack = responder_header(r, WIRE_ACK);
+
+        ack.seq = write->seq;
+        ack.offset = follow_parts(r, write);
+        ack.length = write->offset + write->length - ack.offset;
+        if ((write->flags & WIRE_VERIFY) &&
+            stream_checksum(&r->stream, write->offset, write->length) != write->checksum)
+                responder_fail(r, FERRY_E_CHECKSUM_MISMATCH, FERRY_E_CHECKSUM_MISMATCH,
+                               "the chunk that arrived differs");
+        if (r->error)
+                ack.status = (uint32_t)r->wire_error;
+        else
+                responder_add_progress(r, write->length);
+        if ((write->flags & WIRE_FINAL) && write->length == r->stream.total && !r->error) {
+                ack.flags = WIRE_FINAL;
+                responder_set_state(r, RESPONDER_COMPLETE);
+        }
+        if (ack.status || !(write->flags & WIRE_MORE))
+                peer_send(r->peer, &ack);
+        responder_mark(r);
+}
+
+static void write_received(struct message *message, enum message_result result)
+{
+        struct responder *r = message->owner;
+
+        r->in_flight--;
+        r->copying -= message->answer.total;
+        if (result == MESSAGE_OK)
+                stored(r, &message->answer);
+        else if (result == MESSAGE_NO_MEMORY)
+                responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
+        responder_mark(r); /* after MESSAGE_REVOKED the requester's DONE says why */
+}
+
+/* Its turn has come; meanwhile the responder may have been revoked, and have told the peer so, or be gone. */
+static bool write_begins(struct message *message)
+{
+        struct link *link = message->link;
+        struct peer *peer = link->owner;
+        struct responder *r = peer ? responder_find(peer->engine, message->transfer) : NULL;
+
+        /* The peer chose the transfer's id, perhaps once more since: then neither owner nor memory is what it was. */
+        if (!r || r->number != message->responder || r->state != RESPONDER_SERVING)
+                return false;
+        r->in_flight++;
+        return true;
+}
+
+bool store_owns(const struct message *message)
+{
+        return message->done == write_received;
+}
+
+void store_copied(struct message *message)
+{
+        struct responder *r = message->owner;
+        uint64_t before = message->answer.total; /* not used in a receive: what was counted of it so far */
+
+        r->copying += message->copied - before;
+        message->answer.total = message->copied;
+        peer_moved(r->peer, message->copied - before);
+        responder_tell_progress(r);
+}
+
+/* A WRITE that was the whole transfer and has completed it comes again, over a new link: its ACK was lost with the old.
+ */
+static bool confirm_again(struct engine *engine, struct peer *peer, const struct wire_header *h)
+{
+        const struct tombstone *tombstone = tombstone_find(engine, h->transfer);
+        struct wire_header ack = responder_answer_to(engine, h, WIRE_ACK, 0);
+
+        if (!tombstone || tombstone->wire_error || !(h->flags & WIRE_FINAL) || h->length != h->total)
+                return false;
+        ack.flags = WIRE_FINAL;
+        peer_send(peer, &ack);
+        return true;
+}
+
+void store_on_write(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+{
+        struct responder *r = NULL;
+        struct message *message;
+        int error = payload->length != h->length ? FERRY_E_TRANSFER_FAILED : claim_find(engine, peer, h, &r);
+
+        if (error && confirm_again(engine, peer, h))
+                return;
+        if (error) {
+                responder_refuse(engine, peer, h, WIRE_ACK, error);
+                return;
+        }
+        if (payload->bytes) {
+                stream_store(&r->stream, h->offset, payload->bytes, h->length);
+                stored(r, h);
+                return;
+        }
+        message = message_new(peer->link->transport);
+        if (!message) {
+                responder_refuse(engine, peer, h, WIRE_ACK, FERRY_E_TRANSFER_FAILED);
+                responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
+                return;
+        }
+        message->stream = &r->stream;
+        message->offset = h->offset;
+        message->length = h->length;
+        message->begin = write_begins;
+        message->done = write_received;
+        message->owner = r;
+        message->transfer = r->transfer;
+        message->responder = r->number;
+        message->answer = *h;
+        message->answer.total = 0;
+        peer->link->transport->ops->receive(peer->link, message, payload);
+}
