@@ -278,3 +278,37 @@ bool ferry_size_parse(const char *text, uint64_t *ret_size)
         }
         return false;
 }
+
+void ferry_digest_format(uint64_t digest, char text[FERRY_DIGEST_TEXT_SIZE])
+{
+        static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        char *to = stpcpy(text, "xxh3=:");
+
+        /* 64 bits: ten digits of 6, and the last 4 above two bits of nothing. */
+        for (int shift = 58; shift >= 4; shift -= 6)
+                *to++ = alphabet[digest >> shift & 63];
+        *to++ = alphabet[digest << 2 & 63];
+        (void)stpcpy(to, "=:");
+}
+
+bool ferry_digest_parse(const char *value, size_t size, uint64_t *ret_digest)
+{
+        static const char name[] = "xxh3=:";
+        const char *start = memmem(value, size, name, strlen(name));
+        const char *end;
+        uint64_t digest = 0;
+        void *data;
+        size_t n;
+
+        if (!start)
+                return false;
+        start += strlen(name);
+        end = memchr(start, ':', size - (size_t)(start - value));
+        if (!end || ferry_base64_decode(start, (size_t)(end - start), &data, &n))
+                return false;
+        for (size_t i = 0; i < n && n == sizeof(digest); i++)
+                digest = digest << 8 | ((const uint8_t *)data)[i];
+        free(data);
+        *ret_digest = digest;
+        return n == sizeof(digest);
+}

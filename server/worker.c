@@ -19,6 +19,7 @@
 #include "worker_error.h"
 #include "worker_fork.h"
 #include "worker_internal.h"
+#include "worker_mover.h"
 #include "worker_settings.h"
 
 enum {
@@ -264,6 +265,8 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
         }
         worker->http = http_server_free(worker->http);
         set_serving(worker, false);
+        if (worker->mover)
+                mover_drop_peers(worker->mover);
         worker->peers = peers_free(worker->peers);
         if (worker->operations) {
                 ask_drained(worker);
@@ -277,6 +280,7 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
         worker->operations = operation_store_free(worker->operations);
         worker->regions = region_table_free(worker->regions);
         worker->loop = loop_free(worker->loop);
+        worker->mover = mover_free(worker->mover);
         worker->engine = engine_free(take_engine(worker));
         worker->metrics = metrics_free(worker->metrics);
 

@@ -11,6 +11,7 @@
 
 struct engine;
 struct http_server;
+struct mover;
 struct loop;
 struct metrics;
 struct peers;
@@ -40,6 +41,7 @@ struct ferry_worker {
         struct metrics *metrics;
         struct loop *loop;
         struct engine *engine;
+        struct mover *mover;
         struct region_table *regions;
         struct operation_limits limits;
         struct operation_store *operations;

@@ -15,6 +15,7 @@
 #include "peers/peers.h"
 #include "transfer/engine.h"
 #include "worker_internal.h"
+#include "worker_mover.h"
 #include "worker_settings.h"
 
 /* Files for all but HTTP connections. */
@@ -40,21 +41,6 @@ static int on_enroll(void *context, void *address, size_t size, int fd, uint64_t
 static void on_withdraw(void *context, void *registration)
 {
         engine_memory_unregister(context, registration);
-}
-
-static int on_transfer_start(void *context, const struct engine_transfer *transfer)
-{
-        return engine_transfer_start(context, transfer);
-}
-
-static void on_transfer_cancel(void *context, uint64_t id, int reason)
-{
-        engine_transfer_cancel(context, id, reason);
-}
-
-static void on_offer_revoke(void *context, uint64_t operation, int reason, int wire_reason)
-{
-        engine_offer_revoke(context, operation, reason, wire_reason);
 }
 
 static int on_connect(void *context, const struct engine_connect *connect)
@@ -123,7 +109,9 @@ static int start_engine(struct ferry_worker *worker)
                 .metrics = worker->metrics,
         };
 
-        return engine_new(&config, &worker->engine);
+        int r = engine_new(&config, &worker->engine);
+
+        return r < 0 ? r : mover_new(worker->engine, &worker->mover);
 }
 
 static int start_regions(struct ferry_worker *worker)
@@ -153,10 +141,10 @@ static int start_operations(struct ferry_worker *worker)
         const struct worker_options *options = &worker->settings->options;
         struct operation_config config = {
                 .epoch = worker->epoch,
-                .mover = { .transfer_start = on_transfer_start,
-                           .transfer_cancel = on_transfer_cancel,
-                           .offer_revoke = on_offer_revoke,
-                           .context = worker->engine },
+                .mover = { .transfer_start = mover_transfer_start,
+                           .transfer_cancel = mover_transfer_cancel,
+                           .offer_revoke = mover_offer_revoke,
+                           .context = worker->mover },
                 .loop = worker->loop,
                 .metrics = worker->metrics,
         };
@@ -168,6 +156,7 @@ static int start_operations(struct ferry_worker *worker)
                 .ttl_ms_max = at_least(day_ms, options->ttl_ms),
                 .timeout_ms_max = day_ms,
                 .stall_ms = options->stall_ms,
+                .absence_ms = 10 * 1000,
                 .retention_ms = options->retention_ms,
                 .operations_max = options->max_operations,
                 .terminal_max = at_most(4096, options->max_operations),
@@ -197,7 +186,11 @@ static int start_peers(struct ferry_worker *worker)
                 .metrics = worker->metrics,
         };
 
-        return peers_new(&config, &worker->peers);
+        int r = peers_new(&config, &worker->peers);
+
+        if (r == 0)
+                mover_set_peers(worker->mover, worker->peers, worker->operations);
+        return r;
 }
 
 /* Connections that took the last descriptor would leave none for anything else. */

@@ -26,7 +26,7 @@ bool carriers_decode(struct json_object *list, unsigned *ret_carriers, struct fe
                 if (!carrier) {
                         (void)snprintf(pointer, sizeof(pointer), "/transports/%zu", i);
                         ferry_json_complain(errors, FERRY_E_INVALID_PARAMETER, pointer,
-                                            "must be one of \"shm\", \"tcp\", \"rdma\"");
+                                            "must be one of \"shm\", \"tcp\", \"rdma\", \"http\", \"https\"");
                         break;
                 }
                 *ret_carriers |= carrier;

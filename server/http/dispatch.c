@@ -16,6 +16,7 @@
 #include "handlers.h"
 #include "http_internal.h"
 #include "idempotency.h"
+#include "operation_content.h"
 #include "problem.h"
 #include "request.h"
 #include "routes.h"
@@ -122,7 +123,7 @@ static bool check_body(struct http_request *request)
 static bool admit_method(struct http_request *request)
 {
         bool adds = (!strcmp(request->method, "POST") || !strcmp(request->method, "PUT")) &&
-                    request->route->handler != cancel_operation;
+                    request->route->handler != cancel_operation && request->route->handler != put_operation_content;
 
         if (!adds || !atomic_load(&request->server->draining))
                 return true;
@@ -176,7 +177,7 @@ static bool take_data(struct http_request *request, const char *data, size_t siz
 
         if (!request->answered) {
                 if (request->route->body == HTTP_BODY_STREAM) {
-                        upload_take(request, data, size);
+                        request->content ? content_take(request, data, size) : upload_take(request, data, size);
                 } else if ((error = append_body(request, data, size))) {
                         request_problem(request, error, "The body may have %llu bytes",
                                         (unsigned long long)request->server->config.limits.body_max);

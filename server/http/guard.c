@@ -51,20 +51,33 @@ bool guard_origin_allowed(const char *origin, const char *const *allowed, size_t
         return false;
 }
 
+const char *guard_bearer(const char *authorization)
+{
+        if (!authorization || strncasecmp(authorization, "Bearer ", 7))
+                return NULL;
+        authorization += 7;
+        while (*authorization == ' ')
+                authorization++;
+        return authorization;
+}
+
 int guard_authorize(const char *authorization, const char *token, const char *peer_token, enum http_auth need)
 {
         if (need == HTTP_AUTH_NONE || !token)
                 return 0;
-        if (!authorization || strncasecmp(authorization, "Bearer ", 7))
+        const char *given = guard_bearer(authorization);
+        uint8_t key[FERRY_KEY_SIZE];
+        if (!given)
                 return FERRY_E_UNAUTHENTICATED;
-        const char *given = authorization + 7;
-        while (*given == ' ')
-                given++;
         /* Both are always compared, so that the time tells nothing about which one was close. */
         bool full = ferry_secret_equal(given, token);
         bool peer = peer_token && ferry_secret_equal(given, peer_token);
         if (full || (peer && need == HTTP_AUTH_PEER))
                 return 0;
+        if (need == HTTP_AUTH_KEY && ferry_key_parse(given, key)) {
+                explicit_bzero(key, sizeof(key));
+                return 0;
+        }
         return peer ? FERRY_E_FORBIDDEN : FERRY_E_UNAUTHENTICATED;
 }
 

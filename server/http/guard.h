@@ -27,10 +27,13 @@ bool guard_host_allowed(const char *header, const char *const *names, size_t n);
 /* Whether an Origin is one of the n allowed ones; they are compared without regard to case. Pure. */
 bool guard_origin_allowed(const char *origin, const char *const *allowed, size_t n);
 
+/* What an Authorization header (NULL = none) of the scheme Bearer holds; NULL = nothing. Pure. */
+const char *guard_bearer(const char *authorization);
+
 /*
  * Whether an Authorization header (NULL = none) opens a route that needs the given token. token NULL = no token is
  * asked for. 0, FERRY_E_UNAUTHENTICATED or FERRY_E_FORBIDDEN (a peer's token where the full one is needed). Pure;
- * compares in constant time.
+ * compares in constant time. HTTP_AUTH_KEY: what has the form of a key passes, for the handler to compare.
  */
 int guard_authorize(const char *authorization, const char *token, const char *peer_token, enum http_auth need);
 

@@ -14,10 +14,12 @@ static const struct {
 } table[] = {
         { "Authorization", offsetof(struct http_headers, authorization), false },
         { "Content-Encoding", offsetof(struct http_headers, content_encoding), false },
+        { "Content-Digest", offsetof(struct http_headers, content_digest), false },
         { "Content-Length", offsetof(struct http_headers, content_length), false },
         { "Content-Range", offsetof(struct http_headers, content_range), false },
         { "Content-Type", offsetof(struct http_headers, content_type), false },
         { "Expect", offsetof(struct http_headers, expect), false },
+        { "Ferry-Transfer", offsetof(struct http_headers, ferry_transfer), false },
         { "Host", offsetof(struct http_headers, host), false },
         { "Idempotency-Key", offsetof(struct http_headers, idempotency_key), false },
         { "If-Match", offsetof(struct http_headers, if_match), true },
@@ -29,6 +31,7 @@ static const struct {
         { "Access-Control-Request-Method", offsetof(struct http_headers, requested_method), false },
         { "traceparent", offsetof(struct http_headers, traceparent), true },
         { "Transfer-Encoding", offsetof(struct http_headers, transfer_encoding), false },
+        { "Want-Content-Digest", offsetof(struct http_headers, want_content_digest), false },
 };
 
 void headers_add(struct http_headers *headers, const char *name, const char *value, size_t size)

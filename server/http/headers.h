@@ -10,10 +10,12 @@
 struct http_headers {
         const char *authorization;
         const char *content_encoding;
+        const char *content_digest;
         const char *content_length;
         const char *content_range;
         const char *content_type;
         const char *expect;
+        const char *ferry_transfer;
         const char *host;
         const char *idempotency_key;
         const char *if_match;
@@ -25,6 +27,7 @@ struct http_headers {
         const char *requested_method; /* Access-Control-Request-Method */
         const char *traceparent;
         const char *transfer_encoding;
+        const char *want_content_digest;
 
         bool prefer_wait; /* a Prefer header has a valid wait=N */
         uint64_t prefer_wait_s;

@@ -25,6 +25,7 @@
 #include "memory/region.h"
 #include "operation_json.h"
 #include "operation_set.h"
+#include "operations/content.h"
 #include "operations/operations.h"
 
 struct request_note {
@@ -81,12 +82,13 @@ struct http_request *request_free(struct http_request *request)
                 MHD_destroy_response(request->deferred);
         request->json = ferry_json_free(request->json);
         free(request->body);
-        operation_unref(request->operation);
         operation_set_free(request->set);
         connecting_unref(request->connecting);
         making_free(request->making);
         if (request->region)
                 region_stream_end(request->region);
+        operation_content_close(request->content, request->sent);
+        operation_unref(request->operation);
         free(request);
         return NULL;
 }

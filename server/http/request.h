@@ -21,13 +21,14 @@ struct ferry_json_writer;
 struct http_listener;
 struct making;
 struct operation;
+struct operation_content;
 struct operation_set;
 struct region;
 
 enum {
         REQUEST_ID_SIZE = 65,
         REQUEST_HEADERS_MAX = 6,         /* of an answer, beside those that every answer has */
-        REQUEST_HEADERS_TEXT_SIZE = 320, /* of their values together */
+        REQUEST_HEADERS_TEXT_SIZE = 272, /* of their values together */
         REQUEST_DISCARD_MAX = 64 << 20,  /* bytes of a refused body that are read, so that the client sees the answer */
 };
 
@@ -58,6 +59,7 @@ struct http_request {
         enum { REQUEST_NEW, REQUEST_BEGIN, REQUEST_DATA, REQUEST_END } phase;
         bool must_close; /* the message's end is in doubt */
         bool answered;
+        bool sent;   /* the client has been sent the whole answer */
         bool broken; /* no answer could be made: the connection is closed */
         unsigned status;
         struct MHD_Response *deferred;                /* an answer that waits for the end of the body; owned */
@@ -72,14 +74,15 @@ struct http_request {
         struct ferry_json *json; /* owned; NULL = the body was empty, which only HTTP_BODY_OPTIONAL_JSON lets by */
 
         /* What the handler holds; given back when the request ends. */
-        struct operation *operation;   /* a reference */
-        struct operation_set *set;     /* of a request about several; owned */
-        struct connecting *connecting; /* a reference */
-        struct making *making;         /* what it waits for; owned */
-        struct region *region;         /* an upload into it: region_stream_end */
-        uint64_t upload_offset;        /* where the next byte goes */
-        uint64_t upload_end;           /* where none goes any more */
-        uint64_t idempotency_hash;     /* of target and body */
+        struct operation *operation;       /* a reference */
+        struct operation_set *set;         /* of a request about several; owned */
+        struct connecting *connecting;     /* a reference */
+        struct making *making;             /* what it waits for; owned */
+        struct region *region;             /* an upload into it: region_stream_end */
+        uint64_t upload_offset;            /* where the next byte goes */
+        uint64_t upload_end;               /* where none goes any more */
+        struct operation_content *content; /* a range of an operation's bytes; owned */
+        uint64_t idempotency_hash;         /* of target and body */
         uint64_t target_hash;
         bool idempotency_reserved; /* and neither committed nor aborted */
 

@@ -53,6 +53,8 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
         if (!ours)
                 return;
         ours->shard->active = true;
+        if (ours->request)
+                ours->request->sent = code == MHD_REQUEST_TERMINATED_COMPLETED_OK;
         connection_end_request(ours);
         connection_repeat_end(ours);
 }

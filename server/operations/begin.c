@@ -118,6 +118,18 @@ static void transfer_started(void *context)
         store_unlock(operation->store, &after);
 }
 
+static int transfer_stopping(void *context)
+{
+        struct operation_attempt *attempt = context;
+        struct aftermath after = { 0 };
+        int reason;
+
+        store_lock(attempt->operation->store);
+        reason = attempt->operation->stop_reason;
+        store_unlock(attempt->operation->store, &after);
+        return reason;
+}
+
 /* Whether the operation may go to the mover; if so, it counts as in flight from now on. */
 static bool operation_may_begin(struct operation_store *store, struct operation *operation, int *ret_r)
 {
@@ -194,6 +206,7 @@ int operation_begin(struct operation_store *store, struct operation *operation, 
                 .context = &operation->own,
                 .started = transfer_started,
                 .progress = attempt_progress,
+                .stopping = transfer_stopping,
                 .ended = attempt_ended,
         };
         memcpy(transfer.key, metadata->key, sizeof(transfer.key));

@@ -93,7 +93,6 @@ void deadline_fired(struct loop_timer *timer)
 {
         struct operation *operation = FERRY_CONTAINER_OF(timer, struct operation, timer);
         struct operation_store *store = operation->store;
-        const struct operation_mover *mover = &store->config.mover;
         struct aftermath after = { 0 };
         bool revoke = false;
 
@@ -106,6 +105,6 @@ void deadline_fired(struct loop_timer *timer)
         }
         store_unlock(store, &after);
         if (revoke)
-                mover->offer_revoke(mover->context, operation->id, FERRY_E_STALLED, FERRY_E_STALLED);
+                store_revoke(operation, FERRY_E_STALLED, FERRY_E_STALLED);
         (void)operation_unref(operation);
 }

@@ -103,6 +103,9 @@ struct operation {
         struct operation *ended_next;                    /* aftermath's */
         struct operation *stopping_next;                 /* aftermath's */
 
+        struct content_transfer *contents; /* transfers over HTTP; guarded by the store's content lock */
+        uint64_t content_completed;        /* the last of them that its client ended as complete; the same lock's */
+
         size_t n_descriptors;
         struct operation_descriptor descriptors[];
 };
@@ -190,6 +193,11 @@ void attempt_begin(struct operation_attempt *attempt, struct operation *operatio
 /* With the lock held: one transfer less; error 0 = it moved every byte. */
 void attempt_over(struct operation *operation, int error, const char *detail, struct aftermath *after);
 
+/* ---- content.c ---- */
+
+/* Ends the transfers of an operation that go over HTTP. Without the lock. */
+void content_revoke(struct operation *operation, int reason, int wire_reason);
+
 /* ---- deadline.c; with the lock held ---- */
 
 /* Makes sure that the timer fires no later than the operation's next deadline. 0 or -ENOMEM. */
@@ -274,7 +282,12 @@ struct operation_store {
         struct loop_timer timer; /* of retention; its pending callback owns a reference */
         bool timer_armed;
         struct aftermath unsettled; /* what operation_store_settle is to do */
+
+        pthread_mutex_t content_lock; /* a leaf; the transfers of content.c */
 };
+
+/* Ends all transfers of a passive operation, whatever carries them. Without the lock. */
+void store_revoke(struct operation *operation, int reason, int wire_reason);
 
 void store_lock(struct operation_store *store);
 /* Unlocks, then does what is left: tells the mover, wakes, logs, lets regions go. */

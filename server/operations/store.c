@@ -18,6 +18,7 @@ void store_unref(struct operation_store *store)
         free(store->order.entries);
         gone_clear(&store->gone);
         (void)pthread_mutex_destroy(&store->lock);
+        (void)pthread_mutex_destroy(&store->content_lock);
         free(store);
 }
 
@@ -32,6 +33,7 @@ int operation_store_new(const struct operation_config *config, struct operation_
         store->refs = 1;
         store->timer.fired = retention_fired;
         (void)pthread_mutex_init(&store->lock, NULL);
+        (void)pthread_mutex_init(&store->content_lock, NULL);
         r = gone_init(&store->gone, config->limits.gone_max);
         if (r < 0) {
                 store_unref(store);
@@ -47,14 +49,21 @@ void store_lock(struct operation_store *store)
         (void)pthread_mutex_lock(&store->lock);
 }
 
+void store_revoke(struct operation *operation, int reason, int wire_reason)
+{
+        const struct operation_mover *mover = &operation->store->config.mover;
+
+        content_revoke(operation, reason, wire_reason);
+        mover->offer_revoke(mover->context, operation->id, reason, wire_reason);
+}
+
 /* Passive operations are told by their own id, active ones by that of their transfer. */
-static void mover_tell(const struct operation_mover *mover, const struct operation *operation)
+static void mover_tell(const struct operation_mover *mover, struct operation *operation)
 {
         int reason = operation->stop_reason;
 
         if (ferry_kind_is_passive((int)operation->kind))
-                mover->offer_revoke(mover->context, operation->id, reason,
-                                    reason == FERRY_E_CANCELLED ? FERRY_E_CANCELLED_BY_PEER : reason);
+                store_revoke(operation, reason, reason == FERRY_E_CANCELLED ? FERRY_E_CANCELLED_BY_PEER : reason);
         else
                 mover->transfer_cancel(mover->context, operation->transfer, reason);
 }

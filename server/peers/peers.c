@@ -10,9 +10,11 @@
 #include <ferry/error.h>
 
 #include "admission.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/util.h"
+#include "content.h"
 #include "fetch.h"
 #include "peers/peers.h"
 
@@ -26,7 +28,7 @@ enum {
 
 struct peers {
         /* fixed after peers_new */
-        struct fetch_settings settings;
+        struct easy_settings settings;
         struct admission *admission;
         char *strings[4];
         size_t max_fetches;
@@ -35,11 +37,14 @@ struct peers {
         bool started;
         CURLM *multi; /* the thread's, but for curl_multi_wakeup */
 
-        struct fetch *running; /* the thread's */
+        struct fetch *running;            /* the thread's */
+        struct content *running_contents; /* the thread's */
 
         pthread_mutex_t lock; /* a leaf; guards what follows */
         struct fetch *queued;
         size_t count; /* queued and running */
+        struct content *queued_contents;
+        struct content *live_contents; /* all that are not over */
         bool stopping;
 };
 
@@ -84,7 +89,7 @@ static bool take_queued(struct peers *peers)
                 DL_DELETE(queued, fetch);
                 if (stopping) {
                         fetch_cancel(peers, fetch);
-                } else if (curl_multi_add_handle(peers->multi, fetch->easy) != CURLM_OK) {
+                } else if (curl_multi_add_handle(peers->multi, fetch->easy.curl) != CURLM_OK) {
                         fetch_finish(peers, fetch, FERRY_E_TRANSFER_FAILED, "memory is short", NULL);
                 } else {
                         DL_APPEND(peers->running, fetch);
@@ -93,27 +98,104 @@ static bool take_queued(struct peers *peers)
         return !stopping;
 }
 
+static void on_fetch_done(struct easy *easy, CURLcode result)
+{
+        struct fetch *fetch = FERRY_CONTAINER_OF(easy, struct fetch, easy);
+        struct peers *peers = fetch->peers;
+        struct ferry_metadata *metadata = NULL;
+        char detail[FETCH_DETAIL_SIZE];
+        int error;
+
+        DL_DELETE(peers->running, fetch);
+        error = fetch_judge(fetch, result, &metadata, detail);
+        fetch_finish(peers, fetch, error, detail, metadata);
+}
+
 static void finish_done(struct peers *peers)
 {
-        char detail[FETCH_DETAIL_SIZE];
         CURLMsg *message;
         int left;
 
         while ((message = curl_multi_info_read(peers->multi, &left))) {
-                struct ferry_metadata *metadata = NULL;
                 CURLcode result = message->data.result;
-                struct fetch *fetch = NULL;
                 char *private = NULL;
-                int error;
+                struct easy *easy;
 
                 if (message->msg != CURLMSG_DONE)
                         continue;
                 (void)curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &private);
-                fetch = (struct fetch *)(void *)private;
-                (void)curl_multi_remove_handle(peers->multi, fetch->easy);
-                DL_DELETE(peers->running, fetch);
-                error = fetch_judge(fetch, result, &metadata, detail);
-                fetch_finish(peers, fetch, error, detail, metadata);
+                easy = (struct easy *)(void *)private;
+                (void)curl_multi_remove_handle(peers->multi, easy->curl);
+                easy->done(easy, result);
+        }
+}
+
+/* ---- transfers over HTTP ---- */
+
+static void take_contents(struct peers *peers)
+{
+        struct content *queued, *content, *next;
+
+        pthread_mutex_lock(&peers->lock);
+        queued = FERRY_STEAL(peers->queued_contents);
+        pthread_mutex_unlock(&peers->lock);
+        DL_FOREACH_SAFE (queued, content, next) {
+                DL_DELETE(queued, content);
+                DL_APPEND(peers->running_contents, content);
+                content_start(content, peers->multi);
+        }
+}
+
+static int stop_reason(struct peers *peers, const struct content *content)
+{
+        int reason;
+
+        pthread_mutex_lock(&peers->lock);
+        reason = content->stop_reason;
+        pthread_mutex_unlock(&peers->lock);
+        return reason;
+}
+
+static void content_forget(struct peers *peers, struct content *content)
+{
+        DL_DELETE(peers->running_contents, content);
+        pthread_mutex_lock(&peers->lock);
+        DL_DELETE2(peers->live_contents, content, live_prev, live_next);
+        pthread_mutex_unlock(&peers->lock);
+        (void)content_free(content);
+}
+
+/* How many milliseconds from now something is to be done by time. */
+static int run_contents(struct peers *peers)
+{
+        uint64_t now = clock_now_us(), until = UINT64_MAX;
+        struct content *content, *next;
+
+        DL_FOREACH_SAFE (peers->running_contents, content, next) {
+                int reason = stop_reason(peers, content);
+                uint64_t due;
+
+                if (reason)
+                        content_stop(content, reason, "");
+                due = content_run(content, now);
+                if (due < until)
+                        until = due;
+                if (content_is_over(content))
+                        content_forget(peers, content);
+        }
+        if (until == UINT64_MAX)
+                return INT_MAX;
+        return until <= now ? 0 : (int)((until - now + 999) / 1000);
+}
+
+static void drop_contents(struct peers *peers)
+{
+        struct content *content, *next;
+
+        take_contents(peers);
+        DL_FOREACH_SAFE (peers->running_contents, content, next) {
+                content_stop(content, FERRY_E_CANCELLED, "the worker is shutting down");
+                content_forget(peers, content);
         }
 }
 
@@ -124,16 +206,18 @@ static void *peers_run(void *argument)
         int running = 0;
 
         while (take_queued(peers)) {
+                take_contents(peers);
                 (void)curl_multi_perform(peers->multi, &running);
                 finish_done(peers);
                 /* curl shortens this to its own timers; with nothing to do it has none. */
-                (void)curl_multi_poll(peers->multi, NULL, 0, INT_MAX, NULL);
+                (void)curl_multi_poll(peers->multi, NULL, 0, run_contents(peers), NULL);
         }
         DL_FOREACH_SAFE (peers->running, fetch, next) {
                 DL_DELETE(peers->running, fetch);
-                (void)curl_multi_remove_handle(peers->multi, fetch->easy);
+                (void)curl_multi_remove_handle(peers->multi, fetch->easy.curl);
                 fetch_cancel(peers, fetch);
         }
+        drop_contents(peers);
         return NULL;
 }
 
@@ -180,7 +264,7 @@ static bool headers_make(const struct peers_config *config, struct curl_slist **
 
 static int settings_make(struct peers *peers, const struct peers_config *config)
 {
-        struct fetch_settings *settings = &peers->settings;
+        struct easy_settings *settings = &peers->settings;
         const struct {
                 const char *from;
                 const char **to;
@@ -296,6 +380,8 @@ static int fetch_start(struct peers *peers, const struct fetch_document *documen
         r = fetch_new(&peers->settings, document, url, &fetch, detail, detail_size);
         if (r)
                 return r;
+        fetch->peers = peers;
+        fetch->easy.done = on_fetch_done;
         fetch->fetched = fetched;
         fetch->context = context;
         pthread_mutex_lock(&peers->lock);
@@ -325,4 +411,34 @@ int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetch
                        size_t detail_size)
 {
         return fetch_start(peers, &fetch_worker, url, fetched, context, detail, detail_size);
+}
+
+int peers_transfer_start(struct peers *peers, const struct engine_transfer *transfer, char *detail, size_t detail_size)
+{
+        struct content *content;
+        int r;
+
+        if (detail_size)
+                detail[0] = '\0';
+        r = content_new(&peers->settings, transfer, &content, detail, detail_size);
+        if (r)
+                return r;
+        pthread_mutex_lock(&peers->lock);
+        DL_APPEND(peers->queued_contents, content);
+        DL_APPEND2(peers->live_contents, content, live_prev, live_next);
+        pthread_mutex_unlock(&peers->lock);
+        (void)curl_multi_wakeup(peers->multi);
+        return 0;
+}
+
+void peers_transfer_cancel(struct peers *peers, uint64_t id, int reason)
+{
+        struct content *content;
+
+        pthread_mutex_lock(&peers->lock);
+        DL_FOREACH2(peers->live_contents, content, live_next)
+        if (content->transfer.id == id && !content->stop_reason)
+                content->stop_reason = reason;
+        pthread_mutex_unlock(&peers->lock);
+        (void)curl_multi_wakeup(peers->multi);
 }

@@ -8,9 +8,8 @@ static const struct {
         enum engine_carrier carrier;
         const char *name;
 } carriers[] = {
-        { ENGINE_CARRIER_SHM, "shm" },
-        { ENGINE_CARRIER_TCP, "tcp" },
-        { ENGINE_CARRIER_RDMA, "rdma" },
+        { ENGINE_CARRIER_SHM, "shm" },   { ENGINE_CARRIER_TCP, "tcp" },     { ENGINE_CARRIER_RDMA, "rdma" },
+        { ENGINE_CARRIER_HTTP, "http" }, { ENGINE_CARRIER_HTTPS, "https" },
 };
 
 unsigned engine_carrier_from_name(const char *name, size_t length)

@@ -186,6 +186,20 @@ def converse(call, a, b):
     again = call(b, "createOperation", 201, body=read, Prefer="wait=20")["id"]
     if call(b, "getOperation", 200, again, query="?wait_ms=20000")["status"] != "ERRORED":
         call.faults.append("metadata could be used twice")
+    taken = call(a, "createOperation", 201, query="?include=metadata", body=offer)
+    key = {"Authorization": "Bearer " + taken["metadata"]["notification_key"]}
+    call(a, "getOperationContent", 403, taken["id"], Authorization="Bearer " + "A" * 43)
+    call(a, "getOperationContent", 416, taken["id"], Range="bytes=4096-", **key)
+    call(a, "getOperationContent", 206, taken["id"], Range="bytes=0-9", **key)
+    call(a, "getOperationContent", 206, taken["id"], Range="bytes=10-4095", **key)
+    call(a, "getOperationContent", 409, taken["id"], **key)
+    taken = call(a, "createOperation", 201, query="?include=metadata", body=dict(offer, kind="writable"))
+    key = {"Authorization": "Bearer " + taken["metadata"]["notification_key"],
+           "Ferry-Transfer": "xfr_00000000000000aa"}
+    call(a, "putOperationContent", 413, taken["id"], body=b"x" * 4097, **key)
+    call(a, "putOperationContent", 204, taken["id"], body=b"x" * 4096, **key)
+    if call(a, "deleteOperationContent", 200, taken["id"], **key) != {"status": "COMPLETE"}:
+        call.faults.append("an upload was not complete")
     call(b, "createPeer", 200, body={"url": a.url})
     call(a, "listPeers", 200)
     call(b, "listPeers", 200, query="?limit=1")

@@ -46,6 +46,8 @@ def auth_of(document, operation):
     names = {name for way in operation.get("security", document["security"]) for name in way}
     if not names:
         return "none"
+    if "notification_key" in names:
+        return "key"
     return "peer" if "peer_token" in names else "full"
 
 

@@ -11,6 +11,7 @@
 static const char *const auth_names[] = {
         [HTTP_AUTH_NONE] = "none",
         [HTTP_AUTH_PEER] = "peer",
+        [HTTP_AUTH_KEY] = "key",
         [HTTP_AUTH_FULL] = "full",
 };
 

@@ -8,6 +8,7 @@ const struct operation_limits default_limits = {
         .ttl_ms_max = 3600000,
         .timeout_ms_max = 3600000,
         .stall_ms = 30000,
+        .absence_ms = 600000,
         .retention_ms = 600000,
         .operations_max = 100,
         .terminal_max = 50,

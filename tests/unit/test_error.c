@@ -153,13 +153,13 @@ static void numbers_and_codes_stay_what_they_are(void **state)
                 { 41, 0, "peer-lost" },
                 { 42, 502, "peer-refused" },
                 { 43, 0, "stale-metadata" },
-                { 44, 0, "already-claimed" },
+                { 44, 409, "already-claimed" },
                 { 45, 0, "cancelled" },
-                { 46, 0, "cancelled-by-peer" },
-                { 47, 0, "expired" },
+                { 46, 410, "cancelled-by-peer" },
+                { 47, 410, "expired" },
                 { 48, 0, "timeout" },
                 { 49, 0, "stalled" },
-                { 50, 0, "checksum-mismatch" },
+                { 50, 409, "checksum-mismatch" },
                 { 51, 0, "transfer-failed" },
         };
 

@@ -36,6 +36,14 @@ bool ferry_key_equal(const uint8_t a[FERRY_KEY_SIZE], const uint8_t b[FERRY_KEY_
 /* Compares two strings in time that depends only on the length of the first. */
 bool ferry_secret_equal(const char *given, const char *secret);
 
+enum { FERRY_DIGEST_TEXT_SIZE = 24 }; /* "xxh3=:" 12 characters ":" and the NUL */
+
+/* An XXH3-64 as a Content-Digest header has it (RFC 9530): "xxh3=:BASE64:", most significant byte first. */
+void ferry_digest_format(uint64_t digest, char text[FERRY_DIGEST_TEXT_SIZE]);
+
+/* Finds it in such a header's value, among others. false: it is not there. */
+bool ferry_digest_parse(const char *value, size_t size, uint64_t *ret_digest);
+
 /* Standard base64 with padding. Returns a string for free(), or NULL when memory is short. */
 char *ferry_base64_encode(const void *data, size_t size);
 

@@ -49,13 +49,13 @@
         X(PEER_LOST, 41, "peer-lost", 0, 1, "The peer died or the connection to it broke")                             \
         X(PEER_REFUSED, 42, "peer-refused", 502, 0, "The peer refused what was asked of it")                           \
         X(STALE_METADATA, 43, "stale-metadata", 0, 0, "The metadata is of an operation that is no more")               \
-        X(ALREADY_CLAIMED, 44, "already-claimed", 0, 0, "Another transfer has used this metadata")                     \
+        X(ALREADY_CLAIMED, 44, "already-claimed", 409, 0, "Another transfer has used this metadata")                   \
         X(CANCELLED, 45, "cancelled", 0, 0, "The operation was cancelled here")                                        \
-        X(CANCELLED_BY_PEER, 46, "cancelled-by-peer", 0, 0, "The peer cancelled the operation")                        \
-        X(EXPIRED, 47, "expired", 0, 0, "Nobody used the operation in its time to live")                               \
+        X(CANCELLED_BY_PEER, 46, "cancelled-by-peer", 410, 0, "The peer cancelled the operation")                      \
+        X(EXPIRED, 47, "expired", 410, 0, "Nobody used the operation in its time to live")                             \
         X(TIMEOUT, 48, "timeout", 0, 1, "The operation did not end within its timeout")                                \
         X(STALLED, 49, "stalled", 0, 1, "No byte moved within the stall limit")                                        \
-        X(CHECKSUM_MISMATCH, 50, "checksum-mismatch", 0, 1, "The bytes that arrived are not those that were sent")     \
+        X(CHECKSUM_MISMATCH, 50, "checksum-mismatch", 409, 1, "The bytes that arrived are not those that were sent")   \
         X(TRANSFER_FAILED, 51, "transfer-failed", 0, 1, "The transfer failed")
 
 enum ferry_error {

@@ -85,7 +85,8 @@ struct http_server *http_server_free(struct http_server *server);
 
 /* ---- the route table, also for the test that holds openapi.yaml against it ---- */
 
-enum http_auth { HTTP_AUTH_NONE, HTTP_AUTH_PEER, HTTP_AUTH_FULL };
+/* HTTP_AUTH_KEY: the operation's own key will do as well. */
+enum http_auth { HTTP_AUTH_NONE, HTTP_AUTH_PEER, HTTP_AUTH_KEY, HTTP_AUTH_FULL };
 
 struct http_request;
 

@@ -65,6 +65,7 @@ struct operation_limits {
         uint64_t ttl_ms_default, ttl_ms_max; /* of passive operations */
         uint64_t timeout_ms_max;             /* of active ones; the default is none */
         uint64_t stall_ms;                   /* no byte moved for so long: stalled */
+        uint64_t absence_ms;                 /* how long a transfer over HTTP waits for its client to come back */
         uint64_t retention_ms;               /* how long terminal operations are kept */
         size_t operations_max;               /* live and terminal */
         size_t terminal_max;                 /* kept terminal ones; the oldest go first */

@@ -36,6 +36,8 @@ enum engine_carrier {
         ENGINE_CARRIER_SHM = 1,
         ENGINE_CARRIER_TCP = 2,
         ENGINE_CARRIER_RDMA = 4, /* every transport of UCX but TCP */
+        ENGINE_CARRIER_HTTP = 8, /* the peer's …/content, which the peers' client uses and the engine does not */
+        ENGINE_CARRIER_HTTPS = 16,
         ENGINE_CARRIER_UCX = ENGINE_CARRIER_TCP | ENGINE_CARRIER_RDMA,
 };
 
@@ -165,7 +167,7 @@ struct engine_peer {
         const char *data;  /* "host:port" of its network side; "" or NULL = it has none */
         bool data_refused; /* this worker may not use that address (--allow-peer) */
         const char *name;  /* for engine_peers_page; "" or NULL = not known */
-        const char *url;   /* the same: of its HTTP server */
+        const char *url;   /* base URL of its HTTP server; "" or NULL = it has none. The engine only names it */
 };
 
 struct engine_transfer {
@@ -189,6 +191,8 @@ struct engine_transfer {
         void *context;
         void (*started)(void *context); /* connected and the first chunk asked for; before any progress; at most once */
         void (*progress)(void *context, uint64_t bytes);
+        /* Why its end was asked for; 0 = it was not. For whoever moves it after the engine could not. Until ended. */
+        int (*stopping)(void *context);
         /* Over and quiet. Exactly once for every successful engine_transfer_start. */
         void (*ended)(void *context, const struct engine_outcome *outcome);
 };

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <microhttpd.h>
+#include <string.h>
+
+#include <ferry/error.h>
+
+#include "handlers.h"
+#include "http_internal.h"
+#include "operation_content.h"
+#include "operations/content.h"
+#include "operations/operations.h"
+#include "range.h"
+#include "request.h"
+
+/* Copied out of the operation's memory piece by piece, so that a cancel waits for no client that reads slowly. */
+enum {
+        PIECE = 128 << 10,
+        DIGEST_MAX = 64 << 20, /* bytes that are read for a digest beforehand, on this thread */
+};
+
+static ssize_t read_piece(void *context, uint64_t position, char *to, size_t size)
+{
+        ssize_t n = operation_content_read(context, to, size);
+
+        (void)position; /* of a response that is used once, what was read before */
+        return n > 0 ? n : MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+static void answer(struct http_request *request, uint64_t first, uint64_t last, uint64_t total, bool part)
+{
+        struct MHD_Response *response;
+
+        if (!content_open(request, first, last - first + 1))
+                return;
+        if (request->headers.want_content_digest && strstr(request->headers.want_content_digest, "xxh3") &&
+            last - first < DIGEST_MAX && !content_add_digest(request))
+                return;
+        response = MHD_create_response_from_callback(last - first + 1, PIECE, read_piece, request->content, NULL);
+        if (response) {
+                MHD_add_response_header(response, "Content-Type", "application/octet-stream");
+                MHD_add_response_header(response, "Cache-Control", "no-store");
+                MHD_add_response_header(response, "Accept-Ranges", "bytes");
+        }
+        if (part)
+                request_header(request, "Content-Range", "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, first, last, total);
+        request_answer(request, part ? 206 : 200, response);
+}
+
+/* What a HEAD asks: how much there is, or how much of it a client that lost its connection need not send again. */
+static void answer_head(struct http_request *request, const struct operation_view *view)
+{
+        bool readable = view->kind == FERRY_READABLE;
+        struct MHD_Response *response =
+                MHD_create_response_from_callback(readable ? view->bytes_total : 0, PIECE, read_piece, NULL, NULL);
+        uint64_t stored;
+
+        if (!content_check(request)) {
+                if (response)
+                        MHD_destroy_response(response);
+                return;
+        }
+        if (response) {
+                MHD_add_response_header(response, "Content-Type", "application/octet-stream");
+                MHD_add_response_header(response, "Cache-Control", "no-store");
+                MHD_add_response_header(response, "Accept-Ranges", "bytes");
+        }
+        if (!readable) {
+                stored = operation_content_stored(request->server->config.operations, request->operation);
+                request_header(request, "Upload-Offset", "%" PRIu64, stored);
+                request_header(request, "Upload-Length", "%" PRIu64, view->bytes_total);
+        }
+        request_answer(request, 200, response);
+}
+
+void get_operation_content(struct http_request *request)
+{
+        struct operation_view view;
+        uint64_t first = 0, last = 0;
+
+        if (!content_find(request, &view))
+                return;
+        if (!strcmp(request->method, "HEAD")) {
+                answer_head(request, &view);
+                return;
+        }
+        if (view.kind != FERRY_READABLE) {
+                request_problem(request, FERRY_E_KIND_MISMATCH, "The content of a writable operation is PUT, not read");
+                return;
+        }
+        /* Content has no entity tag, so that no If-Range can match. */
+        switch (request->headers.if_range ? RANGE_WHOLE
+                                          : range_parse(request->headers.range, view.bytes_total, &first, &last)) {
+        case RANGE_WHOLE:
+                answer(request, 0, view.bytes_total - 1, view.bytes_total, false);
+                break;
+        case RANGE_PART:
+                answer(request, first, last, view.bytes_total, true);
+                break;
+        case RANGE_UNSATISFIABLE:
+                request_header(request, "Content-Range", "bytes */%" PRIu64, view.bytes_total);
+                request_problem(request, FERRY_E_RANGE_NOT_SATISFIABLE, "The operation has %" PRIu64 " bytes",
+                                view.bytes_total);
+                break;
+        }
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operation_content.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include <ferry/error.h>
+
+#include "base/util.h"
+#include "guard.h"
+#include "http_internal.h"
+#include "operations/content.h"
+#include "operations/operations.h"
+#include "request.h"
+
+/* A refusal in the words of HTTP: what the data plane tells a peer has no status of its own. */
+static void refuse(struct http_request *request, int error)
+{
+        switch (error) {
+        case FERRY_E_NOT_PASSIVE:
+                request_problem(request, error, "Only readable and writable operations have content");
+                break;
+        case FERRY_E_PEER_REFUSED:
+                request_problem(request, FERRY_E_FORBIDDEN, "The key is not the notification_key of this operation");
+                break;
+        case FERRY_E_ALREADY_CLAIMED:
+                request_problem(request, error, "Another transfer has the operation, or has had it");
+                break;
+        case FERRY_E_LIMIT_REACHED:
+                request_problem(request, error, "The transfer has too many ranges that do not touch each other");
+                break;
+        default:
+                if (error > 0 && !ferry_error_http(error))
+                        request_problem(request, FERRY_E_GONE, "The operation is over: %s", ferry_error_code(error));
+                else
+                        request_problem(request, error, NULL);
+        }
+}
+
+bool content_find(struct http_request *request, struct operation_view *ret_view)
+{
+        if (!request_find_operation(request))
+                return false;
+        operation_look(request->server->config.operations, request->operation, ret_view);
+        if (ferry_kind_is_passive((int)ret_view->kind))
+                return true;
+        refuse(request, FERRY_E_NOT_PASSIVE);
+        return false;
+}
+
+/* The key that the client shows; NULL = it has the full token, or none is asked for. */
+static const uint8_t *shown_key(struct http_request *request, uint8_t key[FERRY_KEY_SIZE])
+{
+        const char *bearer = guard_bearer(request->headers.authorization);
+        const char *token = request->server->config.token;
+
+        if (!bearer || (token && ferry_secret_equal(bearer, token)))
+                return NULL;
+        return ferry_key_parse(bearer, key) ? key : NULL;
+}
+
+/* Ferry-Transfer: 0 = the client does not name its transfer. false: answered. */
+static bool read_transfer(struct http_request *request, uint64_t *ret_transfer)
+{
+        *ret_transfer = 0;
+        if (!request->headers.ferry_transfer || ferry_id_parse("xfr_", request->headers.ferry_transfer, ret_transfer))
+                return true;
+        request_problem(request, FERRY_E_INVALID_PARAMETER, "Ferry-Transfer is not \"xfr_\" and 16 hexadecimal digits");
+        return false;
+}
+
+bool content_check(struct http_request *request)
+{
+        uint8_t key[FERRY_KEY_SIZE];
+        const uint8_t *shown = shown_key(request, key);
+        bool may = !shown || operation_content_key(request->operation, shown);
+
+        explicit_bzero(key, sizeof(key));
+        if (!may)
+                refuse(request, FERRY_E_PEER_REFUSED);
+        return may;
+}
+
+bool content_open(struct http_request *request, uint64_t first, uint64_t size)
+{
+        uint8_t key[FERRY_KEY_SIZE];
+        struct operation_content_request wanted = {
+                .key = shown_key(request, key),
+                .first = first,
+                .size = size,
+                .transport = request->server->config.tls && !request->listener->local ? "https" : "http",
+        };
+        int error;
+
+        if (!read_transfer(request, &wanted.transfer))
+                return false;
+        error = operation_content_open(request->server->config.operations, request->operation, &wanted,
+                                       &request->content);
+        explicit_bzero(key, sizeof(key));
+        if (error)
+                refuse(request, error);
+        return !error;
+}
+
+bool content_end(struct http_request *request, bool *ret_complete)
+{
+        uint8_t key[FERRY_KEY_SIZE];
+        const uint8_t *shown = shown_key(request, key);
+        uint64_t transfer;
+        int error;
+
+        if (!read_transfer(request, &transfer))
+                return false;
+        error = operation_content_end(request->server->config.operations, request->operation, shown, transfer,
+                                      ret_complete);
+        explicit_bzero(key, sizeof(key));
+        if (error == FERRY_E_GONE)
+                request_problem(request, error, "The operation has no such transfer any more");
+        else if (error)
+                refuse(request, error);
+        return !error;
+}
+
+void content_take(struct http_request *request, const char *data, size_t size)
+{
+        int error = operation_content_write(request->content, data, size);
+
+        if (!error)
+                return;
+        if (error == FERRY_E_TOO_LARGE)
+                request_problem(request, error, "The body has more bytes than were announced or fit");
+        else
+                refuse(request, error);
+        operation_content_close(FERRY_STEAL(request->content), false);
+}
+
+bool content_add_digest(struct http_request *request)
+{
+        char text[FERRY_DIGEST_TEXT_SIZE];
+        uint64_t checksum;
+
+        if (!operation_content_checksum(request->content, &checksum)) {
+                request_problem(request, FERRY_E_GONE, "The operation is over");
+                return false;
+        }
+        ferry_digest_format(checksum, text);
+        request_header_text(request, "Content-Digest", "", text);
+        return true;
+}
+
+bool content_check_digest(struct http_request *request)
+{
+        const char *header = request->headers.content_digest;
+        uint64_t wanted, checksum;
+
+        if (!header || !ferry_digest_parse(header, strlen(header), &wanted))
+                return true;
+        if (!operation_content_checksum(request->content, &checksum)) {
+                request_problem(request, FERRY_E_GONE, "The operation is over");
+                return false;
+        }
+        if (checksum == wanted)
+                return true;
+        operation_content_fail(request->content, FERRY_E_CHECKSUM_MISMATCH);
+        request_problem(request, FERRY_E_CHECKSUM_MISMATCH, "The bytes stored are not those of the Content-Digest");
+        return false;
+}

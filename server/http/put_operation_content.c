@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <string.h>
+
+#include <ferry/error.h>
+
+#include "base/util.h"
+#include "handlers.h"
+#include "operation_content.h"
+#include "operations/content.h"
+#include "operations/operations.h"
+#include "range.h"
+#include "request.h"
+
+/* Which bytes the body has: of Content-Range, or from offset on. false: answered. */
+static bool find_place(struct http_request *request, uint64_t total, uint64_t *ret_first, uint64_t *ret_size)
+{
+        uint64_t first = query_value(&request->query, HTTP_PARAMETER_OFFSET), last;
+
+        if (request->headers.content_range) {
+                if (!content_range_parse(request->headers.content_range, &first, &last) || last >= total ||
+                    (!request->chunked && request->content_length != last - first + 1)) {
+                        request_problem(request, FERRY_E_INVALID_PARAMETER,
+                                        "Content-Range must be \"bytes FIRST-LAST/%" PRIu64
+                                        "\" and agree with the length of the body",
+                                        total);
+                        return false;
+                }
+                *ret_first = first;
+                *ret_size = last - first + 1;
+                return true;
+        }
+        if (first >= total || (!request->chunked && request->content_length > total - first)) {
+                request_problem(request, FERRY_E_TOO_LARGE, "The operation takes %" PRIu64 " bytes from this offset on",
+                                first < total ? total - first : 0);
+                return false;
+        }
+        *ret_first = first;
+        *ret_size = request->chunked ? total - first : request->content_length;
+        if (*ret_size)
+                return true;
+        request_problem(request, FERRY_E_INVALID_PARAMETER, "The request has no body");
+        return false;
+}
+
+/* Before the body: everything that can be checked is, so that a refused upload stores nothing. */
+static void begin(struct http_request *request)
+{
+        struct operation_view view;
+        uint64_t first, size;
+
+        if (!content_find(request, &view))
+                return;
+        if (view.kind != FERRY_WRITABLE)
+                request_problem(request, FERRY_E_KIND_MISMATCH, "The content of a readable operation is read, not PUT");
+        else if (find_place(request, view.bytes_total, &first, &size))
+                (void)content_open(request, first, size);
+}
+
+void put_operation_content(struct http_request *request)
+{
+        if (request->phase == REQUEST_BEGIN) {
+                begin(request);
+                return;
+        }
+        if (!content_check_digest(request))
+                return;
+        /* Whoever has the answer to the last range finds the operation complete. */
+        operation_content_close(FERRY_STEAL(request->content), true);
+        request_answer_empty(request, 204);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OPERATIONS_CONTENT_H
+#define OPERATIONS_CONTENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <ferry/encoding.h>
+
+struct operation;
+struct operation_store;
+
+/*
+ * The bytes of a passive operation for a caller that moves them itself, range by range: the HTTP server, for peers that
+ * have no transport of the engine in common with this worker. It is the engine's responder once more: the first range
+ * claims the operation, further ones of the same transfer join it, and it ends like any other transfer.
+ *
+ * A transfer is complete when its ranges cover every byte: those of a readable count when the caller says that they
+ * were sent, those of a writable as they are stored. A client that names its transfer says itself when it has
+ * everything (operation_content_end), so that both sides tell the same end. A transfer without an open range waits
+ * absence_ms for the client to come back, then fails as peer-lost. A revoke (cancel, expiry, stall, shutdown) waits for
+ * no client: no byte is copied any more when it returns.
+ *
+ * All functions: any thread; the functions of one range from one thread at a time.
+ */
+
+struct operation_content; /* one open range */
+
+struct operation_content_request {
+        const uint8_t *key;    /* FERRY_KEY_SIZE bytes that the client has shown; NULL = it may do everything */
+        uint64_t transfer;     /* which of the operation's transfers; 0 = the client does not say */
+        uint64_t first, size;  /* the range, inside the operation's bytes; size is not 0 */
+        const char *transport; /* "http" or "https"; a literal */
+};
+
+/*
+ * Opens a range. Claims, or joins the transfer that was named. A client that names none joins a transfer of another
+ * such client only where no open range overlaps its own; else it is a second peer. 0 with *ret_content, or FERRY_E_*:
+ * NOT_PASSIVE; PEER_REFUSED (wrong key); ALREADY_CLAIMED, EXPIRED, CANCELLED_BY_PEER (over, or another peer's);
+ * LIMIT_REACHED (more ranges apart from each other than are remembered); -ENOMEM.
+ */
+int operation_content_open(struct operation_store *store, struct operation *operation,
+                           const struct operation_content_request *request, struct operation_content **ret_content);
+
+/* Copies the range's next bytes, at most size. Returns how many; 0 = that was the range; -1 = the transfer is over. */
+ssize_t operation_content_read(struct operation_content *content, void *to, size_t size);
+
+/* Stores the range's next bytes; more than it has are an error. 0, or the FERRY_E_* that the client is told. */
+int operation_content_write(struct operation_content *content, const void *from, size_t size);
+
+/* Closes the range and frees. sent: of a readable, the client has been sent all that was read. Takes NULL. */
+void operation_content_close(struct operation_content *content, bool sent);
+
+/* Whether the key is the operation's. Constant time. */
+bool operation_content_key(const struct operation *operation, const uint8_t key[FERRY_KEY_SIZE]);
+
+/* How many bytes of a writable lie stored from the first one on without a gap: where a client that lost its connection
+ * goes on. */
+uint64_t operation_content_stored(struct operation_store *store, struct operation *operation);
+
+/* XXH3-64 of the range's bytes. false: the transfer is over. */
+bool operation_content_checksum(struct operation_content *content, uint64_t *ret_checksum);
+
+/* Ends the transfer with error: the range's bytes are not those that were sent. The range stays to be closed. */
+void operation_content_fail(struct operation_content *content, int error);
+
+/*
+ * The client ends its transfer: complete when every byte has moved, else cancelled by the peer. May be repeated. 0 with
+ * *ret_complete; NOT_PASSIVE; PEER_REFUSED (wrong key); GONE (there is no such transfer).
+ */
+int operation_content_end(struct operation_store *store, struct operation *operation, const uint8_t *key,
+                          uint64_t transfer, bool *ret_complete);
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "easy.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <ferry/error.h>
+
+#include "admission.h"
+#include "base/util.h"
+
+enum {
+        URL_MAX = 4096,
+        HEADERS_MAX = 64 * 1024, /* bytes of one answer; an honest worker sends a few hundred */
+        DEAD_MS = 5000,          /* sent bytes that the peer's host does not acknowledge for so long end a connection */
+};
+
+static void cleanup_curl(char **text)
+{
+        curl_free(*text);
+}
+
+int easy_locate(struct easy *easy, const struct easy_settings *settings, const char *url, char *detail,
+                size_t detail_size)
+{
+        FERRY_CLEANUP(cleanup_curl) char *scheme = NULL;
+        FERRY_CLEANUP(cleanup_curl) char *host = NULL;
+        const char *why = NULL;
+        CURLUcode r;
+
+        easy->settings = settings;
+        easy->url = curl_url();
+        if (!easy->url)
+                return -ENOMEM;
+        if (strlen(url) > URL_MAX)
+                r = CURLUE_MALFORMED_INPUT;
+        else
+                r = curl_url_set(easy->url, CURLUPART_URL, url, CURLU_DISALLOW_USER);
+        if (r == CURLUE_OUT_OF_MEMORY)
+                return -ENOMEM;
+        if (r == CURLUE_USER_NOT_ALLOWED)
+                why = "a URL with user information is not accepted";
+        else if (r != CURLUE_OK || curl_url_get(easy->url, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
+                 curl_url_get(easy->url, CURLUPART_HOST, &host, 0) != CURLUE_OK ||
+                 (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0))
+                why = "this is not an http or https URL";
+        if (why) {
+                (void)snprintf(detail, detail_size, "%s", why);
+                return FERRY_E_INVALID_PARAMETER;
+        }
+        return 0;
+}
+
+int easy_admit(struct easy *easy, char *detail, size_t detail_size)
+{
+        FERRY_CLEANUP(cleanup_curl) char *host = NULL;
+
+        if (curl_url_get(easy->url, CURLUPART_HOST, &host, 0) != CURLUE_OK)
+                return -ENOMEM;
+        if (!admission_host(easy->settings->admission, host)) {
+                (void)snprintf(detail, detail_size, "this host is not one that --allow-peer admits");
+                return FERRY_E_FORBIDDEN;
+        }
+        easy->trusted = admission_name(easy->settings->admission, host);
+        return 0;
+}
+
+size_t easy_count_header(struct easy *easy, size_t size)
+{
+        easy->header_bytes += size;
+        if (easy->header_bytes <= HEADERS_MAX)
+                return size;
+        easy->too_large = true;
+        return 0;
+}
+
+static size_t on_header(char *data, size_t one, size_t size, void *context)
+{
+        (void)data;
+        (void)one;
+        return easy_count_header(context, size);
+}
+
+/* A name may resolve to anything; the last word is on the address, before a packet goes there. */
+static curl_socket_t on_socket(void *context, curlsocktype purpose, struct curl_sockaddr *address)
+{
+        struct easy *easy = context;
+        unsigned dead_ms = DEAD_MS;
+        curl_socket_t fd;
+
+        if (purpose != CURLSOCKTYPE_IPCXN ||
+            (!easy->trusted && !admission_address(easy->settings->admission, &address->addr))) {
+                easy->address_refused = true;
+                return CURL_SOCKET_BAD;
+        }
+        easy->address_tried = true;
+        fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+        if (fd >= 0)
+                (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &dead_ms, sizeof(dead_ms));
+        return fd;
+}
+
+static int on_request(void *context, char *ip, char *local_ip, int port, int local_port)
+{
+        struct easy *easy = context;
+
+        (void)ip;
+        (void)local_ip;
+        (void)port;
+        (void)local_port;
+        easy->connected = true;
+        return CURL_PREREQFUNC_OK;
+}
+
+/* By the name that libcurl 7.85 deprecated where it is the only one. */
+static CURLcode allow_http_only(CURL *easy)
+{
+#if CURL_AT_LEAST_VERSION(7, 85, 0)
+        return curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+        return curl_easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
+}
+
+static bool set_option(CURL *easy, CURLoption option, const char *value)
+{
+        return !value || curl_easy_setopt(easy, option, value) == CURLE_OK;
+}
+
+bool easy_prepare(struct easy *easy)
+{
+        const struct easy_settings *settings = easy->settings;
+        CURL *curl = easy->curl = curl_easy_init();
+
+        return curl && curl_easy_setopt(curl, CURLOPT_CURLU, easy->url) == CURLE_OK &&
+               curl_easy_setopt(curl, CURLOPT_PRIVATE, easy) == CURLE_OK && allow_http_only(curl) == CURLE_OK &&
+               curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
+               curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
+               curl_easy_setopt(curl, CURLOPT_PROXY, "") == CURLE_OK &&
+               curl_easy_setopt(curl, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED) == CURLE_OK &&
+               curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
+               curl_easy_setopt(curl, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) == CURLE_OK &&
+               curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, settings->connect_timeout_ms) == CURLE_OK &&
+               curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header) == CURLE_OK &&
+               curl_easy_setopt(curl, CURLOPT_HEADERDATA, easy) == CURLE_OK &&
+               curl_easy_setopt(curl, CURLOPT_OPENSOCKETFUNCTION, on_socket) == CURLE_OK &&
+               curl_easy_setopt(curl, CURLOPT_OPENSOCKETDATA, easy) == CURLE_OK &&
+               curl_easy_setopt(curl, CURLOPT_PREREQFUNCTION, on_request) == CURLE_OK &&
+               curl_easy_setopt(curl, CURLOPT_PREREQDATA, easy) == CURLE_OK &&
+               set_option(curl, CURLOPT_USERAGENT, settings->user_agent) &&
+               set_option(curl, CURLOPT_CAINFO, settings->ca_file) &&
+               set_option(curl, CURLOPT_SSLCERT, settings->cert_file) &&
+               set_option(curl, CURLOPT_SSLKEY, settings->key_file);
+}
+
+void easy_rearm(struct easy *easy)
+{
+        easy->header_bytes = 0;
+        easy->address_refused = easy->address_tried = easy->connected = easy->too_large = false;
+}
+
+void easy_clear(struct easy *easy)
+{
+        curl_easy_cleanup(FERRY_STEAL(easy->curl));
+        curl_url_cleanup(FERRY_STEAL(easy->url));
+}
+
+int easy_judge(const struct easy *easy, CURLcode result, const char *name, char detail[EASY_DETAIL_SIZE])
+{
+        const char *text = NULL;
+        int error = FERRY_E_TRANSFER_FAILED;
+
+        if (easy->too_large) {
+                error = FERRY_E_INVALID_METADATA;
+                text = "the peer's answer is too large for what was asked";
+        } else if (result == CURLE_OUT_OF_MEMORY) {
+                text = "memory is short";
+        } else if (result == CURLE_OPERATION_TIMEDOUT) {
+                error = easy->connected ? FERRY_E_TIMEOUT : FERRY_E_PEER_UNREACHABLE;
+                text = easy->connected ? "the peer did not answer in time" : "no connection to the peer in time";
+        } else if (easy->address_refused && !easy->address_tried) {
+                error = FERRY_E_FORBIDDEN;
+                text = "the peer's name leads to an address that --allow-peer does not admit";
+        } else if (result == CURLE_COULDNT_RESOLVE_HOST) {
+                error = FERRY_E_PEER_UNREACHABLE;
+                text = "the peer's name could not be resolved";
+        } else if (result == CURLE_COULDNT_CONNECT) {
+                error = FERRY_E_PEER_UNREACHABLE;
+                text = "no connection to the peer could be made";
+        } else if (result == CURLE_PEER_FAILED_VERIFICATION) {
+                error = FERRY_E_PEER_UNREACHABLE;
+                text = "the peer's certificate is not to be trusted (--peer-ca)";
+        } else if (result == CURLE_SSL_CONNECT_ERROR) {
+                error = FERRY_E_PEER_UNREACHABLE;
+                text = "no TLS connection to the peer could be made";
+        }
+        if (text)
+                (void)snprintf(detail, EASY_DETAIL_SIZE, "%s", text);
+        else
+                (void)snprintf(detail, EASY_DETAIL_SIZE, "%s could not be fetched: %s", name,
+                               curl_easy_strerror(result));
+        return error;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PEERS_EASY_H
+#define PEERS_EASY_H
+
+#include <curl/curl.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* What every request to another worker shares: whom it may go to, by which rules, and what a failure means. */
+
+struct admission;
+
+/* Never changes while there are requests. */
+struct easy_settings {
+        const struct admission *admission;
+        struct curl_slist *headers;                              /* of documents: the peer token is one of them */
+        const char *ca_file, *cert_file, *key_file, *user_agent; /* NULL = none */
+        long connect_timeout_ms, timeout_ms;
+        size_t max_body;
+};
+
+enum { EASY_DETAIL_SIZE = 256 };
+
+/* One handle of libcurl. Made by any thread, then the peers' thread's alone. */
+struct easy {
+        const struct easy_settings *settings;
+        CURL *curl;
+        CURLU *url;
+        bool trusted; /* the host is a listed name: any address will do */
+        size_t header_bytes;
+        /* why curl failed, which its own codes do not tell */
+        bool address_refused, address_tried, connected, too_large;
+        /* Thread: the peers'. The request is over and in no multi handle any more. */
+        void (*done)(struct easy *easy, CURLcode result);
+};
+
+/*
+ * Parses a URL: http or https, without user information. What curl will connect to is what was checked: it gets the
+ * parsed URL, not the text. 0; FERRY_E_INVALID_PARAMETER with a sentence in detail; -ENOMEM.
+ */
+int easy_locate(struct easy *easy, const struct easy_settings *settings, const char *url, char *detail,
+                size_t detail_size);
+
+/* Whether its host is admitted. 0; FERRY_E_FORBIDDEN with a sentence in detail; -ENOMEM. After easy_locate. */
+int easy_admit(struct easy *easy, char *detail, size_t detail_size);
+
+/* Makes the handle, after easy_admit. easy stays where it is from now on. false: memory is short. */
+bool easy_prepare(struct easy *easy);
+
+/* For another request with the same handle. */
+void easy_rearm(struct easy *easy);
+
+/* Counts a header line of an answer. Returns size, or 0 where the answer has too many. */
+size_t easy_count_header(struct easy *easy, size_t size);
+
+/* Frees what it holds. */
+void easy_clear(struct easy *easy);
+
+/* What a result other than CURLE_OK means: FERRY_E_* and a sentence in which the document has this name. */
+int easy_judge(const struct easy *easy, CURLcode result, const char *name, char detail[EASY_DETAIL_SIZE]);
+
+#endif

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker_mover.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include <ferry/error.h>
+
+#include "base/util.h"
+#include "peers/peers.h"
+#include "transfer/engine.h"
+
+enum { CARRIERS_HTTP = ENGINE_CARRIER_HTTP | ENGINE_CARRIER_HTTPS };
+
+struct mover {
+        struct engine *engine;
+        struct operation_store *operations;
+        pthread_rwlock_t lock; /* read while peers is used */
+        struct peers *peers;   /* NULL = nothing goes over HTTP */
+};
+
+/* A transfer that goes over HTTP if the engine does not reach the peer. Owned by what moves it. */
+struct moving {
+        struct mover *mover;
+        struct engine_transfer transfer; /* as the operations gave it, with strings of its own */
+        char *strings[3];
+};
+
+static struct moving *moving_free(struct moving *moving)
+{
+        if (!moving)
+                return NULL;
+        explicit_bzero(moving->transfer.key, sizeof(moving->transfer.key));
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(moving->strings); i++)
+                free(moving->strings[i]);
+        free(moving);
+        return NULL;
+}
+
+static struct moving *moving_new(struct mover *mover, const struct engine_transfer *transfer)
+{
+        struct moving *moving = calloc(1, sizeof(*moving));
+
+        if (!moving)
+                return NULL;
+        moving->mover = mover;
+        moving->transfer = *transfer;
+        const char **const strings[] = { &moving->transfer.peer.data, &moving->transfer.peer.name,
+                                         &moving->transfer.peer.url };
+        _Static_assert(FERRY_ARRAY_SIZE(strings) == FERRY_ARRAY_SIZE(moving->strings), "a place for each");
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(strings); i++) {
+                moving->strings[i] = strdup(*strings[i] ? *strings[i] : "");
+                if (!moving->strings[i])
+                        return moving_free(moving);
+                *strings[i] = moving->strings[i];
+        }
+        return moving;
+}
+
+static void on_started(void *context)
+{
+        struct moving *moving = context;
+
+        moving->transfer.started(moving->transfer.context);
+}
+
+static void on_progress(void *context, uint64_t bytes)
+{
+        struct moving *moving = context;
+
+        moving->transfer.progress(moving->transfer.context, bytes);
+}
+
+static int on_stopping(void *context)
+{
+        struct moving *moving = context;
+
+        return moving->transfer.stopping(moving->transfer.context);
+}
+
+static void moving_end(struct moving *moving, const struct engine_outcome *outcome)
+{
+        moving->transfer.ended(moving->transfer.context, outcome);
+        (void)moving_free(moving);
+}
+
+/* ---- over HTTP ---- */
+
+static void on_http_ended(void *context, const struct engine_outcome *outcome)
+{
+        struct moving *moving = context;
+        struct operation_store *operations = moving->mover->operations;
+
+        moving_end(moving, outcome);
+        operation_store_settle(operations);
+}
+
+/* true: on_http_ended will be called. false: detail says why not. */
+static bool start_http(struct moving *moving, char *detail, size_t detail_size)
+{
+        struct mover *mover = moving->mover;
+        struct engine_transfer transfer = moving->transfer;
+        int r = -ESHUTDOWN;
+
+        transfer.context = moving;
+        transfer.started = on_started;
+        transfer.progress = on_progress;
+        transfer.stopping = on_stopping;
+        transfer.ended = on_http_ended;
+        (void)snprintf(detail, detail_size, "the worker is shutting down");
+        (void)pthread_rwlock_rdlock(&mover->lock);
+        if (mover->peers)
+                r = peers_transfer_start(mover->peers, &transfer, detail, detail_size);
+        (void)pthread_rwlock_unlock(&mover->lock);
+        explicit_bzero(transfer.key, sizeof(transfer.key));
+        if (r < 0 && r != -ESHUTDOWN)
+                (void)snprintf(detail, detail_size, "%s", strerror(-r));
+        return r == 0;
+}
+
+static unsigned http_carrier(const char *url)
+{
+        return strncasecmp(url, "https:", 6) == 0 ? ENGINE_CARRIER_HTTPS : ENGINE_CARRIER_HTTP;
+}
+
+static bool may_use_http(const struct engine_transfer *transfer)
+{
+        return transfer->peer.url && transfer->peer.url[0] &&
+               (!transfer->carriers || (transfer->carriers & http_carrier(transfer->peer.url)));
+}
+
+/* ---- by the engine first ---- */
+
+static void on_engine_ended(void *context, const struct engine_outcome *outcome)
+{
+        struct moving *moving = context;
+        struct engine_outcome both = *outcome;
+        char detail[sizeof(both.detail)];
+
+        if (outcome->error == FERRY_E_PEER_UNREACHABLE && outcome->bytes == 0) {
+                if (start_http(moving, detail, sizeof(detail)))
+                        return;
+                (void)snprintf(both.detail, sizeof(both.detail), "%.60s; HTTP: %.50s", outcome->detail, detail);
+        }
+        moving_end(moving, &both);
+}
+
+static int start_engine(struct mover *mover, struct moving *moving)
+{
+        struct engine_transfer transfer = moving->transfer;
+        int r;
+
+        transfer.carriers &= ~(unsigned)CARRIERS_HTTP;
+        transfer.context = moving;
+        transfer.started = on_started;
+        transfer.progress = on_progress;
+        transfer.ended = on_engine_ended;
+        r = engine_transfer_start(mover->engine, &transfer);
+        explicit_bzero(transfer.key, sizeof(transfer.key));
+        return r;
+}
+
+static int start_http_alone(struct mover *mover, const struct engine_transfer *transfer)
+{
+        struct engine_outcome outcome = { .error = FERRY_E_PEER_UNREACHABLE };
+        struct moving *moving;
+
+        (void)snprintf(outcome.detail, sizeof(outcome.detail), "the metadata name no such HTTP address");
+        if (may_use_http(transfer)) {
+                moving = moving_new(mover, transfer);
+                if (!moving)
+                        return -ENOMEM;
+                if (start_http(moving, outcome.detail, sizeof(outcome.detail)))
+                        return 0;
+                (void)moving_free(moving);
+        }
+        transfer->ended(transfer->context, &outcome);
+        operation_store_settle(mover->operations);
+        return 0;
+}
+
+int mover_transfer_start(void *context, const struct engine_transfer *transfer)
+{
+        struct mover *mover = context;
+        struct moving *moving;
+        int r;
+
+        if (transfer->carriers && !(transfer->carriers & ~(unsigned)CARRIERS_HTTP))
+                return start_http_alone(mover, transfer);
+        if (!may_use_http(transfer))
+                return engine_transfer_start(mover->engine, transfer);
+        moving = moving_new(mover, transfer);
+        if (!moving)
+                return -ENOMEM;
+        r = start_engine(mover, moving); /* moving may be gone when it is 0 */
+        if (r < 0)
+                (void)moving_free(moving);
+        return r;
+}
+
+void mover_transfer_cancel(void *context, uint64_t id, int reason)
+{
+        struct mover *mover = context;
+
+        engine_transfer_cancel(mover->engine, id, reason);
+        (void)pthread_rwlock_rdlock(&mover->lock);
+        if (mover->peers)
+                peers_transfer_cancel(mover->peers, id, reason);
+        (void)pthread_rwlock_unlock(&mover->lock);
+}
+
+void mover_offer_revoke(void *context, uint64_t operation, int reason, int wire_reason)
+{
+        struct mover *mover = context;
+
+        engine_offer_revoke(mover->engine, operation, reason, wire_reason);
+}
+
+/* ---- life ---- */
+
+int mover_new(struct engine *engine, struct mover **ret_mover)
+{
+        struct mover *mover = calloc(1, sizeof(*mover));
+
+        if (!mover)
+                return -ENOMEM;
+        mover->engine = engine;
+        (void)pthread_rwlock_init(&mover->lock, NULL);
+        *ret_mover = mover;
+        return 0;
+}
+
+void mover_set_peers(struct mover *mover, struct peers *peers, struct operation_store *operations)
+{
+        (void)pthread_rwlock_wrlock(&mover->lock);
+        mover->peers = peers;
+        mover->operations = operations;
+        (void)pthread_rwlock_unlock(&mover->lock);
+}
+
+void mover_drop_peers(struct mover *mover)
+{
+        (void)pthread_rwlock_wrlock(&mover->lock);
+        mover->peers = NULL;
+        (void)pthread_rwlock_unlock(&mover->lock);
+}
+
+struct mover *mover_free(struct mover *mover)
+{
+        if (!mover)
+                return NULL;
+        (void)pthread_rwlock_destroy(&mover->lock);
+        free(mover);
+        return NULL;
+}

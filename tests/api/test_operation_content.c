@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "steps.h"
+
+/* Transfers over HTTP: between workers that have nothing else in common, and with a client that is no worker. */
+
+enum { SIZE = 40 << 20, SMALL = 300000 };
+
+static const char *const apart[] = { "--local", "off", NULL };
+
+static char *bearer(const char *metadata)
+{
+        struct json_object *document = json_tokener_parse(metadata);
+        char *header = text_format("Authorization: Bearer %s", json_text(document, "notification_key"));
+
+        json_object_put(document);
+        return header;
+}
+
+/* A small offer on worker a whose region holds the pattern of seed, and its key as a header. */
+static char *offer_small(struct worker *w, enum ferry_kind kind, uint64_t seed, char *region,
+                         struct ferry_operation *ret_offer)
+{
+        region_make(w, SMALL, seed, region);
+        offer_make(w, kind, region, ret_offer);
+        return bearer(ret_offer->metadata);
+}
+
+static void workers_without_another_way_use_it(void **state)
+{
+        struct pair *p = *state;
+
+        worker_start(&p->a, "a", apart);
+        worker_start(&p->b, "b", apart);
+        for (int kind = FERRY_READABLE; kind <= FERRY_WRITABLE; kind += FERRY_WRITABLE - FERRY_READABLE) {
+                for (int verify = 0; verify < 2; verify++) {
+                        bool reads = kind == FERRY_READABLE;
+                        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+                        struct ferry_operation offer, active, end;
+
+                        region_make(&p->a, SIZE, reads ? 5 : 0, offered);
+                        region_make(&p->b, SIZE, reads ? 0 : 5, local);
+                        offer_make(&p->a, (enum ferry_kind)kind, offered, &offer);
+                        (verify ? begin_by_messages : begin_make)(&p->b, kind_of_peer((enum ferry_kind)kind), local,
+                                                                  offer.metadata, &active);
+                        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, &end);
+                        assert_string_equal(end.transport, "http");
+                        ferry_operation_clear(&end);
+                        operation_assert_end(&p->a, offer.id, FERRY_COMPLETE, &end);
+                        assert_string_equal(end.transport, "http");
+                        ferry_operation_clear(&end);
+                        region_assert_pattern(reads ? &p->b : &p->a, reads ? local : offered, 5, 0, SIZE);
+                        ferry_operation_clear(&offer);
+                        ferry_operation_clear(&active);
+                        region_drop(&p->a, offered);
+                        region_drop(&p->b, local);
+                }
+        }
+        worker_stop(&p->b);
+        worker_stop(&p->a);
+}
+
+static void a_transfer_over_http_ends_on_both_sides(void **state)
+{
+        struct pair *p = *state;
+        struct running running;
+
+        pair_expect_failures(p);
+        for (int killed = 0; killed < 2; killed++) {
+                struct ferry_operation end;
+
+                worker_start(&p->a, "a", apart);
+                worker_start(&p->b, "b", apart);
+                worker_expect(&p->a, "peer-lost");
+                worker_expect(&p->b, "peer-lost");
+                running_start(p, FERRY_READABLE, SIZE, 3, &p->b, &running);
+                if (killed) {
+                        worker_kill(&p->b);
+                        operation_assert_error(&p->a, running.passive, FERRY_ERRORED, FERRY_E_PEER_LOST);
+                } else {
+                        assert_int_equal(ferry_cancel_operation(p->a.client, running.passive, &end), 0);
+                        ferry_operation_clear(&end);
+                        /* Although the peer stands still. */
+                        operation_assert_error(&p->a, running.passive, FERRY_CANCELLED, FERRY_E_CANCELLED);
+                        worker_resume(&p->b);
+                        operation_assert_left(&p->b, running.active);
+                        worker_stop(&p->b);
+                }
+                worker_stop(&p->a);
+        }
+}
+
+static void the_key_opens_its_own_operation_alone(void **state)
+{
+        struct pair *p = *state;
+        char region[FERRY_ID_SIZE], other_region[FERRY_ID_SIZE], file[64], *path, *key, *other_key;
+        struct ferry_operation offer, other;
+        FILE *token;
+
+        (void)snprintf(file, sizeof(file), "/tmp/ferry-test-token-%ld", (long)getpid());
+        (void)umask(077);
+        token = fopen(file, "w");
+        assert_non_null(token);
+        (void)fputs("an-only-slightly-secret-token-of-the-worker\n", token);
+        (void)fclose(token);
+        worker_start_plain(&p->a, "a", (const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", file, NULL });
+        worker_connect(&p->a, NULL, &(struct ferry_options){ .token = "an-only-slightly-secret-token-of-the-worker" });
+        (void)unlink(file);
+        key = offer_small(&p->a, FERRY_READABLE, 9, region, &offer);
+        other_key = offer_small(&p->a, FERRY_READABLE, 9, other_region, &other);
+        path = text_format("/v1/operations/%s/content", offer.id);
+        const struct {
+                const char *header;
+                int status;
+        } rows[] = { { NULL, 401 }, { "Authorization: Bearer nothing", 401 }, { other_key, 403 }, { key, 200 } };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                struct raw_answer answer;
+                char *ask = text_format("GET %s HTTP/1.1\r\nHost: localhost\r\n%s%s\r\n", path,
+                                        rows[i].header ? rows[i].header : "", rows[i].header ? "\r\n" : "");
+                int fd = raw_connect(&p->a);
+
+                raw_send(fd, ask, strlen(ask));
+                raw_receive(fd, false, &answer);
+                assert_int_equal(answer.status, rows[i].status);
+                if (answer.status == 200)
+                        assert_int_equal(answer.body_size, SMALL);
+                raw_answer_clear(&answer);
+                (void)close(fd);
+                free(ask);
+        }
+        {
+                struct ferry_operation end;
+
+                operation_assert_end(&p->a, offer.id, FERRY_COMPLETE, &end);
+                ferry_operation_clear(&end);
+        }
+        free(path);
+        free(key);
+        free(other_key);
+        ferry_operation_clear(&offer);
+        ferry_operation_clear(&other);
+        worker_stop(&p->a);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct pair));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(*state);
+        free(*state);
+        return 0;
+}
+
+#define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                WITH_PAIR(workers_without_another_way_use_it),
+                WITH_PAIR(a_transfer_over_http_ends_on_both_sides),
+                WITH_PAIR(the_key_opens_its_own_operation_alone),
+        };
+
+        return cmocka_run_group_tests_name("operation_content", tests, NULL, NULL);
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operation_fixture.h"
+
+#include "content_ranges.h"
+#include "operations/content.h"
+
+enum { TOTAL = 4096, OFFSET = 512 }; /* of the fixture's operations */
+
+/* ---- ranges ---- */
+
+static void ranges_join_whatever_their_order(void **state)
+{
+        static const uint64_t cuts[] = { 0, 1, 5, 6, 40, 63, 64 };
+        enum { N = sizeof(cuts) / sizeof(cuts[0]) - 1 };
+
+        for (unsigned order = 0; order < 720; order++) {
+                struct content_ranges ranges = { 0 };
+                unsigned left[N], rest = order;
+
+                for (unsigned i = 0; i < N; i++)
+                        left[i] = i;
+                for (unsigned n = N; n > 0; n--) {
+                        unsigned pick = rest % n, i = left[pick];
+
+                        rest /= n;
+                        left[pick] = left[n - 1];
+                        content_ranges_add(&ranges, cuts[i], cuts[i + 1]);
+                        content_ranges_add(&ranges, cuts[i], cuts[i + 1]); /* what is there already changes nothing */
+                }
+                assert_int_equal(ranges.total, 64);
+                assert_int_equal(ranges.n, 1);
+                assert_int_equal(content_ranges_start(&ranges), 64);
+        }
+}
+
+static void more_ranges_than_are_remembered_are_left_out(void **state)
+{
+        struct content_ranges ranges = { 0 };
+
+        for (uint64_t i = 0; i < CONTENT_RANGES_MAX + 10; i++)
+                content_ranges_add(&ranges, 2 * i, 2 * i + 1);
+        assert_int_equal(ranges.n, CONTENT_RANGES_MAX);
+        assert_int_equal(ranges.total, CONTENT_RANGES_MAX);
+        assert_int_equal(content_ranges_start(&ranges), 1);
+        content_ranges_add(&ranges, 0, 2 * CONTENT_RANGES_MAX);
+        assert_int_equal(ranges.n, 1);
+        content_ranges_add(&ranges, 7, 7);
+        assert_int_equal(ranges.total, 2 * CONTENT_RANGES_MAX);
+}
+
+/* ---- transfers ---- */
+
+static int open_range(struct fixture *f, struct operation *operation, const uint8_t *key, uint64_t transfer,
+                      uint64_t first, uint64_t size, struct operation_content **ret_content)
+{
+        const struct operation_content_request request = {
+                .key = key, .transfer = transfer, .first = first, .size = size, .transport = "http"
+        };
+
+        *ret_content = NULL;
+        return operation_content_open(f->store, operation, &request, ret_content);
+}
+
+static struct operation_content *must_open(struct fixture *f, struct operation *operation, uint64_t transfer,
+                                           uint64_t first, uint64_t size)
+{
+        struct operation_content *content;
+
+        assert_int_equal(open_range(f, operation, NULL, transfer, first, size, &content), 0);
+        return content;
+}
+
+static void assert_ended(struct fixture *f, struct operation *operation, enum ferry_status status, int error)
+{
+        struct operation_view v = look(f, operation);
+
+        assert_int_equal(v.status, status);
+        assert_int_equal(v.error, error);
+        if (v.done)
+                assert_string_equal(v.transport, "http");
+}
+
+static void a_download_in_pieces_completes_when_all_were_sent(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READABLE);
+        struct operation_content *content;
+        uint8_t *memory = (uint8_t *)f->region->address + OFFSET, bytes[TOTAL];
+
+        for (size_t i = 0; i < TOTAL; i++)
+                memory[i] = (uint8_t)(i * 7);
+        content = must_open(f, operation, 0, 0, TOTAL);
+        assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
+        assert_int_equal(operation_content_read(content, bytes, 1000), 1000);
+        operation_content_close(content, false); /* the client broke off, and has 900 of them */
+        content = must_open(f, operation, 0, 900, TOTAL - 900);
+        assert_int_equal(operation_content_read(content, bytes + 900, TOTAL), TOTAL - 900);
+        assert_int_equal(operation_content_read(content, bytes, TOTAL), 0);
+        assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
+        operation_content_close(content, true);
+        assert_ended(f, operation, FERRY_COMPLETE, 0);
+        assert_memory_equal(bytes, memory, TOTAL);
+        assert_int_equal(open_range(f, operation, NULL, 0, 0, 1, &content), FERRY_E_ALREADY_CLAIMED);
+        (void)operation_unref(operation);
+}
+
+/* All was read, but nobody knows whether the end of it has arrived. */
+static void a_download_whose_end_was_not_sent_is_not_complete(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READABLE);
+        struct operation_content *content = must_open(f, operation, 0, 0, TOTAL);
+        uint8_t bytes[TOTAL];
+
+        assert_int_equal(operation_content_read(content, bytes, TOTAL), TOTAL);
+        operation_content_close(content, false);
+        assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
+        content = must_open(f, operation, 0, TOTAL - 10, 10);
+        assert_int_equal(operation_content_read(content, bytes, TOTAL), 10);
+        operation_content_close(content, true);
+        assert_ended(f, operation, FERRY_COMPLETE, 0);
+        (void)operation_unref(operation);
+}
+
+static void an_upload_stores_where_it_says_and_nowhere_else(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_WRITABLE);
+        struct operation_content *content;
+        uint8_t *memory = (uint8_t *)f->region->address + OFFSET, bytes[TOTAL];
+
+        memset(bytes, 0x5a, sizeof(bytes));
+        memset(f->region->address, 0, REGION_SIZE);
+        content = must_open(f, operation, 0, 1000, 1000);
+        assert_int_equal(operation_content_write(content, bytes, 600), 0);
+        assert_int_equal(operation_content_write(content, bytes, 401), FERRY_E_TOO_LARGE);
+        assert_int_equal(operation_content_stored(f->store, operation), 0);
+        operation_content_close(content, true);
+        assert_int_equal(memory[999] | memory[1600], 0);
+        assert_memory_equal(memory + 1000, bytes, 600);
+        content = must_open(f, operation, 0, 0, 1000);
+        assert_int_equal(operation_content_write(content, bytes, 1000), 0);
+        operation_content_close(content, true);
+        assert_int_equal(operation_content_stored(f->store, operation), 1600);
+        content = must_open(f, operation, 0, 1600, TOTAL - 1600);
+        assert_int_equal(operation_content_write(content, bytes, TOTAL - 1600), 0);
+        operation_content_close(content, true);
+        assert_ended(f, operation, FERRY_COMPLETE, 0);
+        assert_int_equal(operation_content_stored(f->store, operation), TOTAL);
+        assert_int_equal(memory[TOTAL], 0);
+        (void)operation_unref(operation);
+}
+
+static void only_one_client_has_the_operation(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READABLE), *active = make(f, FERRY_READ);
+        struct ferry_metadata *metadata = metadata_of(f, operation);
+        struct operation_content *content, *other;
+        struct engine_offer offer;
+        uint8_t wrong[FERRY_KEY_SIZE];
+
+        memcpy(wrong, metadata->key, sizeof(wrong));
+        wrong[31] ^= 1;
+        assert_int_equal(open_range(f, operation, wrong, 0, 0, 10, &other), FERRY_E_PEER_REFUSED);
+        assert_int_equal(open_range(f, active, wrong, 0, 0, 10, &other), FERRY_E_NOT_PASSIVE);
+        assert_int_equal(open_range(f, operation, metadata->key, 7, 0, 10, &content), 0);
+        /* A client without a name, one of another name, the same bytes once more, a worker. */
+        assert_int_equal(open_range(f, operation, NULL, 0, 20, 10, &other), FERRY_E_ALREADY_CLAIMED);
+        assert_int_equal(open_range(f, operation, NULL, 8, 20, 10, &other), FERRY_E_ALREADY_CLAIMED);
+        assert_int_equal(open_range(f, operation, NULL, 7, 9, 10, &other), FERRY_E_ALREADY_CLAIMED);
+        assert_int_equal(claim(f, operation, &offer), FERRY_E_ALREADY_CLAIMED);
+        other = must_open(f, operation, 7, 10, 10);
+        operation_content_close(other, false);
+        operation_content_close(content, false);
+        operation_cancel(f->store, operation);
+        (void)ferry_metadata_free(metadata);
+        (void)operation_unref(operation);
+        (void)operation_unref(active);
+}
+
+static void a_named_transfer_completes_when_its_client_says_so(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_READABLE);
+        struct operation_content *content = must_open(f, operation, 7, 0, TOTAL);
+        uint8_t bytes[TOTAL];
+        bool complete;
+
+        assert_int_equal(operation_content_read(content, bytes, TOTAL), TOTAL);
+        assert_int_equal(operation_content_end(f->store, operation, NULL, 8, &complete), FERRY_E_GONE);
+        /* The client has the last byte before the server knows that it was sent. */
+        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, &complete), 0);
+        assert_true(complete);
+        assert_ended(f, operation, FERRY_COMPLETE, 0);
+        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, &complete), 0);
+        assert_true(complete);
+        operation_content_close(content, true);
+        (void)operation_unref(operation);
+
+        operation = make(f, FERRY_READABLE);
+        content = must_open(f, operation, 7, 0, TOTAL);
+        assert_int_equal(operation_content_read(content, bytes, 10), 10);
+        assert_int_equal(operation_content_end(f->store, operation, NULL, 7, &complete), 0);
+        assert_false(complete);
+        assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        assert_int_equal(operation_content_read(content, bytes, 10), -1);
+        operation_content_close(content, false);
+        (void)operation_unref(operation);
+}
+
+static void a_cancel_waits_for_no_client(void **state)
+{
+        struct fixture *f = *state;
+
+        for (int kind = FERRY_READABLE; kind <= FERRY_WRITABLE; kind += FERRY_WRITABLE - FERRY_READABLE) {
+                struct operation *operation = make(f, (enum ferry_kind)kind);
+                struct operation_content *content = must_open(f, operation, 0, 0, TOTAL);
+                uint8_t bytes[10] = { 0 };
+
+                operation_cancel(f->store, operation);
+                assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
+                if (kind == FERRY_READABLE)
+                        assert_int_equal(operation_content_read(content, bytes, sizeof(bytes)), -1);
+                else
+                        assert_int_not_equal(operation_content_write(content, bytes, sizeof(bytes)), 0);
+                operation_content_close(content, false);
+                (void)operation_unref(operation);
+        }
+}
+
+static void a_client_that_stays_away_is_lost(void **state)
+{
+        struct fixture *f = *state;
+        struct operation_limits limits = default_limits;
+        struct operation_content *content;
+        struct operation *operation;
+        uint8_t bytes[10];
+
+        limits.absence_ms = 30;
+        fixture_limits(f, &limits);
+        operation = make(f, FERRY_READABLE);
+        content = must_open(f, operation, 0, 0, TOTAL);
+        assert_int_equal(operation_content_read(content, bytes, sizeof(bytes)), sizeof(bytes));
+        await_loop(f, clock_now_us() + 100000); /* an open range is no absence */
+        assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
+        operation_content_close(content, false);
+        await(f, operation, 0);
+        assert_ended(f, operation, FERRY_ERRORED, FERRY_E_PEER_LOST);
+        (void)operation_unref(operation);
+}
+
+static void bytes_that_are_not_those_sent_fail_the_operation(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *operation = make(f, FERRY_WRITABLE);
+        struct operation_content *content = must_open(f, operation, 0, 0, TOTAL);
+        uint8_t bytes[TOTAL] = { 1 };
+        uint64_t one, other;
+
+        assert_int_equal(operation_content_write(content, bytes, TOTAL), 0);
+        assert_true(operation_content_checksum(content, &one));
+        ((uint8_t *)f->region->address)[OFFSET + 100] ^= 1;
+        assert_true(operation_content_checksum(content, &other));
+        assert_int_not_equal(one, other);
+        operation_content_fail(content, FERRY_E_CHECKSUM_MISMATCH);
+        assert_false(operation_content_checksum(content, &other));
+        operation_content_close(content, true);
+        assert_ended(f, operation, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
+        (void)operation_unref(operation);
+}
+
+#define WITH_STORE(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(ranges_join_whatever_their_order),
+                cmocka_unit_test(more_ranges_than_are_remembered_are_left_out),
+                WITH_STORE(a_download_in_pieces_completes_when_all_were_sent),
+                WITH_STORE(a_download_whose_end_was_not_sent_is_not_complete),
+                WITH_STORE(an_upload_stores_where_it_says_and_nowhere_else),
+                WITH_STORE(only_one_client_has_the_operation),
+                WITH_STORE(a_named_transfer_completes_when_its_client_says_so),
+                WITH_STORE(a_cancel_waits_for_no_client),
+                WITH_STORE(a_client_that_stays_away_is_lost),
+                WITH_STORE(bytes_that_are_not_those_sent_fail_the_operation),
+        };
+
+        return cmocka_run_group_tests_name("operation_content", tests, NULL, NULL);
+}
