@@ -40,7 +40,8 @@ static bool wait_can_go_on(const struct wait *w, int result)
                 if (result < 0 || (problem->http_status != 429 && problem->http_status != 503))
                         return false;
         }
-        return w->deadline_ms != UINT64_MAX || clock_ms() - w->seen_ms < WAIT_AWAY_MS;
+        return w->deadline_ms != UINT64_MAX ||
+               clock_ms() - w->seen_ms < (w->watch->away_ms ? w->watch->away_ms : WAIT_AWAY_MS);
 }
 
 static int wait_take(struct wait *w, struct ferry_operation *operation)

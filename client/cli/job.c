@@ -13,6 +13,7 @@
 
 enum {
         JOB_WATCH_MS = 200,
+        JOB_AWAY_MS = 3000,   /* a worker that started anew has neither our region nor our operation */
         JOB_CANCEL_MS = 5000, /* a transfer under way is quiet by then, or its worker is in trouble */
 };
 
@@ -42,7 +43,7 @@ int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const
 int job_wait(struct job *job)
 {
         struct cli_progress progress = cli_progress_make(job->cli);
-        struct ferry_watch watch = { .timeout_ms = FERRY_FOREVER };
+        struct ferry_watch watch = { .timeout_ms = FERRY_FOREVER, .away_ms = JOB_AWAY_MS };
         struct ferry_operation last = { 0 };
         if (job->operation.done)
                 return cli_operation_result(&job->operation);

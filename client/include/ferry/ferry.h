@@ -417,6 +417,7 @@ struct ferry_watch {
         unsigned interval_ms;                                                    /* 0 = 500 */
         int (*progress)(void *context, const struct ferry_operation *operation); /* 0; -errno ends the wait */
         void *context;
+        unsigned away_ms; /* with FERRY_FOREVER: give up a worker that does not answer for so long; 0 = 60000 */
 };
 
 /*

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever ends a command: one line tells, and nothing is left on either worker or in the directory."""
+import os
+import signal
+import subprocess
+import unittest
+
+from workers import Case, FERRY, environment
+
+MIB = 1 << 20
+
+
+class Faults(Case):
+    def setUp(self):
+        super().setUp()
+        self.a, self.b = self.worker("a"), self.worker("b")
+
+    def offer(self, size=1000):
+        process = self.start("offer", self.file("source", size), "-u", self.a.url)
+        return process, self.line(process)
+
+    def files(self):
+        return sorted(path.name for path in self.directory.iterdir() if path.name not in ("local", "source")
+                      and not path.name.endswith(".log"))
+
+    def test_missing_and_empty_files_and_directories(self):
+        for command in (("offer",), ("send",)):
+            more = ("http://127.0.0.1:1/v1/operations/op_1/metadata",) if command == ("send",) else ()
+            self.complains("No such file", *command, "/nonexistent", *more, "-u", self.a.url, status=2)
+            self.complains("is empty", *command, "/dev/null", *more, "-u", self.a.url, status=2)
+            self.complains("is a directory", *command, "/tmp", *more, "-u", self.a.url, status=2)
+        process, url = self.offer()
+        self.complains("No such file", "fetch", url, "-o", "/nonexistent/x", "-u", self.b.url, status=2)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(60), -signal.SIGTERM)
+        self.nothing_left(self.a, self.b)
+
+    def test_no_worker(self):
+        source = self.file("source", 10)
+        self.complains("is a worker running at http://127.0.0.1:1?", "offer", source, "-u", "http://127.0.0.1:1", status=3)
+        self.complains("is a worker running at", "ls", "-u", "unix:/nonexistent", status=3)
+        process, url = self.offer()
+        self.complains("is a worker running at", "fetch", url, "-o", self.directory / "x", "-u", "http://127.0.0.1:1",
+                       status=3)
+        process.terminate()
+        process.wait(60)
+        self.nothing_left(self.a)
+        self.assertEqual(self.files(), [])
+
+    def test_a_url_that_is_not_ours(self):
+        for url in ("http://127.0.0.1:1/x", "nonsense", "http://127.0.0.1:1/v1/regions/rgn_1", "op_"):
+            self.complains("is not the URL of an offer", "fetch", url, "-o", "/nonexistent/x", "-u", self.b.url, status=2)
+        self.complains("has ended", "fetch", self.a.url + "/v1/operations/op_1234567890abcdef/metadata", "-o",
+                       self.directory / "x", "-u", self.b.url, status=1)
+        self.complains("is a worker running at", "fetch", "http://127.0.0.1:1/v1/operations/op_1/metadata", "-o",
+                       self.directory / "x", "-u", self.b.url, status=3)
+        self.assertEqual(self.files(), [])
+
+    def test_the_wrong_pairing(self):
+        process, url = self.offer()
+        self.complains("use ferry fetch", "send", self.directory / "source", url, "-u", self.b.url, status=2)
+        accept = self.start("accept", "-o", self.directory / "x", "--size", 1000, "-u", self.a.url)
+        accepted = self.line(accept)
+        self.complains("use ferry send", "fetch", accepted, "-o", self.directory / "y", "-u", self.b.url, status=2)
+        self.complains("1001 bytes, and 1000 are accepted", "send", self.file("large", 1001), accepted, "-u", self.b.url,
+                       status=2)
+        os.unlink(self.directory / "large")
+        for one in (process, accept):
+            one.send_signal(signal.SIGINT)
+            self.assertEqual(one.wait(60), -signal.SIGINT)
+        self.nothing_left(self.a, self.b)
+        self.assertEqual(self.files(), [])
+
+    def test_a_second_fetch(self):
+        process, url = self.offer()
+        self.ferry("fetch", url, "-o", self.directory / "x", "-u", self.b.url)
+        self.finish(process)
+        self.complains("offer it again", "fetch", url, "-o", self.directory / "y", "-u", self.b.url, status=1)
+        self.assertEqual(self.files(), ["x"])
+        self.nothing_left(self.a, self.b)
+
+    def test_wrong_tokens(self):
+        token, wrong = self.directory / "token.log", self.directory / "wrong.log"
+        token.write_text("a-token-of-some-length\n")
+        wrong.write_text("another-token-of-some-length\n")
+        token.chmod(0o600)
+        c = self.worker("c", "--token-file", str(token))
+        self.complains("--token-file", "ls", "-u", c.url, status=1)
+        self.complains("--token-file", "ls", "-u", c.url, "--token-file", wrong, status=1)
+        offer = self.start("offer", self.file("source", 10), "-u", c.url, "--token-file", token)
+        url = self.line(offer)
+        self.complains("--peer-token-file", "fetch", url, "-o", self.directory / "x", "-u", self.b.url, status=1)
+        self.ferry("fetch", url, "-o", self.directory / "x", "-u", self.b.url, "--peer-token-file", token)
+        self.finish(offer)
+        self.nothing_left(self.b)
+
+    def test_a_full_disk(self):
+        """RLIMIT_FSIZE stands for it: a file system of our own needs root."""
+        process, url = self.offer(MIB)
+        done = subprocess.run(["bash", "-c", 'trap "" XFSZ; ulimit -f 100; exec "$@"', "-", FERRY, "fetch", url, "-o",
+                               str(self.directory / "x"), "-u", self.b.url], capture_output=True,
+                              env=environment(self.directory), timeout=60, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr.decode(), r"\Aferry: .*/x: File too large\n\Z")
+        self.assertEqual(self.files(), [])
+        self.nothing_left(self.b)
+        process.terminate()
+        process.wait(60)
+        self.nothing_left(self.a)
+
+    def test_dev_full(self):
+        process, url = self.offer(MIB)
+        self.complains("No space left", "fetch", url, "-o", "/dev/full", "-u", self.b.url, status=2)
+        self.finish(process)
+        self.nothing_left(self.a, self.b)
+
+    def test_a_time_limit(self):
+        process = self.start("offer", self.file("source", 10), "-u", self.a.url, "--timeout", "50ms")
+        _, errors = self.finish(process, status=4)
+        self.assertRegex(errors, r"was not done within 50ms: cancelled\n\Z")
+        self.nothing_left(self.a)
+
+    def fetch_from_a_stopped_worker(self):
+        """a is stopped between its metadata and its bytes. Returns the offer and the fetch, whose read has begun."""
+        self.a.expect("operation failed", "operation ended", "link lost", "peer")
+        self.b.expect("operation failed", "operation ended", "link lost", "peer")
+        process, url = self.offer(MIB)
+        self.ferry("connect", self.a.url, "-u", self.b.url)
+
+        def stop(data):
+            if b"nixl_metadata" in data:
+                self.a.process.send_signal(signal.SIGSTOP)
+
+        tunnel = self.tunnel(self.a, stop)
+        fetch = self.start("fetch", url.replace(self.a.url, tunnel), "-o", self.directory / "x", "-u", self.b.url)
+        self.eventually(lambda: self.b.get("/v1/operations")["operations"])
+        self.assertEqual(len(self.files()), 1)  # x.part-PID
+        return process, fetch
+
+    def test_interrupted_in_the_middle(self):
+        process, fetch = self.fetch_from_a_stopped_worker()
+        fetch.send_signal(signal.SIGINT)
+        _, errors = fetch.communicate(timeout=60)
+        self.a.process.send_signal(signal.SIGCONT)
+        self.assertEqual(fetch.returncode, -signal.SIGINT)
+        self.assertRegex(errors.decode(), r"\Aferry: Interrupt[^\n]*\n\Z")
+        self.assertEqual(self.files(), [])
+        process.terminate()
+        process.wait(60)
+        self.nothing_left(self.a, self.b)
+
+    def test_the_peer_dies_half_way(self):
+        process, fetch = self.fetch_from_a_stopped_worker()
+        self.a.process.kill()
+        _, errors = fetch.communicate(timeout=60)
+        self.assertEqual(fetch.returncode, 1)
+        self.assertRegex(errors.decode(), r"\Aferry: op_[^\n]* did not complete: peer-lost[^\n]*\n\Z")
+        self.assertEqual(self.files(), [])
+        self.nothing_left(self.b)
+        # The offer's own worker is gone, and with it what it had.
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 3)
+        self.assertRegex(errors.decode(), r"\Aferry: is a worker running at [^\n]*\n\Z")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

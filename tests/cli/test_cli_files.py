@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""ferry offer, fetch, accept, send and copy: files through two workers."""
+import json
+import os
+import unittest
+
+from workers import Case
+
+MIB = 1 << 20
+
+
+class Files(Case):
+    def setUp(self):
+        super().setUp()
+        self.a, self.b = self.worker("a"), self.worker("b")
+
+    def test_a_file_is_offered_and_fetched(self):
+        source, target = self.file("source", 5 * MIB + 3), self.directory / "target"
+        offer = self.start("offer", source, "--url", self.a.url)
+        url = self.line(offer)
+        self.assertTrue(url.startswith(self.a.url + "/v1/operations/op_"))
+        self.assertEqual(self.ferry("fetch", url, "-o", target, "-u", self.b.url), (b"", ""))
+        self.assertEqual(self.finish(offer), (b"", ""))
+        self.assertEqual(target.read_bytes(), source.read_bytes())
+        self.nothing_left(self.a, self.b)
+
+    def test_the_bytes_of_local_regions_do_not_pass_http(self):
+        source, target = self.file("source", MIB), self.directory / "target"
+        offer = self.start("offer", source, "--url", self.a.url)
+        self.ferry("fetch", self.line(offer), "-o", target, "-u", self.b.url)
+        self.finish(offer)
+        self.assertEqual(self.content_requests(self.a) + self.content_requests(self.b), [])
+
+    def content_requests(self, worker):
+        output, _ = self.ferry("get", "/metrics", "-u", worker.url)
+        return [line for line in output.decode().splitlines()
+                if "RegionContent" in line and line.startswith("ferry_http_requests_total") and not line.endswith(" 0")]
+
+    def test_a_worker_that_does_not_run_here_gets_them_by_http(self):
+        """Its port is another process's, as behind a tunnel."""
+        source, target = self.file("source", 3 * MIB), self.directory / "target"
+        tunnel = self.tunnel(self.a)
+        offer = self.start("offer", source, "--url", tunnel)
+        self.ferry("fetch", self.line(offer), "-o", target, "-u", self.b.url)
+        self.finish(offer)
+        self.assertEqual(target.read_bytes(), source.read_bytes())
+        self.assertIn('putRegionContent",code="204"', "".join(self.content_requests(self.a)))
+        self.nothing_left(self.a, self.b)
+
+    def test_a_file_is_accepted_and_sent(self):
+        source, target = self.file("source", 2 * MIB), self.directory / "target"
+        accept = self.start("accept", "-o", target, "--size", "2M", "--url", self.b.url)
+        self.ferry("send", source, self.line(accept), "-u", self.a.url)
+        self.finish(accept)
+        self.assertEqual(target.read_bytes(), source.read_bytes())
+        self.nothing_left(self.a, self.b)
+
+    def test_standard_streams(self):
+        data = os.urandom(300001)
+        offer = self.start("offer", "-", "--url", self.a.url, stdin=-1)
+        offer.stdin.write(data)
+        offer.stdin.close()
+        offer.stdin = None
+        output, errors = self.ferry("fetch", self.line(offer), "-u", self.b.url)
+        self.assertEqual((output, errors), (data, ""))
+        self.finish(offer)
+        self.nothing_left(self.a, self.b)
+
+    def test_json_tells_the_operation(self):
+        source, target = self.file("source", 100), self.directory / "target"
+        offer = self.start("offer", source, "--url", self.a.url, "--json")
+        offered = json.loads(self.line(offer))
+        self.assertEqual(offered["size"], 100)
+        output, _ = self.ferry("fetch", offered["url"], "-o", target, "-u", self.b.url, "--json", "--verify")
+        self.assertEqual(json.loads(output)["status"], "COMPLETE")
+        self.assertEqual(json.loads(self.finish(offer)[0])["status"], "COMPLETE")
+
+    def test_one_worker_is_enough(self):
+        source, target = self.file("source", 4097), self.directory / "target"
+        offer = self.start("offer", source, "--url", self.a.url)
+        self.ferry("fetch", self.line(offer), "-o", target, "-u", self.a.url)
+        self.finish(offer)
+        self.assertEqual(target.read_bytes(), source.read_bytes())
+        self.nothing_left(self.a)
+
+    def test_a_worker_at_a_unix_socket(self):
+        c = self.worker("c", listen=(f"unix:{self.directory}/c.sock",))
+        source, target = self.file("source", MIB), self.directory / "target"
+        offer = self.start("offer", source, "--url", c.url)
+        url = self.line(offer)
+        self.assertTrue(url.startswith(f"unix:{self.directory}/c.sock:/v1/operations/op_"))
+        self.ferry("fetch", url, "-o", target, "--url", self.b.url)
+        self.finish(offer)
+        self.assertEqual(target.read_bytes(), source.read_bytes())
+
+    def region(self, worker, size):
+        output, _ = self.ferry("post", "/v1/regions", json.dumps({"size": size}), "-u", worker.url)
+        return json.loads(output)["id"]
+
+    def test_copies_between_files_and_regions_of_two_workers(self):
+        (self.directory / "ferry").mkdir()
+        (self.directory / "ferry" / "workers").write_text(f"b {self.b.url}\n")
+        source, target = self.file("source", 70000), self.directory / "target"
+        first, second = self.region(self.a, 70000), self.region(self.b, 70000)
+        self.ferry("copy", source, first, "-u", self.a.url)
+        self.ferry("copy", first, f"@b/{second}", "-u", self.a.url)
+        self.ferry("@b", "copy", second, target)
+        self.assertEqual(target.read_bytes(), source.read_bytes())
+        self.assertEqual(self.a.left() + self.b.left(), [first, second])
+        self.complains("use cp", "copy", source, target, "-u", self.a.url, status=2)
+        self.complains("only", "copy", self.file("large", 70001), first, "-u", self.a.url, status=2)
+        self.ferry("rm", first, "-u", self.a.url)
+        self.nothing_left(self.a)
+
+    def test_lists_name_what_there_is(self):
+        region = self.region(self.a, 4096)
+        self.assertIn(region, self.ferry("regions", "-u", self.a.url)[0].decode())
+        self.assertEqual(json.loads(self.ferry("regions", "-u", self.a.url, "--json")[0])[0]["id"], region)
+        body = json.dumps({"kind": "readable", "descriptors": [{"region": region}]})
+        operation = json.loads(self.ferry("post", "/v1/operations", body, "-u", self.a.url)[0])["id"]
+        self.assertIn(operation, self.ferry("ls", "--kind", "READABLE", "-u", self.a.url)[0].decode())
+        self.assertEqual(self.ferry("ls", "--kind", "read", "-u", self.a.url), (b"", "No operations.\n"))
+        self.assertEqual(json.loads(self.ferry("show", operation, "-u", self.a.url)[0])["id"], operation)
+        self.assertIn(operation, self.ferry("top", "--count", 1, "-u", self.a.url)[0].decode())
+        self.ferry("cancel", operation, "-u", self.a.url)
+        self.assertIn("CANCELLED", self.ferry("ls", "-u", self.a.url)[0].decode())
+        self.ferry("rm", operation, region, "-u", self.a.url)
+        self.nothing_left(self.a)
+
+    def test_bench_and_doctor_between_two_workers(self):
+        output, _ = self.ferry("bench", self.b.url, "--size", "64K", "--json", "-u", self.a.url)
+        self.assertEqual([one["size"] for one in json.loads(output)], [4096, 65536])
+        self.nothing_left(self.a, self.b)
+        findings = json.loads(self.ferry("doctor", self.b.url, "--json", "-u", self.a.url)[0])
+        self.assertIn("Bytes to b go by shm", " ".join(one["finding"] for one in findings))
+        self.assertFalse([one for one in findings if one["level"] == "bad"])
+        self.assertIn("b", self.ferry("peers", "-u", self.a.url)[0].decode())
+
+    def test_doctor_finds_a_data_port_that_does_not_answer(self):
+        c = self.worker("c", "--data-listen", "127.0.0.1:0", "--local", "off", "--transports", "tcp,self")
+        d = self.worker("d", "--data-listen", "127.0.0.1:0", "--local", "off", "--transports", "tcp,self")
+        findings = json.loads(self.ferry("doctor", d.url, "--json", "-u", c.url)[0])
+        text = " ".join(one["finding"] for one in findings)
+        self.assertIn("go by tcp", text)
+        self.assertIn(f"data port {d.ready['data']} takes connections", text)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

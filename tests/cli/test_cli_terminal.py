@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""ferry on a terminal: progress, top, and no bytes to the screen."""
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import unittest
+
+from workers import Case, FERRY, LIMIT, environment
+
+
+class Terminal(Case):
+    def setUp(self):
+        super().setUp()
+        self.a, self.b = self.worker("a"), self.worker("b")
+
+    def run_on(self, *arguments, streams=("stdin", "stdout", "stderr"), until=None, end=None):
+        """Runs ferry with streams on a terminal. Returns its status and what the terminal showed."""
+        master, slave = pty.openpty()
+        given = {name: slave for name in streams}
+        process = subprocess.Popen([FERRY, *map(str, arguments)], start_new_session=True,
+                                   env=environment(self.directory, TERM="xterm"),
+                                   **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **given})
+        self.started.append(process)
+        os.close(slave)
+        shown = b""
+        while True:
+            ready, _, _ = select.select([master], [], [], LIMIT)
+            self.assertTrue(ready, shown)
+            try:
+                data = os.read(master, 65536)
+            except OSError:  # the process has closed its end
+                break
+            shown += data
+            if until and re.search(until, shown):
+                end(process)
+                until = None
+            if not data:
+                break
+        process.wait(LIMIT)
+        os.close(master)
+        return process.returncode, shown.decode()
+
+    def test_progress_shows_bytes_rate_and_remaining_time(self):
+        offer = self.start("offer", self.file("source", 64 << 20), "-u", self.a.url)
+        url = self.line(offer)
+        status, shown = self.run_on("fetch", url, "-o", self.directory / "target", "-u", self.b.url)
+        self.assertEqual(status, 0, shown)
+        self.assertRegex(shown, r"\r\x1b\[K\[.*\] +100% 64\.0 MiB / 64\.0 MiB +[0-9.]+ [MG]iB/s +(eta|connect) ")
+        self.finish(offer)
+
+    def test_quiet_is_quiet(self):
+        offer = self.start("offer", self.file("source", 1 << 20), "-u", self.a.url)
+        status, shown = self.run_on("fetch", self.line(offer), "-o", self.directory / "target", "-q", "-u", self.b.url)
+        self.assertEqual((status, shown), (0, ""))
+        self.finish(offer)
+
+    def test_no_bytes_to_the_screen(self):
+        offer = self.start("offer", self.file("source", 1000), "-u", self.a.url)
+        url = self.line(offer)
+        status, shown = self.run_on("fetch", url, "-u", self.b.url)
+        self.assertEqual(status, 2)
+        self.assertIn("ferry: no bytes to a terminal", shown)
+        # Not claimed: somebody else can have it.
+        self.ferry("fetch", url, "-o", self.directory / "target", "-u", self.b.url)
+        self.finish(offer)
+        self.nothing_left(self.a, self.b)
+
+    def test_top_draws_until_it_is_interrupted(self):
+        offer = self.start("offer", self.file("source", 1000), "-u", self.a.url)
+        operation = self.line(offer).split("/")[-2]
+        status, shown = self.run_on("top", "--interval", "50ms", "-u", self.a.url,
+                                    until=rb"(?s)\x1b\[H\x1b\[J.*\x1b\[H\x1b\[J.*\x1b\[H\x1b\[J",
+                                    end=lambda process: process.send_signal(signal.SIGINT))
+        self.assertEqual(status, 0)
+        self.assertGreaterEqual(shown.count(operation), 2)
+        offer.send_signal(signal.SIGINT)
+        offer.wait(LIMIT)
+        self.nothing_left(self.a)
+
+    def test_an_offer_says_how_to_fetch_it(self):
+        status, shown = self.run_on("offer", self.file("source", 1000), "-u", self.a.url, until=rb"ferry fetch http",
+                                    end=lambda process: process.send_signal(signal.SIGINT))
+        self.assertEqual(status, -signal.SIGINT)
+        self.assertIn("ferry: Interrupt", shown)
+        self.nothing_left(self.a)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

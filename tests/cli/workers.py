@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real workers for the tests of the ferry command, in a directory that goes with the test."""
+import json
+import os
+import pathlib
+import select
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+import urllib.request
+
+FERRY = os.environ["FERRY"]
+FERRYD = os.environ["FERRYD"]
+LIMIT = 60
+
+
+class Worker:
+    """One ferryd on a free port. expect: texts that a warning in its log may have."""
+
+    def __init__(self, directory, name, *flags, listen=("127.0.0.1:0",)):
+        self.directory, self.name, self.expected = directory, name, []
+        self.log = directory / f"{name}.log"
+        command = [FERRYD, "--name", name, "--local", str(directory / "local"), *flags]
+        for address in listen:
+            command += ["--listen", address]
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment(directory))
+        self.ready = json.loads(self.process.stdout.readline())
+        self.url = self.ready["http"][0]
+
+    def expect(self, *texts):
+        self.expected += texts
+
+    def get(self, path):
+        with urllib.request.urlopen(self.url + path, timeout=LIMIT) as answer:
+            return json.load(answer)
+
+    def left(self):
+        """Ids of all regions and operations."""
+        return [one["id"] for what in ("regions", "operations") for one in self.get("/v1/" + what)[what]]
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(LIMIT)
+        self.process.stdout.close()
+
+    def warnings(self):
+        lines = self.log.read_text(errors="replace").splitlines()
+        return [line for line in lines if ("level=warn" in line or "level=error" in line or "Sanitizer" in line)
+                and not any(text in line for text in self.expected)]
+
+
+def environment(directory, **more):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FERRY_")}
+    return {**kept, "XDG_CONFIG_HOME": str(directory), "XDG_RUNTIME_DIR": str(directory), **more}
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="ferry-cli-", dir="/dev/shm"))
+        os.chmod(self.directory, 0o700)
+        (self.directory / "local").mkdir(mode=0o700)
+        self.workers, self.started = [], []
+
+    def tearDown(self):
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        for worker in self.workers:
+            worker.stop()
+        warnings = [line for worker in self.workers for line in worker.warnings()]
+        shutil.rmtree(self.directory)
+        self.assertEqual(warnings, [])
+
+    def worker(self, name, *flags, **more):
+        self.workers.append(Worker(self.directory, name, *flags, **more))
+        return self.workers[-1]
+
+    def file(self, name, size):
+        path = self.directory / name
+        path.write_bytes(os.urandom(size))
+        return path
+
+    def start(self, *arguments, **more):
+        process = subprocess.Popen([FERRY, *map(str, arguments)], stdin=more.pop("stdin", subprocess.DEVNULL),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(self.directory),
+                                   **more)
+        self.started.append(process)
+        return process
+
+    def line(self, process):
+        """The first line of its standard output; what it complains of instead fails the test."""
+        ready, _, _ = select.select([process.stdout], [], [], LIMIT)
+        line = process.stdout.readline().decode().strip() if ready else ""
+        if not line:
+            process.kill()
+            self.fail(process.communicate()[1].decode())
+        return line
+
+    def finish(self, process, status=0):
+        output, errors = process.communicate(timeout=LIMIT)
+        self.assertEqual(process.returncode, status, errors.decode())
+        return output, errors.decode()
+
+    def ferry(self, *arguments, status=0, data=None):
+        done = subprocess.run([FERRY, *map(str, arguments)], input=data if data is not None else b"",
+                              capture_output=True, env=environment(self.directory), timeout=LIMIT, check=False)
+        self.assertEqual(done.returncode, status, done.stderr.decode())
+        return done.stdout, done.stderr.decode()
+
+    def complains(self, text, *arguments, status, **more):
+        """One line that says what happened."""
+        output, errors = self.ferry(*arguments, status=status, **more)
+        self.assertRegex(errors, r"\Aferry: [^\n]*\n\Z")
+        self.assertIn(text, errors)
+        self.assertEqual(output, b"")
+
+    def nothing_left(self, *workers):
+        for worker in workers:
+            self.assertEqual(worker.left(), [], worker.name)
+
+    def tunnel(self, worker, on_answer=None):
+        """A port of ours that leads to the worker's. on_answer sees what the worker says before it is passed on."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        host, port = worker.url.removeprefix("http://").split(":")
+
+        def pump(source, target, see):
+            try:
+                while data := source.recv(65536):
+                    if see:
+                        see(data)
+                    target.sendall(data)
+                target.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass
+
+        def serve():
+            while True:
+                try:
+                    client, _ = listener.accept()
+                except OSError:
+                    return
+                server = socket.create_connection((host, int(port)))
+                self.addCleanup(client.close)
+                self.addCleanup(server.close)
+                threading.Thread(target=pump, args=(client, server, None), daemon=True).start()
+                threading.Thread(target=pump, args=(server, client, on_answer), daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+        self.addCleanup(listener.close)
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    def eventually(self, check):
+        """What another process does and tells nobody of."""
+        end = time.monotonic() + LIMIT
+        while not check():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
