@@ -33,6 +33,8 @@ struct peers {
         char *strings[4];
         size_t max_fetches;
         struct metric_family *fetches;
+
+        pthread_mutex_t start_lock; /* before lock; guards what follows until the thread is there */
         pthread_t thread;
         bool started;
         CURLM *multi; /* the thread's, but for curl_multi_wakeup */
@@ -238,6 +240,32 @@ static int thread_start(struct peers *peers)
         return 0;
 }
 
+/*
+ * libcurl, with its library for TLS, takes several milliseconds and 3 MiB, and many a worker never asks another one by
+ * HTTP: so with the first fetch. Any thread.
+ */
+static int start_once(struct peers *peers)
+{
+        int r = 0;
+
+        pthread_mutex_lock(&peers->start_lock);
+        if (!peers->started) {
+                (void)pthread_once(&curl_once, curl_start);
+                if (curl_state != CURLE_OK) {
+                        log_event(LOG_ERROR, "libcurl could not be set up",
+                                  LOG_S("reason", curl_easy_strerror(curl_state)));
+                        r = -EIO;
+                } else if (!peers->multi && !(peers->multi = curl_multi_init())) {
+                        r = -ENOMEM;
+                } else {
+                        (void)curl_multi_setopt(peers->multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT);
+                        r = thread_start(peers);
+                }
+        }
+        pthread_mutex_unlock(&peers->start_lock);
+        return r;
+}
+
 static bool add_header(struct curl_slist **headers, const char *header)
 {
         struct curl_slist *longer = curl_slist_append(*headers, header);
@@ -309,22 +337,12 @@ int peers_new(const struct peers_config *config, struct peers **ret_peers)
         if (!peers)
                 return -ENOMEM;
         pthread_mutex_init(&peers->lock, NULL);
-        (void)pthread_once(&curl_once, curl_start);
-        if (curl_state != CURLE_OK) {
-                log_event(LOG_ERROR, "libcurl could not be set up", LOG_S("reason", curl_easy_strerror(curl_state)));
-                return -EIO;
-        }
+        pthread_mutex_init(&peers->start_lock, NULL);
         r = settings_make(peers, config);
         if (r < 0)
                 return r;
         peers->fetches = metrics_family(config->metrics, METRIC_COUNTER, "ferry_peer_fetches_total",
                                         "Documents fetched from other workers, by result.", 1, labels, NULL, 0);
-        peers->multi = curl_multi_init();
-        if (!peers->multi || curl_multi_setopt(peers->multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT) != CURLM_OK)
-                return -ENOMEM;
-        r = thread_start(peers);
-        if (r < 0)
-                return r;
         *ret_peers = FERRY_STEAL(peers);
         return 0;
 }
@@ -348,6 +366,7 @@ struct peers *peers_free(struct peers *peers)
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(peers->strings); i++)
                 free(peers->strings[i]);
         admission_free(peers->admission);
+        pthread_mutex_destroy(&peers->start_lock);
         pthread_mutex_destroy(&peers->lock);
         free(peers);
         return NULL;
@@ -358,11 +377,13 @@ bool peers_admits(const struct peers *peers, const char *host)
         return admission_host(peers->admission, host);
 }
 
-int peers_check_url(const struct peers *peers, const char *url, char *detail, size_t detail_size)
+int peers_check_url(struct peers *peers, const char *url, char *detail, size_t detail_size)
 {
         struct fetch *fetch;
-        int r = fetch_new(&peers->settings, &fetch_metadata, url, &fetch, detail, detail_size);
+        int r = start_once(peers);
 
+        if (!r)
+                r = fetch_new(&peers->settings, &fetch_metadata, url, &fetch, detail, detail_size);
         if (!r)
                 fetch_free(fetch);
         return r;
@@ -377,7 +398,9 @@ static int fetch_start(struct peers *peers, const struct fetch_document *documen
 
         if (detail_size)
                 detail[0] = '\0';
-        r = fetch_new(&peers->settings, document, url, &fetch, detail, detail_size);
+        r = start_once(peers);
+        if (!r)
+                r = fetch_new(&peers->settings, document, url, &fetch, detail, detail_size);
         if (r)
                 return r;
         fetch->peers = peers;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <glob.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -720,9 +721,37 @@ static void socket_addresses_are_judged_like_text(void **state)
         admission_free(admission);
 }
 
+static size_t count_threads(void)
+{
+        glob_t tasks;
+        size_t n;
+
+        assert_int_equal(glob("/proc/self/task/*", 0, NULL, &tasks), 0);
+        n = tasks.gl_pathc;
+        globfree(&tasks);
+        return n;
+}
+
+/* An idle worker does without libcurl's memory. */
+static void nothing_runs_before_the_first_fetch(void **state)
+{
+        const struct peers_config none = { 0 };
+        size_t before = count_threads();
+        struct peers *peers;
+        char detail[128];
+
+        assert_int_equal(peers_new(&none, &peers), 0);
+        assert_int_equal(count_threads(), before);
+        assert_int_equal(
+                peers_check_url(peers, "http://127.0.0.1:1/v1/operations/op_1/metadata", detail, sizeof(detail)), 0);
+        assert_int_equal(count_threads(), before + 1);
+        peers_free(peers);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(nothing_runs_before_the_first_fetch),
                 cmocka_unit_test(metadata_is_fetched_and_decoded),
                 cmocka_unit_test(the_token_and_the_user_agent_are_sent),
                 cmocka_unit_test(a_connection_is_used_again),

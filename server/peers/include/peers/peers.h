@@ -11,7 +11,8 @@ struct engine_transfer;
 struct metrics;
 
 /*
- * Other workers over HTTP: fetches their metadata, and who they are, by libcurl. One thread runs the multi interface.
+ * Other workers over HTTP: fetches their metadata, and who they are, by libcurl. One thread, which starts
+ * with the first fetch, runs the multi interface.
  * Only admitted hosts, http and https only, no redirects, no proxy, bounded body and time. Public functions: any
  * thread.
  */
@@ -48,7 +49,7 @@ bool peers_admits(const struct peers *peers, const char *host);
  * What can be said against a URL before anything is sent: 0; FERRY_E_INVALID_PARAMETER or FERRY_E_FORBIDDEN with a
  * sentence in detail, as peers_fetch_metadata gives them; -ENOMEM.
  */
-int peers_check_url(const struct peers *peers, const char *url, char *detail, size_t detail_size);
+int peers_check_url(struct peers *peers, const char *url, char *detail, size_t detail_size);
 
 /* error 0: metadata is handed over (ferry_metadata_free); else FERRY_E_* and a sentence. Runs on the peers' thread. */
 typedef void (*peers_fetched)(void *context, int error, const char *detail, struct ferry_metadata *metadata);
