@@ -105,6 +105,16 @@ static bool set_bool(void *target, const char *value)
         return *(bool *)target || strcmp(value, "false") == 0;
 }
 
+static bool set_label(void *target, const char *value)
+{
+        size_t length = strlen(value);
+
+        if (length < 1 || length >= OPERATION_LABEL_SIZE)
+                return false;
+        memcpy(target, value, length + 1);
+        return true;
+}
+
 static bool set_layout(void *target, const char *value)
 {
         int layout = ferry_layout_from_name(value);
@@ -139,11 +149,13 @@ static const struct field {
         const char *takes;
 } fields[] = {
         { "layout", AT(layout), ~0u, set_layout, "\"pairwise\" or \"stream\"" },
-        { "readers", AT(readers), KIND(READABLE), set_uint32, "a number from 1" },
+        { "label", AT(label), ~0u, set_label, "1 to 64 bytes" },
+        { "readers", AT(uses), KIND(READABLE), set_uint32, "a number from 1" },
         { "timeout_ms", AT(timeout_ms), KIND(READ) | KIND(WRITE), set_uint64, "a number from 1" },
         { "transports", AT(carriers), KIND(READ) | KIND(WRITE), set_carriers,
           "a list of \"shm\", \"tcp\", \"rdma\", with commas" },
         { "ttl_ms", AT(ttl_ms), KIND(READABLE) | KIND(WRITABLE), set_uint64, "a number from 1" },
+        { "uses", AT(uses), KIND(READABLE) | KIND(WRITABLE), set_uint32, "a number from 1" },
         { "verify", AT(verify), KIND(READ) | KIND(WRITE), set_bool, "\"true\" or \"false\"" },
 };
 

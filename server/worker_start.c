@@ -161,7 +161,7 @@ static int start_operations(struct ferry_worker *worker)
                 .operations_max = options->max_operations,
                 .terminal_max = at_most(4096, options->max_operations),
                 .gone_max = 65536,
-                .readers_max = 1024,
+                .uses_max = 1 << 20,
         };
         config.limits = worker->limits;
         r = operation_store_new(&config, &worker->operations);

@@ -36,7 +36,8 @@ void get_limits(struct http_request *request)
         ferry_json_add_uint(&writer, "operations_max", operations->operations_max);
         ferry_json_add_uint(&writer, "terminal_max", operations->terminal_max);
         ferry_json_add_uint(&writer, "gone_max", operations->gone_max);
-        ferry_json_add_uint(&writer, "readers_max", operations->readers_max);
+        ferry_json_add_uint(&writer, "uses_max", operations->uses_max);
+        ferry_json_add_uint(&writer, "readers_max", operations->uses_max); /* its older name */
         ferry_json_add_uint(&writer, "ttl_ms_default", operations->ttl_ms_default);
         ferry_json_add_uint(&writer, "ttl_ms_max", operations->ttl_ms_max);
         ferry_json_add_uint(&writer, "timeout_ms_max", operations->timeout_ms_max);

@@ -21,9 +21,9 @@ enum { CARRIERS_MAX = 8 };
 
 /* The fields as they stand in the document; numbers 0 = not given. */
 struct raw_body {
-        const char *kind, *layout, *remote_url;
+        const char *kind, *label, *layout, *remote_url;
         struct json_object *descriptors, *remote_metadata, *transports;
-        uint64_t readers, ttl_ms, timeout_ms;
+        uint64_t uses, readers, ttl_ms, timeout_ms;
         bool verify;
 };
 
@@ -48,7 +48,10 @@ static bool decode_raw(const struct http_config *config, struct json_object *doc
                 { "descriptors", FERRY_JSON_ARRAY, true, offsetof(struct raw_body, descriptors), 1,
                   config->limits.descriptors_max, NULL },
                 { "layout", FERRY_JSON_STRING, false, offsetof(struct raw_body, layout), 0, 0, layouts },
-                { "readers", FERRY_JSON_UINT, false, offsetof(struct raw_body, readers), 1, limits->readers_max, NULL },
+                { "label", FERRY_JSON_STRING, false, offsetof(struct raw_body, label), 1, OPERATION_LABEL_SIZE - 1,
+                  NULL },
+                { "uses", FERRY_JSON_UINT, false, offsetof(struct raw_body, uses), 1, limits->uses_max, NULL },
+                { "readers", FERRY_JSON_UINT, false, offsetof(struct raw_body, readers), 1, limits->uses_max, NULL },
                 { "ttl_ms", FERRY_JSON_UINT, false, offsetof(struct raw_body, ttl_ms), 1, limits->ttl_ms_max, NULL },
                 { "timeout_ms", FERRY_JSON_UINT, false, offsetof(struct raw_body, timeout_ms), 1,
                   limits->timeout_ms_max, NULL },
@@ -73,7 +76,12 @@ static void check_kind(const struct raw_body *raw, enum ferry_kind kind, struct 
 {
         bool passive = ferry_kind_is_passive((int)kind);
 
-        refuse(raw->readers && kind != FERRY_READABLE, "/readers", "readable", errors);
+        /* One is what each operation has: generated clients send it with every kind. */
+        refuse(raw->uses > 1 && !passive, "/uses", "readable and writable", errors);
+        refuse(raw->readers > 1 && kind != FERRY_READABLE, "/readers", "readable", errors);
+        if (raw->uses && raw->readers > 1 && raw->readers != raw->uses)
+                ferry_json_complain(errors, FERRY_E_INVALID_PARAMETER, "/readers",
+                                    "is another name of uses, and differs");
         refuse(raw->ttl_ms && !passive, "/ttl_ms", "readable and writable", errors);
         refuse(raw->timeout_ms && passive, "/timeout_ms", "read and write", errors);
         refuse(raw->verify && passive, "/verify", "read and write", errors);
@@ -251,7 +259,10 @@ int operation_body_decode(const struct http_config *config, struct json_object *
                 return errors->error;
         body->spec.kind = (enum ferry_kind)ferry_kind_from_name(raw.kind);
         body->spec.layout = (enum ferry_layout)ferry_layout_from_name(raw.layout);
-        body->spec.readers = (uint32_t)raw.readers;
+        if (ferry_kind_is_passive((int)body->spec.kind))
+                body->spec.uses = (uint32_t)(raw.uses ? raw.uses : raw.readers);
+        if (raw.label)
+                (void)stpcpy(body->spec.label, raw.label);
         body->spec.ttl_ms = raw.ttl_ms;
         body->spec.timeout_ms = raw.timeout_ms;
         body->spec.verify = raw.verify;

@@ -63,9 +63,13 @@ static void add_options(struct ferry_json_writer *writer, const struct operation
 {
         if (view->layout != FERRY_LAYOUT_PAIRWISE)
                 ferry_json_add_string(writer, "layout", ferry_layout_name((int)view->layout));
-        if (view->readers) {
-                ferry_json_add_uint(writer, "readers", view->readers);
-                ferry_json_add_uint(writer, "readers_done", view->readers_done);
+        if (view->uses) {
+                ferry_json_add_uint(writer, "uses", view->uses);
+                ferry_json_add_uint(writer, "uses_done", view->uses_done);
+        }
+        if (view->uses && view->kind == FERRY_READABLE) { /* their older names */
+                ferry_json_add_uint(writer, "readers", view->uses);
+                ferry_json_add_uint(writer, "readers_done", view->uses_done);
         }
         if (view->ttl_ms && ferry_kind_is_passive((int)view->kind))
                 ferry_json_add_uint(writer, "ttl_ms", view->ttl_ms);
@@ -98,6 +102,8 @@ static void add_state(struct ferry_json_writer *writer, const struct operation_v
 void operation_json_members(struct ferry_json_writer *writer, const struct operation_view *view)
 {
         ferry_json_add_id(writer, "id", "op_", view->id);
+        if (*view->label)
+                ferry_json_add_string(writer, "label", view->label);
         ferry_json_add_string(writer, "kind", ferry_kind_name((int)view->kind));
         ferry_json_add_string(writer, "status", ferry_status_name((int)view->status));
         ferry_json_add_bool(writer, "done", view->done);

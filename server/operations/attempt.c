@@ -74,7 +74,7 @@ static void attempt_log_failed(const struct operation *operation, const struct e
         if (!outcome->error || operation_places(operation) == 1 || !log_enabled(LOG_DEBUG))
                 return;
         ferry_id_format("op_", operation->id, id);
-        log_event(LOG_DEBUG, "a reader's attempt failed", LOG_S("operation", id),
+        log_event(LOG_DEBUG, "one use of an operation failed", LOG_S("operation", id),
                   LOG_S("error", ferry_error_code(outcome->error)), LOG_S("detail", outcome->detail),
                   LOG_U("bytes", outcome->bytes));
 }

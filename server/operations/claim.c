@@ -30,6 +30,9 @@ static int claim_check(const struct operation *operation, const struct engine_re
                 return FERRY_E_SIZE_MISMATCH;
         if (operation->stop_reason || operation->n_active + operation->n_completed >= operation_places(operation))
                 return FERRY_E_ALREADY_CLAIMED;
+        /* Two at once would mix their bytes. */
+        if (operation->kind == FERRY_WRITABLE && operation->n_active)
+                return FERRY_E_ALREADY_CLAIMED;
         return 0;
 }
 

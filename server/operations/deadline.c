@@ -71,7 +71,7 @@ int deadline_arm(struct operation *operation)
         return r;
 }
 
-/* Some deadline has come. Returns whether the claims of an operation with many readers are to be revoked: of those only
+/* Some deadline has come. Returns whether the claims of an operation with several uses are to be revoked: of those only
  * the attempts fail that do not move. */
 static bool deadline_due(struct operation *operation, uint64_t now, struct aftermath *after)
 {

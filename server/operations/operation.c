@@ -42,7 +42,7 @@ static bool spec_valid(const struct operation_limits *limits, const struct opera
         if ((unsigned)spec->kind >= FERRY_KIND_COUNT || (unsigned)spec->layout >= FERRY_LAYOUT_COUNT)
                 return false;
         passive = ferry_kind_is_passive((int)spec->kind);
-        if (spec->readers && (spec->kind != FERRY_READABLE || spec->readers > limits->readers_max))
+        if (spec->uses && (!passive || spec->uses > limits->uses_max))
                 return false;
         if (spec->ttl_ms && (!passive || spec->ttl_ms > limits->ttl_ms_max))
                 return false;
@@ -107,7 +107,8 @@ static int operation_new(struct operation_store *store, const struct operation_s
         operation->layout = spec->layout;
         operation->verify = spec->verify;
         operation->carriers = spec->carriers;
-        operation->readers = spec->readers;
+        operation->uses = spec->uses;
+        memcpy(operation->label, spec->label, sizeof(operation->label));
         operation->bytes_total = total;
         operation->timeout_ms = spec->timeout_ms;
         operation->created_us = clock_now_us();
@@ -176,7 +177,8 @@ void operation_look(struct operation_store *store, struct operation *operation, 
                 .verify = operation->verify,
                 .carriers = operation->carriers,
                 .bytes_total = operation->bytes_total,
-                .readers = operation->readers,
+                .uses = operation->uses,
+                .label = operation->label,
                 .timeout_ms = operation->timeout_ms,
                 .created_unix_ms = operation->created_unix_ms,
                 .descriptors = operation->descriptors,
@@ -189,7 +191,7 @@ void operation_look(struct operation_store *store, struct operation *operation, 
         v->cancel_requested = operation->cancel_requested;
         v->revision = operation->revision;
         v->bytes_done = v->status == FERRY_COMPLETE ? v->bytes_total : atomic_load(&operation->bytes_done);
-        v->readers_done = operation->readers ? operation->n_completed : 0;
+        v->uses_done = operation->uses ? operation->n_completed : 0;
         v->ttl_ms = operation->ttl_ms;
         if (!v->done && !operation->n_active)
                 v->expires_unix_ms = operation->expires_unix_ms;

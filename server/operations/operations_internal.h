@@ -60,7 +60,8 @@ struct operation {
         enum ferry_layout layout;
         bool verify;
         unsigned carriers;
-        uint32_t readers;
+        uint32_t uses;
+        char label[OPERATION_LABEL_SIZE];
         uint64_t bytes_total;
         uint64_t ttl_created_ms;
         uint64_t timeout_ms;
@@ -118,7 +119,7 @@ static inline bool operation_terminal(const struct operation *operation)
 /* How many transfers an operation serves. */
 static inline uint32_t operation_places(const struct operation *operation)
 {
-        return operation->readers > 1 ? operation->readers : 1;
+        return operation->uses > 1 ? operation->uses : 1;
 }
 
 /* What a change under the lock leaves to be done without it. Zero-initialise; store_unlock does it. */

@@ -52,6 +52,7 @@ void operation_log_changed(const struct operation *operation, enum ferry_status 
                 return;
         ferry_id_format("op_", operation->id, id);
         log_event(LOG_DEBUG, "operation changed", LOG_S("operation", id),
+                  LOG_S("label", operation->label[0] ? operation->label : NULL),
                   LOG_S("kind", ferry_kind_name((int)operation->kind)), LOG_S("status", ferry_status_name((int)status)),
                   LOG_U("bytes_total", operation->bytes_total));
 }
@@ -68,6 +69,7 @@ void operation_log_ended(const struct operation *operation)
                 return;
         ferry_id_format("op_", operation->id, id);
         log_event(level, "operation ended", LOG_S("operation", id),
+                  LOG_S("label", operation->label[0] ? operation->label : NULL),
                   LOG_S("kind", ferry_kind_name((int)operation->kind)),
                   LOG_S("status", ferry_status_name((int)operation->status)),
                   LOG_S("error", error ? ferry_error_code(error) : NULL),

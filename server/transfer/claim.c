@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine_internal.h"
+#include "responder.h"
 #include "responder_state.h"
 #include "tombstone.h"
 
@@ -27,6 +28,9 @@ static int claim(struct engine *engine, struct peer *peer, const struct wire_hea
         if (!r)
                 return FERRY_E_TRANSFER_FAILED;
         memcpy(request.key, h->key, sizeof(request.key));
+        /* A requester that has the last answer of a transfer may be back with the next before that one is ended here.
+         */
+        (void)responders_step(engine);
         error = engine->operations.claim(engine->operations.context, &request, &r->offer);
         explicit_bzero(request.key, sizeof(request.key));
         if (error != 0) {

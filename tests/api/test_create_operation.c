@@ -210,7 +210,7 @@ static void fields_that_are_wrong_are_named(void **state)
                 { "read", ",\"timeout_ms\":-1" URL, "invalid-parameter", "/timeout_ms" },
                 { "read", ",\"timeout_ms\":0" URL, "invalid-parameter", "/timeout_ms" },
                 { "readable", ",\"readers\":0", "invalid-parameter", "/readers" },
-                { "readable", ",\"readers\":100000", "invalid-parameter", "/readers" },
+                { "readable", ",\"readers\":10000000", "invalid-parameter", "/readers" },
                 { "readable", ",\"ttl_ms\":0", "invalid-parameter", "/ttl_ms" },
                 { "readable", ",\"ttl_ms\":1.5", "invalid-parameter", "/ttl_ms" },
                 { "readable", ",\"ttl_ms\":9007199254740991", "invalid-parameter", "/ttl_ms" },

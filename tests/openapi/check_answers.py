@@ -163,7 +163,7 @@ def converse(call, a, b):
     offer = {"kind": "readable", "descriptors": [{"region": source}]}
     bare = call(a, "createOperation", 201, body=offer)["id"]
     whole = call(a, "createOperation", 201, query="?include=metadata", body=dict(
-        offer, ttl_ms=60000, readers=1, layout="stream"))
+        offer, ttl_ms=60000, uses=1, label="first", layout="stream"))
     call(a, "createOperation", 400, body={"kind": "readable", "descriptors": [], "no_such_field": 1})
     call(a, "getOperation", 200, bare)
     call(a, "cancelOperation", 412, bare, If_Match="\"r99\"")

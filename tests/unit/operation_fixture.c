@@ -13,7 +13,7 @@ const struct operation_limits default_limits = {
         .operations_max = 100,
         .terminal_max = 50,
         .gone_max = 20,
-        .readers_max = 8,
+        .uses_max = 8,
 };
 
 static int fake_enroll(void *context, void *address, size_t size, int fd, uint64_t id, void **ret_registration)
@@ -151,7 +151,7 @@ struct operation *make(struct fixture *f, enum ferry_kind kind)
 
 struct operation *make_readers(struct fixture *f, uint32_t readers, uint64_t ttl_ms)
 {
-        struct operation_spec spec = { .kind = FERRY_READABLE, .readers = readers, .ttl_ms = ttl_ms };
+        struct operation_spec spec = { .kind = FERRY_READABLE, .uses = readers, .ttl_ms = ttl_ms };
         struct operation *operation = NULL;
 
         assert_int_equal(make_spec(f, &spec, &operation), 0);

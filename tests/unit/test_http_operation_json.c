@@ -26,6 +26,7 @@ static struct operation_view passive(void)
                                         .status = FERRY_INITIALIZED,
                                         .revision = 1,
                                         .bytes_total = 128,
+                                        .label = "",
                                         .ttl_ms = 60000,
                                         .created_unix_ms = 1000,
                                         .expires_unix_ms = 61000,
@@ -77,19 +78,23 @@ static void options_are_shown_when_they_were_asked_for(void **state)
         struct operation_view view = passive();
 
         view.layout = FERRY_LAYOUT_STREAM;
-        view.readers = 3;
-        view.readers_done = 1;
+        view.uses = 3;
+        view.uses_done = 1;
+        view.label = "layer \"7\"";
         view.cancel_requested = true;
         view.n_descriptors = 0;
-        check(&view, "{\"id\":\"op_00000000000000c3\",\"kind\":\"readable\",\"status\":\"INITIALIZED\",\"done\":false,"
+        check(&view, "{\"id\":\"op_00000000000000c3\",\"label\":\"layer \\\"7\\\"\",\"kind\":\"readable\","
+                     "\"status\":\"INITIALIZED\",\"done\":false,"
                      "\"revision\":1,\"bytes_total\":128,\"bytes_done\":0,\"descriptors\":[],\"layout\":\"stream\","
-                     "\"readers\":3,\"readers_done\":1,\"ttl_ms\":60000,\"created_at\":\"1970-01-01T00:00:01.000Z\","
+                     "\"uses\":3,\"uses_done\":1,\"readers\":3,\"readers_done\":1,\"ttl_ms\":60000,\"created_at\":"
+                     "\"1970-01-01T00:00:01.000Z\","
                      "\"cancel_requested\":true,\"expires_at\":\"1970-01-01T00:01:01.000Z\"}");
 }
 
 static void the_end_has_time_transport_and_error(void **state)
 {
         struct operation_view view = { .id = 1,
+                                       .label = "",
                                        .kind = FERRY_READ,
                                        .status = FERRY_ERRORED,
                                        .done = true,

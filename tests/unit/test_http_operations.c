@@ -148,6 +148,17 @@ static void a_bad_operation_is_refused_with_the_place(void **state)
                   "invalid-parameter", 400 },
                 { "{\"kind\":\"writable\",\"descriptors\":[{\"region\":\"%s\"}],\"readers\":2}", "/readers",
                   "invalid-parameter", 400 },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"uses\":9}", "/uses",
+                  "invalid-parameter", 400 },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"uses\":3,\"readers\":2}", "/readers",
+                  "invalid-parameter", 400 },
+                { "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"uses\":2,\"remote_url\":\"http://x\"}",
+                  "/uses", "invalid-parameter", 400 },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"label\":\"\"}", "/label",
+                  "invalid-parameter", 400 },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"label\":"
+                  "\"12345678901234567890123456789012345678901234567890123456789012345\"}",
+                  "/label", "invalid-parameter", 400 },
                 { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"readers\":9}", "/readers",
                   "invalid-parameter", 400 },
                 { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"ttl_ms\":99999999999}", "/ttl_ms",
@@ -270,6 +281,49 @@ static void a_url_that_leads_nowhere_ends_the_operation(void **state)
         expect_status(reply, 201);
 }
 
+/* As generated clients send it: what every operation has anyhow is no mistake. */
+static void defaults_that_are_sent_are_taken_by_every_kind(void **state)
+{
+        static const char *const kinds[] = { "readable", "writable", "read", "write" };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(kinds); i++) {
+                char format[512];
+                struct reply reply;
+
+                snprintf(format, sizeof(format),
+                         "{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%%s\",\"offset\":0,\"count\":1}],\"readers\":"
+                         "1,"
+                         "\"uses\":1,\"verify\":false,\"layout\":\"pairwise\",\"label\":\"\\u00e9 7\"%s}",
+                         kinds[i],
+                         i < 2 ? ""
+                               : ",\"remote_url\":\"http://127.0.0.1:1/v1/operations/op_0000000000000001/metadata\"");
+                reply = post(*state, "", "", format);
+                assert_string_equal(reply_field(&reply, "label"), "\303\251 7");
+                if (i < 2)
+                        assert_string_equal(reply_field(&reply, "uses"), "1");
+                else
+                        assert_null(reply_field(&reply, "uses"));
+                expect_status(reply, 201);
+        }
+}
+
+static void readers_are_the_uses_of_a_readable(void **state)
+{
+        static const char *const fields[] = { "\"readers\":3", "\"uses\":3", "\"uses\":3,\"readers\":3",
+                                              "\"uses\":3,\"readers\":1" };
+        char format[512];
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(fields); i++) {
+                snprintf(format, sizeof(format), "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%%s\"}],%s}",
+                         fields[i]);
+                struct reply reply = post(*state, "", "", format);
+                assert_string_equal(reply_field(&reply, "uses"), "3");
+                assert_string_equal(reply_field(&reply, "uses_done"), "0");
+                assert_string_equal(reply_field(&reply, "readers"), "3");
+                expect_status(reply, 201);
+        }
+}
+
 static void cancel_delete_and_renew_act_on_the_operation(void **state)
 {
         struct http_fixture *h = *state;
@@ -384,6 +438,8 @@ int main(void)
                 TEST(a_peers_address_is_used_only_when_it_is_admitted),
                 TEST(metadata_that_do_not_fit_make_nothing),
                 TEST(a_url_that_leads_nowhere_ends_the_operation),
+                TEST(defaults_that_are_sent_are_taken_by_every_kind),
+                TEST(readers_are_the_uses_of_a_readable),
                 TEST(cancel_delete_and_renew_act_on_the_operation),
                 TEST(an_active_operation_has_no_metadata),
                 TEST(the_same_key_makes_one_operation),

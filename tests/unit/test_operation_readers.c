@@ -15,12 +15,12 @@ static void it_completes_when_every_reader_has(void **state)
                 struct operation_view v = look(f, operation);
 
                 assert_int_equal(v.status, FERRY_IN_PROGRESS);
-                assert_int_equal(v.readers_done, i);
-                assert_int_equal(v.readers, 3);
+                assert_int_equal(v.uses_done, i);
+                assert_int_equal(v.uses, 3);
                 end_offer(f, &offers[i], 0);
         }
         assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
-        assert_int_equal(look(f, operation).readers_done, 3);
+        assert_int_equal(look(f, operation).uses_done, 3);
         assert_int_equal(look(f, operation).error, 0);
         (void)operation_unref(operation);
 }
@@ -40,7 +40,7 @@ static void one_that_fails_costs_only_its_own_attempt(void **state)
         assert_int_equal(claim(f, operation, &b), FERRY_E_ALREADY_CLAIMED);
         end_offer(f, &c, 0);
         assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
-        assert_int_equal(look(f, operation).readers_done, 2);
+        assert_int_equal(look(f, operation).uses_done, 2);
         (void)operation_unref(operation);
 }
 
@@ -73,7 +73,7 @@ static void a_cancel_waits_for_all_attempts(void **state)
         end_offer(f, &b, FERRY_E_CANCELLED);
         assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
         assert_int_equal(look(f, operation).error, FERRY_E_CANCELLED);
-        assert_int_equal(look(f, operation).readers_done, 1);
+        assert_int_equal(look(f, operation).uses_done, 1);
         assert_int_equal(region_in_use(f->region), 0);
         (void)operation_unref(operation);
 }
@@ -131,6 +131,29 @@ static void metadata_of_a_claimed_one_lives_a_whole_ttl(void **state)
         (void)operation_unref(operation);
 }
 
+/* The memory is whole after each, and nobody writes between another's bytes. */
+static void a_writable_serves_one_after_the_other(void **state)
+{
+        struct operation_spec spec = { .kind = FERRY_WRITABLE, .uses = 2 };
+        struct fixture *f = *state;
+        struct operation *operation;
+        struct engine_offer offer, none;
+
+        assert_int_equal(make_spec(f, &spec, &operation), 0);
+        assert_int_equal(claim(f, operation, &offer), 0);
+        assert_int_equal(claim(f, operation, &none), FERRY_E_ALREADY_CLAIMED);
+        end_offer(f, &offer, FERRY_E_PEER_LOST);
+        assert_int_equal(look(f, operation).uses_done, 0);
+        for (uint32_t i = 0; i < 2; i++) {
+                assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
+                assert_int_equal(claim(f, operation, &offer), 0);
+                end_offer(f, &offer, 0);
+                assert_int_equal(look(f, operation).uses_done, i + 1);
+        }
+        assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
+        (void)operation_unref(operation);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -142,6 +165,7 @@ int main(void)
                 T(a_cancel_waits_for_all_attempts),
                 T(a_cancel_between_attempts_is_immediate),
                 T(bytes_done_is_that_of_the_furthest_attempt),
+                T(a_writable_serves_one_after_the_other),
                 T(metadata_of_a_claimed_one_lives_a_whole_ttl),
         };
 

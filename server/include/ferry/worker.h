@@ -175,8 +175,9 @@ int ferry_worker_request_add_row(struct ferry_worker_request *request, const cha
                                  uint64_t size, uint64_t count, uint64_t stride);
 
 /*
- * Sets what POST /v1/operations calls name: ("ttl_ms", "60000"), ("timeout_ms", "5000"), ("readers", "4"), ("verify",
- * "true"), ("layout", "stream"), ("transports", "shm,tcp"). FERRY_E_UNKNOWN_FIELD; FERRY_E_INVALID_PARAMETER.
+ * Sets what POST /v1/operations calls name: ("ttl_ms", "60000"), ("timeout_ms", "5000"), ("uses", "4"), ("verify",
+ * "true"), ("layout", "stream"), ("transports", "shm,tcp"), ("label", "layer 7"). FERRY_E_UNKNOWN_FIELD;
+ * FERRY_E_INVALID_PARAMETER.
  */
 int ferry_worker_request_set(struct ferry_worker_request *request, const char *name, const char *value);
 

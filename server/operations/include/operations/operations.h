@@ -28,7 +28,12 @@ struct region;
 struct operation_store;
 struct operation;
 
-enum { OPERATION_DETAIL_SIZE = 160, OPERATION_TRANSPORT_SIZE = 32, OPERATION_DEVICE_SIZE = 16 };
+enum {
+        OPERATION_DETAIL_SIZE = 160,
+        OPERATION_TRANSPORT_SIZE = 32,
+        OPERATION_DEVICE_SIZE = 16,
+        OPERATION_LABEL_SIZE = 65
+};
 
 /* A slice of a region, or several pieces of one size: a row of them, or blocks. As given at creation. */
 struct operation_slice {
@@ -70,7 +75,7 @@ struct operation_limits {
         size_t operations_max;               /* live and terminal */
         size_t terminal_max;                 /* kept terminal ones; the oldest go first */
         size_t gone_max;                     /* ids remembered as gone (410) after that */
-        uint32_t readers_max;
+        uint32_t uses_max;
 };
 
 struct operation_config {
@@ -116,11 +121,12 @@ struct operation_spec {
         enum ferry_layout layout;
         const struct operation_slice *slices; /* copied; the store takes its own references and uses */
         size_t n_slices;
-        uint32_t readers;    /* readable only; 0 and 1 = one transfer, whose failure is the operation's */
+        uint32_t uses;       /* passive; transfers that it serves; 0 and 1 = one, whose failure is the operation's */
         uint64_t ttl_ms;     /* passive; 0 = default */
         uint64_t timeout_ms; /* active; 0 = none */
         bool verify;         /* active */
         unsigned carriers;   /* active; of enum engine_carrier; 0 = whatever both sides have */
+        char label[OPERATION_LABEL_SIZE]; /* the client's own; "" = none */
 };
 
 /*
@@ -178,8 +184,9 @@ struct operation_view {
         unsigned carriers;
         uint64_t revision;
         uint64_t bytes_total;
-        uint64_t bytes_done;            /* never falls; with several readers, how far the furthest attempt came */
-        uint32_t readers, readers_done; /* readers 0 = not asked for */
+        uint64_t bytes_done;      /* never falls; with several uses, how far the furthest attempt came */
+        uint32_t uses, uses_done; /* uses 0 = not asked for */
+        const char *label;        /* borrowed from the operation */
         uint64_t ttl_ms, timeout_ms;
         uint64_t created_unix_ms;
         uint64_t expires_unix_ms; /* passive, not done and no transfer in flight; 0 = does not apply */

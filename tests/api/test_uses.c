@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "steps.h"
+
+#include <stdio.h>
+
+/* "uses":N: one offer, the same metadata, N transfers, of which one that dies costs only its own attempt. */
+
+enum { SMALL = 5000, LARGE = 256 * STEPS_MIB, MANY = 300, TRIES = 100, SEED = 41 };
+
+struct fixture {
+        struct pair p;
+        struct worker c;
+};
+
+struct offer {
+        struct json_object *operation;
+        const char *id;
+        char metadata[4096];
+        char region[FERRY_ID_SIZE];
+};
+
+static struct offer offer(struct worker *w, const char *kind, uint64_t size, uint64_t seed, unsigned uses)
+{
+        struct offer offer;
+        char *more = text_format(",\"uses\":%u,\"label\":\"again\"", uses), *body;
+
+        region_make(w, size, seed, offer.region);
+        body = operation_body(kind, offer.region, more);
+        offer.operation = call_json(w, 201, "POST", "/v1/operations?include=metadata", body);
+        offer.id = json_text(offer.operation, "id");
+        (void)snprintf(offer.metadata, sizeof(offer.metadata), "%s",
+                       json_object_to_json_string(json_member(offer.operation, "metadata")));
+        assert_string_equal(json_text(offer.operation, "label"), "again");
+        assert_int_equal(json_number(offer.operation, "uses"), uses);
+        free(more);
+        free(body);
+        return offer;
+}
+
+/* The peer knows of the end first. */
+static void assert_offer(struct worker *w, const struct offer *offer, uint64_t done, const char *status)
+{
+        struct json_object *now = operation_json(w, offer->id);
+
+        while (json_number(now, "uses_done") < done) {
+                char *path = text_format("/v1/operations/%s?wait_ms=%d&revision=%llu", offer->id, WAIT_MS,
+                                         (unsigned long long)json_number(now, "revision"));
+
+                json_object_put(now);
+                now = call_json(w, 200, "GET", path, NULL);
+                free(path);
+        }
+        assert_int_equal(json_number(now, "uses_done"), done);
+        assert_string_equal(json_text(now, "status"), status);
+        json_object_put(now);
+}
+
+static void offer_drop(struct worker *w, struct offer *offer)
+{
+        region_drop(w, offer->region);
+        json_object_put(offer->operation);
+}
+
+/* Each write begins when the one before is complete where it was asked for. */
+static void writes_follow_each_other_at_once(void **state)
+{
+        struct pair *p = &((struct fixture *)*state)->p;
+
+        for (int network = 0; network < 2; network++) {
+                struct offer target;
+                char source[2][FERRY_ID_SIZE];
+                struct ferry_operation write;
+
+                pair_start(p, network);
+                target = offer(&p->a, "writable", SMALL, 0, MANY);
+                region_make(&p->b, SMALL, SEED, source[0]);
+                region_make(&p->b, SMALL, SEED + 1, source[1]);
+                for (int i = 0; i < MANY; i++) {
+                        begin_make(&p->b, FERRY_WRITE, source[i % 2], target.metadata, &write);
+                        operation_assert_end(&p->b, write.id, FERRY_COMPLETE, NULL);
+                        ferry_operation_clear(&write);
+                        if (i < 2)
+                                region_assert_pattern(&p->a, target.region, SEED + (uint64_t)i, 0, SMALL);
+                }
+                operation_assert_end(&p->a, target.id, FERRY_COMPLETE, NULL);
+                assert_offer(&p->a, &target, MANY, "COMPLETE");
+                offer_drop(&p->a, &target);
+                pair_stop(p);
+        }
+}
+
+/* A buffer that is filled again and again is offered once. */
+static void what_is_read_is_what_the_memory_holds_each_time(void **state)
+{
+        struct pair *p = &((struct fixture *)*state)->p;
+        struct offer source;
+        struct ferry_operation read;
+        char target[FERRY_ID_SIZE];
+        uint8_t bytes[SMALL];
+
+        pair_start(p, false);
+        source = offer(&p->a, "readable", SMALL, SEED, 10);
+        region_make(&p->b, SMALL, 0, target);
+        for (uint64_t i = 0; i < 10; i++) {
+                assert_offer(&p->a, &source, i, i ? "IN_PROGRESS" : "INITIALIZED");
+                pattern_fill(SEED + i, 0, bytes, SMALL);
+                assert_int_equal(ferry_put_region_content(p->a.client, source.region, 0, bytes, SMALL), 0);
+                begin_make(&p->b, FERRY_READ, target, source.metadata, &read);
+                operation_assert_end(&p->b, read.id, FERRY_COMPLETE, NULL);
+                region_assert_pattern(&p->b, target, SEED + i, 0, SMALL);
+                ferry_operation_clear(&read);
+        }
+        assert_offer(&p->a, &source, 10, "COMPLETE");
+        offer_drop(&p->a, &source);
+        pair_stop(p);
+}
+
+/* Begins writes on b until it stands still in the middle of one. Returns how many were complete before. */
+static uint64_t write_halfway(struct pair *p, const struct offer *target, const char *source)
+{
+        struct ferry_operation write;
+        bool middle = false;
+        uint64_t n = 0;
+
+        for (; !middle; n += !middle) {
+                begin_by_messages(&p->b, FERRY_WRITE, source, target->metadata, &write);
+                middle = operation_await_middle(&p->b, write.id);
+                if (middle)
+                        worker_pause(&p->b);
+                ferry_operation_clear(&write);
+        }
+        return n;
+}
+
+static void a_writer_that_dies_costs_only_its_own_attempt(void **state)
+{
+        struct fixture *f = *state;
+        struct pair *p = &f->p;
+        struct ferry_operation write, end;
+        struct offer target;
+        char source[FERRY_ID_SIZE], other[FERRY_ID_SIZE];
+        uint64_t n;
+
+        pair_start(p, false);
+        worker_start(&f->c, "c", NULL);
+        worker_expect(&f->c, "operation ended");
+        target = offer(&p->a, "writable", LARGE, 0, TRIES);
+        region_make(&p->b, LARGE, SEED, source);
+        region_make(&f->c, LARGE, SEED + 1, other);
+        n = write_halfway(p, &target, source);
+        begin_make(&f->c, FERRY_WRITE, other, target.metadata, &write);
+        operation_assert_error(&f->c, write.id, FERRY_ERRORED, FERRY_E_ALREADY_CLAIMED);
+        ferry_operation_clear(&write);
+        assert_offer(&p->a, &target, n, "IN_PROGRESS");
+        worker_kill(&p->b);
+        worker_clean(&p->b);
+        /* Its place is free again as soon as the offering worker knows. */
+        for (bool complete = false; !complete;) {
+                begin_make(&f->c, FERRY_WRITE, other, target.metadata, &write);
+                assert_int_equal(ferry_wait_operation(f->c.client, write.id, WAIT_MS, &end), 0);
+                complete = end.status == FERRY_COMPLETE;
+                if (!complete)
+                        assert_string_equal(end.error_code, "already-claimed");
+                ferry_operation_clear(&end);
+                ferry_operation_clear(&write);
+        }
+        assert_offer(&p->a, &target, n + 1, "IN_PROGRESS");
+        region_assert_pattern(&p->a, target.region, SEED + 1, 0, LARGE);
+        assert_int_equal(ferry_cancel_operation(p->a.client, target.id, NULL), 0);
+        offer_drop(&p->a, &target);
+        worker_stop(&f->c);
+        worker_stop(&p->a);
+}
+
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct fixture));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct fixture *f = *state;
+
+        worker_clean(&f->c);
+        pair_clean(&f->p);
+        free(f);
+        return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(writes_follow_each_other_at_once),
+                TEST(what_is_read_is_what_the_memory_holds_each_time),
+                TEST(a_writer_that_dies_costs_only_its_own_attempt),
+        };
+
+        return cmocka_run_group_tests_name("uses", tests, NULL, NULL);
+}
