@@ -15,7 +15,7 @@
 
 /* Copied out of the operation's memory piece by piece, so that a cancel waits for no client that reads slowly. */
 enum {
-        PIECE = 128 << 10,
+        PIECE = 256 << 10,
         DIGEST_MAX = 64 << 20, /* bytes that are read for a digest beforehand, on this thread */
 };
 

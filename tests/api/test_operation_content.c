@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -146,6 +147,68 @@ static void the_key_opens_its_own_operation_alone(void **state)
         worker_stop(&p->a);
 }
 
+static const char *tls_file(const char *name)
+{
+        static char paths[4][256];
+        static size_t next;
+        char *path = paths[next++ % 4];
+
+        (void)snprintf(path, sizeof(paths[0]), "%s/%s", getenv("FERRY_TEST_TLS"), name);
+        return path;
+}
+
+/* The offer's worker asks for a token; the peer has none, but the metadata, and trusts the certificate or does not. */
+static void an_untrusted_network_is_crossed_by_https(void **state)
+{
+        static const char token[] = "an-only-slightly-secret-token-of-the-worker";
+        struct pair *p = *state;
+        char file[64], region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *body;
+        const char *const authorities[] = { "other-ca.pem", "ca.pem" };
+        struct ferry_operation offer;
+        struct json_object *read;
+        int fd;
+
+        (void)snprintf(file, sizeof(file), "/tmp/ferry-test-token-%ld", (long)getpid());
+        fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        assert_int_equal(write(fd, token, strlen(token)), (ssize_t)strlen(token));
+        (void)close(fd);
+        worker_start_plain(&p->a, "a",
+                           (const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", file, "--local", "off",
+                                                  "--tls-cert", tls_file("server.pem"), "--tls-key",
+                                                  tls_file("server-key.pem"), NULL });
+        (void)unlink(file);
+        worker_connect(&p->a, NULL, &(struct ferry_options){ .token = token, .ca_file = tls_file("ca.pem") });
+        region_make(&p->a, SIZE, 6, region);
+        for (int i = 0; i < 2; i++) {
+                char id[FERRY_ID_SIZE];
+
+                worker_start(&p->b, "b", (const char *const[]){ "--peer-ca", tls_file(authorities[i]), NULL });
+                region_make(&p->b, SIZE, 0, target);
+                offer_make(&p->a, FERRY_READABLE, region, &offer);
+                body = text_format("{\"kind\":\"read\",\"verify\":true,\"transports\":[\"https\"],"
+                                   "\"descriptors\":[{\"region\":\"%s\"}],\"remote_metadata\":%s}",
+                                   target, offer.metadata);
+                read = call_json(&p->b, 201, "POST", "/v1/operations", body);
+                (void)snprintf(id, sizeof(id), "%s", json_text(read, "id"));
+                if (i == 0) {
+                        worker_expect(&p->b, "error=peer-unreachable");
+                        operation_assert_error(&p->b, id, FERRY_ERRORED, FERRY_E_PEER_UNREACHABLE);
+                } else {
+                        struct ferry_operation end;
+
+                        operation_assert_end(&p->b, id, FERRY_COMPLETE, &end);
+                        assert_string_equal(end.transport, "https");
+                        ferry_operation_clear(&end);
+                }
+                region_assert_pattern(&p->b, target, i ? 6 : 0, 0, SIZE);
+                json_object_put(read);
+                free(body);
+                ferry_operation_clear(&offer);
+                worker_stop(&p->b);
+        }
+        worker_stop(&p->a);
+}
+
 static int setup(void **state)
 {
         *state = calloc(1, sizeof(struct pair));
@@ -166,6 +229,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 WITH_PAIR(workers_without_another_way_use_it),
                 WITH_PAIR(a_transfer_over_http_ends_on_both_sides),
+                WITH_PAIR(an_untrusted_network_is_crossed_by_https),
                 WITH_PAIR(the_key_opens_its_own_operation_alone),
         };
 
