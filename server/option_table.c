@@ -65,6 +65,18 @@ static bool is_host(const char *text)
         return is_host_text(text, strlen(text));
 }
 
+/* The same, or the base URL by which a proxy is reached; a path in front of ours is not supported. */
+static bool is_public(const char *text)
+{
+        const char *scheme = strstr(text, "://");
+
+        if (!scheme)
+                return is_host(text);
+        if (strncmp(text, "http://", 7) != 0 && strncmp(text, "https://", 8) != 0)
+                return false;
+        return is_host(scheme + 3) || is_host_port(scheme + 3);
+}
+
 #define GROUP_HTTP "HTTP, the control plane"
 #define GROUP_UCX "UCX, the data plane"
 #define GROUP_ACCESS "Access"
@@ -86,12 +98,23 @@ const struct option option_table[] = {
                   "(default 127.0.0.1:9300)" },
         { .group = GROUP_HTTP,
           .flag = "advertise",
-          .argument = "HOST",
+          .argument = "HOST|URL",
           .type = OPTION_STRING,
           WORKER(advertise),
+          .accepts = is_public,
+          .accepted = "a host name or an address without a port, or a URL without a path",
+          .help = "What metadata and links name instead of the bind address; behind a proxy, the URL by which the "
+                  "proxy "
+                  "is reached" },
+        { .group = GROUP_HTTP,
+          .flag = "allow-host",
+          .argument = "NAME",
+          .type = OPTION_LIST,
+          AT(allow_host),
           .accepts = is_host,
-          .accepted = "a host name or an address, without a port",
-          .help = "What metadata and links name instead of the bind address" },
+          .accepted = "a host name, without a port",
+          .help = "Host names that clients or a proxy may use, beside IP addresses, localhost and --advertise; "
+                  "repeatable" },
         { .group = GROUP_HTTP,
           .flag = "name",
           .argument = "NAME",
@@ -183,6 +206,12 @@ const struct option option_table[] = {
           WORKER(peer_token_file),
           .help = "File with the token that may only fetch metadata and /v1/worker; it is also what this worker sends "
                   "to peers" },
+        { .group = GROUP_ACCESS,
+          .flag = "metrics-token-file",
+          .argument = "FILE",
+          .type = OPTION_STRING,
+          WORKER(metrics_token_file),
+          .help = "File with a token that may only fetch /metrics, for Prometheus" },
         { .group = GROUP_ACCESS,
           .flag = "no-auth",
           .type = OPTION_FLAG,

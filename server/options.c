@@ -297,6 +297,8 @@ void options_finish(struct options *options)
 
         worker->listen = (const char *const *)options->listen.items;
         worker->n_listen = options->listen.n;
+        worker->allow_host = (const char *const *)options->allow_host.items;
+        worker->n_allow_host = options->allow_host.n;
         worker->allow_peer = (const char *const *)options->allow_peer.items;
         worker->n_allow_peer = options->allow_peer.n;
         worker->allow_origin = (const char *const *)options->allow_origin.items;
@@ -332,6 +334,7 @@ int options_parse(int argc, char *const *argv, struct options *ret_options, char
 void options_clear(struct options *options)
 {
         list_clear(&options->listen);
+        list_clear(&options->allow_host);
         list_clear(&options->allow_peer);
         list_clear(&options->allow_origin);
 }

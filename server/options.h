@@ -21,7 +21,7 @@ struct option_list {
 
 struct options {
         struct worker_options worker; /* its strings are those of argv and the environment */
-        struct option_list listen, allow_peer, allow_origin;
+        struct option_list listen, allow_host, allow_peer, allow_origin;
         unsigned log_level, log_format; /* positions in the lists of names; log_level is an enum log_level */
         uint64_t drain_timeout_ms;
         bool help, version;

@@ -18,12 +18,14 @@ struct worker_options {
         const char *transports, *interfaces;
         const char *local;     /* directory of the local socket, "auto" or "off"; NULL = "auto" */
         uint32_t copy_threads; /* that share large local copies */
-        const char *advertise;
+        const char *advertise; /* host, or base URL */
         const char *name;      /* NULL = host name + pid */
         uint64_t memory_limit; /* bytes; 0 = half of the memory of the machine, or of the control group where less */
-        const char *token_file, *peer_token_file;
+        const char *token_file, *peer_token_file, *metrics_token_file;
         const char *tls_cert, *tls_key;             /* PEM files */
         const char *peer_ca, *peer_cert, *peer_key; /* for https to peers */
+        const char *const *allow_host;
+        size_t n_allow_host;
         const char *const *allow_peer;
         size_t n_allow_peer;
         const char *const *allow_origin;

@@ -71,6 +71,8 @@ void worker_origin_look(const struct ferry_worker *worker, struct worker_origin 
         local_host_look(local_host);
         if (*data)
                 address_publish(data, advertise, local_host, ret_origin->data, sizeof(ret_origin->data));
+        if (worker->settings->advertise_url)
+                (void)snprintf(ret_origin->http, sizeof(ret_origin->http), "%s", worker->settings->advertise_url);
         for (size_t i = 0; i < n && !*ret_origin->http; i++)
                 if (strncmp(urls[i], "http", 4) == 0)
                         publish_url(urls[i], advertise, local_host, ret_origin->http, sizeof(ret_origin->http));

@@ -12,6 +12,7 @@
 
 #include <ferry/metadata.h>
 
+#include "base/address.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "memory/room.h"
@@ -188,11 +189,19 @@ static bool keep_list(struct worker_settings *settings, const char *const *list,
 static bool keep_strings(struct worker_settings *settings)
 {
         struct worker_options *options = &settings->options;
-        const char **strings[] = {
-                &options->data_listen, &options->transports, &options->interfaces, &options->advertise,
-                &options->name,        &options->token_file, &options->tls_cert,   &options->peer_token_file,
-                &options->tls_key,     &options->peer_ca,    &options->peer_cert,  &options->peer_key
-        };
+        const char **strings[] = { &options->data_listen,
+                                   &options->transports,
+                                   &options->interfaces,
+                                   &options->advertise,
+                                   &options->name,
+                                   &options->token_file,
+                                   &options->tls_cert,
+                                   &options->peer_token_file,
+                                   &options->tls_key,
+                                   &options->peer_ca,
+                                   &options->peer_cert,
+                                   &options->peer_key,
+                                   &options->metrics_token_file };
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(strings); i++) {
                 if (!*strings[i])
@@ -204,16 +213,33 @@ static bool keep_strings(struct worker_settings *settings)
         return true;
 }
 
+/* Of a URL, the host is what the data plane and the check of Host names use. */
+static bool split_advertise(struct worker_settings *settings)
+{
+        struct worker_options *options = &settings->options;
+        const char *authority = options->advertise ? strstr(options->advertise, "://") : NULL;
+        char host[ADDRESS_HOST_SIZE];
+
+        if (!authority)
+                return true;
+        settings->advertise_url = options->advertise;
+        if (!address_host(authority + 3, host))
+                return true;
+        options->advertise = keep(settings, host);
+        return options->advertise != NULL;
+}
+
 static bool keep_all(struct worker_settings *settings, const struct worker_options *given)
 {
         struct worker_options *options = &settings->options;
 
         *options = *given;
-        options->listen = options->allow_peer = options->allow_origin = NULL;
+        options->listen = options->allow_host = options->allow_peer = options->allow_origin = NULL;
         return keep_list(settings, given->listen, given->n_listen, &options->listen) &&
+               keep_list(settings, given->allow_host, given->n_allow_host, &options->allow_host) &&
                keep_list(settings, given->allow_peer, given->n_allow_peer, &options->allow_peer) &&
                keep_list(settings, given->allow_origin, given->n_allow_origin, &options->allow_origin) &&
-               keep_strings(settings);
+               keep_strings(settings) && split_advertise(settings);
 }
 
 /* "host-pid": tells workers of one machine, and of many, apart. */
@@ -295,6 +321,27 @@ static int options_judge(struct worker_settings *settings, char *message, size_t
         return 0;
 }
 
+static bool same_token(const char *a, const char *b)
+{
+        return a && b && strcmp(a, b) == 0;
+}
+
+static int tokens_judge(const struct worker_settings *settings, char *message, size_t message_size)
+{
+        if (same_token(settings->token, settings->peer_token))
+                return say(
+                        message, message_size, -EINVAL,
+                        "--token-file and --peer-token-file hold the same token; a peer could do everything with it");
+        if (same_token(settings->token, settings->metrics_token) ||
+            same_token(settings->peer_token, settings->metrics_token))
+                return say(message, message_size, -EINVAL,
+                           "--metrics-token-file holds the token of another file; it is for /metrics alone");
+        if (settings->metrics_token && !settings->token)
+                return say(message, message_size, -EINVAL,
+                           "--metrics-token-file needs --token-file: without it /metrics is open to everybody");
+        return 0;
+}
+
 static int files_read(struct worker_settings *settings, char *message, size_t message_size)
 {
         const struct worker_options *options = &settings->options;
@@ -305,15 +352,15 @@ static int files_read(struct worker_settings *settings, char *message, size_t me
                 r = token_read("peer-token-file", options->peer_token_file, &settings->peer_token, message,
                                message_size);
         if (r == 0)
+                r = token_read("metrics-token-file", options->metrics_token_file, &settings->metrics_token, message,
+                               message_size);
+        if (r == 0)
                 r = pem_read("tls-cert", options->tls_cert, &settings->tls_cert_pem, message, message_size);
         if (r == 0)
                 r = pem_read("tls-key", options->tls_key, &settings->tls_key_pem, message, message_size);
         if (r == 0)
                 r = peer_files_check(options, message, message_size);
-        if (r == 0 && settings->token && settings->peer_token && strcmp(settings->token, settings->peer_token) == 0)
-                r = say(message, message_size, -EINVAL,
-                        "--token-file and --peer-token-file hold the same token; a peer could do everything with it");
-        return r;
+        return r == 0 ? tokens_judge(settings, message, message_size) : r;
 }
 
 static void cleanup_settings(struct worker_settings **settings)
@@ -340,7 +387,7 @@ int worker_settings_new(const struct worker_options *options, struct worker_sett
 
 struct worker_settings *worker_settings_free(struct worker_settings *settings)
 {
-        char *secrets[4];
+        char *secrets[5];
 
         if (!settings)
                 return NULL;
@@ -348,6 +395,7 @@ struct worker_settings *worker_settings_free(struct worker_settings *settings)
         secrets[1] = settings->peer_token;
         secrets[2] = settings->tls_key_pem;
         secrets[3] = settings->tls_cert_pem;
+        secrets[4] = settings->metrics_token;
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(secrets); i++) {
                 if (secrets[i])
                         explicit_bzero(secrets[i], strlen(secrets[i]));
@@ -357,6 +405,7 @@ struct worker_settings *worker_settings_free(struct worker_settings *settings)
                 free(settings->owned[i]);
         free(settings->owned);
         free((void *)settings->options.listen);
+        free((void *)settings->options.allow_host);
         free((void *)settings->options.allow_peer);
         free((void *)settings->options.allow_origin);
         free(settings);

@@ -11,10 +11,12 @@
 /* A worker's options, checked, with defaults in place of zeros, and the files that they name read. Fixed once made. */
 
 struct worker_settings {
-        struct worker_options options;    /* strings are owned; the engine's and HTTP's own defaults stay 0 */
-        char *token, *peer_token;         /* NULL = none */
-        char *tls_cert_pem, *tls_key_pem; /* NULL = no TLS */
-        bool beyond_loopback;             /* some listener can be reached from other machines */
+        struct worker_options options; /* strings are owned; the engine's and HTTP's own defaults stay 0; advertise is
+                                          a host */
+        const char *advertise_url;     /* "https://HOST:PORT"; NULL = none was given */
+        char *token, *peer_token, *metrics_token; /* NULL = none */
+        char *tls_cert_pem, *tls_key_pem;         /* NULL = no TLS */
+        bool beyond_loopback;                     /* some listener can be reached from other machines */
         char **owned;
         size_t n_owned;
 };

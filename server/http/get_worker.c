@@ -15,19 +15,20 @@
 static void put_urls(struct ferry_json_writer *writer, const struct http_request *request, const char *local_host)
 {
         const struct http_server *server = request->server;
-        char bound[ADDRESS_SIZE], public[ADDRESS_SIZE], url[ADDRESS_SIZE + 8];
+        const char *advertised = server->config.advertise_url;
+        char url[ADDRESS_SIZE + 8];
 
         ferry_json_begin_array(writer);
+        if (advertised)
+                ferry_json_put_string(writer, advertised);
         for (size_t i = 0; i < server->n_listeners; i++) {
                 const struct http_listener *listener = &server->listeners[i];
                 if (listener->local) {
                         ferry_json_put_string(writer, listener->url);
-                        continue;
+                } else if (!advertised) {
+                        listener_public_url(listener, local_host, url, sizeof(url));
+                        ferry_json_put_string(writer, url);
                 }
-                address_join(listener->host, listener->port, bound);
-                address_publish(bound, server->config.advertise, local_host, public, sizeof(public));
-                snprintf(url, sizeof(url), "%s://%s", server->config.tls ? "https" : "http", public);
-                ferry_json_put_string(writer, url);
         }
         ferry_json_end_array(writer);
 }

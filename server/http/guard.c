@@ -61,24 +61,25 @@ const char *guard_bearer(const char *authorization)
         return authorization;
 }
 
-int guard_authorize(const char *authorization, const char *token, const char *peer_token, enum http_auth need)
+int guard_authorize(const char *authorization, const struct guard_tokens *tokens, enum http_auth need)
 {
-        if (need == HTTP_AUTH_NONE || !token)
+        if (need == HTTP_AUTH_NONE || !tokens->full)
                 return 0;
         const char *given = guard_bearer(authorization);
         uint8_t key[FERRY_KEY_SIZE];
         if (!given)
                 return FERRY_E_UNAUTHENTICATED;
-        /* Both are always compared, so that the time tells nothing about which one was close. */
-        bool full = ferry_secret_equal(given, token);
-        bool peer = peer_token && ferry_secret_equal(given, peer_token);
-        if (full || (peer && need == HTTP_AUTH_PEER))
+        /* All are always compared, so that the time tells nothing about which one was close. */
+        bool full = ferry_secret_equal(given, tokens->full);
+        bool peer = tokens->peer && ferry_secret_equal(given, tokens->peer);
+        bool metrics = tokens->metrics && ferry_secret_equal(given, tokens->metrics);
+        if (full || (peer && need == HTTP_AUTH_PEER) || (metrics && need == HTTP_AUTH_METRICS))
                 return 0;
         if (need == HTTP_AUTH_KEY && ferry_key_parse(given, key)) {
                 explicit_bzero(key, sizeof(key));
                 return 0;
         }
-        return peer ? FERRY_E_FORBIDDEN : FERRY_E_UNAUTHENTICATED;
+        return peer || metrics ? FERRY_E_FORBIDDEN : FERRY_E_UNAUTHENTICATED;
 }
 
 /* A browser's question before the request that it means to send. Asked without a token. */
@@ -106,9 +107,12 @@ bool guard_admit(struct http_request *request)
         const struct http_listener *listener = request->listener;
         const char *names[] = { config->advertise, listener->host };
         if (!listener->local && headers->host && strcmp(headers->host, listener->authority) != 0 &&
-            !guard_host_allowed(headers->host, names, 2)) {
+            !guard_host_allowed(headers->host, names, 2) &&
+            !guard_host_allowed(headers->host, config->allow_host, config->n_allow_host)) {
                 request_problem(request, FERRY_E_HOST_REFUSED,
-                                "Use an IP address, localhost or the name that the worker advertises");
+                                "Host \"%.64s\" is not allowed: use an IP address or localhost, or start the worker "
+                                "with --allow-host",
+                                headers->host);
                 return false;
         }
         if (!listener->local && !headers->host && strcmp(request->version, "HTTP/1.0")) {
@@ -133,8 +137,8 @@ bool guard_admit(struct http_request *request)
 bool guard_authenticate(struct http_request *request)
 {
         const struct http_config *config = &request->server->config;
-        int error = guard_authorize(request->headers.authorization, config->token, config->peer_token,
-                                    request->route->auth);
+        const struct guard_tokens tokens = { config->token, config->peer_token, config->metrics_token };
+        int error = guard_authorize(request->headers.authorization, &tokens, request->route->auth);
 
         if (!error) {
                 if (!config->token || request->route->auth != HTTP_AUTH_NONE)
@@ -144,7 +148,9 @@ bool guard_authenticate(struct http_request *request)
         if (error == FERRY_E_UNAUTHENTICATED)
                 request_header(request, "WWW-Authenticate", "Bearer");
         request_problem(request, error, "%s",
-                        error == FERRY_E_FORBIDDEN ? "A peer's token may fetch metadata and /v1/worker only"
-                                                   : "Send the worker's token as Authorization: Bearer");
+                        error == FERRY_E_FORBIDDEN
+                                ? "A peer's token may fetch metadata and /v1/worker only, a metrics token "
+                                  "/metrics only"
+                                : "Send the worker's token as Authorization: Bearer");
         return false;
 }

@@ -31,11 +31,14 @@ bool guard_origin_allowed(const char *origin, const char *const *allowed, size_t
 const char *guard_bearer(const char *authorization);
 
 /*
- * Whether an Authorization header (NULL = none) opens a route that needs the given token. token NULL = no token is
- * asked for. 0, FERRY_E_UNAUTHENTICATED or FERRY_E_FORBIDDEN (a peer's token where the full one is needed). Pure;
- * compares in constant time. HTTP_AUTH_KEY: what has the form of a key passes, for the handler to compare.
+ * Whether an Authorization header (NULL = none) opens a route that needs the given token. full NULL = no token is asked
+ * for. 0, FERRY_E_UNAUTHENTICATED or FERRY_E_FORBIDDEN (a token that opens other routes). Pure; compares in constant
+ * time. HTTP_AUTH_KEY: what has the form of a key passes, for the handler to compare.
  */
-int guard_authorize(const char *authorization, const char *token, const char *peer_token, enum http_auth need);
+struct guard_tokens {
+        const char *full, *peer, *metrics; /* NULL = there is none */
+};
+int guard_authorize(const char *authorization, const struct guard_tokens *tokens, enum http_auth need);
 
 /* Framing, Host and Origin of a request. false: it has been answered. */
 bool guard_admit(struct http_request *request);

@@ -64,6 +64,9 @@ uint64_t server_next_request_id(struct http_server *server);
 /* Counts an answer to a request that libmicrohttpd has not seen. */
 void server_count_refusal(struct http_server *server, unsigned status);
 
+/* The base URL by which clients elsewhere reach it; local_host as for address_publish. Not of a Unix socket. */
+void listener_public_url(const struct http_listener *listener, const char *local_host, char *url, size_t size);
+
 /* The access handler of libmicrohttpd and its companion. */
 enum MHD_Result dispatch_call(void *context, struct MHD_Connection *connection, const char *url, const char *method,
                               const char *version, const char *data, size_t *size, void **state);

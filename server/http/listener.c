@@ -150,3 +150,13 @@ void listener_close(struct http_listener *listener)
         free(FERRY_STEAL(listener->path));
         free(FERRY_STEAL(listener->url));
 }
+
+void listener_public_url(const struct http_listener *listener, const char *local_host, char *url, size_t size)
+{
+        const struct http_config *config = &listener->server->config;
+        char bound[ADDRESS_SIZE], public[ADDRESS_SIZE];
+
+        address_join(listener->host, listener->port, bound);
+        address_publish(bound, config->advertise, local_host, public, sizeof(public));
+        (void)snprintf(url, size, "%s://%s", config->tls ? "https" : "http", public);
+}

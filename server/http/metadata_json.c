@@ -23,21 +23,20 @@ struct metadata_origin {
         char http[FERRY_METADATA_URL_SIZE];
 };
 
-/* The base URL that peers use: that of the listener asked, or of the first TCP one when that is a Unix socket. */
+/* The base URL that peers use: the advertised one, else that of the listener asked, or of the first TCP one when that
+ * is a Unix socket. */
 static void format_url(const struct http_request *request, const char *local_host, char *url, size_t size)
 {
         const struct http_server *server = request->server;
         const struct http_listener *listener = request->listener;
-        char bound[ADDRESS_SIZE], public[ADDRESS_SIZE];
 
         for (size_t i = 0; listener->local && i < server->n_listeners; i++)
                 listener = &server->listeners[i];
         *url = '\0';
-        if (listener->local)
-                return;
-        address_join(listener->host, listener->port, bound);
-        address_publish(bound, server->config.advertise, local_host, public, sizeof(public));
-        snprintf(url, size, "%s://%s", server->config.tls ? "https" : "http", public);
+        if (server->config.advertise_url)
+                snprintf(url, size, "%s", server->config.advertise_url);
+        else if (!listener->local)
+                listener_public_url(listener, local_host, url, size);
 }
 
 /* As this connection's client has reached the worker, which does not change while it lasts. NULL: no memory. */

@@ -45,7 +45,7 @@ const struct http_route http_routes[] = {
         { "POST", "/v1/peers", "createPeer", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_peer, 0 },
         { "GET", "/livez", "getLivez", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_livez, 0 },
         { "GET", "/readyz", "getReadyz", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_readyz, 0 },
-        { "GET", "/metrics", "getMetrics", HTTP_AUTH_FULL, HTTP_BODY_NONE, get_metrics, 0 },
+        { "GET", "/metrics", "getMetrics", HTTP_AUTH_METRICS, HTTP_BODY_NONE, get_metrics, 0 },
         { "GET", "/openapi.yaml", "getOpenapi", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_openapi, 0 },
 };
 const size_t http_routes_count = FERRY_ARRAY_SIZE(http_routes);

@@ -73,6 +73,19 @@ static void the_advertised_name_passes(void **state)
         worker_stop(w);
 }
 
+static void allowed_names_pass(void **state)
+{
+        struct worker *w = *state;
+
+        worker_start(w, "w",
+                     (const char *const[]){ "--allow-host", "ferry_upstream", "--allow-host", "tool.example", NULL });
+        wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: ferry_upstream\r\n\r\n");
+        wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: Tool.example:8080\r\n\r\n");
+        wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        wire_refused(w, 421, "host-refused", "GET /livez HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+        worker_stop(w);
+}
+
 static void a_request_needs_one_host(void **state)
 {
         struct worker *w = *state;
@@ -143,6 +156,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 TEST(a_foreign_host_name_is_refused),
                 TEST(the_advertised_name_passes),
+                TEST(allowed_names_pass),
                 TEST(a_request_needs_one_host),
                 TEST(a_foreign_origin_is_refused),
                 TEST(an_allowed_origin_may_read_the_answers),

@@ -146,6 +146,35 @@ static void the_peer_token_fetches_metadata_and_the_worker_and_nothing_else(void
         worker_stop(&s->a);
 }
 
+static void the_metrics_token_fetches_metrics_and_nothing_else(void **state)
+{
+        struct scene *s = *state;
+        struct raw_answer answer;
+        char *errors, path[32];
+
+        token_file(path, OTHER);
+        start(s, &s->a, "a", (const char *const[]){ "--metrics-token-file", path, NULL });
+        assert_int_equal(ask(&s->a, "GET", "/metrics", "Bearer " OTHER, NULL), 200);
+        assert_int_equal(ask(&s->a, "GET", "/metrics", "Bearer " FULL, NULL), 200);
+        assert_int_equal(ask(&s->a, "GET", "/metrics", "Bearer " PEER, NULL), 403);
+        assert_int_equal(ask(&s->a, "GET", "/metrics", NULL, NULL), 401);
+        assert_int_equal(ask(&s->a, "GET", "/v1/worker", "Bearer " OTHER, NULL), 403);
+        for (size_t i = 0; i < GUARDED; i++) {
+                if (strcmp(guarded[i][1], "/metrics") == 0)
+                        continue;
+                (void)ask(&s->a, guarded[i][0], guarded[i][1], "Bearer " OTHER, &answer);
+                answer_assert_problem(&answer, 403, "forbidden");
+        }
+        worker_stop(&s->a);
+        assert_int_equal(
+                ferryd_run((const char *const[]){ "--listen", "127.0.0.1:0", "--metrics-token-file", path, NULL }, NULL,
+                           &errors),
+                2);
+        assert_non_null(strstr(errors, "needs --token-file"));
+        free(errors);
+        (void)unlink(path);
+}
+
 /* A read on b of what a offers, by URL; the operation's id. */
 static void read_by_url(struct scene *s, const char *offer_id, const char *region, char *id)
 {
@@ -422,6 +451,7 @@ int main(void)
                 WITH_SCENE(without_the_token_nothing_but_the_open_pages_is_served),
                 WITH_SCENE(a_token_in_the_query_is_no_token),
                 WITH_SCENE(the_peer_token_fetches_metadata_and_the_worker_and_nothing_else),
+                WITH_SCENE(the_metrics_token_fetches_metrics_and_nothing_else),
                 WITH_SCENE(workers_with_the_peer_token_fetch_from_each_other),
                 WITH_SCENE(no_secret_stands_in_a_log),
                 WITH_SCENE(token_files_are_looked_at_closely),

@@ -48,7 +48,7 @@ def auth_of(document, operation):
         return "none"
     if "notification_key" in names:
         return "key"
-    return "peer" if "peer_token" in names else "full"
+    return "peer" if "peer_token" in names else "metrics" if "metrics_token" in names else "full"
 
 
 def body_of(operation):

@@ -78,23 +78,36 @@ static void origins_match_exactly(void **state)
         assert_false(guard_origin_allowed("https://ui.example", NULL, 0));
 }
 
+static const struct guard_tokens none, alone = { .full = "full" },
+                                       tokens = { .full = "full", .peer = "peer", .metrics = "metrics" };
+
 static void without_a_token_all_is_open(void **state)
 {
-        assert_int_equal(guard_authorize(NULL, NULL, NULL, HTTP_AUTH_FULL), 0);
-        assert_int_equal(guard_authorize("Bearer x", NULL, NULL, HTTP_AUTH_FULL), 0);
+        assert_int_equal(guard_authorize(NULL, &none, HTTP_AUTH_FULL), 0);
+        assert_int_equal(guard_authorize("Bearer x", &none, HTTP_AUTH_FULL), 0);
 }
 
 static void the_full_token_opens_everything(void **state)
 {
-        assert_int_equal(guard_authorize("Bearer full", "full", "peer", HTTP_AUTH_FULL), 0);
-        assert_int_equal(guard_authorize("bearer  full", "full", "peer", HTTP_AUTH_PEER), 0);
-        assert_int_equal(guard_authorize("Bearer full", "full", NULL, HTTP_AUTH_FULL), 0);
+        assert_int_equal(guard_authorize("Bearer full", &tokens, HTTP_AUTH_FULL), 0);
+        assert_int_equal(guard_authorize("bearer  full", &tokens, HTTP_AUTH_PEER), 0);
+        assert_int_equal(guard_authorize("Bearer full", &alone, HTTP_AUTH_FULL), 0);
 }
 
 static void the_peer_token_opens_what_is_for_peers_only(void **state)
 {
-        assert_int_equal(guard_authorize("Bearer peer", "full", "peer", HTTP_AUTH_PEER), 0);
-        assert_int_equal(guard_authorize("Bearer peer", "full", "peer", HTTP_AUTH_FULL), FERRY_E_FORBIDDEN);
+        assert_int_equal(guard_authorize("Bearer peer", &tokens, HTTP_AUTH_PEER), 0);
+        assert_int_equal(guard_authorize("Bearer peer", &tokens, HTTP_AUTH_FULL), FERRY_E_FORBIDDEN);
+}
+
+static void the_metrics_token_opens_metrics_only(void **state)
+{
+        assert_int_equal(guard_authorize("Bearer metrics", &tokens, HTTP_AUTH_METRICS), 0);
+        assert_int_equal(guard_authorize("Bearer full", &tokens, HTTP_AUTH_METRICS), 0);
+        assert_int_equal(guard_authorize("Bearer metrics", &tokens, HTTP_AUTH_PEER), FERRY_E_FORBIDDEN);
+        assert_int_equal(guard_authorize("Bearer metrics", &tokens, HTTP_AUTH_FULL), FERRY_E_FORBIDDEN);
+        assert_int_equal(guard_authorize("Bearer peer", &tokens, HTTP_AUTH_METRICS), FERRY_E_FORBIDDEN);
+        assert_int_equal(guard_authorize("Bearer metrics", &alone, HTTP_AUTH_METRICS), FERRY_E_UNAUTHENTICATED);
 }
 
 static void no_or_a_wrong_token_is_unauthenticated(void **state)
@@ -103,10 +116,10 @@ static void no_or_a_wrong_token_is_unauthenticated(void **state)
                                              "full", "Basic full", "Bearer fulll", "Bearer FULL", "Bearerfull" };
 
         for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-                assert_int_equal(guard_authorize(wrong[i], "full", "peer", HTTP_AUTH_FULL), FERRY_E_UNAUTHENTICATED);
-                assert_int_equal(guard_authorize(wrong[i], "full", "peer", HTTP_AUTH_PEER), FERRY_E_UNAUTHENTICATED);
+                assert_int_equal(guard_authorize(wrong[i], &tokens, HTTP_AUTH_FULL), FERRY_E_UNAUTHENTICATED);
+                assert_int_equal(guard_authorize(wrong[i], &tokens, HTTP_AUTH_PEER), FERRY_E_UNAUTHENTICATED);
         }
-        assert_int_equal(guard_authorize(NULL, "full", "peer", HTTP_AUTH_NONE), 0);
+        assert_int_equal(guard_authorize(NULL, &tokens, HTTP_AUTH_NONE), 0);
 }
 
 int main(void)
@@ -120,6 +133,7 @@ int main(void)
                 cmocka_unit_test(without_a_token_all_is_open),
                 cmocka_unit_test(the_full_token_opens_everything),
                 cmocka_unit_test(the_peer_token_opens_what_is_for_peers_only),
+                cmocka_unit_test(the_metrics_token_opens_metrics_only),
                 cmocka_unit_test(no_or_a_wrong_token_is_unauthenticated),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,8 +47,12 @@ struct http_connector {
 struct http_config {
         const char *const *listen; /* "HOST:PORT" (port 0 = any) or "unix:/path"; at least one */
         size_t n_listen;
-        const char *advertise;          /* host that links and metadata name; NULL = the bind address */
-        const char *token, *peer_token; /* NULL = none is asked for */
+        const char *advertise; /* host that links and metadata name; NULL = the bind address */
+        const char
+                *advertise_url; /* base URL that they name, a proxy's; NULL = made of the host and a listener's port */
+        const char *const *allow_host;
+        size_t n_allow_host;
+        const char *token, *peer_token, *metrics_token; /* NULL = none is asked for */
         bool tls;
         const char *tls_cert_pem, *tls_key_pem; /* content, not paths */
         const char *const *allow_origin;
@@ -86,7 +90,7 @@ struct http_server *http_server_free(struct http_server *server);
 /* ---- the route table, also for the test that holds openapi.yaml against it ---- */
 
 /* HTTP_AUTH_KEY: the operation's own key will do as well. */
-enum http_auth { HTTP_AUTH_NONE, HTTP_AUTH_PEER, HTTP_AUTH_KEY, HTTP_AUTH_FULL };
+enum http_auth { HTTP_AUTH_NONE, HTTP_AUTH_PEER, HTTP_AUTH_KEY, HTTP_AUTH_METRICS, HTTP_AUTH_FULL };
 
 struct http_request;
 

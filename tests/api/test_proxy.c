@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "steps.h"
+
+/* A worker behind nginx with its defaults: Host is the upstream's name, bodies are buffered, silence ends after 60 s.
+ */
+
+enum { DEFAULT_BODY_MAX = 1 << 20 /* nginx's client_max_body_size */, SILENCE_MS = 60000 };
+
+struct proxy {
+        struct worker worker;
+        pid_t nginx; /* 0 = not running */
+        char directory[32], url[64];
+};
+
+static void file_write(const struct proxy *proxy, const char *name, const char *text)
+{
+        char *path = text_format("%s/%s", proxy->directory, name);
+        FILE *file = fopen(path, "w");
+
+        assert_non_null(file);
+        assert_true(fputs(text, file) >= 0 && fclose(file) == 0);
+        free(path);
+}
+
+static bool is_listening(void *context)
+{
+        struct proxy *proxy = context;
+        struct ferry *client;
+        bool answers;
+
+        assert_int_equal(ferry_new(proxy->url, NULL, &client), 0);
+        (void)ferry_get_livez(client); /* of any status */
+        answers = ferry_last_problem(client)->http_status != 0;
+        ferry_free(client);
+        return answers;
+}
+
+/* Directories are named because the usual ones are root's; nothing else differs from what a distribution installs. */
+static void nginx_start(struct proxy *proxy)
+{
+        char *text =
+                text_format("daemon off; master_process off; pid %1$s/pid; error_log %1$s/error.log;\n"
+                            "events {}\n"
+                            "http {\n"
+                            "  access_log off; client_body_temp_path %1$s/b; proxy_temp_path %1$s/p;\n"
+                            "  fastcgi_temp_path %1$s/f; uwsgi_temp_path %1$s/u; scgi_temp_path %1$s/s;\n"
+                            "  upstream ferry_upstream { server %2$s; }\n"
+                            "  server { listen unix:%1$s/socket; location / { proxy_pass http://ferry_upstream; } }\n"
+                            "}\n",
+                            proxy->directory, proxy->worker.url + strlen("http://"));
+        char *configuration = text_format("%s/nginx.conf", proxy->directory);
+
+        file_write(proxy, "nginx.conf", text);
+        proxy->nginx = fork();
+        assert_true(proxy->nginx >= 0);
+        if (proxy->nginx == 0) {
+                execlp("nginx", "nginx", "-e", "stderr", "-c", configuration, NULL);
+                execl("/usr/sbin/nginx", "nginx", "-e", "stderr", "-c", configuration, NULL);
+                _exit(127);
+        }
+        assert_true(eventually(is_listening, proxy));
+        free(configuration);
+        free(text);
+}
+
+static int setup(void **state)
+{
+        struct proxy *proxy = calloc(1, sizeof(*proxy));
+
+        assert_non_null(proxy);
+        strcpy(proxy->directory, "/tmp/ferry-proxy-XXXXXX");
+        assert_non_null(mkdtemp(proxy->directory));
+        (void)chmod(proxy->directory, 0711); /* nginx of root takes another user for its workers */
+        snprintf(proxy->url, sizeof(proxy->url), "unix:%s/socket", proxy->directory);
+        *state = proxy;
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct proxy *proxy = *state;
+
+        if (proxy->nginx) {
+                kill(proxy->nginx, SIGTERM);
+                waitpid(proxy->nginx, NULL, 0);
+        }
+        worker_clean(&proxy->worker);
+        (void)command_run((const char *const[]){ "rm", "-rf", proxy->directory, NULL }, NULL, NULL, NULL);
+        free(proxy);
+        return 0;
+}
+
+static void skip_without_nginx(void)
+{
+        if (access("/usr/sbin/nginx", X_OK) < 0 && access("/usr/bin/nginx", X_OK) < 0 &&
+            access("/usr/local/bin/nginx", X_OK) < 0) {
+                print_message("nginx is not installed\n");
+                skip();
+        }
+}
+
+static void the_name_of_the_upstream_needs_allow_host(void **state)
+{
+        struct proxy *proxy = *state;
+        struct ferry *client;
+
+        skip_without_nginx();
+        worker_start(&proxy->worker, "w", NULL);
+        nginx_start(proxy);
+        assert_int_equal(ferry_new(proxy->url, NULL, &client), 0);
+        assert_int_equal(ferry_get_livez(client), FERRY_E_HOST_REFUSED);
+        assert_non_null(strstr(ferry_last_message(client), "\"ferry_upstream\" is not allowed"));
+        assert_non_null(strstr(ferry_last_message(client), "--allow-host"));
+        ferry_free(client);
+        worker_stop(&proxy->worker);
+}
+
+static void a_transfer_is_made_through_nginx(void **state)
+{
+        struct proxy *proxy = *state;
+        struct worker *w = &proxy->worker;
+        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
+        struct ferry_operation offer, read;
+        struct ferry_worker_info info;
+        struct json_object *limits;
+        char *text;
+
+        skip_without_nginx();
+        worker_start(w, "w",
+                     (const char *const[]){ "--allow-host", "ferry_upstream", "--advertise",
+                                            "https://ferry.example:8443", NULL });
+        nginx_start(proxy);
+        worker_connect(w, proxy->url, NULL);
+        assert_int_equal(ferry_get_worker(w->client, &info), 0);
+        assert_non_null(strstr(info.json, "\"http\":[\"https://ferry.example:8443\"]"));
+        ferry_worker_info_clear(&info);
+
+        region_make(w, DEFAULT_BODY_MAX, 3, source);
+        region_make(w, DEFAULT_BODY_MAX, 0, target);
+        offer_make(w, FERRY_READABLE, source, &offer);
+
+        /* What waits ends before nginx loses its patience. */
+        assert_int_equal(ferry_get_limits(w->client, &text), 0);
+        limits = json_tokener_parse(text);
+        free(text);
+        assert_true(json_number(limits, "wait_ms_max") < SILENCE_MS);
+        json_object_put(limits);
+        assert_int_equal(ferry_get_operation(w->client, offer.id, 50, 0, &read), 0);
+        assert_false(read.done);
+        ferry_operation_clear(&read);
+
+        begin_make(w, FERRY_READ, target, offer.metadata, &read);
+        operation_assert_end(w, read.id, FERRY_COMPLETE, NULL);
+        region_assert_pattern(w, target, 3, 0, DEFAULT_BODY_MAX);
+        ferry_operation_clear(&read);
+        ferry_operation_clear(&offer);
+        region_drop(w, source);
+        region_drop(w, target);
+        worker_stop(w);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(the_name_of_the_upstream_needs_allow_host, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_transfer_is_made_through_nginx, setup, teardown),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
