@@ -82,7 +82,11 @@ static uint32_t spin_us(const struct worker_options *options)
 
 static int start_metrics(struct ferry_worker *worker)
 {
-        return metrics_new(&worker->metrics);
+        int r = metrics_new(&worker->metrics);
+
+        if (r == 0)
+                metrics_process(worker->metrics);
+        return r;
 }
 
 static int start_loop(struct ferry_worker *worker)
@@ -112,6 +116,21 @@ static int start_engine(struct ferry_worker *worker)
         int r = engine_new(&config, &worker->engine);
 
         return r < 0 ? r : mover_new(worker->engine, &worker->mover);
+}
+
+/* A constant 1 whose labels say which programs run where. */
+static int start_build_info(struct ferry_worker *worker)
+{
+        static const char *const labels[] = { "version", "ucx_version", "worker" };
+        const char *values[] = { FERRY_VERSION, engine_get_facts(worker->engine)->ucx_version,
+                                 worker->settings->options.name };
+
+        metric_set(metric_get(metrics_family(worker->metrics, METRIC_GAUGE, "ferry_build_info",
+                                             "1, labelled by the version of the worker and of UCX, and by its name.",
+                                             FERRY_ARRAY_SIZE(labels), labels, NULL, 0),
+                              values),
+                   1);
+        return 0;
 }
 
 static int start_regions(struct ferry_worker *worker)
@@ -296,6 +315,7 @@ static const struct step {
         { "the event loop", start_loop, NULL },
         { "the data plane", start_engine,
           "--data-listen, --transports or --interfaces is not one that this machine and its UCX have" },
+        { "the build's metric", start_build_info, NULL },
         { "the regions", start_regions, NULL },
         { "the operations", start_operations, NULL },
         { "the HTTP client", start_peers, "--allow-peer takes a host name, an address or a CIDR like 10.0.0.0/8" },

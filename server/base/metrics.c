@@ -88,6 +88,12 @@ struct metric_family *metrics_family(struct metrics *metrics, enum metric_type t
         return family;
 }
 
+void metrics_scale(struct metric_family *family, double scale)
+{
+        if (family)
+                family->scale = scale;
+}
+
 static struct metric *series_find_or_add(struct metric_family *family, const char *key, size_t key_size)
 {
         struct metric *metric;

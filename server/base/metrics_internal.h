@@ -29,6 +29,7 @@ struct metric_family {
         size_t n_labels, n_buckets;
         const char *label_names[METRIC_LABELS_MAX];
         double bounds[METRIC_BUCKETS_MAX];
+        double scale;            /* of counters and gauges; 0 = they are integers */
         const char *name, *help; /* borrowed */
         struct metric *series;   /* under the registry's lock */
 };

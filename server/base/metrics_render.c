@@ -83,10 +83,20 @@ static void put_histogram(FILE *out, struct metric *metric)
         fprintf(out, "%" PRIu64 "\n", count);
 }
 
+static void put_value(FILE *out, const struct metric *metric)
+{
+        int64_t value = atomic_load_explicit(&metric->value, memory_order_relaxed);
+
+        put_name(out, metric, "", NULL);
+        if (metric->family->scale != 0)
+                put_double(out, (double)value * metric->family->scale);
+        else
+                fprintf(out, "%" PRId64, value);
+        fputc('\n', out);
+}
+
 static void put_family(FILE *out, const struct metric_family *family)
 {
-        if (!family->series)
-                return;
         fprintf(out, "# HELP %s ", family->name);
         put_escaped(out, family->help, false);
         fprintf(out, "\n# TYPE %s %s\n", family->name, type_names[family->type]);
@@ -95,8 +105,7 @@ static void put_family(FILE *out, const struct metric_family *family)
                 if (family->type == METRIC_HISTOGRAM) {
                         put_histogram(out, metric);
                 } else {
-                        put_name(out, metric, "", NULL);
-                        fprintf(out, "%" PRId64 "\n", atomic_load_explicit(&metric->value, memory_order_relaxed));
+                        put_value(out, metric);
                 }
         }
 }

@@ -208,6 +208,9 @@ static void answer_problem(struct http_request *request, int error, const char *
         struct ferry_json_writer writer = { 0 };
         unsigned retry_after = problem_retry_after(error);
         bool retryable = ferry_error_retryable(error);
+        const char *code = ferry_error_code(error);
+
+        metric_add(metric_get(request->server->problems, &code), 1);
 
         for (size_t i = 0; i < request->n_headers; i++)
                 retryable = retryable || !strcasecmp(request->answer_headers[i].name, "Retry-After");

@@ -45,6 +45,7 @@ struct http_server {
         uint64_t started_unix_ms;
         struct idempotency *idempotency; /* has its own lock */
         struct metric_family *requests;  /* {route, code} */
+        struct metric_family *problems;  /* {code} */
         _Atomic(struct metric *) *usual; /* those of routes by what they mostly answer; NULL = not asked for yet */
         struct metric *slow[HTTP_SLOW_COUNT], *refused_head, *evicted, *refused_address; /* closed by us */
         atomic_bool draining;

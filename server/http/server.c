@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <ferry/error.h>
+
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/util.h"
@@ -104,6 +106,22 @@ void server_count_refusal(struct http_server *server, unsigned status)
         metric_add(metric_get(server->requests, (const char *const[]){ "none", code }), 1);
 }
 
+/* All codes, so that the series are there before the first problem is. */
+static void count_problems(struct http_server *server)
+{
+        static const char *const label[] = { "code" };
+        static const char *const codes[] = {
+#define X(name, number, code, http, retryable, title) code,
+                FERRY_ERRORS(X)
+#undef X
+        };
+
+        server->problems = metrics_family(server->config.metrics, METRIC_COUNTER, "ferry_http_problems_total",
+                                          "HTTP requests refused, by the code of the problem.", 1, label, NULL, 0);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(codes); i++)
+                (void)metric_get(server->problems, &codes[i]);
+}
+
 int http_server_new(const struct http_config *config, struct http_server **ret_server)
 {
         static const char *const request_labels[] = { "route", "code" };
@@ -123,6 +141,7 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
                                           "HTTP requests answered, by route (operationId) and status code.", 2,
                                           request_labels, NULL, 0);
         count_ends(server);
+        count_problems(server);
         waiters = metrics_family(config->metrics, METRIC_GAUGE, "ferry_http_waiters",
                                  "HTTP requests that are parked until an operation changes.", 0, NULL, NULL, 0);
         int error = waits_init(&server->waits, metric_get(waiters, NULL));

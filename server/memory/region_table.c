@@ -54,6 +54,11 @@ int region_table_new(const struct region_config *config, struct region_table **r
         table->bytes_gauge = metric_get(metrics_family(config->metrics, METRIC_GAUGE, "ferry_region_bytes",
                                                        "Bytes of all regions of this worker", 0, NULL, NULL, 0),
                                         NULL);
+        metric_set(metric_get(metrics_family(config->metrics, METRIC_GAUGE, "ferry_memory_limit_bytes",
+                                             "Most bytes of all regions that the worker allocates (--memory-limit).", 0,
+                                             NULL, NULL, 0),
+                              NULL),
+                   (int64_t)config->memory_limit);
         *ret_table = table;
         return 0;
 }

@@ -251,8 +251,8 @@ struct tally {
         struct metric *now[FERRY_KIND_COUNT][FERRY_STATUS_COUNT];
         struct metric *ended[FERRY_KIND_COUNT][FERRY_STATUS_COUNT];
         struct metric *duration[FERRY_KIND_COUNT];
-        struct metric *waiters;
-        struct metric_family *bytes;
+        struct metric *waiters, *connect;
+        struct metric_family *bytes, *errors;
 };
 
 void tally_init(struct tally *tally, struct metrics *metrics);

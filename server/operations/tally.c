@@ -3,7 +3,18 @@
 
 static const char *const kind_status[] = { "kind", "status" };
 static const char *const direction_transport[] = { "direction", "transport" };
-static const double seconds[] = { 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300 };
+static const char *const transports[] = { "shm", "tcp" }; /* RDMA's names are those of UCX */
+static const char *const error_code[] = { "code" };
+/* From 10 us: what a few KiB take between workers of one host. */
+static const double seconds[] = { 0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03,
+                                  0.1,     0.3,     1,      3,      10,    30,    100,  300 };
+
+/* All that an operation can end with, so that the series are there before the first one does. */
+static const char *const codes[] = {
+#define X(name, number, code, http, retryable, title) code,
+        FERRY_ERRORS(X)
+#undef X
+};
 
 void tally_init(struct tally *tally, struct metrics *metrics)
 {
@@ -30,9 +41,21 @@ void tally_init(struct tally *tally, struct metrics *metrics)
         tally->waiters = metric_get(metrics_family(metrics, METRIC_GAUGE, "ferry_waiters",
                                                    "Requests that wait for an operation.", 0, NULL, NULL, 0),
                                     NULL);
+        tally->connect =
+                metric_get(metrics_family(metrics, METRIC_HISTOGRAM, "ferry_connect_duration_seconds",
+                                          "Time that operations took to connect to their peer, where they had to.", 0,
+                                          NULL, seconds, FERRY_ARRAY_SIZE(seconds)),
+                           NULL);
+        tally->errors = metrics_family(metrics, METRIC_COUNTER, "ferry_operation_errors_total",
+                                       "Operations that ended ERRORED or CANCELLED, by the code of their error.", 1,
+                                       error_code, NULL, 0);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(codes); i++)
+                (void)metric_get(tally->errors, &codes[i]);
         tally->bytes = metrics_family(metrics, METRIC_COUNTER, "ferry_transferred_bytes_total",
                                       "Bytes moved into (received) and out of (sent) this worker's memory.", 2,
                                       direction_transport, NULL, 0);
+        for (size_t i = 0; i < 2 * FERRY_ARRAY_SIZE(transports); i++)
+                (void)metric_get(tally->bytes, (const char *[]){ i % 2 ? "sent" : "received", transports[i / 2] });
 }
 
 void tally_move(struct tally *tally, enum ferry_kind kind, enum ferry_status from, enum ferry_status to)
@@ -44,6 +67,13 @@ void tally_move(struct tally *tally, enum ferry_kind kind, enum ferry_status fro
 void tally_ended(struct tally *tally, const struct operation *operation)
 {
         metric_add(tally->ended[operation->kind][operation->status], 1);
+        if (operation->error) {
+                const char *code = ferry_error_code(operation->error);
+
+                metric_add(metric_get(tally->errors, &code), 1);
+        }
+        if (operation->connect_us)
+                metric_observe(tally->connect, (double)operation->connect_us / 1e6);
         if (operation->status == FERRY_COMPLETE)
                 metric_observe(tally->duration[operation->kind],
                                (double)(operation->ended_us - operation->started_us) / 1e6);

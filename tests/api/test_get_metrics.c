@@ -20,6 +20,56 @@ static void it_is_prometheus_text(void **state)
         worker_stop(&p->a);
 }
 
+/* A dashboard or an alert finds what it asks for before anything has happened. */
+static void every_family_is_there_from_the_start(void **state)
+{
+        static const char *const samples[] = {
+                "\nferry_build_info{version=\"",
+                "\nprocess_cpu_seconds_total ",
+                "\nprocess_resident_memory_bytes ",
+                "\nprocess_virtual_memory_bytes ",
+                "\nprocess_start_time_seconds ",
+                "\nprocess_open_fds ",
+                "\nprocess_max_fds ",
+                "\nferry_memory_limit_bytes 1048576\n",
+                "\nferry_operation_errors_total{code=\"peer-lost\"} 0\n",
+                "\nferry_http_problems_total{code=\"limit-reached\"} 0\n",
+                "\nferry_connect_duration_seconds_bucket{le=\"1e-05\"} 0\n",
+                "\nferry_operation_duration_seconds_bucket{kind=\"read\",le=\"1e-05\"} 0\n",
+                "\nferry_transferred_bytes_total{direction=\"sent\",transport=\"shm\"} 0\n",
+                "\n# TYPE ferry_http_requests_total counter\n",
+                "\n# TYPE ferry_peer_fetches_total counter\n",
+        };
+        struct pair *p = *state;
+        char *text;
+
+        worker_start(&p->a, "w", (const char *const[]){ "--memory-limit", "1M", NULL });
+        assert_int_equal(ferry_get_metrics(p->a.client, &text), 0);
+        for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++)
+                if (!strstr(text, samples[i]))
+                        fail_msg("no %s", samples[i] + 1);
+        assert_null(strstr(text, "\nprocess_resident_memory_bytes 0\n"));
+        free(text);
+        worker_stop(&p->a);
+}
+
+static void errors_are_counted_by_code(void **state)
+{
+        struct pair *p = *state;
+        struct ferry_operation operation;
+        char region[FERRY_ID_SIZE];
+
+        worker_start(&p->a, "w", NULL);
+        region_make(&p->a, 10, 1, region);
+        offer_make(&p->a, FERRY_WRITABLE, region, &operation);
+        assert_int_equal(ferry_cancel_operation(p->a.client, operation.id, NULL), 0);
+        worker_await_metric(&p->a, "ferry_operation_errors_total{code=\"cancelled\"}", 1);
+        ferry_operation_clear(&operation);
+        wire_expect(&p->a, 404, "GET /v1/none HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        worker_await_metric(&p->a, "ferry_http_problems_total{code=\"not-found\"}", 1);
+        worker_stop(&p->a);
+}
+
 static void make_some_of_everything(struct pair *p)
 {
         struct ferry_operation operation;
@@ -227,6 +277,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 TEST(it_is_prometheus_text),
                 TEST(promtool_has_nothing_to_say),
+                TEST(every_family_is_there_from_the_start),
+                TEST(errors_are_counted_by_code),
                 TEST(regions_and_their_bytes_are_counted),
                 TEST(requests_are_counted_by_route_and_code),
                 TEST(paths_and_methods_of_clients_are_no_labels),

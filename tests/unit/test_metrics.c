@@ -67,10 +67,21 @@ static void counters_and_gauges_render_in_order_of_registration(void **state)
                         "a_second_total{kind=\"a\",code=\"500\"} 1\n");
 }
 
-static void family_without_series_is_left_out(void **state)
+static void family_without_series_shows_its_type(void **state)
 {
         counter("empty_total", "Nothing", 1, (const char *[]){ "kind" });
-        assert_rendered("");
+        assert_rendered("# HELP empty_total Nothing\n"
+                        "# TYPE empty_total counter\n");
+}
+
+static void scaled_values_are_fractions(void **state)
+{
+        struct metric_family *family = counter("cpu_seconds_total", "Time", 0, NULL);
+        metrics_scale(family, 1e-3);
+        metric_set(metric_get(family, NULL), 1500);
+        assert_rendered("# HELP cpu_seconds_total Time\n"
+                        "# TYPE cpu_seconds_total counter\n"
+                        "cpu_seconds_total 1.5\n");
 }
 
 static void label_values_and_help_are_escaped(void **state)
@@ -242,7 +253,8 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 METRICS_TEST(counters_and_gauges_render_in_order_of_registration),
-                METRICS_TEST(family_without_series_is_left_out),
+                METRICS_TEST(family_without_series_shows_its_type),
+                METRICS_TEST(scaled_values_are_fractions),
                 METRICS_TEST(label_values_and_help_are_escaped),
                 METRICS_TEST(label_values_are_copied_and_told_apart),
                 METRICS_TEST(long_label_values_work),

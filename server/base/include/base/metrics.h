@@ -30,6 +30,12 @@ struct metric_family *metrics_family(struct metrics *metrics, enum metric_type t
                                      size_t n_labels, const char *const *label_names, const double *buckets,
                                      size_t n_buckets);
 
+/* Counters and gauges of the family are counted in units of scale: 1e-6 shows microseconds as seconds. NULL is fine. */
+void metrics_scale(struct metric_family *family, double scale);
+
+/* The process_ family that every Prometheus client has: processor time, memory, files, start. Read when rendered. */
+void metrics_process(struct metrics *metrics);
+
 /* The series with these label values (copied); made at the first call. NULL when memory is short. */
 struct metric *metric_get(struct metric_family *family, const char *const *label_values);
 
