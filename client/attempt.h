@@ -10,7 +10,7 @@ struct ferry;
 struct request;
 struct reply;
 
-/* One attempt under way; lives on the stack of exchange_attempt. */
+/* One attempt under way, between exchange_begin and exchange_end. */
 struct attempt {
         struct ferry *f;
         const struct request *request;
@@ -19,6 +19,9 @@ struct attempt {
         curl_off_t moved;     /* bytes both ways */
         uint64_t moved_ms;    /* when the last of them was seen */
         int abort;            /* -errno of a callback that ended the transfer */
+        uint64_t start_ms;
+        char *target;
+        struct curl_slist *headers;
 };
 
 /* What libcurl calls; context is the handle whose attempt this is. */

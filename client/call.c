@@ -51,20 +51,26 @@ static int call_parse(struct ferry *f, const struct reply *reply, struct ferry_j
         return r;
 }
 
-int call_decode(struct ferry *f, const struct request *request, call_decoder decode, void *target, char **ret_text)
+int call_decode_reply(struct ferry *f, const struct reply *reply, call_decoder decode, void *target)
 {
-        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
         struct ferry_json *json = NULL;
         const char *field = "";
-        int r = perform(f, request, &reply);
-        if (r == 0)
-                r = call_parse(f, &reply, &json);
+        int r = call_parse(f, reply, &json);
         if (r != 0)
                 return r;
         r = decode(ferry_json_root(json), target, &field);
         if (r == -EPROTO)
                 (void)problem_protocol(f, "a field is missing or wrong", field);
         (void)ferry_json_free(json);
+        return r;
+}
+
+int call_decode(struct ferry *f, const struct request *request, call_decoder decode, void *target, char **ret_text)
+{
+        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
+        int r = perform(f, request, &reply);
+        if (r == 0)
+                r = call_decode_reply(f, &reply, decode, target);
         if (r == 0 && ret_text)
                 *ret_text = buffer_take(&reply.body);
         return r;

@@ -51,6 +51,7 @@ enum {
 /* All fields belong to the one thread that uses the handle, except for those that ferry_abort uses. */
 struct ferry {
         CURLM *multi;        /* owns the connections, which outlive a request; constant, any thread may wake it */
+        bool multi_shared;   /* it belongs to a ferry_aio */
         atomic_bool aborted; /* any thread */
         CURL *easy;
         CURLU *url;              /* base, taken apart */
@@ -102,8 +103,15 @@ void reply_clear(struct reply *reply);
 /* Milliseconds of the monotonic clock; never 0. */
 uint64_t clock_ms(void);
 
-/* Makes the libcurl handles of a handle whose other fields are set. 0; -EINVAL for its URL; -ENOMEM. */
+/* Makes the libcurl handles of a handle whose other fields are set; multi only where none is. 0; -EINVAL; -ENOMEM. */
 int exchange_init(struct ferry *f);
+
+/* The two ends of an attempt, whose f, request and reply are set. 0 or -errno; exchange_begin has ended it then. */
+int exchange_begin(struct attempt *a);
+int exchange_end(struct attempt *a, CURLcode code);
+
+/* clock_ms() at which an attempt has failed. */
+uint64_t exchange_deadline(const struct attempt *a);
 
 /* Sends once. 0 when an answer came, of any status; -errno as in ferry.h, reply->fault says why. */
 int exchange_attempt(struct ferry *f, const struct request *request, struct reply *reply);
@@ -111,7 +119,16 @@ int exchange_attempt(struct ferry *f, const struct request *request, struct repl
 /* Waits; the connections stay. Ends early when the handle is aborted. */
 void exchange_pause(struct ferry *f, uint64_t ms);
 
+/* ---- handle.c ---- */
+
+/* A handle for the same worker in another multi handle. 0; -ENOMEM. */
+int handle_clone(const struct ferry *f, CURLM *multi, struct ferry **ret_ferry);
+
 /* ---- perform.c: attempts, problems ---- */
+
+/* Whether to repeat after an attempt that had the result, and after how long. Prepares the reply for the next one. */
+bool perform_again(struct ferry *f, const struct request *request, struct reply *reply, int result, unsigned attempt,
+                   uint64_t *ret_delay_ms);
 
 /*
  * Sends, repeats where that is allowed, and judges the answer: 0 for 2xx and 3xx, FERRY_E_* for a problem, -errno.
@@ -145,6 +162,9 @@ typedef int (*call_decoder)(struct json_object *json, void *target, const char *
 /* The answer is a JSON object, decoded into target. *ret_text, when wanted, is its text for free(). */
 int call_decode(struct ferry *f, const struct request *request, call_decoder decode, void *target, char **ret_text);
 
+/* The second half of call_decode: a good answer's body. */
+int call_decode_reply(struct ferry *f, const struct reply *reply, call_decoder decode, void *target);
+
 /* The answer must have one of the content types, a list that ends with NULL. */
 int call_text(struct ferry *f, const char *path, const char *const *types, char **ret_text);
 
@@ -159,6 +179,20 @@ int call_get_text(struct ferry *f, const char *path, char **ret_json);
 
 /* The path collection + id + suffix. 0, or -EINVAL with f->problem set. */
 int call_path(struct ferry *f, const char *collection, const char *id, const char *suffix, struct path *path);
+
+/* The POST that makes an operation. The request points into the struct, which must not move. */
+struct operation_request {
+        struct request request;
+        char *body; /* may hold the peer's metadata */
+        char *idempotency_key;
+        char prefer[40];
+        const char *headers[2];
+};
+
+/* 0; -errno with f->problem set. operation_request_clear in any case. */
+int operation_request_make(struct ferry *f, const struct ferry_operation_spec *spec, const struct ferry_sizes *sizes,
+                           struct operation_request *ret_request);
+void operation_request_clear(struct operation_request *request);
 
 /* Turns the descriptors into those that the program knows, of size bytes each. 0; -ENOMEM. */
 int operation_give_descriptors(struct ferry_operation *ours, size_t size);

@@ -88,37 +88,54 @@ static int operation_body(struct ferry *f, const struct ferry_operation_spec *sp
         return *ret_text ? 0 : -ENOMEM;
 }
 
-int ferry_create_operation_sized(struct ferry *f, const struct ferry_operation_spec *their_spec,
-                                 struct ferry_operation *ret_operation, const struct ferry_sizes *sizes)
+int operation_request_make(struct ferry *f, const struct ferry_operation_spec *spec, const struct ferry_sizes *sizes,
+                           struct operation_request *ret_request)
 {
-        struct ferry_operation_spec ours, *spec = &ours;
-        int r = sizes_take(f, spec, sizeof(*spec), their_spec, sizes->operation_spec);
-        if (r < 0)
-                return r;
-        /* The body may hold the peer's metadata. */
-        FERRY_CLEANUP(cleanup_secret) char *body = NULL;
-        char key[CLIENT_KEY_TEXT_SIZE], prefer[40];
-        const char *const headers[] = { spec->wait_ms ? prefer : NULL, NULL };
-        r = call_key(key);
+        struct operation_request *o = ret_request;
+        struct ferry_operation_spec ours;
+        char key[CLIENT_KEY_TEXT_SIZE];
+        *o = (struct operation_request){ 0 };
+        int r = sizes_take(f, &ours, sizeof(ours), spec, sizes->operation_spec);
         if (r == 0)
-                r = operation_body(f, spec, sizes->descriptor, &body);
+                r = call_key(key);
+        if (r == 0)
+                r = operation_body(f, &ours, sizes->descriptor, &o->body);
         if (r != 0)
                 return r == -EINVAL ? problem_argument(f, "the operation's kind, layout or metadata is not valid") : r;
-        uint64_t seconds = spec->wait_ms / 1000 + (spec->wait_ms % 1000 != 0);
+        o->idempotency_key = strdup(ours.idempotency_key ? ours.idempotency_key : key);
+        if (!o->idempotency_key)
+                return -ENOMEM;
+        uint64_t seconds = ours.wait_ms / 1000 + (ours.wait_ms % 1000 != 0);
         if (seconds > OPERATION_WAIT_MAX_S)
                 seconds = OPERATION_WAIT_MAX_S;
-        snprintf(prefer, sizeof(prefer), "Prefer: wait=%" PRIu64, seconds);
-        struct request request = { .exchange = {
-                                           .method = "POST",
-                                           .path = spec->include_metadata ? "/v1/operations?include=metadata"
-                                                                          : "/v1/operations",
-                                           .content_type = "application/json",
-                                           .body = body,
-                                           .size = strlen(body),
-                                           .headers = headers,
-                                           .idempotency_key = spec->idempotency_key ? spec->idempotency_key : key,
-                                           .wait_ms = seconds * 1000,
-                                   },
-                                   .secret = true };
-        return operation_call(f, &request, ret_operation, sizes);
+        snprintf(o->prefer, sizeof(o->prefer), "Prefer: wait=%" PRIu64, seconds);
+        o->headers[0] = seconds ? o->prefer : NULL;
+        o->request = (struct request){ .exchange = {
+                                               .method = "POST",
+                                               .path = ours.include_metadata ? "/v1/operations?include=metadata"
+                                                                             : "/v1/operations",
+                                               .content_type = "application/json",
+                                               .body = o->body,
+                                               .size = strlen(o->body),
+                                               .headers = o->headers,
+                                               .idempotency_key = o->idempotency_key,
+                                               .wait_ms = seconds * 1000,
+                                       },
+                                       .secret = true };
+        return 0;
+}
+
+void operation_request_clear(struct operation_request *request)
+{
+        ferry_secret_free(request->body);
+        free(request->idempotency_key);
+        *request = (struct operation_request){ 0 };
+}
+
+int ferry_create_operation_sized(struct ferry *f, const struct ferry_operation_spec *spec,
+                                 struct ferry_operation *ret_operation, const struct ferry_sizes *sizes)
+{
+        FERRY_CLEANUP(operation_request_clear) struct operation_request made;
+        int r = operation_request_make(f, spec, sizes, &made);
+        return r == 0 ? operation_call(f, &made.request, ret_operation, sizes) : r;
 }

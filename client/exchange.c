@@ -127,7 +127,8 @@ static bool exchange_set_fixed(struct ferry *f)
 
 int exchange_init(struct ferry *f)
 {
-        f->multi = curl_multi_init();
+        if (!f->multi)
+                f->multi = curl_multi_init();
         f->easy = curl_easy_init();
         f->url = curl_url();
         if (!f->multi || !f->easy || !f->url)
@@ -137,7 +138,8 @@ int exchange_init(struct ferry *f)
                 return code == CURLUE_OUT_OF_MEMORY ? -ENOMEM : -EINVAL;
         if (!exchange_set_fixed(f))
                 return -ENOMEM;
-        curl_multi_setopt(f->multi, CURLMOPT_MAXCONNECTS, (long)EXCHANGE_CONNECTIONS);
+        if (!f->multi_shared)
+                curl_multi_setopt(f->multi, CURLMOPT_MAXCONNECTS, (long)EXCHANGE_CONNECTIONS);
         return 0;
 }
 
@@ -192,11 +194,11 @@ static void attempt_unset(struct attempt *a)
 
 /* ---- running ---- */
 
-static uint64_t attempt_deadline(const struct attempt *a, uint64_t start_ms)
+uint64_t exchange_deadline(const struct attempt *a)
 {
         const struct ferry_exchange *e = &a->request->exchange;
         uint64_t wait = e->wait_ms < EXCHANGE_WAIT_MAX ? e->wait_ms : EXCHANGE_WAIT_MAX;
-        uint64_t deadline = (attempt_is_streamed(a) ? a->moved_ms : start_ms) + a->f->timeout_ms + wait;
+        uint64_t deadline = (attempt_is_streamed(a) ? a->moved_ms : a->start_ms) + a->f->timeout_ms + wait;
         if (a->request->deadline_ms && a->request->deadline_ms < deadline)
                 deadline = a->request->deadline_ms;
         return deadline;
@@ -206,8 +208,6 @@ static uint64_t attempt_deadline(const struct attempt *a, uint64_t start_ms)
 static CURLcode attempt_run(struct attempt *a)
 {
         struct ferry *f = a->f;
-        uint64_t start = clock_ms();
-        a->moved_ms = start;
         for (;;) {
                 int running = 0, left;
                 if (curl_multi_perform(f->multi, &running) != CURLM_OK)
@@ -218,7 +218,7 @@ static CURLcode attempt_run(struct attempt *a)
                 }
                 if (atomic_load(&f->aborted))
                         return CURLE_ABORTED_BY_CALLBACK;
-                uint64_t now = clock_ms(), deadline = attempt_deadline(a, start);
+                uint64_t now = clock_ms(), deadline = exchange_deadline(a);
                 if (now >= deadline)
                         return CURLE_OPERATION_TIMEDOUT;
                 uint64_t rest = deadline - now;
@@ -300,26 +300,38 @@ static void attempt_finish(struct attempt *a, CURLcode code, int result)
                 snprintf(reply->fault, sizeof(reply->fault), "%s", curl_easy_strerror(code));
 }
 
+int exchange_begin(struct attempt *a)
+{
+        struct ferry *f = a->f;
+        a->start_ms = a->moved_ms = clock_ms();
+        a->target = exchange_join(f->prefix, "", a->request->exchange.path);
+        a->headers = a->target ? attempt_headers(a) : NULL;
+        f->attempt = a;
+        if (a->headers && attempt_set(a, a->target, a->headers) && curl_multi_add_handle(f->multi, f->easy) == CURLM_OK)
+                return 0;
+        return exchange_end(a, CURLE_OUT_OF_MEMORY);
+}
+
+int exchange_end(struct attempt *a, CURLcode code)
+{
+        curl_multi_remove_handle(a->f->multi, a->f->easy);
+        int result = attempt_result(a, code);
+        attempt_finish(a, code, result);
+        attempt_unset(a);
+        curl_slist_free_all(a->headers);
+        free(a->target);
+        return result;
+}
+
 int exchange_attempt(struct ferry *f, const struct request *request, struct reply *reply)
 {
         struct attempt a = { .f = f, .request = request, .reply = reply };
         if (atomic_load(&f->aborted))
                 return -ECANCELED;
-        FERRY_CLEANUP(cleanup_free) char *target = exchange_join(f->prefix, "", request->exchange.path);
-        struct curl_slist *headers = target ? attempt_headers(&a) : NULL;
-        if (!headers)
-                return -ENOMEM;
         struct sigpipe_guard guard = sigpipe_block(f->tls);
-        CURLcode code = CURLE_OUT_OF_MEMORY;
-        f->attempt = &a;
-        if (attempt_set(&a, target, headers) && curl_multi_add_handle(f->multi, f->easy) == CURLM_OK) {
-                code = attempt_run(&a);
-                curl_multi_remove_handle(f->multi, f->easy);
-        }
-        int result = attempt_result(&a, code);
-        attempt_finish(&a, code, result);
-        attempt_unset(&a);
-        curl_slist_free_all(headers);
+        int result = exchange_begin(&a);
+        if (result == 0)
+                result = exchange_end(&a, attempt_run(&a));
         sigpipe_restore(&guard);
         return result;
 }

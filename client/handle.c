@@ -96,6 +96,40 @@ int ferry_new_sized(const char *url, const struct ferry_options *options, struct
         return 0;
 }
 
+int handle_clone(const struct ferry *f, CURLM *multi, struct ferry **ret_ferry)
+{
+        struct ferry *clone = calloc(1, sizeof(*clone));
+        if (!clone)
+                return -ENOMEM;
+        const struct {
+                const char *from;
+                char **to;
+        } texts[] = { { f->base, &clone->base },         { f->unix_socket, &clone->unix_socket },
+                      { f->ca_file, &clone->ca_file },   { f->authorization, &clone->authorization },
+                      { f->key_file, &clone->key_file }, { f->cert_file, &clone->cert_file } };
+        int r = 0;
+        for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+                *texts[i].to = texts[i].from ? strdup(texts[i].from) : NULL;
+                if (texts[i].from && !*texts[i].to)
+                        r = -ENOMEM;
+        }
+        clone->connect_timeout_ms = f->connect_timeout_ms;
+        clone->timeout_ms = f->timeout_ms;
+        clone->retries = f->retries;
+        clone->answer_max = f->answer_max;
+        clone->multi = multi;
+        clone->multi_shared = true;
+        if (r == 0) {
+                handle_split_base(clone);
+                r = exchange_init(clone);
+        }
+        if (r < 0)
+                ferry_free(clone);
+        else
+                *ret_ferry = clone;
+        return r;
+}
+
 struct ferry *ferry_free(struct ferry *f)
 {
         if (!f)
@@ -103,7 +137,7 @@ struct ferry *ferry_free(struct ferry *f)
         problem_clear(f);
         struct sigpipe_guard guard = sigpipe_block(f->tls);
         curl_easy_cleanup(f->easy);
-        if (f->multi)
+        if (f->multi && !f->multi_shared)
                 curl_multi_cleanup(f->multi);
         curl_url_cleanup(f->url);
         sigpipe_restore(&guard);

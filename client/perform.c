@@ -34,6 +34,33 @@ static uint32_t perform_random(void)
         return getentropy(&random, sizeof(random)) == 0 ? random : 0;
 }
 
+bool perform_again(struct ferry *f, const struct request *request, struct reply *reply, int result, unsigned attempt,
+                   uint64_t *ret_delay_ms)
+{
+        struct retry_facts facts = {
+                .result = result,
+                .status = reply->status,
+                /* What a refused connection did not take did not reach the worker. */
+                .allowed = (result == -ECONNREFUSED || request_is_repeatable(request)) && !reply->delivered &&
+                           !reply->consumed,
+                .by_status = !request->exchange.no_status_retry,
+                .attempt = attempt,
+                .retries = f->retries,
+                .has_retry_after = reply->retry_after[0] != '\0',
+                .retry_after_ms = reply->retry_after_ms,
+                .random = result == 0 && reply->status < 400 ? 0 : perform_random(),
+        };
+        if (!retry_decide(&facts, ret_delay_ms))
+                return false;
+        if (request->deadline_ms && clock_ms() + *ret_delay_ms >= request->deadline_ms)
+                return false;
+        /* The request may have reached the worker. */
+        if (result == -ECONNRESET)
+                reply->lost = true;
+        reply_restart(reply);
+        return true;
+}
+
 int perform(struct ferry *f, const struct request *request, struct reply *ret_reply)
 {
         problem_clear(f);
@@ -42,29 +69,10 @@ int perform(struct ferry *f, const struct request *request, struct reply *ret_re
         if (wrong)
                 return problem_argument(f, wrong);
         for (unsigned attempt = 1;; attempt++) {
-                int r = exchange_attempt(f, request, ret_reply);
-                struct retry_facts facts = {
-                        .result = r,
-                        .status = ret_reply->status,
-                        /* What a refused connection did not take did not reach the worker. */
-                        .allowed = (r == -ECONNREFUSED || request_is_repeatable(request)) && !ret_reply->delivered &&
-                                   !ret_reply->consumed,
-                        .by_status = !request->exchange.no_status_retry,
-                        .attempt = attempt,
-                        .retries = f->retries,
-                        .has_retry_after = ret_reply->retry_after[0] != '\0',
-                        .retry_after_ms = ret_reply->retry_after_ms,
-                        .random = r == 0 && ret_reply->status < 400 ? 0 : perform_random(),
-                };
                 uint64_t delay;
-                if (!retry_decide(&facts, &delay))
+                int r = exchange_attempt(f, request, ret_reply);
+                if (!perform_again(f, request, ret_reply, r, attempt, &delay))
                         return problem_judge(f, request, ret_reply, r);
-                if (request->deadline_ms && clock_ms() + delay >= request->deadline_ms)
-                        return problem_judge(f, request, ret_reply, r);
-                /* The request may have reached the worker. */
-                if (r == -ECONNRESET)
-                        ret_reply->lost = true;
-                reply_restart(ret_reply);
                 exchange_pause(f, delay);
         }
 }

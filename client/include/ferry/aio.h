@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FERRY_AIO_H
+#define FERRY_AIO_H
+
+#include <ferry/ferry.h>
+
+/*
+ * Many operations at once from one thread, beside whatever else its event loop does.
+ *
+ * ferry_aio_fd() becomes readable when ferry_aio_dispatch() has something to do: put it into poll, epoll, libuv or
+ * asyncio. Each call starts a request and returns at once; its callback runs inside ferry_aio_dispatch() or
+ * ferry_aio_free(), exactly once, and may start further calls. Results, retries and time limits are those of the call's
+ * namesake in <ferry/ferry.h>.
+ *
+ * Threads: one at a time uses a set. The handle is only read from: it may make calls of its own, or be freed.
+ */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#pragma GCC visibility push(default)
+
+struct ferry_aio;
+
+/* How a call ended. Allocated by the library, which may add fields; valid during the callback. */
+struct ferry_aio_result {
+        int result;                              /* 0; FERRY_E_*; -errno */
+        const struct ferry_problem *problem;     /* as ferry_last_problem(); never NULL */
+        const char *message;                     /* as ferry_last_message(); never NULL */
+        const struct ferry_operation *operation; /* NULL = none came */
+};
+
+/* Takes the result of one call. Must not free the set. */
+typedef void (*ferry_aio_done)(void *context, const struct ferry_aio_result *result);
+
+/*
+ * Makes an empty set for the worker of a handle.
+ * Errors: -ENOMEM; -EMFILE, -ENFILE no descriptor is left.
+ */
+int ferry_aio_new(struct ferry *f, struct ferry_aio **ret_aio);
+
+/* Ends what still runs: each callback gets -ECANCELED. Accepts NULL; returns NULL. Not inside a callback. */
+struct ferry_aio *ferry_aio_free(struct ferry_aio *aio);
+
+/* A descriptor to wait for (readable); it belongs to the set. */
+int ferry_aio_fd(const struct ferry_aio *aio);
+
+/* How many calls have not called back yet. */
+size_t ferry_aio_pending(const struct ferry_aio *aio);
+
+/*
+ * Lets the calls go on, after waiting for at most timeout_ms (0 = not, -1 = without limit) until one can. Returns how
+ * many callbacks ran. Not inside a callback.
+ * Errors: -ENOMEM; the errors of epoll_wait(2).
+ */
+int ferry_aio_dispatch(struct ferry_aio *aio, int timeout_ms);
+
+/* ferry_create_operation(). Returns 0 or what is wrong with the arguments; then done is not called. */
+FERRY_SIZED int ferry_aio_create_operation(struct ferry_aio *aio, const struct ferry_operation_spec *spec,
+                                           ferry_aio_done done, void *context);
+
+/* ferry_wait_operation(). Returns 0 or what is wrong with the arguments; then done is not called. */
+FERRY_SIZED int ferry_aio_wait_operation(struct ferry_aio *aio, const char *id, uint64_t timeout_ms,
+                                         ferry_aio_done done, void *context);
+
+/* ferry_cancel_operation(). Returns 0 or what is wrong with the arguments; then done is not called. */
+FERRY_SIZED int ferry_aio_cancel_operation(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context);
+
+/* ferry_delete_operation(). Returns 0 or what is wrong with the arguments; then done is not called. */
+int ferry_aio_delete_operation(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context);
+
+/* ---- the exported symbols of FERRY_SIZED functions, see <ferry/sizes.h> ---- */
+
+int ferry_aio_create_operation_sized(struct ferry_aio *aio, const struct ferry_operation_spec *spec,
+                                     ferry_aio_done done, void *context, const struct ferry_sizes *sizes);
+int ferry_aio_wait_operation_sized(struct ferry_aio *aio, const char *id, uint64_t timeout_ms, ferry_aio_done done,
+                                   void *context, const struct ferry_sizes *sizes);
+int ferry_aio_cancel_operation_sized(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context,
+                                     const struct ferry_sizes *sizes);
+
+FERRY_SIZED int ferry_aio_create_operation(struct ferry_aio *aio, const struct ferry_operation_spec *spec,
+                                           ferry_aio_done done, void *context)
+{
+        return ferry_aio_create_operation_sized(aio, spec, done, context, &ferry_sizes_here);
+}
+
+FERRY_SIZED int ferry_aio_wait_operation(struct ferry_aio *aio, const char *id, uint64_t timeout_ms,
+                                         ferry_aio_done done, void *context)
+{
+        return ferry_aio_wait_operation_sized(aio, id, timeout_ms, done, context, &ferry_sizes_here);
+}
+
+FERRY_SIZED int ferry_aio_cancel_operation(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context)
+{
+        return ferry_aio_cancel_operation_sized(aio, id, done, context, &ferry_sizes_here);
+}
+
+#pragma GCC visibility pop
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
