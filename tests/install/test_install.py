@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""meson install leaves a prefix in which everything works, wherever it is moved to.
+
+test_install.py BUILD-DIRECTORY PREFIX PROGRAM.c
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD, PREFIX, PROGRAM = sys.argv[1:4]
+LIMIT = 120
+
+
+# meson test names the libraries of the build directory there.
+os.environ.pop("LD_LIBRARY_PATH", None)
+
+
+def run(*command, **more):
+    return subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True, timeout=LIMIT,
+                          **more).stdout
+
+
+class Installed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.root = pathlib.Path(tempfile.mkdtemp(prefix="ferry-install-"))
+        run("meson", "install", "--no-rebuild", "--quiet", "--destdir", cls.root, "-C", BUILD)
+        cls.prefix = cls.root / PREFIX.lstrip("/")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.root)
+
+    def found(self, pattern):
+        files = sorted(self.prefix.glob(pattern))
+        self.assertTrue(files, pattern)
+        return files
+
+    def worker(self):
+        process = subprocess.Popen([self.prefix / "bin" / "ferryd", "--listen", "127.0.0.1:0", "--local", "off"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.communicate, timeout=LIMIT)
+        self.addCleanup(process.terminate)
+        return json.loads(process.stdout.readline())["http"][0]
+
+    def test_the_programs_run(self):
+        ferry = self.prefix / "bin" / "ferry"
+        self.assertRegex(run(ferry, "-V"), r"\Aferry \d+\.\d+\.\d+\n\Z")
+        self.assertIn('"uptime_ms"', run(ferry, "get", "/v1/worker", "-u", self.worker()))
+
+    def test_manuals_completions_and_headers_are_there(self):
+        for page in ("man1/ferry.1", "man8/ferryd.8", "man3/ferry_get_operation.3", "man3/ferry_aio_new.3"):
+            self.found(f"share/man/{page}")
+        for file in ("bash-completion/completions/ferry", "zsh/site-functions/_ferry", "fish/vendor_completions.d/ferry.fish"):
+            self.assertIn("fetch", self.found(f"share/{file}")[0].read_text())
+        for header in ("ferry", "sizes", "aio", "error", "status"):
+            self.found(f"include/ferry/{header}.h")
+
+    def test_a_c_program_is_built_by_pkg_config(self):
+        directory = self.found("**/ferry.pc")[0].parent
+        environment = {**os.environ, "PKG_CONFIG_PATH": str(directory), "PKG_CONFIG_SYSROOT_DIR": str(self.root)}
+        flags = run("pkg-config", "--cflags", "--libs", "ferry", env=environment).split()
+        program = self.root / "program"
+        run(os.environ.get("CC", "cc"), "-Wall", "-Wextra", "-Werror", "-o", program, PROGRAM, *flags)
+        # The prefix is not where it will be in the end, so that the run path leads nowhere.
+        library = self.found("**/libferry.so.0")[0].parent
+        self.assertEqual(run(program, self.worker(), env={**os.environ, "LD_LIBRARY_PATH": str(library)}), "ferry\n")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
