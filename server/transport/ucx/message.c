@@ -168,10 +168,13 @@ static void set_kind(const struct ucx *ucx, ucp_request_param_t *param, const st
         if (buffer->list) {
                 param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
                 param->datatype = ucp_dt_make_iov();
-        } else if (buffer->memory && buffer->memory->handles[ucx->base.index]) {
+        }
+#if UCP_API_VERSION >= UCP_VERSION(1, 13) /* 1.12 cannot be told, and need not be */
+        if (!buffer->list && buffer->memory && buffer->memory->handles[ucx->base.index]) {
                 param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
                 param->memh = buffer->memory->handles[ucx->base.index];
         }
+#endif
 }
 
 /* The link keeps it among those that UCX works on. */

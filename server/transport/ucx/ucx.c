@@ -62,11 +62,13 @@ static struct link *connect_link(struct transport *transport, const struct trans
                 *ret_error = -EAFNOSUPPORT;
                 return NULL;
         }
+#if UCP_API_VERSION >= UCP_VERSION(1, 13) /* warn_of_network tells of 1.12 */
         if (!ucx->listen.loopback && !ucx->listen.wildcard) {
                 params.field_mask |= UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR;
                 params.local_sockaddr.addr = (const struct sockaddr *)&local.address;
                 params.local_sockaddr.addrlen = local.length;
         }
+#endif
         link = ucx_link_new(ucx, false);
         if (!link) {
                 *ret_error = -ENOMEM;
@@ -142,8 +144,16 @@ static const struct transport_ops ops = {
 /* UCX's tcp transport stores what the wire says where the wire says; nothing above it can prevent that. */
 static void warn_of_network(const struct ucx *ucx)
 {
+        char version[32];
+
         if (ucx->listen.loopback)
                 return;
+        ucx_version(version, sizeof(version));
+        if (ucx_is_before(13))
+                log_event(LOG_WARN,
+                          "this version of UCX connects from an address that the system chooses, where peers may not "
+                          "find this worker on a machine with several networks: install 1.13 or newer there",
+                          LOG_S("ucx_version", version));
         for (size_t i = 0; i < ucx->facts.n_transports; i++)
                 if (strcmp(ucx->lanes[i], "tcp") == 0) {
                         log_event(LOG_WARN,
