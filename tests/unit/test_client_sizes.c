@@ -65,7 +65,7 @@ static void start(struct exchange *x, const char *body)
         ASSERT_GUARDED(options);
 }
 
-static void stop(struct exchange *x)
+static void exchange_stop(struct exchange *x)
 {
         ferry_free(x->ferry);
         server_clear(&x->server);
@@ -94,7 +94,7 @@ static void an_operation_and_its_descriptors_have_the_programs_layout(void **sta
         ferry_operation_clear(&o.it);
         ASSERT_GUARDED(o);
         assert_null(o.it.descriptors);
-        stop(&x);
+        exchange_stop(&x);
 }
 
 static void what_a_create_is_given_has_it_too(void **state)
@@ -138,7 +138,7 @@ static void who_watches_sees_it(void **state)
         ASSERT_GUARDED(o);
         assert_operation(&o.it, "op_1");
         ferry_operation_clear(&o.it);
-        stop(&x);
+        exchange_stop(&x);
 }
 
 static void a_wait_does_too(void **state)
@@ -150,7 +150,7 @@ static void a_wait_does_too(void **state)
         ASSERT_GUARDED(o);
         assert_operation(&o.it, "op_1");
         ferry_operation_clear(&o.it);
-        stop(&x);
+        exchange_stop(&x);
 }
 
 static void the_items_of_a_list_are_as_far_apart_as_the_program_thinks(void **state)
@@ -167,7 +167,7 @@ static void the_items_of_a_list_are_as_far_apart_as_the_program_thinks(void **st
         assert_string_equal(operations.it.next, "op_2");
         ferry_operation_list_clear(&operations.it);
         ASSERT_GUARDED(operations);
-        stop(&x);
+        exchange_stop(&x);
 
         start(&x, "{\"regions\":[" REGION("rgn_1") "," REGION("rgn_2") "]}");
         assert_int_equal(ferry_list_regions(x.ferry, 0, NULL, &regions.it), 0);
@@ -177,7 +177,7 @@ static void the_items_of_a_list_are_as_far_apart_as_the_program_thinks(void **st
         assert_int_equal(regions.it.items[1].size, 7);
         ferry_region_list_clear(&regions.it);
         ASSERT_GUARDED(regions);
-        stop(&x);
+        exchange_stop(&x);
 }
 
 static void regions_workers_peers_and_answers_do_not_grow_into_the_program(void **state)
@@ -193,7 +193,7 @@ static void regions_workers_peers_and_answers_do_not_grow_into_the_program(void 
         assert_int_equal(ferry_create_region(x.ferry, &spec.it, &region.it), 0);
         ASSERT_GUARDED(region);
         assert_string_equal(region.it.name, "box");
-        stop(&x);
+        exchange_stop(&x);
 
         start(&x, "{\"name\":\"w\",\"epoch\":\"e\",\"version\":\"9\"}");
         assert_int_equal(ferry_get_worker(x.ferry, &info.it), 0);
@@ -201,7 +201,7 @@ static void regions_workers_peers_and_answers_do_not_grow_into_the_program(void 
         ASSERT_GUARDED(info);
         ferry_worker_info_clear(&info.it);
         ASSERT_GUARDED(info);
-        stop(&x);
+        exchange_stop(&x);
 
         start(&x, "{\"worker\":\"w\",\"epoch\":\"e\",\"transport\":\"shm\",\"connect_us\":3,\"reused\":false}");
         assert_int_equal(ferry_connect_peer(x.ferry, "http://h", &peer.it), 0);
@@ -209,7 +209,7 @@ static void regions_workers_peers_and_answers_do_not_grow_into_the_program(void 
         ASSERT_GUARDED(peer);
         ferry_peer_clear(&peer.it);
         ASSERT_GUARDED(peer);
-        stop(&x);
+        exchange_stop(&x);
 
         start(&x, "{}");
         assert_int_equal(ferry_request(x.ferry, "GET", "/", NULL, NULL, 0, &answer.it), 0);
@@ -217,7 +217,7 @@ static void regions_workers_peers_and_answers_do_not_grow_into_the_program(void 
         assert_string_equal(answer.it.body, "{}");
         ferry_answer_clear(&answer.it);
         ASSERT_GUARDED(answer);
-        stop(&x);
+        exchange_stop(&x);
 }
 
 int main(void)
