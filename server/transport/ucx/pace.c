@@ -6,19 +6,21 @@
  * How much one request asks for.
  *
  * Over TCP one rendezvous at a time is posted (queue.c), and nothing moves for two of its round trips: while the
- * permission to send travels, and while PUT is confirmed. So the chunk of a link grows with its delay: it doubles until
- * a rendezvous would take GROW_ROUNDS round trips, and halves when one takes more than SHRINK_ROUNDS. Where the delay
- * is small it stays at its first size, which suits the caches best; on loopback always.
+ * permission to send travels, and while PUT is confirmed. So the chunk of a link grows with its delay: it doubles as
+ * long as a rendezvous takes no more than GROW_ROUNDS round trips, nor UCX_RENDEZVOUS_US, because one that is under way
+ * cannot be cancelled; and halves when one takes more than twice as long. Where the delay is small it stays at its
+ * first size, which suits the caches best; on loopback always.
  *
  *   The round trip is the shortest time seen between a request and the answer to it that needs no bulk: READ and its
  *   DATA, whose header comes before its bytes, DONE, HELLO, and WRITE inside its message. One request at a time is
- *   watched, on a link that is up already, because the first exchange has to connect.
+ *   watched, on a link that is up already, because the first exchange has to connect. Until then the kernel's estimate
+ *   counts (watch.c).
  *
  *   The time of a rendezvous is counted from the end of the one before it, or from its own begin where that is later:
  *   those that are sent at once are received one after the other.
  */
 
-enum { GROW_ROUNDS = 24, SHRINK_ROUNDS = 96 };
+enum { GROW_ROUNDS = 64 };
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -101,16 +103,16 @@ void ucx_pace_heard(struct ucx_link *link, const struct wire_header *header)
 void ucx_pace_bulk(struct ucx_link *link, uint64_t length, uint64_t posted_us)
 {
         struct ucx *ucx = ucx_of_link(link);
-        uint64_t now_us = clock_now_us(), took_us;
+        uint64_t now_us = clock_now_us(), most_us = least(GROW_ROUNDS * link->rtt_us, UCX_RENDEZVOUS_US), took_us;
 
         took_us = now_us - (posted_us > link->bulk_done_us ? posted_us : link->bulk_done_us);
         link->bulk_done_us = now_us;
         if (ucx->listen.loopback || link->rtt_us == 0 || length < link->chunk || !ucx_link_is_tcp(link))
                 return;
-        if (took_us > SHRINK_ROUNDS * link->rtt_us && link->chunk / 2 >= ucx->chunk_first)
+        if (took_us > 2 * most_us && link->chunk / 2 >= ucx->chunk_first)
                 link->chunk /= 2;
         /* Twice as much takes twice as long at most. */
-        for (; took_us < GROW_ROUNDS * link->rtt_us && link->chunk <= ucx->chunk_max / 2; took_us *= 2) {
+        for (; 2 * took_us <= most_us && link->chunk <= ucx->chunk_max / 2; took_us *= 2) {
                 link->chunk *= 2;
                 link->room = true;
         }

@@ -42,6 +42,7 @@ struct ucx_host {
         bool owes_ack;     /* … data to it are not acknowledged … */
         bool owes_answer;  /* … a probe is not answered … */
         uint64_t heard_us; /* … and when it said something last */
+        uint64_t rtt_us;   /* of one of its connections, as the kernel has it; 0 = not known */
         bool owes;         /* either, and the look before … */
         uint64_t since_us; /* … since then, and has said nothing */
         UT_hash_handle hh;
@@ -160,6 +161,7 @@ static void look_at(struct ucx *ucx, int fd, uint64_t now_us)
                 info.tcpi_last_ack_recv < info.tcpi_last_data_recv ? info.tcpi_last_ack_recv : info.tcpi_last_data_recv;
         if (silent_ms * 1000 < now_us && now_us - silent_ms * 1000 > host->heard_us)
                 host->heard_us = now_us - silent_ms * 1000;
+        host->rtt_us = info.tcpi_rtt;
         host->owes_ack |= info.tcpi_unacked > 0;
         host->owes_answer |= info.tcpi_probes > 0;
 }
@@ -174,6 +176,20 @@ static void look_at_all(struct ucx *ucx, uint64_t now_us)
                 if (entry->d_name[0] != '.')
                         look_at(ucx, atoi(entry->d_name), now_us);
         (void)closedir(directory);
+}
+
+/* What a link has not measured itself: over a new one nothing is answered without bulk before that. */
+static void tell_rtt(struct ucx *ucx)
+{
+        struct link *link;
+
+        DL_FOREACH (ucx->base.links, link) {
+                struct ucx_link *l = ucx_link_of(link);
+                const struct ucx_host *host = l->rtt_us == 0 ? find_host(ucx, &l->peer) : NULL;
+
+                if (host)
+                        l->rtt_us = host->rtt_us;
+        }
 }
 
 static void fail_links(struct ucx *ucx, const struct ucx_host *host)
@@ -215,6 +231,7 @@ void ucx_watch_run(struct ucx *ucx)
         renew_hosts(ucx, now_us);
         if (ucx->hosts)
                 look_at_all(ucx, now_us);
+        tell_rtt(ucx);
         HASH_ITER (hh, ucx->hosts, host, next) {
                 judge(ucx, host, now_us);
                 ucx->moved |= host->owes;
