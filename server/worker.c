@@ -204,12 +204,13 @@ static uint64_t end_time_ms(const struct ferry_worker *worker)
 /* Nobody will come for what nobody has come for yet. */
 static void cancel_unclaimed(struct ferry_worker *worker)
 {
+        const struct operation_filter waiting = { .kind = -1, .status = FERRY_INITIALIZED, .done = -1 };
         struct operation *page[PAGE];
         struct operation_view view;
         uint64_t cursor = 0;
 
         do {
-                size_t n = operation_page(worker->operations, -1, FERRY_INITIALIZED, &cursor, page, PAGE);
+                size_t n = operation_page(worker->operations, &waiting, &cursor, page, PAGE);
 
                 for (size_t i = 0; i < n; i++) {
                         operation_look(worker->operations, page[i], &view);

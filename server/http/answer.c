@@ -125,7 +125,7 @@ static void add_headers(const struct http_request *request, struct MHD_Response 
         if (request->cross_origin) {
                 MHD_add_response_header(response, "Access-Control-Allow-Origin", request->headers.origin);
                 MHD_add_response_header(response, "Access-Control-Expose-Headers",
-                                        "ETag, Location, Request-Id, Retry-After, Content-Range");
+                                        "ETag, Link, Location, Request-Id, Retry-After, Content-Range");
                 MHD_add_response_header(response, "Vary", "Origin");
         }
         if (request->must_close)

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
 #include <ferry/error.h>
 
 #include "handlers.h"
 #include "http_internal.h"
 #include "memory/region.h"
+#include "operations/operations.h"
 #include "request.h"
+
+enum { NAMED_MAX = 8, DETAIL_SIZE = 256 };
 
 static const char *reason(int error)
 {
@@ -18,11 +23,32 @@ static const char *reason(int error)
         }
 }
 
+/* The detail of region-in-use: some of those that are not done, the oldest first. */
+static void name_operations(struct http_request *request, uint64_t region, char detail[DETAIL_SIZE])
+{
+        const struct operation_filter filter = { .kind = -1, .status = -1, .done = 0, .region = region };
+        struct operation *page[NAMED_MAX];
+        uint64_t cursor = 0;
+        size_t n = operation_page(request->server->config.operations, &filter, &cursor, page, NAMED_MAX), used;
+
+        used = (size_t)snprintf(detail, DETAIL_SIZE, "%s", n ? "Used by" : reason(FERRY_E_REGION_IN_USE));
+        for (size_t i = 0; i < n; i++) {
+                char id[FERRY_ID_TEXT_SIZE];
+
+                ferry_id_format("op_", operation_id(page[i]), id);
+                used += (size_t)snprintf(detail + used, DETAIL_SIZE - used, "%s %s", i ? "," : "", id);
+                operation_unref(page[i]);
+        }
+        if (cursor)
+                snprintf(detail + used, DETAIL_SIZE - used, " and others");
+}
+
 /* Holds no reference of its own: the memory leaves before the client has the answer. */
 void delete_region(struct http_request *request)
 {
         int error = FERRY_E_NOT_FOUND;
-        uint64_t id;
+        char detail[DETAIL_SIZE];
+        uint64_t id = 0;
 
         if (request->headers.if_match || request->headers.if_none_match) {
                 struct region *region = request_find_region(request);
@@ -33,8 +59,11 @@ void delete_region(struct http_request *request)
         }
         if (ferry_id_parse("rgn_", request->resource_id, &id))
                 error = region_delete(request->server->config.regions, id);
-        if (!error)
+        if (!error) {
                 request_answer_empty(request, 204);
-        else
-                request_problem(request, error, "%s", reason(error));
+                return;
+        }
+        if (error == FERRY_E_REGION_IN_USE)
+                name_operations(request, id, detail);
+        request_problem(request, error, "%s", error == FERRY_E_REGION_IN_USE ? detail : reason(error));
 }

@@ -119,15 +119,22 @@ static void list_page(struct http_request *request)
                 request_problem(request, -ENOMEM, NULL);
                 return;
         }
-        size_t n = operation_page(store, filter(request, HTTP_PARAMETER_KIND), filter(request, HTTP_PARAMETER_STATUS),
-                                  &cursor, page, limit);
+        const struct operation_filter wanted = {
+                .kind = filter(request, HTTP_PARAMETER_KIND),
+                .status = filter(request, HTTP_PARAMETER_STATUS),
+                .done = filter(request, HTTP_PARAMETER_DONE),
+                .region = query_value(&request->query, HTTP_PARAMETER_REGION),
+                .label = query_text(&request->query, HTTP_PARAMETER_LABEL),
+                .newest = query_value(&request->query, HTTP_PARAMETER_ORDER),
+        };
+        size_t n = operation_page(store, &wanted, &cursor, page, limit);
         page_begin(&writer, "operations");
         for (size_t i = 0; i < n; i++) {
                 operation_look(store, page[i], &view);
                 operation_json_write(&writer, &view);
                 operation_unref(page[i]);
         }
-        page_end(&writer, cursor);
+        page_end(&writer, request, cursor);
         request_answer_json(request, 200, &writer);
 }
 

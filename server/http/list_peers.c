@@ -103,6 +103,6 @@ void list_peers(struct http_request *request)
         page_begin(&writer, "peers");
         for (ssize_t i = 0; i < n; i++)
                 write_peer(&writer, &page[i]);
-        page_end(&writer, cursor);
+        page_end(&writer, request, cursor);
         request_answer_json(request, 200, &writer);
 }

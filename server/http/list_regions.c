@@ -29,6 +29,6 @@ void list_regions(struct http_request *request)
                 region_json_write(&writer, page[i]);
                 region_unref(page[i]);
         }
-        page_end(&writer, cursor);
+        page_end(&writer, request, cursor);
         request_answer_json(request, 200, &writer);
 }

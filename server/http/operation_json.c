@@ -80,6 +80,16 @@ static void add_options(struct ferry_json_writer *writer, const struct operation
         carriers_write(writer, view->carriers);
 }
 
+static void add_peer(struct ferry_json_writer *writer, const struct operation_peer *peer)
+{
+        ferry_json_key(writer, "peer");
+        ferry_json_begin_object(writer);
+        if (*peer->worker)
+                ferry_json_add_string(writer, "worker", peer->worker);
+        ferry_json_add_id(writer, "epoch", "", peer->epoch);
+        ferry_json_end_object(writer);
+}
+
 /* What its state brings. */
 static void add_state(struct ferry_json_writer *writer, const struct operation_view *view)
 {
@@ -91,6 +101,8 @@ static void add_state(struct ferry_json_writer *writer, const struct operation_v
                 add_time(writer, "ended_at", view->ended_unix_ms);
                 ferry_json_add_uint(writer, "duration_us", view->duration_us);
         }
+        if (view->peer.epoch)
+                add_peer(writer, &view->peer);
         if (*view->transport)
                 ferry_json_add_string(writer, "transport", view->transport);
         if (view->connect_us)
@@ -112,6 +124,8 @@ void operation_json_members(struct ferry_json_writer *writer, const struct opera
         ferry_json_add_uint(writer, "bytes_done", view->bytes_done);
         add_descriptors(writer, view);
         add_options(writer, view);
+        if (*view->request_id)
+                ferry_json_add_string(writer, "request_id", view->request_id);
         add_time(writer, "created_at", view->created_unix_ms);
         add_state(writer, view);
 }

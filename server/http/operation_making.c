@@ -77,6 +77,7 @@ struct operation *operation_make(struct http_request *request, struct json_objec
         error = operation_body_decode(config, document, &body, &refusal->errors);
         if (!error && !check(config, &body, passive, refusal))
                 return NULL;
+        body.spec.request_id = request->id;
         if (!error)
                 error = operation_create(config->operations, &body.spec, &operation);
         if (error) {

@@ -31,7 +31,16 @@ void page_begin(struct ferry_json_writer *writer, const char *name)
         ferry_json_begin_array(writer);
 }
 
-void page_end(struct ferry_json_writer *writer, uint64_t cursor)
+/* Without it when it is too long: next says the same. */
+static void add_link(struct http_request *request, uint64_t cursor)
+{
+        char query[REQUEST_HEADERS_TEXT_SIZE];
+
+        if (query_format_next(&request->query, cursor, query, sizeof(query)))
+                request_header(request, "Link", "<%s?%s>; rel=\"next\"", request->route->path, query);
+}
+
+void page_end(struct ferry_json_writer *writer, struct http_request *request, uint64_t cursor)
 {
         char next[QUERY_CURSOR_SIZE];
 
@@ -39,6 +48,7 @@ void page_end(struct ferry_json_writer *writer, uint64_t cursor)
         if (cursor) {
                 query_format_cursor(cursor, next);
                 ferry_json_add_string(writer, "next", next);
+                add_link(request, cursor);
         }
         ferry_json_end_object(writer);
 }

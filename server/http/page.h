@@ -12,9 +12,11 @@ struct ferry_json_writer;
 size_t page_limit(const struct http_request *request);
 uint64_t page_cursor(const struct http_request *request);
 
-/* The frame of {"<name>":[…],"next":"…"}; the elements are written between the two. next is left out when cursor is 0.
+/*
+ * The frame of {"<name>":[…],"next":"…"}; the elements are written between the two. next, and a Link header with it, is
+ * left out when cursor is 0.
  */
 void page_begin(struct ferry_json_writer *writer, const char *name);
-void page_end(struct ferry_json_writer *writer, uint64_t cursor);
+void page_end(struct ferry_json_writer *writer, struct http_request *request, uint64_t cursor);
 
 #endif

@@ -66,6 +66,24 @@ static bool parse_wait_for(const char *text, uint64_t *ret_value)
         return *ret_value == HTTP_WAIT_FOR_ANY || !strcmp(text, "all");
 }
 
+static bool parse_done(const char *text, uint64_t *ret_value)
+{
+        *ret_value = !strcmp(text, "true");
+        return *ret_value || !strcmp(text, "false");
+}
+
+/* 1 = the newest first. */
+static bool parse_order(const char *text, uint64_t *ret_value)
+{
+        *ret_value = !strcmp(text, "newest") || !strcmp(text, "desc");
+        return *ret_value || !strcmp(text, "oldest") || !strcmp(text, "asc");
+}
+
+static bool parse_region(const char *text, uint64_t *ret_value)
+{
+        return ferry_id_parse("rgn_", text, ret_value);
+}
+
 static bool parse_text(const char *text, uint64_t *ret_value)
 {
         *ret_value = (uintptr_t)text;
@@ -78,11 +96,15 @@ static const struct {
         bool (*parse)(const char *text, uint64_t *ret_value);
 } table[] = {
         [HTTP_PARAMETER_AFTER] = { "after", "the \"next\" of an earlier page", parse_cursor },
+        [HTTP_PARAMETER_DONE] = { "done", "\"true\" or \"false\"", parse_done },
         [HTTP_PARAMETER_IDS] = { "ids", "ids of operations, separated by commas", parse_text },
         [HTTP_PARAMETER_INCLUDE] = { "include", "\"metadata\"", parse_include },
         [HTTP_PARAMETER_KIND] = { "kind", "a kind of operation", parse_kind },
+        [HTTP_PARAMETER_LABEL] = { "label", "a label", parse_text },
         [HTTP_PARAMETER_LIMIT] = { "limit", "a number from 1", parse_positive },
         [HTTP_PARAMETER_OFFSET] = { "offset", "a number of bytes", parse_number },
+        [HTTP_PARAMETER_ORDER] = { "order", "\"oldest\" or \"newest\"", parse_order },
+        [HTTP_PARAMETER_REGION] = { "region", "the id of a region", parse_region },
         [HTTP_PARAMETER_REVISION] = { "revision", "a revision number", parse_number },
         [HTTP_PARAMETER_STATUS] = { "status", "a status of operations", parse_status },
         [HTTP_PARAMETER_WAIT_FOR] = { "wait_for", "\"any\" or \"all\"", parse_wait_for },
@@ -127,4 +149,77 @@ void query_format_cursor(uint64_t cursor, char text[QUERY_CURSOR_SIZE])
 {
         _Static_assert((int)QUERY_CURSOR_SIZE >= (int)FERRY_ID_TEXT_SIZE, "ferry_id_format writes so much");
         ferry_id_format(cursor_prefix, cursor, text);
+}
+
+/* ---- the way to the next page ---- */
+
+struct text {
+        char *at;
+        size_t left; /* 0 = it did not fit */
+};
+
+static void put(struct text *text, const char *piece)
+{
+        size_t n = strlen(piece);
+
+        text->left = n < text->left ? text->left - n : 0;
+        if (text->left)
+                text->at = stpcpy(text->at, piece);
+}
+
+static void put_escaped(struct text *text, const char *piece)
+{
+        for (; *piece; piece++) {
+                char escaped[4];
+
+                snprintf(escaped, sizeof(escaped),
+                         isalnum((unsigned char)*piece) || strchr("-._~", *piece) ? "%c" : "%%%02X",
+                         (unsigned char)*piece);
+                put(text, escaped);
+        }
+}
+
+bool query_format_next(const struct http_query *query, uint64_t cursor, char *ret_text, size_t size)
+{
+        static const char *const booleans[] = { "false", "true" }, *const orders[] = { "oldest", "newest" };
+        struct text text = { ret_text, size };
+        char id[QUERY_CURSOR_SIZE];
+
+        query_format_cursor(cursor, id);
+        put(&text, "after=");
+        put(&text, id);
+        for (int i = 0; i < HTTP_PARAMETER_COUNT; i++) {
+                uint64_t value = query_value(query, (enum http_parameter)i);
+
+                if (i == HTTP_PARAMETER_AFTER || !query_has(query, (enum http_parameter)i))
+                        continue;
+                put(&text, "&");
+                put(&text, table[i].name);
+                put(&text, "=");
+                switch (i) {
+                case HTTP_PARAMETER_KIND:
+                        put(&text, ferry_kind_name((int)value));
+                        break;
+                case HTTP_PARAMETER_STATUS:
+                        put(&text, ferry_status_name((int)value));
+                        break;
+                case HTTP_PARAMETER_DONE:
+                        put(&text, booleans[value]);
+                        break;
+                case HTTP_PARAMETER_ORDER:
+                        put(&text, orders[value]);
+                        break;
+                case HTTP_PARAMETER_LABEL:
+                        put_escaped(&text, query_text(query, HTTP_PARAMETER_LABEL));
+                        break;
+                case HTTP_PARAMETER_REGION:
+                        ferry_id_format("rgn_", value, id);
+                        put(&text, id);
+                        break;
+                default:
+                        ferry_uint_format(value, id);
+                        put(&text, id);
+                }
+        }
+        return text.left > 0;
 }

@@ -46,6 +46,12 @@ static inline const char *query_text(const struct http_query *query, enum http_p
 bool query_add(struct http_query *query, unsigned allowed, const char *name, const char *value, size_t size,
                char detail[QUERY_DETAIL_SIZE]);
 
+/*
+ * The query of the page after this one: the same with another cursor. For the parameters of lists. false: size bytes
+ * are not enough.
+ */
+bool query_format_next(const struct http_query *query, uint64_t cursor, char *ret_text, size_t size);
+
 /* The text of a page's cursor, which query_add reads back. */
 void query_format_cursor(uint64_t cursor, char text[QUERY_CURSOR_SIZE]);
 

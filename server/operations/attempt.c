@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <string.h>
 
 #include "operations_internal.h"
 
-void attempt_begin(struct operation_attempt *attempt, struct operation *operation)
+void attempt_begin(struct operation_attempt *attempt, struct operation *operation, uint64_t peer_epoch,
+                   const char *peer_name)
 {
+        attempt->peer.epoch = peer_epoch;
+        (void)snprintf(attempt->peer.worker, sizeof(attempt->peer.worker), "%s", peer_name ? peer_name : "");
+        operation->peer = attempt->peer;
         attempt->operation = operation_ref(operation);
         atomic_store(&attempt->bytes, 0);
         atomic_store(&operation->moved_us, clock_now_us());
@@ -67,16 +72,22 @@ void attempt_over(struct operation *operation, int error, const char *detail, st
         }
 }
 
-static void attempt_log_failed(const struct operation *operation, const struct engine_outcome *outcome)
+/* Of an operation that serves several: the line about its end names the last one only. */
+static void attempt_log(const struct operation_attempt *attempt, const struct engine_outcome *outcome)
 {
-        char id[FERRY_ID_TEXT_SIZE];
+        const struct operation *operation = attempt->operation;
+        char id[FERRY_ID_TEXT_SIZE], epoch[FERRY_ID_TEXT_SIZE];
 
-        if (!outcome->error || operation_places(operation) == 1 || !log_enabled(LOG_DEBUG))
+        if (operation_places(operation) == 1 || !log_enabled(LOG_INFO))
                 return;
         ferry_id_format("op_", operation->id, id);
-        log_event(LOG_DEBUG, "one use of an operation failed", LOG_S("operation", id),
-                  LOG_S("error", ferry_error_code(outcome->error)), LOG_S("detail", outcome->detail),
-                  LOG_U("bytes", outcome->bytes));
+        ferry_id_format("", attempt->peer.epoch, epoch);
+        log_event(LOG_INFO, outcome->error ? "one use of an operation failed" : "an operation was used",
+                  LOG_S("operation", id), LOG_S("label", operation->label[0] ? operation->label : NULL),
+                  LOG_S("peer", attempt->peer.worker[0] ? attempt->peer.worker : NULL),
+                  LOG_S("peer_epoch", attempt->peer.epoch ? epoch : NULL),
+                  LOG_S("error", outcome->error ? ferry_error_code(outcome->error) : NULL),
+                  LOG_S("detail", outcome->error ? outcome->detail : NULL), LOG_U("bytes", outcome->bytes));
 }
 
 /* From the data plane. Who waits is woken when it settles. */
@@ -88,7 +99,7 @@ void attempt_ended(void *context, const struct engine_outcome *outcome)
         struct aftermath after = { 0 };
 
         tally_bytes(&store->tally, operation->kind, outcome);
-        attempt_log_failed(operation, outcome);
+        attempt_log(attempt, outcome);
         store_lock(store);
         if (outcome->transport[0])
                 memcpy(operation->transport, outcome->transport, sizeof(outcome->transport));

@@ -131,7 +131,8 @@ static int transfer_stopping(void *context)
 }
 
 /* Whether the operation may go to the mover; if so, it counts as in flight from now on. */
-static bool operation_may_begin(struct operation_store *store, struct operation *operation, int *ret_r)
+static bool operation_may_begin(struct operation_store *store, struct operation *operation,
+                                const struct ferry_metadata *metadata, int *ret_r)
 {
         struct aftermath after = { 0 };
         bool may = false;
@@ -141,7 +142,7 @@ static bool operation_may_begin(struct operation_store *store, struct operation 
         if (operation->begun) {
                 *ret_r = -EALREADY;
         } else if (!operation_terminal(operation)) {
-                attempt_begin(&operation->own, operation);
+                attempt_begin(&operation->own, operation, metadata->epoch, metadata->worker);
                 if (deadline_arm(operation) < 0) {
                         attempt_over(operation, FERRY_E_INTERNAL, "", &after);
                         (void)operation_unref(operation);
@@ -186,7 +187,7 @@ int operation_begin(struct operation_store *store, struct operation *operation, 
         r = check(store, operation->kind, operation->layout, &local, metadata, detail);
         if (r)
                 return r;
-        if (!operation_may_begin(store, operation, &r))
+        if (!operation_may_begin(store, operation, metadata, &r))
                 return r;
         transfer = (struct engine_transfer){
                 .id = operation->transfer,

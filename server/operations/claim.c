@@ -50,7 +50,7 @@ int operation_store_claim(void *context, const struct engine_request *request, s
         HASH_FIND(hh, store->by_id, &request->operation, sizeof(request->operation), operation);
         r = claim_check(operation, request);
         if (!r) {
-                attempt_begin(attempt, operation);
+                attempt_begin(attempt, operation, request->peer_epoch, request->peer_name);
                 if (deadline_arm(operation) < 0) {
                         operation->n_active--;
                         (void)operation_unref(operation);

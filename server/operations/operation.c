@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "operations_internal.h"
@@ -109,6 +110,8 @@ static int operation_new(struct operation_store *store, const struct operation_s
         operation->carriers = spec->carriers;
         operation->uses = spec->uses;
         memcpy(operation->label, spec->label, sizeof(operation->label));
+        if (spec->request_id)
+                (void)snprintf(operation->request_id, sizeof(operation->request_id), "%s", spec->request_id);
         operation->bytes_total = total;
         operation->timeout_ms = spec->timeout_ms;
         operation->created_us = clock_now_us();
@@ -179,6 +182,7 @@ void operation_look(struct operation_store *store, struct operation *operation, 
                 .bytes_total = operation->bytes_total,
                 .uses = operation->uses,
                 .label = operation->label,
+                .request_id = operation->request_id,
                 .timeout_ms = operation->timeout_ms,
                 .created_unix_ms = operation->created_unix_ms,
                 .descriptors = operation->descriptors,
@@ -190,6 +194,7 @@ void operation_look(struct operation_store *store, struct operation *operation, 
         v->deleted = operation->deleted;
         v->cancel_requested = operation->cancel_requested;
         v->revision = operation->revision;
+        v->peer = operation->peer;
         v->bytes_done = v->status == FERRY_COMPLETE ? v->bytes_total : atomic_load(&operation->bytes_done);
         v->uses_done = operation->uses ? operation->n_completed : 0;
         v->ttl_ms = operation->ttl_ms;

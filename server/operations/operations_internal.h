@@ -44,6 +44,7 @@ struct operation_hold {
 /* One transfer of an operation. Holds a reference to it from the start until ended. */
 struct operation_attempt {
         struct operation *operation;
+        struct operation_peer peer;
         _Atomic uint64_t bytes;
 };
 
@@ -61,7 +62,7 @@ struct operation {
         bool verify;
         unsigned carriers;
         uint32_t uses;
-        char label[OPERATION_LABEL_SIZE];
+        char label[OPERATION_LABEL_SIZE], request_id[OPERATION_REQUEST_SIZE];
         uint64_t bytes_total;
         uint64_t ttl_created_ms;
         uint64_t timeout_ms;
@@ -89,7 +90,8 @@ struct operation {
         uint64_t started_us, ended_us, ended_unix_ms;
         int error;
         char transport[OPERATION_TRANSPORT_SIZE];
-        uint64_t connect_us; /* active: 0 = it did not have to connect, or has not ended */
+        struct operation_peer peer; /* of the latest attempt */
+        uint64_t connect_us;        /* active: 0 = it did not have to connect, or has not ended */
         char detail[OPERATION_DETAIL_SIZE];
         struct operation_waiter *waiters;
         struct operation_hold *hold; /* NULL once terminal */
@@ -188,8 +190,9 @@ struct operation_hold *operation_hold_free(struct operation_hold *hold);
 void attempt_progress(void *attempt, uint64_t bytes);
 void attempt_ended(void *attempt, const struct engine_outcome *outcome);
 
-/* With the lock held: one more transfer runs, from now on. */
-void attempt_begin(struct operation_attempt *attempt, struct operation *operation);
+/* With the lock held: one more transfer runs, from now on. peer_name NULL = not known. */
+void attempt_begin(struct operation_attempt *attempt, struct operation *operation, uint64_t peer_epoch,
+                   const char *peer_name);
 
 /* With the lock held: one transfer less; error 0 = it moved every byte. */
 void attempt_over(struct operation *operation, int error, const char *detail, struct aftermath *after);

@@ -63,15 +63,19 @@ void operation_log_ended(const struct operation *operation)
         enum log_level level = operation->status == FERRY_ERRORED ? LOG_WARN : LOG_INFO;
         int error = operation->error;
         uint64_t start_us = operation->started_us ? operation->started_us : operation->created_us;
-        char id[FERRY_ID_TEXT_SIZE];
+        char id[FERRY_ID_TEXT_SIZE], epoch[FERRY_ID_TEXT_SIZE];
 
         if (!log_enabled(level))
                 return;
         ferry_id_format("op_", operation->id, id);
+        ferry_id_format("", operation->peer.epoch, epoch);
         log_event(level, "operation ended", LOG_S("operation", id),
                   LOG_S("label", operation->label[0] ? operation->label : NULL),
                   LOG_S("kind", ferry_kind_name((int)operation->kind)),
                   LOG_S("status", ferry_status_name((int)operation->status)),
+                  LOG_S("peer", operation->peer.worker[0] ? operation->peer.worker : NULL),
+                  LOG_S("peer_epoch", operation->peer.epoch ? epoch : NULL),
+                  LOG_S("request_id", operation->request_id[0] ? operation->request_id : NULL),
                   LOG_S("error", error ? ferry_error_code(error) : NULL),
                   LOG_S("fault", operation->status == FERRY_ERRORED ? error_fault(error) : NULL),
                   LOG_S("detail", error ? operation->detail : NULL),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <string.h>
 
 #include "operations_internal.h"
 
@@ -200,49 +201,83 @@ enum operation_lookup operation_find(struct operation_store *store, uint64_t id,
         return lookup;
 }
 
-static bool page_wants(const struct operation *operation, int kind, int status)
+static bool uses_region(const struct operation *operation, uint64_t region)
 {
-        return operation && (kind < 0 || (int)operation->kind == kind) &&
-               (status < 0 || (int)operation->status == status);
+        for (size_t i = 0; i < operation->n_descriptors; i++)
+                if (operation->descriptors[i].region_id == region)
+                        return true;
+        return false;
 }
 
-/* Looks at PAGE_STRIDE entries after *serial. true: the page is full and a further operation fits, or the end is
- * reached (*serial 0). */
-static bool page_fill(const struct order *order, int kind, int status, uint64_t *serial, struct operation **page,
-                      size_t n, size_t *n_page, uint64_t *last)
+static bool page_wants(const struct operation *operation, const struct operation_filter *filter)
 {
-        size_t i = order_seek(order, *serial), stop = i + PAGE_STRIDE;
+        return (filter->kind < 0 || (int)operation->kind == filter->kind) &&
+               (filter->status < 0 || (int)operation->status == filter->status) &&
+               (filter->done < 0 || operation_terminal(operation) == (filter->done > 0)) &&
+               (!filter->label || strcmp(operation->label, filter->label) == 0) &&
+               (!filter->region || uses_region(operation, filter->region));
+}
 
-        for (; i < order->n && i < stop; i++) {
-                struct operation *operation = order->entries[i].operation;
+/* A page that is being filled. */
+struct page {
+        const struct operation_filter *filter;
+        struct operation **items;
+        size_t n, size;
+        uint64_t serial; /* of the entry that was looked at last; 0 = none was */
+        uint64_t cursor; /* of the next page; 0 = there is none */
+};
 
-                *serial = order->entries[i].serial;
-                if (!page_wants(operation, kind, status))
-                        continue;
-                if (*n_page == n)
-                        return true;
-                page[(*n_page)++] = operation_ref(operation);
-                *last = operation->serial;
+/* How many entries come after serial in the page's order; *ret_next: the first of them. */
+static size_t page_left(const struct order *order, const struct page *page, size_t *ret_next)
+{
+        if (page->filter->newest) {
+                size_t n = page->serial ? order_seek(order, page->serial - 1) : order->n;
+
+                *ret_next = n - 1;
+                return n;
         }
-        if (i < order->n)
+        *ret_next = order_seek(order, page->serial);
+        return order->n - *ret_next;
+}
+
+/* Looks at PAGE_STRIDE entries. true: the page is full and there is one more for the next, or the end is reached. */
+static bool page_fill(const struct order *order, struct page *page)
+{
+        size_t next, left = page_left(order, page, &next);
+
+        for (size_t i = 0; left > 0 && i < PAGE_STRIDE; i++, left--) {
+                const struct order_entry *entry = &order->entries[next];
+
+                next += page->filter->newest ? SIZE_MAX : 1;
+                page->serial = entry->serial;
+                if (entry->operation && page_wants(entry->operation, page->filter)) {
+                        if (page->n == page->size)
+                                return true;
+                        page->items[page->n++] = operation_ref(entry->operation);
+                        page->cursor = entry->serial;
+                }
+        }
+        if (left > 0)
                 return false;
-        *last = 0;
+        page->cursor = 0;
         return true;
 }
 
-size_t operation_page(struct operation_store *store, int kind, int status, uint64_t *cursor, struct operation **page,
-                      size_t n)
+size_t operation_page(struct operation_store *store, const struct operation_filter *filter, uint64_t *cursor,
+                      struct operation **items, size_t n)
 {
-        uint64_t serial = *cursor, last = *cursor;
+        static const struct operation_filter all = { .kind = -1, .status = -1, .done = -1 };
+        struct page page = {
+                .filter = filter ? filter : &all, .items = items, .size = n, .serial = *cursor, .cursor = *cursor
+        };
         struct aftermath after = { 0 };
-        size_t n_page = 0;
         bool done = !n;
 
         while (!done) {
                 store_lock(store);
-                done = page_fill(&store->order, kind, status, &serial, page, n, &n_page, &last);
+                done = page_fill(&store->order, &page);
                 store_unlock(store, &after);
         }
-        *cursor = last;
-        return n_page;
+        *cursor = page.cursor;
+        return page.n;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "contact.h"
 #include "engine_internal.h"
 #include "responder.h"
 #include "responder_state.h"
@@ -21,6 +22,8 @@ static int claim(struct engine *engine, struct peer *peer, const struct wire_hea
                 .transfer = h->transfer,
                 .direction = direction_of(h),
                 .total = h->total,
+                .peer_epoch = h->from_epoch,
+                .peer_name = peer->contact ? peer->contact->name : NULL,
         };
         struct responder *r = calloc(1, sizeof(*r));
         int error;

@@ -61,6 +61,24 @@ static void offer_drop(struct worker *w, struct offer *offer)
         json_object_put(offer->operation);
 }
 
+/* Who came is in the operation and in the log, for each use. */
+static void assert_peer(struct pair *p, const struct offer *offer)
+{
+        struct json_object *now = operation_json(&p->a, offer->id);
+        char *log = worker_log(&p->a), *line = text_format("peer_epoch=%s", p->b.epoch);
+        size_t n = 0;
+
+        assert_string_equal(json_text(json_member(now, "peer"), "epoch"), p->b.epoch);
+        for (const char *at = log; (at = strstr(at, line)); at++)
+                n++;
+        assert_int_equal(n, json_number(now, "uses") + 1);
+        assert_non_null(strstr(log, json_text(now, "request_id")));
+        assert_non_null(strstr(log, "label=again"));
+        json_object_put(now);
+        free(log);
+        free(line);
+}
+
 /* Each write begins when the one before is complete where it was asked for. */
 static void writes_follow_each_other_at_once(void **state)
 {
@@ -111,6 +129,7 @@ static void what_is_read_is_what_the_memory_holds_each_time(void **state)
                 ferry_operation_clear(&read);
         }
         assert_offer(&p->a, &source, 10, "COMPLETE");
+        assert_peer(p, &source);
         offer_drop(&p->a, &source);
         pair_stop(p);
 }

@@ -64,7 +64,7 @@ static size_t count_operations(struct http_fixture *h)
 {
         struct operation *page[100];
         uint64_t cursor = 0;
-        size_t n = operation_page(h->f->store, -1, -1, &cursor, page, 100);
+        size_t n = operation_page(h->f->store, NULL, &cursor, page, 100);
 
         for (size_t i = 0; i < n; i++)
                 operation_unref(page[i]);
@@ -182,7 +182,7 @@ static void a_batch_waits_until_every_operation_is_done(void **state)
 
         fd = http_begin(h, "POST", "/v1/operations", "Prefer: wait=30\r\n", body);
         await_parked(h, 1);
-        assert_int_equal(operation_page(h->f->store, -1, -1, &cursor, made, 3), 3);
+        assert_int_equal(operation_page(h->f->store, NULL, &cursor, made, 3), 3);
         for (size_t i = 0; i < 3; i++) {
                 assert_int_equal(h->server->waits.n_parked, 1);
                 operation_cancel(h->f->store, made[i]);
@@ -209,7 +209,7 @@ static void the_same_key_shows_what_it_made(void **state)
         results = results_of(post(h, "", "Idempotency-Key: k\r\n", body), NULL);
         snprintf(first, sizeof(first), "%s", result(results, 0, "id"));
         json_object_put(results);
-        assert_int_equal(operation_page(h->f->store, -1, -1, &cursor, made, 2), 2);
+        assert_int_equal(operation_page(h->f->store, NULL, &cursor, made, 2), 2);
         operation_delete(h->f->store, made[1]);
         reply = post(h, "", "Idempotency-Key: k\r\n", body);
         assert_string_equal(reply_header(&reply, "Idempotency-Replayed"), "true");

@@ -27,6 +27,7 @@ static struct operation_view passive(void)
                                         .revision = 1,
                                         .bytes_total = 128,
                                         .label = "",
+                                        .request_id = "",
                                         .ttl_ms = 60000,
                                         .created_unix_ms = 1000,
                                         .expires_unix_ms = 61000,
@@ -95,6 +96,7 @@ static void the_end_has_time_transport_and_error(void **state)
 {
         struct operation_view view = { .id = 1,
                                        .label = "",
+                                       .request_id = "",
                                        .kind = FERRY_READ,
                                        .status = FERRY_ERRORED,
                                        .done = true,

@@ -53,7 +53,7 @@ static size_t count_operations(struct http_fixture *h)
 {
         struct operation *page[10];
         uint64_t cursor = 0;
-        size_t n = operation_page(h->f->store, -1, -1, &cursor, page, 10);
+        size_t n = operation_page(h->f->store, NULL, &cursor, page, 10);
 
         for (size_t i = 0; i < n; i++)
                 operation_unref(page[i]);
@@ -409,6 +409,101 @@ static void operations_are_listed_by_kind_and_status(void **state)
         operation_unref(active);
 }
 
+/* Follows the links of a list to its end; how many elements it had. */
+static size_t follow(struct http_fixture *h, const char *path, size_t *ret_pages)
+{
+        char next[512];
+        size_t n = 0;
+
+        snprintf(next, sizeof(next), "%s", path);
+        for (*ret_pages = 0; *next; ++*ret_pages) {
+                struct reply reply = http_call(h, "GET", next, "", NULL);
+                const char *link = reply_header(&reply, "Link");
+
+                assert_true(!link == !reply_field(&reply, "next"));
+                *next = '\0';
+                if (link) {
+                        assert_int_equal(sscanf(link, "<%511[^>]>; rel=\"next\"", next), 1);
+                        assert_non_null(strstr(link, "; rel=\"next\""));
+                }
+                for (const char *at = reply.body; (at = strstr(at, "\"id\":\"op_")); at++)
+                        n++;
+                expect_status(reply, 200);
+        }
+        return n;
+}
+
+static void links_lead_through_a_list_with_its_filters(void **state)
+{
+        struct http_fixture *h = *state;
+        char path[256];
+        size_t n_pages;
+
+        for (size_t i = 0; i < 9; i++)
+                expect_status(post(h, "", "",
+                                   i % 3 ? "{\"kind\":\"readable\",\"label\":\"a b&\\u00e9\","
+                                           "\"descriptors\":[{\"region\":\"%s\"}]}"
+                                         : "{\"kind\":\"writable\",\"descriptors\":[{\"region\":\"%s\"}]}"),
+                              201);
+        assert_int_equal(follow(h, "/v1/operations?limit=2", &n_pages), 9);
+        assert_int_equal(n_pages, 5);
+        snprintf(path, sizeof(path),
+                 "/v1/"
+                 "operations?limit=1&order=desc&done=false&region=%s&kind=readable&status=INITIALIZED&label=a%%20b%%26"
+                 "%%c3%%A9",
+                 h->region);
+        assert_int_equal(follow(h, path, &n_pages), 6);
+        assert_int_equal(n_pages, 6);
+        assert_int_equal(follow(h, "/v1/operations?done=true&order=newest", &n_pages), 0);
+        expect_problem(http_call(h, "GET", "/v1/operations?order=up", "", NULL), 400, "invalid-parameter");
+        expect_problem(http_call(h, "GET", "/v1/operations?done=1", "", NULL), 400, "invalid-parameter");
+        expect_problem(http_call(h, "GET", "/v1/operations?region=op_0000000000000001", "", NULL), 400,
+                       "invalid-parameter");
+        expect_problem(http_call(h, "GET", "/v1/regions?label=x", "", NULL), 400, "invalid-parameter");
+}
+
+static void a_region_in_use_names_its_operations(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *some[10];
+        char path[64], id[FERRY_ID_TEXT_SIZE];
+        struct reply reply;
+
+        snprintf(path, sizeof(path), "/v1/regions/%s", h->region);
+        for (size_t i = 0; i < 10; i++)
+                some[i] = make(h->f, FERRY_READABLE);
+        operation_cancel(h->f->store, some[0]);
+        reply = http_call(h, "DELETE", path, "", NULL);
+        for (size_t i = 0; i < 10; i++) {
+                ferry_id_format("op_", operation_id(some[i]), id);
+                assert_int_equal(strstr(reply_field(&reply, "detail"), id) != NULL, i > 0 && i < 9);
+        }
+        assert_non_null(strstr(reply_field(&reply, "detail"), " and others"));
+        expect_problem(reply, 409, "region-in-use");
+        for (size_t i = 0; i < 10; i++) {
+                operation_cancel(h->f->store, some[i]);
+                operation_unref(some[i]);
+        }
+        expect_status(http_call(h, "DELETE", path, "", NULL), 204);
+}
+
+static void an_operation_names_its_request_and_its_peer(void **state)
+{
+        struct http_fixture *h = *state;
+        struct ferry_metadata *metadata = of_peer(FERRY_READ);
+        struct reply reply = post_active(h, FERRY_READ, metadata);
+
+        assert_string_equal(reply_field(&reply, "request_id"), reply_header(&reply, "Request-Id"));
+        assert_string_equal(reply_field(&reply, "peer"), "{ \"worker\": \"peer\", \"epoch\": \"0000000000001112\" }");
+        expect_status(reply, 201);
+        end_transfer(h->f, 0);
+        metadata = ferry_metadata_free(metadata);
+        reply = post(h, "", "Request-Id: mine\r\n", readable);
+        assert_string_equal(reply_field(&reply, "request_id"), "mine");
+        assert_null(reply_field(&reply, "peer"));
+        expect_status(reply, 201);
+}
+
 static void an_etag_that_still_holds_is_304(void **state)
 {
         struct http_fixture *h = *state;
@@ -444,6 +539,9 @@ int main(void)
                 TEST(an_active_operation_has_no_metadata),
                 TEST(the_same_key_makes_one_operation),
                 TEST(operations_are_listed_by_kind_and_status),
+                TEST(links_lead_through_a_list_with_its_filters),
+                TEST(a_region_in_use_names_its_operations),
+                TEST(an_operation_names_its_request_and_its_peer),
                 TEST(an_etag_that_still_holds_is_304),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -211,7 +211,7 @@ static void a_post_that_prefers_to_wait_is_answered_at_the_end(void **state)
         snprintf(body, sizeof(body), "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]}", h->region);
         fd = http_begin(h, "POST", "/v1/operations", "Prefer: wait=30\r\n", body);
         await_parked(h, 1);
-        assert_int_equal(operation_page(h->f->store, -1, -1, &cursor, page, 2), 1);
+        assert_int_equal(operation_page(h->f->store, NULL, &cursor, page, 2), 1);
         operation_cancel(h->f->store, page[0]);
         operation_unref(page[0]);
         reply = http_receive(fd);

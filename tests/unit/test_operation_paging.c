@@ -12,14 +12,15 @@ static void with_room(struct fixture *f)
 }
 
 /* Walks all pages of that size; stores the ids. */
-static size_t walk(struct fixture *f, int kind, int status, size_t n, uint64_t *ret_ids, size_t *ret_pages)
+static size_t walk_filtered(struct fixture *f, struct operation_filter filter, size_t n, uint64_t *ret_ids,
+                            size_t *ret_pages)
 {
         struct operation *page[64];
         uint64_t cursor = 0;
         size_t n_ids = 0, n_page, n_pages = 0;
 
         do {
-                n_page = operation_page(f->store, kind, status, &cursor, page, n);
+                n_page = operation_page(f->store, &filter, &cursor, page, n);
                 n_pages += n_page > 0;
                 for (size_t i = 0; i < n_page; i++) {
                         ret_ids[n_ids++] = look(f, page[i]).id;
@@ -31,16 +32,22 @@ static size_t walk(struct fixture *f, int kind, int status, size_t n, uint64_t *
         return n_ids;
 }
 
+static size_t walk(struct fixture *f, int kind, int status, size_t n, uint64_t *ret_ids, size_t *ret_pages)
+{
+        return walk_filtered(f, (struct operation_filter){ .kind = kind, .status = status, .done = -1 }, n, ret_ids,
+                             ret_pages);
+}
+
 static void an_empty_store_has_no_page(void **state)
 {
         struct fixture *f = *state;
         struct operation *page[1];
         uint64_t cursor = 0;
 
-        assert_int_equal(operation_page(f->store, -1, -1, &cursor, page, 1), 0);
+        assert_int_equal(operation_page(f->store, NULL, &cursor, page, 1), 0);
         assert_int_equal(cursor, 0);
         cursor = 12345;
-        assert_int_equal(operation_page(f->store, -1, -1, &cursor, page, 1), 0);
+        assert_int_equal(operation_page(f->store, NULL, &cursor, page, 1), 0);
         assert_int_equal(cursor, 0);
 }
 
@@ -85,6 +92,61 @@ static void filters_choose_by_kind_and_status(void **state)
         assert_memory_equal(ids, cancelled_writes, sizeof(cancelled_writes));
 }
 
+static void the_newest_come_first_on_request(void **state)
+{
+        const struct operation_filter newest = { .kind = -1, .status = -1, .done = -1, .newest = true };
+        struct fixture *f = *state;
+        uint64_t made[12], seen[12];
+        size_t n_pages;
+
+        assert_int_equal(walk_filtered(f, newest, 3, seen, NULL), 0);
+        for (size_t i = 0; i < 12; i++) {
+                struct operation *operation = make(f, FERRY_READ), *gone = make(f, FERRY_READ);
+
+                made[11 - i] = look(f, operation).id;
+                (void)operation_unref(operation);
+                operation_delete(f->store, gone);
+                (void)operation_unref(gone);
+        }
+        for (size_t n = 1; n <= 13; n++) {
+                assert_int_equal(walk_filtered(f, newest, n, seen, &n_pages), 12);
+                assert_memory_equal(seen, made, sizeof(made));
+                assert_int_equal(n_pages, (12 + n - 1) / n);
+        }
+}
+
+static void filters_choose_by_end_region_and_label(void **state)
+{
+        struct fixture *f = *state;
+        struct operation_slice slices[] = { { f->other, 0, 16 }, { f->region, 0, 16 } };
+        struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .label = "layer 7" };
+        struct operation *operation;
+        struct operation_filter filter = { -1, -1, -1, 0, NULL, false };
+        uint64_t ids[40];
+
+        for (size_t i = 0; i < 20; i++) {
+                spec.n_slices = 1 + i % 2;
+                spec.label[6] = i % 5 ? '7' : '8';
+                assert_int_equal(make_spec(f, &spec, &operation), 0);
+                if (i % 4 == 0)
+                        operation_cancel(f->store, operation);
+                (void)operation_unref(operation);
+        }
+        filter.done = 1;
+        assert_int_equal(walk_filtered(f, filter, 3, ids, NULL), 5);
+        filter.done = 0;
+        assert_int_equal(walk_filtered(f, filter, 3, ids, NULL), 15);
+        filter.region = f->region->id;
+        assert_int_equal(walk_filtered(f, filter, 3, ids, NULL), 10);
+        filter.done = -1;
+        filter.region = f->other->id;
+        assert_int_equal(walk_filtered(f, filter, 3, ids, NULL), 20);
+        filter.label = "layer 8";
+        assert_int_equal(walk_filtered(f, filter, 3, ids, NULL), 4);
+        filter.label = "layer";
+        assert_int_equal(walk_filtered(f, filter, 3, ids, NULL), 0);
+}
+
 static void a_cursor_outlives_the_operation_it_stands_at(void **state)
 {
         struct fixture *f = *state;
@@ -93,12 +155,12 @@ static void a_cursor_outlives_the_operation_it_stands_at(void **state)
 
         for (size_t i = 0; i < 5; i++)
                 made[i] = make(f, FERRY_READ);
-        assert_int_equal(operation_page(f->store, -1, -1, &cursor, page, 2), 2);
+        assert_int_equal(operation_page(f->store, NULL, &cursor, page, 2), 2);
         (void)operation_unref(page[0]);
         (void)operation_unref(page[1]);
         operation_delete(f->store, made[1]);
         operation_delete(f->store, made[2]);
-        assert_int_equal(operation_page(f->store, -1, -1, &cursor, page, 2), 2);
+        assert_int_equal(operation_page(f->store, NULL, &cursor, page, 2), 2);
         assert_ptr_equal(page[0], made[3]);
         assert_ptr_equal(page[1], made[4]);
         assert_int_equal(cursor, 0);
@@ -160,6 +222,8 @@ int main(void)
                 T(an_empty_store_has_no_page),
                 T(pages_are_in_order_of_creation_and_the_last_is_not_empty),
                 T(filters_choose_by_kind_and_status),
+                T(the_newest_come_first_on_request),
+                T(filters_choose_by_end_region_and_label),
                 T(a_cursor_outlives_the_operation_it_stands_at),
                 T(many_with_many_gone_between_are_all_seen),
                 T(a_rare_match_is_found_far_behind),

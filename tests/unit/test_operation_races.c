@@ -256,7 +256,7 @@ static void *race_list(void *argument)
                 uint64_t cursor = 0;
 
                 do {
-                        size_t n = operation_page(race->f->store, -1, -1, &cursor, page, 7);
+                        size_t n = operation_page(race->f->store, NULL, &cursor, page, 7);
 
                         while (n)
                                 (void)operation_unref(page[--n]);

@@ -99,14 +99,18 @@ enum http_parameter {
         /* those that are numbers, cursors or texts */
         HTTP_PARAMETER_AFTER,
         HTTP_PARAMETER_IDS,
+        HTTP_PARAMETER_LABEL,
         HTTP_PARAMETER_LIMIT,
         HTTP_PARAMETER_OFFSET,
+        HTTP_PARAMETER_REGION,
         HTTP_PARAMETER_REVISION,
         HTTP_PARAMETER_WAIT_MS,
         HTTP_PARAMETER_WIDE_COUNT,
         /* those that are one of a few words */
-        HTTP_PARAMETER_INCLUDE = HTTP_PARAMETER_WIDE_COUNT,
+        HTTP_PARAMETER_DONE = HTTP_PARAMETER_WIDE_COUNT,
+        HTTP_PARAMETER_INCLUDE,
         HTTP_PARAMETER_KIND,
+        HTTP_PARAMETER_ORDER,
         HTTP_PARAMETER_STATUS,
         HTTP_PARAMETER_WAIT_FOR,
         HTTP_PARAMETER_COUNT

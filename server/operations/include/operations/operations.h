@@ -32,7 +32,14 @@ enum {
         OPERATION_DETAIL_SIZE = 160,
         OPERATION_TRANSPORT_SIZE = 32,
         OPERATION_DEVICE_SIZE = 16,
-        OPERATION_LABEL_SIZE = 65
+        OPERATION_LABEL_SIZE = 65,
+        OPERATION_REQUEST_SIZE = 65,
+};
+
+/* The worker at the other end. */
+struct operation_peer {
+        uint64_t epoch;                        /* 0 = not known yet */
+        char worker[FERRY_METADATA_NAME_SIZE]; /* its name; "" = not known */
 };
 
 /* A slice of a region, or several pieces of one size: a row of them, or blocks. As given at creation. */
@@ -127,6 +134,7 @@ struct operation_spec {
         bool verify;         /* active */
         unsigned carriers;   /* active; of enum engine_carrier; 0 = whatever both sides have */
         char label[OPERATION_LABEL_SIZE]; /* the client's own; "" = none */
+        const char *request_id;           /* of the request that asks for it; NULL = none. Copied */
 };
 
 /*
@@ -184,9 +192,10 @@ struct operation_view {
         unsigned carriers;
         uint64_t revision;
         uint64_t bytes_total;
-        uint64_t bytes_done;      /* never falls; with several uses, how far the furthest attempt came */
-        uint32_t uses, uses_done; /* uses 0 = not asked for */
-        const char *label;        /* borrowed from the operation */
+        uint64_t bytes_done;            /* never falls; with several uses, how far the furthest attempt came */
+        uint32_t uses, uses_done;       /* uses 0 = not asked for */
+        const char *label, *request_id; /* borrowed from the operation; "" = none */
+        struct operation_peer peer;     /* with several uses, the latest */
         uint64_t ttl_ms, timeout_ms;
         uint64_t created_unix_ms;
         uint64_t expires_unix_ms; /* passive, not done and no transfer in flight; 0 = does not apply */
@@ -253,8 +262,17 @@ bool operation_unwait(struct operation_store *store, struct operation_waiter *wa
 
 /* ---- listing ---- */
 
-/* A page in order of creation; kind and status -1 = any. *cursor as in region_page. Each has a reference. */
-size_t operation_page(struct operation_store *store, int kind, int status, uint64_t *cursor, struct operation **page,
-                      size_t n);
+/* Which operations a page has. */
+struct operation_filter {
+        int kind, status;  /* -1 = any */
+        int done;          /* 0, 1; -1 = any */
+        uint64_t region;   /* that one of its descriptors names; 0 = any */
+        const char *label; /* NULL = any */
+        bool newest;       /* the newest first; else in order of creation */
+};
+
+/* A page; filter NULL = all operations in order of creation. *cursor as in region_page. Each has a reference. */
+size_t operation_page(struct operation_store *store, const struct operation_filter *filter, uint64_t *cursor,
+                      struct operation **page, size_t n);
 
 #endif

@@ -65,7 +65,9 @@ struct engine_request {
         uint64_t operation;
         uint64_t transfer; /* drawn at random by the active side; one claim has one */
         enum engine_direction direction;
-        uint64_t total; /* bytes that the active side means to move */
+        uint64_t total;        /* bytes that the active side means to move */
+        uint64_t peer_epoch;   /* 0 = not known */
+        const char *peer_name; /* as that worker has said, which nothing proves; NULL = not known */
         uint8_t key[FERRY_KEY_SIZE];
 };
 
