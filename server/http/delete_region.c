@@ -19,7 +19,7 @@ static const char *reason(int error)
         case FERRY_E_REGION_HELD:
                 return "It is memory of the program that runs the worker, which alone can remove it";
         default:
-                return "There is no region of this id";
+                return "No region of this id";
         }
 }
 

@@ -18,7 +18,7 @@ void get_operation_metadata(struct http_request *request)
                 request_answer_json(request, 200, &writer);
                 break;
         case FERRY_E_NOT_PASSIVE:
-                request_problem(request, error, "Its peer has the metadata");
+                request_problem(request, error, "Ask the worker that offers the memory");
                 break;
         case FERRY_E_GONE:
                 request_problem(request, error, "The operation has ended");

@@ -140,7 +140,7 @@ struct operation *request_find_operation(struct http_request *request)
                         break;
                 }
         }
-        request_problem(request, FERRY_E_NOT_FOUND, "There is no operation \"%s\"", request->resource_id);
+        request_problem(request, FERRY_E_NOT_FOUND, "No operation \"%s\"", request->resource_id);
         return NULL;
 }
 
@@ -152,7 +152,7 @@ struct region *request_find_region(struct http_request *request)
         if (ferry_id_parse("rgn_", request->resource_id, &id))
                 region = region_find(request->server->config.regions, id);
         if (!region)
-                request_problem(request, FERRY_E_NOT_FOUND, "There is no region \"%s\"", request->resource_id);
+                request_problem(request, FERRY_E_NOT_FOUND, "No region \"%s\"", request->resource_id);
         else if (!check_preconditions(request, ""))
                 region = region_unref(region);
         return region;
@@ -171,7 +171,7 @@ struct region *request_stream_region(struct http_request *request)
                                 region_state(region) == REGION_FAILED ? "The region could not be made"
                                                                       : "The region is being prepared");
         else if (error)
-                request_problem(request, error, "There is no region \"%s\"", request->resource_id);
+                request_problem(request, error, "No region \"%s\"", request->resource_id);
         region_unref(region);
         return error ? NULL : region;
 }

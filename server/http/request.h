@@ -146,7 +146,7 @@ void request_problem_body(struct http_request *request, const struct ferry_json_
 
 /* What the problems of an id that names nothing say. */
 #define OPERATION_GONE_DETAIL "The operation was deleted or has been kept long enough"
-#define OPERATION_UNKNOWN_DETAIL "There is no operation of this id"
+#define OPERATION_UNKNOWN_DETAIL "No operation of this id"
 
 /* The operation of {id}, kept in request->operation. NULL: the request has been answered with 404 or 410. */
 struct operation *request_find_operation(struct http_request *request);

@@ -16,18 +16,18 @@
 #define FERRY_ERRORS(X)                                                                                                \
         X(INVALID_JSON, 1, "invalid-json", 400, 0, "The body is not valid JSON")                                       \
         X(INVALID_PARAMETER, 2, "invalid-parameter", 400, 0, "A parameter is not valid")                               \
-        X(UNKNOWN_FIELD, 3, "unknown-field", 400, 0, "The body has a field that is not known")                         \
+        X(UNKNOWN_FIELD, 3, "unknown-field", 400, 0, "The body has an unknown field")                                  \
         X(OUT_OF_BOUNDS, 4, "out-of-bounds", 400, 0, "A slice lies outside its region")                                \
         X(SIZE_MISMATCH, 5, "size-mismatch", 409, 0, "The sizes of the two sides differ")                              \
         X(KIND_MISMATCH, 6, "kind-mismatch", 409, 0, "The metadata belongs to the other kind of operation")            \
         X(INVALID_METADATA, 7, "invalid-metadata", 400, 0, "The metadata is not valid")                                \
         X(METADATA_EXPIRED, 8, "metadata-expired", 410, 0, "The metadata has expired")                                 \
-        X(UNKNOWN_DEVICE, 9, "unknown-device", 400, 0, "There is no such memory device here")                          \
-        X(NOT_FOUND, 10, "not-found", 404, 0, "There is no such resource")                                             \
+        X(UNKNOWN_DEVICE, 9, "unknown-device", 400, 0, "No such memory device here")                                   \
+        X(NOT_FOUND, 10, "not-found", 404, 0, "No such resource")                                                      \
         X(GONE, 11, "gone", 410, 0, "The resource is gone")                                                            \
         X(NOT_PASSIVE, 12, "not-passive", 409, 0, "Only readable and writable operations have metadata")               \
         X(REGION_IN_USE, 13, "region-in-use", 409, 1, "The region is in use")                                          \
-        X(METHOD_NOT_ALLOWED, 14, "method-not-allowed", 405, 0, "The resource does not have this method")              \
+        X(METHOD_NOT_ALLOWED, 14, "method-not-allowed", 405, 0, "The resource does not support this method")           \
         X(UNSUPPORTED_MEDIA_TYPE, 15, "unsupported-media-type", 415, 0, "The body has the wrong content type")         \
         X(TOO_LARGE, 16, "too-large", 413, 0, "The body is too large")                                                 \
         X(RANGE_NOT_SATISFIABLE, 17, "range-not-satisfiable", 416, 0, "The range lies outside the content")            \
@@ -36,7 +36,7 @@
         X(HOST_REFUSED, 20, "host-refused", 421, 0, "The Host name is not one of this worker")                         \
         X(ORIGIN_REFUSED, 21, "origin-refused", 403, 0, "Browsers of this origin are not allowed")                     \
         X(LIMIT_REACHED, 22, "limit-reached", 429, 1, "A limit of this worker is reached")                             \
-        X(NO_SPACE, 23, "limit-reached", 507, 1, "There is no room for this on the worker")                            \
+        X(NO_SPACE, 23, "limit-reached", 507, 1, "No room for this on the worker")                                     \
         X(DRAINING, 24, "draining", 503, 1, "The worker is shutting down")                                             \
         X(IDEMPOTENCY_CONFLICT, 25, "idempotency-conflict", 422, 0,                                                    \
           "The Idempotency-Key was used for another request")                                                          \
@@ -48,14 +48,14 @@
         X(PEER_UNREACHABLE, 40, "peer-unreachable", 502, 1, "The peer cannot be reached")                              \
         X(PEER_LOST, 41, "peer-lost", 0, 1, "The peer died or the connection to it broke")                             \
         X(PEER_REFUSED, 42, "peer-refused", 502, 0, "The peer refused what was asked of it")                           \
-        X(STALE_METADATA, 43, "stale-metadata", 0, 0, "The metadata is of an operation that is no more")               \
+        X(STALE_METADATA, 43, "stale-metadata", 0, 0, "The operation of the metadata no longer exists")                \
         X(ALREADY_CLAIMED, 44, "already-claimed", 409, 0, "Another transfer has used this metadata")                   \
         X(CANCELLED, 45, "cancelled", 0, 0, "The operation was cancelled here")                                        \
         X(CANCELLED_BY_PEER, 46, "cancelled-by-peer", 410, 0, "The peer cancelled the operation")                      \
-        X(EXPIRED, 47, "expired", 410, 0, "Nobody used the operation in its time to live")                             \
+        X(EXPIRED, 47, "expired", 410, 0, "No peer used the operation within its time to live")                        \
         X(TIMEOUT, 48, "timeout", 0, 1, "The operation did not end within its timeout")                                \
         X(STALLED, 49, "stalled", 0, 1, "No byte moved within the stall limit")                                        \
-        X(CHECKSUM_MISMATCH, 50, "checksum-mismatch", 409, 1, "The bytes that arrived are not those that were sent")   \
+        X(CHECKSUM_MISMATCH, 50, "checksum-mismatch", 409, 1, "The bytes received differ from the bytes sent")         \
         X(TRANSFER_FAILED, 51, "transfer-failed", 0, 1, "The transfer failed")
 
 enum ferry_error {
