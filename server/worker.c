@@ -109,7 +109,7 @@ int worker_new(const struct worker_options *options, struct ferry_worker **ret_w
         log_event(LOG_INFO, "worker ready", LOG_S("worker", worker->settings->options.name),
                   LOG_S("version", FERRY_VERSION), LOG_S("ucx", facts->ucx_version),
                   LOG_S("http", ferry_worker_url(worker, 0)),
-                  LOG_S("data", facts->data_address[0] ? facts->data_address : NULL));
+                  LOG_S("data", engine_network_is_open(facts) ? facts->data_address : NULL));
         message[0] = '\0';
         *ret_worker = FERRY_STEAL(worker);
         return 0;

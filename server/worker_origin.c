@@ -61,7 +61,7 @@ static void publish_url(const char *url, const char *advertise, const char *loca
 
 void worker_origin_look(const struct ferry_worker *worker, struct worker_origin *ret_origin)
 {
-        const char *data = engine_get_facts(worker->engine)->data_address;
+        const struct engine_facts *facts = engine_get_facts(worker->engine);
         const char *advertise = worker->settings->options.advertise;
         char local_host[ADDRESS_HOST_SIZE];
         const char *const *urls = NULL;
@@ -69,8 +69,8 @@ void worker_origin_look(const struct ferry_worker *worker, struct worker_origin 
 
         *ret_origin = (struct worker_origin){ 0 };
         local_host_look(local_host);
-        if (*data)
-                address_publish(data, advertise, local_host, ret_origin->data, sizeof(ret_origin->data));
+        if (engine_network_is_open(facts))
+                address_publish(facts->data_address, advertise, local_host, ret_origin->data, sizeof(ret_origin->data));
         if (worker->settings->advertise_url)
                 (void)snprintf(ret_origin->http, sizeof(ret_origin->http), "%s", worker->settings->advertise_url);
         for (size_t i = 0; i < n && !*ret_origin->http; i++)

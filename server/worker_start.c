@@ -296,7 +296,7 @@ static int make_ready_line(struct ferry_worker *worker)
         for (size_t i = 0; i < n; i++)
                 ferry_json_put_string(&line, urls[i]);
         ferry_json_end_array(&line);
-        if (facts->data_address[0])
+        if (engine_network_is_open(facts))
                 ferry_json_add_string(&line, "data", facts->data_address);
         ferry_json_add_string(&line, "worker", worker->settings->options.name);
         ferry_json_add_uint(&line, "pid", (uint64_t)getpid());

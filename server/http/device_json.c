@@ -73,7 +73,7 @@ static void add_transports(struct ferry_json_writer *writer, const struct engine
 {
         ferry_json_key(writer, "transports");
         ferry_json_begin_array(writer);
-        for (size_t i = 0; i < facts->n_transports; i++)
+        for (size_t i = 0; !atomic_load(&facts->network_waits) && i < facts->n_transports; i++)
                 ferry_json_put_string(writer, facts->transports[i]);
         ferry_json_end_array(writer);
 }

@@ -14,7 +14,8 @@ void get_devices(struct http_request *request)
         struct ferry_json_writer writer = { 0 };
         struct device_inventory *inventory;
 
-        int error = device_inventory_new(config->engine->cuda, config->device_source, &inventory);
+        bool cuda = engine_network_is_open(config->engine) && config->engine->cuda;
+        int error = device_inventory_new(cuda, config->device_source, &inventory);
         if (error) {
                 request_problem(request, error, NULL);
                 return;

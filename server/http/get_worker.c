@@ -42,7 +42,7 @@ static void put_addresses(struct ferry_json_writer *writer, const struct http_re
         ferry_json_begin_object(writer);
         ferry_json_key(writer, "http");
         put_urls(writer, request, local_host);
-        if (*config->engine->data_address) {
+        if (engine_network_is_open(config->engine)) {
                 address_publish(config->engine->data_address, config->advertise, local_host, data, sizeof(data));
                 ferry_json_add_string(writer, "data", data);
         }

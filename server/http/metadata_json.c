@@ -47,14 +47,15 @@ static const struct metadata_origin *origin_of(struct http_request *request)
         struct metadata_origin *origin = connection->origin;
         char local_host[ADDRESS_HOST_SIZE];
 
-        if (origin)
+        if (origin && (origin->data[0] || !engine_network_is_open(config->engine)))
                 return origin;
-        origin = connection->origin = calloc(1, sizeof(*origin));
+        if (!origin)
+                origin = connection->origin = calloc(1, sizeof(*origin));
         if (!origin)
                 return NULL;
         request_local_host(request, local_host, sizeof(local_host));
         snprintf(origin->worker, sizeof(origin->worker), "%s", config->worker_name);
-        if (*config->engine->data_address)
+        if (engine_network_is_open(config->engine))
                 address_publish(config->engine->data_address, config->advertise, local_host, origin->data,
                                 sizeof(origin->data));
         format_url(request, local_host, origin->http, sizeof(origin->http));

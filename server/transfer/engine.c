@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "arrival.h"
+#include "base/log.h"
 #include "base/metrics.h"
 #include "base/util.h"
 #include "command.h"
@@ -58,6 +59,10 @@ static void collect_facts(struct engine *engine)
         if (engine->ucx) {
                 const struct ucx_facts *ucx = ucx_transport_facts(engine->ucx);
 
+                if (!ucx->data_address[0]) {
+                        atomic_store(&facts->network_waits, true);
+                        return;
+                }
                 facts->memory_types = ucx->memory_types;
                 facts->cuda = (facts->memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
                 memcpy(facts->data_address, ucx->data_address, sizeof(facts->data_address));
@@ -67,6 +72,26 @@ static void collect_facts(struct engine *engine)
                 facts->transports = shm;
                 facts->n_transports = FERRY_ARRAY_SIZE(shm);
         }
+}
+
+/* Thread: who holds the progress lock. */
+static void on_opened(void *context, struct transport *transport)
+{
+        struct engine *engine = context;
+
+        collect_facts(engine);
+        atomic_store(&engine->facts.network_waits, false);
+}
+
+/* A worker of which nobody can get anything, but by HTTP. */
+static void warn_of_nothing(const struct engine *engine)
+{
+        if (!engine->local && !engine_network_is_open(&engine->facts))
+                log_event(LOG_WARN, engine->ucx
+                                            ? "nothing can move bytes but HTTP: the local side is off (--local), and "
+                                              "the network side waits"
+                                            : "nothing can move bytes but HTTP: the local side (--local) and the "
+                                              "network side (--data-listen) are off");
 }
 
 static int open_local(struct engine *engine, const struct engine_config *config)
@@ -88,7 +113,7 @@ static int open_local(struct engine *engine, const struct engine_config *config)
 
 static int open_ucx(struct engine *engine, const struct engine_config *config)
 {
-        const struct transport_handlers handlers = arrival_handlers(engine);
+        struct transport_handlers handlers = arrival_handlers(engine);
         const struct ucx_config ucx = {
                 .data_listen = config->data_listen,
                 .advertise = config->advertise,
@@ -97,8 +122,10 @@ static int open_ucx(struct engine *engine, const struct engine_config *config)
                 .chunk_size = config->chunk_size,
                 .window = config->window,
         };
-        int r = ucx_transport_new(&ucx, &handlers, engine->n_transports, &engine->ucx);
+        int r;
 
+        handlers.opened = on_opened;
+        r = ucx_transport_new(&ucx, &handlers, engine->n_transports, &engine->ucx);
         if (r == 0)
                 engine->transports[engine->n_transports++] = engine->ucx;
         return r;
@@ -157,6 +184,7 @@ int engine_new(const struct engine_config *config, struct engine **ret_engine)
         if (r == 0) {
                 make_metrics(engine, config->metrics);
                 collect_facts(engine);
+                warn_of_nothing(engine);
                 r = thread_start(engine);
         }
         if (r < 0) {

@@ -129,7 +129,8 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
         if (peer)
                 peer_name_address(peer, route->data);
         else
-                *ret_why = "its network address cannot be connected";
+                *ret_why = error == -ENETDOWN ? "the network side of this worker waits for its address (--data-listen)"
+                                              : "its network address cannot be connected";
         return peer;
 }
 

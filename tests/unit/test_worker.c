@@ -206,7 +206,8 @@ static void take_line(void *context, const char *level, const char *line)
 {
         struct sink *sink = context;
 
-        assert_string_equal(level, "info");
+        assert_string_equal(level,
+                            sink->lines == 0 ? "warn" : "info"); /* it has nothing that moves bytes, and says so */
         assert_null(strchr(line, '\n'));
         (void)snprintf(sink->last, sizeof(sink->last), "%s", line);
         sink->lines++;
@@ -223,12 +224,12 @@ static void log_lines_go_where_the_program_says(void **state)
         assert_int_equal(ferry_worker_log("loud", take_line, &sink), -EINVAL);
         assert_int_equal(ferry_worker_log("info", take_line, &sink), 0);
         assert_int_equal(ferry_worker_new(options, &other), 0);
-        assert_int_equal(sink.lines, 1);
+        assert_int_equal(sink.lines, 2);
         assert_non_null(strstr(sink.last, "msg=\"worker ready\""));
         assert_int_equal(ferry_worker_log("warn", NULL, NULL), 0);
         (void)ferry_worker_free(other);
         (void)ferry_worker_options_free(options);
-        assert_int_equal(sink.lines, 1);
+        assert_int_equal(sink.lines, 2);
 }
 
 static void a_forked_child_may_not_use_the_worker(void **state)

@@ -101,13 +101,19 @@ static int resolve(const char *host, const char *port, struct ucx_address *a)
         return 0;
 }
 
+/* Whether it may be the name of an interface that is not there. */
+static bool is_interface_name(const char *host)
+{
+        return *host && strlen(host) < IF_NAMESIZE && !strpbrk(host, ".:/");
+}
+
 /* "HOST:PORT", "[v6]:PORT", "INTERFACE:PORT" */
 static int parse(const char *text, struct ucx_address *a)
 {
         FERRY_CLEANUP(cleanup_free) char *copy = strdup(text);
         char *colon = copy ? strrchr(copy, ':') : NULL, *host = copy;
         size_t length;
-        int r;
+        int r = -EADDRNOTAVAIL;
 
         if (!copy)
                 return -ENOMEM;
@@ -120,9 +126,11 @@ static int parse(const char *text, struct ucx_address *a)
                 host++;
         }
         if (if_nametoindex(host) == 0)
-                return resolve(*host ? host : NULL, colon + 1, a);
-        r = resolve(NULL, colon + 1, a); /* for the port */
-        return r < 0 ? r : interface_address(host, a);
+                r = resolve(*host ? host : NULL, colon + 1, a);
+        if (r == 0 || !is_interface_name(host))
+                return r;
+        (void)snprintf(a->interface, sizeof(a->interface), "%s", host);
+        return resolve(NULL, colon + 1, a); /* for the port */
 }
 
 /* UCX has one error for all that can be wrong with an address; the system tells them apart. */
@@ -138,21 +146,66 @@ static int probe(const struct ucx_address *a)
         return 0;
 }
 
+/* Whether UCX gets lanes there. An address that no interface has may be bound all the same. */
+static bool is_up(const struct ucx_address *a)
+{
+        struct ifaddrs *list;
+        bool known = false, up = false;
+
+        if (a->loopback || a->wildcard || getifaddrs(&list) < 0)
+                return true;
+        for (struct ifaddrs *i = list; i; i = i->ifa_next)
+                if (ucx_address_same_host(i->ifa_addr, (const struct sockaddr *)&a->address)) {
+                        known = true;
+                        up |= (i->ifa_flags & IFF_UP) && (i->ifa_flags & IFF_RUNNING);
+                }
+        freeifaddrs(list);
+        return up || !known;
+}
+
+static void refuse(int r)
+{
+        log_event(LOG_ERROR, "the network side cannot listen where --data-listen says", LOG_S("reason", strerror(-r)));
+}
+
 int ucx_address_parse(const char *data_listen, struct ucx_address *ret_address)
 {
         struct ucx_address address = { 0 };
         int r = parse(data_listen, &address);
 
-        if (r == 0)
-                r = probe(&address);
         if (r < 0) {
-                log_event(LOG_ERROR, "the network side cannot listen there", LOG_S("data_listen", data_listen),
-                          LOG_S("reason", strerror(-r)));
+                refuse(r);
                 return r;
         }
         classify(&address);
         *ret_address = address;
         return 0;
+}
+
+int ucx_address_look(struct ucx_address *a, const char **ret_missing)
+{
+        const char *missing = NULL;
+        int r = a->interface[0] ? interface_address(a->interface, a) : 0;
+
+        if (r == -ENODEV)
+                missing = "the interface";
+        else if (r == -EADDRNOTAVAIL)
+                missing = "the interface to be up with an address";
+        if (r == 0) {
+                classify(a);
+                r = probe(a);
+                if (r == -EADDRNOTAVAIL)
+                        missing = "an interface with that address";
+        }
+        if (r == 0 && !is_up(a))
+                missing = "the interface of that address to be up";
+        if (missing) {
+                *ret_missing = missing;
+                return -EAGAIN;
+        }
+        if (r < 0)
+                refuse(r);
+        return r;
 }
 
 int ucx_address_format(const struct sockaddr_storage *address, char *text, size_t size)

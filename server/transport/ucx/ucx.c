@@ -10,13 +10,24 @@
 
 /* The transport itself: what the engine calls. */
 
+/* Whether what the network side waited for has come. */
+static bool open_late(struct ucx *ucx)
+{
+        if (!ucx->late || !ucx_late_look(ucx))
+                return false;
+        if (ucx->base.handlers.opened)
+                ucx->base.handlers.opened(ucx->base.handlers.context, &ucx->base);
+        log_event(LOG_INFO, "the network side is open", LOG_S("data", ucx->facts.data_address));
+        return true;
+}
+
 static bool progress(struct transport *transport)
 {
         struct ucx *ucx = ucx_of(transport);
         bool any;
 
         if (!ucx->worker)
-                return false;
+                return open_late(ucx);
         ucx_watch_run(ucx);
         any = ucx_worker_progress(ucx) > 0;
         any |= ucx_queue_flush(ucx);
@@ -54,7 +65,9 @@ static struct link *connect_link(struct transport *transport, const struct trans
 
         ((struct sockaddr_in *)(void *)&local.address)->sin_port = 0; /* at the same place in both families */
         *ret_error = ucx->stopping ? -ESHUTDOWN : -ENODEV;
-        if (ucx->stopping || !peer->address)
+        if (!ucx->worker && !ucx->stopping)
+                *ret_error = -ENETDOWN;
+        if (!ucx->worker || !peer->address)
                 return NULL;
         if (peer->address->sa_family != ucx->listen.address.ss_family) {
                 log_event(LOG_INFO, "UCX reaches peers of the listener's address family alone",
@@ -104,6 +117,16 @@ static void release(struct link *link)
         ucx_link_free(ucx_link_of(link));
 }
 
+static void close_context(struct ucx *ucx)
+{
+        if (ucx->context)
+                ucp_cleanup(ucx->context);
+        ucx->context = NULL;
+        for (size_t i = 0; i < ucx->facts.n_transports; i++)
+                free(ucx->lanes[i]);
+        ucx->facts.n_transports = 0;
+}
+
 static void ucx_free(struct transport *transport)
 {
         struct ucx *ucx = ucx_of(transport);
@@ -113,12 +136,23 @@ static void ucx_free(struct transport *transport)
         DL_FOREACH_SAFE (transport->links, link, next)
                 ucx_link_free(ucx_link_of(link));
         ucx_watch_end(ucx);
-        if (ucx->context)
-                ucp_cleanup(ucx->context);
-        for (size_t i = 0; i < ucx->facts.n_transports; i++)
-                free(ucx->lanes[i]);
+        close_context(ucx);
+        ucx_late_free(ucx);
         transport_clear(transport);
         free(ucx);
+}
+
+static int register_memory(struct transport *transport, struct memory *memory)
+{
+        return ucx_of(transport)->late ? ucx_late_register(transport, memory) : ucx_register_memory(transport, memory);
+}
+
+static void unregister_memory(struct transport *transport, struct memory *memory)
+{
+        if (ucx_of(transport)->late)
+                ucx_late_unregister(transport, memory);
+        else
+                ucx_unregister_memory(transport, memory);
 }
 
 static const struct transport_ops ops = {
@@ -127,8 +161,8 @@ static const struct transport_ops ops = {
         .progress = progress,
         .arm = arm,
         .deadline = deadline,
-        .register_memory = ucx_register_memory,
-        .unregister_memory = ucx_unregister_memory,
+        .register_memory = register_memory,
+        .unregister_memory = unregister_memory,
         .connect = connect_link,
         .send = ucx_send,
         .receive = ucx_receive,
@@ -165,19 +199,40 @@ static void warn_of_network(const struct ucx *ucx)
                 }
 }
 
-static int open_all(struct ucx *ucx, const struct ucx_config *config)
+/* The address is there. Leaves nothing behind when it fails. */
+static int open_network(struct ucx *ucx, const struct ucx_config *config)
 {
+        int r = ucx_context_open(ucx, config);
+
+        if (r == 0)
+                r = ucx_worker_open(ucx, ucx_message_arrived);
+        if (r == 0)
+                r = ucx_listener_open(ucx);
+        if (r < 0) {
+                if (ucx->worker)
+                        ucp_worker_destroy(ucx->worker);
+                ucx->worker = NULL;
+                close_context(ucx);
+                return r;
+        }
+        ucx_context_facts(ucx);
+        ucx->facts.no_rdma = ucx_no_rdma(ucx, config);
+        warn_of_network(ucx);
+        return 0;
+}
+
+static int open_or_wait(struct ucx *ucx, const struct ucx_config *config)
+{
+        const char *missing;
         int r = ucx_check_version();
 
         if (r == 0)
                 r = ucx_address_parse(config->data_listen, &ucx->listen);
         if (r == 0)
-                r = ucx_context_open(ucx, config);
-        if (r == 0)
-                r = ucx_worker_open(ucx, ucx_message_arrived);
-        if (r == 0)
-                r = ucx_listener_open(ucx);
-        return r;
+                r = ucx_address_look(&ucx->listen, &missing);
+        if (r == -EAGAIN)
+                return ucx_late_new(ucx, config, missing, open_network);
+        return r == 0 ? open_network(ucx, config) : r;
 }
 
 int ucx_transport_new(const struct ucx_config *config, const struct transport_handlers *handlers, size_t index,
@@ -198,14 +253,11 @@ int ucx_transport_new(const struct ucx_config *config, const struct transport_ha
         ucx->chunk_max = config->chunk_size ? config->chunk_size : WIRE_CHUNK_MAX;
         ucx->chunk_first = ucx->chunk_max < UCX_CHUNK_DEFAULT ? ucx->chunk_max : UCX_CHUNK_DEFAULT;
         ucx->window = config->window ? config->window : UCX_WINDOW_DEFAULT;
-        r = open_all(ucx, config);
+        r = open_or_wait(ucx, config);
         if (r < 0) {
                 ucx_free(&ucx->base);
                 return r;
         }
-        ucx_context_facts(ucx);
-        ucx->facts.no_rdma = ucx_no_rdma(ucx, config);
-        warn_of_network(ucx);
         *ret_transport = &ucx->base;
         return 0;
 }

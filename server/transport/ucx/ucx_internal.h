@@ -33,10 +33,13 @@ struct ucx_message;
 struct ucx_host;
 
 struct ucx_address {
+        char interface[IF_NAMESIZE]; /* "" = it was not named by one */
         struct sockaddr_storage address;
         socklen_t length;
         bool loopback, wildcard;
 };
+
+struct ucx_late;
 
 struct ucx {
         struct transport base;
@@ -51,6 +54,7 @@ struct ucx {
         bool put;                   /* TCP moves bulk by PUT */
         bool cached;                /* UCX caches what it registers (context.c) */
         struct ucx_address listen;  /* loopback: so is every peer */
+        struct ucx_late *late;      /* it had to wait for its address; NULL = not at all */
         bool stopping;
         bool in_progress;             /* inside ucp_worker_progress, where nothing may be sent */
         struct message *deferred;     /* utlist; what must wait until that is over, in order */
@@ -140,8 +144,13 @@ int ucx_failed(const char *step, ucs_status_t status);
 
 /* ---- address.c: where to listen ---- */
 
-/* Parses data_listen and tries to bind it. 0 or -errno with a logged reason. */
+/* 0 or -errno with a logged reason. */
 int ucx_address_parse(const char *data_listen, struct ucx_address *ret_address);
+/*
+ * Whether it can be listened on now: looks up the address of an interface, and tries to bind. 0; -EAGAIN when it may
+ * come later, *ret_missing says what is missing; other -errno with a logged reason.
+ */
+int ucx_address_look(struct ucx_address *address, const char **ret_missing);
 /* Whether two addresses name one host; a may be NULL. */
 bool ucx_address_same_host(const struct sockaddr *a, const struct sockaddr *b);
 /* Whether UCX takes an address of an interface for TCP. */
@@ -250,6 +259,17 @@ unsigned ucx_worker_progress(struct ucx *ucx);
 
 ucs_status_t ucx_message_arrived(void *ucx, const void *header, size_t header_length, void *data, size_t length,
                                  const ucp_am_recv_param_t *param);
+
+/* ---- late.c: an address that is not there yet ---- */
+
+/* Waits for ucx->listen. open is called when it is there, with a copy of config. 0 or -errno with a logged reason. */
+int ucx_late_new(struct ucx *ucx, const struct ucx_config *config, const char *missing,
+                 int (*open)(struct ucx *ucx, const struct ucx_config *config));
+void ucx_late_free(struct ucx *ucx);
+/* Looks, when something has changed. Whether it has opened. */
+bool ucx_late_look(struct ucx *ucx);
+int ucx_late_register(struct transport *transport, struct memory *memory);
+void ucx_late_unregister(struct transport *transport, struct memory *memory);
 
 /* ---- listener.c: links that peers open ---- */
 

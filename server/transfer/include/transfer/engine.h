@@ -2,6 +2,7 @@
 #ifndef TRANSFER_ENGINE_H
 #define TRANSFER_ENGINE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -119,8 +120,12 @@ struct engine_config {
         struct metrics *metrics; /* may be NULL */
 };
 
-/* What the data plane can do here; fixed after engine_new. */
+/*
+ * What the data plane can do here. Fixed after engine_new, but for one change where the network side has to wait for
+ * its address: network_waits becomes false, and memory_types, cuda, data_address and transports are as they stay.
+ */
 struct engine_facts {
+        atomic_bool network_waits;
         char ucx_version[32];
         uint64_t memory_types; /* UCS_BIT(UCS_MEMORY_TYPE_*) of ucp_context_query; 0 without the UCX transport */
         bool cuda;
@@ -135,6 +140,12 @@ struct engine_facts {
  * transports, interfaces), -ENODEV (UCX has no such transport), other -errno. The reason is logged.
  */
 int engine_new(const struct engine_config *config, struct engine **ret_engine);
+
+/* Whether the network side is open. Any thread; so is what it has fixed when it is. */
+static inline bool engine_network_is_open(const struct engine_facts *facts)
+{
+        return !atomic_load(&facts->network_waits) && facts->data_address[0];
+}
 
 /*
  * Ends every transfer, claim and connect (their callbacks run), closes the links (flushing at most grace_ms), ends the

@@ -156,6 +156,8 @@ struct transport_handlers {
         void (*room)(void *context, struct link *link);
         /* A part of a long receive is in place (message->copied). Not from every transport. */
         void (*copied)(void *context, struct message *message);
+        /* The transport can be used from now on: what it waited for has come. NULL = nobody cares. */
+        void (*opened)(void *context, struct transport *transport);
 };
 
 /* ---- transports ---- */

@@ -21,13 +21,16 @@ struct ucx_config {
 /* What UCX can do here. */
 struct ucx_facts {
         uint64_t memory_types;                     /* UCS_BIT(UCS_MEMORY_TYPE_*) of ucp_context_query */
-        char data_address[TRANSPORT_ADDRESS_SIZE]; /* bound "host:port" */
+        char data_address[TRANSPORT_ADDRESS_SIZE]; /* bound "host:port"; "" = it waits for its address */
         size_t n_transports;                       /* names of UCX transports in use, without duplicates */
         const char *const *transports;
         const char *no_rdma; /* why no link of this worker can take RDMA, for people; NULL = it may */
 };
 
 /*
+ * Where the address or interface is not there or not up yet, the transport waits for it (handlers->opened), connects to
+ * nobody until then, and says so in the log.
+ *
  * 0 with *ret_transport; -EADDRINUSE, -EADDRNOTAVAIL, -EINVAL (data_listen, transports, interfaces), -ENODEV (UCX has
  * no such transport), -ENOTSUP (this version of UCX is known not to work), other -errno. The reason is logged.
  */
