@@ -143,7 +143,8 @@ int ucx_context_open(struct ucx *ucx, const struct ucx_config *config)
         };
         ucp_config_t *ucp_config;
         ucs_status_t status;
-        int r = config->interfaces ? 0 : ucx_interfaces(config, &ucx->listen, &interfaces);
+        int r = config->interfaces ? ucx_interfaces_check(config->interfaces)
+                                   : ucx_interfaces(config, &ucx->listen, &interfaces);
 
         if (r < 0)
                 return r;

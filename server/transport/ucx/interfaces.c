@@ -78,12 +78,61 @@ static const char *interface_of(const struct ifaddrs *all, const struct sockaddr
         return NULL;
 }
 
+/*
+ * The two ends of a link order the TCP lanes of several interfaces by themselves. With UCX before 1.14, which was seen
+ * with 1.13.1, each then takes another one for active messages, or waits for the other to connect it: now and then
+ * nothing gets through. Loopback is no lane to another host.
+ */
+static bool one_only(void)
+{
+        return ucx_is_before(14);
+}
+
+static bool is_candidate(const struct ifaddrs *i, sa_family_t family, const char *list)
+{
+        return ucx_address_is_for_lanes(i) && i->ifa_addr->sa_family == family && !strchr(i->ifa_name, ':') &&
+               !has(list, i->ifa_name) && !is_inner_bridge(i->ifa_name) && !has_inner_name(i->ifa_name);
+}
+
 static void append_all(const struct ifaddrs *all, sa_family_t family, char *list)
 {
-        for (const struct ifaddrs *i = all; i; i = i->ifa_next)
-                if (ucx_address_is_for_lanes(i) && i->ifa_addr->sa_family == family && !strchr(i->ifa_name, ':') &&
-                    !has(list, i->ifa_name) && !is_inner_bridge(i->ifa_name) && !has_inner_name(i->ifa_name))
-                        append(list, i->ifa_name);
+        const char *first = NULL;
+
+        for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+                if (!is_candidate(i, family, list))
+                        continue;
+                if (first && one_only() && !(i->ifa_flags & IFF_LOOPBACK)) {
+                        log_event(LOG_WARN,
+                                  "this UCX serves one TCP interface at a time: name another one by --data-listen or "
+                                  "--advertise",
+                                  LOG_S("used", first), LOG_S("not_used", i->ifa_name));
+                        continue;
+                }
+                if (!(i->ifa_flags & IFF_LOOPBACK))
+                        first = i->ifa_name;
+                append(list, i->ifa_name);
+        }
+}
+
+int ucx_interfaces_check(const char *list)
+{
+        FERRY_CLEANUP(cleanup_free) char *copy = strdup(list);
+        const char *first = NULL;
+        char *save = NULL;
+
+        if (!copy)
+                return -ENOMEM;
+        for (char *name = strtok_r(copy, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
+                if (if_nametoindex(name) == 0 || strcmp(name, "lo") == 0) /* an RDMA port, for example */
+                        continue;
+                if (first && one_only()) {
+                        log_event(LOG_ERROR, "this UCX connects over one TCP interface alone: name one of them",
+                                  LOG_S("interfaces", list));
+                        return -EINVAL;
+                }
+                first = name;
+        }
+        return 0;
 }
 
 /* The first of the addresses of advertise that this host has. Whether there is one. */
@@ -148,6 +197,10 @@ static int choose(const struct ifaddrs *all, const struct ucx_config *config, co
                 specific = true;
         }
         if (!specific) {
+                if (!config->advertise)
+                        log_event(LOG_WARN,
+                                  "the network side listens on every address, and peers are told the one by which a "
+                                  "client reaches this worker's HTTP server: name the right one by --advertise");
                 append_all(all, address->address.ss_family, list);
                 return 0;
         }

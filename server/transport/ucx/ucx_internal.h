@@ -177,6 +177,8 @@ const char *ucx_no_rdma(const struct ucx *ucx, const struct ucx_config *config);
  * peers would not find UCX's lanes at that address; other -errno.
  */
 int ucx_interfaces(const struct ucx_config *config, const struct ucx_address *address, char **ret_list);
+/* Whether UCX can use what --interfaces names together: 0, or -EINVAL with a logged sentence. */
+int ucx_interfaces_check(const char *list);
 
 /* ---- context.c: settings, ucp_init, the worker ---- */
 
