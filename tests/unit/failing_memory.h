@@ -9,7 +9,7 @@
  * the libraries it uses, go through here.
  */
 
-static long memory_left = -1; /* how many more succeed; -1 = all */
+static _Thread_local long memory_left = -1; /* how many more of this thread succeed; -1 = all */
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <ferry/error.h>
+
+#include "base/clock.h"
+#include "base/util.h"
+#include "engine_fixture.h"
+#include "failing_memory.h"
+#include "transport/local.h"
+
+/* Ends that come at awkward moments, and to those who ask for too much. */
+
+/* ---- a cancel while the connection is being made ---- */
+
+static struct end greeted;
+
+static void note_greeting(void *context, const struct engine_connection *connection)
+{
+        assert_int_equal(connection->error, 0);
+        end_note(&greeted, NULL);
+}
+
+/* Until the passive side has heard all that was sent to it before. */
+static void await_peer(struct world *w, int n)
+{
+        const struct engine_connect connect = {
+                .peer = { .epoch = w->epoch[1], .data = engine_get_facts(w->engine[1])->data_address },
+                .connected = note_greeting,
+        };
+
+        assert_int_equal(engine_connect(w->engine[0], &connect), 0);
+        end_wait(&greeted, n);
+}
+
+static void pause_us(uint64_t us)
+{
+        for (uint64_t until_us = clock_now_us() + us; clock_now_us() < until_us;)
+                ;
+}
+
+/* Neither side is left to a limit of its own. */
+static void a_cancel_while_a_connection_is_made_ends_both_sides(void **state)
+{
+        enum { ROUNDS = 24, STEP_US = 100 };
+
+        end_init(&greeted);
+        for (int round = 0; round < ROUNDS; round++) {
+                enum engine_direction direction = round % 2 ? ENGINE_WRITE : ENGINE_READ;
+                struct world *w = world_new(NETWORK, round % 3 ? 1 << 20 : 4096);
+                uint64_t id;
+
+                world_offer(w, direction);
+                id = world_start(w, direction, false);
+                pause_us((uint64_t)round / 4 * STEP_US);
+                engine_transfer_cancel(w->engine[0], id, FERRY_E_CANCELLED);
+                end_wait(&w->active, 1);
+                await_peer(w, round + 1);
+                if (w->passive.claims > 0)
+                        end_wait(&w->passive, 1);
+                if (w->active.outcome.error != 0) {
+                        assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED);
+                        assert_true(w->passive.claims == 0 || w->passive.outcome.error == FERRY_E_CANCELLED_BY_PEER);
+                }
+                world_free(w);
+        }
+}
+
+/* ---- a peer that asks for too much ---- */
+
+struct stranger {
+        struct transport *transport;
+        struct link *link;
+        uint64_t epoch;
+        uint32_t status; /* of the DONE_ACK that came */
+};
+
+static void on_message(void *context, struct link *link, const struct wire_header *header, struct payload *payload)
+{
+        struct stranger *s = context;
+
+        if (header->type == WIRE_DONE_ACK)
+                s->status = header->status;
+}
+
+static bool on_accepted(void *context, struct link *link)
+{
+        return false;
+}
+
+static void on_ended(void *context, struct link *link)
+{
+        link->transport->ops->release(link);
+}
+
+static void on_room(void *context, struct link *link)
+{
+}
+
+static void stranger_come(struct stranger *s, const struct world *w)
+{
+        const struct transport_handlers handlers = {
+                .context = s, .message = on_message, .accepted = on_accepted, .ended = on_ended, .room = on_room
+        };
+        const struct local_config config = { .epoch = s->epoch = random_id(), .directory = local_directory() };
+        const struct transport_peer peer = { .epoch = w->epoch[1], .text = "" };
+        int error = 0;
+
+        assert_int_equal(local_transport_new(&config, &handlers, 0, &s->transport), 0);
+        s->link = s->transport->ops->connect(s->transport, &peer, &error);
+        assert_non_null(s->link);
+        while (s->link->state == LINK_CONNECTING)
+                (void)s->transport->ops->progress(s->transport);
+        assert_int_equal(s->link->state, LINK_UP);
+}
+
+static void stranger_read(struct stranger *s, const struct world *w, uint32_t seq, uint64_t length)
+{
+        struct message *m = message_new(s->transport);
+
+        m->header = (struct wire_header){ .type = WIRE_READ,
+                                          .to_epoch = w->epoch[1],
+                                          .from_epoch = s->epoch,
+                                          .operation = OPERATION,
+                                          .transfer = 9,
+                                          .seq = seq,
+                                          .offset = seq * length,
+                                          .length = length,
+                                          .total = w->total };
+        memcpy(m->header.key, w->key, sizeof(w->key));
+        s->transport->ops->send(s->link, m);
+}
+
+/* What is asked for and not taken is bounded; the peer loses its transfer, and the worker nothing. */
+static void a_peer_that_asks_for_too_much_ends_its_transfer(void **state)
+{
+        enum { LENGTH = 256 << 10, READS = 100 };
+
+        static const enum carrier ways[] = { RING, MAPPED };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(ways); i++) {
+                struct world *w = world_new(ways[i], READS * LENGTH);
+                struct stranger s = { 0 };
+
+                world_offer(w, ENGINE_READ);
+                stranger_come(&s, w);
+                for (uint32_t seq = 0; seq < READS; seq++)
+                        stranger_read(&s, w, seq, LENGTH);
+                end_wait(&w->passive, 1);
+                assert_int_equal(w->passive.outcome.error, FERRY_E_TRANSFER_FAILED);
+                assert_non_null(strstr(w->passive.outcome.detail, "more chunks at once"));
+                while (!s.status)
+                        (void)s.transport->ops->progress(s.transport);
+                assert_int_equal(s.status, FERRY_E_LIMIT_REACHED);
+                world_start(w, ENGINE_READ, true);
+                end_wait(&w->active, 1);
+                assert_int_equal(w->active.outcome.error, 0);
+                s.transport->ops->shut_down(s.transport, 0);
+                s.transport->ops->free(s.transport);
+                world_free(w);
+        }
+}
+
+/* ---- short memory ---- */
+
+static void a_cancel_and_a_revoke_need_no_memory(void **state)
+{
+        enum { MANY = 500 };
+        struct world *w = world_new(RING, 1 << 20);
+        uint64_t id;
+
+        world_offer(w, ENGINE_READ);
+        pthread_mutex_lock(&w->gate); /* the peer does not answer */
+        id = world_start(w, ENGINE_READ, false);
+        memory_left = 0;
+        for (int i = 0; i < MANY; i++)
+                engine_offer_revoke(w->engine[0], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        engine_transfer_cancel(w->engine[0], id, FERRY_E_CANCELLED);
+        memory_left = -1;
+        end_wait(&w->active, 1);
+        pthread_mutex_unlock(&w->gate);
+        assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED);
+        world_free(w);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_cancel_while_a_connection_is_made_ends_both_sides),
+                cmocka_unit_test(a_peer_that_asks_for_too_much_ends_its_transfer),
+                cmocka_unit_test(a_cancel_and_a_revoke_need_no_memory),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
