@@ -32,6 +32,11 @@ static void refused(struct requester *r, const struct wire_header *h)
 {
         int error = error_of_status(h->status);
 
+        /* It came again over a new link, and the peer does not remember what became of it. */
+        if (r->retried && r->final_sent && (error == FERRY_E_ALREADY_CLAIMED || error == FERRY_E_STALE_METADATA)) {
+                error = FERRY_E_PEER_LOST;
+                r->error = 0;
+        }
         if (r->word_awaited)
                 r->error = 0;
         r->peer_knows = true;

@@ -290,6 +290,8 @@ static void end_when_quiet(struct requester *r)
                 requester_send_done(r, 0);
                 return;
         }
+        if (r->state == REQUESTER_FAILING && !r->peer)
+                lose_answer(r, FERRY_E_PEER_LOST, "the link ended, and no new one was made");
         if (usable && !r->peer_knows)
                 requester_send_done(r, WIRE_QUIET);
         end(r);

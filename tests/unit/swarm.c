@@ -336,8 +336,8 @@ static void disagree(const struct flight *f)
 {
         fail_msg("a %s of %llu bytes (verify %d): active %s, passive %s%s",
                  f->direction == ENGINE_READ ? "read" : "write", (unsigned long long)f->total, f->verify,
-                 (int)f->interruption, (unsigned long long)f->operation, ferry_error_code(f->error[ACTIVE]),
-                 ferry_error_code(f->error[PASSIVE]), f->claimed ? "" : " (never claimed)");
+                 ferry_error_code(f->error[ACTIVE]), ferry_error_code(f->error[PASSIVE]),
+                 f->claimed ? "" : " (never claimed)");
 }
 
 static void check_agreement(const struct flight *f)
