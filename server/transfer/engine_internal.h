@@ -38,6 +38,11 @@ struct tombstone {
         int wire_error; /* 0 = it is complete */
 };
 
+struct tombstones {
+        unsigned newest;
+        struct tombstone all[ENGINE_TOMBSTONE_LIST];
+};
+
 struct engine {
         uint64_t epoch;
         uint64_t spin_us; /* how long the thread polls, after something moved, before it sleeps */
@@ -90,7 +95,7 @@ struct engine {
         uint64_t n_responders; /* so far */
         struct connect *connects;
         struct resolution *resolutions;
-        struct tombstone tombstones[ENGINE_TOMBSTONES];
+        struct tombstones tombstones[ENGINE_TOMBSTONE_LISTS];
 
         struct metric *metric_links[TRANSPORTS_MAX], *metric_failures, *metric_refused;
 };

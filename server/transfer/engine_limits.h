@@ -18,7 +18,8 @@ enum {
         ENGINE_CONTACTS_LEFT = 256,            /* workers without a link that are remembered for people … */
         ENGINE_CONTACT_US = 600 * 1000 * 1000, /* … and for how long */
         ENGINE_ACCEPTED_MAX = 4096,            /* links that peers opened */
-        ENGINE_TOMBSTONES = 1024,              /* ended claims that are remembered for their late messages, at most */
+        ENGINE_TOMBSTONE_LISTS = 128, /* ended claims that are remembered for their late messages: so many … */
+        ENGINE_TOMBSTONE_LIST = 8,    /* … times as many */
 };
 
 #endif

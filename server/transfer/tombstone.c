@@ -3,20 +3,33 @@
 
 #include "engine_internal.h"
 
-/* Transfers are named at random, so a place for each remainder will do: one that comes to a taken place takes it. */
-static size_t place_of(uint64_t transfer)
+/*
+ * Transfers are named at random, so a short list for each remainder will do, in which the newest takes the place of the
+ * oldest. With a single place each, one in a thousand would be gone at once.
+ */
+static struct tombstones *list_of(struct engine *engine, uint64_t transfer)
 {
-        return transfer % ENGINE_TOMBSTONES;
+        return &engine->tombstones[transfer % ENGINE_TOMBSTONE_LISTS];
 }
 
 void tombstone_add(struct engine *engine, uint64_t transfer, int wire_error)
 {
-        engine->tombstones[place_of(transfer)] = (struct tombstone){ .transfer = transfer, .wire_error = wire_error };
+        struct tombstones *list = list_of(engine, transfer);
+
+        list->newest = (list->newest + 1) % ENGINE_TOMBSTONE_LIST;
+        list->all[list->newest] = (struct tombstone){ .transfer = transfer, .wire_error = wire_error };
 }
 
-const struct tombstone *tombstone_find(const struct engine *engine, uint64_t transfer)
+const struct tombstone *tombstone_find(struct engine *engine, uint64_t transfer)
 {
-        const struct tombstone *tombstone = &engine->tombstones[place_of(transfer)];
+        const struct tombstones *list = list_of(engine, transfer);
 
-        return tombstone->transfer == transfer ? tombstone : NULL;
+        for (unsigned i = 0; i < ENGINE_TOMBSTONE_LIST; i++) {
+                const struct tombstone *tombstone =
+                        &list->all[(list->newest + ENGINE_TOMBSTONE_LIST - i) % ENGINE_TOMBSTONE_LIST];
+
+                if (tombstone->transfer == transfer)
+                        return tombstone; /* the newest of that name */
+        }
+        return NULL;
 }

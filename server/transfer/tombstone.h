@@ -11,6 +11,6 @@ struct tombstone;
 
 void tombstone_add(struct engine *engine, uint64_t transfer, int wire_error);
 /* NULL = not known (any more). */
-const struct tombstone *tombstone_find(const struct engine *engine, uint64_t transfer);
+const struct tombstone *tombstone_find(struct engine *engine, uint64_t transfer);
 
 #endif

@@ -58,7 +58,7 @@ static void late_messages_change_nothing(void **state)
 
 static void links_that_end_end_both_sides(void **state)
 {
-        run((struct faulty_plan){ .per_mille = { [FAULT_END] = 10, [FAULT_DELAY] = 200 } },
+        run((struct faulty_plan){ .per_mille = { [FAULT_END] = 5, [FAULT_DELAY] = 200 } },
             (struct swarm_rules){ .agreement = AGREE_UNLESS_LOST });
 }
 
