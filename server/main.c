@@ -57,12 +57,12 @@ static void raise_file_limit(void)
 }
 
 /*
- * Before any thread starts, so that all inherit it: the signals that end the worker come through a descriptor, SIGPIPE
- * not at all. SIGHUP ends it too, unless nohup(1) said otherwise. The descriptor, or -errno.
+ * Before any thread starts, so that all inherit it: the signals that end the worker, and SIGHUP, come through a
+ * descriptor, SIGPIPE not at all. The descriptor, or -errno.
  */
 static int signals_take(void)
 {
-        struct sigaction hangup = { .sa_handler = SIG_DFL };
+        const struct sigaction otherwise = { .sa_handler = SIG_DFL };
         const struct sigaction ignore = { .sa_handler = SIG_IGN };
         sigset_t set;
         int fd;
@@ -70,9 +70,8 @@ static int signals_take(void)
         (void)sigemptyset(&set);
         (void)sigaddset(&set, SIGTERM);
         (void)sigaddset(&set, SIGINT);
-        (void)sigaction(SIGHUP, NULL, &hangup);
-        if (hangup.sa_handler != SIG_IGN)
-                (void)sigaddset(&set, SIGHUP);
+        (void)sigaddset(&set, SIGHUP);
+        (void)sigaction(SIGHUP, &otherwise, NULL); /* nohup(1) has it ignored */
         (void)sigaction(SIGPIPE, &ignore, NULL);
         (void)sigprocmask(SIG_BLOCK, &set, NULL);
         fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -118,13 +117,28 @@ static int line_write(int fd, const char *text)
         return 0;
 }
 
-static int signal_read(int signals)
+static void reload(struct ferry_worker *worker)
+{
+        char message[MESSAGE_SIZE];
+
+        if (worker_reload(worker, message, sizeof(message)) < 0)
+                log_event(LOG_ERROR, "tokens and certificates stay as they are", LOG_S("reason", message));
+        else
+                log_event(LOG_INFO, "tokens and certificates read anew");
+}
+
+/* A signal that ends the worker; 0 = none came. SIGHUP is dealt with here; worker NULL = it is ending. */
+static int signal_read(int signals, struct ferry_worker *worker)
 {
         struct signalfd_siginfo information;
 
         if (read(signals, &information, sizeof(information)) != (ssize_t)sizeof(information))
                 return 0;
-        return (int)information.ssi_signo;
+        if (information.ssi_signo != SIGHUP)
+                return (int)information.ssi_signo;
+        if (worker)
+                reload(worker);
+        return 0;
 }
 
 static void *end_worker(void *argument)
@@ -149,7 +163,7 @@ static int serve(int signals, struct ferry_worker *worker, uint64_t drain_timeou
 
         do {
                 (void)poll(fds, 1, -1);
-                number = signal_read(signals);
+                number = signal_read(signals, worker);
         } while (number == 0);
         log_event(LOG_INFO, "stopping", LOG_S("signal", sigabbrev_np(number)));
         if (done < 0 || pthread_create(&thread, NULL, end_worker, &ending) != 0) {
@@ -158,7 +172,7 @@ static int serve(int signals, struct ferry_worker *worker, uint64_t drain_timeou
         }
         while (!(fds[1].revents & POLLIN)) {
                 (void)poll(fds, FERRY_ARRAY_SIZE(fds), -1);
-                number = signal_read(signals);
+                number = signal_read(signals, NULL);
                 if (number != 0) {
                         ferry_worker_abandon();
                         _exit(EXIT_SIGNAL + number);

@@ -23,6 +23,7 @@ struct worker_options {
         uint64_t memory_limit; /* bytes; 0 = half of the memory of the machine, or of the control group where less */
         const char *token_file, *peer_token_file, *metrics_token_file;
         const char *tls_cert, *tls_key;             /* PEM files */
+        const char *tls_client_ca;                  /* PEM file; NULL = clients need no certificate */
         const char *peer_ca, *peer_cert, *peer_key; /* for https to peers */
         const char *const *allow_host;
         size_t n_allow_host;
@@ -44,5 +45,11 @@ struct worker_options {
  */
 int worker_new(const struct worker_options *options, struct ferry_worker **ret_worker, char *message,
                size_t message_size);
+
+/*
+ * Reads the files of tokens and certificates anew, for new requests and connections. 0; -errno with a sentence in
+ * message: everything is as it was. Not from two threads at once.
+ */
+int worker_reload(struct ferry_worker *worker, char *message, size_t message_size);
 
 #endif

@@ -201,7 +201,8 @@ static bool keep_strings(struct worker_settings *settings)
                                    &options->peer_ca,
                                    &options->peer_cert,
                                    &options->peer_key,
-                                   &options->metrics_token_file };
+                                   &options->metrics_token_file,
+                                   &options->tls_client_ca };
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(strings); i++) {
                 if (!*strings[i])
@@ -308,6 +309,8 @@ static int options_judge(struct worker_settings *settings, char *message, size_t
                            beyond);
         if (!options->tls_cert != !options->tls_key)
                 return say(message, message_size, -EINVAL, "--tls-cert and --tls-key need each other");
+        if (options->tls_client_ca && !options->tls_cert)
+                return say(message, message_size, -EINVAL, "--tls-client-ca needs --tls-cert");
         if (!options->peer_cert != !options->peer_key)
                 return say(message, message_size, -EINVAL, "--peer-cert and --peer-key need each other");
         if (!options->data_listen && (options->transports || options->interfaces))
@@ -359,8 +362,42 @@ static int files_read(struct worker_settings *settings, char *message, size_t me
         if (r == 0)
                 r = pem_read("tls-key", options->tls_key, &settings->tls_key_pem, message, message_size);
         if (r == 0)
+                r = pem_read("tls-client-ca", options->tls_client_ca, &settings->tls_client_ca_pem, message,
+                             message_size);
+        if (r == 0)
                 r = peer_files_check(options, message, message_size);
         return r == 0 ? tokens_judge(settings, message, message_size) : r;
+}
+
+static void secrets_free(struct worker_settings *settings)
+{
+        char **const secrets[] = { &settings->token,       &settings->peer_token,   &settings->metrics_token,
+                                   &settings->tls_key_pem, &settings->tls_cert_pem, &settings->tls_client_ca_pem };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(secrets); i++) {
+                if (*secrets[i])
+                        explicit_bzero(*secrets[i], strlen(*secrets[i]));
+                free(FERRY_STEAL(*secrets[i]));
+        }
+}
+
+int worker_settings_reread(struct worker_settings *settings, char *message, size_t message_size)
+{
+        struct worker_settings fresh = { .options = settings->options };
+        int r = files_read(&fresh, message, message_size);
+
+        if (r < 0) {
+                secrets_free(&fresh);
+                return r;
+        }
+        secrets_free(settings);
+        settings->token = fresh.token;
+        settings->peer_token = fresh.peer_token;
+        settings->metrics_token = fresh.metrics_token;
+        settings->tls_cert_pem = fresh.tls_cert_pem;
+        settings->tls_key_pem = fresh.tls_key_pem;
+        settings->tls_client_ca_pem = fresh.tls_client_ca_pem;
+        return 0;
 }
 
 static void cleanup_settings(struct worker_settings **settings)
@@ -387,20 +424,9 @@ int worker_settings_new(const struct worker_options *options, struct worker_sett
 
 struct worker_settings *worker_settings_free(struct worker_settings *settings)
 {
-        char *secrets[5];
-
         if (!settings)
                 return NULL;
-        secrets[0] = settings->token;
-        secrets[1] = settings->peer_token;
-        secrets[2] = settings->tls_key_pem;
-        secrets[3] = settings->tls_cert_pem;
-        secrets[4] = settings->metrics_token;
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(secrets); i++) {
-                if (secrets[i])
-                        explicit_bzero(secrets[i], strlen(secrets[i]));
-                free(secrets[i]);
-        }
+        secrets_free(settings);
         for (size_t i = 0; i < settings->n_owned; i++)
                 free(settings->owned[i]);
         free(settings->owned);

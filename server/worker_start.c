@@ -233,6 +233,33 @@ static uint64_t connections_possible(uint64_t wanted)
         return possible;
 }
 
+static struct http_secrets worker_secrets(const struct worker_settings *settings)
+{
+        return (struct http_secrets){ .token = settings->token,
+                                      .peer_token = settings->peer_token,
+                                      .metrics_token = settings->metrics_token,
+                                      .tls_cert = settings->tls_cert_pem,
+                                      .tls_key = settings->tls_key_pem,
+                                      .tls_client_ca = settings->tls_client_ca_pem };
+}
+
+int worker_reload(struct ferry_worker *worker, char *message, size_t message_size)
+{
+        int r = worker_settings_reread(worker->settings, message, message_size);
+
+        if (r < 0)
+                return r;
+        const struct http_secrets secrets = worker_secrets(worker->settings);
+        if (worker->http)
+                r = http_server_reload(worker->http, &secrets);
+        if (r == 0)
+                r = peers_set_token(worker->peers, worker->settings->peer_token);
+        if (r < 0)
+                (void)snprintf(message, message_size, "%s",
+                               r == -EINVAL ? "--tls-cert, --tls-key or --tls-client-ca is not usable" : strerror(-r));
+        return r;
+}
+
 static int start_http(struct ferry_worker *worker)
 {
         const struct worker_settings *settings = worker->settings;
@@ -242,12 +269,7 @@ static int start_http(struct ferry_worker *worker)
                 .n_listen = options->n_listen,
                 .advertise = options->advertise,
                 .advertise_url = settings->advertise_url,
-                .token = settings->token,
-                .peer_token = settings->peer_token,
-                .metrics_token = settings->metrics_token,
-                .tls = settings->tls_cert_pem != NULL,
-                .tls_cert_pem = settings->tls_cert_pem,
-                .tls_key_pem = settings->tls_key_pem,
+                .secrets = worker_secrets(settings),
                 .allow_host = options->allow_host,
                 .n_allow_host = options->n_allow_host,
                 .allow_origin = options->allow_origin,
@@ -319,7 +341,8 @@ static const struct step {
         { "the regions", start_regions, NULL },
         { "the operations", start_operations, NULL },
         { "the HTTP client", start_peers, "--allow-peer takes a host name, an address or a CIDR like 10.0.0.0/8" },
-        { "the HTTP server", start_http, "--listen, --advertise, --tls-cert or --tls-key is not usable" },
+        { "the HTTP server", start_http,
+          "--listen, --advertise, --tls-cert, --tls-key or --tls-client-ca is not usable" },
         { "the ready line", make_ready_line, NULL },
 };
 

@@ -2,6 +2,7 @@
 #include "base/util.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/random.h>
 
 void random_bytes(void *buffer, size_t size)
@@ -16,6 +17,18 @@ void random_bytes(void *buffer, size_t size)
                 next += n;
                 size -= (size_t)n;
         }
+}
+
+void *memory_regrow(void *old, size_t size, size_t capacity)
+{
+        void *grown = malloc(capacity);
+
+        if (!grown || !old)
+                return grown;
+        memcpy(grown, old, size);
+        explicit_bzero(old, size);
+        free(old);
+        return grown;
 }
 
 uint64_t random_id(void)

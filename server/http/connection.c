@@ -195,7 +195,7 @@ uint64_t connection_look(struct http_connection *connection, uint64_t now)
         enum http_slow slow = HTTP_SLOW_HEAD;
         uint64_t deadline;
 
-        if (connection->ending)
+        if (connection->ending || (request && request->resume)) /* parked has a deadline of its own */
                 return 0;
         if (!request) {
                 deadline = head_deadline(connection, now);

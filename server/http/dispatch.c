@@ -159,7 +159,7 @@ static int append_body(struct http_request *request, const char *data, size_t si
                 size_t capacity = request->body_capacity ? request->body_capacity : 1024;
                 while (capacity < wanted)
                         capacity *= 2;
-                char *grown = realloc(request->body, capacity);
+                char *grown = memory_regrow(request->body, request->body_size, capacity);
                 if (!grown)
                         return -ENOMEM;
                 request->body = grown;

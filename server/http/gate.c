@@ -185,7 +185,7 @@ static void drain(struct http_thread *thread, struct http_guest *guest)
 
 static void look(struct http_thread *thread, struct http_guest *guest)
 {
-        bool tls = thread->server->config.tls && !guest->listener->local;
+        bool tls = thread->server->tls && !guest->listener->local;
         ssize_t n = recv(guest->fd, thread->peeked, HEAD_MAX, MSG_PEEK | MSG_DONTWAIT);
         const char *detail = NULL;
         int error = 0;

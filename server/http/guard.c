@@ -9,8 +9,11 @@
 
 #include "base/address.h"
 #include "connection.h"
+#include "credentials.h"
 #include "http_internal.h"
 #include "request.h"
+#include "server_thread.h"
+#include "shard.h"
 
 const char *guard_framing_fault(const struct http_headers *headers, const char *version)
 {
@@ -134,15 +137,21 @@ bool guard_admit(struct http_request *request)
         return true;
 }
 
+const struct http_secrets *guard_secrets(const struct http_request *request)
+{
+        return &server_thread_credentials(connection_of(request->connection)->shard->thread)->secrets;
+}
+
 bool guard_authenticate(struct http_request *request)
 {
-        const struct http_config *config = &request->server->config;
-        const struct guard_tokens tokens = { config->token, config->peer_token, config->metrics_token };
+        struct http_connection *connection = connection_of(request->connection);
+        const struct http_secrets *secrets = guard_secrets(request);
+        const struct guard_tokens tokens = { secrets->token, secrets->peer_token, secrets->metrics_token };
         int error = guard_authorize(request->headers.authorization, &tokens, request->route->auth);
 
         if (!error) {
-                if (!config->token || request->route->auth != HTTP_AUTH_NONE)
-                        connection_of(request->connection)->trusted = true;
+                if (!secrets->token || request->route->auth != HTTP_AUTH_NONE)
+                        connection->trusted = true;
                 return true;
         }
         if (error == FERRY_E_UNAUTHENTICATED)

@@ -43,6 +43,9 @@ int guard_authorize(const char *authorization, const struct guard_tokens *tokens
 /* Framing, Host and Origin of a request. false: it has been answered. */
 bool guard_admit(struct http_request *request);
 
+/* The secrets that hold now. Of the connection's thread, until the handler returns. */
+const struct http_secrets *guard_secrets(const struct http_request *request);
+
 /* The token of a request that has a route. false: it has been answered. */
 bool guard_authenticate(struct http_request *request);
 

@@ -3,6 +3,7 @@
 #define HTTP_INTERNAL_H
 
 #include <microhttpd.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,6 +13,7 @@
 #include "http/server.h"
 #include "wait.h"
 
+struct http_credentials;
 struct http_thread;
 struct idempotency;
 struct metric_family;
@@ -48,6 +50,10 @@ struct http_server {
         struct metric_family *problems;  /* {code} */
         _Atomic(struct metric *) *usual; /* those of routes by what they mostly answer; NULL = not asked for yet */
         struct metric *slow[HTTP_SLOW_COUNT], *refused_head, *evicted, *refused_address; /* closed by us */
+        bool tls;
+        pthread_mutex_t credentials_lock;
+        struct http_credentials *credentials; /* credentials_lock: the newest */
+        atomic_uint n_reloads;                /* counts them */
         atomic_bool draining;
         _Atomic uint64_t last_request; /* names the next request; begins at random */
         struct http_waits waits;

@@ -158,5 +158,5 @@ void listener_public_url(const struct http_listener *listener, const char *local
 
         address_join(listener->host, listener->port, bound);
         address_publish(bound, config->advertise, local_host, public, sizeof(public));
-        (void)snprintf(url, size, "%s://%s", config->tls ? "https" : "http", public);
+        (void)snprintf(url, size, "%s://%s", listener->server->tls ? "https" : "http", public);
 }

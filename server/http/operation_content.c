@@ -52,7 +52,7 @@ bool content_find(struct http_request *request, struct operation_view *ret_view)
 static const uint8_t *shown_key(struct http_request *request, uint8_t key[FERRY_KEY_SIZE])
 {
         const char *bearer = guard_bearer(request->headers.authorization);
-        const char *token = request->server->config.token;
+        const char *token = guard_secrets(request)->token;
 
         if (!bearer || (token && ferry_secret_equal(bearer, token)))
                 return NULL;
@@ -88,7 +88,7 @@ bool content_open(struct http_request *request, uint64_t first, uint64_t size)
                 .key = shown_key(request, key),
                 .first = first,
                 .size = size,
-                .transport = request->server->config.tls && !request->listener->local ? "https" : "http",
+                .transport = request->server->tls && !request->listener->local ? "https" : "http",
         };
         int error;
 

@@ -81,6 +81,8 @@ struct http_request *request_free(struct http_request *request)
         if (request->deferred)
                 MHD_destroy_response(request->deferred);
         request->json = ferry_json_free(request->json);
+        if (request->body)
+                explicit_bzero(request->body, request->body_size); /* it may have held a notification key */
         free(request->body);
         operation_set_free(request->set);
         connecting_unref(request->connecting);

@@ -11,11 +11,13 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/util.h"
+#include "credentials.h"
 #include "http_internal.h"
 #include "idempotency.h"
 #include "request.h"
 #include "routes.h"
 #include "server_thread.h"
+#include "shard.h"
 
 enum { LAST_ANSWERS_US = 1000000 /* how long running answers may take when the server ends */ };
 
@@ -67,7 +69,7 @@ static int server_open(struct http_server *server)
                 struct http_listener *listener = &server->listeners[i];
                 listener->server = server;
                 server->n_listeners++;
-                int error = listener_open(listener, config->listen[i], config->tls);
+                int error = listener_open(listener, config->listen[i], server->tls);
                 if (error)
                         return error;
                 server->urls[i] = listener->url;
@@ -134,6 +136,7 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
         if (!server)
                 return -ENOMEM;
         server->config = *config;
+        server->tls = config->secrets.tls_cert != NULL;
         server->last_request = random_id();
         server->started_us = clock_now_us();
         server->started_unix_ms = clock_unix_ms();
@@ -144,6 +147,7 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
         count_problems(server);
         waiters = metrics_family(config->metrics, METRIC_GAUGE, "ferry_http_waiters",
                                  "HTTP requests that are parked until an operation changes.", 0, NULL, NULL, 0);
+        pthread_mutex_init(&server->credentials_lock, NULL);
         int error = waits_init(&server->waits, metric_get(waiters, NULL));
         if (error) {
                 free(server);
@@ -154,7 +158,10 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
                 http_server_free(server);
                 return -ENOMEM;
         }
-        error = idempotency_new(config->limits.idempotency_max, &server->idempotency);
+        error = credentials_new(&config->secrets, &server->credentials);
+        server->config.secrets = (struct http_secrets){ 0 };
+        if (!error)
+                error = idempotency_new(config->limits.idempotency_max, &server->idempotency);
         if (!error)
                 error = server_open(server);
         if (error) {
@@ -162,6 +169,38 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
                 return error;
         }
         *ret_server = server;
+        return 0;
+}
+
+/* Whether both have it, or none. */
+static bool alike(const char *a, const char *b)
+{
+        return !a == !b;
+}
+
+int http_server_reload(struct http_server *server, const struct http_secrets *secrets)
+{
+        const struct http_secrets *old = &server->credentials->secrets; /* which only this function replaces */
+        struct http_credentials *credentials;
+
+        if (!alike(secrets->token, old->token) || !alike(secrets->peer_token, old->peer_token) ||
+            !alike(secrets->metrics_token, old->metrics_token) || !alike(secrets->tls_cert, old->tls_cert) ||
+            !alike(secrets->tls_client_ca, old->tls_client_ca))
+                return -EINVAL;
+        int error = credentials_new(secrets, &credentials);
+        if (error)
+                return error;
+        error = server->tls ? shard_try(credentials) : 0;
+        if (error) {
+                credentials_unref(credentials);
+                return error;
+        }
+        pthread_mutex_lock(&server->credentials_lock);
+        struct http_credentials *replaced = server->credentials;
+        server->credentials = credentials;
+        atomic_fetch_add(&server->n_reloads, 1);
+        pthread_mutex_unlock(&server->credentials_lock);
+        credentials_unref(replaced);
         return 0;
 }
 
@@ -191,6 +230,8 @@ struct http_server *http_server_free(struct http_server *server)
         for (size_t i = 0; i < server->n_listeners; i++)
                 listener_close(&server->listeners[i]);
         idempotency_free(server->idempotency);
+        credentials_unref(server->credentials);
+        pthread_mutex_destroy(&server->credentials_lock);
         waits_destroy(&server->waits);
         free(server->usual);
         free(server->threads);

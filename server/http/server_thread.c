@@ -17,6 +17,7 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "connection.h"
+#include "credentials.h"
 #include "http_internal.h"
 #include "shard.h"
 
@@ -58,7 +59,27 @@ void server_thread_leave(struct http_thread *thread)
         thread->full_us = 0;
 }
 
-static int add_shard(struct http_thread *thread)
+const struct http_credentials *server_thread_credentials(struct http_thread *thread)
+{
+        struct http_server *server = thread->server;
+
+        if (thread->credentials && atomic_load(&server->n_reloads) == thread->n_reloads)
+                return thread->credentials;
+        pthread_mutex_lock(&server->credentials_lock);
+        struct http_credentials *replaced = thread->credentials;
+        thread->credentials = credentials_ref(server->credentials);
+        thread->n_reloads = atomic_load(&server->n_reloads);
+        pthread_mutex_unlock(&server->credentials_lock);
+        credentials_unref(replaced);
+        return thread->credentials;
+}
+
+static int watch_shard(struct http_thread *thread, const struct http_shard *shard)
+{
+        return watch(thread, shard_epoll_fd(shard), first_shard_id(thread) + shard->place);
+}
+
+static int add_shard(struct http_thread *thread, bool tls)
 {
         struct http_shard *shard;
 
@@ -70,11 +91,11 @@ static int add_shard(struct http_thread *thread)
                 thread->shards = shards;
                 thread->shards_capacity = capacity;
         }
-        int error = shard_new(thread, thread->server, &shard);
+        int error = shard_new(thread, tls, &shard);
         if (error)
                 return error;
         shard->place = thread->n_shards;
-        error = watch(thread, shard_epoll_fd(shard), first_shard_id(thread) + shard->place);
+        error = watch_shard(thread, shard);
         if (error) {
                 shard_free(shard);
                 return error;
@@ -83,13 +104,21 @@ static int add_shard(struct http_thread *thread)
         return 0;
 }
 
-/* A shard with room, a new one where there is none; NULL = not now. */
-static struct http_shard *room(struct http_thread *thread)
+/* A shard with room, a new one where there is none; NULL = not now. One with an old certificate is let run empty. */
+static struct http_shard *room(struct http_thread *thread, bool tls)
 {
-        for (size_t i = 0; i < thread->n_shards; i++)
-                if (thread->shards[i]->n_connections < SHARD_CONNECTIONS)
-                        return thread->shards[i];
-        return add_shard(thread) ? NULL : thread->shards[thread->n_shards - 1];
+        const struct http_credentials *newest = server_thread_credentials(thread);
+
+        for (size_t i = 0; i < thread->n_shards; i++) {
+                struct http_shard *shard = thread->shards[i];
+                if (shard->tls != tls || shard->n_connections >= SHARD_CONNECTIONS)
+                        continue;
+                if (!tls || shard->credentials == newest)
+                        return shard;
+                if (!shard->n_connections && !shard_renew(shard) && !watch_shard(thread, shard))
+                        return shard;
+        }
+        return add_shard(thread, tls) ? NULL : thread->shards[thread->n_shards - 1];
 }
 
 /* ---- running shards ---- */
@@ -222,7 +251,7 @@ static void take_connections(struct http_thread *thread, struct http_listener *l
 void server_thread_admit(struct http_thread *thread, struct http_listener *listener, int fd,
                          const union http_address *address, socklen_t size)
 {
-        struct http_shard *shard = room(thread);
+        struct http_shard *shard = room(thread, thread->server->tls && !listener->local);
 
         if (!shard) {
                 close(fd);
@@ -402,7 +431,7 @@ int server_thread_new(struct http_server *server, size_t connections_max, struct
         if (!error)
                 error = watch(thread, thread->event_fd, event_id);
         if (!error)
-                error = add_shard(thread);
+                error = add_shard(thread, server->tls);
         if (error) {
                 log_event(LOG_ERROR, "the HTTP server does not start", LOG_S("error", strerror(-error)));
                 server_thread_free(thread);
@@ -447,6 +476,7 @@ struct http_thread *server_thread_free(struct http_thread *thread)
         server_thread_stop(thread);
         for (size_t i = 0; i < thread->n_shards; i++)
                 shard_free(thread->shards[i]);
+        credentials_unref(thread->credentials);
         free(thread->shards);
         cleanup_close(&thread->event_fd);
         cleanup_close(&thread->epoll_fd);

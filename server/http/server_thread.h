@@ -11,6 +11,7 @@
 #include "gate.h"
 #include "head.h"
 
+struct http_credentials;
 struct http_server;
 struct http_shard;
 
@@ -23,7 +24,9 @@ struct http_thread {
         struct http_server *server;
         pthread_t thread;
         bool started;
-        int epoll_fd; /* the listeners, event_fd, and the shards' own */
+        struct http_credentials *credentials; /* the thread's own: a reference to what it uses */
+        unsigned n_reloads;                   /* the thread's own: when it took them */
+        int epoll_fd;                         /* the listeners, event_fd, and the shards' own */
         int event_fd;
         /* Any thread: */
         atomic_bool stopping;
@@ -59,6 +62,9 @@ struct http_thread *server_thread_free(struct http_thread *thread);
 void server_thread_queue(struct http_thread *thread, struct http_shard *shard);
 
 /* ---- the thread itself: */
+
+/* The newest secrets; valid until the next call. */
+const struct http_credentials *server_thread_credentials(struct http_thread *thread);
 
 /* A connection is gone, or is no guest any more. */
 void server_thread_leave(struct http_thread *thread);

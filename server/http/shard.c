@@ -2,6 +2,8 @@
 #include "shard.h"
 
 #include <errno.h>
+#include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,6 +15,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "connection.h"
+#include "credentials.h"
 #include "gate.h"
 #include "head.h"
 #include "http_internal.h"
@@ -96,6 +99,21 @@ static void forget_lost(struct http_shard *shard, uint64_t now)
         }
 }
 
+/*
+ * Before the handshake: without a client's certificate, of an authority that the daemon was given, it fails.
+ * libmicrohttpd by itself only asks for one.
+ */
+static void demand_certificate(struct MHD_Connection *connection)
+{
+        static const struct {
+                gnutls_typed_vdata_st item;
+        } purpose = { { GNUTLS_DT_KEY_PURPOSE_OID, (unsigned char *)(uintptr_t)GNUTLS_KP_TLS_WWW_CLIENT, 0 } };
+        gnutls_session_t session = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION)->tls_session;
+
+        gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
+        gnutls_session_set_verify_cert2(session, (gnutls_typed_vdata_st *)(uintptr_t)&purpose.item, 1, 0);
+}
+
 static void on_connection(void *context, struct MHD_Connection *connection, void **socket_context,
                           enum MHD_ConnectionNotificationCode code)
 {
@@ -107,6 +125,8 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
                 *socket_context = ours;
                 if (ours)
                         connection_open(ours, connection);
+                if (shard->tls && shard->credentials->secrets.tls_client_ca)
+                        demand_certificate(connection);
         } else {
                 struct http_connection *ours = FERRY_STEAL(*socket_context);
                 if (!ours)
@@ -117,42 +137,75 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
         shard->active = true;
 }
 
-static struct MHD_Daemon *daemon_start(struct http_shard *shard)
+/* NULL: errno may say why. context: the shard. */
+static struct MHD_Daemon *daemon_start(void *context, const struct http_secrets *tls)
 {
-        const struct http_config *config = &shard->server->config;
-        struct MHD_OptionItem options[3];
+        struct MHD_OptionItem options[5];
         size_t n = 0;
 
-        if (config->tls) {
-                options[n++] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_CERT, 0,
-                                                        (void *)(uintptr_t)config->tls_cert_pem };
-                options[n++] =
-                        (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)config->tls_key_pem };
+#define ADD(option, value)                                                                                             \
+        options[n++] = (struct MHD_OptionItem)                                                                         \
+        {                                                                                                              \
+                option, 0, (void *)(uintptr_t)(value)                                                                  \
         }
-        options[n] = (struct MHD_OptionItem){ MHD_OPTION_END, 0, NULL };
+        if (tls) {
+                ADD(MHD_OPTION_HTTPS_MEM_CERT, tls->tls_cert);
+                ADD(MHD_OPTION_HTTPS_MEM_KEY, tls->tls_key);
+                ADD(MHD_OPTION_HTTPS_PRIORITIES, "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2");
+                if (tls->tls_client_ca)
+                        ADD(MHD_OPTION_HTTPS_MEM_TRUST, tls->tls_client_ca);
+        }
+        ADD(MHD_OPTION_END, NULL);
+#undef ADD
+        errno = 0;
         return MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME |
-                                        MHD_USE_ERROR_LOG | (config->tls ? MHD_USE_TLS : 0u),
+                                        MHD_USE_ERROR_LOG | (tls ? MHD_USE_TLS : 0u),
                                 0, NULL, NULL, dispatch_call, NULL, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL,
                                 MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_NOTIFY_CONNECTION,
-                                on_connection, shard, MHD_OPTION_URI_LOG_CALLBACK, dispatch_target, NULL,
+                                on_connection, context, MHD_OPTION_URI_LOG_CALLBACK, dispatch_target, NULL,
                                 MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
                                 (unsigned)SHARD_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S,
                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_MEMORY, MHD_OPTION_ARRAY, options,
                                 MHD_OPTION_END);
 }
 
-int shard_new(struct http_thread *thread, struct http_server *server, struct http_shard **ret_shard)
+int shard_try(const struct http_credentials *credentials)
+{
+        struct MHD_Daemon *daemon = daemon_start(NULL, &credentials->secrets);
+
+        if (!daemon)
+                return -EINVAL;
+        MHD_stop_daemon(daemon);
+        return 0;
+}
+
+int shard_renew(struct http_shard *shard)
+{
+        (void)server_thread_credentials(shard->thread);
+        struct http_credentials *credentials = shard->thread->credentials;
+        struct MHD_Daemon *daemon = daemon_start(shard, shard->tls ? &credentials->secrets : NULL);
+
+        if (!daemon)
+                return errno == EMFILE || errno == ENFILE ? -errno : shard->tls ? -EINVAL : -ENOMEM;
+        if (shard->daemon)
+                MHD_stop_daemon(shard->daemon);
+        shard->daemon = daemon;
+        credentials_unref(shard->credentials);
+        shard->credentials = credentials_ref(credentials);
+        return 0;
+}
+
+int shard_new(struct http_thread *thread, bool tls, struct http_shard **ret_shard)
 {
         struct http_shard *shard = calloc(1, sizeof(*shard));
 
         if (!shard)
                 return -ENOMEM;
         shard->thread = thread;
-        shard->server = server;
-        errno = 0;
-        shard->daemon = daemon_start(shard);
-        if (!shard->daemon) {
-                int error = errno == EMFILE || errno == ENFILE ? -errno : server->config.tls ? -EINVAL : -ENOMEM;
+        shard->server = thread->server;
+        shard->tls = tls;
+        int error = shard_renew(shard);
+        if (error) {
                 free(shard);
                 return error;
         }
@@ -175,6 +228,7 @@ struct http_shard *shard_free(struct http_shard *shard)
         if (!shard)
                 return NULL;
         shard_stop(shard);
+        credentials_unref(shard->credentials);
         free(shard);
         return NULL;
 }

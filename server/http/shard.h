@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 struct http_connection;
+struct http_credentials;
 struct http_listener;
 struct http_server;
 struct http_thread;
@@ -25,13 +26,15 @@ struct http_shard {
         struct http_thread *thread;
         struct http_server *server;
         struct MHD_Daemon *daemon;
-        size_t place;                     /* among the thread's */
-        unsigned n_connections;           /* those that arrive, too */
-        struct http_connection *arriving; /* handed to the daemon, which has not told of their start */
-        struct http_connection *open;     /* started and not closed */
-        uint64_t due_us;                  /* when it must be run although nothing happens; 0 = never */
-        uint64_t look_us;                 /* when connections may be over a limit of time; 0 = none can be */
-        bool active;                      /* libmicrohttpd has called one of our functions in this run */
+        bool tls;
+        struct http_credentials *credentials; /* a reference: what the daemon has been started with */
+        size_t place;                         /* among the thread's */
+        unsigned n_connections;               /* those that arrive, too */
+        struct http_connection *arriving;     /* handed to the daemon, which has not told of their start */
+        struct http_connection *open;         /* started and not closed */
+        uint64_t due_us;                      /* when it must be run although nothing happens; 0 = never */
+        uint64_t look_us;                     /* when connections may be over a limit of time; 0 = none can be */
+        bool active;                          /* libmicrohttpd has called one of our functions in this run */
         /* Runs that libmicrohttpd asked for and did nothing in. */
         unsigned n_vain;
         uint64_t vain_us; /* since when; 0 = they are few */
@@ -43,8 +46,14 @@ struct http_shard {
 
 enum { SHARD_CONNECTIONS = 64 };
 
-/* Starts the daemon. 0 or -errno. */
-int shard_new(struct http_thread *thread, struct http_server *server, struct http_shard **ret_shard);
+/* Starts the daemon, with the thread's credentials. 0 or -errno. */
+int shard_new(struct http_thread *thread, bool tls, struct http_shard **ret_shard);
+
+/* Gives a shard without connections a new daemon, with the thread's credentials. 0 or -errno, and it is as before. */
+int shard_renew(struct http_shard *shard);
+
+/* Whether a daemon starts with the certificate and its key. 0 or -EINVAL. Any thread. */
+int shard_try(const struct http_credentials *credentials);
 
 /* Ends all connections, none of which may be suspended, and the daemon. Its thread has ended, or is the caller. The
  * shard itself stays valid for shard_wake until shard_free. */

@@ -13,7 +13,7 @@ struct admission;
 /* Never changes while there are requests. */
 struct easy_settings {
         const struct admission *admission;
-        struct curl_slist *headers;                              /* of documents: the peer token is one of them */
+        struct curl_slist *_Atomic headers;                      /* of documents: the peer token is one of them */
         const char *ca_file, *cert_file, *key_file, *user_agent; /* NULL = none */
         long connect_timeout_ms, timeout_ms;
         size_t max_body;

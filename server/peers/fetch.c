@@ -35,7 +35,7 @@ static size_t on_body(char *data, size_t one, size_t size, void *context)
         wanted = fetch->size + size;
         if (wanted > fetch->capacity) {
                 capacity = fetch->capacity * 2 > wanted ? fetch->capacity * 2 : wanted + BODY_STEP;
-                body = realloc(fetch->body, capacity);
+                body = memory_regrow(fetch->body, fetch->size, capacity);
                 if (!body) {
                         fetch->no_memory = true;
                         return 0;

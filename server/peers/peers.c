@@ -26,6 +26,12 @@ enum {
         CONNECTIONS_KEPT = 64,
 };
 
+/* Headers with a token: running fetches may still use those that were replaced. */
+struct headers_kept {
+        struct curl_slist *headers;
+        struct headers_kept *next;
+};
+
 struct peers {
         /* fixed after peers_new */
         struct easy_settings settings;
@@ -37,7 +43,8 @@ struct peers {
         pthread_mutex_t start_lock; /* before lock; guards what follows until the thread is there */
         pthread_t thread;
         bool started;
-        CURLM *multi; /* the thread's, but for curl_multi_wakeup */
+        struct headers_kept *kept; /* all that settings.headers has been */
+        CURLM *multi;              /* the thread's, but for curl_multi_wakeup */
 
         struct fetch *running;            /* the thread's */
         struct content *running_contents; /* the thread's */
@@ -275,19 +282,36 @@ static bool add_header(struct curl_slist **headers, const char *header)
         return longer != NULL;
 }
 
-static bool headers_make(const struct peers_config *config, struct curl_slist **headers)
+static bool headers_make(const char *token, struct curl_slist **headers)
 {
         FERRY_CLEANUP(cleanup_free) char *authorization = NULL;
 
         if (!add_header(headers, "Accept: application/json"))
                 return false;
-        if (!config->token)
+        if (!token)
                 return true;
-        if (asprintf(&authorization, "Authorization: Bearer %s", config->token) < 0) {
+        if (asprintf(&authorization, "Authorization: Bearer %s", token) < 0) {
                 authorization = NULL;
                 return false;
         }
-        return add_header(headers, authorization);
+        bool added = add_header(headers, authorization);
+        explicit_bzero(authorization, strlen(authorization));
+        return added;
+}
+
+int peers_set_token(struct peers *peers, const char *token)
+{
+        struct headers_kept *kept = calloc(1, sizeof(*kept));
+
+        if (!kept)
+                return -ENOMEM;
+        bool made = headers_make(token, &kept->headers);
+        kept->next = peers->kept;
+        peers->kept = kept;
+        if (!made)
+                return -ENOMEM;
+        peers->settings.headers = kept->headers;
+        return 0;
 }
 
 static int settings_make(struct peers *peers, const struct peers_config *config)
@@ -320,7 +344,7 @@ static int settings_make(struct peers *peers, const struct peers_config *config)
                 if (!peers->strings[i])
                         return -ENOMEM;
         }
-        return headers_make(config, &settings->headers) ? 0 : -ENOMEM;
+        return peers_set_token(peers, config->token);
 }
 
 static void cleanup_peers(struct peers **peers)
@@ -360,9 +384,14 @@ struct peers *peers_free(struct peers *peers)
         }
         if (peers->multi)
                 (void)curl_multi_cleanup(peers->multi);
-        for (struct curl_slist *header = peers->settings.headers; header; header = header->next)
-                explicit_bzero(header->data, strlen(header->data)); /* one of them is a token */
-        curl_slist_free_all(peers->settings.headers);
+        while (peers->kept) {
+                struct headers_kept *kept = peers->kept;
+                for (struct curl_slist *header = kept->headers; header; header = header->next)
+                        explicit_bzero(header->data, strlen(header->data)); /* one of them is a token */
+                curl_slist_free_all(kept->headers);
+                peers->kept = kept->next;
+                free(kept);
+        }
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(peers->strings); i++)
                 free(peers->strings[i]);
         admission_free(peers->admission);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -339,8 +341,7 @@ static const char *tls(const char *name)
         return path;
 }
 
-/* A worker with TLS whose client trusts its CA. */
-static void start_tls(struct worker *w, const char *name, const char *const *more)
+static void start_tls_alone(struct worker *w, const char *name, const char *const *more)
 {
         const char *flags[32] = { "--listen",        "127.0.0.1:0", "--tls-cert",
                                   tls("server.pem"), "--tls-key",   tls("server-key.pem") };
@@ -348,6 +349,12 @@ static void start_tls(struct worker *w, const char *name, const char *const *mor
         for (size_t i = 6; more && *more; i++)
                 flags[i] = *more++;
         worker_start_plain(w, name, flags);
+}
+
+/* A worker with TLS whose client trusts its CA. */
+static void start_tls(struct worker *w, const char *name, const char *const *more)
+{
+        start_tls_alone(w, name, more);
         worker_connect(w, NULL, &(struct ferry_options){ .ca_file = tls("ca.pem") });
 }
 
@@ -421,6 +428,168 @@ static void certificates_that_cannot_be_used_are_refused(void **state)
         }
 }
 
+/* The first byte of what comes back for a ClientHello of TLS 1.<minor>: 22 = the handshake goes on. */
+static int offer_tls(const struct worker *w, unsigned char minor)
+{
+        /* No session; ECDHE-ECDSA with AES-256 and -128; no compression; P-256, uncompressed; renegotiation info. */
+        static const unsigned char tail[] = { 0, 0, 4, 0xc0, 0x0a, 0xc0, 0x09, 1, 0, 0, 19,   0, 10, 0, 4,
+                                              0, 2, 0, 23,   0,    11,   0,    2, 1, 0, 0xff, 1, 0,  1, 0 };
+        unsigned char hello[5 + 4 + 2 + 32 + sizeof(tail)] = {
+                22, 3, 1, 0, sizeof(hello) - 5, 1, 0, 0, sizeof(hello) - 9, 3, minor + 1
+        };
+        unsigned char answer = 0;
+        int fd = raw_connect(w);
+
+        memcpy(hello + 43, tail, sizeof(tail));
+        raw_send(fd, hello, sizeof(hello));
+        assert_true(recv(fd, &answer, 1, 0) >= 0);
+        (void)close(fd);
+        return answer;
+}
+
+static void tls_older_than_1_2_is_refused(void **state)
+{
+        enum { HANDSHAKE = 22 };
+        struct scene *s = *state;
+
+        start_tls(&s->a, "a", NULL);
+        assert_int_equal(offer_tls(&s->a, 2), HANDSHAKE);
+        assert_int_not_equal(offer_tls(&s->a, 1), HANDSHAKE);
+        assert_int_not_equal(offer_tls(&s->a, 0), HANDSHAKE);
+        worker_stop(&s->a);
+}
+
+/* 0, or the error of a request on a connection of its own, with or without the certificate. */
+static int reach(const struct worker *w, bool certificate)
+{
+        struct ferry_options options = { .ca_file = tls("ca.pem"), .retries = -1 };
+        struct ferry *client;
+        int r;
+
+        if (certificate) {
+                options.cert_file = tls("server.pem"); /* it is good for clients, too */
+                options.key_file = tls("server-key.pem");
+        }
+        assert_int_equal(ferry_new(w->url, &options, &client), 0);
+        r = ferry_get_livez(client);
+        client = ferry_free(client);
+        return r;
+}
+
+static void clients_need_a_certificate_where_the_worker_asks_for_one(void **state)
+{
+        struct scene *s = *state;
+
+        start_tls_alone(&s->a, "a", (const char *const[]){ "--tls-client-ca", tls("ca.pem"), NULL });
+        assert_int_equal(reach(&s->a, true), 0);
+        assert_int_not_equal(reach(&s->a, false), 0);
+        assert_int_equal(reach(&s->a, true), 0);
+        worker_stop(&s->a);
+        start_tls_alone(&s->a, "a", (const char *const[]){ "--tls-client-ca", tls("other-ca.pem"), NULL });
+        assert_int_not_equal(reach(&s->a, true), 0);
+        worker_stop(&s->a);
+}
+
+/* ---- reading anew ---- */
+
+static void write_file(const char *path, const char *text)
+{
+        FILE *file = fopen(path, "we");
+
+        assert_non_null(file);
+        assert_true(fputs(text, file) >= 0);
+        assert_int_equal(fclose(file), 0);
+}
+
+static char *read_file(const char *path)
+{
+        char *text = calloc(1, 1 << 16);
+        FILE *file = fopen(path, "re");
+
+        assert_non_null(file);
+        assert_true(fread(text, 1, (1 << 16) - 1, file) > 0);
+        (void)fclose(file);
+        return text;
+}
+
+struct log_wait {
+        struct worker *w;
+        const char *text;
+        size_t times;
+};
+
+static bool log_says(void *context)
+{
+        const struct log_wait *wait = context;
+        char *log = worker_log(wait->w);
+        bool there = text_count(log, wait->text) >= wait->times;
+
+        free(log);
+        return there;
+}
+
+static void hang_up(struct worker *w, const char *text, size_t times)
+{
+        struct log_wait wait = { .w = w, .text = text, .times = times };
+
+        assert_int_equal(kill(w->pid, SIGHUP), 0);
+        assert_true(eventually(log_says, &wait));
+}
+
+static void tokens_are_read_anew_at_a_hangup(void **state)
+{
+        struct scene *s = *state;
+
+        start(s, &s->a, "a", NULL);
+        write_file(s->full, OTHER "\n");
+        assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " FULL, NULL), 200);
+        hang_up(&s->a, "read anew", 1);
+        assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " FULL, NULL), 401);
+        assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " OTHER, NULL), 200);
+        assert_int_equal(ask(&s->a, "GET", "/v1/worker", "Bearer " PEER, NULL), 200);
+        /* Nothing changes with a file that is no good. */
+        worker_expect(&s->a, "stay as they are");
+        write_file(s->full, PEER "\n");
+        hang_up(&s->a, "stay as they are", 1);
+        write_file(s->full, "");
+        hang_up(&s->a, "stay as they are", 2);
+        assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " OTHER, NULL), 200);
+        assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " PEER, NULL), 403);
+        worker_stop(&s->a);
+}
+
+static void certificates_are_read_anew_and_connections_live_on(void **state)
+{
+        char authority[] = "/tmp/ferry-test-XXXXXX", *good = read_file(tls("ca.pem")),
+             *other = read_file(tls("other-ca.pem"));
+        struct scene *s = *state;
+
+        (void)close(mkstemp(authority));
+        write_file(authority, good);
+        start_tls_alone(&s->a, "a", (const char *const[]){ "--tls-client-ca", authority, "--http-threads", "1", NULL });
+        worker_connect(&s->a, NULL,
+                       &(struct ferry_options){ .ca_file = tls("ca.pem"),
+                                                .cert_file = tls("server.pem"),
+                                                .key_file = tls("server-key.pem"),
+                                                .retries = -1 });
+        write_file(authority, other);
+        hang_up(&s->a, "read anew", 1);
+        assert_int_not_equal(reach(&s->a, true), 0);
+        assert_int_equal(ferry_get_livez(s->a.client), 0);
+        worker_expect(&s->a, "stay as they are");
+        write_file(authority, "-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n");
+        hang_up(&s->a, "stay as they are", 1);
+        assert_int_equal(ferry_get_livez(s->a.client), 0);
+        write_file(authority, good);
+        hang_up(&s->a, "read anew", 2);
+        assert_int_equal(reach(&s->a, true), 0);
+        assert_int_equal(ferry_get_livez(s->a.client), 0);
+        worker_stop(&s->a);
+        (void)unlink(authority);
+        free(other);
+        free(good);
+}
+
 static int setup(void **state)
 {
         struct scene *s = calloc(1, sizeof(*s));
@@ -460,6 +629,10 @@ int main(void)
                 WITH_SCENE(https_is_served_to_those_who_trust_the_certificate),
                 WITH_SCENE(a_metadata_url_by_https_needs_the_peer_ca),
                 WITH_SCENE(certificates_that_cannot_be_used_are_refused),
+                WITH_SCENE(tls_older_than_1_2_is_refused),
+                WITH_SCENE(clients_need_a_certificate_where_the_worker_asks_for_one),
+                WITH_SCENE(tokens_are_read_anew_at_a_hangup),
+                WITH_SCENE(certificates_are_read_anew_and_connections_live_on),
         };
 
         return cmocka_run_group_tests_name("security", tests, NULL, NULL);

@@ -92,8 +92,8 @@ static void tokens_open_what_they_are_for(void **state)
         struct reply reply;
 
         http_stop(h);
-        h->config.token = "full";
-        h->config.peer_token = "peer";
+        h->config.secrets.token = "full";
+        h->config.secrets.peer_token = "peer";
         http_start(h);
         reply = http_call(h, "GET", "/v1/worker", "", NULL);
         assert_string_equal(reply_header(&reply, "WWW-Authenticate"), "Bearer");

@@ -35,6 +35,9 @@ static inline void cleanup_close(const int *fd)
  */
 void random_bytes(void *buffer, size_t size);
 
+/* realloc for what may be a secret: what it leaves behind is wiped. size bytes are in use. NULL: as before. */
+void *memory_regrow(void *old, size_t size, size_t capacity);
+
 /* A random number that is not 0. */
 uint64_t random_id(void);
 

@@ -44,6 +44,13 @@ struct http_connector {
         void *context;
 };
 
+/* Content, not paths; copied. */
+struct http_secrets {
+        const char *token, *peer_token, *metrics_token; /* NULL = none is asked for */
+        const char *tls_cert, *tls_key;                 /* PEM; NULL = no TLS. Unix sockets have none in any case */
+        const char *tls_client_ca; /* PEM: clients need a certificate of one of these; NULL = they need none */
+};
+
 struct http_config {
         const char *const *listen; /* "HOST:PORT" (port 0 = any) or "unix:/path"; at least one */
         size_t n_listen;
@@ -52,9 +59,7 @@ struct http_config {
                 *advertise_url; /* base URL that they name, a proxy's; NULL = made of the host and a listener's port */
         const char *const *allow_host;
         size_t n_allow_host;
-        const char *token, *peer_token, *metrics_token; /* NULL = none is asked for */
-        bool tls;
-        const char *tls_cert_pem, *tls_key_pem; /* content, not paths */
+        struct http_secrets secrets;
         const char *const *allow_origin;
         size_t n_allow_origin;
         unsigned threads; /* of libmicrohttpd's pool; 0 = default */
@@ -77,6 +82,13 @@ struct http_config {
 /* Binds and serves. config's pointers stay valid until http_server_free. 0, -EADDRINUSE, -EACCES, other -errno; logged.
  */
 int http_server_new(const struct http_config *config, struct http_server **ret_server);
+
+/*
+ * Replaces the secrets: for new connections the certificates, for new requests the tokens. Running connections live on.
+ * TLS and tokens cannot be switched on or off. 0; -EINVAL: the certificate is not usable, or something is there that
+ * was not, or the reverse; -ENOMEM. Any thread, one at a time.
+ */
+int http_server_reload(struct http_server *server, const struct http_secrets *secrets);
 
 /* Bound base URLs ("http://127.0.0.1:9300", "unix:/path.sock"), in the order of listen. */
 size_t http_server_urls(const struct http_server *server, const char *const **ret_urls);

@@ -36,6 +36,9 @@ struct peers_config {
 /* 0 or -errno (-EINVAL: an entry of allow is neither a host name nor an address nor a CIDR; logged). */
 int peers_new(const struct peers_config *config, struct peers **ret_peers);
 
+/* What is sent to peers from now on. 0 or -ENOMEM. Any thread, one at a time. */
+int peers_set_token(struct peers *peers, const char *token);
+
 /* Ends running fetches with FERRY_E_CANCELLED, stops the thread. Takes NULL; returns NULL. */
 struct peers *peers_free(struct peers *peers);
 

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "credentials.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+
+int credentials_new(const struct http_secrets *secrets, struct http_credentials **ret_credentials)
+{
+        const char *const given[] = { secrets->token,    secrets->peer_token, secrets->metrics_token,
+                                      secrets->tls_cert, secrets->tls_key,    secrets->tls_client_ca };
+        struct http_credentials *credentials;
+        size_t size = 0;
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(given); i++)
+                size += given[i] ? strlen(given[i]) + 1 : 0;
+        credentials = calloc(1, sizeof(*credentials) + size);
+        if (!credentials)
+                return -ENOMEM;
+        const char **kept[] = { &credentials->secrets.token,         &credentials->secrets.peer_token,
+                                &credentials->secrets.metrics_token, &credentials->secrets.tls_cert,
+                                &credentials->secrets.tls_key,       &credentials->secrets.tls_client_ca };
+        char *end = credentials->text;
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(given); i++) {
+                if (!given[i])
+                        continue;
+                *kept[i] = end;
+                end = stpcpy(end, given[i]) + 1;
+        }
+        credentials->size = size;
+        atomic_init(&credentials->references, 1);
+        *ret_credentials = credentials;
+        return 0;
+}
+
+struct http_credentials *credentials_ref(struct http_credentials *credentials)
+{
+        atomic_fetch_add(&credentials->references, 1);
+        return credentials;
+}
+
+struct http_credentials *credentials_unref(struct http_credentials *credentials)
+{
+        if (!credentials || atomic_fetch_sub(&credentials->references, 1) != 1)
+                return NULL;
+        explicit_bzero(credentials->text, credentials->size);
+        free(credentials);
+        return NULL;
+}
