@@ -32,6 +32,7 @@ static const struct {
         { "idle", bench_idle, "CPU time of workers that have nothing to do" },
         { "start", bench_start, "time to the ready line, idle memory, the first transfer beside later ones" },
         { "regions", bench_regions, "large regions beside bare page faults, and what other clients notice" },
+        { "fetch", bench_fetch, "ferry fetch of 1 GiB into a file in memory beside cp" },
         { "references", bench_references, "bare UCX beside ucx_perftest and iperf3: are the references good?" },
 };
 

@@ -165,6 +165,7 @@ def table():
         figure("the answer to its DELETE", "regions.delete"),
         ratio("making a region of 4 KiB", "regions.small", "regions.small.livez", None, "GET /livez"),
     ]
+    rows["fetch"] = [ratio("ferry fetch of 1 GiB into tmpfs", "fetch.ferry", "fetch.cp", ("<=", 1.3), "cp")]
     rows["references"] = [
         ratio("bare rendezvous, tcp", "references.tcp", "references.perftest.tcp", None,
               "ucx_perftest am_bw, one cached MiB"),
