@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLIENT_AIO_INTERNAL_H
+#define CLIENT_AIO_INTERNAL_H
+
+#include <ferry/aio.h>
+
+#include "attempt.h"
+#include "client_internal.h"
+
+#define AIO_NEVER UINT64_MAX
+
+/* One call. In a list of its set; times are those of clock_ms. */
+struct aio_call {
+        struct aio_call *next, **link;
+        struct ferry_aio *aio;
+        struct ferry *lane; /* a handle of its own in the set's multi handle */
+        struct attempt attempt;
+        bool running;      /* the attempt is in the multi handle */
+        unsigned attempts; /* of this request */
+        uint64_t due_ms;   /* when the next attempt starts, while none runs */
+        const struct request *request;
+        struct request plain; /* of all but create */
+        struct operation_request create;
+        struct path path;
+        struct reply reply;
+        bool has_operation;   /* the answer is one */
+        bool waits;           /* until it is done */
+        uint64_t deadline_ms; /* of a wait */
+        uint64_t seen_ms, asked_ms;
+        size_t descriptor_size;
+        char *id;
+        ferry_aio_done done;
+        void *context;
+};
+
+/* All fields belong to the thread that uses the set. */
+struct ferry_aio {
+        struct ferry *f; /* what lanes are copies of */
+        bool tls;
+        CURLM *multi;
+        int epoll, timer;
+        uint64_t curl_due_ms;
+        struct aio_call *calls;
+        struct ferry **idle; /* lanes; room for all n_lanes */
+        size_t n_idle, n_lanes, n_calls;
+        int called; /* callbacks of one dispatch */
+        int error;  /* of epoll_ctl inside a callback of libcurl */
+};
+
+/* ---- aio_call.c ---- */
+
+int aio_call_new(struct ferry_aio *aio, ferry_aio_done done, void *context, struct aio_call **ret_call);
+void aio_call_free(struct aio_call *c);
+
+/* Into and out of its set's list. */
+void aio_link(struct aio_call *c, struct aio_call **list);
+void aio_unlink(struct aio_call *c);
+
+/* The callback, then the end of the call, which is in no list any more. */
+void aio_call_back(struct aio_call *c, int r, const struct ferry_operation *operation);
+
+/* Prepares the next request of a wait. 0; -EINVAL; -ENOMEM. */
+int aio_wait_ask(struct aio_call *c);
+
+/* One request of a call; both may call back and free it. */
+void aio_attempt_begin(struct aio_call *c);
+void aio_attempt_end(struct aio_call *c, CURLcode code);
+
+/* ---- aio.c ---- */
+
+/* Sets the timer to the next time at which something is due. 0; -errno. */
+int aio_set_timer(struct ferry_aio *aio);
+
+#endif
