@@ -20,7 +20,6 @@ enum {
         PART = 16 << 20,
         RETRY_US = 100000,
         PATIENCE_US = 1000000, /* how long nothing but failures is borne */
-        ABANDON_MS = 2000,     /* the last DELETE of a transfer that has ended here */
 };
 
 /* ---- ends ---- */
@@ -36,13 +35,6 @@ static void content_end(struct content *content, int error, const char *detail)
                 (void)snprintf(outcome.transport, sizeof(outcome.transport), "%s", content->secure ? "https" : "http");
         (void)snprintf(outcome.detail, sizeof(outcome.detail), "%s", detail);
         content->transfer.ended(content->transfer.context, &outcome);
-}
-
-static void lane_stop(struct content_lane *lane)
-{
-        if (lane->busy)
-                (void)curl_multi_remove_handle(lane->content->multi, lane->easy.curl);
-        lane->busy = lane->waiting = false;
 }
 
 static void lane_close(struct content_lane *lane);
@@ -66,93 +58,18 @@ bool content_is_over(const struct content *content)
         return content->ended;
 }
 
-/* ---- one request ---- */
-
-static bool add_header(struct curl_slist **headers, const char *header)
+static void lane_start(struct content_lane *lane)
 {
-        struct curl_slist *longer = curl_slist_append(*headers, header);
-
-        if (longer)
-                *headers = longer;
-        return longer != NULL;
-}
-
-static void headers_free(struct curl_slist *headers)
-{
-        for (struct curl_slist *header = headers; header; header = header->next)
-                explicit_bzero(header->data, strlen(header->data)); /* one of them is the key */
-        curl_slist_free_all(headers);
-}
-
-static bool headers_make(struct content_lane *lane)
-{
-        const struct content *content = lane->content;
-        struct curl_slist **headers = &lane->headers;
-        char range[96], digest[48], text[FERRY_DIGEST_TEXT_SIZE];
-
-        headers_free(FERRY_STEAL(*headers));
-        if (!add_header(headers, content->key_header) || !add_header(headers, content->transfer_header) ||
-            !add_header(headers, "Expect:"))
-                return false;
-        if (lane->closing)
-                return true;
-        if (content->transfer.direction == ENGINE_READ)
-                return !content->transfer.verify || add_header(headers, "Want-Content-Digest: xxh3=10");
-        (void)snprintf(range, sizeof(range), "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, lane->first,
-                       lane->end - 1, content->stream.total);
-        if (!add_header(headers, range) || !add_header(headers, "Content-Type: application/octet-stream"))
-                return false;
-        if (!content->transfer.verify)
-                return true;
-        ferry_digest_format(stream_checksum(&content->stream, lane->first, lane->end - lane->first), text);
-        (void)snprintf(digest, sizeof(digest), "Content-Digest: %s", text);
-        return add_header(headers, digest);
-}
-
-static bool set_method(struct content_lane *lane)
-{
-        CURL *curl = lane->easy.curl;
-        char range[64];
-
-        if (lane->closing)
-                return curl_easy_setopt(curl, CURLOPT_UPLOAD, 0L) == CURLE_OK &&
-                       curl_easy_setopt(curl, CURLOPT_HTTPGET, 1L) == CURLE_OK &&
-                       curl_easy_setopt(curl, CURLOPT_RANGE, NULL) == CURLE_OK &&
-                       curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)ABANDON_MS) == CURLE_OK &&
-                       curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, "DELETE") == CURLE_OK;
-        if (lane->content->transfer.direction == ENGINE_WRITE)
-                return curl_easy_setopt(curl, CURLOPT_UPLOAD, 1L) == CURLE_OK &&
-                       curl_easy_setopt(curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t)(lane->end - lane->first)) ==
-                               CURLE_OK;
-        (void)snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64, lane->position, lane->end - 1);
-        return curl_easy_setopt(curl, CURLOPT_RANGE, range) == CURLE_OK;
-}
-
-/* What a lane is about to do: its range, or the DELETE. */
-static void lane_send(struct content_lane *lane)
-{
-        struct content *content = lane->content;
-
-        lane->waiting = false;
-        lane->n_text = 0;
-        lane->has_digest = false;
-        if (content->transfer.direction == ENGINE_WRITE || content->transfer.verify)
-                lane->position = lane->first;
-        easy_rearm(&lane->easy);
-        if (!headers_make(lane) || !set_method(lane) ||
-            curl_easy_setopt(lane->easy.curl, CURLOPT_HTTPHEADER, lane->headers) != CURLE_OK ||
-            curl_multi_add_handle(content->multi, lane->easy.curl) != CURLM_OK) {
-                content_stop(content, FERRY_E_TRANSFER_FAILED, "memory is short");
-                return;
-        }
-        lane->busy = content->contacted = true;
+        lane->content->contacted = true;
+        if (!lane_send(lane))
+                content_stop(lane->content, FERRY_E_TRANSFER_FAILED, "memory is short");
 }
 
 /* After the last range it says that all has arrived, before it that the transfer is given up. */
 static void lane_close(struct content_lane *lane)
 {
         lane->closing = true;
-        lane_send(lane);
+        lane_start(lane);
 }
 
 /* Gives idle lanes what is left. */
@@ -173,7 +90,7 @@ static void content_fill(struct content *content)
                 lane->end = lane->first + (part < left ? part : left);
                 content->next_offset = lane->end;
                 any = true;
-                lane_send(lane);
+                lane_start(lane);
         }
         if (!any && !content->ended)
                 lane_close(&content->lanes[0]);
@@ -181,27 +98,9 @@ static void content_fill(struct content *content)
 
 /* ---- what comes back ---- */
 
-static long status_of(const struct content_lane *lane)
+static void on_moved(struct content_lane *lane)
 {
-        long status = 0;
-
-        (void)curl_easy_getinfo(lane->easy.curl, CURLINFO_RESPONSE_CODE, &status);
-        return status;
-}
-
-static size_t on_header(char *data, size_t one, size_t size, void *context)
-{
-        static const char name[] = "Content-Digest:";
-        struct content_lane *lane = context;
-
-        (void)one;
-        if (size > strlen(name) && strncasecmp(data, name, strlen(name)) == 0)
-                lane->has_digest = ferry_digest_parse(data, size, &lane->digest);
-        return easy_count_header(&lane->easy, size);
-}
-
-static void note_progress(struct content *content)
-{
+        struct content *content = lane->content;
         uint64_t bytes = content->bytes;
 
         for (size_t i = 0; i < content->n_lanes; i++)
@@ -215,96 +114,7 @@ static void note_progress(struct content *content)
         content->transfer.progress(content->transfer.context, bytes);
 }
 
-static size_t on_body(char *data, size_t one, size_t size, void *context)
-{
-        struct content_lane *lane = context;
-        struct content *content = lane->content;
-        size_t room = sizeof(lane->text) - 1 - lane->n_text;
-
-        (void)one;
-        if (content->transfer.direction == ENGINE_WRITE || lane->closing || status_of(lane) != 206) {
-                memcpy(lane->text + lane->n_text, data, size < room ? size : room);
-                lane->n_text += size < room ? size : room;
-                return size;
-        }
-        if (size > lane->end - lane->position)
-                return 0;
-        stream_store(&content->stream, lane->position, data, size);
-        lane->position += size;
-        note_progress(content);
-        return size;
-}
-
-static size_t on_send(char *to, size_t one, size_t size, void *context)
-{
-        struct content_lane *lane = context;
-        uint64_t left = lane->end - lane->position;
-        uint8_t *address;
-
-        size *= one;
-        if (!left)
-                return 0;
-        size = stream_run(&lane->content->stream, lane->position, left < size ? left : size, &address);
-        memcpy(to, address, size);
-        lane->position += size;
-        return size;
-}
-
-/* curl sends anew what it had read already, on a connection that turned out to be closed. */
-static int on_seek(void *context, curl_off_t offset, int origin)
-{
-        struct content_lane *lane = context;
-
-        if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > lane->end - lane->first)
-                return CURL_SEEKFUNC_FAIL;
-        lane->position = lane->first + (uint64_t)offset;
-        return CURL_SEEKFUNC_OK;
-}
-
 /* ---- judging ---- */
-
-/* The code of a problem document, as the table has it; -1 = none. */
-static int problem_code(const struct content_lane *lane, const char *member, char code[64])
-{
-        struct ferry_json_errors errors = { 0 };
-        struct ferry_json *json = NULL;
-        struct json_object *value;
-
-        code[0] = '\0';
-        if (ferry_json_parse(lane->text, lane->n_text, &json, &errors))
-                return -1;
-        if (json_object_object_get_ex(ferry_json_root(json), member, &value) &&
-            json_object_is_type(value, json_type_string))
-                (void)snprintf(code, 64, "%s", json_object_get_string(value));
-        (void)ferry_json_free(json);
-        return ferry_error_from_code(code, 0);
-}
-
-/* What a status means that is not the one of success: FERRY_E_* and a sentence. */
-static int judge_status(const struct content_lane *lane, long status, char detail[EASY_DETAIL_SIZE])
-{
-        char code[64];
-        int error = problem_code(lane, "code", code);
-
-        (void)snprintf(detail, EASY_DETAIL_SIZE, "The peer answered HTTP %ld%s%s", status, *code ? ", " : "", code);
-        switch (error) {
-        case FERRY_E_ALREADY_CLAIMED:
-        case FERRY_E_CANCELLED_BY_PEER:
-        case FERRY_E_EXPIRED:
-        case FERRY_E_KIND_MISMATCH:
-        case FERRY_E_CHECKSUM_MISMATCH:
-                return error;
-        case FERRY_E_NOT_FOUND:
-                return FERRY_E_STALE_METADATA;
-        case FERRY_E_GONE:
-                return lane->content->claimed ? FERRY_E_PEER_LOST : FERRY_E_STALE_METADATA;
-        case FERRY_E_UNAUTHENTICATED:
-        case FERRY_E_FORBIDDEN:
-                return FERRY_E_PEER_REFUSED;
-        default:
-                return FERRY_E_TRANSFER_FAILED;
-        }
-}
 
 /* Another attempt may do better: the connection broke, or the peer has not yet noticed that it did. */
 static bool may_retry(const struct content_lane *lane, CURLcode result, long status, int error)
@@ -324,7 +134,7 @@ static void lane_failed(struct content_lane *lane, CURLcode result, long status)
         int error;
 
         if (result == CURLE_OK)
-                error = judge_status(lane, status, detail);
+                error = lane_judge(lane, status, detail);
         else
                 error = easy_judge(&lane->easy, result, "the content", detail);
         if (content->ended)
@@ -354,7 +164,7 @@ static void lane_done(struct content_lane *lane)
                 return;
         }
         content->bytes += lane->end - lane->first;
-        note_progress(content);
+        on_moved(lane);
         content_fill(content);
 }
 
@@ -362,7 +172,7 @@ static void on_done(struct easy *easy, CURLcode result)
 {
         struct content_lane *lane = FERRY_CONTAINER_OF(easy, struct content_lane, easy);
         struct content *content = lane->content;
-        long status = status_of(lane);
+        long status = lane_status(lane);
         char word[64];
 
         lane->busy = false;
@@ -371,7 +181,7 @@ static void on_done(struct easy *easy, CURLcode result)
         if (lane->closing) {
                 if (result != CURLE_OK || status != 200)
                         lane_failed(lane, result, status);
-                else if (problem_code(lane, "status", word), strcmp(word, "COMPLETE") == 0)
+                else if (lane_answer(lane, "status", word), strcmp(word, "COMPLETE") == 0)
                         content_end(content, 0, "");
                 else
                         content_end(content, FERRY_E_TRANSFER_FAILED, "The peer has not counted every byte");
@@ -392,7 +202,7 @@ uint64_t content_run(struct content *content, uint64_t now_us)
                 if (!content->lanes[i].waiting)
                         continue;
                 if (now_us >= content->retry_us)
-                        lane_send(&content->lanes[i]);
+                        lane_start(&content->lanes[i]);
                 else
                         waits = true;
         }
@@ -412,23 +222,6 @@ void content_start(struct content *content, CURLM *multi)
                 content_fill(content);
 }
 
-static bool lane_prepare(struct content_lane *lane)
-{
-        struct easy *easy = &lane->easy;
-
-        easy->done = on_done;
-        return easy_prepare(easy) && curl_easy_setopt(easy->curl, CURLOPT_HEADERFUNCTION, on_header) == CURLE_OK &&
-               curl_easy_setopt(easy->curl, CURLOPT_HEADERDATA, lane) == CURLE_OK &&
-               curl_easy_setopt(easy->curl, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK &&
-               curl_easy_setopt(easy->curl, CURLOPT_WRITEDATA, lane) == CURLE_OK &&
-               curl_easy_setopt(easy->curl, CURLOPT_READFUNCTION, on_send) == CURLE_OK &&
-               curl_easy_setopt(easy->curl, CURLOPT_READDATA, lane) == CURLE_OK &&
-               curl_easy_setopt(easy->curl, CURLOPT_SEEKFUNCTION, on_seek) == CURLE_OK &&
-               curl_easy_setopt(easy->curl, CURLOPT_SEEKDATA, lane) == CURLE_OK &&
-               curl_easy_setopt(easy->curl, CURLOPT_BUFFERSIZE, 512L << 10) == CURLE_OK &&
-               curl_easy_setopt(easy->curl, CURLOPT_UPLOAD_BUFFERSIZE, 512L << 10) == CURLE_OK;
-}
-
 static int lanes_prepare(struct content *content, const struct easy_settings *settings, const char *url, char *detail,
                          size_t detail_size)
 {
@@ -439,6 +232,8 @@ static int lanes_prepare(struct content *content, const struct easy_settings *se
                 struct content_lane *lane = &content->lanes[i];
 
                 lane->content = content;
+                lane->easy.done = on_done;
+                lane->moved = on_moved;
                 content->n_lanes = i + 1;
                 r = easy_locate(&lane->easy, settings, url, detail, detail_size);
                 if (r == 0)
@@ -497,9 +292,7 @@ struct content *content_free(struct content *content)
         if (!content)
                 return NULL;
         for (size_t i = 0; i < content->n_lanes; i++) {
-                lane_stop(&content->lanes[i]);
-                easy_clear(&content->lanes[i].easy);
-                headers_free(content->lanes[i].headers);
+                lane_clear(&content->lanes[i]);
         }
         stream_clear(&content->stream);
         explicit_bzero(content->key_header, sizeof(content->key_header));

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "easy.h"
+#include "content_lane.h"
 #include "transfer/engine.h"
 
 /*
@@ -16,23 +16,6 @@
  */
 
 enum { CONTENT_LANES = 4 };
-
-struct content;
-
-/* One connection, which moves one range after the other. */
-struct content_lane {
-        struct easy easy;
-        struct content *content;
-        struct curl_slist *headers; /* of the request that runs */
-        bool busy;                  /* its handle is in the multi handle */
-        bool waiting;               /* the range is to be asked for again at content->retry_us */
-        bool closing;               /* the DELETE */
-        uint64_t first, position, end;
-        bool has_digest;
-        uint64_t digest; /* that the peer has sent */
-        size_t n_text;
-        char text[2048]; /* of an answer that is not the range's bytes */
-};
 
 struct content {
         struct content *prev, *next;           /* the peers' thread's */

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "content_lane.h"
+
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include <ferry/encoding.h>
+#include <ferry/error.h>
+#include <ferry/json.h>
+
+#include "base/util.h"
+#include "content.h"
+
+enum { CLOSE_MS = 2000 /* of the DELETE */ };
+
+/* ---- the request ---- */
+
+static bool add_header(struct curl_slist **headers, const char *header)
+{
+        struct curl_slist *longer = curl_slist_append(*headers, header);
+
+        if (longer)
+                *headers = longer;
+        return longer != NULL;
+}
+
+static void headers_free(struct curl_slist *headers)
+{
+        for (struct curl_slist *header = headers; header; header = header->next)
+                explicit_bzero(header->data, strlen(header->data)); /* one of them is the key */
+        curl_slist_free_all(headers);
+}
+
+static bool headers_make(struct content_lane *lane)
+{
+        const struct content *content = lane->content;
+        struct curl_slist **headers = &lane->headers;
+        char range[96], digest[48], text[FERRY_DIGEST_TEXT_SIZE];
+
+        headers_free(FERRY_STEAL(*headers));
+        if (!add_header(headers, content->key_header) || !add_header(headers, content->transfer_header) ||
+            !add_header(headers, "Expect:"))
+                return false;
+        if (lane->closing)
+                return true;
+        if (content->transfer.direction == ENGINE_READ)
+                return !content->transfer.verify || add_header(headers, "Want-Content-Digest: xxh3=10");
+        (void)snprintf(range, sizeof(range), "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, lane->first,
+                       lane->end - 1, content->stream.total);
+        if (!add_header(headers, range) || !add_header(headers, "Content-Type: application/octet-stream"))
+                return false;
+        if (!content->transfer.verify)
+                return true;
+        ferry_digest_format(stream_checksum(&content->stream, lane->first, lane->end - lane->first), text);
+        (void)snprintf(digest, sizeof(digest), "Content-Digest: %s", text);
+        return add_header(headers, digest);
+}
+
+static bool set_method(struct content_lane *lane)
+{
+        CURL *curl = lane->easy.curl;
+        char range[64];
+
+        if (lane->closing)
+                return curl_easy_setopt(curl, CURLOPT_UPLOAD, 0L) == CURLE_OK &&
+                       curl_easy_setopt(curl, CURLOPT_HTTPGET, 1L) == CURLE_OK &&
+                       curl_easy_setopt(curl, CURLOPT_RANGE, NULL) == CURLE_OK &&
+                       curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)CLOSE_MS) == CURLE_OK &&
+                       curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, "DELETE") == CURLE_OK;
+        if (lane->content->transfer.direction == ENGINE_WRITE)
+                return curl_easy_setopt(curl, CURLOPT_UPLOAD, 1L) == CURLE_OK &&
+                       curl_easy_setopt(curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t)(lane->end - lane->first)) ==
+                               CURLE_OK;
+        (void)snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64, lane->position, lane->end - 1);
+        return curl_easy_setopt(curl, CURLOPT_RANGE, range) == CURLE_OK;
+}
+
+bool lane_send(struct content_lane *lane)
+{
+        struct content *content = lane->content;
+
+        lane->waiting = false;
+        lane->n_text = 0;
+        lane->has_digest = false;
+        if (content->transfer.direction == ENGINE_WRITE || content->transfer.verify)
+                lane->position = lane->first;
+        easy_rearm(&lane->easy);
+        lane->busy = headers_make(lane) && set_method(lane) &&
+                     curl_easy_setopt(lane->easy.curl, CURLOPT_HTTPHEADER, lane->headers) == CURLE_OK &&
+                     curl_multi_add_handle(content->multi, lane->easy.curl) == CURLM_OK;
+        return lane->busy;
+}
+
+void lane_stop(struct content_lane *lane)
+{
+        if (lane->busy)
+                (void)curl_multi_remove_handle(lane->content->multi, lane->easy.curl);
+        lane->busy = lane->waiting = false;
+}
+
+/* ---- what comes back ---- */
+
+long lane_status(const struct content_lane *lane)
+{
+        long status = 0;
+
+        (void)curl_easy_getinfo(lane->easy.curl, CURLINFO_RESPONSE_CODE, &status);
+        return status;
+}
+
+static size_t on_header(char *data, size_t one, size_t size, void *context)
+{
+        static const char name[] = "Content-Digest:";
+        struct content_lane *lane = context;
+
+        (void)one;
+        if (size > strlen(name) && strncasecmp(data, name, strlen(name)) == 0)
+                lane->has_digest = ferry_digest_parse(data, size, &lane->digest);
+        return easy_count_header(&lane->easy, size);
+}
+
+static size_t on_body(char *data, size_t one, size_t size, void *context)
+{
+        struct content_lane *lane = context;
+        struct content *content = lane->content;
+        size_t room = sizeof(lane->text) - 1 - lane->n_text;
+
+        (void)one;
+        if (content->transfer.direction == ENGINE_WRITE || lane->closing || lane_status(lane) != 206) {
+                memcpy(lane->text + lane->n_text, data, size < room ? size : room);
+                lane->n_text += size < room ? size : room;
+                return size;
+        }
+        if (size > lane->end - lane->position)
+                return 0;
+        stream_store(&content->stream, lane->position, data, size);
+        lane->position += size;
+        lane->moved(lane);
+        return size;
+}
+
+static size_t on_send(char *to, size_t one, size_t size, void *context)
+{
+        struct content_lane *lane = context;
+        uint64_t left = lane->end - lane->position;
+        uint8_t *address;
+
+        size *= one;
+        if (!left)
+                return 0;
+        size = stream_run(&lane->content->stream, lane->position, left < size ? left : size, &address);
+        memcpy(to, address, size);
+        lane->position += size;
+        return size;
+}
+
+/* curl sends anew what it had read already, on a connection that turned out to be closed. */
+static int on_seek(void *context, curl_off_t offset, int origin)
+{
+        struct content_lane *lane = context;
+
+        if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > lane->end - lane->first)
+                return CURL_SEEKFUNC_FAIL;
+        lane->position = lane->first + (uint64_t)offset;
+        return CURL_SEEKFUNC_OK;
+}
+
+int lane_answer(const struct content_lane *lane, const char *member, char code[64])
+{
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_json *json = NULL;
+        struct json_object *value;
+
+        code[0] = '\0';
+        if (ferry_json_parse(lane->text, lane->n_text, &json, &errors))
+                return -1;
+        if (json_object_object_get_ex(ferry_json_root(json), member, &value) &&
+            json_object_is_type(value, json_type_string))
+                (void)snprintf(code, 64, "%s", json_object_get_string(value));
+        (void)ferry_json_free(json);
+        return ferry_error_from_code(code, 0);
+}
+
+int lane_judge(const struct content_lane *lane, long status, char detail[EASY_DETAIL_SIZE])
+{
+        char code[64];
+        int error = lane_answer(lane, "code", code);
+
+        (void)snprintf(detail, EASY_DETAIL_SIZE, "The peer answered HTTP %ld%s%s", status, *code ? ", " : "", code);
+        switch (error) {
+        case FERRY_E_ALREADY_CLAIMED:
+        case FERRY_E_CANCELLED_BY_PEER:
+        case FERRY_E_EXPIRED:
+        case FERRY_E_KIND_MISMATCH:
+        case FERRY_E_CHECKSUM_MISMATCH:
+                return error;
+        case FERRY_E_NOT_FOUND:
+                return FERRY_E_STALE_METADATA;
+        case FERRY_E_GONE:
+                return lane->content->claimed ? FERRY_E_PEER_LOST : FERRY_E_STALE_METADATA;
+        case FERRY_E_UNAUTHENTICATED:
+        case FERRY_E_FORBIDDEN:
+                return FERRY_E_PEER_REFUSED;
+        default:
+                return FERRY_E_TRANSFER_FAILED;
+        }
+}
+
+/* ---- life ---- */
+
+bool lane_prepare(struct content_lane *lane)
+{
+        struct easy *easy = &lane->easy;
+
+        return easy_prepare(easy) && curl_easy_setopt(easy->curl, CURLOPT_HEADERFUNCTION, on_header) == CURLE_OK &&
+               curl_easy_setopt(easy->curl, CURLOPT_HEADERDATA, lane) == CURLE_OK &&
+               curl_easy_setopt(easy->curl, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK &&
+               curl_easy_setopt(easy->curl, CURLOPT_WRITEDATA, lane) == CURLE_OK &&
+               curl_easy_setopt(easy->curl, CURLOPT_READFUNCTION, on_send) == CURLE_OK &&
+               curl_easy_setopt(easy->curl, CURLOPT_READDATA, lane) == CURLE_OK &&
+               curl_easy_setopt(easy->curl, CURLOPT_SEEKFUNCTION, on_seek) == CURLE_OK &&
+               curl_easy_setopt(easy->curl, CURLOPT_SEEKDATA, lane) == CURLE_OK &&
+               curl_easy_setopt(easy->curl, CURLOPT_BUFFERSIZE, 512L << 10) == CURLE_OK &&
+               curl_easy_setopt(easy->curl, CURLOPT_UPLOAD_BUFFERSIZE, 512L << 10) == CURLE_OK;
+}
+
+void lane_clear(struct content_lane *lane)
+{
+        lane_stop(lane);
+        easy_clear(&lane->easy);
+        headers_free(FERRY_STEAL(lane->headers));
+}
