@@ -472,7 +472,9 @@ int peers_transfer_start(struct peers *peers, const struct engine_transfer *tran
 
         if (detail_size)
                 detail[0] = '\0';
-        r = content_new(&peers->settings, transfer, &content, detail, detail_size);
+        r = start_once(peers);
+        if (!r)
+                r = content_new(&peers->settings, transfer, &content, detail, detail_size);
         if (r)
                 return r;
         pthread_mutex_lock(&peers->lock);
