@@ -488,11 +488,15 @@ int peers_transfer_start(struct peers *peers, const struct engine_transfer *tran
 void peers_transfer_cancel(struct peers *peers, uint64_t id, int reason)
 {
         struct content *content;
+        bool found = false;
 
         pthread_mutex_lock(&peers->lock);
         DL_FOREACH2(peers->live_contents, content, live_next)
-        if (content->transfer.id == id && !content->stop_reason)
+        if (content->transfer.id == id && !content->stop_reason) {
                 content->stop_reason = reason;
+                found = true;
+        }
         pthread_mutex_unlock(&peers->lock);
-        (void)curl_multi_wakeup(peers->multi);
+        if (found) /* else there may be no thread */
+                (void)curl_multi_wakeup(peers->multi);
 }

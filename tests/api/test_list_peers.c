@@ -225,21 +225,27 @@ static void a_dead_peer_is_told_of_with_the_reason(void **state)
         }
 }
 
-/* b reads what a offers, by metadata, which ends with peer-unreachable and that detail. */
+/* b reads what a offers, not over HTTP, which ends with peer-unreachable and that detail. */
 static void assert_unreachable(struct pair *p, const char *detail)
 {
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-        struct ferry_operation passive, active, end;
+        struct ferry_operation passive, end;
+        struct json_object *active;
+        char *body;
 
         worker_expect(&p->b, "error=peer-unreachable");
         region_make(&p->a, SIZE, 1, offered);
         region_make(&p->b, SIZE, 0, local);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
-        begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
-        operation_assert_end(&p->b, active.id, FERRY_ERRORED, &end);
+        body = text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],"
+                           "\"transports\":[\"shm\",\"tcp\",\"rdma\"],\"remote_metadata\":%s}",
+                           local, passive.metadata);
+        active = call_json(&p->b, 201, "POST", "/v1/operations", body);
+        operation_assert_end(&p->b, json_text(active, "id"), FERRY_ERRORED, &end);
         assert_string_equal(end.error_detail, detail);
         ferry_operation_clear(&end);
-        ferry_operation_clear(&active);
+        json_object_put(active);
+        free(body);
         ferry_operation_clear(&passive);
 }
 
