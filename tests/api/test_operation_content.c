@@ -11,6 +11,7 @@
 enum { SIZE = 40 << 20, SMALL = 300000 };
 
 static const char *const apart[] = { "--local", "off", NULL };
+static const char warning[] = "nothing can move bytes but HTTP";
 
 static char *bearer(const char *metadata)
 {
@@ -36,6 +37,8 @@ static void workers_without_another_way_use_it(void **state)
 
         worker_start(&p->a, "a", apart);
         worker_start(&p->b, "b", apart);
+        worker_expect(&p->a, warning);
+        worker_expect(&p->b, warning);
         for (int kind = FERRY_READABLE; kind <= FERRY_WRITABLE; kind += FERRY_WRITABLE - FERRY_READABLE) {
                 for (int verify = 0; verify < 2; verify++) {
                         bool reads = kind == FERRY_READABLE;
@@ -75,6 +78,8 @@ static void a_transfer_over_http_ends_on_both_sides(void **state)
 
                 worker_start(&p->a, "a", apart);
                 worker_start(&p->b, "b", apart);
+                worker_expect(&p->a, warning);
+                worker_expect(&p->b, warning);
                 worker_expect(&p->a, "peer-lost");
                 worker_expect(&p->b, "peer-lost");
                 running_start(p, FERRY_READABLE, SIZE, 3, &p->b, &running);
@@ -176,6 +181,7 @@ static void an_untrusted_network_is_crossed_by_https(void **state)
                            (const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", file, "--local", "off",
                                                   "--tls-cert", tls_file("server.pem"), "--tls-key",
                                                   tls_file("server-key.pem"), NULL });
+        worker_expect(&p->a, warning);
         (void)unlink(file);
         worker_connect(&p->a, NULL, &(struct ferry_options){ .token = token, .ca_file = tls_file("ca.pem") });
         region_make(&p->a, SIZE, 6, region);
