@@ -1,0 +1,639 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API of dynamo.nixl_connect on Ferry: another import, and nothing else changes.
+
+    from ferry import nixl_connect as connect
+
+    connector = connect.Connector()
+    descriptor = connect.Descriptor(tensor)
+    with connector.create_readable(descriptor) as offer:          # or: with await …, async with …
+        send(offer.metadata().model_dump_json())
+        await offer.wait_for_completion()
+
+    async with connector.begin_read(metadata, descriptor) as read:  # or (descriptor, metadata)
+        await read.wait_for_completion()
+
+Better than there: waiting polls nowhere, both sides learn of a failure (wait_for_completion raises), leaving a block
+cancels and leaves the memory quiet, and a peer reaches the memory of one operation, not all of the process. All
+connectors of a process share one worker; its options come from the environment (FERRY_LOCAL, FERRY_DATA_LISTEN, …).
+"""
+from __future__ import annotations
+
+import base64
+import collections.abc
+import enum
+import json
+import os
+import re
+import socket
+import threading
+import uuid
+from typing import Any, Iterable, Union
+
+from .errors import FerryError, OperationFailed
+from .worker import Operation as _WorkerOperation
+from .worker import Region, Worker, buffer_address
+
+try:
+    import pydantic
+except ImportError:
+    pydantic = None  # type: ignore[assignment]
+
+__all__ = [
+    "Connector", "Descriptor", "Device", "DeviceKind", "OperationFailed", "OperationKind", "OperationStatus",
+    "RdmaMetadata", "ReadOperation", "ReadableOperation", "SerializedDescriptor", "WritableOperation", "WriteOperation",
+]
+
+
+class DeviceKind(enum.IntEnum):
+    UNSPECIFIED = 0
+    HOST = 1
+    CUDA = 2
+
+    def __str__(self) -> str:
+        return {DeviceKind.HOST: "cpu", DeviceKind.CUDA: "cuda"}.get(self, "<invalid>")
+
+
+class OperationKind(enum.IntEnum):
+    UNSPECIFIED = 0
+    READ = 1
+    WRITE = 2
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class OperationStatus(enum.IntEnum):
+    UNINITIALIZED = 0
+    INITIALIZED = 1
+    IN_PROGRESS = 2
+    COMPLETE = 3
+    CANCELLED = 4
+    ERRORED = 5
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Device:
+    """Where memory is: of "cpu", "cuda", "cuda:1", "gpu:1" or (DeviceKind, id)."""
+
+    def __init__(self, metadata: Union[str, tuple[DeviceKind, int]]) -> None:
+        self._kind, self._id = self._parse(metadata)
+
+    @staticmethod
+    def _parse(metadata: Any) -> tuple[DeviceKind, int]:
+        if isinstance(metadata, str):
+            match = re.fullmatch(r"(cpu|host|cuda|gpu)(?::(\d+))?", metadata.strip().lower())
+            if not match:
+                raise ValueError(f'"{metadata}" is not a device: "cpu", "cuda" or "cuda:<index>"')
+            kind = DeviceKind.HOST if match[1] in ("cpu", "host") else DeviceKind.CUDA
+            return kind, int(match[2] or 0)
+        if isinstance(metadata, tuple) and len(metadata) == 2 and isinstance(metadata[1], int):
+            if metadata[0] not in (DeviceKind.HOST, DeviceKind.CUDA):
+                raise ValueError("the device's kind is neither HOST nor CUDA")
+            return DeviceKind(metadata[0]), metadata[1]
+        raise TypeError("a device is made of a str or of (DeviceKind, int)")
+
+    @property
+    def kind(self) -> DeviceKind:
+        return self._kind
+
+    @property
+    def id(self) -> int:
+        return self._id
+
+    def __str__(self) -> str:
+        return str(self._kind) if self._kind == DeviceKind.HOST else f"{self._kind}:{self._id}"
+
+    def __repr__(self) -> str:
+        return f"Device('{self}')"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and (self._kind, self._id) == (other._kind, other._id)
+
+    def __hash__(self) -> int:
+        return hash((self._kind, self._id))
+
+
+# ---- metadata ----
+
+if pydantic is not None:
+
+    class SerializedDescriptor(pydantic.BaseModel):
+        """A descriptor of the peer. ptr is an opaque handle."""
+
+        model_config = pydantic.ConfigDict(extra="forbid", from_attributes=True)
+        device: str = "cpu"
+        ptr: int = pydantic.Field(gt=0)
+        size: int = pydantic.Field(gt=0)
+
+        def to_descriptor(self) -> Descriptor:
+            return Descriptor.from_serialized(self)
+
+    class RdmaMetadata(pydantic.BaseModel):
+        """What a peer needs to complete an operation: a secret, as JSON by model_dump_json()."""
+
+        model_config = pydantic.ConfigDict(extra="forbid", from_attributes=True)
+        descriptors: list[SerializedDescriptor] = []
+        nixl_metadata: str
+        notification_key: str
+        operation_kind: int
+
+        def to_descriptors(self) -> Union[Descriptor, list[Descriptor]]:
+            return _to_descriptors(self.descriptors)
+
+else:
+
+    class _Model:
+        """The methods of pydantic's models that programs use, where there is no pydantic."""
+
+        _fields: dict[str, type] = {}
+        _defaults: dict[str, Any] = {}
+
+        def __init__(self, **values: Any) -> None:
+            unknown = values.keys() - self._fields.keys()
+            if unknown:
+                raise ValueError(f"{type(self).__name__} has no field {', '.join(sorted(unknown))}")
+            for name, kind in self._fields.items():
+                if name not in values and name not in self._defaults:
+                    raise ValueError(f"{type(self).__name__} needs the field {name}")
+                value = values.get(name, self._defaults.get(name))
+                if kind is int and isinstance(value, enum.IntEnum):
+                    value = int(value)
+                if not isinstance(value, kind) or isinstance(value, bool):
+                    raise ValueError(f"{type(self).__name__}.{name} is not of type {kind.__name__}")
+                setattr(self, name, self._checked(name, value))
+
+        def _checked(self, name: str, value: Any) -> Any:
+            return value
+
+        def model_dump(self) -> dict[str, Any]:
+            def plain(value: Any) -> Any:
+                if isinstance(value, list):
+                    return [plain(one) for one in value]
+                return value.model_dump() if isinstance(value, _Model) else value
+            return {name: plain(getattr(self, name)) for name in self._fields}
+
+        def model_dump_json(self) -> str:
+            return json.dumps(self.model_dump(), separators=(",", ":"))
+
+        @classmethod
+        def model_validate(cls, value: Any) -> Any:
+            if isinstance(value, cls):
+                return value
+            if not isinstance(value, dict):
+                raise ValueError(f"{cls.__name__} is made of a dict")
+            return cls(**value)
+
+        @classmethod
+        def model_validate_json(cls, text: Union[str, bytes]) -> Any:
+            return cls.model_validate(json.loads(text))
+
+        def __eq__(self, other: object) -> bool:
+            return type(other) is type(self) and other.model_dump() == self.model_dump()  # type: ignore[attr-defined]
+
+        def __repr__(self) -> str:
+            return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
+
+    class SerializedDescriptor(_Model):  # type: ignore[no-redef]
+        """A descriptor of the peer. ptr is an opaque handle."""
+
+        _fields = {"device": str, "ptr": int, "size": int}
+        _defaults = {"device": "cpu"}
+
+        def _checked(self, name: str, value: Any) -> Any:
+            if name != "device" and value <= 0:
+                raise ValueError(f"SerializedDescriptor.{name} must be greater than 0")
+            return value
+
+        def to_descriptor(self) -> Descriptor:
+            return Descriptor.from_serialized(self)
+
+    class RdmaMetadata(_Model):  # type: ignore[no-redef]
+        """What a peer needs to complete an operation: a secret, as JSON by model_dump_json()."""
+
+        _fields = {"descriptors": list, "nixl_metadata": str, "notification_key": str, "operation_kind": int}
+        _defaults = {"descriptors": []}
+
+        def _checked(self, name: str, value: Any) -> Any:
+            return [SerializedDescriptor.model_validate(one) for one in value] if name == "descriptors" else value
+
+        def to_descriptors(self) -> Union[Descriptor, list[Descriptor]]:
+            return _to_descriptors(self.descriptors)
+
+
+def _to_descriptors(serialized: list[Any]) -> Any:
+    descriptors = [Descriptor.from_serialized(one) for one in serialized]
+    return descriptors[0] if len(descriptors) == 1 else descriptors
+
+
+_METADATA_FIELDS = ("descriptors", "nixl_metadata", "notification_key", "operation_kind")
+
+
+def _is_metadata(value: Any) -> bool:
+    """RdmaMetadata, of this module or of upstream."""
+    return all(hasattr(value, name) for name in _METADATA_FIELDS)
+
+
+def _metadata_text(metadata: Any) -> str:
+    """As the worker reads it."""
+    blob = metadata.nixl_metadata
+    if not blob.startswith("b64:"):
+        try:
+            blob = "b64:" + base64.b64encode(bytes.fromhex(blob)).decode()
+        except ValueError:
+            pass  # the worker says what is wrong with it
+    return json.dumps({
+        "descriptors": [{"device": str(one.device), "ptr": one.ptr, "size": one.size} for one in metadata.descriptors],
+        "nixl_metadata": blob,
+        "notification_key": metadata.notification_key,
+        "operation_kind": int(metadata.operation_kind),
+    }, separators=(",", ":"))
+
+
+# ---- memory ----
+
+class Descriptor:
+    """Memory that takes part in operations.
+
+    data is a torch tensor; (array, device) with an array of numpy or cupy; bytes, bytearray or any other buffer; or
+    (ptr, size, device, reference). The memory must be contiguous, and is kept alive as long as the descriptor and the
+    operations that use it. One that is not registered is registered by each operation, and let go at its end.
+    """
+
+    def __init__(self, data: Any) -> None:
+        self._region: Region | None = None
+        self._connector: Connector | None = None
+        self._device = Device("cpu")
+        self._writable = True
+        if isinstance(data, tuple) and len(data) == 4:
+            self._of_pointer(*data)
+        elif isinstance(data, tuple) and len(data) == 2:
+            self._device = _device_of(data[1])
+            self._of_array(data[0])
+        elif hasattr(data, "data_ptr") and hasattr(data, "is_contiguous"):
+            self._of_tensor(data)
+        elif hasattr(data, "__array_interface__") or hasattr(data, "__cuda_array_interface__"):
+            if hasattr(data, "__cuda_array_interface__"):
+                self._device = Device("cuda")
+            self._of_array(data)
+        else:
+            self._of_buffer(data)
+
+    def _of_pointer(self, ptr: Any, size: Any, device: Any, reference: Any) -> None:
+        if not isinstance(ptr, int) or not isinstance(size, int):
+            raise TypeError("a descriptor of an address is (ptr: int, size: int, device, reference)")
+        if ptr <= 0 or size <= 0:
+            raise ValueError("ptr and size must be greater than 0")
+        self._ptr, self._size, self._device, self._keep = ptr, size, _device_of(device), reference
+
+    def _of_tensor(self, tensor: Any) -> None:
+        if not tensor.is_contiguous():
+            raise ValueError("the tensor is not contiguous: pass tensor.contiguous()")
+        size = tensor.numel() * tensor.element_size()
+        if not size:
+            raise ValueError("the tensor has no elements")
+        device = tensor.device
+        self._device = Device("cpu") if device.type == "cpu" else Device(f"{device.type}:{device.index or 0}")
+        self._ptr, self._size, self._keep = tensor.data_ptr(), size, tensor
+
+    def _of_array(self, array: Any) -> None:
+        interface = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None)
+        if interface is None:
+            raise TypeError("the first of two must be an array of numpy or cupy")
+        size = int(re.sub(r"\D", "", interface["typestr"]))
+        strides, expected = interface.get("strides"), size
+        for length, stride in zip(reversed(interface["shape"]), reversed(strides or ())):
+            if length > 1 and stride != expected:
+                raise ValueError("the array is not contiguous: pass numpy.ascontiguousarray(array)")
+            expected *= length
+        for length in interface["shape"]:
+            size *= length
+        if not size:
+            raise ValueError("the array has no elements")
+        self._ptr, read_only = interface["data"]
+        self._size, self._writable, self._keep = size, not read_only, array
+
+    def _of_buffer(self, data: Any) -> None:
+        try:
+            self._ptr, self._size, keep = buffer_address(data, False)
+            self._writable = not memoryview(data).readonly
+        except TypeError:
+            raise TypeError(f"no descriptor can be made of a {type(data).__name__}") from None
+        self._keep = (data, keep)
+
+    @property
+    def device(self) -> Device:
+        return self._device
+
+    @property
+    def ptr(self) -> int:
+        return self._ptr
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def is_registered(self) -> bool:
+        return self._region is not None
+
+    @property
+    def metadata(self) -> SerializedDescriptor:
+        return SerializedDescriptor(device=str(self._device), ptr=self._ptr, size=self._size)
+
+    @staticmethod
+    def from_serialized(serialized: SerializedDescriptor) -> Descriptor:
+        """Of the peer's memory: for its size and device; no operation here takes it."""
+        descriptor = Descriptor((serialized.ptr, serialized.size, serialized.device, serialized))
+        descriptor._keep = _REMOTE
+        return descriptor
+
+    def register_with_connector(self, connector: Connector) -> None:
+        """Registers the memory once, for any number of operations."""
+        if not isinstance(connector, Connector):
+            raise TypeError("a descriptor is registered with a Connector")
+        if self._region is not None and self._connector != connector:
+            raise RuntimeError("the descriptor is registered with another connector")
+        if self._region is None:
+            self._region, self._connector = self._use(connector._worker(), False), connector
+
+    def deregister_with_connector(self, connector: Connector) -> None:
+        """Lets go of it, or leaves that to the last operation that uses it."""
+        if self._region is None or self._connector != connector:
+            raise RuntimeError("the descriptor is not registered with this connector")
+        self._region = self._connector = None
+
+    register_memory = register_with_connector  # the name of 2025
+
+    def _use(self, worker: Worker, receives: bool) -> Region:
+        """A region for one operation."""
+        if self._keep is _REMOTE:
+            raise ValueError("the descriptor is of the peer's memory")
+        if receives and not self._writable:
+            raise ValueError("the memory is read-only and cannot receive bytes")
+        if self._region is not None:
+            return self._region
+        found = worker.region_at(self._ptr, self._size, self._keep)
+        return found or worker.register(self._ptr, self._size, self._keep, str(self._device))
+
+    def __repr__(self) -> str:
+        return f"Descriptor(ptr={self._ptr:#x}, size={self._size}, device='{self._device}')"
+
+
+_REMOTE = object()
+
+
+def _device_of(device: Any) -> Device:
+    return device if isinstance(device, Device) else Device(device)
+
+
+def _descriptor_list(descriptors: Any) -> list[Descriptor]:
+    if isinstance(descriptors, Descriptor):
+        return [descriptors]
+    if not isinstance(descriptors, (list, tuple)) or not all(isinstance(one, Descriptor) for one in descriptors):
+        raise TypeError("local_descriptors is a Descriptor or a list of them")
+    if not descriptors:
+        raise ValueError("there is no descriptor")
+    return list(descriptors)
+
+
+# ---- the connector ----
+
+class _Flag(int):
+    """True or False, also when it is called."""
+
+    def __call__(self) -> bool:
+        return bool(self)
+
+    def __repr__(self) -> str:
+        return repr(bool(self))
+
+
+_shared_lock = threading.Lock()
+_shared: tuple[int, Worker] | None = None  # of this process
+
+
+def _shared_worker() -> Worker:
+    global _shared
+    shared = _shared
+    if shared is None or shared[0] != os.getpid():
+        with _shared_lock:
+            if _shared is None or _shared[0] != os.getpid():
+                _shared = (os.getpid(), Worker())
+            shared = _shared
+    return shared[1]
+
+
+def _renew_lock() -> None:
+    global _shared_lock
+    _shared_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+class Connector:
+    """Creates operations. Its makers can be called plainly, awaited, and used by with and async with."""
+
+    def __init__(self, worker_id: str | None = None) -> None:
+        if worker_id is not None and not isinstance(worker_id, str):
+            raise TypeError("worker_id is a str")
+        self._name = worker_id or str(uuid.uuid4())
+        self._hostname = socket.gethostname()
+
+    def _worker(self) -> Worker:
+        return _shared_worker()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def hostname(self) -> str:
+        return self._hostname
+
+    @property
+    def is_cuda_available(self) -> _Flag:
+        """Of torch or cupy, whichever the program has loaded."""
+        import sys
+        torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+        try:
+            return _Flag(bool(torch and torch.cuda.is_available() or cupy and cupy.cuda.is_available()))
+        except Exception:
+            return _Flag(False)
+
+    async def initialize(self) -> None:
+        """There is nothing to do."""
+
+    def allocate(self, size: int) -> memoryview:
+        """Bytes that local peers can map, so that transfers copy once: see ferry.Worker.allocate."""
+        return self._worker().allocate(size)
+
+    def create_readable(self, local_descriptors: Union[Descriptor, list[Descriptor]]) -> ReadableOperation:
+        return ReadableOperation(self, local_descriptors)
+
+    def create_writable(self, local_descriptors: Union[Descriptor, list[Descriptor]]) -> WritableOperation:
+        return WritableOperation(self, local_descriptors)
+
+    def begin_read(self, remote_metadata: Any, local_descriptors: Any) -> ReadOperation:
+        """The arguments are taken in both orders."""
+        return ReadOperation(self, *_in_order(remote_metadata, local_descriptors))
+
+    def begin_write(self, remote_metadata: Any, local_descriptors: Any) -> WriteOperation:
+        """The arguments are taken in both orders."""
+        return WriteOperation(self, *_in_order(remote_metadata, local_descriptors))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Connector) and self._name == other._name
+
+    def __hash__(self) -> int:
+        return hash(self._name)
+
+    def __repr__(self) -> str:
+        return f"Connector('{self._name}')"
+
+
+def _in_order(first: Any, second: Any) -> tuple[Any, Any]:
+    if not _is_metadata(first):
+        first, second = second, first
+    if not _is_metadata(first):
+        raise TypeError("one argument is RdmaMetadata, the other a Descriptor or a list of them")
+    return first, second
+
+
+# ---- operations ----
+
+class _Operation(collections.abc.Coroutine):  # type: ignore[type-arg]
+    """What all four have in common. Awaiting one gives itself, at once."""
+
+    _kind = ""
+    _receives = False
+
+    def __init__(self, connector: Connector, descriptors: Any, remote: str | None) -> None:
+        self._connector = connector
+        self._descriptors = _descriptor_list(descriptors)
+        self._cancelled = False
+        worker = connector._worker()
+        regions = [one._use(worker, self._receives) for one in self._descriptors]
+        self._operation: _WorkerOperation = worker.create(self._kind, regions, remote)
+
+    @property
+    def connector(self) -> Connector:
+        return self._connector
+
+    @property
+    def status(self) -> OperationStatus:
+        self._operation.done  # lets go of memory that is quiet
+        return OperationStatus[self._operation.status]
+
+    async def wait_for_completion(self) -> None:
+        """Returns once the operation has ended. Raises OperationFailed when it failed, or when the peer cancelled it.
+
+        After cancel() here it returns, and status tells.
+        """
+        await self._operation.ended()
+        if not self._cancelled:
+            self._operation.result()
+
+    def _cancel(self) -> None:
+        if not self._operation.done:
+            self._cancelled = True
+            self._operation.cancel()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._cancel()
+        self._operation.close()
+
+    async def __aenter__(self) -> Any:
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        self._cancel()
+        await self._operation.ended()
+
+    # A coroutine that has its result already, for programs that await the makers or make tasks of them.
+    def __await__(self) -> Any:
+        return self
+        yield
+
+    def send(self, _: Any) -> Any:
+        raise StopIteration(self)
+
+    def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Any:
+        raise kind if value is None else value
+
+    def close(self) -> None:
+        pass
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._operation.id}, {self.status})"
+
+
+class _Passive(_Operation):
+    def __init__(self, connector: Connector, local_descriptors: Any) -> None:
+        super().__init__(connector, local_descriptors, None)
+        self._metadata = json.loads(self._operation.metadata)
+
+    def metadata(self, hex_encode: bool = False) -> RdmaMetadata:
+        """For the peer; whoever has it may complete this operation, and nothing else."""
+        metadata = dict(self._metadata)
+        if hex_encode:
+            metadata["nixl_metadata"] = base64.b64decode(metadata["nixl_metadata"][4:]).hex()
+        return RdmaMetadata(**metadata)
+
+
+class _Active(_Operation):
+    _operation_kind = OperationKind.UNSPECIFIED
+
+    def __init__(self, connector: Connector, remote_metadata: Any, local_descriptors: Any) -> None:
+        descriptors = _descriptor_list(local_descriptors)
+        kind = int(remote_metadata.operation_kind)
+        if kind != self._operation_kind:
+            raise RuntimeError(f"the metadata is of a {OperationKind(kind) if kind in (0, 1, 2) else kind} operation, "
+                               f"and this is a {self._operation_kind}")
+        theirs = [one.size for one in remote_metadata.descriptors]
+        ours = [one.size for one in descriptors]
+        if len(theirs) != len(ours):
+            raise ValueError(f"{len(ours)} descriptors here, {len(theirs)} of the peer")
+        for i, (here, there) in enumerate(zip(ours, theirs)):
+            if here != there:
+                raise ValueError(f"descriptor {i} has {here} bytes here, {there} of the peer")
+        super().__init__(connector, descriptors, _metadata_text(remote_metadata))
+
+    def cancel(self) -> None:
+        """Asks for the end; wait_for_completion returns when the memory is quiet."""
+        self._cancel()
+
+
+class ReadableOperation(_Passive):
+    """Offers memory to one read of a peer."""
+
+    _kind = "readable"
+
+
+class WritableOperation(_Passive):
+    """Offers memory to one write of a peer."""
+
+    _kind, _receives = "writable", True
+
+
+class ReadOperation(_Active):
+    """Reads a peer's memory; begins at once."""
+
+    _kind, _receives, _operation_kind = "read", True, OperationKind.READ
+
+    def results(self) -> list[Descriptor]:
+        """The descriptors that were read into."""
+        if self.status != OperationStatus.COMPLETE:
+            raise RuntimeError(f"the read is not complete: {self.status}")
+        return list(self._descriptors)
+
+
+class WriteOperation(_Active):
+    """Writes into a peer's memory; begins at once."""
+
+    _kind, _operation_kind = "write", OperationKind.WRITE

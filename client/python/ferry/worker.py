@@ -1,0 +1,456 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker inside this process, over libferry-worker: memory and transfers without HTTP.
+
+    worker = Worker()
+    memory = worker.allocate(1 << 20)                      # shared memory; numpy.frombuffer(memory, …) shares it
+    offer = worker.create("readable", [memory])            # offer.metadata goes to the peer, by any way
+    ...
+    with peer.create("read", [mine], remote=metadata) as read:
+        await read.completed()                             # or read.wait(timeout)
+
+All functions may be called from any thread. A worker belongs to the process that made it: after a fork the child's
+calls raise. Operations keep their memory alive; it is quiet once they are done.
+"""
+from __future__ import annotations
+
+import asyncio
+import atexit
+import bisect
+import ctypes
+import errno
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import Iterable
+from typing import Any, Union
+
+from ._library import ID_SIZE, library
+from .errors import FerryError, OperationFailed
+
+STATUSES = ("UNINITIALIZED", "INITIALIZED", "IN_PROGRESS", "COMPLETE", "CANCELLED", "ERRORED")
+KINDS = {"readable": 0, "read": 1, "writable": 2, "write": 3}
+_COMPLETE = 3
+
+
+def _error(result: int) -> FerryError | OSError:
+    lib = library()
+    text = lib.error().decode(errors="replace")
+    if result == -errno.ECHILD:
+        return FerryError("forked", text)
+    if result < 0:
+        return OSError(-result, text)
+    return FerryError(lib.error_code(result).decode(), text)
+
+
+def _check(result: int) -> None:
+    if result:
+        raise _error(result)
+
+
+class Region:
+    """Memory that a worker knows, in whole or in part: region.slice(offset, size) is a Region as well."""
+
+    __slots__ = ("id", "offset", "size", "address", "keep", "__weakref__")
+
+    def __init__(self, id: bytes, offset: int, size: int, address: int, keep: Any) -> None:
+        self.id = id
+        self.offset = offset
+        self.size = size
+        self.address = address
+        self.keep = keep
+
+    def slice(self, offset: int, size: int) -> Region:
+        if offset < 0 or size <= 0 or offset + size > self.size:
+            raise ValueError(f"no {size} bytes at {offset} in a region of {self.size}")
+        return Region(self.id, self.offset + offset, size, self.address + offset, self)
+
+
+class _Memory:
+    """Removes a region once nothing of this process refers to it; later, while an operation still uses it."""
+
+    def __init__(self, worker: _Native, id: bytes) -> None:
+        self.worker = worker
+        self.id = id
+
+    def __del__(self) -> None:
+        self.worker.remove(self.id)
+
+
+class _Native:
+    """Owner of the C worker: freed when neither the Worker nor any of its memory is left."""
+
+    def __init__(self, options: Iterable[tuple[str, str]]) -> None:
+        self.lib = library()
+        self.pid = os.getpid()
+        self.pointer: int | None = None
+        self.leftovers: list[bytes] = []
+        given = self.lib.options_new()
+        try:
+            _check(self.lib.options_environment(given))
+            for name, value in options:
+                _check(self.lib.options_set(given, name.encode(), value.encode()))
+            pointer = ctypes.c_void_p()
+            _check(self.lib.new(given, ctypes.byref(pointer)))
+            self.pointer = pointer.value
+        finally:
+            self.lib.options_free(given)
+
+    def remove(self, id: bytes) -> None:
+        """Removes a region, and those that could not be before."""
+        if self.pointer is None or os.getpid() != self.pid:
+            return
+        self.leftovers.append(id)
+        waiting, self.leftovers = self.leftovers, []
+        for one in waiting:
+            if self.lib.region_remove(self.pointer, one) == 13:  # FERRY_E_REGION_IN_USE
+                self.leftovers.append(one)
+
+    def __del__(self) -> None:
+        if self.pointer is not None and os.getpid() == self.pid:
+            self.lib.free(self.pointer)
+            self.pointer = None
+
+
+class _Blocks:
+    """Memory of allocate, by address, to know bytes that are inside of it. Any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._starts: list[int] = []
+        self._regions: list[Region] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._starts)
+
+    def add(self, region: Region) -> None:
+        with self._lock:
+            at = bisect.bisect(self._starts, region.address)
+            self._starts.insert(at, region.address)
+            self._regions.insert(at, region)
+
+    def remove(self, address: int) -> None:
+        with self._lock:
+            at = bisect.bisect_left(self._starts, address)
+            del self._starts[at], self._regions[at]
+
+    def find(self, address: int, size: int) -> Region | None:
+        with self._lock:
+            at = bisect.bisect(self._starts, address) - 1
+            if at < 0 or address + size > self._starts[at] + self._regions[at].size:
+                return None
+            return Region(self._regions[at].id, address - self._starts[at], size, address, None)
+
+
+_living: weakref.WeakSet[Worker] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    """Before the interpreter frees what operations read and write."""
+    for worker in list(_living):
+        worker.close()
+    if _living:
+        library().abandon()
+
+
+atexit.register(_close_all)
+
+
+class Worker:
+    """Options are those of ferryd, with _ for -: listen, local, data_listen, memory_limit, name, …; a list repeats.
+
+    What the environment has as FERRY_<OPTION> holds where no argument says otherwise. It serves no HTTP unless listen
+    says so.
+    """
+
+    def __init__(self, **options: Union[str, int, bool, Iterable[str]]) -> None:
+        pairs = []
+        for name, value in options.items():
+            if isinstance(value, bool):
+                value = "true" if value else "false"
+            for one in [value] if isinstance(value, (str, int)) else value:
+                pairs.append((name.replace("_", "-"), str(one)))
+        self._native = _Native(pairs)
+        self._lib = self._native.lib
+        self._blocks = _Blocks()
+        _living.add(self)
+        self._loops: weakref.WeakKeyDictionary[Any, _LoopQueue] = weakref.WeakKeyDictionary()
+
+    @property
+    def _pointer(self) -> int:
+        pointer = self._native.pointer
+        if pointer is None:
+            raise FerryError("closed", "The worker is closed")
+        return pointer
+
+    @property
+    def name(self) -> str:
+        return self._lib.name(self._pointer).decode()
+
+    @property
+    def urls(self) -> list[str]:
+        """Base URLs of the HTTP listeners."""
+        urls = (self._lib.url(self._pointer, i) for i in itertools.count())
+        return [url.decode() for url in itertools.takewhile(lambda url: url is not None, urls)]
+
+    def allocate(self, size: int, name: str | None = None) -> memoryview:
+        """size bytes of zeros that local peers can map: transfers from here need no second copy.
+
+        A memoryview of bytes, writable; numpy.frombuffer and torch.frombuffer share it. The memory lives as long as
+        anything refers to it.
+        """
+        address = ctypes.c_void_p()
+        id = ctypes.create_string_buffer(ID_SIZE)
+        _check(self._lib.region_alloc(self._pointer, size, None, name.encode() if name else None,
+                                      ctypes.byref(address), id))
+        memory = _Memory(self._native, id.value)
+        start = address.value or 0
+        # A class of its own, so that it can hold more than bytes.
+        block = type("FerryMemory", (ctypes.c_char * size,), {}).from_address(start)
+        block.memory = memory
+        self._blocks.add(Region(id.value, 0, size, start, None))
+        weakref.finalize(block, self._blocks.remove, start).atexit = False
+        return memoryview(block).cast("B")
+
+    def register(self, address: int, size: int, keep: Any = None, device: str = "cpu",
+                 name: str | None = None) -> Region:
+        """Memory that the program owns, as a region. keep is held as long as the region is."""
+        id = ctypes.create_string_buffer(ID_SIZE)
+        _check(self._lib.region_add(self._pointer, address, size, device.encode(), name.encode() if name else None, id))
+        return Region(id.value, 0, size, address, (_Memory(self._native, id.value), keep))
+
+    def region_at(self, address: int, size: int, keep: Any = None) -> Region | None:
+        """The part of a region of allocate that these bytes are."""
+        found = self._blocks.find(address, size)
+        if found is not None:
+            found.keep = keep
+        return found
+
+    def region(self, memory: Any, writable: bool = True) -> Region:
+        """What an operation takes: a Region as it is; else the buffer (bytes, memoryview, array, …) registered."""
+        if isinstance(memory, Region):
+            return memory
+        address, size, keep = buffer_address(memory, writable)
+        return self.region_at(address, size, keep) or self.register(address, size, keep)
+
+    def create(self, kind: str, memory: Iterable[Any], remote: str | None = None, **fields: Any) -> Operation:
+        """Creates an operation and, for "read" and "write", begins it.
+
+        memory is a list of what region() takes. remote is the peer's metadata as JSON, or the URL of it. fields are
+        those of POST /v1/operations: ttl_ms, timeout_ms, verify, layout, transports="shm,tcp", …
+        """
+        receives = kind in ("read", "writable")
+        regions = [self.region(one, receives) for one in memory]
+        request = self._lib.request_new(KINDS[kind])
+        try:
+            for region in regions:
+                _check(self._lib.request_add(request, region.id, region.offset, region.size))
+            for name, value in fields.items():
+                text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+                _check(self._lib.request_set(request, name.encode(), text.encode()))
+            pointer = ctypes.c_void_p()
+            _check(self._lib.operation_create(self._pointer, request, remote.encode() if remote else None,
+                                              ctypes.byref(pointer)))
+        finally:
+            self._lib.request_free(request)
+        return Operation(self, pointer.value or 0, kind, regions)
+
+    def _queue(self, loop: asyncio.AbstractEventLoop) -> _LoopQueue:
+        queue = self._loops.get(loop)
+        if queue is None:
+            queue = self._loops[loop] = _LoopQueue(self._native, loop)
+        return queue
+
+    def close(self) -> None:
+        """Cancels every operation and waits until all are quiet. Memory of allocate stays while it is referred to."""
+        native = self._native
+        if native.pointer is None or os.getpid() != native.pid:
+            return
+        self._lib.drain(native.pointer, 0)
+        if not self._blocks:
+            pointer, native.pointer = native.pointer, None
+            self._lib.free(pointer)
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+class Operation:
+    """One operation of a Worker. Leaving a with block, or dropping the last reference, cancels one that runs."""
+
+    def __init__(self, worker: Worker, pointer: int, kind: str, regions: list[Region]) -> None:
+        self._lib = worker._lib
+        self._worker = worker
+        self._pid = worker._native.pid
+        self._pointer = pointer
+        self._regions: list[Region] | None = regions
+        self.kind = kind
+
+    @property
+    def id(self) -> str:
+        return self._lib.operation_id(self._pointer).decode()
+
+    @property
+    def metadata(self) -> str:
+        """What a peer needs, as JSON: a secret."""
+        text = ctypes.c_char_p()
+        _check(self._lib.operation_metadata(self._pointer, ctypes.byref(text)))
+        return (text.value or b"").decode()
+
+    @property
+    def status(self) -> str:
+        return STATUSES[self._lib.operation_status(self._pointer)]
+
+    @property
+    def done(self) -> bool:
+        if self._regions is None:
+            return True
+        if self._lib.operation_status(self._pointer) < _COMPLETE:
+            return False
+        self._regions = None  # its memory is quiet
+        return True
+
+    @property
+    def bytes_done(self) -> int:
+        return self._lib.operation_bytes_done(self._pointer)
+
+    @property
+    def bytes_total(self) -> int:
+        return self._lib.operation_bytes_total(self._pointer)
+
+    @property
+    def transport(self) -> str:
+        """What carried the bytes of a done operation: "shm", "tcp", …"""
+        return self._lib.operation_transport(self._pointer).decode()
+
+    def result(self) -> None:
+        """Raises OperationFailed when the operation, which is done, is not COMPLETE."""
+        result = self._lib.operation_result(self._pointer)
+        if result:
+            error = _error(result)
+            if isinstance(error, FerryError):
+                raise OperationFailed(error.code, error.detail, self.status)
+            raise error
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Blocks until it is done; raises OperationFailed, or TimeoutError after so many seconds."""
+        if not self.done:
+            result = self._lib.operation_wait(self._pointer, -1 if timeout is None else max(0, int(timeout * 1000)))
+            if result == -errno.ETIMEDOUT:
+                raise TimeoutError(f"{self.id} is not done after {timeout} s")
+            if result == -errno.ECHILD:
+                raise _error(result)
+            self._regions = None
+        self.result()
+
+    async def ended(self) -> None:
+        """Returns once the operation is done, however it ended."""
+        if not self.done:
+            loop = asyncio.get_running_loop()
+            await self._worker._queue(loop).wait(self._pointer)
+            self._regions = None
+
+    async def completed(self) -> None:
+        """As wait, in asyncio's loop."""
+        await self.ended()
+        self.result()
+
+    def cancel(self) -> None:
+        """Asks for the end; wait or ended tell when the memory is quiet."""
+        self._lib.operation_cancel(self._pointer)
+
+    def close(self) -> None:
+        """Cancels what still runs and waits until the memory is quiet."""
+        if os.getpid() == self._pid and not self.done:
+            self.cancel()
+            self._lib.operation_wait(self._pointer, -1)
+            self._regions = None
+
+    def __enter__(self) -> Operation:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Operation:
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        if not self.done:
+            self.cancel()
+            await self.ended()
+
+    def __del__(self) -> None:
+        if os.getpid() == self._pid:
+            self.close()
+            self._lib.operation_free(self._pointer)
+
+
+class _LoopQueue:
+    """The ends of operations that one event loop waits for, through one descriptor."""
+
+    def __init__(self, native: _Native, loop: asyncio.AbstractEventLoop) -> None:
+        self._lib = native.lib
+        self._keys = itertools.count(1)
+        self._futures: dict[int, asyncio.Future[None]] = {}
+        pointer = ctypes.c_void_p()
+        _check(self._lib.queue_new(ctypes.byref(pointer)))
+        self._pointer = pointer.value
+        self._pid = native.pid
+        self._context = ctypes.c_void_p()
+        self._reference = ctypes.byref(self._context)
+        # The loop keeps it: the descriptor is open as long as the loop looks at it.
+        loop.add_reader(self._lib.queue_fd(self._pointer), self.take)
+
+    def take(self) -> None:
+        while self._lib.queue_take(self._pointer, self._reference):
+            future = self._futures.pop(self._context.value or 0, None)
+            if future is not None and not future.done():
+                future.set_result(None)
+
+    async def wait(self, operation: int) -> None:
+        key = next(self._keys)
+        future = self._futures[key] = asyncio.get_running_loop().create_future()
+        try:
+            _check(self._lib.queue_add(self._pointer, operation, key))
+            await future
+        finally:
+            self._futures.pop(key, None)
+
+    def __del__(self) -> None:
+        if os.getpid() == self._pid:
+            self._lib.queue_free(self._pointer)
+
+
+def buffer_address(memory: Any, writable: bool) -> tuple[int, int, Any]:
+    """Address and size of a C-contiguous buffer, and what keeps it there."""
+    view = memoryview(memory)
+    if not view.c_contiguous:
+        raise ValueError("the memory is not contiguous: make a contiguous copy first")
+    if view.nbytes == 0:
+        raise ValueError("there are no bytes in it")
+    if not view.readonly:
+        array = (ctypes.c_char * view.nbytes).from_buffer(view)
+        return ctypes.addressof(array), view.nbytes, array
+    if writable:
+        raise ValueError("the memory is read-only and cannot receive bytes")
+    if isinstance(memory, bytes):
+        return ctypes.cast(ctypes.c_char_p(memory), ctypes.c_void_p).value or 0, len(memory), memory
+    return _read_only_address(view), view.nbytes, view
+
+
+class _PyBuffer(ctypes.Structure):
+    """Py_buffer, of whose fields only the first two are read here."""
+
+    _fields_ = [("buf", ctypes.c_void_p), ("obj", ctypes.c_void_p), ("rest", ctypes.c_void_p * 16)]
+
+
+def _read_only_address(view: memoryview) -> int:
+    buffer = _PyBuffer()
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), ctypes.byref(buffer), 0)
+    address = buffer.buf
+    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
+    return address or 0

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The other process of the tests: a program of nixl_connect that does what its standard input says."""
+import asyncio
+import json
+import sys
+import threading
+
+from ferry import nixl_connect as connect
+
+
+def memory(call):
+    return bytearray(bytes([call.get("fill", 0)]) * call["size"])
+
+
+async def passive(connector, call):
+    """Offers; answers with the metadata, and then with how it ended."""
+    data = memory(call)
+    maker = connector.create_readable if call["do"] == "readable" else connector.create_writable
+    with maker(connect.Descriptor(data)) as operation:
+        say(metadata=operation.metadata(call.get("hex", False)).model_dump())
+        if not call.get("leave"):
+            await finish(operation, data)
+    if call.get("leave"):
+        say(status=str(operation.status))
+
+
+async def active(connector, call):
+    data = memory(call)
+    metadata = connect.RdmaMetadata(**call["metadata"])
+    begin = connector.begin_read if call["do"] == "read" else connector.begin_write
+    async with begin(metadata, connect.Descriptor(data)) as operation:
+        await finish(operation, data)
+
+
+async def finish(operation, data):
+    try:
+        await operation.wait_for_completion()
+        say(status=str(operation.status), first=data[0], last=data[-1], same=data.count(data[0]) == len(data))
+    except connect.OperationFailed as error:
+        say(status=str(operation.status), code=error.code, detail=error.detail)
+
+
+def say(**answer):
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+async def main():
+    connector = connect.Connector()
+    calls = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def read():
+        for line in sys.stdin:
+            loop.call_soon_threadsafe(calls.put_nowait, json.loads(line))
+        loop.call_soon_threadsafe(calls.put_nowait, None)
+
+    threading.Thread(target=read, daemon=True).start()
+    while call := await calls.get():
+        if call["do"] == "exit":  # with an operation that runs
+            data = memory(call)
+            operation = connector.create_readable(connect.Descriptor(data))
+            say(metadata=operation.metadata().model_dump())
+            keep.append(operation)
+            return
+        await (passive if call["do"] in ("readable", "writable") else active)(connector, call)
+
+
+keep = []
+if __name__ == "__main__":
+    asyncio.run(main())

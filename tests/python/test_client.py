@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ferry.Client against ferryd: everything over its URL."""
+import os
+import socket
+import threading
+import unittest
+
+import ferry
+import support
+
+SIZE = 100_000
+
+
+class TestClient(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = support.Daemon()
+        cls.other = support.Daemon()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.daemon.close()
+        cls.other.close()
+
+    def setUp(self):
+        self.here, self.there = ferry.Client(self.daemon.url), ferry.Client(self.other.url)
+        self.addCleanup(self.here.close)
+        self.addCleanup(self.there.close)
+
+    def region(self, client, content=None):
+        region = client.region(SIZE, name="of-a-test")
+        self.addCleanup(region.delete)
+        if content is not None:
+            region.write(content)
+        return region
+
+    def test_read_and_write_between_two_workers(self):
+        content = os.urandom(SIZE)
+        source, target = self.region(self.there, content), self.region(self.here)
+        read = self.here.read(target, self.there.offer(source)).wait(timeout=30)
+        self.assertEqual((read.status, read.transport, target.read()), ("COMPLETE", "shm", content))
+        back = self.region(self.there)
+        offer = self.there.offer(back, writable=True, ttl_ms=5000)
+        self.here.write(target, offer.metadata_url).wait(timeout=30)
+        self.assertEqual(offer.wait(timeout=30).kind, "writable")
+        self.assertEqual(back.read(), content)
+
+    def test_parts_of_regions(self):
+        source, target = self.region(self.there, b"0123456789"), self.region(self.here)
+        offer = self.there.offer(source.slice(2, 3), source.slice(7, 1))
+        self.here.read([target.slice(0, 3), target.slice(10, 1)], offer).wait(timeout=30)
+        self.assertEqual(target.read(0, 11), b"234" + bytes(7) + b"7")
+
+    def test_content_is_mapped_where_the_worker_is_local(self):
+        region = self.region(self.here)
+        with region.buffer() as memory:
+            memory[5:10] = b"mmap!"
+            self.assertEqual(region.read(5, 5), b"mmap!")  # while it is mapped
+        with region.buffer(writable=False) as memory:
+            self.assertEqual(bytes(memory[5:10]), b"mmap!")
+            with self.assertRaises(TypeError):
+                memory[0] = 1
+
+    def test_content_goes_by_http_where_it_is_not(self):
+        region = self.region(self.here)
+        region.path = ""
+        with region.buffer() as memory:
+            memory[5:10] = b"http!"
+            self.assertEqual(region.read(5, 5), bytes(5))
+        self.assertEqual(region.read(5, 5), b"http!")
+        self.assertEqual(region.read(7, 0), b"")
+
+    def test_numpy_shares_the_mapping(self):
+        numpy = support.needs("numpy")
+        region = self.region(self.here)
+        with region.buffer() as memory:
+            numpy.frombuffer(memory, dtype="u4")[3] = 0x01020304
+        self.assertEqual(region.read(12, 4), bytes((4, 3, 2, 1)))
+
+    def test_a_failed_operation_raises(self):
+        source, target = self.region(self.there), self.region(self.here)
+        offer = self.there.offer(source)
+        offer.cancel()
+        with self.assertRaises(ferry.OperationFailed) as raised:
+            offer.wait(timeout=5)
+        self.assertEqual((raised.exception.code, raised.exception.status_name), ("cancelled", "CANCELLED"))
+        with self.assertRaises(ferry.FerryError) as raised:
+            self.here.read(target, {"not": "metadata"})
+        self.assertEqual((raised.exception.code, raised.exception.status), ("invalid-metadata", 400))
+
+    def test_waiting_has_an_end(self):
+        offer = self.there.offer(self.region(self.there))
+        with self.assertRaises(TimeoutError):
+            offer.wait(timeout=0.05)
+        with offer:
+            pass
+        with self.assertRaises(ferry.FerryError) as raised:
+            offer.refresh()
+        self.assertEqual(raised.exception.code, "gone")
+
+    def test_lists(self):
+        region = self.region(self.there)
+        offers = [self.there.offer(region) for _ in range(3)]
+        self.assertIn(region.id, [one.id for one in self.there.regions()])
+        self.assertEqual(self.there.find_region(region.id).name, "of-a-test")
+        listed = [one.id for one in self.there.operations(kind="readable", status="INITIALIZED", limit=2)]
+        self.assertTrue({one.id for one in offers} <= set(listed))
+        self.assertEqual(self.there.find_operation(offers[0].id).kind, "readable")
+        for offer in offers:
+            offer.delete()
+        self.assertIn("name", self.there.worker())
+
+    def test_threads_share_a_client(self):
+        region, problems = self.region(self.here, b"x" * SIZE), []
+
+        def read():
+            for _ in range(20):
+                if region.read(10, 10) != b"x" * 10:
+                    problems.append("other bytes")
+
+        threads = [threading.Thread(target=read) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(problems, [])
+
+    def test_what_is_no_worker(self):
+        for url in ("ftp://127.0.0.1", "127.0.0.1:9300", "http://"):
+            with self.assertRaises(ValueError):
+                ferry.Client(url)
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            with self.assertRaises(OSError):
+                ferry.Client(f"http://127.0.0.1:{unused.getsockname()[1]}").worker()
+
+    def test_a_unix_socket(self):
+        path = os.path.join(os.environ["FERRY_LOCAL"], "http.sock")
+        daemon = support.Daemon("--listen", f"unix:{path}")
+        try:
+            with ferry.Client(f"unix:{path}") as client:
+                region = client.region(10)
+                region.write(b"by a unix ")
+                self.assertEqual(region.read(), b"by a unix ")
+        finally:
+            daemon.close()
+
+
+if __name__ == "__main__":
+    support.main()

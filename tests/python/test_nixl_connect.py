@@ -1,0 +1,439 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ferry.nixl_connect against another process, and the ways in which programs of dynamo.nixl_connect use it."""
+import array
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import unittest
+
+import support
+from ferry import nixl_connect as connect
+
+SIZE = 300_000
+
+
+class TestTransfers(unittest.IsolatedAsyncioTestCase):
+    def setUp(self):
+        self.peer = support.Peer()
+        self.connector = connect.Connector()
+
+    def tearDown(self):
+        self.assertEqual(self.peer.close(), 0)
+
+    def metadata(self, **call):
+        return connect.RdmaMetadata(**self.peer.call(**call)["metadata"])
+
+    async def test_a_read_takes_what_the_peer_offers(self):
+        metadata = self.metadata(do="readable", size=SIZE, fill=7)
+        data = bytearray(SIZE)
+        async with self.connector.begin_read(metadata, connect.Descriptor(data)) as read:
+            await read.wait_for_completion()
+        self.assertEqual(data, bytes([7]) * SIZE)
+        self.assertEqual(read.status, connect.OperationStatus.COMPLETE)
+        self.assertEqual([one.size for one in read.results()], [SIZE])
+        self.assertEqual((await self.peer.receive_soon())["status"], "COMPLETE")
+
+    async def test_a_write_gives_what_the_peer_waits_for(self):
+        metadata = self.metadata(do="writable", size=SIZE)
+        write = await self.connector.begin_write(connect.Descriptor(bytes([9]) * SIZE), metadata)
+        await write.wait_for_completion()
+        told = await self.peer.receive_soon()
+        self.assertEqual((told["status"], told["first"], told["last"], told["same"]), ("COMPLETE", 9, 9, True))
+
+    async def test_the_peer_reads_and_writes_here(self):
+        data = bytearray(b"\x05" * SIZE)
+        with self.connector.create_readable(connect.Descriptor(data)) as offer:
+            self.peer.send(do="read", size=SIZE, metadata=offer.metadata().model_dump())
+            await offer.wait_for_completion()
+        self.assertEqual((await self.peer.receive_soon())["first"], 5)
+        async with self.connector.create_writable(connect.Descriptor(data)) as offer:
+            self.peer.send(do="write", size=SIZE, fill=6, metadata=offer.metadata(hex_encode=True).model_dump())
+            await offer.wait_for_completion()
+        self.assertEqual(data, b"\x06" * SIZE)
+        await self.peer.receive_soon()
+
+    async def test_metadata_in_hex_are_taken(self):
+        metadata = self.metadata(do="readable", size=64, fill=1, hex=True)
+        bytes.fromhex(metadata.nixl_metadata)
+        data = bytearray(64)
+        await self.connector.begin_read(metadata, connect.Descriptor(data)).wait_for_completion()
+        self.assertEqual(data, b"\x01" * 64)
+        await self.peer.receive_soon()
+
+    async def test_the_passive_side_learns_that_the_peer_cancelled(self):
+        metadata = self.metadata(do="readable", size=64, leave=True)
+        self.assertEqual((await self.peer.receive_soon())["status"], "CANCELLED")
+        read = self.connector.begin_read(metadata, connect.Descriptor(bytearray(64)))
+        with self.assertRaises(connect.OperationFailed) as raised:
+            await read.wait_for_completion()
+        self.assertEqual(raised.exception.code, "cancelled-by-peer")
+
+    async def test_leaving_a_block_cancels_for_both_sides(self):
+        with self.connector.create_readable(connect.Descriptor(b"x" * 64)) as offer:
+            metadata = offer.metadata()
+        self.assertEqual(offer.status, connect.OperationStatus.CANCELLED)
+        told = self.peer.call(do="read", size=64, metadata=metadata.model_dump())
+        self.assertEqual(told["code"], "cancelled-by-peer")
+
+    async def test_memory_is_quiet_after_every_way_of_leaving(self):
+        size = 32 << 20
+
+        async def leave_async(read):
+            async with read:
+                pass
+
+        async def leave(read):
+            with read:
+                pass
+
+        async def leave_by_error(read):
+            with self.assertRaises(KeyError):
+                with read:
+                    raise KeyError
+        async def drop(read):
+            del read
+            gc.collect()
+
+        for way in (leave_async, leave, leave_by_error, drop):
+            self.peer.send(do="readable", size=size, fill=0xFF)
+            metadata = connect.RdmaMetadata(**self.peer.receive()["metadata"])
+            data = bytearray(size)
+            makers = [self.connector.begin_read(metadata, connect.Descriptor(data))]
+            await way(makers.pop())
+            before = data[:]
+            ended = await self.peer.receive_soon()
+            self.assertIn(ended["status"], ("COMPLETE", "CANCELLED", "ERRORED"), way.__name__)
+            self.assertEqual(data, before, way.__name__)
+
+    async def test_a_peer_that_dies_ends_the_operation(self):
+        victim = support.Peer()
+        metadata = connect.RdmaMetadata(**victim.call(do="readable", size=64)["metadata"])
+        victim.kill()
+        read = self.connector.begin_read(metadata, connect.Descriptor(bytearray(64)))
+        with self.assertRaises(connect.OperationFailed) as raised:
+            await asyncio.wait_for(read.wait_for_completion(), 10)
+        self.assertIn(raised.exception.code, ("peer-unreachable", "peer-lost"))
+
+    async def test_exit_with_operations_running_is_clean(self):
+        leaver = support.Peer()
+        metadata = connect.RdmaMetadata(**leaver.call(do="exit", size=64)["metadata"])
+        self.assertEqual(leaver.process.wait(30), 0)
+        read = self.connector.begin_read(metadata, connect.Descriptor(bytearray(64)))
+        with self.assertRaises(connect.OperationFailed):
+            await asyncio.wait_for(read.wait_for_completion(), 10)
+        leaver.close()
+
+    async def test_hundreds_at_once(self):
+        sources = [os.urandom(1000) for _ in range(300)]
+        targets = [bytearray(1000) for _ in sources]
+        offers = [self.connector.create_readable(connect.Descriptor(one)) for one in sources]
+        reads = [self.connector.begin_read(offer.metadata(), connect.Descriptor(target))
+                 for offer, target in zip(offers, targets)]
+        await asyncio.gather(*(one.wait_for_completion() for one in reads + offers))
+        self.assertEqual(targets, sources)
+
+    async def test_several_descriptors_go_in_order(self):
+        sources = [os.urandom(n) for n in (1, 5000, 70000)]
+        targets = [bytearray(len(one)) for one in sources]
+        with self.connector.create_readable([connect.Descriptor(one) for one in sources]) as offer:
+            read = self.connector.begin_read([connect.Descriptor(one) for one in targets], offer.metadata())
+            await read.wait_for_completion()
+            await offer.wait_for_completion()
+        self.assertEqual(targets, sources)
+        self.assertEqual([one.size for one in offer.metadata().to_descriptors()], [1, 5000, 70000])
+
+
+class TestMakers(unittest.IsolatedAsyncioTestCase):
+    """Every way in which programs call the makers."""
+
+    def setUp(self):
+        self.connector = connect.Connector()
+        self.source, self.target = connect.Descriptor(b"abc"), connect.Descriptor(bytearray(3))
+
+    async def test_plain(self):
+        offer = self.connector.create_readable(self.source)
+        await self.connector.begin_read(offer.metadata(), self.target).wait_for_completion()
+        await offer.wait_for_completion()
+
+    async def test_awaited(self):
+        offer = await self.connector.create_writable(self.target)
+        write = await self.connector.begin_write(self.source, offer.metadata())
+        await write.wait_for_completion()
+        await offer.wait_for_completion()
+
+    async def test_with_of_an_awaited_one(self):
+        with await self.connector.create_readable(self.source) as offer:
+            with await self.connector.begin_read(self.target, offer.metadata()) as read:
+                await read.wait_for_completion()
+            await offer.wait_for_completion()
+
+    async def test_async_with(self):
+        async with self.connector.create_readable(self.source) as offer:
+            async with await self.connector.begin_read(offer.metadata(), self.target) as read:
+                await read.wait_for_completion()
+            await offer.wait_for_completion()
+
+    async def test_as_tasks(self):
+        offer = await asyncio.create_task(self.connector.create_readable(self.source))
+        read, = await asyncio.gather(self.connector.begin_read(offer.metadata(), self.target))
+        await asyncio.gather(read.wait_for_completion(), offer.wait_for_completion())
+        self.assertIsInstance(read, connect.ReadOperation)
+
+    async def test_by_keyword(self):
+        offer = self.connector.create_readable(local_descriptors=self.source)
+        read = self.connector.begin_read(remote_metadata=offer.metadata(), local_descriptors=[self.target])
+        await read.wait_for_completion()
+        await offer.wait_for_completion()
+
+    async def test_a_cancelled_operation_raises_nothing_here(self):
+        offer = self.connector.create_readable(self.source)
+        offer.__exit__(None, None, None)
+        await offer.wait_for_completion()
+        self.assertEqual(offer.status, connect.OperationStatus.CANCELLED)
+
+    async def test_waiting_can_be_given_up(self):
+        offer = self.connector.create_readable(self.source)
+        with self.assertRaises(asyncio.TimeoutError):
+            await asyncio.wait_for(offer.wait_for_completion(), 0.01)
+        self.assertEqual(offer.status, connect.OperationStatus.INITIALIZED)
+        await self.connector.begin_read(offer.metadata(), self.target).wait_for_completion()
+        await offer.wait_for_completion()
+
+    async def test_results_before_the_end(self):
+        offer = self.connector.create_readable(connect.Descriptor(bytes(64 << 20)))
+        read = self.connector.begin_read(offer.metadata(), connect.Descriptor(bytearray(64 << 20)))
+        with self.assertRaises(RuntimeError):
+            read.results()
+        read.cancel()
+        await read.wait_for_completion()
+        with self.assertRaises(RuntimeError):
+            read.results()
+
+
+class TestRefusals(unittest.TestCase):
+    def setUp(self):
+        self.connector = connect.Connector()
+        self.offer = self.connector.create_readable(connect.Descriptor(b"abc"))
+        self.target = connect.Descriptor(bytearray(3))
+
+    def test_wrong_pairing(self):
+        with self.assertRaisesRegex(RuntimeError, "READ"):
+            self.connector.begin_write(self.offer.metadata(), self.target)
+
+    def test_sizes_and_counts_that_differ(self):
+        metadata = self.offer.metadata()
+        with self.assertRaisesRegex(ValueError, "4 bytes here, 3 of the peer"):
+            self.connector.begin_read(metadata, connect.Descriptor(bytearray(4)))
+        with self.assertRaisesRegex(ValueError, "2 descriptors here, 1 of the peer"):
+            self.connector.begin_read(metadata, [self.target, self.target])
+        with self.assertRaises(ValueError):
+            self.connector.begin_read(metadata, [])
+
+    def test_wrong_types(self):
+        metadata = self.offer.metadata()
+        for arguments in ((metadata, metadata), (self.target, self.target), (metadata, bytearray(3)), (metadata, None),
+                          (metadata, [self.target, 1])):
+            with self.assertRaises(TypeError):
+                self.connector.begin_read(*arguments)
+        with self.assertRaises(TypeError):
+            self.connector.create_readable(b"abc")
+        with self.assertRaises(TypeError):
+            connect.Connector(7)
+        with self.assertRaises(TypeError):
+            connect.Descriptor(7)
+        with self.assertRaises(TypeError):
+            connect.Device(7)
+
+    def test_metadata_of_another_system_or_of_nonsense(self):
+        for blob in ("b64:AAAA", "00ff", "nonsense"):
+            metadata = connect.RdmaMetadata(descriptors=[{"device": "cpu", "ptr": 1, "size": 3}], nixl_metadata=blob,
+                                            notification_key="k" * 43, operation_kind=1)
+            with self.assertRaises(RuntimeError) as raised:
+                self.connector.begin_read(metadata, self.target)
+            self.assertEqual(raised.exception.code, "invalid-metadata")
+
+    def test_read_only_memory_receives_nothing(self):
+        with self.assertRaisesRegex(ValueError, "read-only"):
+            self.connector.create_writable(connect.Descriptor(b"abc"))
+        with self.assertRaisesRegex(ValueError, "read-only"):
+            self.connector.begin_read(self.offer.metadata(), connect.Descriptor(memoryview(b"abc")))
+
+    def test_memory_of_a_gpu_that_is_not_there(self):
+        with self.assertRaises(RuntimeError) as raised:
+            self.connector.create_readable(connect.Descriptor((4096, 16, "cuda:0", None)))
+        self.assertEqual(raised.exception.code, "unknown-device")
+
+    def test_what_is_not_contiguous(self):
+        with self.assertRaisesRegex(ValueError, "contiguous"):
+            connect.Descriptor(memoryview(b"abcdef")[::2])
+        with self.assertRaises(ValueError):
+            connect.Descriptor(b"")
+
+
+class TestDescriptors(unittest.IsolatedAsyncioTestCase):
+    def setUp(self):
+        self.connector = connect.Connector()
+
+    async def moved(self, source, target):
+        offer = self.connector.create_readable(source)
+        await self.connector.begin_read(offer.metadata(), target).wait_for_completion()
+        await offer.wait_for_completion()
+
+    async def test_registered_once_for_many(self):
+        source, data = connect.Descriptor(b"abc"), bytearray(3)
+        target = connect.Descriptor(data)
+        self.assertFalse(source.is_registered)
+        for one in (source, target):
+            one.register_with_connector(self.connector)
+            one.register_with_connector(self.connector)
+            self.assertTrue(one.is_registered)
+        for _ in range(3):
+            data[:] = b"   "
+            await self.moved(source, target)
+            self.assertEqual(data, b"abc")
+        source.deregister_with_connector(self.connector)
+        self.assertFalse(source.is_registered)
+        with self.assertRaises(RuntimeError):
+            source.deregister_with_connector(self.connector)
+        with self.assertRaises(RuntimeError):
+            target.register_with_connector(connect.Connector())
+
+    async def test_memory_that_is_dropped_while_offered_stays(self):
+        offer = self.connector.create_readable(connect.Descriptor(bytearray(b"z" * 100_000)))
+        gc.collect()
+        filler = [bytearray(100_000) for _ in range(50)]
+        data = bytearray(100_000)
+        await self.connector.begin_read(offer.metadata(), connect.Descriptor(data)).wait_for_completion()
+        self.assertEqual(data, b"z" * 100_000)
+        self.assertEqual(len(filler), 50)
+
+    async def test_a_buffer_that_is_offered_is_not_resized(self):
+        data = bytearray(100)
+        offer = self.connector.create_readable(connect.Descriptor(data))
+        with self.assertRaises(BufferError):
+            data.extend(b"more")
+        with offer:
+            pass
+        del offer
+        gc.collect()
+        data.extend(b"more")
+
+    async def test_allocated_memory_and_parts_of_it(self):
+        source, target = self.connector.allocate(10_000), self.connector.allocate(10_000)
+        source[:] = os.urandom(10_000)
+        await self.moved(connect.Descriptor(source[100:200]), connect.Descriptor(target[5:105]))
+        self.assertEqual(target[5:105], source[100:200])
+        self.assertEqual(bytes(target[105:]), bytes(10_000 - 105))
+
+    async def test_addresses_and_arrays_of_the_standard_library(self):
+        numbers, target = array.array("d", [1.5, -2.5]), array.array("d", [0, 0])
+        address, length = numbers.buffer_info()
+        await self.moved(connect.Descriptor((address, 8 * length, "cpu", numbers)), connect.Descriptor(target))
+        self.assertEqual(target, numbers)
+
+    async def test_numpy(self):
+        numpy = support.needs("numpy")
+        source, target = numpy.arange(1000.0).reshape(10, 100), numpy.zeros((10, 100))
+        await self.moved(connect.Descriptor((source, "cpu")), connect.Descriptor((target, connect.Device("cpu"))))
+        self.assertTrue((source == target).all())
+        shared = numpy.frombuffer(self.connector.allocate(8000), dtype="f8").reshape(10, 100)
+        await self.moved(connect.Descriptor((source, "cpu")), connect.Descriptor((shared, "cpu")))
+        self.assertTrue((source == shared).all())
+        with self.assertRaisesRegex(ValueError, "contiguous"):
+            connect.Descriptor((source.T, "cpu"))
+        source.flags.writeable = False
+        with self.assertRaisesRegex(ValueError, "read-only"):
+            self.connector.create_writable(connect.Descriptor((source, "cpu")))
+
+    async def test_torch(self):
+        torch = support.needs("torch")
+        source, target = torch.arange(1000.0).reshape(10, 100), torch.zeros(10, 100)
+        await self.moved(connect.Descriptor(source), connect.Descriptor(target))
+        self.assertTrue(torch.equal(source, target))
+        shared = torch.frombuffer(self.connector.allocate(4000), dtype=torch.float32).reshape(10, 100)
+        await self.moved(connect.Descriptor(source), connect.Descriptor(shared))
+        self.assertTrue(torch.equal(source, shared))
+        with self.assertRaisesRegex(ValueError, "contiguous"):
+            connect.Descriptor(source.t())
+
+
+class TestModels(unittest.TestCase):
+    def test_metadata_go_through_json(self):
+        offer = connect.Connector().create_readable(connect.Descriptor(b"abc"))
+        metadata = offer.metadata()
+        self.assertEqual(sorted(metadata.model_dump()),
+                         ["descriptors", "notification_key", "nixl_metadata", "operation_kind"][:1] +
+                         ["nixl_metadata", "notification_key", "operation_kind"])
+        self.assertEqual(connect.RdmaMetadata.model_validate_json(metadata.model_dump_json()), metadata)
+        self.assertEqual(metadata.operation_kind, connect.OperationKind.READ)
+        with self.assertRaises(ValueError):
+            connect.RdmaMetadata(**metadata.model_dump(), colour="red")
+        with self.assertRaises(ValueError):
+            connect.SerializedDescriptor(device="cpu", ptr=0, size=1)
+        self.assertEqual(metadata.to_descriptors().size, 3)
+
+    def test_without_pydantic_the_same(self):
+        code = ("import sys; sys.modules['pydantic'] = None\n"
+                "import unittest, test_nixl_connect as t\n"
+                "assert t.connect.RdmaMetadata.__mro__[1].__name__ == '_Model'\n"
+                "unittest.main(module=t, argv=['x', 'TestModels.test_metadata_go_through_json', 'TestMakers'])")
+        done = subprocess.run([sys.executable, "-c", code], cwd=support.HERE, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_metadata_of_the_real_wheel(self):
+        try:
+            from dynamo import nixl_connect as upstream
+        except ImportError as error:
+            raise unittest.SkipTest(f"dynamo.nixl_connect is not installed ({error})") from None
+        offer = connect.Connector().create_readable(connect.Descriptor(b"abc"))
+        theirs = upstream.RdmaMetadata.model_validate_json(offer.metadata().model_dump_json())
+        read = connect.Connector().begin_read(theirs, connect.Descriptor(bytearray(3)))
+        asyncio.run(read.wait_for_completion())
+
+    def test_devices(self):
+        for text, kind, number, shown in (("cpu", 1, 0, "cpu"), ("cuda", 2, 0, "cuda:0"), ("cuda:1", 2, 1, "cuda:1"),
+                                          ("gpu:1", 2, 1, "cuda:1")):
+            device = connect.Device(text)
+            self.assertEqual((device.kind, device.id, str(device)), (kind, number, shown))
+        self.assertEqual(connect.Device((connect.DeviceKind.CUDA, 3)), connect.Device("cuda:3"))
+        self.assertEqual([str(kind) for kind in connect.DeviceKind][1:], ["cpu", "cuda"])
+        for bad in ("tpu", "cuda:x", (connect.DeviceKind.UNSPECIFIED, 0)):
+            with self.assertRaises(ValueError):
+                connect.Device(bad)
+
+    def test_numbers_of_the_enums(self):
+        self.assertEqual([int(one) for one in connect.OperationStatus], [0, 1, 2, 3, 4, 5])
+        self.assertEqual([one.name for one in connect.OperationKind], ["UNSPECIFIED", "READ", "WRITE"])
+
+    def test_connectors(self):
+        one = connect.Connector("a")
+        self.assertEqual(one, connect.Connector("a"))
+        self.assertNotEqual(one, connect.Connector())
+        self.assertEqual((one.name, bool(one.hostname)), ("a", True))
+        self.assertIn(one.is_cuda_available(), (False, True))
+        asyncio.run(one.initialize())
+
+    def test_a_forked_child_has_a_worker_of_its_own(self):
+        offer = connect.Connector().create_readable(connect.Descriptor(b"abc"))
+        child = os.fork()
+        if child == 0:
+            try:
+                data = bytearray(3)
+                mine = connect.Connector().create_readable(connect.Descriptor(b"def"))
+                asyncio.run(connect.Connector().begin_read(mine.metadata(), connect.Descriptor(data)).
+                            wait_for_completion())
+                del mine
+                try:
+                    asyncio.run(offer.wait_for_completion())
+                except RuntimeError as error:
+                    os._exit(0 if data == b"def" and "fork" in str(error) else 2)
+            finally:
+                os._exit(1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(offer.status, connect.OperationStatus.INITIALIZED)
+
+
+if __name__ == "__main__":
+    support.main()

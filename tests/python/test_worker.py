@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ferry.Worker: the worker inside this process, without the API of nixl_connect."""
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import unittest
+
+import ferry
+import support
+
+
+class TestWorker(unittest.TestCase):
+    def setUp(self):
+        self.worker = ferry.Worker()
+        self.addCleanup(self.worker.close)
+
+    def test_transfers_without_asyncio(self):
+        target = bytearray(5)
+        with self.worker.create("readable", [b"hello"]) as offer:
+            with self.worker.create("read", [target], remote=offer.metadata, timeout_ms=5000, verify=True) as read:
+                read.wait(timeout=10)
+            offer.wait(timeout=10)
+        self.assertEqual((target, read.status, read.transport), (b"hello", "COMPLETE", "shm"))
+        self.assertEqual((read.bytes_done, read.bytes_total), (5, 5))
+
+    def test_the_same_over_rest(self):
+        worker = ferry.Worker(listen=["127.0.0.1:0"], name="of-python")
+        self.addCleanup(worker.close)
+        memory = worker.allocate(100, name="shared")
+        memory[:5] = b"bytes"
+        offer = worker.create("readable", [memory], ttl_ms=60_000)
+        with ferry.Client(worker.urls[0]) as client:
+            self.assertEqual(client.worker()["name"], "of-python")
+            region, = client.regions()
+            self.assertEqual((region.name, region.read(0, 5)), ("shared", b"bytes"))
+            self.assertEqual(client.find_operation(offer.id).status, "INITIALIZED")
+            for refused, code in ((region.delete, "region-held"), (lambda: region.write(b"x"), "forbidden")):
+                with self.assertRaises(ferry.FerryError) as raised:
+                    refused()
+                self.assertEqual(raised.exception.code, code)
+            client.find_operation(offer.id).cancel()
+        with self.assertRaises(ferry.OperationFailed) as raised:
+            offer.wait(timeout=10)
+        self.assertEqual(raised.exception.code, "cancelled")
+        self.assertEqual(bytes(memory[:5]), b"bytes")
+
+    def test_errors_say_what_is_wrong(self):
+        for make, code in ((lambda: ferry.Worker(listne="x"), "invalid-parameter"),
+                           (lambda: ferry.Worker(listen="0.0.0.0:0"), "invalid-parameter"),
+                           (lambda: self.worker.create("read", [bytearray(1)]), "invalid-parameter"),
+                           (lambda: self.worker.create("readable", [b"x"], colour="red"), "unknown-field"),
+                           (lambda: self.worker.create("readable", [b"x"], ttl_ms=-1), "invalid-parameter")):
+            with self.assertRaises(ferry.FerryError) as raised:
+                make()
+            self.assertEqual(raised.exception.code, code)
+            self.assertTrue(raised.exception.detail)
+
+    def test_waiting_has_an_end(self):
+        offer = self.worker.create("readable", [b"x"])
+        with self.assertRaises(TimeoutError):
+            offer.wait(timeout=0.01)
+
+    def test_memory_outlives_the_worker(self):
+        memory = self.worker.allocate(100)
+        part = memory[10:20]
+        offer = self.worker.create("readable", [part])
+        self.worker.close()
+        self.assertEqual(offer.status, "CANCELLED")
+        memory[10] = 7
+        self.assertEqual(part[0], 7)
+        with self.assertRaises(ferry.FerryError) as raised:
+            self.worker.create("readable", [b"x"])
+        self.assertEqual(raised.exception.code, "draining")
+
+    def test_regions_go_with_their_memory(self):
+        worker = ferry.Worker(listen="127.0.0.1:0")
+        self.addCleanup(worker.close)
+        with ferry.Client(worker.urls[0]) as client:
+            memory = worker.allocate(1000)
+            offer = worker.create("readable", [bytearray(10), memory])
+            self.assertEqual(len(list(client.regions())), 2)
+            offer.cancel()
+            offer.close()
+            del memory
+            gc.collect()
+            self.assertEqual(list(client.regions()), [])
+
+    def test_loops_come_and_go(self):
+        async def once():
+            target = bytearray(3)
+            offer = self.worker.create("readable", [b"abc"])
+            read = self.worker.create("read", [target], remote=offer.metadata)
+            await asyncio.gather(offer.completed(), read.completed())
+            self.assertEqual(target, b"abc")
+
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(20):
+            asyncio.run(once())
+        gc.collect()
+        self.assertLess(len(os.listdir("/proc/self/fd")), before + 5)
+
+    def test_the_end_of_a_program_with_operations_is_clean(self):
+        code = ("import ferry, os, threading\n"
+                "worker = ferry.Worker()\n"
+                "memory = worker.allocate(64 << 20)\n"
+                "target = bytearray(64 << 20)\n"
+                "offers = [worker.create('readable', [memory]) for _ in range(4)]\n"
+                "reads = [worker.create('read', [target], remote=one.metadata) for one in offers]\n"
+                "forgotten = worker.create('readable', [b'x'])\n")
+        before = sorted(os.listdir(os.environ["FERRY_LOCAL"]))
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        self.assertEqual(sorted(os.listdir(os.environ["FERRY_LOCAL"])), before)
+
+    def test_a_library_that_is_not_there(self):
+        done = subprocess.run([sys.executable, "-c", "import ferry; ferry.Client; ferry.Worker()"], text=True,
+                              env={**os.environ, "FERRY_WORKER_LIBRARY": "/nonexistent.so"}, capture_output=True,
+                              check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("pip install ./client/python", done.stderr)
+
+
+if __name__ == "__main__":
+    support.main()
