@@ -7,6 +7,7 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/metrics.h"
@@ -17,7 +18,6 @@
 #include "peers/peers.h"
 #include "transfer/engine.h"
 #include "worker_error.h"
-#include "worker_fork.h"
 #include "worker_internal.h"
 #include "worker_mover.h"
 #include "worker_settings.h"
@@ -77,7 +77,7 @@ static void forget_workers(void)
 
 static void watch_forks(void)
 {
-        (void)fork_watch(forget_workers);
+        (void)pthread_atfork(NULL, NULL, forget_workers);
 }
 
 int worker_new(const struct worker_options *options, struct ferry_worker **ret_worker, char *message,
@@ -225,7 +225,7 @@ size_t ferry_worker_drain(struct ferry_worker *worker, unsigned timeout_ms)
 {
         size_t left;
 
-        if (!fork_is_ours(worker->generation))
+        if (!worker_is_ours(worker->generation))
                 return 0;
         if (worker->http)
                 http_server_drain(worker->http);
@@ -259,7 +259,7 @@ static struct engine *take_engine(struct ferry_worker *worker)
  */
 struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
 {
-        if (!worker || !fork_is_ours(worker->generation))
+        if (!worker || !worker_is_ours(worker->generation))
                 return NULL;
         if (worker->http) {
                 http_server_drain(worker->http);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker_error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <ferry/worker.h>
+
+#include "base/fork.h"
 
 static _Thread_local char sentence[WORKER_ERROR_SIZE];
 
@@ -22,6 +25,14 @@ int worker_fail(int error, const char *format, ...)
         (void)vsnprintf(sentence, sizeof(sentence), format, arguments);
         va_end(arguments);
         return error;
+}
+
+bool worker_is_ours(unsigned generation)
+{
+        if (generation == fork_generation())
+                return true;
+        (void)worker_fail(-ECHILD, "This worker belongs to the process that forked this one; make one here");
+        return false;
 }
 
 const char *ferry_worker_error(void)

@@ -32,7 +32,7 @@ struct ferry_worker_options {
 
 struct ferry_worker {
         struct ferry_worker *prev, *next; /* of the living workers */
-        unsigned generation;              /* of worker_fork.h */
+        unsigned generation;              /* of base/fork.h */
         uint64_t epoch;
         bool serving; /* the sockets of --listen are this worker's; guarded by the lock of the living workers */
 

@@ -15,7 +15,6 @@
 #include "base/util.h"
 #include "peers/remote.h"
 #include "worker_error.h"
-#include "worker_fork.h"
 #include "worker_internal.h"
 #include "worker_request.h"
 #include "worker_settings.h"
@@ -139,7 +138,7 @@ int ferry_worker_operation_create(struct ferry_worker *worker, const struct ferr
         struct operation_spec spec;
         int r;
 
-        if (!fork_is_ours(worker->generation))
+        if (!worker_is_ours(worker->generation))
                 return -ECHILD;
         r = request_resolve(request, worker, &slices, &spec);
         if (r == 0)
@@ -150,7 +149,7 @@ int ferry_worker_operation_create(struct ferry_worker *worker, const struct ferr
 
 struct ferry_worker_operation *ferry_worker_operation_free(struct ferry_worker_operation *handle)
 {
-        if (!handle || !fork_is_ours(handle->generation))
+        if (!handle || !worker_is_ours(handle->generation))
                 return NULL;
         (void)operation_unref(handle->operation);
         if (handle->metadata) {
@@ -193,7 +192,7 @@ int ferry_worker_operation_metadata(struct ferry_worker_operation *handle, const
 {
         int r = 0;
 
-        if (!fork_is_ours(handle->generation))
+        if (!worker_is_ours(handle->generation))
                 return -ECHILD;
         (void)pthread_mutex_lock(&handle->lock);
         if (!handle->metadata)
@@ -209,7 +208,7 @@ int ferry_worker_operation_metadata(struct ferry_worker_operation *handle, const
 static bool look(struct ferry_worker_operation *handle, struct operation_view *ret_view)
 {
         *ret_view = (struct operation_view){ .status = FERRY_UNINITIALIZED };
-        if (!fork_is_ours(handle->generation))
+        if (!worker_is_ours(handle->generation))
                 return false;
         operation_look(handle->store, handle->operation, ret_view);
         return true;
@@ -274,7 +273,7 @@ uint64_t ferry_worker_operation_duration_us(struct ferry_worker_operation *handl
 
 void ferry_worker_operation_cancel(struct ferry_worker_operation *handle)
 {
-        if (fork_is_ours(handle->generation))
+        if (worker_is_ours(handle->generation))
                 operation_cancel(handle->store, handle->operation);
 }
 
@@ -332,7 +331,7 @@ int ferry_worker_operation_wait(struct ferry_worker_operation *handle, int timeo
         struct blocked blocked;
         bool ended = true;
 
-        if (!fork_is_ours(handle->generation))
+        if (!worker_is_ours(handle->generation))
                 return -ECHILD;
         blocked_init(&blocked);
         if (operation_wait(handle->store, handle->operation, 0, &blocked.waiter) && !block(&blocked, timeout_ms)) {
@@ -365,7 +364,7 @@ int ferry_worker_operation_notify(struct ferry_worker_operation *handle, void (*
 {
         struct notice *notice;
 
-        if (!fork_is_ours(handle->generation))
+        if (!worker_is_ours(handle->generation))
                 return -ECHILD;
         notice = malloc(sizeof(*notice));
         if (!notice)

@@ -8,7 +8,7 @@
 #include "worker.h"
 
 struct ferry_worker_operation {
-        unsigned generation;           /* of worker_fork.h */
+        unsigned generation;           /* of base/fork.h */
         struct ferry_worker *worker;   /* not after its end, which ends the operation first */
         struct operation_store *store; /* lives as long as the operation */
         struct operation *operation;   /* a reference */

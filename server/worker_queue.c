@@ -5,9 +5,9 @@
 #include <sys/eventfd.h>
 #include <utlist.h>
 
+#include "base/fork.h"
 #include "base/util.h"
 #include "worker_error.h"
-#include "worker_fork.h"
 #include "worker_operation.h"
 
 /* An operation that was added and not taken yet. */
@@ -21,7 +21,7 @@ struct entry {
 };
 
 struct ferry_worker_queue {
-        unsigned generation; /* of worker_fork.h */
+        unsigned generation; /* of base/fork.h */
         int fd;              /* readable while there are ended ones */
 
         pthread_mutex_t lock; /* guards what follows; before the store's */
@@ -86,7 +86,7 @@ int ferry_worker_queue_add(struct ferry_worker_queue *queue, struct ferry_worker
 {
         struct entry *entry;
 
-        if (!fork_is_ours(queue->generation) || !fork_is_ours(handle->generation))
+        if (!worker_is_ours(queue->generation) || !worker_is_ours(handle->generation))
                 return -ECHILD;
         entry = malloc(sizeof(*entry));
         if (!entry)
@@ -110,7 +110,7 @@ int ferry_worker_queue_take(struct ferry_worker_queue *queue, void **ret_context
         struct entry *entry;
         eventfd_t count;
 
-        if (!fork_is_ours(queue->generation))
+        if (!worker_is_ours(queue->generation))
                 return 0;
         (void)pthread_mutex_lock(&queue->lock);
         entry = queue->ended;
@@ -131,7 +131,7 @@ struct ferry_worker_queue *ferry_worker_queue_free(struct ferry_worker_queue *qu
 {
         struct entry *entry, *next;
 
-        if (!queue || !fork_is_ours(queue->generation))
+        if (!queue || !worker_is_ours(queue->generation))
                 return NULL;
         (void)pthread_mutex_lock(&queue->lock);
         while ((entry = queue->pending)) {

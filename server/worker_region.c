@@ -7,7 +7,6 @@
 #include "base/util.h"
 #include "memory/region.h"
 #include "worker_error.h"
-#include "worker_fork.h"
 #include "worker_internal.h"
 
 /* Regions of the program: held by it until it removes them, whatever is asked over REST. */
@@ -20,7 +19,7 @@ int ferry_worker_region_add(struct ferry_worker *worker, void *address, size_t s
         struct region *region;
         int r;
 
-        if (!fork_is_ours(worker->generation))
+        if (!worker_is_ours(worker->generation))
                 return -ECHILD;
         r = region_adopt(worker->regions, address, size, device ?: "cpu", name ?: "", &region);
         if (r)
@@ -40,7 +39,7 @@ int ferry_worker_region_alloc(struct ferry_worker *worker, size_t size, const ch
         struct region *region;
         int r;
 
-        if (!fork_is_ours(worker->generation))
+        if (!worker_is_ours(worker->generation))
                 return -ECHILD;
         r = region_create(worker->regions, &spec, &region, detail);
         if (r)
@@ -74,7 +73,7 @@ int ferry_worker_region_allow(struct ferry_worker *worker, const char *id, int c
 {
         struct region *region;
 
-        if (!fork_is_ours(worker->generation))
+        if (!worker_is_ours(worker->generation))
                 return -ECHILD;
         region = find_held(worker, id);
         if (!region)
@@ -89,7 +88,7 @@ int ferry_worker_region_remove(struct ferry_worker *worker, const char *id)
         struct region *region;
         int r;
 
-        if (!fork_is_ours(worker->generation))
+        if (!worker_is_ours(worker->generation))
                 return -ECHILD;
         region = find_held(worker, id);
         if (!region)

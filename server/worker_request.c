@@ -18,6 +18,7 @@
 struct request_slice {
         char region[FERRY_WORKER_ID_SIZE];
         uint64_t offset, size, count, stride;
+        uint64_t *blocks; /* owned; NULL = a row */
 };
 
 /* The spec has no slices before request_resolve. */
@@ -45,16 +46,8 @@ struct ferry_worker_request *ferry_worker_request_new(enum ferry_kind kind)
         return request;
 }
 
-int ferry_worker_request_add(struct ferry_worker_request *request, const char *region, uint64_t offset, uint64_t size)
+static int add_slice(struct ferry_worker_request *request, const char *region, struct request_slice given)
 {
-        return ferry_worker_request_add_row(request, region, offset, size, 1, size);
-}
-
-int ferry_worker_request_add_row(struct ferry_worker_request *request, const char *region, uint64_t offset,
-                                 uint64_t size, uint64_t count, uint64_t stride)
-{
-        struct request_slice *slice;
-
         if (request->n_slices == request->room) {
                 size_t room = request->room ? 2 * request->room : 4;
                 struct request_slice *slices = reallocarray(request->slices, room, sizeof(*slices));
@@ -64,16 +57,51 @@ int ferry_worker_request_add_row(struct ferry_worker_request *request, const cha
                 request->slices = slices;
                 request->room = room;
         }
-        slice = &request->slices[request->n_slices++];
-        *slice = (struct request_slice){ .offset = offset, .size = size, .count = count, .stride = stride };
-        (void)snprintf(slice->region, sizeof(slice->region), "%s", region);
+        (void)snprintf(given.region, sizeof(given.region), "%s", region);
+        request->slices[request->n_slices++] = given;
         return 0;
+}
+
+int ferry_worker_request_add(struct ferry_worker_request *request, const char *region, uint64_t offset, uint64_t size)
+{
+        return add_slice(request, region, (struct request_slice){ .offset = offset, .size = size, .count = 1 });
+}
+
+int ferry_worker_request_add_row(struct ferry_worker_request *request, const char *region, uint64_t offset,
+                                 uint64_t size, uint64_t count, uint64_t stride)
+{
+        const struct request_slice slice = { .offset = offset, .size = size, .count = count, .stride = stride };
+
+        if (!size || !count)
+                return worker_fail(FERRY_E_INVALID_PARAMETER, "A row has one piece or more, of one byte or more");
+        return add_slice(request, region, slice);
+}
+
+int ferry_worker_request_add_blocks(struct ferry_worker_request *request, const char *region, uint64_t offset,
+                                    uint64_t size, const uint64_t *blocks, size_t n_blocks)
+{
+        struct request_slice slice = { .offset = offset, .size = size, .count = n_blocks };
+        int r;
+
+        if (!size || !n_blocks || n_blocks > FERRY_METADATA_DESCRIPTORS)
+                return worker_fail(FERRY_E_INVALID_PARAMETER, "A list has 1 to %d blocks, of one byte or more",
+                                   FERRY_METADATA_DESCRIPTORS);
+        slice.blocks = malloc(n_blocks * sizeof(*blocks));
+        if (!slice.blocks)
+                return worker_fail(-ENOMEM, NULL);
+        memcpy(slice.blocks, blocks, n_blocks * sizeof(*blocks));
+        r = add_slice(request, region, slice);
+        if (r)
+                free(slice.blocks);
+        return r;
 }
 
 struct ferry_worker_request *ferry_worker_request_free(struct ferry_worker_request *request)
 {
         if (!request)
                 return NULL;
+        for (size_t i = 0; i < request->n_slices; i++)
+                free(request->slices[i].blocks);
         free(request->slices);
         free(request);
         return NULL;
@@ -202,7 +230,8 @@ static int resolve_slice(const struct ferry_worker *worker, const struct request
         slice->size = from->size;
         slice->count = from->count;
         slice->stride = from->stride;
-        if (!slice->size && from->count == 1 && slice->offset < slice->region->size)
+        slice->blocks = from->blocks;
+        if (!slice->size && slice->offset < slice->region->size)
                 slice->size = slice->region->size - slice->offset;
         if (!slice->size || !operation_slice_end(slice, &end) || end > slice->region->size)
                 return worker_fail(FERRY_E_OUT_OF_BOUNDS, "Descriptor %zu: region \"%s\" has %zu bytes", i,

@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "http_internal.h"
@@ -137,13 +138,14 @@ int listener_open(struct http_listener *listener, const char *text, bool tls)
                 error = open_network(listener, text, tls);
         if (!error && listen(listener->fd, SOMAXCONN) < 0)
                 error = -errno;
+        if (!error)
+                fork_private(listener->fd);
         return error ? fail(text, error) : 0;
 }
 
 void listener_close(struct http_listener *listener)
 {
-        if (listener->fd >= 0)
-                close(listener->fd);
+        fork_private_close(listener->fd);
         listener->fd = -1;
         if (listener->path)
                 (void)unlink(listener->path);

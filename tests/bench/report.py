@@ -148,6 +148,10 @@ def table():
               "bare libmicrohttpd, GET"),
     ]
     rows["idle"] = [figure(f"{s}: CPU of two workers in 5 s", f"idle.{s}.cpu", ("<=", 10)) for s in LOCAL_NETWORK]
+    rows["inside"] = [
+        figure("workers inside two C programs, 4 KiB: create to both ends seen", "inside.c", ("<=", 60)),
+        figure("the same from asyncio, by ferry.nixl_connect", "inside.asyncio", ("<=", 150)),
+    ]
     rows["start"] = [
         row
         for s in LOCAL_NETWORK

@@ -2,6 +2,8 @@
 """The other process of the tests: a program of nixl_connect that does what its standard input says."""
 import asyncio
 import json
+import os
+import signal
 import sys
 import threading
 
@@ -63,9 +65,18 @@ async def main():
             say(metadata=operation.metadata().model_dump())
             keep.append(operation)
             return
-        await (passive if call["do"] in ("readable", "writable") else active)(connector, call)
+        if call["do"] == "fork":  # a child that does nothing but live
+            child = os.fork()
+            if child == 0:
+                while True:
+                    signal.pause()
+            say(child=child)
+            continue
+        task = asyncio.create_task((passive if call["do"] in ("readable", "writable") else active)(connector, call))
+        running.add(task)
+        task.add_done_callback(running.discard)
 
 
-keep = []
+keep, running = [], set()
 if __name__ == "__main__":
     asyncio.run(main())

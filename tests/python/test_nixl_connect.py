@@ -4,6 +4,7 @@ import array
 import asyncio
 import gc
 import os
+import signal
 import subprocess
 import sys
 import unittest
@@ -101,6 +102,8 @@ class TestTransfers(unittest.IsolatedAsyncioTestCase):
             metadata = connect.RdmaMetadata(**self.peer.receive()["metadata"])
             data = bytearray(size)
             makers = [self.connector.begin_read(metadata, connect.Descriptor(data))]
+            # Before it has begun, leaving would tell the peer nothing.
+            support.until(lambda: makers[0].status != connect.OperationStatus.INITIALIZED)
             await way(makers.pop())
             before = data[:]
             ended = await self.peer.receive_soon()
@@ -115,6 +118,28 @@ class TestTransfers(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(connect.OperationFailed) as raised:
             await asyncio.wait_for(read.wait_for_completion(), 10)
         self.assertIn(raised.exception.code, ("peer-unreachable", "peer-lost"))
+
+    async def test_a_forked_child_does_not_hide_the_death_of_the_peer(self):
+        for linked in (False, True):
+            victim = support.Peer()
+            data = connect.Descriptor(bytearray(64))
+            metadata = connect.RdmaMetadata(**victim.call(do="readable", size=64)["metadata"])
+            if linked:
+                await self.connector.begin_read(metadata, data).wait_for_completion()
+                await asyncio.get_running_loop().run_in_executor(None, victim.receive)
+                metadata = connect.RdmaMetadata(**victim.call(do="readable", size=64)["metadata"])
+            child = victim.call(do="fork")["child"]
+            victim.process.kill()
+            victim.process.wait(30)
+            try:
+                read = self.connector.begin_read(metadata, data)
+                with self.assertRaises(connect.OperationFailed) as raised:
+                    await asyncio.wait_for(read.wait_for_completion(), 3)
+                self.assertIn(raised.exception.code, ("peer-unreachable", "peer-lost"))
+            finally:
+                os.kill(child, signal.SIGKILL)
+                victim.process.stdin.close()
+                victim.process.stdout.close()
 
     async def test_exit_with_operations_running_is_clean(self):
         leaver = support.Peer()

@@ -57,6 +57,19 @@ class TestWorker(unittest.TestCase):
             self.assertEqual(raised.exception.code, code)
             self.assertTrue(raised.exception.detail)
 
+    def test_blocks_and_rows(self):
+        memory = self.worker.allocate(64)
+        memory[:] = bytes(range(64))
+        whole, target = self.worker.region(memory), bytearray(12)
+        for part, expected in ((whole.blocks(4, [7, 0, 3]), bytes([28, 29, 30, 31, 0, 1, 2, 3, 12, 13, 14, 15])),
+                               (whole.slice(1, 63).row(3, 4, 10), bytes(b + 10 * i for i in range(4) for b in (1, 2, 3)))):
+            offer = self.worker.create("readable", [part])
+            self.worker.create("read", [target], remote=offer.metadata).wait(timeout=10)
+            self.assertEqual(target, expected)
+        with self.assertRaises(ferry.FerryError) as raised:
+            self.worker.create("readable", [whole.blocks(4, [16])])
+        self.assertEqual(raised.exception.code, "out-of-bounds")
+
     def test_waiting_has_an_end(self):
         offer = self.worker.create("readable", [b"x"])
         with self.assertRaises(TimeoutError):

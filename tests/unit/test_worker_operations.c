@@ -269,12 +269,33 @@ static void rows_of_a_region_move_as_one_stream(void **state)
         for (int i = 0; i < 64; i++)
                 a.memory[i] = (char)('A' + i);
         assert_int_equal(ferry_worker_request_add_row(rows, a.region, 2, 4, 3, 10), 0);
-        assert_int_equal(ferry_worker_request_set(whole, "layout", "stream"), 0);
         assert_int_equal(ferry_worker_operation_create(a.worker, rows, NULL, &offer), 0);
         assert_int_equal(ferry_worker_operation_create(b.worker, whole, metadata_of(offer), &mover), 0);
         assert_int_equal(ferry_worker_operation_wait(mover, -1), 0);
         assert_memory_equal(b.memory, "CDEFMNOPWXYZ", 12);
         (void)ferry_worker_request_free(rows);
+        (void)ferry_worker_request_free(whole);
+        (void)ferry_worker_operation_free(offer);
+        (void)ferry_worker_operation_free(mover);
+}
+
+static void blocks_move_in_the_order_in_which_they_are_named(void **state)
+{
+        static const uint64_t named[] = { 7, 0, 3 };
+        struct ferry_worker_request *blocks = ferry_worker_request_new(FERRY_READABLE),
+                                    *whole = request_of(&b, FERRY_READ, 12);
+        struct ferry_worker_operation *offer = NULL, *mover = NULL;
+
+        for (int i = 0; i < 64; i++)
+                a.memory[i] = (char)('A' + i);
+        assert_int_equal(ferry_worker_request_add_blocks(blocks, a.region, 1, 4, named, 0), FERRY_E_INVALID_PARAMETER);
+        assert_int_equal(ferry_worker_request_add_blocks(blocks, a.region, 1, 0, named, 3), FERRY_E_INVALID_PARAMETER);
+        assert_int_equal(ferry_worker_request_add_blocks(blocks, a.region, 1, 4, named, 3), 0);
+        assert_int_equal(ferry_worker_operation_create(a.worker, blocks, NULL, &offer), 0);
+        assert_int_equal(ferry_worker_operation_create(b.worker, whole, metadata_of(offer), &mover), 0);
+        assert_int_equal(ferry_worker_operation_wait(mover, -1), 0);
+        assert_memory_equal(b.memory, "^_`aBCDENOPQ", 12);
+        (void)ferry_worker_request_free(blocks);
         (void)ferry_worker_request_free(whole);
         (void)ferry_worker_operation_free(offer);
         (void)ferry_worker_operation_free(mover);
@@ -440,6 +461,7 @@ int main(void)
                 TEST(what_does_not_fit_is_refused_before_anything_starts),
                 TEST(a_request_takes_the_fields_of_its_kind),
                 TEST(rows_of_a_region_move_as_one_stream),
+                TEST(blocks_move_in_the_order_in_which_they_are_named),
                 TEST(a_callback_tells_of_the_end_once),
                 TEST(a_queue_tells_of_hundreds_through_one_descriptor),
                 TEST(a_queue_may_be_freed_before_the_operations_end),

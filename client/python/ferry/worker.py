@@ -51,7 +51,7 @@ def _check(result: int) -> None:
 class Region:
     """Memory that a worker knows, in whole or in part: region.slice(offset, size) is a Region as well."""
 
-    __slots__ = ("id", "offset", "size", "address", "keep", "__weakref__")
+    __slots__ = ("id", "offset", "size", "address", "keep", "pieces", "__weakref__")
 
     def __init__(self, id: bytes, offset: int, size: int, address: int, keep: Any) -> None:
         self.id = id
@@ -59,11 +59,33 @@ class Region:
         self.size = size
         self.address = address
         self.keep = keep
+        self.pieces: tuple[int, Any] | None = None  # size of each, and (count, stride) or an array of blocks
 
     def slice(self, offset: int, size: int) -> Region:
         if offset < 0 or size <= 0 or offset + size > self.size:
             raise ValueError(f"no {size} bytes at {offset} in a region of {self.size}")
         return Region(self.id, self.offset + offset, size, self.address + offset, self)
+
+    def blocks(self, size: int, numbers: Iterable[int]) -> Region:
+        """The pieces of size bytes at number * size, in this order, as one descriptor."""
+        given = list(numbers)
+        part = Region(self.id, self.offset, self.size, self.address, self)
+        part.pieces = size, (ctypes.c_uint64 * len(given))(*given)
+        return part
+
+    def row(self, size: int, count: int, stride: int) -> Region:
+        """count pieces of size bytes, each stride bytes after the one before, as one descriptor."""
+        part = Region(self.id, self.offset, self.size, self.address, self)
+        part.pieces = size, (count, stride)
+        return part
+
+    def _add_to(self, lib: Any, request: int) -> int:
+        if self.pieces is None:
+            return lib.request_add(request, self.id, self.offset, self.size)
+        size, shape = self.pieces
+        if isinstance(shape, tuple):
+            return lib.request_add_row(request, self.id, self.offset, size, *shape)
+        return lib.request_add_blocks(request, self.id, self.offset, size, shape, len(shape))
 
 
 class _Memory:
@@ -244,7 +266,7 @@ class Worker:
         request = self._lib.request_new(KINDS[kind])
         try:
             for region in regions:
-                _check(self._lib.request_add(request, region.id, region.offset, region.size))
+                _check(region._add_to(self._lib, request))
             for name, value in fields.items():
                 text = ("true" if value else "false") if isinstance(value, bool) else str(value)
                 _check(self._lib.request_set(request, name.encode(), text.encode()))

@@ -27,8 +27,8 @@
  * nothing of use but NULL, and may be called after ferry_worker_free. Strings and memory that are given to a function
  * are copied, but for the memory of ferry_worker_region_add.
  *
- * Fork. A worker belongs to the process that made it. A forked child must not use the memory of its regions for
- * transfers; it may make a worker of its own. Fork and exec are safe at any time.
+ * Fork. A worker belongs to the process that made it; a forked child may make one of its own. The child closes what
+ * would keep peers from noticing the parent's death, or others from listening where the parent did.
  */
 
 #ifdef __cplusplus
@@ -170,9 +170,15 @@ struct ferry_worker_request *ferry_worker_request_new(enum ferry_kind kind);
  */
 int ferry_worker_request_add(struct ferry_worker_request *request, const char *region, uint64_t offset, uint64_t size);
 
-/* The same for a row of count pieces of size bytes, from the start of one to that of the next stride bytes. -ENOMEM. */
+/*
+ * Adds one descriptor of several pieces: a row of count pieces of size bytes, from the start of one to that of the next
+ * stride bytes; or blocks, pieces of size bytes at offset + blocks[i] * size. It pairs with one of as many bytes on the
+ * other side, whatever its shape. FERRY_E_INVALID_PARAMETER (no piece, or of no byte); -ENOMEM.
+ */
 int ferry_worker_request_add_row(struct ferry_worker_request *request, const char *region, uint64_t offset,
                                  uint64_t size, uint64_t count, uint64_t stride);
+int ferry_worker_request_add_blocks(struct ferry_worker_request *request, const char *region, uint64_t offset,
+                                    uint64_t size, const uint64_t *blocks, size_t n_blocks);
 
 /*
  * Sets what POST /v1/operations calls name: ("ttl_ms", "60000"), ("timeout_ms", "5000"), ("uses", "4"), ("verify",

@@ -14,6 +14,7 @@
 #include <ferry/error.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/util.h"
 
@@ -51,6 +52,7 @@ int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **re
                 (void)close(fd);
                 return -ENOMEM;
         }
+        fork_private(fd);
         channel->link.transport = &local->base;
         channel->link.created_us = clock_now_us();
         channel->link.accepted = epoch == 0;
@@ -60,7 +62,7 @@ int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **re
         channel->queue_end = &channel->queue;
         r = watch(channel, EPOLL_CTL_ADD, EPOLLIN);
         if (r < 0) {
-                (void)close(fd);
+                fork_private_close(fd);
                 free(channel);
                 return r;
         }
@@ -89,7 +91,7 @@ void channel_close(struct channel *channel)
 
         /* Closing is not enough where a child process has the socket as well. */
         (void)watch(channel, EPOLL_CTL_DEL, 0);
-        (void)close(channel->fd);
+        fork_private_close(channel->fd);
         channel->fd = -1;
         while (channel->queue)
                 queue_drop(channel);

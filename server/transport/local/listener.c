@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/log.h"
 
 enum {
@@ -78,6 +79,7 @@ int local_listener_open(struct local *local)
 
         if (fd < 0)
                 return fd;
+        fork_private(fd);
         local->listener = fd;
         return watch(local, EPOLL_CTL_ADD, EPOLLIN);
 }
@@ -95,7 +97,7 @@ void local_listener_close(struct local *local)
         directory_unlink(&local->directory);
         local->directory.name[0] = '\0';
         (void)watch(local, EPOLL_CTL_DEL, 0);
-        (void)close(local->listener);
+        fork_private_close(local->listener);
         local->listener = -1;
         local->accept_at_us = 0;
 }
