@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <ferry/metadata.h>
@@ -293,6 +294,19 @@ static bool defaults_fill(struct worker_settings *settings)
         return options->name != NULL;
 }
 
+/* What a worker takes before its first connection, and some. */
+enum { FILES_MIN = 64 };
+
+static int files_judge(char *message, size_t message_size)
+{
+        struct rlimit files;
+
+        if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur >= FILES_MIN)
+                return 0;
+        return say(message, message_size, -EMFILE, "a worker needs %d open files; the limit is %llu (ulimit -n)",
+                   FILES_MIN, (unsigned long long)files.rlim_cur);
+}
+
 static int options_judge(struct worker_settings *settings, char *message, size_t message_size)
 {
         const struct worker_options *options = &settings->options;
@@ -414,6 +428,8 @@ int worker_settings_new(const struct worker_options *options, struct worker_sett
         if (!settings || !keep_all(settings, options) || !defaults_fill(settings))
                 return -ENOMEM;
         r = options_judge(settings, message, message_size);
+        if (r == 0)
+                r = files_judge(message, message_size);
         if (r == 0)
                 r = files_read(settings, message, message_size);
         if (r < 0)

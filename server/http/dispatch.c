@@ -69,10 +69,11 @@ static bool find_route(struct http_request *request)
 {
         char allow[64];
 
-        request->route = route_find(request->method, request->path, request->resource_id);
+        request->route =
+                request->slash_hidden ? NULL : route_find(request->method, request->path, request->resource_id);
         if (request->route)
                 return true;
-        if (route_allow(request->path, allow, sizeof(allow))) {
+        if (!request->slash_hidden && route_allow(request->path, allow, sizeof(allow))) {
                 request_header(request, "Allow", "%s", allow);
                 request_problem(request, FERRY_E_METHOD_NOT_ALLOWED, "Allowed: %s", allow);
         } else {
@@ -131,6 +132,23 @@ static bool admit_method(struct http_request *request)
         return false;
 }
 
+/* The absolute form of a target, as proxies get it: what it names goes before Host (RFC 9112, 3.2.2). */
+static bool take_authority(struct http_request *request, char authority[ADDRESS_SIZE])
+{
+        static const char *const schemes[] = { "http://", "https://" };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(schemes); i++) {
+                if (strncasecmp(request->path, schemes[i], strlen(schemes[i])))
+                        continue;
+                const char *start = request->path + strlen(schemes[i]);
+                size_t length = strcspn(start, "/");
+                request->path = start[length] ? start + length : "/";
+                (void)snprintf(authority, ADDRESS_SIZE, "%.*s", (int)(length < ADDRESS_SIZE ? length : 0), start);
+                return true;
+        }
+        return false;
+}
+
 /* The first call: the headers are there, the body is not. Everything that can be refused is refused here. */
 static void begin(struct http_request *request)
 {
@@ -141,7 +159,13 @@ static void begin(struct http_request *request)
         if (!request->chunked && request->headers.content_length)
                 (void)headers_parse_length(request->headers.content_length, &request->content_length);
 
-        if (!guard_admit(request) || !find_route(request) || !guard_authenticate(request) || !admit_method(request) ||
+        char authority[ADDRESS_SIZE];
+        const char *host = request->headers.host;
+        if (take_authority(request, authority))
+                request->headers.host = authority;
+        bool admitted = guard_admit(request);
+        request->headers.host = host;
+        if (!admitted || !find_route(request) || !guard_authenticate(request) || !admit_method(request) ||
             !read_query(request) || !check_body(request))
                 return;
         if (request->route->body == HTTP_BODY_STREAM)

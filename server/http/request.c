@@ -45,6 +45,8 @@ struct http_request *request_new(struct http_listener *listener, struct MHD_Conn
                 request->note->started_us = clock_now_us();
         request->target_hash = XXH3_64bits(target, strlen(target));
         request->target_fault = strstr(target, "%00") != NULL;
+        const char *slash = strcasestr(target, "%2f"), *query = strchr(target, '?');
+        request->slash_hidden = slash && (!query || slash < query);
         return request;
 }
 

@@ -209,6 +209,15 @@ static bool has_its_share(const struct http_thread *thread, const struct http_li
                count_from(thread, key) + kept >= thread->connections_max;
 }
 
+/* Of a Unix socket, whatever its file's mode has become. */
+static bool is_same_user(int fd)
+{
+        struct ucred peer;
+        socklen_t size = sizeof(peer);
+
+        return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) && (peer.uid == geteuid() || !peer.uid);
+}
+
 /* false: nothing more is to be accepted now. */
 static bool take_connection(struct http_thread *thread, struct http_listener *listener)
 {
@@ -226,6 +235,10 @@ static bool take_connection(struct http_thread *thread, struct http_listener *li
                 if (is_short(errno))
                         pause_listening(thread);
                 return false;
+        }
+        if (listener->local && !is_same_user(fd)) {
+                close(fd);
+                return true;
         }
         if (has_its_share(thread, listener, &address)) {
                 metric_add(thread->server->refused_address, 1);

@@ -488,9 +488,23 @@ static int teardown(void **state)
 
 #define WITH_WORKER(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
+static void too_few_open_files_are_said_at_once(void **state)
+{
+        const char *const argv[] = { "sh", "-c", "ulimit -n 31; exec \"$FERRYD\" --listen 127.0.0.1:0", NULL };
+        char *output, *errors;
+
+        (void)state;
+        assert_int_equal(command_run(argv, NULL, &output, &errors), 1);
+        assert_string_equal(output, "");
+        assert_non_null(strstr(errors, "open files"));
+        free(output);
+        free(errors);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(too_few_open_files_are_said_at_once),
                 cmocka_unit_test(help_names_every_option),
                 cmocka_unit_test(version_is_one_line),
                 cmocka_unit_test(what_is_no_flag_or_no_value_is_refused_in_one_line),

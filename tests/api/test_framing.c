@@ -295,6 +295,20 @@ static void no_head_is_left_without_an_answer(void **state)
         worker_stop(w);
 }
 
+static void the_absolute_form_and_hidden_slashes_are_understood(void **state)
+{
+        struct worker *w = *state;
+
+        worker_start(w, "w", NULL);
+        wire_expect(w, 200, "GET http://localhost/livez HTTP/1.1\r\n" HOST "\r\n");
+        wire_expect(w, 200, "GET http://localhost HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+        wire_refused(w, 421, "host-refused", "GET http://evil.example/livez HTTP/1.1\r\n" HOST "\r\n");
+        wire_refused(w, 421, "host-refused", "GET http:///livez HTTP/1.1\r\n" HOST "\r\n");
+        wire_refused(w, 404, "not-found", "GET /v1%%2fworker HTTP/1.1\r\n" HOST "\r\n");
+        wire_refused(w, 404, "not-found", "GET /v1%%2Fregions HTTP/1.1\r\n" HOST "\r\n");
+        worker_stop(w);
+}
+
 /* What fits, within the 16 KiB a connection has, is no reason to refuse. */
 /* Closes connections whose second target takes all but a few bytes of what a connection may have. */
 static void send_full_targets(struct worker *w, unsigned n)
@@ -541,6 +555,7 @@ int main(void)
                 TEST(bytes_without_a_line_disturb_nobody),
                 TEST(oversized_heads_are_refused),
                 TEST(no_head_is_left_without_an_answer),
+                TEST(the_absolute_form_and_hidden_slashes_are_understood),
                 TEST(a_target_that_leaves_no_room_leaves_nothing_behind),
                 TEST(a_large_head_that_fits_is_served),
                 TEST(http_1_0_closes),
