@@ -74,9 +74,12 @@ static void an_ambiguous_length_is_refused_and_the_connection_closed(void **stat
                                                     bodies[j]),
                              *said = talk(w, request, strlen(request));
 
-                        if (strncmp(said, "HTTP/1.1 4", 10) != 0 || text_count(said, "HTTP/1.1 ") != 1)
-                                print_error("%s→ %s\n", request, said);
-                        assert_memory_equal(said, "HTTP/1.1 4", 10);
+                        /* From 1.0.10 on the library says 501 to a coding that it does not know. */
+                        if (strncmp(said, "HTTP/1.1 501", 12) != 0) {
+                                if (strncmp(said, "HTTP/1.1 4", 10) != 0)
+                                        print_error("%s→ %s\n", request, said);
+                                assert_memory_equal(said, "HTTP/1.1 4", 10);
+                        }
                         assert_int_equal(text_count(said, "HTTP/1.1 "), 1);
                         free(request);
                         free(said);
