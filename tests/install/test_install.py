@@ -43,7 +43,9 @@ class Installed(unittest.TestCase):
         return files
 
     def worker(self):
-        process = subprocess.Popen([self.prefix / "bin" / "ferryd", "--listen", "127.0.0.1:0", "--local", "off"],
+        local = self.root / "local"
+        local.mkdir(mode=0o700, exist_ok=True)
+        process = subprocess.Popen([self.prefix / "bin" / "ferryd", "--listen", "127.0.0.1:0", "--local", local],
                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.addCleanup(process.communicate, timeout=LIMIT)
         self.addCleanup(process.terminate)
