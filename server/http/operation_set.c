@@ -55,9 +55,10 @@ int operation_set_new(struct operation_store *store, size_t n, struct operation_
         return 0;
 }
 
-static void set_unref(struct operation_set *set)
+/* Gives n references back. */
+static void set_unref(struct operation_set *set, unsigned n)
 {
-        if (atomic_fetch_sub(&set->references, 1) != 1)
+        if (atomic_fetch_sub(&set->references, n) != n)
                 return;
         for (size_t i = 0; i < set->n; i++) {
                 operation_unref(set->entries[i].operation);
@@ -69,12 +70,13 @@ static void set_unref(struct operation_set *set)
 
 struct operation_set *operation_set_free(struct operation_set *set)
 {
+        unsigned n = 1;
+
         if (!set)
                 return NULL;
         for (size_t i = 0; i < set->n; i++)
-                if (set->entries[i].set && operation_unwait(set->store, &set->entries[i].waiter))
-                        set_unref(set);
-        set_unref(set);
+                n += set->entries[i].set && operation_unwait(set->store, &set->entries[i].waiter);
+        set_unref(set, n);
         return NULL;
 }
 
@@ -136,7 +138,7 @@ static void on_done(struct operation_waiter *waiter)
         struct operation_set *set = FERRY_CONTAINER_OF(waiter, struct operation_entry, waiter)->set;
 
         count_done(set);
-        set_unref(set);
+        set_unref(set, 1);
 }
 
 struct http_event *operation_set_wait(struct operation_set *set, bool any)
@@ -151,7 +153,7 @@ struct http_event *operation_set_wait(struct operation_set *set, bool any)
                 atomic_fetch_add(&set->references, 1);
                 if (entry->operation && operation_wait(set->store, entry->operation, 0, &entry->waiter))
                         continue;
-                set_unref(set);
+                atomic_fetch_sub(&set->references, 1);
                 count_done(set);
                 if (any)
                         break;
