@@ -228,6 +228,7 @@ void bench_scatter(void);
 void bench_scale(void);
 void bench_peers(void);
 void bench_many(void);
+void bench_batch(void);
 void bench_interference(void);
 void bench_control(void);
 void bench_idle(void);

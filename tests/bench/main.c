@@ -28,6 +28,7 @@ static const struct {
         { "scale", bench_scale, "many live operations and parked waits: time and memory" },
         { "peers", bench_peers, "endpoints of many peers: a small transfer, a first connection, memory" },
         { "many", bench_many, "64 transfers at once: fairness, and throughput beside one" },
+        { "batch", bench_batch, "64 reads of 4 KiB by one batch, beside two calls for each" },
         { "interference", bench_interference, "a small operation during a bulk transfer" },
         { "control", bench_control, "requests a second beside a bare libmicrohttpd" },
         { "idle", bench_idle, "CPU time of workers that have nothing to do" },

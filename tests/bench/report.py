@@ -98,6 +98,11 @@ def table():
         )
         for what in ("whole cycle" if part == "cycle" else part,)
     ] + [
+        ratio(f"{s}, 65,536 {what}: whole cycle", f"scatter.{s}.{form}65536.cycle", f"scatter.{s}.{form}65536.transfer",
+              (">=", 0.8), "the bytes alone")
+        for s in LOCAL_NETWORK
+        for form, what in (("compact", "pieces of a row"), ("blocks", "blocks"))
+    ] + [
         figure("creating 65,536 descriptors", "scatter.create.raw", ("<=", 100)),
         figure("creating 65,536 descriptors, compact", "scatter.create.compact", ("<=", 100)),
     ]
@@ -128,6 +133,15 @@ def table():
         for row in (
             ratio(f"{s}, 64 at once: together", f"many.{s}.together", f"many.{s}.alone", (">=", 0.95), "one alone"),
             figure(f"{s}, 64 at once: slowest ÷ mean", f"many.{s}.fairness", (">=", 0.5)),
+        )
+    ]
+    rows["batch"] = [
+        row
+        for s in LOCAL_NETWORK
+        for row in (
+            figure(f"{s}, 64 × 4 KiB: a batch, and one wait", f"batch.{s}.two", ("<=", 1.5) if s == "local" else None),
+            figure(f"{s}, 64 × 4 KiB: a batch that waits", f"batch.{s}.one", ("<=", 1.5) if s == "local" else None),
+            figure(f"{s}, 64 × 4 KiB: two calls each", f"batch.{s}.each"),
         )
     ]
     rows["interference"] = [

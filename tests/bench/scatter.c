@@ -26,17 +26,28 @@ static void scatter_run(struct pair *p, enum ferry_kind passive, const struct re
         free(to);
 }
 
-/* A regular list, as it is or in the compact form. For free(). */
-static char *list_text(const struct region *region, size_t n, uint64_t size, uint64_t stride, bool compact)
+enum form { FORM_LIST, FORM_ROW, FORM_BLOCKS };
+
+static const char *const form_names[] = { "raw", "compact", "blocks" };
+
+/* A regular list in one of its forms. For free(). */
+static char *list_text(const struct region *region, size_t n, uint64_t size, uint64_t stride, enum form form)
 {
         char *text = NULL;
         size_t text_size;
         FILE *out = open_memstream(&text, &text_size);
 
-        if (compact)
+        if (form == FORM_ROW)
                 (void)fprintf(out, "{\"region\":\"%s\",\"offset\":0,\"size\":%llu,\"count\":%zu,\"stride\":%llu}",
                               region->info.id, (unsigned long long)size, n, (unsigned long long)stride);
-        for (size_t i = 0; !compact && i < n; i++)
+        if (form == FORM_BLOCKS)
+                (void)fprintf(out, "{\"region\":\"%s\",\"size\":%llu,\"blocks\":", region->info.id,
+                              (unsigned long long)size);
+        for (size_t i = 0; form == FORM_BLOCKS && i < n; i++)
+                (void)fprintf(out, "%c%llu", i ? ',' : '[', (unsigned long long)(i * stride / size));
+        if (form == FORM_BLOCKS)
+                (void)fputs("]}", out);
+        for (size_t i = 0; form == FORM_LIST && i < n; i++)
                 (void)fprintf(out, "%s{\"region\":\"%s\",\"offset\":%llu,\"size\":%llu}", i ? "," : "", region->info.id,
                               (unsigned long long)(i * stride), (unsigned long long)size);
         (void)fclose(out);
@@ -44,25 +55,24 @@ static char *list_text(const struct region *region, size_t n, uint64_t size, uin
 }
 
 /* The whole cycle with bodies written beforehand: what the workers need. */
-static void scatter_raw(struct raw *r, size_t n, uint64_t size, uint64_t stride, bool compact, const char *side)
+static void scatter_raw(struct raw *r, size_t n, uint64_t size, uint64_t stride, enum form form, const char *side)
 {
-        char *from = list_text(&r->at_a, n, size, stride, compact), *to = list_text(&r->at_b, n, size, stride, compact);
+        char *from = list_text(&r->at_a, n, size, stride, form), *to = list_text(&r->at_b, n, size, stride, form);
         struct raw_timing t;
 
         raw_describe(r, from, to);
         raw_cycle(r, &t);
-        sample("GB/s", gigabytes_per_second(n * size, t.cycle_s), "scatter.%s.%s%zu.cycle", side,
-               compact ? "compact" : "raw", n);
+        sample("GB/s", gigabytes_per_second(n * size, t.cycle_s), "scatter.%s.%s%zu.cycle", side, form_names[form], n);
         sample("GB/s", gigabytes_per_second(n * size, t.transfer_s), "scatter.%s.%s%zu.transfer", side,
-               compact ? "compact" : "raw", n);
+               form_names[form], n);
         free(from);
         free(to);
 }
 
 /* Creates a readable of n pieces and deletes it: the first call's seconds; 0 when it was refused. */
-static double create_seconds(struct raw *r, size_t n, bool compact)
+static double create_seconds(struct raw *r, size_t n, enum form form)
 {
-        char *list = list_text(&r->at_a, n, 4 * KIB, 8 * KIB, compact), path[128];
+        char *list = list_text(&r->at_a, n, 4 * KIB, 8 * KIB, form), path[128];
         uint64_t start;
         double seconds;
 
@@ -89,28 +99,23 @@ static void scatter_side(bool network)
         struct timing t;
         struct pair p;
         struct raw r;
-        bool compact;
 
         pair_start(&p, network, NULL);
         raw_open(&r, &p, 2 * SCATTER_MANY * 4 * KIB);
-        compact = create_seconds(&r, 2, true) > 0;
-        if (!compact && !network)
-                note("scatter: this worker does not know the compact form of descriptors: left out");
         (void)snprintf(series[0], sizeof(series[0]), "scatter.%s.one", side);
         (void)snprintf(series[1], sizeof(series[1]), "scatter.%s.1000", side);
         (void)snprintf(series[2], sizeof(series[2]), "scatter.%s.adjacent", side);
         (void)snprintf(series[3], sizeof(series[3]), "scatter.%s.whole", side);
         (void)snprintf(series[4], sizeof(series[4]), "scatter.%s.write_one", side);
         (void)snprintf(series[5], sizeof(series[5]), "scatter.%s.write_1000", side);
-        if (create_seconds(&r, SCATTER_MANY, false) <= 0) /* a warm-up, too: the heap grows */
+        if (create_seconds(&r, SCATTER_MANY, FORM_LIST) <= 0) /* a warm-up, too: the heap grows */
                 bench_fail("65,536 descriptors are refused: %.300s", r.a.body);
         move_simple(p.a.client, p.b.client, FERRY_READABLE, &r.at_a, &r.at_b, r.at_a.info.size, &t);
         for (unsigned i = 0; i < n; i++) {
                 begin_round("%s, 1,000 of 16 KiB, round %u of %u", side, i + 1, n);
                 scatter_run(&p, FERRY_READABLE, &r.at_a, &r.at_b, 1, 16 * MIB, 16 * MIB, series[0]);
                 scatter_run(&p, FERRY_READABLE, &r.at_a, &r.at_b, SCATTER_FEW, 16 * KIB, 32 * KIB, series[1]);
-                if (compact)
-                        scatter_raw(&r, SCATTER_FEW, 16 * KIB, 32 * KIB, true, side);
+                scatter_raw(&r, SCATTER_FEW, 16 * KIB, 32 * KIB, FORM_ROW, side);
                 scatter_run(&p, FERRY_READABLE, &r.at_a, &r.at_b, SCATTER_FEW, 16 * KIB, 16 * KIB, series[2]);
                 scatter_run(&p, FERRY_WRITABLE, &r.at_a, &r.at_b, 1, 16 * MIB, 16 * MIB, series[4]);
                 scatter_run(&p, FERRY_WRITABLE, &r.at_a, &r.at_b, SCATTER_FEW, 16 * KIB, 32 * KIB, series[5]);
@@ -119,12 +124,11 @@ static void scatter_side(bool network)
                 begin_round("%s, 65,536 of 4 KiB, round %u of %u", side, i + 1, n_many);
                 scatter_run(&p, FERRY_READABLE, &r.at_a, &r.at_b, 1, 256 * MIB, 256 * MIB, series[3]);
                 if (!network)
-                        sample("ms", create_seconds(&r, SCATTER_MANY, false) * 1e3, "scatter.create.raw");
-                if (!network && compact)
-                        sample("ms", create_seconds(&r, SCATTER_MANY, true) * 1e3, "scatter.create.compact");
-                scatter_raw(&r, SCATTER_MANY, 4 * KIB, 8 * KIB, false, side);
-                if (compact)
-                        scatter_raw(&r, SCATTER_MANY, 4 * KIB, 8 * KIB, true, side);
+                        sample("ms", create_seconds(&r, SCATTER_MANY, FORM_LIST) * 1e3, "scatter.create.raw");
+                if (!network)
+                        sample("ms", create_seconds(&r, SCATTER_MANY, FORM_ROW) * 1e3, "scatter.create.compact");
+                for (enum form form = FORM_LIST; form <= FORM_BLOCKS; form++)
+                        scatter_raw(&r, SCATTER_MANY, 4 * KIB, 8 * KIB, form, side);
         }
         raw_close(&r);
         pair_stop(&p);

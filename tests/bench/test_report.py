@@ -77,7 +77,7 @@ class Marks(unittest.TestCase):
     def test_every_measurement_that_the_issues_mark_has_a_mark(self):
         marked = {name for name, rows in report.table().items() if any(row.mark for row in rows)}
         self.assertEqual(marked, {"bulk", "bytes", "own", "writes", "threads", "small", "inside", "wait", "scatter",
-                                  "scale", "peers", "many", "interference", "control", "idle", "start",
+                                  "scale", "peers", "many", "batch", "interference", "control", "idle", "start",
                                   "regions", "fetch"})
 
     def test_no_two_lines_of_a_measurement_are_the_same(self):
