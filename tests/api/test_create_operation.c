@@ -95,8 +95,9 @@ static void absent_fields_are_left_out(void **state)
         region_make(&p->a, SIZE, 7, offered);
         region_make(&p->b, SIZE, 0, local);
         operation = create(&p->a, 201, "/v1/operations", "writable", offered, "");
-        assert_names(operation, "id kind status done revision bytes_total bytes_done descriptors ttl_ms created_at "
-                                "expires_at");
+        assert_names(operation,
+                     "id kind status done revision bytes_total bytes_done descriptors ttl_ms request_id created_at "
+                     "expires_at");
         assert_names(json_object_array_get_idx(json_member(operation, "descriptors"), 0), "region offset size");
         json_object_put(operation);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
@@ -110,11 +111,12 @@ static void absent_fields_are_left_out(void **state)
         json_object_put(operation);
         operation = operation_json(&p->b, more);
         assert_names(operation, "id kind status done revision bytes_total bytes_done descriptors layout timeout_ms "
-                                "verify created_at ended_at duration_us transport connect_us");
+                                "verify request_id created_at ended_at duration_us peer transport connect_us");
         json_object_put(operation);
         operation = operation_json(&p->a, passive.id);
-        assert_names(operation, "id kind status done revision bytes_total bytes_done descriptors ttl_ms created_at "
-                                "ended_at duration_us transport");
+        assert_names(operation,
+                     "id kind status done revision bytes_total bytes_done descriptors ttl_ms request_id created_at "
+                     "ended_at duration_us peer transport");
         json_object_put(operation);
         free(more);
         ferry_operation_clear(&passive);
