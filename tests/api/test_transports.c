@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 
-#include "steps.h"
+#include "wire.h"
 
 /* "transports" of an operation: nothing else carries its bytes. */
 
@@ -98,6 +98,23 @@ static void unknown_names_and_passive_operations_are_refused(void **state)
         worker_stop(&p->a);
 }
 
+/* On loopback every local user reaches UCX's listener. */
+static void a_worker_says_at_its_start_that_its_listener_can_be_aborted(void **state)
+{
+        struct pair *p = *state;
+
+        worker_start(&p->a, "a", both);
+        worker_start(&p->b, "b", NULL);
+        char *with = worker_log(&p->a), *without = worker_log(&p->b);
+        assert_int_equal(text_count(with, "level=info msg=\"UCX's listener has no protection: every user"), 1);
+        assert_int_equal(text_count(with, "28 bytes"), 1);
+        assert_int_equal(text_count(without, "28 bytes"), 0);
+        free(with);
+        free(without);
+        worker_stop(&p->b);
+        worker_stop(&p->a);
+}
+
 static int setup(void **state)
 {
         *state = calloc(1, sizeof(struct pair));
@@ -117,6 +134,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 WITH_PAIR(nothing_else_carries_the_bytes),
+                WITH_PAIR(a_worker_says_at_its_start_that_its_listener_can_be_aborted),
                 WITH_PAIR(what_a_worker_does_not_have_is_not_replaced),
                 WITH_PAIR(unknown_names_and_passive_operations_are_refused),
         };

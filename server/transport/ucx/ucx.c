@@ -175,28 +175,43 @@ static const struct transport_ops ops = {
         .carrier = ucx_carrier,
 };
 
-/* UCX's tcp transport stores what the wire says where the wire says; nothing above it can prevent that. */
+static bool has_tcp(const struct ucx *ucx)
+{
+        for (size_t i = 0; i < ucx->facts.n_transports; i++)
+                if (strcmp(ucx->lanes[i], "tcp") == 0)
+                        return true;
+        return false;
+}
+
+/*
+ * Faults of UCX that nothing above it can prevent: its listener aborts the process on 28 bytes that are none of its
+ * own, and its tcp transport stores what the wire says where the wire says.
+ */
 static void warn_of_network(const struct ucx *ucx)
 {
+        const char *data = ucx->facts.data_address;
         char version[32];
 
-        if (ucx->listen.loopback)
+        if (ucx->listen.loopback) {
+                log_event(LOG_INFO,
+                          "UCX's listener has no protection: every user of this machine can end this worker with 28 "
+                          "bytes",
+                          LOG_S("data", data));
                 return;
+        }
         ucx_version(version, sizeof(version));
         if (ucx_is_before(13))
                 log_event(LOG_WARN,
                           "this version of UCX connects from an address that the system chooses, where peers may not "
                           "find this worker on a machine with several networks: install 1.13 or newer there",
                           LOG_S("ucx_version", version));
-        for (size_t i = 0; i < ucx->facts.n_transports; i++)
-                if (strcmp(ucx->lanes[i], "tcp") == 0) {
-                        log_event(LOG_WARN,
-                                  "UCX over TCP has no protection of its own: whoever reaches its ports can write this "
-                                  "worker's memory, or end the process with one message; keep them on a network where "
-                                  "every machine is trusted",
-                                  LOG_S("data", ucx->facts.data_address));
-                        return;
-                }
+        log_event(LOG_WARN,
+                  has_tcp(ucx) ? "UCX over TCP has no protection of its own: whoever reaches its ports can write this "
+                                 "worker's memory, or end the process with 28 bytes; keep them on a network where "
+                                 "every machine is trusted"
+                               : "UCX's listener has no protection: whoever reaches its port can end this worker with "
+                                 "28 bytes; keep it on a network where every machine is trusted",
+                  LOG_S("data", data));
 }
 
 /* The address is there. Leaves nothing behind when it fails. */
