@@ -49,7 +49,7 @@ static bool is_listen(const char *text)
 {
         if (strncmp(text, "unix:", 5) == 0)
                 return text[5] == '/';
-        return is_host_port(text);
+        return strcmp(text, "systemd") == 0 || is_host_port(text);
 }
 
 static bool is_local(const char *text)
@@ -89,13 +89,14 @@ static bool is_public(const char *text)
 const struct option option_table[] = {
         { .group = GROUP_HTTP,
           .flag = "listen",
-          .argument = "HOST:PORT|unix:PATH",
+          .argument = "HOST:PORT|unix:PATH|systemd",
           .type = OPTION_LIST,
           AT(listen),
           .accepts = is_listen,
-          .accepted = "HOST:PORT, [IPV6]:PORT or unix:/PATH",
-          .help = "Serve HTTP there; repeatable; port 0 is any free one. Beyond loopback it needs --token-file "
-                  "(default 127.0.0.1:9300)" },
+          .accepted = "HOST:PORT, [IPV6]:PORT, unix:/PATH or systemd",
+          .help = "Serve HTTP there; repeatable; port 0 is any free one; systemd: on the sockets that it passes. "
+                  "Beyond "
+                  "loopback it needs --token-file (default 127.0.0.1:9300)" },
         { .group = GROUP_HTTP,
           .flag = "advertise",
           .argument = "HOST|URL",

@@ -15,8 +15,10 @@
 
 #include "base/address.h"
 #include "base/log.h"
+#include "base/passed.h"
 #include "base/util.h"
 #include "memory/room.h"
+#include "worker_listen.h"
 #include "worker_settings.h"
 
 enum {
@@ -24,32 +26,6 @@ enum {
         PEM_FILE_MAX = 1 << 20,
         PROCESS_ID_ROOM = 12, /* "-" and a process id at the end of the default name */
 };
-
-bool worker_settings_is_loopback(const char *address)
-{
-        const char *colon = strrchr(address, ':');
-        char host[INET6_ADDRSTRLEN + 2];
-        struct in6_addr v6;
-        struct in_addr v4;
-        size_t length;
-
-        if (strncmp(address, "unix:", 5) == 0)
-                return true;
-        length = colon ? (size_t)(colon - address) : strlen(address);
-        if (length >= 2 && address[0] == '[' && address[length - 1] == ']') {
-                address++;
-                length -= 2;
-        }
-        if (length >= sizeof(host))
-                return false;
-        memcpy(host, address, length);
-        host[length] = '\0';
-        if (inet_pton(AF_INET, host, &v4) == 1)
-                return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
-        if (inet_pton(AF_INET6, host, &v6) == 1)
-                return IN6_IS_ADDR_LOOPBACK(&v6);
-        return strcasecmp(host, "localhost") == 0;
-}
 
 _Static_assert((int)FERRY_METADATA_NAME_SIZE > (int)WORKER_NAME_MAX, "a name fits into metadata");
 
@@ -187,6 +163,49 @@ static bool keep_list(struct worker_settings *settings, const char *const *list,
         return copy != NULL;
 }
 
+/* "systemd" becomes one "systemd:FD" for each socket that was passed. */
+static int passed_keep(struct worker_settings *settings, char *message, size_t message_size)
+{
+        struct worker_options *options = &settings->options;
+        const char *const *given = options->listen;
+        bool taken = false;
+        size_t n = 0;
+
+        for (size_t i = 0; i < options->n_listen && !taken; i++)
+                taken = strcmp(given[i], "systemd") == 0;
+        if (!taken)
+                return 0;
+        int n_passed = passed_count();
+        if (!n_passed)
+                return say(message, message_size, -EINVAL,
+                           "--listen systemd: no socket was passed (LISTEN_FDS and LISTEN_PID)");
+        const char **list = calloc(options->n_listen + (size_t)n_passed, sizeof(*list));
+        if (!list)
+                return -ENOMEM;
+        for (size_t i = 0; i < options->n_listen; i++)
+                if (strcmp(given[i], "systemd") != 0)
+                        list[n++] = given[i];
+        free((void *)given);
+        options->listen = list;
+        options->n_listen = n;
+        for (int fd = PASSED_FIRST; fd < PASSED_FIRST + n_passed; fd++) {
+                struct sockaddr_storage address;
+                socklen_t size;
+                char text[sizeof(PASSED_PREFIX) + 12];
+
+                if (passed_address(fd, &address, &size) < 0)
+                        return say(message, message_size, -EINVAL,
+                                   "--listen systemd: descriptor %d is no listening stream socket (ListenStream=, "
+                                   "without Accept=yes)",
+                                   fd);
+                (void)snprintf(text, sizeof(text), PASSED_PREFIX "%d", fd);
+                list[options->n_listen] = keep(settings, text);
+                if (!list[options->n_listen++])
+                        return -ENOMEM;
+        }
+        return 0;
+}
+
 static bool keep_strings(struct worker_settings *settings)
 {
         struct worker_options *options = &settings->options;
@@ -313,7 +332,7 @@ static int options_judge(struct worker_settings *settings, char *message, size_t
         const char *beyond = NULL;
 
         for (size_t i = 0; i < options->n_listen; i++)
-                if (!worker_settings_is_loopback(options->listen[i]))
+                if (!worker_listen_is_loopback(options->listen[i]))
                         beyond = options->listen[i];
         settings->beyond_loopback = beyond != NULL;
         if (beyond && !options->token_file && !options->no_auth)
@@ -427,7 +446,9 @@ int worker_settings_new(const struct worker_options *options, struct worker_sett
 
         if (!settings || !keep_all(settings, options) || !defaults_fill(settings))
                 return -ENOMEM;
-        r = options_judge(settings, message, message_size);
+        r = passed_keep(settings, message, message_size);
+        if (r == 0)
+                r = options_judge(settings, message, message_size);
         if (r == 0)
                 r = files_judge(message, message_size);
         if (r == 0)

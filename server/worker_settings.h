@@ -42,7 +42,4 @@ static inline bool worker_settings_is_name(const char *text)
         return n > 0 && n <= WORKER_NAME_MAX && text[n] == '\0';
 }
 
-/* Whether only this machine reaches "HOST:PORT" (127.0.0.0/8, ::1, localhost) or "unix:PATH". */
-bool worker_settings_is_loopback(const char *address);
-
 #endif

@@ -25,7 +25,7 @@ struct http_listener {
         bool local; /* a Unix socket: file permissions say who may talk, Host does not matter */
         char host[ADDRESS_HOST_SIZE];
         uint16_t port;
-        char *path;            /* of the Unix socket; NULL = TCP */
+        char *path;            /* of the Unix socket that the listener made; NULL = none */
         char *url;             /* as bound */
         const char *authority; /* of the URL, which most clients' Host is; not of a Unix socket */
 };

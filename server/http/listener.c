@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/passed.h"
 #include "base/util.h"
 #include "http_internal.h"
 
@@ -95,12 +98,27 @@ static int resolve(const char *host, uint16_t port, struct addrinfo **ret_list)
         }
 }
 
+/* The port is the one that it is bound to. */
+static int name_network(struct http_listener *listener, const struct sockaddr_storage *bound, bool tls)
+{
+        char public[ADDRESS_SIZE];
+
+        /* The port is at the same place in both families. */
+        listener->port = ntohs(((const struct sockaddr_in *)bound)->sin_port);
+        address_join(listener->host, listener->port, public);
+        if (asprintf(&listener->url, "%s://%s", tls ? "https" : "http", public) < 0) {
+                listener->url = NULL;
+                return -ENOMEM;
+        }
+        listener->authority = listener->url + strlen(tls ? "https://" : "http://");
+        return 0;
+}
+
 static int open_network(struct http_listener *listener, const char *text, bool tls)
 {
         struct sockaddr_storage bound;
         socklen_t length = sizeof(bound);
         struct addrinfo *list;
-        char public[ADDRESS_SIZE];
 
         if (!address_split(text, listener->host, &listener->port))
                 return -EINVAL;
@@ -115,28 +133,59 @@ static int open_network(struct http_listener *listener, const char *text, bool t
                 return error;
         if (getsockname(listener->fd, (struct sockaddr *)&bound, &length) < 0)
                 return -errno;
-        /* The port is at the same place in both families. */
-        listener->port = ntohs(((struct sockaddr_in *)&bound)->sin_port);
-        address_join(listener->host, listener->port, public);
-        if (asprintf(&listener->url, "%s://%s", tls ? "https" : "http", public) < 0) {
+        return name_network(listener, &bound, tls);
+}
+
+/* The file of a Unix socket stays its maker's. */
+static int name_local(struct http_listener *listener, const struct sockaddr_un *address, socklen_t size)
+{
+        int length = (int)(size - offsetof(struct sockaddr_un, sun_path));
+        const char *path = address->sun_path;
+
+        listener->local = true;
+        if (length > 0 && !*path) /* an abstract name */
+                length = asprintf(&listener->url, "unix:@%.*s", length - 1, path + 1);
+        else
+                length = asprintf(&listener->url, "unix:%.*s", length, path);
+        if (length < 0)
                 listener->url = NULL;
-                return -ENOMEM;
-        }
-        listener->authority = listener->url + strlen(tls ? "https://" : "http://");
-        return 0;
+        return length < 0 ? -ENOMEM : 0;
+}
+
+static int open_passed(struct http_listener *listener, int fd, bool tls)
+{
+        struct sockaddr_storage bound;
+        socklen_t size;
+        int error = passed_address(fd, &bound, &size);
+
+        if (error)
+                return error;
+        listener->fd = fd;
+        if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) < 0)
+                return -errno;
+        if (bound.ss_family == AF_UNIX)
+                return name_local(listener, (const struct sockaddr_un *)&bound, size);
+        if ((bound.ss_family != AF_INET && bound.ss_family != AF_INET6) ||
+            getnameinfo((const struct sockaddr *)&bound, size, listener->host, sizeof(listener->host), NULL, 0,
+                        NI_NUMERICHOST))
+                return -EAFNOSUPPORT;
+        return name_network(listener, &bound, tls);
 }
 
 int listener_open(struct http_listener *listener, const char *text, bool tls)
 {
         static const char prefix[] = "unix:";
+        bool passed = !strncmp(text, PASSED_PREFIX, strlen(PASSED_PREFIX));
         int error;
 
         listener->fd = -1;
-        if (!strncmp(text, prefix, strlen(prefix)))
+        if (passed)
+                error = open_passed(listener, (int)strtol(text + strlen(PASSED_PREFIX), NULL, 10), tls);
+        else if (!strncmp(text, prefix, strlen(prefix)))
                 error = open_local(listener, text + strlen(prefix));
         else
                 error = open_network(listener, text, tls);
-        if (!error && listen(listener->fd, SOMAXCONN) < 0)
+        if (!error && !passed && listen(listener->fd, SOMAXCONN) < 0)
                 error = -errno;
         if (!error)
                 fork_private(listener->fd);

@@ -82,6 +82,33 @@ uint64_t now_ms(void)
         return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
+static struct {
+        const int *fds;
+        size_t n;
+} passed;
+
+void worker_pass(const int *fds, size_t n)
+{
+        passed.fds = fds;
+        passed.n = n;
+}
+
+/* In the child: the descriptors from 3 on, and what sd_listen_fds(3) looks for. */
+static void pass_sockets(void)
+{
+        enum { ABOVE = 500 };
+        char text[24];
+
+        for (size_t i = 0; i < passed.n; i++)
+                (void)dup2(passed.fds[i], ABOVE + (int)i);
+        for (size_t i = 0; i < passed.n; i++)
+                (void)dup2(ABOVE + (int)i, 3 + (int)i);
+        (void)snprintf(text, sizeof(text), "%zu", passed.n);
+        (void)setenv("LISTEN_FDS", text, 1);
+        (void)snprintf(text, sizeof(text), "%ld", (long)getpid());
+        (void)setenv("LISTEN_PID", text, 1);
+}
+
 /* In the child: dies with its parent, and runs ferryd with the given descriptors. */
 static void exec_ferryd(pid_t parent, const char *const *arguments, int out, int errors)
 {
@@ -91,7 +118,9 @@ static void exec_ferryd(pid_t parent, const char *const *arguments, int out, int
         (void)dup2(open("/dev/null", O_RDONLY), 0);
         (void)dup2(out, 1);
         (void)dup2(errors, 2);
-        (void)close_range(3, ~0U, 0);
+        if (passed.n)
+                pass_sockets();
+        (void)close_range(3 + (unsigned)passed.n, ~0U, 0);
         execv(ferryd_path(), (char *const *)arguments);
         _exit(127);
 }

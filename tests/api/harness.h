@@ -54,6 +54,9 @@ void worker_start(struct worker *w, const char *name, const char *const *flags);
  */
 void worker_start_plain(struct worker *w, const char *name, const char *const *flags);
 
+/* What is started from now on gets these listening sockets as systemd passes them; n 0: none. */
+void worker_pass(const int *fds, size_t n);
+
 /* Runs ferryd with flags and waits for its end. Returns the exit status; output and errors (may be NULL) are for
  * free(). */
 int ferryd_run(const char *const *flags, char **ret_output, char **ret_errors);

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
+#include "worker_listen.h"
 #include "worker_settings.h"
 
 static char directory[] = "/tmp/ferry-settings-XXXXXX";
@@ -110,7 +111,7 @@ static void only_this_machines_addresses_are_loopback(void **state)
         (void)state;
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
                 print_message("%s\n", cases[i].address);
-                assert_int_equal(worker_settings_is_loopback(cases[i].address), cases[i].loopback);
+                assert_int_equal(worker_listen_is_loopback(cases[i].address), cases[i].loopback);
         }
 }
 

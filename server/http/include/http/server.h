@@ -52,7 +52,7 @@ struct http_secrets {
 };
 
 struct http_config {
-        const char *const *listen; /* "HOST:PORT" (port 0 = any) or "unix:/path"; at least one */
+        const char *const *listen; /* "HOST:PORT" (port 0 = any), "unix:/path", "systemd:FD"; at least one */
         size_t n_listen;
         const char *advertise; /* host that links and metadata name; NULL = the bind address */
         const char

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BASE_PASSED_H
+#define BASE_PASSED_H
+
+#include <sys/socket.h>
+
+/* Listening sockets that systemd, or another service manager, has passed to this process: see sd_listen_fds(3). */
+
+/* How a list of listeners names one: "systemd:3". */
+#define PASSED_PREFIX "systemd:"
+
+enum { PASSED_FIRST = 3 /* descriptor of the first socket; the others follow */ };
+
+/* How many sockets were passed; 0 = none. Other programs that this process starts do not inherit them from now on. */
+int passed_count(void);
+
+/* The address of a listening stream socket. 0, -ENOTSOCK, -EINVAL (not a stream, or not listening). Any thread. */
+int passed_address(int fd, struct sockaddr_storage *ret_address, socklen_t *ret_size);
+
+#endif
