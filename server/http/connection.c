@@ -128,6 +128,17 @@ void connection_end_request(struct http_connection *connection)
                 waits_leave(&connection->server->waits);
 }
 
+/* No request of a fresh connection has begun. */
+static bool is_fresh(const struct http_connection *connection)
+{
+        return !connection->request && connection->since_us == connection->added_us;
+}
+
+bool connection_is_idle(const struct http_connection *connection)
+{
+        return !connection->request && (connection->shard->tls || !is_fresh(connection));
+}
+
 /* ---- limits of time ---- */
 
 /* false: not a TCP connection. */
@@ -162,7 +173,7 @@ static uint64_t head_deadline(struct http_connection *connection, uint64_t now)
 {
         struct tcp_info info;
 
-        if (!connection->head_us && connection->since_us == connection->added_us) {
+        if (!connection->head_us && is_fresh(connection)) {
                 connection->head_us = connection->added_us; /* what the gate has let pass */
         } else if (!connection->head_us && look_into(connection, &info)) {
                 uint64_t arrived_us = now - (uint64_t)info.tcpi_last_data_recv * 1000;

@@ -74,6 +74,12 @@ struct http_request *connection_begin_request(struct http_connection *connection
 void connection_end_request(struct http_connection *connection);
 
 /*
+ * Whether it waits for a request or for a TLS handshake. A fresh connection without TLS is not idle: the gate has seen
+ * the head of its request, which libmicrohttpd 1.0 reads in the second run at the earliest, 0.9.75 in the first.
+ */
+bool connection_is_idle(const struct http_connection *connection);
+
+/*
  * Ends a connection whose head, body or reading is too slow. When it must be looked at again at the latest; 0 = not
  * before something happens on it.
  */

@@ -171,7 +171,7 @@ static bool has_room(const struct http_thread *thread)
         return thread->n_connections - thread->n_ending < thread->connections_max;
 }
 
-/* A connection that does nothing and has shown no right to: the one that has done so the longest. NULL = none. */
+/* The connection that has been idle the longest and has shown no right to be there. NULL = none. */
 static struct http_connection *idle_stranger(struct http_thread *thread)
 {
         struct http_connection *oldest = NULL;
@@ -179,7 +179,7 @@ static struct http_connection *idle_stranger(struct http_thread *thread)
         for (size_t i = 0; i < thread->n_shards; i++) {
                 struct http_connection *connection = thread->shards[i]->open;
                 for (; connection; connection = connection->next)
-                        if (!connection->request && !connection->trusted && !connection->ending &&
+                        if (connection_is_idle(connection) && !connection->trusted && !connection->ending &&
                             (!oldest || connection->since_us < oldest->since_us))
                                 oldest = connection;
         }
