@@ -163,11 +163,11 @@ static void an_id_that_is_not_there_is_404_at_once(void **state)
         for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
                 struct raw_answer answer = get(w, "GET", ids[i], "");
 
-                if (strcmp(ids[i], "%00") != 0)
+                /* From 1.0.10 on the library itself says 400 to a NUL. */
+                if (strcmp(ids[i], "%00") != 0 || answer.status != 400) {
                         assert_int_equal(answer.status, 404);
-                else
-                        assert_in_range(answer.status, 400, 404);
-                assert_non_null(strstr(answer.body, "\"code\":"));
+                        assert_non_null(strstr(answer.body, "\"code\":"));
+                }
                 raw_answer_clear(&answer);
         }
         assert_true(steps_now_ms() - start < 20000);
