@@ -235,6 +235,7 @@ void bench_idle(void);
 void bench_start(void);
 void bench_regions(void);
 void bench_fetch(void);
+void bench_content(void);
 void bench_references(void);
 
 #endif

@@ -35,6 +35,7 @@ static const struct {
         { "start", bench_start, "time to the ready line, idle memory, the first transfer beside later ones" },
         { "regions", bench_regions, "large regions beside bare page faults, and what other clients notice" },
         { "fetch", bench_fetch, "ferry fetch of 1 GiB into a file in memory beside cp" },
+        { "content", bench_content, "an operation's bytes over HTTP beside a download from a bare libmicrohttpd" },
         { "references", bench_references, "bare UCX beside ucx_perftest and iperf3: are the references good?" },
 };
 

@@ -184,6 +184,11 @@ def table():
         ratio("making a region of 4 KiB", "regions.small", "regions.small.livez", None, "GET /livez"),
     ]
     rows["fetch"] = [ratio("ferry fetch of 1 GiB into tmpfs", "fetch.ferry", "fetch.cp", ("<=", 1.3), "cp")]
+    rows["content"] = [
+        ratio(f"{scheme}: download of a readable, one connection", f"content.{scheme}", f"content.{scheme}.bare",
+              (">=", 0.8), "bare libmicrohttpd")
+        for scheme in ("http", "https")
+    ]
     rows["references"] = [
         ratio("bare rendezvous, tcp", "references.tcp", "references.perftest.tcp", None,
               "ucx_perftest am_bw, one cached MiB"),

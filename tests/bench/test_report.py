@@ -78,7 +78,7 @@ class Marks(unittest.TestCase):
         marked = {name for name, rows in report.table().items() if any(row.mark for row in rows)}
         self.assertEqual(marked, {"bulk", "bytes", "own", "writes", "threads", "small", "inside", "wait", "scatter",
                                   "scale", "peers", "many", "batch", "interference", "control", "idle", "start",
-                                  "regions", "fetch"})
+                                  "regions", "fetch", "content"})
 
     def test_no_two_lines_of_a_measurement_are_the_same(self):
         for name, rows in report.table().items():
