@@ -87,21 +87,33 @@ static const char *string_end(const char *at)
 static const char *value_end(const char *at)
 {
         for (size_t depth = 0;; at++) {
-                at += strcspn(at, "\"[{]},");
-                if (*at == '"')
+                switch (*at) {
+                case '"':
                         at = string_end(at) - 1;
-                else if (*at == '[' || *at == '{')
+                        break;
+                case '[':
+                case '{':
                         depth++;
-                else if (!depth)
-                        return at;
-                else
+                        break;
+                case ']':
+                case '}':
+                case ',':
+                        if (!depth)
+                                return at;
                         depth -= *at != ',';
+                        break;
+                default:
+                        break;
+                }
         }
 }
 
+/* The text has been checked, so that something follows; it need not end with a NUL. */
 static const char *skip_space(const char *at)
 {
-        return at + strspn(at, " \t\n\r");
+        while (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r')
+                at++;
+        return at;
 }
 
 bool ferry_json_next_text(const char **at, const char **ret_text, size_t *ret_size)
