@@ -38,6 +38,7 @@ void aio_call_free(struct aio_call *c)
         path_clear(&c->path);
         reply_clear(&c->reply);
         free(c->id);
+        free(c->many);
         if (c->lane)
                 c->aio->idle[c->aio->n_idle++] = c->lane;
         free(c);
@@ -77,10 +78,12 @@ int aio_call_new(struct ferry_aio *aio, ferry_aio_done done, void *context, stru
         return 0;
 }
 
-void aio_call_back(struct aio_call *c, int r, const struct ferry_operation *operation)
+void aio_call_back(struct aio_call *c, int r, const struct aio_outcome *outcome)
 {
         struct ferry_aio *aio = c->aio;
-        struct ferry_aio_result result = { r, &c->lane->problem, c->lane->message, operation };
+        struct ferry_aio_result result = { r, &c->lane->problem, c->lane->message,
+                                           outcome && outcome->has_operation ? &outcome->operation : NULL,
+                                           outcome && outcome->has_results ? &outcome->results : NULL };
         aio->n_calls--;
         aio->called++;
         c->done(c->context, &result);
@@ -106,7 +109,13 @@ int aio_wait_ask(struct aio_call *c)
         slice = slice < AIO_SLICE_MS ? slice : AIO_SLICE_MS;
         path_clear(&c->path);
         reply_clear(&c->reply);
-        int r = call_path(c->lane, "/v1/operations/", c->id, "", &c->path);
+        int r = 0;
+        if (c->many) {
+                path_add(&c->path, c->many);
+                c->path.queried = true;
+        } else {
+                r = call_path(c->lane, "/v1/operations/", c->id, "", &c->path);
+        }
         path_query_number(&c->path, "wait_ms", slice);
         if (r == 0)
                 r = c->path.error;
@@ -118,12 +127,12 @@ int aio_wait_ask(struct aio_call *c)
 }
 
 /* Whether a wait goes on after a result; then the next request is prepared. */
-static bool aio_wait_goes_on(struct aio_call *c, int *r, const struct ferry_operation *o)
+static bool aio_wait_goes_on(struct aio_call *c, int *r, bool done)
 {
         uint64_t now = clock_ms(), pause = AIO_PAUSE_MS;
         if (*r == 0) {
                 c->seen_ms = now;
-                if (o->done)
+                if (done)
                         return false;
                 pause = now - c->asked_ms < AIO_EARLY_MS ? AIO_EARLY_MS : 0;
         } else {
@@ -148,25 +157,65 @@ static bool aio_wait_goes_on(struct aio_call *c, int *r, const struct ferry_oper
 
 /* ---- attempts ---- */
 
+/* A good answer, in our layout. */
+static int aio_decode(struct aio_call *c, struct aio_outcome *outcome, bool *ret_done)
+{
+        int r = 0;
+        if (c->answer == AIO_OPERATION) {
+                r = call_decode_reply(c->lane, &c->reply, operation_decode, &outcome->operation);
+                outcome->has_operation = r == 0;
+                *ret_done = outcome->operation.done;
+        } else if (c->answer != AIO_NOTHING) {
+                r = (c->answer == AIO_BATCH ? results_decode_batch : results_decode_page)(c->lane, &c->reply,
+                                                                                          &outcome->results);
+                if (r == 0 && outcome->results.n != c->n_many)
+                        r = problem_protocol(c->lane, "another number of operations was asked for", "");
+                outcome->has_results = r == 0;
+                *ret_done = results_are_done(&outcome->results, c->wait_for);
+        }
+        return r;
+}
+
+/* Calls back with the program's layout of what came. */
+static void aio_give(struct aio_call *c, int r, struct aio_outcome *outcome)
+{
+        struct ferry_sizes sizes = ferry_sizes_here;
+        struct aio_outcome given = { 0 };
+        sizes.descriptor = c->descriptor_size;
+        sizes.operation = c->operation_size;
+        sizes.operation_result = c->result_size;
+        int made = 0;
+        if (outcome->has_operation) {
+                made = operation_give_descriptors(&outcome->operation, sizes.descriptor);
+                given.has_operation = made == 0;
+                given.operation = outcome->operation;
+                outcome->operation = (struct ferry_operation){ 0 };
+        } else if (outcome->has_results) {
+                made = results_give(&outcome->results, &given.results, &sizes);
+                given.has_results = made == 0;
+        }
+        r = made < 0 ? made : r;
+        aio_unlink(c);
+        aio_call_back(c, r, &given);
+        ferry_operation_clear(&given.operation);
+        ferry_operation_results_clear_sized(&given.results, &sizes);
+}
+
 static void aio_finish(struct aio_call *c, int r)
 {
-        struct ferry_operation operation = { 0 };
-        bool has = false;
+        struct aio_outcome outcome = { 0 };
+        bool done = false;
         r = problem_judge(c->lane, c->request, &c->reply, r);
-        if (r == 0 && c->has_operation) {
-                r = call_decode_reply(c->lane, &c->reply, operation_decode, &operation);
-                if (r == 0)
-                        r = operation_give_descriptors(&operation, c->descriptor_size);
-                has = r == 0;
-        } else if ((r == FERRY_E_NOT_FOUND || r == FERRY_E_GONE) && c->reply.lost && !c->has_operation) {
+        if (r == 0) {
+                r = aio_decode(c, &outcome, &done);
+        } else if ((r == FERRY_E_NOT_FOUND || r == FERRY_E_GONE) && c->reply.lost && c->answer == AIO_NOTHING) {
                 problem_clear(c->lane); /* a DELETE whose first answer was lost */
                 r = 0;
         }
-        if (!c->waits || !aio_wait_goes_on(c, &r, &operation)) {
-                aio_unlink(c);
-                aio_call_back(c, r, has ? &operation : NULL);
-        }
-        ferry_operation_clear(&operation);
+        if (!c->waits || !aio_wait_goes_on(c, &r, done))
+                aio_give(c, r, &outcome);
+        ferry_operation_clear(&outcome.operation);
+        ferry_operation_results_clear(&outcome.results);
 }
 
 void aio_attempt_end(struct aio_call *c, CURLcode code)
@@ -208,17 +257,47 @@ static int aio_start(struct aio_call *c, int r)
         return aio_set_timer(aio);
 }
 
-int ferry_aio_create_operation_sized(struct ferry_aio *aio, const struct ferry_operation_spec *spec,
-                                     ferry_aio_done done, void *context, const struct ferry_sizes *sizes)
+static void aio_expect(struct aio_call *c, enum aio_answer answer, const struct ferry_sizes *sizes)
+{
+        c->answer = answer;
+        c->descriptor_size = sizes->descriptor;
+        c->operation_size = sizes->operation;
+        if (answer == AIO_BATCH || answer == AIO_PAGE)
+                c->result_size = sizes->operation_result;
+}
+
+static int aio_create(struct ferry_aio *aio, const struct operation_specs *specs, ferry_aio_done done, void *context,
+                      const struct ferry_sizes *sizes)
 {
         struct aio_call *c;
         int r = aio_call_new(aio, done, context, &c);
         if (r < 0)
                 return r;
         c->request = &c->create.request;
-        c->has_operation = true;
-        c->descriptor_size = sizes->descriptor;
-        return aio_start(c, operation_request_make(c->lane, spec, sizes, &c->create));
+        c->n_many = specs->n;
+        aio_expect(c, specs->batch ? AIO_BATCH : AIO_OPERATION, sizes);
+        return aio_start(c, operation_request_make(c->lane, specs, sizes, &c->create));
+}
+
+int ferry_aio_create_operation_sized(struct ferry_aio *aio, const struct ferry_operation_spec *spec,
+                                     ferry_aio_done done, void *context, const struct ferry_sizes *sizes)
+{
+        return aio_create(aio, &(struct operation_specs){ spec, 1, false }, done, context, sizes);
+}
+
+int ferry_aio_create_operations_sized(struct ferry_aio *aio, const struct ferry_operation_spec *specs, size_t n,
+                                      ferry_aio_done done, void *context, const struct ferry_sizes *sizes)
+{
+        return aio_create(aio, &(struct operation_specs){ specs, n, true }, done, context, sizes);
+}
+
+/* Until when it waits; then the first request. */
+static int aio_wait_start(struct aio_call *c, uint64_t timeout_ms, int r)
+{
+        c->waits = true;
+        if (__builtin_add_overflow(clock_ms(), timeout_ms, &c->deadline_ms))
+                c->deadline_ms = AIO_NEVER;
+        return aio_start(c, r == 0 ? aio_wait_ask(c) : r);
 }
 
 int ferry_aio_wait_operation_sized(struct ferry_aio *aio, const char *id, uint64_t timeout_ms, ferry_aio_done done,
@@ -228,27 +307,39 @@ int ferry_aio_wait_operation_sized(struct ferry_aio *aio, const char *id, uint64
         int r = aio_call_new(aio, done, context, &c);
         if (r < 0)
                 return r;
-        c->waits = c->has_operation = true;
-        c->descriptor_size = sizes->descriptor;
-        if (__builtin_add_overflow(clock_ms(), timeout_ms, &c->deadline_ms))
-                c->deadline_ms = AIO_NEVER;
+        aio_expect(c, AIO_OPERATION, sizes);
         c->id = id ? strdup(id) : NULL;
-        if (id && !c->id)
-                r = -ENOMEM;
-        return aio_start(c, r == 0 ? aio_wait_ask(c) : r);
+        return aio_wait_start(c, timeout_ms, id && !c->id ? -ENOMEM : 0);
+}
+
+int ferry_aio_wait_operations_sized(struct ferry_aio *aio, const char *const *ids, size_t n,
+                                    enum ferry_wait_for wait_for, uint64_t timeout_ms, ferry_aio_done done,
+                                    void *context, const struct ferry_sizes *sizes)
+{
+        FERRY_CLEANUP(path_clear) struct path path = { 0 };
+        struct aio_call *c;
+        int r = aio_call_new(aio, done, context, &c);
+        if (r < 0)
+                return r;
+        aio_expect(c, AIO_PAGE, sizes);
+        c->n_many = n;
+        c->wait_for = wait_for;
+        r = results_path(c->lane, ids, n, wait_for, &path);
+        c->many = r == 0 ? buffer_take(&path.text) : NULL;
+        return aio_wait_start(c, timeout_ms, r == 0 && !c->many ? -ENOMEM : r);
 }
 
 /* A request without a body. */
-static int aio_simple(struct ferry_aio *aio, const char *method, const char *id, const char *suffix, size_t descriptor,
-                      ferry_aio_done done, void *context)
+static int aio_simple(struct ferry_aio *aio, const char *method, const char *id, const char *suffix,
+                      const struct ferry_sizes *sizes, ferry_aio_done done, void *context)
 {
         struct aio_call *c;
         int r = aio_call_new(aio, done, context, &c);
         if (r < 0)
                 return r;
         r = call_path(c->lane, "/v1/operations/", id, suffix, &c->path);
-        c->has_operation = descriptor != 0;
-        c->descriptor_size = descriptor;
+        if (sizes)
+                aio_expect(c, AIO_OPERATION, sizes);
         c->plain = (struct request){ .exchange = { .method = method, .path = c->path.text.data }, .repeatable = true };
         return aio_start(c, r);
 }
@@ -256,10 +347,10 @@ static int aio_simple(struct ferry_aio *aio, const char *method, const char *id,
 int ferry_aio_cancel_operation_sized(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context,
                                      const struct ferry_sizes *sizes)
 {
-        return aio_simple(aio, "POST", id, "/cancel", sizes->descriptor, done, context);
+        return aio_simple(aio, "POST", id, "/cancel", sizes, done, context);
 }
 
 int ferry_aio_delete_operation(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context)
 {
-        return aio_simple(aio, "DELETE", id, "", 0, done, context);
+        return aio_simple(aio, "DELETE", id, "", NULL, done, context);
 }

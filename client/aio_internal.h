@@ -9,6 +9,16 @@
 
 #define AIO_NEVER UINT64_MAX
 
+/* What a good answer is. */
+enum aio_answer { AIO_NOTHING, AIO_OPERATION, AIO_BATCH, AIO_PAGE };
+
+/* What came. */
+struct aio_outcome {
+        struct ferry_operation operation;
+        struct ferry_operation_results results;
+        bool has_operation, has_results;
+};
+
 /* One call. In a list of its set; times are those of clock_ms. */
 struct aio_call {
         struct aio_call *next, **link;
@@ -23,12 +33,16 @@ struct aio_call {
         struct operation_request create;
         struct path path;
         struct reply reply;
-        bool has_operation;   /* the answer is one */
+        enum aio_answer answer;
         bool waits;           /* until it is done */
         uint64_t deadline_ms; /* of a wait */
         uint64_t seen_ms, asked_ms;
-        size_t descriptor_size;
-        char *id;
+        /* What the program knows of the structs that it is given. */
+        size_t descriptor_size, operation_size, result_size;
+        char *id;   /* of a wait for one */
+        char *many; /* the path of a wait for several; their ids are in it */
+        size_t n_many;
+        enum ferry_wait_for wait_for;
         ferry_aio_done done;
         void *context;
 };
@@ -57,7 +71,7 @@ void aio_link(struct aio_call *c, struct aio_call **list);
 void aio_unlink(struct aio_call *c);
 
 /* The callback, then the end of the call, which is in no list any more. */
-void aio_call_back(struct aio_call *c, int r, const struct ferry_operation *operation);
+void aio_call_back(struct aio_call *c, int r, const struct aio_outcome *outcome);
 
 /* Prepares the next request of a wait. 0; -EINVAL; -ENOMEM. */
 int aio_wait_ask(struct aio_call *c);

@@ -27,7 +27,7 @@ static int call_judge(struct ferry *f, int r, const struct ferry_json_errors *er
         return r;
 }
 
-static int call_type_judge(struct ferry *f, const struct reply *reply)
+int call_type_judge(struct ferry *f, const struct reply *reply)
 {
         if (call_type_is(reply, "application/json"))
                 return 0;

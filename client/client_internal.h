@@ -148,6 +148,9 @@ void problem_clear(struct ferry *f);
 /* Fills f->problem from the outcome of perform. Pure but for the handle. Returns the result that the caller sees. */
 int problem_judge(struct ferry *f, const struct request *request, const struct reply *reply, int result);
 
+/* A problem document, with its error. 0; -EPROTO when it is none, with *ret_field. */
+int problem_decode(struct json_object *json, struct ferry_problem *problem, const char **ret_field);
+
 /* Records that an answer was not a worker's; why is part of a sentence. Returns -EPROTO. */
 int problem_protocol(struct ferry *f, const char *why, const char *what);
 
@@ -161,6 +164,9 @@ typedef int (*call_decoder)(struct json_object *json, void *target, const char *
 
 /* The answer is a JSON object, decoded into target. *ret_text, when wanted, is its text for free(). */
 int call_decode(struct ferry *f, const struct request *request, call_decoder decode, void *target, char **ret_text);
+
+/* Whether an answer is JSON: 0, or -EPROTO with f->problem set. */
+int call_type_judge(struct ferry *f, const struct reply *reply);
 
 /* The second half of call_decode: a good answer's body. */
 int call_decode_reply(struct ferry *f, const struct reply *reply, call_decoder decode, void *target);
@@ -189,8 +195,15 @@ struct operation_request {
         const char *headers[2];
 };
 
+/* What it makes, as the program has it. A batch is an array, also of one. */
+struct operation_specs {
+        const struct ferry_operation_spec *items;
+        size_t n;
+        bool batch;
+};
+
 /* 0; -errno with f->problem set. operation_request_clear in any case. */
-int operation_request_make(struct ferry *f, const struct ferry_operation_spec *spec, const struct ferry_sizes *sizes,
+int operation_request_make(struct ferry *f, const struct operation_specs *specs, const struct ferry_sizes *sizes,
                            struct operation_request *ret_request);
 void operation_request_clear(struct operation_request *request);
 
@@ -199,6 +212,20 @@ int operation_give_descriptors(struct ferry_operation *ours, size_t size);
 
 /* Gives an operation in our layout to the program, ours is empty then. 0; -ENOMEM. */
 int operation_give(struct ferry_operation *ours, struct ferry_operation *theirs, const struct ferry_sizes *sizes);
+
+/* ferry_operation_results in our layout: of the answer to a batch, and of a page of ids. 0; -errno. */
+int results_decode_batch(struct ferry *f, const struct reply *reply, struct ferry_operation_results *ret_results);
+int results_decode_page(struct ferry *f, const struct reply *reply, struct ferry_operation_results *ret_results);
+
+/* Gives results in our layout to the program, ours are empty then. 0; -ENOMEM. */
+int results_give(struct ferry_operation_results *ours, struct ferry_operation_results *theirs,
+                 const struct ferry_sizes *sizes);
+
+/* Whether a wait for them is over. */
+bool results_are_done(const struct ferry_operation_results *results, enum ferry_wait_for wait_for);
+
+/* The path of a GET of several operations. 0, or -EINVAL with f->problem set. */
+int results_path(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for, struct path *path);
 
 /* A request that is answered with an operation, which is given to the program; ret_operation NULL = not wanted. */
 int operation_call(struct ferry *f, const struct request *request, struct ferry_operation *ret_operation,

@@ -12,6 +12,20 @@
 
 enum { OPERATION_WAIT_MAX_S = 3600 }; /* far beyond any worker's cap */
 
+static int operation_add_blocks(struct ferry_json_writer *writer, const struct ferry_descriptor *d)
+{
+        if (!d->n_blocks)
+                return 0;
+        if (!d->blocks)
+                return -EINVAL;
+        ferry_json_key(writer, "blocks");
+        ferry_json_begin_array(writer);
+        for (size_t i = 0; i < d->n_blocks; i++)
+                ferry_json_put_uint(writer, d->blocks[i]);
+        ferry_json_end_array(writer);
+        return 0;
+}
+
 /* Each descriptor takes size bytes in the program. */
 static int operation_add_descriptors(struct ferry *f, struct ferry_json_writer *writer,
                                      const struct ferry_operation_spec *spec, size_t size)
@@ -32,6 +46,8 @@ static int operation_add_descriptors(struct ferry *f, struct ferry_json_writer *
                         ferry_json_add_uint(writer, "count", d->count);
                 if (d->stride)
                         ferry_json_add_uint(writer, "stride", d->stride);
+                if (r == 0)
+                        r = operation_add_blocks(writer, d);
                 ferry_json_end_object(writer);
         }
         ferry_json_end_array(writer);
@@ -53,55 +69,85 @@ static int operation_add_metadata(struct ferry_json_writer *writer, const char *
         return 0;
 }
 
-static int operation_body(struct ferry *f, const struct ferry_operation_spec *spec, size_t descriptor_size,
-                          char **ret_text)
+static int operation_add(struct ferry *f, struct ferry_json_writer *writer, const struct ferry_operation_spec *spec,
+                         size_t descriptor_size)
 {
         const char *kind = ferry_kind_name((int)spec->kind), *layout = ferry_layout_name((int)spec->layout);
-        struct ferry_json_writer writer = { 0 };
         if (!kind || !layout || (spec->n_descriptors && !spec->descriptors))
                 return -EINVAL;
-        ferry_json_begin_object(&writer);
-        ferry_json_add_string(&writer, "kind", kind);
+        ferry_json_begin_object(writer);
+        ferry_json_add_string(writer, "kind", kind);
         if (spec->layout != FERRY_LAYOUT_PAIRWISE)
-                ferry_json_add_string(&writer, "layout", layout);
+                ferry_json_add_string(writer, "layout", layout);
+        if (spec->label)
+                ferry_json_add_string(writer, "label", spec->label);
         const struct {
                 const char *name;
                 uint64_t value;
-        } numbers[] = { { "readers", spec->readers }, { "ttl_ms", spec->ttl_ms }, { "timeout_ms", spec->timeout_ms } };
+        } numbers[] = { { "readers", spec->readers },
+                        { "uses", spec->uses },
+                        { "ttl_ms", spec->ttl_ms },
+                        { "timeout_ms", spec->timeout_ms } };
         for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
                 if (numbers[i].value)
-                        ferry_json_add_uint(&writer, numbers[i].name, numbers[i].value);
+                        ferry_json_add_uint(writer, numbers[i].name, numbers[i].value);
         }
         if (spec->verify)
-                ferry_json_add_bool(&writer, "verify", true);
+                ferry_json_add_bool(writer, "verify", true);
         if (spec->remote_url)
-                ferry_json_add_string(&writer, "remote_url", spec->remote_url);
-        int r = operation_add_descriptors(f, &writer, spec, descriptor_size);
+                ferry_json_add_string(writer, "remote_url", spec->remote_url);
+        int r = operation_add_descriptors(f, writer, spec, descriptor_size);
         if (r == 0)
-                r = operation_add_metadata(&writer, spec->remote_metadata);
+                r = operation_add_metadata(writer, spec->remote_metadata);
+        ferry_json_end_object(writer);
+        return r;
+}
+
+/* The body of n specs, an array where they are a batch. What a request says once is what any, the longest, the first
+ * says. */
+static int operation_body(struct ferry *f, const struct operation_specs *specs, const struct ferry_sizes *sizes,
+                          struct ferry_operation_spec *ret_request, char **ret_text)
+{
+        struct ferry_json_writer writer = { 0 };
+        struct ferry_operation_spec ours, request = { 0 };
+        int r = specs->n ? 0 : -EINVAL;
+        if (specs->batch)
+                ferry_json_begin_array(&writer);
+        for (size_t i = 0; r == 0 && i < specs->n; i++) {
+                const char *theirs = (const char *)specs->items + i * sizes->operation_spec;
+                r = sizes_take(f, &ours, sizeof(ours), theirs, sizes->operation_spec);
+                if (r == 0)
+                        r = operation_add(f, &writer, &ours, sizes->descriptor);
+                if (i == 0)
+                        request.idempotency_key = ours.idempotency_key;
+                request.include_metadata |= ours.include_metadata;
+                request.wait_ms = ours.wait_ms > request.wait_ms ? ours.wait_ms : request.wait_ms;
+        }
         if (r < 0) {
                 ferry_json_writer_clear(&writer);
                 return r;
         }
-        ferry_json_end_object(&writer);
+        if (specs->batch)
+                ferry_json_end_array(&writer);
+        *ret_request = request;
         *ret_text = ferry_json_take(&writer, NULL);
         return *ret_text ? 0 : -ENOMEM;
 }
 
-int operation_request_make(struct ferry *f, const struct ferry_operation_spec *spec, const struct ferry_sizes *sizes,
+int operation_request_make(struct ferry *f, const struct operation_specs *specs, const struct ferry_sizes *sizes,
                            struct operation_request *ret_request)
 {
         struct operation_request *o = ret_request;
         struct ferry_operation_spec ours;
         char key[CLIENT_KEY_TEXT_SIZE];
         *o = (struct operation_request){ 0 };
-        int r = sizes_take(f, &ours, sizeof(ours), spec, sizes->operation_spec);
+        int r = call_key(key);
         if (r == 0)
-                r = call_key(key);
-        if (r == 0)
-                r = operation_body(f, &ours, sizes->descriptor, &o->body);
+                r = operation_body(f, specs, sizes, &ours, &o->body);
         if (r != 0)
-                return r == -EINVAL ? problem_argument(f, "the operation's kind, layout or metadata is not valid") : r;
+                return r == -EINVAL ? problem_argument(
+                                              f, "the operation's kind, layout, descriptors or metadata is not valid")
+                                    : r;
         o->idempotency_key = strdup(ours.idempotency_key ? ours.idempotency_key : key);
         if (!o->idempotency_key)
                 return -ENOMEM;
@@ -136,6 +182,6 @@ int ferry_create_operation_sized(struct ferry *f, const struct ferry_operation_s
                                  struct ferry_operation *ret_operation, const struct ferry_sizes *sizes)
 {
         FERRY_CLEANUP(operation_request_clear) struct operation_request made;
-        int r = operation_request_make(f, spec, sizes, &made);
+        int r = operation_request_make(f, &(struct operation_specs){ spec, 1, false }, sizes, &made);
         return r == 0 ? operation_call(f, &made.request, ret_operation, sizes) : r;
 }

@@ -14,9 +14,15 @@ int ferry_list_operations_sized(struct ferry *f, const struct ferry_operation_qu
         int r = query ? sizes_take(f, &ours, sizeof(ours), query, sizes->operation_query) : 0;
         if (r < 0)
                 return r;
+        if (ours.done && ours.running)
+                return problem_argument(f, "done and running exclude each other");
         path_add(&path, "/v1/operations");
         path_query(&path, "kind", ours.kind);
         path_query(&path, "status", ours.status);
+        path_query(&path, "region", ours.region);
+        path_query(&path, "label", ours.label);
+        path_query(&path, "done", ours.done ? "true" : ours.running ? "false" : NULL);
+        path_query(&path, "order", ours.newest ? "newest" : NULL);
         path_query_number(&path, "limit", ours.limit);
         path_query(&path, "after", ours.after);
         if (path.error)

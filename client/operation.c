@@ -13,7 +13,7 @@
 /* What is decoded at once, and the values that need more than a table. */
 struct operation_answer {
         struct ferry_operation o;
-        struct json_object *descriptors, *error, *metadata; /* borrowed; NULL = none */
+        struct json_object *descriptors, *error, *metadata, *peer; /* borrowed; NULL = none */
 };
 
 /* In the order in which workers write them. */
@@ -25,7 +25,12 @@ static const struct decode_field operation_fields[] = {
         DECODE_FIELD("revision", DECODE_UINT, true, struct operation_answer, o.revision),
         DECODE_FIELD("bytes_total", DECODE_UINT, true, struct operation_answer, o.bytes_total),
         DECODE_FIELD("bytes_done", DECODE_UINT, true, struct operation_answer, o.bytes_done),
+        DECODE_FIELD("request_id", DECODE_PROSE, false, struct operation_answer, o.request_id),
+        DECODE_FIELD("peer", DECODE_VALUE, false, struct operation_answer, peer),
         DECODE_FIELD("descriptors", DECODE_VALUE, false, struct operation_answer, descriptors),
+        DECODE_FIELD("label", DECODE_PROSE, false, struct operation_answer, o.label),
+        DECODE_FIELD("uses", DECODE_UINT, false, struct operation_answer, o.uses),
+        DECODE_FIELD("uses_done", DECODE_UINT, false, struct operation_answer, o.uses_done),
         DECODE_FIELD("readers", DECODE_UINT, false, struct operation_answer, o.readers),
         DECODE_FIELD("readers_done", DECODE_UINT, false, struct operation_answer, o.readers_done),
         DECODE_FIELD("created_at", DECODE_TEXT, false, struct operation_answer, o.created_at),
@@ -45,9 +50,15 @@ static const struct decode_field operation_error_fields[] = {
         DECODE_FIELD("detail", DECODE_PROSE, false, struct ferry_operation, error_detail),
 };
 
+static const struct decode_field operation_peer_fields[] = {
+        DECODE_FIELD("worker", DECODE_PROSE, false, struct ferry_operation, peer),
+        DECODE_FIELD("epoch", DECODE_TEXT, true, struct ferry_operation, peer_epoch),
+};
+
 struct operation_slice {
         char region[FERRY_ID_SIZE];
         uint64_t offset, size, count, stride;
+        struct json_object *blocks; /* borrowed; NULL = none */
 };
 
 static const struct decode_field operation_slice_fields[] = {
@@ -56,6 +67,7 @@ static const struct decode_field operation_slice_fields[] = {
         DECODE_FIELD("size", DECODE_UINT, true, struct operation_slice, size),
         DECODE_FIELD("count", DECODE_UINT, false, struct operation_slice, count),
         DECODE_FIELD("stride", DECODE_UINT, false, struct operation_slice, stride),
+        DECODE_FIELD("blocks", DECODE_VALUE, false, struct operation_slice, blocks),
 };
 
 static int operation_decode_error(struct json_object *error, struct ferry_operation *o, const char **ret_field)
@@ -71,7 +83,47 @@ static int operation_decode_error(struct json_object *error, struct ferry_operat
         return 0;
 }
 
-/* One block: the descriptors, then the texts that they point to. */
+static size_t operation_count_blocks(const struct ferry_descriptor *descriptors, size_t n)
+{
+        size_t blocks = 0;
+        for (size_t i = 0; i < n; i++)
+                blocks += descriptors[i].n_blocks;
+        return blocks;
+}
+
+/* Points the descriptors to their regions' texts, and the numbers of their blocks behind them. */
+static void operation_point(struct ferry_descriptor *descriptors, size_t n, char *texts)
+{
+        uint64_t *blocks = (uint64_t *)(void *)(texts + n * FERRY_ID_SIZE);
+        for (size_t i = 0; i < n; i++) {
+                descriptors[i].region = texts + i * FERRY_ID_SIZE;
+                descriptors[i].blocks = descriptors[i].n_blocks ? blocks : NULL;
+                blocks += descriptors[i].n_blocks;
+        }
+}
+
+/* Adds the numbers of the next descriptor at the end of the allocation, which may move. size: bytes of it so far. */
+static int operation_decode_blocks(struct json_object *list, struct ferry_operation *o, size_t *size,
+                                   size_t *ret_n_blocks)
+{
+        if (!list)
+                return 0;
+        if (!json_object_is_type(list, json_type_array))
+                return -EPROTO;
+        size_t n = ferry_json_count(list), got = 0;
+        struct ferry_descriptor *grown = realloc(o->descriptors, *size + n * sizeof(uint64_t));
+        if (!grown)
+                return -ENOMEM;
+        o->descriptors = grown;
+        int r = ferry_json_get_uints(list, (uint64_t *)(void *)((char *)grown + *size), &got);
+        if (r == 0 && got < n)
+                r = -EPROTO;
+        *size += n * sizeof(uint64_t);
+        *ret_n_blocks = n;
+        return r;
+}
+
+/* One allocation: the descriptors, the texts that they point to, the numbers of their blocks. */
 static int operation_decode_descriptors(struct json_object *list, struct ferry_operation *o, const char **ret_field)
 {
         if (!list)
@@ -82,10 +134,10 @@ static int operation_decode_descriptors(struct json_object *list, struct ferry_o
         size_t n = ferry_json_count(list);
         if (n == 0)
                 return 0;
-        o->descriptors = calloc(n, sizeof(*o->descriptors) + FERRY_ID_SIZE);
+        size_t size = n * (sizeof(*o->descriptors) + FERRY_ID_SIZE);
+        o->descriptors = calloc(1, size);
         if (!o->descriptors)
                 return -ENOMEM;
-        char *text = (char *)(o->descriptors + n);
         struct ferry_json_elements elements = ferry_json_elements(list);
         struct json_object *item;
         int r;
@@ -94,14 +146,18 @@ static int operation_decode_descriptors(struct json_object *list, struct ferry_o
                 r = decode_object(item, operation_slice_fields,
                                   sizeof(operation_slice_fields) / sizeof(operation_slice_fields[0]), &slice,
                                   ret_field);
+                struct ferry_descriptor d = {
+                        .offset = slice.offset, .size = slice.size, .count = slice.count, .stride = slice.stride
+                };
+                if (r == 0)
+                        r = operation_decode_blocks(slice.blocks, o, &size, &d.n_blocks);
                 if (r < 0)
                         break;
-                memcpy(text, slice.region, FERRY_ID_SIZE);
-                o->descriptors[o->n_descriptors++] =
-                        (struct ferry_descriptor){ text, slice.offset, slice.size, slice.count, slice.stride };
-                text += FERRY_ID_SIZE;
+                memcpy((char *)(o->descriptors + n) + o->n_descriptors * FERRY_ID_SIZE, slice.region, FERRY_ID_SIZE);
+                o->descriptors[o->n_descriptors++] = d;
         }
         ferry_json_elements_clear(&elements);
+        operation_point(o->descriptors, n, (char *)(o->descriptors + n));
         return r;
 }
 
@@ -126,6 +182,9 @@ int operation_decode(struct json_object *json, void *operation, const char **ret
                               ret_field);
         if (r == 0)
                 r = operation_decode_error(answer.error, o, ret_field);
+        if (r == 0 && answer.peer)
+                r = decode_object(answer.peer, operation_peer_fields,
+                                  sizeof(operation_peer_fields) / sizeof(operation_peer_fields[0]), o, ret_field);
         if (r == 0)
                 r = operation_decode_descriptors(answer.descriptors, o, ret_field);
         if (r == 0)
@@ -146,23 +205,22 @@ void ferry_operation_clear_sized(struct ferry_operation *operation, const struct
         ferry_secret_free(ours.metadata);
 }
 
-/* They point to texts in their own block, which moves. */
+/* They point into their own allocation, which moves. */
 int operation_give_descriptors(struct ferry_operation *o, size_t size)
 {
         size_t n = o->n_descriptors;
         if (size == sizeof(*o->descriptors) || n == 0)
                 return 0;
-        char *block = calloc(n, size + FERRY_ID_SIZE);
-        if (!block)
+        size_t rest = n * FERRY_ID_SIZE + operation_count_blocks(o->descriptors, n) * sizeof(uint64_t);
+        char *theirs = malloc(n * size + rest);
+        if (!theirs)
                 return -ENOMEM;
-        char *text = block + n * size;
-        for (size_t i = 0; i < n; i++, text += FERRY_ID_SIZE) {
-                memcpy(text, o->descriptors[i].region, FERRY_ID_SIZE);
-                o->descriptors[i].region = text;
-                sizes_give(block + i * size, size, &o->descriptors[i], sizeof(o->descriptors[i]));
-        }
+        memcpy(theirs + n * size, o->descriptors + n, rest);
+        operation_point(o->descriptors, n, theirs + n * size);
+        for (size_t i = 0; i < n; i++)
+                sizes_give(theirs + i * size, size, &o->descriptors[i], sizeof(o->descriptors[i]));
         free(o->descriptors);
-        o->descriptors = (struct ferry_descriptor *)(void *)block;
+        o->descriptors = (struct ferry_descriptor *)(void *)theirs;
         return 0;
 }
 

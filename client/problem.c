@@ -54,8 +54,7 @@ static void problem_take_complaint(struct ferry_problem *p, struct json_object *
         ferry_json_elements_clear(&elements);
 }
 
-/* false when the body is not a problem document. */
-static bool problem_take(struct ferry_problem *p, const struct reply *reply)
+int problem_decode(struct json_object *json, struct ferry_problem *p, const char **ret_field)
 {
         static const struct decode_field fields[] = {
                 DECODE_FIELD("code", DECODE_TEXT, true, struct ferry_problem, code),
@@ -63,6 +62,20 @@ static bool problem_take(struct ferry_problem *p, const struct reply *reply)
                 DECODE_FIELD("detail", DECODE_PROSE, false, struct ferry_problem, detail),
                 DECODE_FIELD("retryable", DECODE_BOOL, false, struct ferry_problem, retryable),
         };
+        int r = decode_object(json, fields, sizeof(fields) / sizeof(fields[0]), p, ret_field);
+        if (r < 0)
+                return r;
+        problem_take_complaint(p, json);
+        int error = ferry_error_from_code(p->code, p->http_status);
+        if (error < 0)
+                error = ferry_error_from_code(p->code, 0);
+        p->error = error > 0 ? error : FERRY_E_OTHER;
+        return 0;
+}
+
+/* false when the body is not a problem document. */
+static bool problem_take(struct ferry_problem *p, const struct reply *reply)
+{
         struct ferry_json_errors errors = { 0 };
         struct ferry_json *json = NULL;
         const char *field;
@@ -70,9 +83,7 @@ static bool problem_take(struct ferry_problem *p, const struct reply *reply)
                 return false;
         if (ferry_json_parse_in_place(reply->body.data, reply->body.size, NULL, &json, &errors) != 0)
                 return false;
-        bool ok = decode_object(ferry_json_root(json), fields, sizeof(fields) / sizeof(fields[0]), p, &field) == 0;
-        if (ok)
-                problem_take_complaint(p, ferry_json_root(json));
+        bool ok = problem_decode(ferry_json_root(json), p, &field) == 0;
         (void)ferry_json_free(json);
         return ok;
 }
@@ -80,10 +91,6 @@ static bool problem_take(struct ferry_problem *p, const struct reply *reply)
 static int problem_worker(struct ferry *f)
 {
         struct ferry_problem *p = &f->problem;
-        int error = ferry_error_from_code(p->code, p->http_status);
-        if (error < 0)
-                error = ferry_error_from_code(p->code, 0);
-        p->error = error > 0 ? error : FERRY_E_OTHER;
         snprintf(f->message, sizeof(f->message), "%d %s: %s%s%s%s", p->http_status, p->code,
                  p->detail[0] ? p->detail : p->title, p->pointer[0] ? " (at " : "", p->pointer,
                  p->pointer[0] ? ")" : "");

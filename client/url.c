@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { URL_MAX = 8192 };
+enum { URL_MAX = 16384 }; /* as many ids as a worker takes */
 
 static bool url_text_is_plain(const char *text)
 {

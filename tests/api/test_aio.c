@@ -158,6 +158,118 @@ static void a_wait_ends_in_time_or_with_the_operation(void **state)
         ferry_operation_clear(&offer);
 }
 
+enum { MANY = 512 }; /* ids of one request at most */
+
+/* MANY reads of one block each, and one of a region that is not there; what they read is offered by the same call. */
+struct batch {
+        struct fixture *x;
+        struct ferry_operation_spec specs[MANY + 1];
+        struct ferry_descriptor descriptors[MANY + 1];
+        char ids[MANY][FERRY_ID_SIZE];
+        const char *id_list[MANY];
+        bool waited;
+};
+
+static void on_many_done(void *context, const struct ferry_aio_result *result)
+{
+        struct batch *batch = context;
+
+        assert_int_equal(result->result, 0);
+        assert_int_equal(result->results->n, MANY);
+        for (size_t i = 0; i < MANY; i++) {
+                assert_string_equal(result->results->items[i].operation->id, batch->ids[i]);
+                assert_int_equal(result->results->items[i].operation->status, FERRY_COMPLETE);
+        }
+        batch->waited = true;
+}
+
+static void on_many_begun(void *context, const struct ferry_aio_result *result)
+{
+        struct batch *batch = context;
+
+        assert_int_equal(result->result, 0);
+        assert_null(result->operation);
+        assert_int_equal(result->results->n, MANY + 1);
+        assert_int_equal(result->results->items[MANY].result, FERRY_E_NOT_FOUND);
+        for (size_t i = 0; i < MANY; i++) {
+                strcpy(batch->ids[i], result->results->items[i].operation->id);
+                batch->id_list[i] = batch->ids[i];
+        }
+        assert_int_equal(ferry_aio_wait_operations(batch->x->aio, batch->id_list, MANY, FERRY_WAIT_ALL, WAIT_MS,
+                                                   on_many_done, batch),
+                         0);
+}
+
+static void many_are_made_by_one_call_and_waited_for_by_another(void **state)
+{
+        static struct batch batch;
+        struct fixture *x = *state;
+        struct ferry_operation_results offered;
+        const uint64_t order[] = { 1, 0 };
+
+        batch.x = x;
+        region_make(&x->w, (MANY + 1) * BLOCK, 9, x->source);
+        region_make(&x->w, (MANY + 1) * BLOCK, 0, x->target);
+        for (size_t i = 0; i <= MANY; i++) {
+                batch.descriptors[i] = (struct ferry_descriptor){
+                        .region = x->source, .offset = i * BLOCK, .size = BLOCK / 2, .blocks = order, .n_blocks = 2
+                };
+                batch.specs[i] = (struct ferry_operation_spec){ .kind = FERRY_READABLE,
+                                                                .descriptors = &batch.descriptors[i],
+                                                                .n_descriptors = 1,
+                                                                .include_metadata = true,
+                                                                .label = "page" };
+        }
+        assert_int_equal(ferry_create_operations(x->w.client, batch.specs, MANY + 1, &offered), 0);
+        assert_int_equal(offered.n, MANY + 1);
+        for (size_t i = 0; i <= MANY; i++) {
+                assert_string_equal(offered.items[i].operation->label, "page");
+                assert_int_equal(offered.items[i].operation->descriptors[0].n_blocks, 2);
+                assert_int_equal(offered.items[i].operation->descriptors[0].blocks[0], 1);
+                batch.descriptors[i].region = i < MANY ? x->target : "rgn_00000000000000ff";
+                batch.specs[i].kind = FERRY_READ;
+                batch.specs[i].remote_metadata = offered.items[i].operation->metadata;
+        }
+        assert_int_equal(ferry_aio_create_operations(x->aio, batch.specs, MANY + 1, on_many_begun, &batch), 0);
+        dispatch_until_quiet(x->aio);
+        assert_true(batch.waited);
+        region_assert_pattern(&x->w, x->target, 9, 0, MANY * BLOCK);
+        ferry_operation_results_clear(&offered);
+}
+
+static void any_of_several_ends_a_wait(void **state)
+{
+        struct fixture *x = *state;
+        struct ferry_operation first, second;
+        struct ferry_operation_results results;
+        struct ferry_operation_list list;
+        struct ferry_operation_query query = { .done = true, .newest = true };
+
+        region_make(&x->w, BLOCK, 0, x->source);
+        offer_make(&x->w, FERRY_READABLE, x->source, &first);
+        offer_make(&x->w, FERRY_READABLE, x->source, &second);
+        const char *const ids[] = { first.id, second.id, "op_00000000000000ff" };
+        assert_int_equal(ferry_wait_operations(x->w.client, ids, 2, FERRY_WAIT_ANY, 50, &results), -ETIMEDOUT);
+        assert_int_equal(results.n, 2);
+        ferry_operation_results_clear(&results);
+        assert_int_equal(ferry_cancel_operation(x->w.client, second.id, NULL), 0);
+        assert_int_equal(ferry_wait_operations(x->w.client, ids, 2, FERRY_WAIT_ANY, WAIT_MS, &results), 0);
+        assert_false(results.items[0].operation->done);
+        assert_int_equal(results.items[1].operation->status, FERRY_CANCELLED);
+        ferry_operation_results_clear(&results);
+        assert_int_equal(ferry_wait_operations(x->w.client, ids, 3, FERRY_WAIT_ALL, 0, &results), -ETIMEDOUT);
+        assert_int_equal(results.items[2].result, FERRY_E_NOT_FOUND);
+        ferry_operation_results_clear(&results);
+        query.region = x->source;
+        assert_int_equal(ferry_list_operations(x->w.client, &query, &list), 0);
+        assert_int_equal(list.n, 1);
+        assert_string_equal(list.items[0].id, second.id);
+        assert_true(list.items[0].request_id[0]);
+        ferry_operation_list_clear(&list);
+        ferry_operation_clear(&first);
+        ferry_operation_clear(&second);
+}
+
 static void wrong_arguments_are_told_at_once(void **state)
 {
         struct fixture *x = *state;
@@ -230,6 +342,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 TEST(hundreds_of_operations_run_at_once_from_one_thread),
                 TEST(a_wait_ends_in_time_or_with_the_operation),
+                TEST(many_are_made_by_one_call_and_waited_for_by_another),
+                TEST(any_of_several_ends_a_wait),
                 TEST(wrong_arguments_are_told_at_once),
                 TEST(what_still_runs_is_cancelled_with_its_set),
                 TEST(a_worker_that_is_gone_is_told),

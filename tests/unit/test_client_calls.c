@@ -476,6 +476,72 @@ static void operations_are_fetched_listed_and_ended(void **state)
 
 /* ---- waiting ---- */
 
+static void lists_are_filtered_by_the_worker(void **state)
+{
+        START(x,
+              { JSON("200", "{\"operations\":[" OPERATION("COMPLETE", "true",
+                                                          ",\"label\":\"kv\",\"uses\":3,\"uses_done\":2,"
+                                                          "\"request_id\":\"r1\",\"peer\":{\"worker\":\"b\","
+                                                          "\"epoch\":\"00ff\"}") "]}"),
+                .end = SERVER_CLOSE },
+              { JSON("200", "{\"operations\":[]}"), .end = SERVER_CLOSE });
+        struct ferry_operation_list list;
+        struct ferry_operation_query query = { .region = "rgn_1", .label = "k v", .done = true, .newest = true };
+        assert_int_equal(ferry_list_operations(x.ferry, &query, &list), 0);
+        assert_string_equal(list.items[0].label, "kv");
+        assert_int_equal(list.items[0].uses, 3);
+        assert_int_equal(list.items[0].uses_done, 2);
+        assert_string_equal(list.items[0].request_id, "r1");
+        assert_string_equal(list.items[0].peer, "b");
+        assert_string_equal(list.items[0].peer_epoch, "00ff");
+        ferry_operation_list_clear(&list);
+        query = (struct ferry_operation_query){ .done = true, .running = true };
+        assert_int_equal(ferry_list_operations(x.ferry, &query, &list), -EINVAL);
+        query.done = false;
+        assert_int_equal(ferry_list_operations(x.ferry, &query, &list), 0);
+        ferry_operation_list_clear(&list);
+        sent(&x, 0, "GET /v1/operations?region=rgn_1&label=k%20v&done=true&order=newest", "");
+        sent(&x, 1, "GET /v1/operations?done=false", "");
+        finish(&x);
+}
+
+static void several_are_waited_for_until_any_is_done(void **state)
+{
+#define PAIR(first, second) JSON("200", "{\"operations\":[" first "," second "]}")
+#define RUNS OPERATION("IN_PROGRESS", "false", "")
+        START(x, { PAIR(RUNS, RUNS), .end = SERVER_CLOSE }, { NULL, .end = SERVER_RESET },
+              { PAIR(RUNS, OPERATION("COMPLETE", "true", "")), .end = SERVER_CLOSE },
+              { PAIR(RUNS, OPERATION("COMPLETE", "true", "")), .end = SERVER_CLOSE });
+        const char *const ids[] = { "op_1", "op_2" };
+        struct ferry_operation_results results;
+        assert_int_equal(ferry_wait_operations(x.ferry, ids, 2, FERRY_WAIT_ANY, FERRY_FOREVER, &results), 0);
+        assert_false(results.items[0].operation->done);
+        assert_true(results.items[1].operation->done);
+        ferry_operation_results_clear(&results);
+        assert_int_equal(ferry_wait_operations(x.ferry, ids, 2, FERRY_WAIT_ALL, 0, &results), -ETIMEDOUT);
+        assert_int_equal(results.n, 2);
+        assert_true(results.items[1].operation->done);
+        ferry_operation_results_clear(&results);
+        assert_int_equal(ferry_wait_operations(x.ferry, ids, 0, FERRY_WAIT_ALL, 0, &results), -EINVAL);
+        sent(&x, 0, "GET /v1/operations?ids=op_1,op_2&wait_for=any&wait_ms=30000", "");
+        sent(&x, 3, "GET /v1/operations?ids=op_1,op_2", "");
+        finish(&x);
+}
+
+static void an_answer_about_another_number_is_refused(void **state)
+{
+        START(x, { JSON("200", "{\"operations\":[" RUNS "]}"), .end = SERVER_CLOSE },
+              { JSON("200", "[" RUNS "]"), .end = SERVER_CLOSE }, { JSON("200", RUNS), .end = SERVER_CLOSE });
+        const char *const ids[] = { "op_1", "op_2" };
+        struct ferry_operation_spec specs[2] = { { .kind = FERRY_READ }, { .kind = FERRY_READ } };
+        struct ferry_operation_results results;
+        assert_int_equal(ferry_wait_operations(x.ferry, ids, 2, FERRY_WAIT_ALL, 1000, &results), -EPROTO);
+        assert_int_equal(ferry_create_operations(x.ferry, specs, 2, &results), -EPROTO);
+        assert_int_equal(ferry_create_operations(x.ferry, specs, 1, &results), -EPROTO);
+        assert_int_equal(ferry_create_operations(x.ferry, specs, 0, &results), -EINVAL);
+        finish(&x);
+}
+
 static void a_wait_goes_on_over_lost_connections(void **state)
 {
         START(x, { RUNNING, .end = SERVER_CLOSE }, { NULL, .end = SERVER_RESET }, { DRAINING, .end = SERVER_CLOSE },
@@ -575,6 +641,9 @@ int main(void)
                 cmocka_unit_test(a_passive_operation_brings_its_metadata_as_they_came),
                 cmocka_unit_test(metadata_cannot_break_out_of_the_body),
                 cmocka_unit_test(operations_are_fetched_listed_and_ended),
+                cmocka_unit_test(lists_are_filtered_by_the_worker),
+                cmocka_unit_test(several_are_waited_for_until_any_is_done),
+                cmocka_unit_test(an_answer_about_another_number_is_refused),
                 cmocka_unit_test(a_wait_goes_on_over_lost_connections),
                 cmocka_unit_test(a_wait_has_an_end),
                 cmocka_unit_test(a_wait_without_time_looks_once),

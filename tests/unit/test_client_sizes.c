@@ -19,7 +19,8 @@
 #define OPERATION(id)                                                                                                  \
         "{\"id\":\"" id "\",\"kind\":\"readable\",\"status\":\"COMPLETE\",\"done\":true,\"revision\":3,"               \
         "\"bytes_total\":8,\"bytes_done\":8,\"descriptors\":[{\"region\":\"rgn_1\",\"offset\":1,\"size\":4},"          \
-        "{\"region\":\"rgn_2\",\"offset\":2,\"size\":4}],\"metadata\":{\"a\":1}}"
+        "{\"region\":\"rgn_2\",\"offset\":2,\"size\":4,\"blocks\":[7,0,9]}],\"label\":\"kv\",\"uses\":3,"              \
+        "\"metadata\":{\"a\":1}}"
 
 enum { GUARD = 128, GUARD_BYTE = 0xa5, ANSWER_MAX = 4096 };
 
@@ -80,6 +81,11 @@ static void assert_operation(const struct ferry_operation *o, const char *id)
         assert_int_equal(o->descriptors[0].offset, 1);
         assert_string_equal(o->descriptors[1].region, "rgn_2");
         assert_int_equal(o->descriptors[1].offset, 2);
+        assert_null(o->descriptors[0].blocks);
+        assert_int_equal(o->descriptors[1].n_blocks, 3);
+        assert_memory_equal(o->descriptors[1].blocks, ((const uint64_t[]){ 7, 0, 9 }), 3 * sizeof(uint64_t));
+        assert_string_equal(o->label, "kv");
+        assert_int_equal(o->uses, 3);
         assert_string_equal(o->metadata, "{\"a\":1}");
 }
 
@@ -180,6 +186,46 @@ static void the_items_of_a_list_are_as_far_apart_as_the_program_thinks(void **st
         exchange_stop(&x);
 }
 
+static void the_results_of_several_are_too(void **state)
+{
+#define NO_REGION "{\"code\":\"not-found\",\"status\":404,\"detail\":\"no such region\"}"
+        struct exchange x;
+        GUARDED(struct ferry_operation_results, results);
+        const uint64_t blocks[] = { 3, 1 };
+        const struct ferry_descriptor descriptor = { .region = "rgn_1", .size = 4, .blocks = blocks, .n_blocks = 2 };
+        struct ferry_operation_spec specs[2];
+        specs[0] = specs[1] = (struct ferry_operation_spec){
+                .kind = FERRY_READABLE, .descriptors = &descriptor, .n_descriptors = 1, .label = "kv", .uses = 3
+        };
+        start(&x, "[" OPERATION("op_1") "," NO_REGION "]");
+        assert_int_equal(ferry_create_operations(x.ferry, specs, 2, &results.it), 0);
+        ASSERT_GUARDED(results);
+        assert_int_equal(results.it.n, 2);
+        assert_operation(results.it.items[0].operation, "op_1");
+        assert_null(results.it.items[1].operation);
+        assert_int_equal(results.it.items[1].result, FERRY_E_NOT_FOUND);
+        assert_int_equal(results.it.items[1].problem->http_status, 404);
+        assert_string_equal(results.it.items[1].problem->detail, "no such region");
+        ferry_operation_results_clear(&results.it);
+        ASSERT_GUARDED(results);
+        assert_null(results.it.items);
+        ferry_free(x.ferry);
+        server_stop(&x.server);
+#define SPEC                                                                                                           \
+        "{\"kind\":\"readable\",\"label\":\"kv\",\"uses\":3,\"descriptors\":[{\"region\":\"rgn_1\",\"size\":4,"        \
+        "\"blocks\":[3,1]}]}"
+        assert_non_null(strstr(x.server.requests[0], "\r\n\r\n[" SPEC "," SPEC "]"));
+        server_clear(&x.server);
+
+        const char *const ids[] = { "op_1", "op_2" };
+        start(&x, "{\"operations\":[" OPERATION("op_1") "," OPERATION("op_2") "]}");
+        assert_int_equal(ferry_wait_operations(x.ferry, ids, 2, FERRY_WAIT_ALL, 1000, &results.it), 0);
+        ASSERT_GUARDED(results);
+        assert_operation(results.it.items[1].operation, "op_2");
+        ferry_operation_results_clear(&results.it);
+        exchange_stop(&x);
+}
+
 static void regions_workers_peers_and_answers_do_not_grow_into_the_program(void **state)
 {
         struct exchange x;
@@ -228,6 +274,7 @@ int main(void)
                 cmocka_unit_test(who_watches_sees_it),
                 cmocka_unit_test(a_wait_does_too),
                 cmocka_unit_test(the_items_of_a_list_are_as_far_apart_as_the_program_thinks),
+                cmocka_unit_test(the_results_of_several_are_too),
                 cmocka_unit_test(regions_workers_peers_and_answers_do_not_grow_into_the_program),
         };
         return cmocka_run_group_tests_name("client_sizes", tests, NULL, NULL);

@@ -25,10 +25,11 @@ struct ferry_aio;
 
 /* How a call ended. Allocated by the library, which may add fields; valid during the callback. */
 struct ferry_aio_result {
-        int result;                              /* 0; FERRY_E_*; -errno */
-        const struct ferry_problem *problem;     /* as ferry_last_problem(); never NULL */
-        const char *message;                     /* as ferry_last_message(); never NULL */
-        const struct ferry_operation *operation; /* NULL = none came */
+        int result;                                    /* 0; FERRY_E_*; -errno */
+        const struct ferry_problem *problem;           /* as ferry_last_problem(); never NULL */
+        const char *message;                           /* as ferry_last_message(); never NULL */
+        const struct ferry_operation *operation;       /* NULL = none came */
+        const struct ferry_operation_results *results; /* of a call about several; NULL = none came */
 };
 
 /* Takes the result of one call. Must not free the set. */
@@ -64,6 +65,15 @@ FERRY_SIZED int ferry_aio_create_operation(struct ferry_aio *aio, const struct f
 FERRY_SIZED int ferry_aio_wait_operation(struct ferry_aio *aio, const char *id, uint64_t timeout_ms,
                                          ferry_aio_done done, void *context);
 
+/* ferry_create_operations(). Returns 0 or what is wrong with the arguments; then done is not called. */
+FERRY_SIZED int ferry_aio_create_operations(struct ferry_aio *aio, const struct ferry_operation_spec *specs, size_t n,
+                                            ferry_aio_done done, void *context);
+
+/* ferry_wait_operations(). Returns 0 or what is wrong with the arguments; then done is not called. */
+FERRY_SIZED int ferry_aio_wait_operations(struct ferry_aio *aio, const char *const *ids, size_t n,
+                                          enum ferry_wait_for wait_for, uint64_t timeout_ms, ferry_aio_done done,
+                                          void *context);
+
 /* ferry_cancel_operation(). Returns 0 or what is wrong with the arguments; then done is not called. */
 FERRY_SIZED int ferry_aio_cancel_operation(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context);
 
@@ -76,6 +86,11 @@ int ferry_aio_create_operation_sized(struct ferry_aio *aio, const struct ferry_o
                                      ferry_aio_done done, void *context, const struct ferry_sizes *sizes);
 int ferry_aio_wait_operation_sized(struct ferry_aio *aio, const char *id, uint64_t timeout_ms, ferry_aio_done done,
                                    void *context, const struct ferry_sizes *sizes);
+int ferry_aio_create_operations_sized(struct ferry_aio *aio, const struct ferry_operation_spec *specs, size_t n,
+                                      ferry_aio_done done, void *context, const struct ferry_sizes *sizes);
+int ferry_aio_wait_operations_sized(struct ferry_aio *aio, const char *const *ids, size_t n,
+                                    enum ferry_wait_for wait_for, uint64_t timeout_ms, ferry_aio_done done,
+                                    void *context, const struct ferry_sizes *sizes);
 int ferry_aio_cancel_operation_sized(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context,
                                      const struct ferry_sizes *sizes);
 
@@ -89,6 +104,19 @@ FERRY_SIZED int ferry_aio_wait_operation(struct ferry_aio *aio, const char *id, 
                                          ferry_aio_done done, void *context)
 {
         return ferry_aio_wait_operation_sized(aio, id, timeout_ms, done, context, &ferry_sizes_here);
+}
+
+FERRY_SIZED int ferry_aio_create_operations(struct ferry_aio *aio, const struct ferry_operation_spec *specs, size_t n,
+                                            ferry_aio_done done, void *context)
+{
+        return ferry_aio_create_operations_sized(aio, specs, n, done, context, &ferry_sizes_here);
+}
+
+FERRY_SIZED int ferry_aio_wait_operations(struct ferry_aio *aio, const char *const *ids, size_t n,
+                                          enum ferry_wait_for wait_for, uint64_t timeout_ms, ferry_aio_done done,
+                                          void *context)
+{
+        return ferry_aio_wait_operations_sized(aio, ids, n, wait_for, timeout_ms, done, context, &ferry_sizes_here);
 }
 
 FERRY_SIZED int ferry_aio_cancel_operation(struct ferry_aio *aio, const char *id, ferry_aio_done done, void *context)

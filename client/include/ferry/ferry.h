@@ -319,7 +319,7 @@ int ferry_put_region_content_fd(struct ferry *f, const char *id, uint64_t offset
 
 /* ---- operations ---- */
 
-/* A slice of a region, or a row of slices of one size: blocks of a cache, rows of a matrix. */
+/* A slice of a region, a row of slices of one size (rows of a matrix), or blocks (of a paged cache). */
 struct ferry_descriptor {
         const char *region;
         uint64_t offset;
@@ -327,6 +327,8 @@ struct ferry_descriptor {
         uint64_t count;  /* 0 and 1 = one; never 0 in an answer */
         uint64_t stride; /* from the start of one to that of the next; 0, given to a create = size; 0 in an answer = one
                           */
+        const uint64_t *blocks; /* slices of size bytes at offset + number × size, in this order; NULL = none */
+        size_t n_blocks;
 };
 
 struct ferry_operation {
@@ -350,6 +352,11 @@ struct ferry_operation {
         size_t n_descriptors;
         struct ferry_descriptor *descriptors; /* owned, with their region strings */
         char *metadata;                       /* JSON text, a secret; NULL = not asked for */
+        char label[128];                      /* the client's own; "" = none */
+        uint64_t uses, uses_done;             /* transfers that a passive one serves; 0 = not asked for */
+        char peer[128];                       /* the name of the worker at the other end; "" = not known */
+        char peer_epoch[32];                  /* its epoch; "" = none has come yet */
+        char request_id[128];                 /* of the request that made it; "" = not known */
 };
 /* Frees what the operation owns, wipes the metadata, and zeroes the struct. Any thread. */
 FERRY_SIZED void ferry_operation_clear(struct ferry_operation *operation);
@@ -368,6 +375,8 @@ struct ferry_operation_spec {
         bool include_metadata;       /* passive: fill metadata of the result */
         uint64_t wait_ms;            /* answer when done, or after this time; rounded up to whole seconds */
         const char *idempotency_key; /* NULL = a random one */
+        const char *label;           /* the client's own, at most 64 bytes; NULL = none */
+        uint64_t uses;               /* passive: transfers that it serves; 0 = one */
 };
 
 /* NULL or zero = any. Names as ferry_kind_name and ferry_status_name give them. */
@@ -375,6 +384,10 @@ struct ferry_operation_query {
         const char *kind, *status;
         unsigned limit;
         const char *after;
+        const char *region, *label;
+        bool done;    /* only those that are done … */
+        bool running; /* … or only the others; both are -EINVAL */
+        bool newest;  /* the newest first */
 };
 
 struct ferry_operation_list {
@@ -395,6 +408,30 @@ FERRY_SIZED void ferry_operation_list_clear(struct ferry_operation_list *list);
 FERRY_SIZED int ferry_create_operation(struct ferry *f, const struct ferry_operation_spec *spec,
                                        struct ferry_operation *ret_operation);
 
+/* One of several operations that a call was about. */
+struct ferry_operation_result {
+        int result;                        /* 0 = operation; FERRY_E_* = problem */
+        struct ferry_operation *operation; /* owned; NULL = none */
+        struct ferry_problem *problem;     /* owned, allocated by the library, which may add fields; NULL = none */
+};
+
+struct ferry_operation_results {
+        struct ferry_operation_result *items;
+        size_t n;
+};
+/* Frees what the results own, wipes metadata, and zeroes the struct. Any thread. */
+FERRY_SIZED void ferry_operation_results_clear(struct ferry_operation_results *results);
+
+/*
+ * ferry_create_operation() of n operations by one request. ret_results, one for each spec in their order, goes to
+ * ferry_operation_results_clear(); its former content is overwritten. A spec that is refused does not spoil the others.
+ * include_metadata of any spec and the longest wait_ms hold for all; the idempotency_key is that of the first.
+ * Errors: FERRY_E_INVALID_PARAMETER: n is beyond the worker's batch_max; FERRY_E_TOO_LARGE;
+ * FERRY_E_IDEMPOTENCY_CONFLICT. All others of ferry_create_operation() are in the results.
+ */
+FERRY_SIZED int ferry_create_operations(struct ferry *f, const struct ferry_operation_spec *specs, size_t n,
+                                        struct ferry_operation_results *ret_results);
+
 /*
  * wait_ms 0: the operation as it is now. Else: when it is done, or (revision not 0) has passed that revision, or after
  * wait_ms, which the worker caps; done tells. A failed transfer is not an error of this call: see status and error.
@@ -410,6 +447,22 @@ FERRY_SIZED int ferry_get_operation(struct ferry *f, const char *id, uint64_t wa
  */
 FERRY_SIZED int ferry_wait_operation(struct ferry *f, const char *id, uint64_t timeout_ms,
                                      struct ferry_operation *ret_operation);
+
+/* When ferry_wait_operations() ends. */
+enum ferry_wait_for {
+        FERRY_WAIT_ALL, /* all are done */
+        FERRY_WAIT_ANY, /* one is */
+};
+
+/*
+ * ferry_wait_operation() for n operations at once. ret_results, one for each id in their order, goes to
+ * ferry_operation_results_clear(); its former content is overwritten. An id that names nothing is a problem among them
+ * (FERRY_E_NOT_FOUND, FERRY_E_GONE), and counts as done.
+ * Errors: FERRY_E_INVALID_PARAMETER: n is beyond the worker's ids_max; after -ETIMEDOUT *ret_results has the latest
+ * states, none if none were seen.
+ */
+FERRY_SIZED int ferry_wait_operations(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for,
+                                      uint64_t timeout_ms, struct ferry_operation_results *ret_results);
 
 /* How to watch an operation. The operation that progress receives is the library's. */
 struct ferry_watch {

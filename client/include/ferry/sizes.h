@@ -12,16 +12,30 @@
 struct ferry_sizes {
         size_t size; /* of this table */
         size_t options, worker_info, peer, region, region_spec, region_list, descriptor, operation, operation_spec,
-                operation_query, operation_list, watch, answer, exchange, peer_info, peer_list;
+                operation_query, operation_list, watch, answer, exchange, peer_info, peer_list, operation_result,
+                operation_results;
 };
 
 static const struct ferry_sizes ferry_sizes_here __attribute__((unused)) = {
-        sizeof(struct ferry_sizes),          sizeof(struct ferry_options),         sizeof(struct ferry_worker_info),
-        sizeof(struct ferry_peer),           sizeof(struct ferry_region),          sizeof(struct ferry_region_spec),
-        sizeof(struct ferry_region_list),    sizeof(struct ferry_descriptor),      sizeof(struct ferry_operation),
-        sizeof(struct ferry_operation_spec), sizeof(struct ferry_operation_query), sizeof(struct ferry_operation_list),
-        sizeof(struct ferry_watch),          sizeof(struct ferry_answer),          sizeof(struct ferry_exchange),
-        sizeof(struct ferry_peer_info),      sizeof(struct ferry_peer_list),
+        sizeof(struct ferry_sizes),
+        sizeof(struct ferry_options),
+        sizeof(struct ferry_worker_info),
+        sizeof(struct ferry_peer),
+        sizeof(struct ferry_region),
+        sizeof(struct ferry_region_spec),
+        sizeof(struct ferry_region_list),
+        sizeof(struct ferry_descriptor),
+        sizeof(struct ferry_operation),
+        sizeof(struct ferry_operation_spec),
+        sizeof(struct ferry_operation_query),
+        sizeof(struct ferry_operation_list),
+        sizeof(struct ferry_watch),
+        sizeof(struct ferry_answer),
+        sizeof(struct ferry_exchange),
+        sizeof(struct ferry_peer_info),
+        sizeof(struct ferry_peer_list),
+        sizeof(struct ferry_operation_result),
+        sizeof(struct ferry_operation_results),
 };
 
 /* ---- the exported symbols ---- */
@@ -47,10 +61,16 @@ void ferry_operation_clear_sized(struct ferry_operation *operation, const struct
 void ferry_operation_list_clear_sized(struct ferry_operation_list *list, const struct ferry_sizes *sizes);
 int ferry_create_operation_sized(struct ferry *f, const struct ferry_operation_spec *spec,
                                  struct ferry_operation *ret_operation, const struct ferry_sizes *sizes);
+void ferry_operation_results_clear_sized(struct ferry_operation_results *results, const struct ferry_sizes *sizes);
+int ferry_create_operations_sized(struct ferry *f, const struct ferry_operation_spec *specs, size_t n,
+                                  struct ferry_operation_results *ret_results, const struct ferry_sizes *sizes);
 int ferry_get_operation_sized(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,
                               struct ferry_operation *ret_operation, const struct ferry_sizes *sizes);
 int ferry_wait_operation_sized(struct ferry *f, const char *id, uint64_t timeout_ms,
                                struct ferry_operation *ret_operation, const struct ferry_sizes *sizes);
+int ferry_wait_operations_sized(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for,
+                                uint64_t timeout_ms, struct ferry_operation_results *ret_results,
+                                const struct ferry_sizes *sizes);
 int ferry_watch_operation_sized(struct ferry *f, const char *id, const struct ferry_watch *watch,
                                 struct ferry_operation *ret_operation, const struct ferry_sizes *sizes);
 int ferry_list_operations_sized(struct ferry *f, const struct ferry_operation_query *query,
@@ -141,6 +161,17 @@ FERRY_SIZED int ferry_create_operation(struct ferry *f, const struct ferry_opera
         return ferry_create_operation_sized(f, spec, ret_operation, &ferry_sizes_here);
 }
 
+FERRY_SIZED void ferry_operation_results_clear(struct ferry_operation_results *results)
+{
+        ferry_operation_results_clear_sized(results, &ferry_sizes_here);
+}
+
+FERRY_SIZED int ferry_create_operations(struct ferry *f, const struct ferry_operation_spec *specs, size_t n,
+                                        struct ferry_operation_results *ret_results)
+{
+        return ferry_create_operations_sized(f, specs, n, ret_results, &ferry_sizes_here);
+}
+
 FERRY_SIZED int ferry_get_operation(struct ferry *f, const char *id, uint64_t wait_ms, uint64_t revision,
                                     struct ferry_operation *ret_operation)
 {
@@ -151,6 +182,12 @@ FERRY_SIZED int ferry_wait_operation(struct ferry *f, const char *id, uint64_t t
                                      struct ferry_operation *ret_operation)
 {
         return ferry_wait_operation_sized(f, id, timeout_ms, ret_operation, &ferry_sizes_here);
+}
+
+FERRY_SIZED int ferry_wait_operations(struct ferry *f, const char *const *ids, size_t n, enum ferry_wait_for wait_for,
+                                      uint64_t timeout_ms, struct ferry_operation_results *ret_results)
+{
+        return ferry_wait_operations_sized(f, ids, n, wait_for, timeout_ms, ret_results, &ferry_sizes_here);
 }
 
 FERRY_SIZED int ferry_watch_operation(struct ferry *f, const char *id, const struct ferry_watch *watch,

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client_internal.h"
+
+int ferry_create_operations_sized(struct ferry *f, const struct ferry_operation_spec *specs, size_t n,
+                                  struct ferry_operation_results *ret_results, const struct ferry_sizes *sizes)
+{
+        FERRY_CLEANUP(operation_request_clear) struct operation_request made;
+        FERRY_CLEANUP(reply_clear) struct reply reply = { 0 };
+        struct ferry_operation_results results = { 0 };
+        int r = operation_request_make(f, &(struct operation_specs){ specs, n, true }, sizes, &made);
+        if (r == 0)
+                r = perform(f, &made.request, &reply);
+        if (r == 0)
+                r = results_decode_batch(f, &reply, &results);
+        if (r == 0 && results.n != n) {
+                ferry_operation_results_clear(&results);
+                r = problem_protocol(f, "another number of operations was asked for", "");
+        }
+        return r == 0 ? results_give(&results, ret_results, sizes) : r;
+}
