@@ -34,8 +34,8 @@ struct cli_command;
 struct cli {
         const struct cli_command *command; /* NULL = none was given */
         const char *url, *token_file, *peer_token_file, *ca_file, *cert, *key;
-        const char *output, *size, *timeout, *ttl, *name, *kind, *status, *interval, *count;
-        bool json, quiet, help, version, verify, mdoc;
+        const char *output, *size, *timeout, *ttl, *name, *kind, *status, *interval, *count, *label, *uses;
+        bool json, quiet, help, version, verify, mdoc, any, done, running, newest;
         struct cli_worker worker; /* the one that commands talk to */
 };
 
@@ -99,6 +99,9 @@ const char *cli_suggest(const char *wrong, const char *const *names, size_t n, s
 
 /* "30s", "500ms", "2m", "1h", "1.5s"; a number alone is seconds. */
 bool cli_duration_parse(const char *text, uint64_t *ret_ms);
+
+/* Digits alone. Not 0. */
+bool cli_number_parse(const char *text, uint64_t *ret_number);
 
 /* "4096", "64K", "1.5GiB": powers of 1024. Not 0. */
 bool cli_size_parse(const char *text, uint64_t *ret_bytes);

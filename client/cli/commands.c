@@ -6,7 +6,7 @@
 enum { COMMAND_MANY = 1000 };
 
 const struct cli_command cli_commands[] = {
-        { "offer", "FILE", "offer a file to one peer, and wait until it has it",
+        { "offer", "FILE", "offer a file, and wait until a peer has it, or as many as --uses says",
           "Prints the URL that ferry fetch takes. - is standard input. Whatever ends it takes the offer back.", 1, 1,
           cli_run_offer },
         { "fetch", "URL", "fetch what a peer offers into a file",
@@ -24,8 +24,8 @@ const struct cli_command cli_commands[] = {
         { "ls", "", "list operations", NULL, 0, 0, cli_run_ls },
         { "show", "[ID]", "print an operation, a region, the worker or its limits",
           "ID is op_ID, rgn_ID, worker or limits.", 0, 1, cli_run_show },
-        { "wait", "OPERATION", "wait until an operation is done, and print it",
-          "Reconnects until the time limit, or for a minute where none is given.", 1, 1, cli_run_wait },
+        { "wait", "OPERATION...", "wait until operations are done, and print them, one a line",
+          "Reconnects until the time limit, or for a minute where none is given.", 1, COMMAND_MANY, cli_run_wait },
         { "cancel", "OPERATION...", "cancel operations", "Their memory may be reused once they are done.", 1,
           COMMAND_MANY, cli_run_cancel },
         { "rm", "ID...", "delete operations (cancelling them) and regions", NULL, 1, COMMAND_MANY, cli_run_rm },

@@ -34,6 +34,9 @@ int job_make_operation(struct job *job, struct ferry_operation_spec *spec, const
         spec->verify = job->cli->verify;
         if (job->cli->ttl && !cli_duration_parse(job->cli->ttl, &spec->ttl_ms))
                 return cli_usage_error("not a duration: %s", job->cli->ttl);
+        if (job->cli->uses && !cli_number_parse(job->cli->uses, &spec->uses))
+                return cli_usage_error("not a number of peers: %s", job->cli->uses);
+        spec->label = job->cli->label;
         signals_defer();
         int r = ferry_create_operation(job->worker->ferry, spec, &job->operation);
         signals_resume();

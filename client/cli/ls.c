@@ -28,6 +28,29 @@ static int ls_check(const char *what, const char *value, const char *(*name)(int
         return cli_usage_error("no %s %s (see ferry ls --help)", what, value);
 }
 
+static void ls_filter(FILE *path, const char *name, const char *value)
+{
+        if (!value)
+                return;
+        fprintf(path, "&%s=", name);
+        table_encode(path, value);
+}
+
+static int ls_path(const struct cli *cli, const char *kind, const char *status, char **ret_path)
+{
+        size_t size;
+        FILE *path = open_memstream(ret_path, &size);
+        if (path) {
+                fprintf(path, "/v1/operations?limit=1000");
+                ls_filter(path, "kind", kind);
+                ls_filter(path, "status", status);
+                ls_filter(path, "label", cli->label);
+                ls_filter(path, "done", cli->done ? "true" : cli->running ? "false" : NULL);
+                ls_filter(path, "order", cli->newest ? "newest" : NULL);
+        }
+        return path && fclose(path) == 0 ? CLI_OK : cli_usage_error("%s", strerror(ENOMEM));
+}
+
 int cli_run_ls(struct cli *cli, int argc, char **argv)
 {
         const char *kind = NULL, *status_name = NULL;
@@ -36,12 +59,12 @@ int cli_run_ls(struct cli *cli, int argc, char **argv)
         int status = ls_check("kind", cli->kind, ferry_kind_name, &kind);
         if (status == CLI_OK)
                 status = ls_check("status", cli->status, ferry_status_name, &status_name);
+        if (status == CLI_OK && cli->done && cli->running)
+                status = cli_usage_error("--done and --running exclude each other");
         if (status == CLI_OK)
                 status = cli_connect(cli);
-        if (status == CLI_OK &&
-            asprintf(&path, "/v1/operations?limit=1000%s%s%s%s", kind ? "&kind=" : "", kind ? kind : "",
-                     status_name ? "&status=" : "", status_name ? status_name : "") < 0)
-                status = cli_usage_error("%s", strerror(ENOMEM));
+        if (status == CLI_OK)
+                status = ls_path(cli, kind, status_name, &path);
         if (status == CLI_OK)
                 status = table_get_all(&cli->worker, path, "operations", &list);
         free(path);

@@ -27,6 +27,13 @@ const struct cli_option cli_options[] = {
         { "verify", NULL, NULL, "check the bytes by checksums", 0, "bench copy fetch send", AT(verify) },
         { "kind", "KIND", NULL, "readable, read, writable or write", 0, "ls", AT(kind) },
         { "status", "STATUS", NULL, "INITIALIZED, IN_PROGRESS, COMPLETE, CANCELLED or ERRORED", 0, "ls", AT(status) },
+        { "label", "LABEL", NULL, "label of the operation, at most 64 bytes", 'l', "accept fetch ls offer send",
+          AT(label) },
+        { "uses", "N", NULL, "how many peers may fetch it (1)", 0, "offer", AT(uses) },
+        { "done", NULL, NULL, "only operations that are done", 0, "ls", AT(done) },
+        { "running", NULL, NULL, "only operations that are not done", 0, "ls", AT(running) },
+        { "newest", NULL, NULL, "the newest first", 0, "ls", AT(newest) },
+        { "any", NULL, NULL, "wait until one of the operations is done", 0, "wait", AT(any) },
         { "interval", "TIME", NULL, "time between two looks (1s)", 'i', "top", AT(interval) },
         { "count", "N", NULL, "stop after N looks", 'c', "top", AT(count) },
         { "mdoc", NULL, NULL, "print the manual's commands and options", 0, "help", AT(mdoc) },
@@ -233,6 +240,12 @@ bool cli_duration_parse(const char *text, uint64_t *ret_ms)
 {
         static const struct unit units[] = { { "", 1e3 }, { "s", 1e3 }, { "ms", 1 }, { "m", 60e3 }, { "h", 3600e3 } };
         return value_parse(text, units, sizeof(units) / sizeof(units[0]), 1e15, ret_ms);
+}
+
+bool cli_number_parse(const char *text, uint64_t *ret_number)
+{
+        *ret_number = strspn(text, "0123456789") == strlen(text) && strlen(text) < 16 ? strtoull(text, NULL, 10) : 0;
+        return *ret_number;
 }
 
 bool cli_size_parse(const char *text, uint64_t *ret_bytes)

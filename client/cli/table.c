@@ -122,6 +122,13 @@ void table_print(FILE *stream, struct json_object *const *rows, size_t n, const 
         }
 }
 
+void table_encode(FILE *path, const char *text)
+{
+        static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
+        for (; *text; text++)
+                fprintf(path, strchr(plain, *text) ? "%c" : "%%%02X", (unsigned char)*text);
+}
+
 int table_get(const struct cli_worker *worker, const char *path, struct json_object **ret_json)
 {
         struct ferry_answer answer;

@@ -29,6 +29,9 @@ void table_format(struct json_object *row, const struct table_column *column, ch
 void table_print(FILE *stream, struct json_object *const *rows, size_t n, const struct table_column *columns,
                  size_t n_columns);
 
+/* Text as a value in a path's query. */
+void table_encode(FILE *path, const char *text);
+
 /* GET of a JSON document, for json_object_put(). An exit status. */
 int table_get(const struct cli_worker *worker, const char *path, struct json_object **ret_json);
 

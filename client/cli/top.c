@@ -116,11 +116,10 @@ int cli_run_top(struct cli *cli, int argc, char **argv)
 {
         struct top top = { .cli = cli, .live = isatty(STDOUT_FILENO) && !cli->json };
         uint64_t interval = TOP_INTERVAL_MS;
-        char *end = NULL;
-        unsigned long left = cli->count ? strtoul(cli->count, &end, 10) : top.live ? 0 : 1; /* 0 = for ever */
+        uint64_t left = top.live ? 0 : 1; /* 0 = for ever */
         if (cli->interval && (!cli_duration_parse(cli->interval, &interval) || interval > INT32_MAX))
                 return cli_usage_error("not a duration: %s", cli->interval);
-        if (cli->count && (*end || left == 0))
+        if (cli->count && !cli_number_parse(cli->count, &left))
                 return cli_usage_error("not a number of looks: %s", cli->count);
         int status = cli_connect(cli);
         while (status == CLI_OK) {

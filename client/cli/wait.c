@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "cli.h"
+#include "table.h"
 
 enum { WAIT_WATCH_MS = 200 };
 
@@ -18,6 +20,59 @@ static int wait_report(struct cli *cli, const struct ferry_operation *operation)
         return status == CLI_OK ? cli_operation_result(operation) : status;
 }
 
+/* How one of several ended. With --any only those that did tell. */
+static int wait_result(const struct cli *cli, const struct ferry_operation_result *result, const char *id)
+{
+        if (result->problem)
+                return cli_problem("%s: %s", id,
+                                   result->problem->detail[0] ? result->problem->detail : result->problem->title);
+        if (result->operation->done)
+                return cli_operation_result(result->operation);
+        if (!cli->any)
+                fprintf(stderr, "ferry: %s is not done yet\n", id);
+        return cli->any ? CLI_OK : CLI_LATE;
+}
+
+/* Each operation or problem as the worker tells it, one a line. */
+static int wait_print(struct cli *cli, int n, char **ids)
+{
+        struct json_object *page = NULL, *list;
+        char *path = NULL;
+        size_t size;
+        FILE *stream = open_memstream(&path, &size);
+        for (int i = 0; stream && i < n; i++) {
+                fputs(i ? "," : "/v1/operations?ids=", stream);
+                table_encode(stream, ids[i]);
+        }
+        int status = stream && fclose(stream) == 0 ? table_get(&cli->worker, path, &page)
+                                                   : cli_usage_error("%s", strerror(ENOMEM));
+        free(path);
+        if (status == CLI_OK && json_object_object_get_ex(page, "operations", &list)) {
+                for (size_t i = 0; status == CLI_OK && i < json_object_array_length(list); i++)
+                        status = cli_print(json_object_to_json_string_ext(json_object_array_get_idx(list, i),
+                                                                          JSON_C_TO_STRING_PLAIN |
+                                                                                  JSON_C_TO_STRING_NOSLASHESCAPE));
+        }
+        json_object_put(page);
+        return status;
+}
+
+/* Several, by one parked request. */
+static int wait_many(struct cli *cli, int n, char **ids, uint64_t timeout_ms)
+{
+        struct ferry_operation_results results = { 0 };
+        int r = ferry_wait_operations(cli->worker.ferry, (const char *const *)ids, (size_t)n,
+                                      cli->any ? FERRY_WAIT_ANY : FERRY_WAIT_ALL, timeout_ms, &results);
+        bool late = r == -ETIMEDOUT && cli->timeout && results.n;
+        int status = r == 0 ? wait_print(cli, n, ids) : late ? CLI_OK : cli_result(&cli->worker, r);
+        for (size_t i = 0; status != CLI_UNREACHABLE && i < results.n; i++) {
+                int one = wait_result(cli, &results.items[i], ids[i]);
+                status = status == CLI_OK ? one : status;
+        }
+        ferry_operation_results_clear(&results);
+        return late && status == CLI_OK ? CLI_LATE : status;
+}
+
 int cli_run_wait(struct cli *cli, int argc, char **argv)
 {
         struct cli_progress progress = cli_progress_make(cli);
@@ -28,6 +83,8 @@ int cli_run_wait(struct cli *cli, int argc, char **argv)
         int status = cli_connect(cli);
         if (status != CLI_OK)
                 return status;
+        if (argc > 2)
+                return wait_many(cli, argc - 1, argv + 1, watch.timeout_ms);
         if (progress.stream) {
                 watch.progress = cli_progress_show;
                 watch.context = &progress;

@@ -253,7 +253,8 @@ static void wrong_usage_is_told(void **state)
                 { "--token-file", "/nonexistent", "get", "/" },
                 { "wait", "op_1", "--timeout", "soon" },
                 { "wait", "op_1", "--timeout", "-1s" },
-                { "wait", "a", "b" },
+                { "wait" },
+                { "ls", "--done", "--running" },
                 { "get", "/a b" },
         };
         struct run r;
@@ -424,6 +425,38 @@ static void wait_gives_up_in_time(void **state)
         server_clear(&s);
 }
 
+static void several_are_waited_for_by_one_request(void **state)
+{
+#define PAGE(...)                                                                                                      \
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{\"operations\":[" __VA_ARGS__  \
+        "]}"
+#define ONE(id, status)                                                                                                \
+        "{\"id\":\"" id "\",\"kind\":\"read\",\"status\":\"" status "\",\"done\":true,\"revision\":2,"                 \
+        "\"bytes_total\":8,\"bytes_done\":8}"
+#define GONE_ONE "{\"code\":\"gone\",\"status\":410,\"detail\":\"deleted\"}"
+        START(s, { PAGE(ONE("op_1", "COMPLETE") "," GONE_ONE), .end = SERVER_CLOSE },
+              { PAGE(ONE("op_1", "COMPLETE") "," GONE_ONE), .end = SERVER_CLOSE });
+        run(&r, s.url, "", "wait", "op_1", "op_2", NULL);
+        assert_int_equal(r.status, 1);
+        contains(r.out, "\"id\":\"op_1\"");
+        contains(r.out, "}\n{\"code\":\"gone\"");
+        assert_string_equal(r.err, "ferry: op_2: deleted\n");
+        server_stop(&s);
+        contains(s.requests[0], "GET /v1/operations?ids=op_1,op_2&wait_ms=30000 HTTP/1.1\r\n");
+        contains(s.requests[1], "GET /v1/operations?ids=op_1,op_2 HTTP/1.1\r\n");
+        server_clear(&s);
+}
+
+static void ls_filters_at_the_worker(void **state)
+{
+        START(s, { PAGE(), .end = SERVER_CLOSE });
+        run(&r, s.url, "", "ls", "--label", "a b&c", "--running", "--newest", NULL);
+        assert_int_equal(r.status, 0);
+        server_stop(&s);
+        contains(s.requests[0], "GET /v1/operations?limit=1000&label=a%20b%26c&done=false&order=newest HTTP/1.1\r\n");
+        server_clear(&s);
+}
+
 int main(int argc, char **argv)
 {
         const struct CMUnitTest tests[] = {
@@ -446,6 +479,8 @@ int main(int argc, char **argv)
                 cmocka_unit_test(wait_prints_the_operation_when_it_is_done),
                 cmocka_unit_test(wait_tells_of_a_failed_operation),
                 cmocka_unit_test(wait_gives_up_in_time),
+                cmocka_unit_test(several_are_waited_for_by_one_request),
+                cmocka_unit_test(ls_filters_at_the_worker),
         };
         program = argc > 1 ? argv[1] : "ferry";
         return cmocka_run_group_tests(tests, NULL, NULL);
