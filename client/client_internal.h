@@ -71,10 +71,11 @@ struct ferry {
 /* What the library knows about a request beyond what the public struct says. */
 struct request {
         struct ferry_exchange exchange;
-        bool repeatable;      /* a POST that may be repeated although it has no Idempotency-Key */
-        int sink_status;      /* the sink takes the body of this status only; 0 = of any 2xx */
-        uint64_t deadline_ms; /* clock_ms() at which to give up; 0 = the handle's time-outs alone */
-        bool secret;          /* wipe the answer's body when it is freed */
+        bool repeatable;           /* a POST that may be repeated although it has no Idempotency-Key */
+        int sink_status;           /* the sink takes the body of this status only; 0 = of any 2xx */
+        uint64_t deadline_ms;      /* clock_ms() at which to give up; 0 = the handle's time-outs alone */
+        bool secret;               /* wipe the answer's body when it is freed */
+        const char *authorization; /* the header, instead of the handle's; NULL = the handle's */
 };
 
 /* An answer, whole or as far as it came. */
@@ -179,6 +180,25 @@ int call_plain(struct ferry *f, const struct request *request);
 
 /* A DELETE; see ferry_delete_region. */
 int call_delete(struct ferry *f, const char *collection, const char *id);
+
+/* The bytes of a region or an operation, whose path is whole but for its query. */
+struct content {
+        struct path path;
+        char *authorization; /* of the request, a secret; NULL = the handle's */
+};
+
+/* collection + id + "/content"; key NULL = the handle's token. 0; -errno, and -EINVAL with f->problem set. */
+int content_make(struct ferry *f, const char *collection, const char *id, const char *key, struct content *ret_content);
+void content_clear(struct content *content);
+
+/* As ferry_get_region_content_to(), and into memory. */
+int content_get(struct ferry *f, const struct content *content, uint64_t offset, uint64_t size, ferry_sink sink,
+                void *context, uint64_t *ret_size);
+int content_get_buffer(struct ferry *f, const struct content *content, uint64_t offset, void *buffer, size_t size,
+                       size_t *ret_size);
+
+/* A PUT of the request's body. */
+int content_put(struct ferry *f, struct content *content, uint64_t offset, struct request *request);
 
 /* GET of a JSON object as text, which is wiped wherever it was kept. */
 int call_get_text(struct ferry *f, const char *path, char **ret_json);

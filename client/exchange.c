@@ -64,8 +64,9 @@ static struct curl_slist *attempt_headers(const struct attempt *a)
                                   : attempt_header_add(&list, "Content-Type:");
         /* As CURLOPT_USERAGENT libcurl would format it twice. */
         ok = ok && attempt_header_add(&list, "User-Agent: libferry/" FERRY_VERSION);
-        if (ok && a->f->authorization)
-                ok = attempt_header_add(&list, a->f->authorization);
+        const char *authorization = a->request->authorization ? a->request->authorization : a->f->authorization;
+        if (ok && authorization)
+                ok = attempt_header_add(&list, authorization);
         if (ok && e->idempotency_key)
                 ok = attempt_header_format(&list, "Idempotency-Key", e->idempotency_key);
         for (const char *const *line = e->headers; ok && line && *line; line++)

@@ -6,17 +6,9 @@
 
 static int upload(struct ferry *f, const char *id, uint64_t offset, struct request *request)
 {
-        FERRY_CLEANUP(path_clear) struct path path = { 0 };
-        int r = call_path(f, "/v1/regions/", id, "/content", &path);
-        if (r < 0)
-                return r;
-        path_query_number(&path, "offset", offset);
-        if (path.error)
-                return path.error;
-        request->exchange.method = "PUT";
-        request->exchange.path = path.text.data;
-        request->exchange.content_type = "application/octet-stream";
-        return call_plain(f, request);
+        FERRY_CLEANUP(content_clear) struct content content = { 0 };
+        int r = content_make(f, "/v1/regions/", id, NULL, &content);
+        return r == 0 ? content_put(f, &content, offset, request) : r;
 }
 
 int ferry_put_region_content(struct ferry *f, const char *id, uint64_t offset, const void *data, size_t size)

@@ -152,6 +152,59 @@ static void the_key_opens_its_own_operation_alone(void **state)
         worker_stop(&p->a);
 }
 
+/* A program that has the metadata alone, by libferry: both kinds, in two pieces. */
+static void a_program_without_a_worker_reads_and_writes(void **state)
+{
+        static const char secret[] = "an-only-slightly-secret-token-of-the-worker";
+        static char bytes[SMALL], wanted[SMALL];
+        enum { FIRST = 100000 };
+        struct pair *p = *state;
+        char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], file[64];
+        struct ferry_operation readable, writable, end;
+        struct ferry *peer;
+        size_t size = 0;
+
+        (void)snprintf(file, sizeof(file), "/tmp/ferry-test-token-%ld", (long)getpid());
+        (void)umask(077);
+        FILE *token = fopen(file, "w");
+        assert_non_null(token);
+        fprintf(token, "%s\n", secret);
+        (void)fclose(token);
+        worker_start_plain(&p->a, "a", (const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", file, NULL });
+        worker_connect(&p->a, NULL, &(struct ferry_options){ .token = secret });
+        (void)unlink(file);
+        char *key_header = offer_small(&p->a, FERRY_READABLE, 9, region, &readable),
+             *key = strrchr(key_header, ' ') + 1;
+        char *into_header = offer_small(&p->a, FERRY_WRITABLE, 0, target, &writable),
+             *into = strrchr(into_header, ' ') + 1;
+        assert_int_equal(ferry_new(p->a.url, NULL, &peer), 0);
+
+        assert_int_equal(ferry_get_operation_content(peer, readable.id, NULL, 0, bytes, FIRST, NULL),
+                         FERRY_E_UNAUTHENTICATED);
+        assert_int_equal(ferry_get_operation_content(peer, readable.id, into, 0, bytes, FIRST, NULL),
+                         FERRY_E_FORBIDDEN);
+        assert_int_equal(ferry_get_operation_content(peer, readable.id, key, 0, bytes, FIRST, &size), 0);
+        assert_int_equal(size, FIRST);
+        assert_int_equal(ferry_get_operation_content(peer, readable.id, key, FIRST, bytes + FIRST, SMALL, &size), 0);
+        assert_int_equal(size, SMALL - FIRST);
+        pattern_fill(9, 0, wanted, SMALL);
+        assert_memory_equal(bytes, wanted, SMALL);
+        operation_assert_end(&p->a, readable.id, FERRY_COMPLETE, &end);
+        ferry_operation_clear(&end);
+
+        assert_int_equal(ferry_put_operation_content(peer, writable.id, into, 0, bytes, FIRST), 0);
+        assert_int_equal(ferry_put_operation_content(peer, writable.id, into, FIRST, bytes + FIRST, SMALL - FIRST), 0);
+        operation_assert_end(&p->a, writable.id, FERRY_COMPLETE, &end);
+        region_assert_pattern(&p->a, target, 9, 0, SMALL);
+        ferry_operation_clear(&end);
+        ferry_free(peer);
+        free(key_header);
+        free(into_header);
+        ferry_operation_clear(&readable);
+        ferry_operation_clear(&writable);
+        worker_stop(&p->a);
+}
+
 static const char *tls_file(const char *name)
 {
         static char paths[4][256];
@@ -237,6 +290,7 @@ int main(void)
                 WITH_PAIR(a_transfer_over_http_ends_on_both_sides),
                 WITH_PAIR(an_untrusted_network_is_crossed_by_https),
                 WITH_PAIR(the_key_opens_its_own_operation_alone),
+                WITH_PAIR(a_program_without_a_worker_reads_and_writes),
         };
 
         return cmocka_run_group_tests_name("operation_content", tests, NULL, NULL);

@@ -415,6 +415,35 @@ static void a_passive_operation_brings_its_metadata_as_they_came(void **state)
         finish(&x);
 }
 
+static void the_key_takes_the_place_of_the_token(void **state)
+{
+#define MIDDLE "HTTP/1.1 206 Part\r\nContent-Range: bytes 2-5/8\r\nConnection: close\r\n\r\nabcd"
+        static const struct server_step steps[] = { { MIDDLE, .end = SERVER_CLOSE },
+                                                    { NO_CONTENT, .end = SERVER_CLOSE },
+                                                    { NO_CONTENT, .end = SERVER_CLOSE } };
+        struct fixture x;
+        char bytes[4];
+        size_t size;
+        server_start(&x.server, steps, 3);
+        assert_int_equal(ferry_new(x.server.url, &(struct ferry_options){ .token = "t0" }, &x.ferry), 0);
+        assert_int_equal(ferry_get_operation_content(x.ferry, "op_1", "k1", 2, bytes, 4, &size), 0);
+        assert_int_equal(size, 4);
+        assert_memory_equal(bytes, "abcd", 4);
+        assert_int_equal(ferry_put_operation_content(x.ferry, "op_1", "k1", 2, "xy", 2), 0);
+        assert_int_equal(ferry_put_operation_content(x.ferry, "op_1", NULL, 0, "xy", 2), 0);
+        assert_int_equal(ferry_get_operation_content(x.ferry, "op_1", "k\r\nA: b", 0, bytes, 4, &size), -EINVAL);
+        assert_int_equal(ferry_get_operation_content(x.ferry, "op_1", "", 0, bytes, 4, &size), -EINVAL);
+        sent(&x, 0, "GET /v1/operations/op_1/content", NULL);
+        has_header(&x, 0, "Range: bytes=2-5");
+        has_header(&x, 0, "Authorization: Bearer k1");
+        assert_null(strstr(x.server.requests[0], "t0"));
+        sent(&x, 1, "PUT /v1/operations/op_1/content?offset=2", "xy");
+        has_header(&x, 1, "Authorization: Bearer k1");
+        sent(&x, 2, "PUT /v1/operations/op_1/content", "xy");
+        has_header(&x, 2, "Authorization: Bearer t0");
+        finish(&x);
+}
+
 static void metadata_cannot_break_out_of_the_body(void **state)
 {
         START(x, { NULL, .end = SERVER_HANG });
@@ -639,6 +668,7 @@ int main(void)
                 cmocka_unit_test(content_is_written_from_a_source),
                 cmocka_unit_test(an_active_operation_is_created),
                 cmocka_unit_test(a_passive_operation_brings_its_metadata_as_they_came),
+                cmocka_unit_test(the_key_takes_the_place_of_the_token),
                 cmocka_unit_test(metadata_cannot_break_out_of_the_body),
                 cmocka_unit_test(operations_are_fetched_listed_and_ended),
                 cmocka_unit_test(lists_are_filtered_by_the_worker),

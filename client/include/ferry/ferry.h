@@ -512,6 +512,25 @@ FERRY_SIZED int ferry_renew_operation(struct ferry *f, const char *id, uint64_t 
  */
 int ferry_get_operation_metadata(struct ferry *f, const char *id, char **ret_json);
 
+/*
+ * Reads size bytes from offset of what a readable operation offers, its descriptors one after the other, over HTTP;
+ * fewer where they end. *ret_size (may be NULL) is their number. key is the notification_key of the metadata; NULL =
+ * the handle's token. The first call claims the operation, which completes when every byte was sent; between two calls
+ * it waits for ten seconds. For programs without a worker of their own. A call that fails may have overwritten the
+ * buffer. Errors: FERRY_E_NOT_FOUND; FERRY_E_GONE; FERRY_E_ALREADY_CLAIMED; FERRY_E_NOT_PASSIVE; FERRY_E_KIND_MISMATCH;
+ * FERRY_E_RANGE_NOT_SATISFIABLE: offset.
+ */
+int ferry_get_operation_content(struct ferry *f, const char *id, const char *key, uint64_t offset, void *buffer,
+                                size_t size, size_t *ret_size);
+
+/*
+ * Writes size bytes at offset of what a writable operation offers, over HTTP. key, the claim and the end as in
+ * ferry_get_operation_content().
+ * Errors: as ferry_get_operation_content(), and FERRY_E_TOO_LARGE: the memory ends before offset + size.
+ */
+int ferry_put_operation_content(struct ferry *f, const char *id, const char *key, uint64_t offset, const void *data,
+                                size_t size);
+
 /* ---- any other request ---- */
 
 struct ferry_answer {
