@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdbool.h>
+
+#include <ferry/error.h>
+
+#include "fuzz_text.h"
+#include "head.h"
+
+/* The first bytes of a connection, as they come in one piece and byte by byte. */
+
+static enum head_verdict judge(const char *bytes, size_t n)
+{
+        const char *detail = NULL;
+        int error = 0;
+        enum head_verdict verdict = head_judge(bytes, n, &error, &detail);
+
+        FUZZ_CHECK((verdict == HEAD_REFUSED) == (detail != NULL));
+        FUZZ_CHECK((error == FERRY_E_INVALID_PARAMETER || error == FERRY_E_HEAD_TOO_LARGE) ==
+                   (verdict == HEAD_REFUSED));
+        return verdict;
+}
+
+/* What the gate makes of it: whatever comes behind the end of a head changes nothing. */
+static void check_head(const char *bytes, size_t size)
+{
+        enum head_verdict whole = judge(bytes, size), verdict = HEAD_PARTIAL;
+        size_t n = 0;
+
+        FUZZ_CHECK(whole != HEAD_FOREIGN && (whole != HEAD_PARTIAL || size < HEAD_MAX));
+        while (n < size && verdict == HEAD_PARTIAL)
+                verdict = judge(bytes, ++n);
+        if (size > 0)
+                FUZZ_CHECK(verdict == whole);
+        if (verdict != HEAD_WHOLE)
+                return;
+        FUZZ_CHECK(n >= 2 && bytes[n - 1] == '\n' && (bytes[n - 2] == '\n' || bytes[n - 2] == '\r'));
+        FUZZ_CHECK(!memchr(bytes, '\0', n) && n < HEAD_MEMORY);
+}
+
+static void check_tls(const char *bytes, size_t size)
+{
+        enum head_verdict whole = head_judge_tls(bytes, size), verdict = HEAD_PARTIAL;
+
+        FUZZ_CHECK(whole != HEAD_REFUSED && (whole != HEAD_PARTIAL || size < HEAD_MAX));
+        for (size_t n = 1; n <= size && verdict == HEAD_PARTIAL; n++)
+                verdict = head_judge_tls(bytes, n);
+        if (size > 0)
+                FUZZ_CHECK(verdict == whole);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+        char *bytes = fuzz_text(data, size < HEAD_MAX ? size : HEAD_MAX);
+
+        size = size < HEAD_MAX ? size : HEAD_MAX;
+        check_head(bytes, size);
+        check_tls(bytes, size);
+        free(bytes);
+        return 0;
+}
