@@ -175,6 +175,14 @@ bool headers_request_id_valid(const char *value)
                strspn(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == length;
 }
 
+bool headers_traceparent_valid(const char *value)
+{
+        enum { LENGTH = 55 }; /* of version 00; later ones may be longer */
+        size_t length = strlen(value);
+
+        return length >= LENGTH && length < HEADERS_TRACEPARENT_SIZE && strspn(value, "0123456789abcdef-") == length;
+}
+
 bool headers_idempotency_key_valid(const char *value)
 {
         size_t length = 0;

@@ -60,6 +60,10 @@ bool headers_parse_length(const char *value, uint64_t *ret_length);
 /* 1 to 64 of A-Z a-z 0-9 . _ - */
 bool headers_request_id_valid(const char *value);
 
+/* Whether a traceparent (W3C Trace Context) may be logged; any other is ignored, as its standard says. */
+enum { HEADERS_TRACEPARENT_SIZE = 64 };
+bool headers_traceparent_valid(const char *value);
+
 /* 1 to 255 visible ASCII characters. */
 bool headers_idempotency_key_valid(const char *value);
 

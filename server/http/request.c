@@ -30,7 +30,8 @@
 
 struct request_note {
         uint64_t started_us;
-        char method[16], traceparent[64]; /* cut short when they are longer than any that means something */
+        char method[16]; /* cut short when it is longer than any that means something */
+        char traceparent[HEADERS_TRACEPARENT_SIZE];
 };
 
 struct http_request *request_new(struct http_listener *listener, struct MHD_Connection *connection, const char *target)
@@ -57,7 +58,7 @@ void request_note(struct http_request *request)
         if (!note)
                 return;
         (void)snprintf(note->method, sizeof(note->method), "%s", request->method);
-        if (request->headers.traceparent)
+        if (request->headers.traceparent && headers_traceparent_valid(request->headers.traceparent))
                 (void)snprintf(note->traceparent, sizeof(note->traceparent), "%s", request->headers.traceparent);
 }
 

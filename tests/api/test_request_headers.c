@@ -151,6 +151,47 @@ static void what_changes_an_operation_heeds_if_match(void **state)
         worker_stop(w);
 }
 
+/* Clients choose what stands in the log; they cannot make a line or a field of it. */
+#define TRACE "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+static void names_of_requests_put_nothing_of_their_own_into_the_log(void **state)
+{
+        static const char *const flags[] = { "--log-level", "debug", "--http-threads", "1", NULL };
+        static const char *const ids[] = { "x owned=1",
+                                           "x\" level=error msg=\"owned",
+                                           "x\\\" owned=1",
+                                           "owned\x1b[31m",
+                                           "owned\x7f",
+                                           "owned\xff",
+                                           "owned,x",
+                                           "owned%0alevel=error",
+                                           "owned0123456789012345678901234567890123456789012345678901234567890" };
+        struct worker *w = *state;
+        char *log;
+
+        worker_start(w, "w", flags);
+        wire_expect(w, 200,
+                    "GET /livez HTTP/1.1\r\nHost: localhost\r\nRequest-Id: good-1\r\nConnection: close\r\n"
+                    "traceparent: " TRACE "\r\n\r\n");
+        for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+                struct raw_answer answer;
+
+                wire_ask(w, &answer,
+                         "GET /livez HTTP/1.1\r\nHost: localhost\r\nRequest-Id: %s\r\ntraceparent: %s\r\n\r\n", ids[i],
+                         ids[i]);
+                assert_int_equal(answer.status, 200);
+                assert_non_null(strstr(answer.head, "Request-Id: req_"));
+                assert_null(strstr(answer.head, "owned"));
+                raw_answer_clear(&answer);
+        }
+        wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"); /* the others are logged now */
+        log = worker_log(w);
+        assert_non_null(strstr(log, "request_id=good-1 traceparent=" TRACE "\n"));
+        assert_null(strstr(log, "owned"));
+        free(log);
+        worker_stop(w);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
@@ -159,6 +200,7 @@ int main(void)
                 TEST(an_encoded_body_is_refused),
                 TEST(preconditions_hold_or_nothing_is_stored),
                 TEST(what_changes_an_operation_heeds_if_match),
+                TEST(names_of_requests_put_nothing_of_their_own_into_the_log),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

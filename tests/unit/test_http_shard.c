@@ -13,9 +13,21 @@
 #include "server_thread.h"
 #include "shard.h"
 
+#include "base/metrics.h"
+
 enum { THREADS = 2, CROWD = 300, LIMIT = 150 };
 _Static_assert(CROWD > 2 * THREADS * SHARD_CONNECTIONS, "shards are started while others are full");
 _Static_assert(LIMIT / THREADS > SHARD_CONNECTIONS && LIMIT < CROWD, "the limit is reached over several shards");
+
+/* The address of the clients that come next, as has_its_share and shard_add see it. */
+static _Atomic(uint64_t) client_key;
+
+uint64_t __wrap_address_key(const union http_address *address);
+
+uint64_t __wrap_address_key(const union http_address *address)
+{
+        return atomic_load(&client_key);
+}
 
 /* A server for a crowd; the fixture's has lower limits. */
 static void start(struct http_fixture *h, uint64_t connections)
@@ -149,6 +161,39 @@ static void the_limit_holds_over_all_shards_and_ends_with_a_connection(void **st
         operation_unref(one);
 }
 
+static void one_address_leaves_places_to_others(void **state)
+{
+        enum { PLACES = 16, SHARE = 14 };
+        struct http_fixture *h = *state;
+        int fds[PLACES], late;
+        char byte;
+
+        http_stop(h);
+        h->config.threads = 1;
+        h->config.limits.connections_max = PLACES;
+        http_start(h);
+        assert_int_equal(server_thread_share(PLACES), SHARE);
+        atomic_store(&client_key, 5);
+        for (int i = 0; i < SHARE; i++) {
+                fds[i] = http_connect(h);
+                ping(fds[i]);
+        }
+        late = http_connect(h);
+        assert_true(recv(late, &byte, 1, 0) <= 0); /* closed, without a byte */
+        close(late);
+        assert_int_equal(metric_value(h->server->refused_address), 1);
+        atomic_store(&client_key, 7);
+        fds[SHARE] = http_connect(h);
+        ping(fds[SHARE]);
+        atomic_store(&client_key, 0); /* this machine */
+        fds[SHARE + 1] = http_connect(h);
+        ping(fds[SHARE + 1]);
+        for (int i = 0; i < SHARE; i++)
+                ping(fds[i]);
+        for (int i = 0; i < PLACES; i++)
+                close(fds[i]);
+}
+
 static void without_descriptors_clients_wait_until_there_are_some(void **state)
 {
         struct http_fixture *h = *state;
@@ -180,6 +225,7 @@ int main(void)
                 TEST(a_crowd_is_spread_over_shards_and_woken_one_by_one_or_all),
                 TEST(the_end_of_the_server_answers_a_crowd),
                 TEST(the_limit_holds_over_all_shards_and_ends_with_a_connection),
+                TEST(one_address_leaves_places_to_others),
                 TEST(without_descriptors_clients_wait_until_there_are_some),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,8 @@
 
 #include <ferry/encoding.h>
 
+#include "base/metrics.h"
+
 /* Limits of time on heads, bodies and readers, on a clock that the test moves. */
 
 enum { SECOND_US = 1000000 };
@@ -136,6 +138,26 @@ static void a_body_must_move(void **state)
         expect_end(fd);
 }
 
+static void a_reader_must_read(void **state)
+{
+        enum { ANSWERS = 200 };
+        static const char request[] = "GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        struct http_fixture *h = *state;
+        int fd = http_connect(h), size = 8192;
+
+        /* What the kernel takes for the client counts as read. */
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)), 0);
+        for (int i = 0; i < ANSWERS; i++)
+                http_send(fd, request, strlen(request));
+        pass(h, 4);
+        pass(h, 55);
+        assert_true(is_open(fd));
+        assert_int_equal(metric_value(h->server->slow[HTTP_SLOW_READER]), 0);
+        pass(h, 3600);
+        assert_int_equal(metric_value(h->server->slow[HTTP_SLOW_READER]), 1);
+        expect_end(fd);
+}
+
 static void a_parked_request_is_not_slow(void **state)
 {
         struct http_fixture *h = *state;
@@ -160,8 +182,11 @@ static void a_parked_request_is_not_slow(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                TEST(a_first_head_has_ten_seconds),   TEST(a_later_head_has_them_from_its_first_byte),
-                TEST(half_a_later_head_has_them_too), TEST(a_body_must_move),
+                TEST(a_first_head_has_ten_seconds),
+                TEST(a_later_head_has_them_from_its_first_byte),
+                TEST(half_a_later_head_has_them_too),
+                TEST(a_body_must_move),
+                TEST(a_reader_must_read),
                 TEST(a_parked_request_is_not_slow),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
