@@ -156,7 +156,7 @@ static void send_problem(struct http_server *server, int fd, int error, const ch
 static void refuse(struct http_thread *thread, struct http_guest *guest, int error, const char *detail)
 {
         send_problem(thread->server, guest->fd, error, detail);
-        server_count_refusal(thread->server, problem_status(error));
+        server_count_refusal(thread->server, error);
         metric_add(thread->server->refused_head, 1);
         log_event(LOG_DEBUG, "request refused before it was read", LOG_S("reason", detail));
         (void)shutdown(guest->fd, SHUT_WR);

@@ -4,10 +4,14 @@
 #include <ferry/json_write.h>
 
 #include "base/util.h"
+#include "connection.h"
+#include "gate.h"
 #include "handlers.h"
+#include "head.h"
 #include "http_internal.h"
 #include "operations/operations.h"
 #include "request.h"
+#include "server_thread.h"
 
 /* clang-format off */
 #define LIMIT(name) { #name, offsetof(struct http_limits, name) }
@@ -23,6 +27,18 @@ static const struct {
 };
 _Static_assert(sizeof(struct http_limits) == FERRY_ARRAY_SIZE(limits) * sizeof(uint64_t), "every limit is shown");
 
+/* Those that no flag and no option changes. */
+static const struct {
+        const char *name;
+        uint64_t value;
+} fixed[] = {
+        { "head_max", HEAD_MAX },
+        { "head_ms", GATE_HEAD_US / 1000 },
+        { "body_ms", CONNECTION_BODY_US / 1000 },
+        { "read_ms", CONNECTION_READ_US / 1000 },
+        { "rate_min", CONNECTION_RATE },
+};
+
 void get_limits(struct http_request *request)
 {
         const struct operation_limits *operations = request->server->config.operation_limits;
@@ -33,6 +49,10 @@ void get_limits(struct http_request *request)
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(limits); i++)
                 ferry_json_add_uint(&writer, limits[i].name,
                                     *(const uint64_t *)(const void *)(base + limits[i].offset));
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(fixed); i++)
+                ferry_json_add_uint(&writer, fixed[i].name, fixed[i].value);
+        ferry_json_add_uint(&writer, "address_connections_max",
+                            server_thread_share(request->server->config.limits.connections_max));
         ferry_json_add_uint(&writer, "operations_max", operations->operations_max);
         ferry_json_add_uint(&writer, "terminal_max", operations->terminal_max);
         ferry_json_add_uint(&writer, "gone_max", operations->gone_max);

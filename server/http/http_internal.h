@@ -68,8 +68,8 @@ void listener_close(struct http_listener *listener);
 /* Names a request: differs from all others of this worker and, in all likelihood, of any other; nobody's secret. */
 uint64_t server_next_request_id(struct http_server *server);
 
-/* Counts an answer to a request that libmicrohttpd has not seen. */
-void server_count_refusal(struct http_server *server, unsigned status);
+/* Counts a problem (FERRY_E_*) that answered a request which libmicrohttpd has not seen. */
+void server_count_refusal(struct http_server *server, int error);
 
 /* The base URL by which clients elsewhere reach it; local_host as for address_publish. Not of a Unix socket. */
 void listener_public_url(const struct http_listener *listener, const char *local_host, char *url, size_t size);

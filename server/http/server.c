@@ -14,6 +14,7 @@
 #include "credentials.h"
 #include "http_internal.h"
 #include "idempotency.h"
+#include "problem.h"
 #include "request.h"
 #include "routes.h"
 #include "server_thread.h"
@@ -100,11 +101,13 @@ uint64_t server_next_request_id(struct http_server *server)
         return atomic_fetch_add_explicit(&server->last_request, UINT64_C(0x9e3779b97f4a7c15), memory_order_relaxed);
 }
 
-void server_count_refusal(struct http_server *server, unsigned status)
+void server_count_refusal(struct http_server *server, int error)
 {
+        const char *problem = ferry_error_code(error);
         char code[12];
 
-        (void)snprintf(code, sizeof(code), "%u", status);
+        (void)snprintf(code, sizeof(code), "%u", problem_status(error));
+        metric_add(metric_get(server->problems, &problem), 1);
         metric_add(metric_get(server->requests, (const char *const[]){ "none", code }), 1);
 }
 

@@ -198,11 +198,16 @@ static size_t count_from(const struct http_thread *thread, uint64_t key)
         return n;
 }
 
+size_t server_thread_share(size_t connections)
+{
+        return connections - (connections + OTHERS_PART - 1) / OTHERS_PART;
+}
+
 /* Whether other addresses would find no place any more. All of this machine count as others. */
 static bool has_its_share(const struct http_thread *thread, const struct http_listener *listener,
                           const union http_address *address)
 {
-        size_t kept = (thread->connections_max + OTHERS_PART - 1) / OTHERS_PART;
+        size_t kept = thread->connections_max - server_thread_share(thread->connections_max);
         uint64_t key = listener->local ? 0 : address_key(address);
 
         return key && thread->n_connections + kept >= thread->connections_max &&

@@ -72,6 +72,9 @@ void server_thread_leave(struct http_thread *thread);
 /* Has gate_deliver called when something comes. 0 or -errno. */
 int server_thread_watch_guest(struct http_thread *thread, int fd, struct http_guest *guest);
 
+/* How many of so many connections one address of another host may have. Any thread. */
+size_t server_thread_share(size_t connections);
+
 /* Hands a socket to libmicrohttpd, and lets it read. */
 void server_thread_admit(struct http_thread *thread, struct http_listener *listener, int fd,
                          const union http_address *address, socklen_t size);

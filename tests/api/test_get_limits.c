@@ -54,6 +54,27 @@ static void every_limit_is_a_number(void **state)
         assert_int_equal(json_number(limits, "stall_ms"), 30000);
         assert_int_equal(json_number(limits, "retention_ms"), 600000);
         assert_int_equal(json_number(limits, "ttl_ms_default"), 600000);
+        assert_int_equal(json_number(limits, "head_ms"), 10000);
+        assert_int_equal(json_number(limits, "body_ms"), 20000);
+        assert_int_equal(json_number(limits, "read_ms"), 60000);
+        assert_int_equal(json_number(limits, "rate_min"), 500);
+        json_object_put(limits);
+        worker_stop(w);
+}
+
+static void a_head_holds_no_more_than_the_limit_says(void **state)
+{
+        static const char start[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\nX: ";
+        struct worker *w = *state;
+        struct json_object *limits;
+
+        worker_start(w, "w", (const char *const[]){ "--max-connections", "80", NULL });
+        limits = call_json(w, 200, "GET", "/v1/limits", NULL);
+        assert_int_equal(json_number(limits, "address_connections_max"), 70);
+        wire_refused(w, 431, "head-too-large", "%s%0*d\r\n\r\n", start,
+                     (int)(json_number(limits, "head_max") - strlen(start)), 0);
+        worker_await_metric(w, "ferry_http_problems_total{code=\"head-too-large\"}", 1);
+        worker_await_metric(w, "ferry_http_connections_ended_total{reason=\"refused_head\"}", 1);
         json_object_put(limits);
         worker_stop(w);
 }
@@ -105,6 +126,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(flags_are_what_is_shown, worker_setup, worker_teardown),
                 cmocka_unit_test_setup_teardown(every_limit_is_a_number, worker_setup, worker_teardown),
+                cmocka_unit_test_setup_teardown(a_head_holds_no_more_than_the_limit_says, worker_setup,
+                                                worker_teardown),
                 cmocka_unit_test_setup_teardown(a_page_holds_what_the_limit_says, worker_setup, worker_teardown),
                 cmocka_unit_test_setup_teardown(open_files_are_taken_to_the_hard_limit_and_no_further, worker_setup,
                                                 worker_teardown),
