@@ -213,6 +213,42 @@ static void wait_tells_how_an_operation_ended(void **state)
         worker_stop(w);
 }
 
+static void several_are_waited_for_and_found_by_their_label(void **state)
+{
+        char region[FERRY_ID_SIZE];
+        struct worker *w = *state;
+        struct ferry_operation_results offers;
+        struct run run;
+
+        worker_start(w, "w", NULL);
+        region_make(w, 4096, 0, region);
+        const struct ferry_descriptor all = { .region = region };
+        struct ferry_operation_spec specs[2];
+        specs[0] = specs[1] = (struct ferry_operation_spec){
+                .kind = FERRY_READABLE, .descriptors = &all, .n_descriptors = 1, .uses = 2
+        };
+        specs[1].label = "a b&c";
+        assert_int_equal(ferry_create_operations(w->client, specs, 2, &offers), 0);
+        const char *first = offers.items[0].operation->id, *second = offers.items[1].operation->id;
+        run = FERRY(w, "wait", first, second, "--timeout", "50ms");
+        assert_int_equal(run.status, LATE);
+        assert_non_null(strstr(run.errors, first));
+        assert_non_null(strstr(run.errors, second));
+        run_clear(&run);
+        run = FERRY(w, "ls", "--running", "--label", "a b&c");
+        assert_int_equal(run.status, 0);
+        assert_null(strstr(run.output, first));
+        assert_non_null(strstr(run.output, second));
+        run_clear(&run);
+        assert_int_equal(ferry_cancel_operation(w->client, second, NULL), 0);
+        run = FERRY(w, "wait", "--any", first, second);
+        assert_non_null(strstr(run.output, "\"status\":\"INITIALIZED\""));
+        assert_non_null(strstr(run.output, "\"status\":\"CANCELLED\""));
+        assert_complains(run, PROBLEM, "cancelled");
+        ferry_operation_results_clear(&offers);
+        worker_stop(w);
+}
+
 static void two_curls_and_a_wait_move_a_region(void **state)
 {
         char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *body, *more, *url;
@@ -297,6 +333,7 @@ int main(void)
                 cmocka_unit_test(wrong_arguments_are_status_two),
                 WITH_WORKER(no_worker_is_status_three),
                 WITH_WORKER(wait_tells_how_an_operation_ended),
+                WITH_WORKER(several_are_waited_for_and_found_by_their_label),
                 cmocka_unit_test(two_curls_and_a_wait_move_a_region),
                 WITH_WORKER(the_environment_names_worker_and_token),
         };
