@@ -142,21 +142,22 @@ struct command *commands_take(struct engine *engine)
 struct command *command_finish(struct engine *engine, struct command *command, int result)
 {
         struct command *next = command->next;
+        bool reserved = command->reserved; /* one that is back in the reserve is another thread's at once */
 
-        if (command->reply || command->reserved) {
+        if (command->reply || reserved) {
                 (void)pthread_mutex_lock(&engine->command_lock);
                 if (command->reply) {
                         command->reply->result = result;
                         command->reply->ready = true;
                         (void)pthread_cond_broadcast(&engine->command_done);
                 }
-                if (command->reserved) {
+                if (reserved) {
                         command->next = engine->reserve;
                         engine->reserve = command;
                 }
                 (void)pthread_mutex_unlock(&engine->command_lock);
         }
-        if (!command->reserved)
+        if (!reserved)
                 free(command);
         return next;
 }
