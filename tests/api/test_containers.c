@@ -21,9 +21,11 @@ struct scene {
 };
 
 /* Everything else of /tmp and /dev/shm is gone in there. */
-static const char script[] = "mount -t tmpfs -o size=64k none /dev/shm && mount --bind \"$0\" /mnt && "
-                             "mount -t tmpfs -o size=64k none /tmp && mkdir -p \"$0\" && mount --move /mnt \"$0\" && "
-                             "exec \"$FERRYD\" --name \"$1\" --listen \"unix:$0/$1.sock\" --local \"$0/local\"";
+#define MOUNTS                                                                                                         \
+        "mount -t tmpfs -o size=64k none /dev/shm && mount --bind \"$0\" /mnt && "                                     \
+        "mount -t tmpfs -o size=64k none /tmp && mkdir -p \"$0\" && mount --move /mnt \"$0\" && "
+
+static const char script[] = MOUNTS "exec \"$FERRYD\" --name \"$1\" --listen \"unix:$0/$1.sock\" --local \"$0/local\"";
 
 static const char *const *unshare_arguments(const char *directory, const char *name)
 {
@@ -43,13 +45,14 @@ static const char *const *unshare_arguments(const char *directory, const char *n
         arguments[n++] = "--net";
         arguments[n++] = "/bin/sh";
         arguments[n++] = "-c";
-        arguments[n++] = name ? script : "true";
+        arguments[n++] = name ? script : MOUNTS "true";
         arguments[n++] = directory;
         arguments[n++] = name;
         arguments[n] = NULL;
         return arguments;
 }
 
+/* The namespaces, and the mounts in them: some systems refuse either to ordinary users. */
 static bool containers_are_allowed(const struct scene *s)
 {
         return command_run(unshare_arguments(s->path, NULL), NULL, NULL, NULL) == 0;
