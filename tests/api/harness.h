@@ -195,4 +195,25 @@ void pass_time(unsigned ms);
 /* Waits until bytes of the operation have moved. true: it is in the middle; false: it is done already. */
 bool operation_await_middle(struct worker *w, const char *id);
 
+/* ---- setup and teardown of tests ---- */
+
+/* *state is a struct worker; one that a failed test leaves running ends. */
+int worker_setup(void **state);
+int worker_teardown(void **state);
+#define WITH_WORKER(test) cmocka_unit_test_setup_teardown(test, worker_setup, worker_teardown)
+
+/* The same with a struct pair. */
+int pair_setup(void **state);
+int pair_teardown(void **state);
+#define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, pair_setup, pair_teardown)
+
+/* The same with a pair and a fresh directory of mode 0700, which goes with all that is in it. */
+struct shared_scene {
+        char path[64];
+        struct pair pair;
+};
+int shared_scene_setup(void **state);
+int shared_scene_teardown(void **state);
+#define WITH_SHARED(test) cmocka_unit_test_setup_teardown(test, shared_scene_setup, shared_scene_teardown)
+
 #endif

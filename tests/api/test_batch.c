@@ -217,20 +217,7 @@ static void a_batch_beyond_the_limit_of_bodies_is_refused(void **state)
         worker_stop(&p->a);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) WITH_PAIR(name)
 
 int main(void)
 {

@@ -155,20 +155,7 @@ static void as_many_blocks_as_there_may_be_are_one_descriptor(void **state)
         shape_clear(&whole);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) WITH_PAIR(name)
 
 int main(void)
 {

@@ -317,7 +317,7 @@ static void a_syntax_error_is_located(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+#define TEST(name) WITH_WORKER(name)
         const struct CMUnitTest tests[] = {
                 TEST(what_is_not_json_is_refused),
                 TEST(a_nul_byte_is_not_json),

@@ -272,7 +272,7 @@ static void the_body_of_renew_is_checked_too(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+#define TEST(name) WITH_WORKER(name)
         const struct CMUnitTest tests[] = {
                 TEST(each_field_of_a_region_is_checked),
                 TEST(each_field_of_an_operation_is_checked),

@@ -219,27 +219,14 @@ static void an_operation_that_has_not_begun_is_cancelled_at_once(void **state)
         pair_stop(p);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(what_nobody_uses_is_cancelled_at_once, setup, teardown),
-                cmocka_unit_test_setup_teardown(cancelling_a_terminal_operation_changes_nothing, setup, teardown),
-                cmocka_unit_test_setup_teardown(cancelled_means_quiet_also_when_the_peer_stands_still, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_cancel_from_either_side_ends_both, setup, teardown),
-                cmocka_unit_test_setup_teardown(an_operation_that_has_not_begun_is_cancelled_at_once, setup, teardown),
+                WITH_PAIR(what_nobody_uses_is_cancelled_at_once),
+                WITH_PAIR(cancelling_a_terminal_operation_changes_nothing),
+                WITH_PAIR(cancelled_means_quiet_also_when_the_peer_stands_still),
+                WITH_PAIR(a_cancel_from_either_side_ends_both),
+                WITH_PAIR(an_operation_that_has_not_begun_is_cancelled_at_once),
         };
 
         return cmocka_run_group_tests_name("cancel_operation", tests, NULL, NULL);

@@ -224,7 +224,7 @@ static void the_limit_of_connections_is_not_the_end(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+#define TEST(name) WITH_WORKER(name)
         const struct CMUnitTest tests[] = {
                 TEST(half_a_request_holds_nothing),
                 TEST(a_whole_request_counts_although_its_client_has_left),

@@ -15,11 +15,6 @@
 
 enum { MIB = 1 << 20, SIZE = 64 * MIB };
 
-struct scene {
-        char path[64]; /* the directory that they share */
-        struct pair pair;
-};
-
 /* Everything else of /tmp and /dev/shm is gone in there. */
 #define MOUNTS                                                                                                         \
         "mount -t tmpfs -o size=64k none /dev/shm && mount --bind \"$0\" /mnt && "                                     \
@@ -53,7 +48,7 @@ static const char *const *unshare_arguments(const char *directory, const char *n
 }
 
 /* The namespaces, and the mounts in them: some systems refuse either to ordinary users. */
-static bool containers_are_allowed(const struct scene *s)
+static bool containers_are_allowed(const struct shared_scene *s)
 {
         return command_run(unshare_arguments(s->path, NULL), NULL, NULL, NULL) == 0;
 }
@@ -73,7 +68,7 @@ static pid_t child_of(pid_t parent)
         return child;
 }
 
-static void container_start(struct scene *s, struct worker *w, const char *name)
+static void container_start(struct shared_scene *s, struct worker *w, const char *name)
 {
         const char *const *arguments = unshare_arguments(s->path, name);
         pid_t parent = getpid();
@@ -171,7 +166,7 @@ static void move_all(struct worker *a, struct worker *b)
 
 static void two_containers_with_one_directory_use_shared_memory(void **state)
 {
-        struct scene *s = *state;
+        struct shared_scene *s = *state;
 
         if (!containers_are_allowed(s)) {
                 print_message("Skipped: this system does not let us unshare namespaces\n");
@@ -186,7 +181,7 @@ static void two_containers_with_one_directory_use_shared_memory(void **state)
 
 static void a_container_and_its_host_use_shared_memory(void **state)
 {
-        struct scene *s = *state;
+        struct shared_scene *s = *state;
         char *local = text_format("%s/local", s->path);
 
         if (!containers_are_allowed(s)) {
@@ -202,30 +197,11 @@ static void a_container_and_its_host_use_shared_memory(void **state)
         free(local);
 }
 
-static int setup(void **state)
-{
-        struct scene *s = calloc(1, sizeof(*s));
-
-        (void)snprintf(s->path, sizeof(s->path), "/tmp/ferry-shared-XXXXXX");
-        *state = s;
-        return mkdtemp(s->path) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-        struct scene *s = *state;
-
-        pair_clean(&s->pair);
-        (void)command_run((const char *const[]){ "rm", "-rf", s->path, NULL }, NULL, NULL, NULL);
-        free(s);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(two_containers_with_one_directory_use_shared_memory, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_container_and_its_host_use_shared_memory, setup, teardown),
+                WITH_SHARED(two_containers_with_one_directory_use_shared_memory),
+                WITH_SHARED(a_container_and_its_host_use_shared_memory),
         };
 
         return cmocka_run_group_tests_name("containers", tests, NULL, NULL);

@@ -373,30 +373,17 @@ static void an_idempotency_key_makes_one_operation(void **state)
         worker_stop(w);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(all_four_kinds_move_by_metadata_and_by_url, setup, teardown),
-                cmocka_unit_test_setup_teardown(absent_fields_are_left_out, setup, teardown),
-                cmocka_unit_test_setup_teardown(the_answer_names_the_new_operation, setup, teardown),
-                cmocka_unit_test_setup_teardown(metadata_comes_in_the_same_answer_when_asked_for, setup, teardown),
-                cmocka_unit_test_setup_teardown(fields_that_are_wrong_are_named, setup, teardown),
-                cmocka_unit_test_setup_teardown(descriptors_that_are_wrong_are_named, setup, teardown),
-                cmocka_unit_test_setup_teardown(descriptors_are_bounded_in_number, setup, teardown),
-                cmocka_unit_test_setup_teardown(an_idempotency_key_makes_one_operation, setup, teardown),
+                WITH_PAIR(all_four_kinds_move_by_metadata_and_by_url),
+                WITH_PAIR(absent_fields_are_left_out),
+                WITH_PAIR(the_answer_names_the_new_operation),
+                WITH_PAIR(metadata_comes_in_the_same_answer_when_asked_for),
+                WITH_PAIR(fields_that_are_wrong_are_named),
+                WITH_PAIR(descriptors_that_are_wrong_are_named),
+                WITH_PAIR(descriptors_are_bounded_in_number),
+                WITH_PAIR(an_idempotency_key_makes_one_operation),
         };
 
         return cmocka_run_group_tests_name("create_operation", tests, NULL, NULL);

@@ -365,33 +365,19 @@ static void the_end_of_the_worker_answers_who_waits(void **state)
         free(body);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(the_first_call_connects_and_what_follows_finds_it, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_transfer_that_has_to_connect_tells_what_that_took, setup, teardown),
-                cmocka_unit_test_setup_teardown(what_is_no_url_of_a_peer_is_refused, setup, teardown),
-                cmocka_unit_test_setup_teardown(the_list_of_peers_decides, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_server_that_is_no_worker_is_survived, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_description_that_leads_nowhere_is_unreachable, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_peer_that_stands_still_is_unreachable_until_it_goes_on, setup,
-                                                teardown),
-                cmocka_unit_test_setup_teardown(a_peer_that_died_is_not_reused, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_client_that_closes_its_end_is_let_go_at_once, setup, teardown),
-                cmocka_unit_test_setup_teardown(the_end_of_the_worker_answers_who_waits, setup, teardown),
+                WITH_PAIR(the_first_call_connects_and_what_follows_finds_it),
+                WITH_PAIR(a_transfer_that_has_to_connect_tells_what_that_took),
+                WITH_PAIR(what_is_no_url_of_a_peer_is_refused),
+                WITH_PAIR(the_list_of_peers_decides),
+                WITH_PAIR(a_server_that_is_no_worker_is_survived),
+                WITH_PAIR(a_description_that_leads_nowhere_is_unreachable),
+                WITH_PAIR(a_peer_that_stands_still_is_unreachable_until_it_goes_on),
+                WITH_PAIR(a_peer_that_died_is_not_reused),
+                WITH_PAIR(a_client_that_closes_its_end_is_let_go_at_once),
+                WITH_PAIR(the_end_of_the_worker_answers_who_waits),
         };
 
         return cmocka_run_group_tests_name("create_peer", tests, NULL, NULL);

@@ -601,7 +601,7 @@ static void a_race_with_one_key_makes_one_region(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+#define TEST(name) WITH_WORKER(name)
         const struct CMUnitTest tests[] = {
                 TEST(the_answer_is_the_region),
                 TEST(device_and_name_may_be_left_out),

@@ -169,27 +169,14 @@ static void a_transfer_that_moves_no_byte_ends_by_the_stall_limit(void **state)
         }
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(an_offer_that_nobody_uses_expires, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_claimed_offer_is_not_reaped_under_its_reader, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_timeout_ends_an_operation_whose_peer_stands_still, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_timeout_also_counts_while_metadata_is_fetched, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_transfer_that_moves_no_byte_ends_by_the_stall_limit, setup, teardown),
+                WITH_PAIR(an_offer_that_nobody_uses_expires),
+                WITH_PAIR(a_claimed_offer_is_not_reaped_under_its_reader),
+                WITH_PAIR(a_timeout_ends_an_operation_whose_peer_stands_still),
+                WITH_PAIR(a_timeout_also_counts_while_metadata_is_fetched),
+                WITH_PAIR(a_transfer_that_moves_no_byte_ends_by_the_stall_limit),
         };
 
         return cmocka_run_group_tests_name("deadlines", tests, NULL, NULL);

@@ -96,25 +96,12 @@ static void deleting_a_running_operation_ends_both_sides(void **state)
         }
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(a_deleted_operation_is_gone, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_terminal_operation_can_be_deleted, setup, teardown),
-                cmocka_unit_test_setup_teardown(deleting_a_running_operation_ends_both_sides, setup, teardown),
+                WITH_PAIR(a_deleted_operation_is_gone),
+                WITH_PAIR(a_terminal_operation_can_be_deleted),
+                WITH_PAIR(deleting_a_running_operation_ends_both_sides),
         };
 
         return cmocka_run_group_tests_name("delete_operation", tests, NULL, NULL);

@@ -92,19 +92,6 @@ static void each_region_of_an_operation_is_held(void **state)
         worker_stop(w);
 }
 
-static int pair_setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int pair_teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 /* Either side of a transfer that stands in its middle refuses, and agrees once it has ended. */
 static void a_running_transfer_holds_its_regions(void **state)
 {
@@ -229,12 +216,12 @@ static void two_at_once_delete_it_once(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+#define TEST(name) WITH_WORKER(name)
         const struct CMUnitTest tests[] = {
                 TEST(nothing_of_it_is_left),
                 TEST(it_waits_for_every_operation_to_end),
                 TEST(each_region_of_an_operation_is_held),
-                cmocka_unit_test_setup_teardown(a_running_transfer_holds_its_regions, pair_setup, pair_teardown),
+                WITH_PAIR(a_running_transfer_holds_its_regions),
                 TEST(a_download_goes_on_to_its_end),
                 TEST(a_download_that_breaks_off_gives_the_memory_back),
                 TEST(an_upload_ends_as_gone),

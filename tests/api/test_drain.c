@@ -167,21 +167,6 @@ static void what_runs_can_be_cancelled_while_draining(void **state)
         worker_stop(&p->b);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
-#define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {

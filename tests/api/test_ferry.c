@@ -308,21 +308,6 @@ static void the_environment_names_worker_and_token(void **state)
         worker_stop(w);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct worker));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        worker_clean(*state);
-        free(*state);
-        return 0;
-}
-
-#define WITH_WORKER(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {

@@ -473,21 +473,6 @@ static void a_transfer_moves_in_chunks_of_the_size_asked_for(void **state)
         pair_stop(&p);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct worker));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        worker_clean(*state);
-        free(*state);
-        return 0;
-}
-
-#define WITH_WORKER(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
 static void too_few_open_files_are_said_at_once(void **state)
 {
         const char *const argv[] = { "sh", "-c", "ulimit -n 31; exec \"$FERRYD\" --listen 127.0.0.1:0", NULL };

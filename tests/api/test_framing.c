@@ -571,7 +571,7 @@ static void a_refusal_comes_instead_of_continue(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+#define TEST(name) WITH_WORKER(name)
         const struct CMUnitTest tests[] = {
                 TEST(an_ambiguous_length_is_refused_and_the_connection_closed),
                 TEST(a_later_head_with_a_bad_length_ends_the_connection),

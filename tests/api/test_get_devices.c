@@ -98,13 +98,10 @@ static void what_is_not_listed_takes_no_region(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(host_memory_comes_first_and_is_not_empty, worker_setup,
-                                                worker_teardown),
-                cmocka_unit_test_setup_teardown(transports_are_those_of_the_sides_that_are_open, worker_setup,
-                                                worker_teardown),
-                cmocka_unit_test_setup_teardown(rdma_is_described_or_its_absence_explained, worker_setup,
-                                                worker_teardown),
-                cmocka_unit_test_setup_teardown(what_is_not_listed_takes_no_region, worker_setup, worker_teardown),
+                WITH_WORKER(host_memory_comes_first_and_is_not_empty),
+                WITH_WORKER(transports_are_those_of_the_sides_that_are_open),
+                WITH_WORKER(rdma_is_described_or_its_absence_explained),
+                WITH_WORKER(what_is_not_listed_takes_no_region),
         };
 
         return cmocka_run_group_tests_name("get_devices", tests, NULL, NULL);

@@ -124,13 +124,11 @@ static void open_files_are_taken_to_the_hard_limit_and_no_further(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(flags_are_what_is_shown, worker_setup, worker_teardown),
-                cmocka_unit_test_setup_teardown(every_limit_is_a_number, worker_setup, worker_teardown),
-                cmocka_unit_test_setup_teardown(a_head_holds_no_more_than_the_limit_says, worker_setup,
-                                                worker_teardown),
-                cmocka_unit_test_setup_teardown(a_page_holds_what_the_limit_says, worker_setup, worker_teardown),
-                cmocka_unit_test_setup_teardown(open_files_are_taken_to_the_hard_limit_and_no_further, worker_setup,
-                                                worker_teardown),
+                WITH_WORKER(flags_are_what_is_shown),
+                WITH_WORKER(every_limit_is_a_number),
+                WITH_WORKER(a_head_holds_no_more_than_the_limit_says),
+                WITH_WORKER(a_page_holds_what_the_limit_says),
+                WITH_WORKER(open_files_are_taken_to_the_hard_limit_and_no_further),
         };
 
         return cmocka_run_group_tests_name("get_limits", tests, NULL, NULL);

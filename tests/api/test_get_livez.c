@@ -60,7 +60,7 @@ static void it_answers_beside_parked_requests(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+#define TEST(name) WITH_WORKER(name)
         const struct CMUnitTest tests[] = {
                 TEST(a_worker_that_answers_lives),
                 TEST(an_old_probe_is_answered),

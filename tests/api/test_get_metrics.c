@@ -258,22 +258,9 @@ static void parked_requests_are_counted(void **state)
         worker_stop(w);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) WITH_PAIR(name)
         const struct CMUnitTest tests[] = {
                 TEST(it_is_prometheus_text),
                 TEST(promtool_has_nothing_to_say),

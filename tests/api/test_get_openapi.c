@@ -49,7 +49,7 @@ static void the_library_gives_it_as_text(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+#define TEST(name) WITH_WORKER(name)
         const struct CMUnitTest tests[] = {
                 TEST(it_is_the_document_byte_for_byte),
                 TEST(the_library_gives_it_as_text),

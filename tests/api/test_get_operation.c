@@ -203,27 +203,12 @@ static void parameters_are_checked(void **state)
         worker_stop(w);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(an_operation_tells_how_it_went, setup, teardown),
-                cmocka_unit_test_setup_teardown(the_etag_follows_the_revision, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_head_is_a_get_without_a_body, setup, teardown),
-                cmocka_unit_test_setup_teardown(an_id_that_is_not_there_is_404_at_once, setup, teardown),
-                cmocka_unit_test_setup_teardown(parameters_are_checked, setup, teardown),
+                WITH_PAIR(an_operation_tells_how_it_went), WITH_PAIR(the_etag_follows_the_revision),
+                WITH_PAIR(a_head_is_a_get_without_a_body), WITH_PAIR(an_id_that_is_not_there_is_404_at_once),
+                WITH_PAIR(parameters_are_checked),
         };
 
         return cmocka_run_group_tests_name("get_operation", tests, NULL, NULL);

@@ -259,28 +259,14 @@ static void the_key_appears_nowhere_else(void **state)
         }
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(the_document_is_upstreams_with_exactly_four_keys, setup, teardown),
-                cmocka_unit_test_setup_teardown(the_blob_does_not_grow_with_what_else_is_there, setup, teardown),
-                cmocka_unit_test_setup_teardown(it_is_not_to_be_stored_and_every_offer_has_its_own_key, setup,
-                                                teardown),
-                cmocka_unit_test_setup_teardown(only_live_passive_operations_have_it, setup, teardown),
-                cmocka_unit_test_setup_teardown(the_key_appears_nowhere_else, setup, teardown),
+                WITH_PAIR(the_document_is_upstreams_with_exactly_four_keys),
+                WITH_PAIR(the_blob_does_not_grow_with_what_else_is_there),
+                WITH_PAIR(it_is_not_to_be_stored_and_every_offer_has_its_own_key),
+                WITH_PAIR(only_live_passive_operations_have_it),
+                WITH_PAIR(the_key_appears_nowhere_else),
         };
 
         return cmocka_run_group_tests_name("get_operation_metadata", tests, NULL, NULL);

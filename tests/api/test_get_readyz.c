@@ -67,24 +67,11 @@ static void a_draining_worker_is_alive_but_not_ready(void **state)
         worker_stop(&p->b);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(a_started_worker_is_ready, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_draining_worker_is_alive_but_not_ready, setup, teardown),
+                WITH_PAIR(a_started_worker_is_ready),
+                WITH_PAIR(a_draining_worker_is_alive_but_not_ready),
         };
 
         return cmocka_run_group_tests_name("get_readyz", tests, NULL, NULL);

@@ -122,7 +122,7 @@ static void a_deleted_region_is_not_found(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+#define TEST(name) WITH_WORKER(name)
         const struct CMUnitTest tests[] = {
                 TEST(in_use_counts_operations_that_run), TEST(in_use_does_not_count_streams),
                 TEST(an_unknown_id_is_not_found),        TEST(an_id_of_thousands_of_characters_is_not_found),

@@ -236,7 +236,7 @@ static void downloads_do_not_wait_for_each_other(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+#define TEST(name) WITH_WORKER(name)
         const struct CMUnitTest tests[] = {
                 TEST(the_whole_is_raw_octets),
                 TEST(ranges_are_those_of_rfc_9110),

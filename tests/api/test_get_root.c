@@ -49,10 +49,8 @@ static void it_needs_no_token_but_what_it_links_to_does(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(it_names_the_worker_and_links_to_what_is_there, worker_setup,
-                                                worker_teardown),
-                cmocka_unit_test_setup_teardown(it_needs_no_token_but_what_it_links_to_does, worker_setup,
-                                                worker_teardown),
+                WITH_WORKER(it_names_the_worker_and_links_to_what_is_there),
+                WITH_WORKER(it_needs_no_token_but_what_it_links_to_does),
         };
 
         return cmocka_run_group_tests_name("get_root", tests, NULL, NULL);

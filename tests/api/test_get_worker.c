@@ -100,11 +100,10 @@ static void each_start_has_an_epoch_of_its_own(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(it_says_who_the_worker_is, worker_setup, worker_teardown),
-                cmocka_unit_test_setup_teardown(it_gives_the_addresses_of_the_ready_line, worker_setup,
-                                                worker_teardown),
-                cmocka_unit_test_setup_teardown(it_gives_the_advertised_name, worker_setup, worker_teardown),
-                cmocka_unit_test_setup_teardown(each_start_has_an_epoch_of_its_own, worker_setup, worker_teardown),
+                WITH_WORKER(it_says_who_the_worker_is),
+                WITH_WORKER(it_gives_the_addresses_of_the_ready_line),
+                WITH_WORKER(it_gives_the_advertised_name),
+                WITH_WORKER(each_start_has_an_epoch_of_its_own),
         };
 
         return cmocka_run_group_tests_name("get_worker", tests, NULL, NULL);

@@ -152,7 +152,7 @@ static void an_allowed_origin_may_read_the_answers(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+#define TEST(name) WITH_WORKER(name)
         const struct CMUnitTest tests[] = {
                 TEST(a_foreign_host_name_is_refused),
                 TEST(the_advertised_name_passes),

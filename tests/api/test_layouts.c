@@ -298,28 +298,15 @@ static void slices_of_many_regions_are_one_stream(void **state)
         }
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(slices_arrive_where_they_belong, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_thousand_uneven_slices_arrive, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_stream_may_be_cut_differently, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_row_pairs_with_as_many_bytes_of_any_shape, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_row_is_shown_as_it_was_given_and_offered_as_one, setup, teardown),
-                cmocka_unit_test_setup_teardown(slices_of_many_regions_are_one_stream, setup, teardown),
+                WITH_PAIR(slices_arrive_where_they_belong),
+                WITH_PAIR(a_thousand_uneven_slices_arrive),
+                WITH_PAIR(a_stream_may_be_cut_differently),
+                WITH_PAIR(a_row_pairs_with_as_many_bytes_of_any_shape),
+                WITH_PAIR(a_row_is_shown_as_it_was_given_and_offered_as_one),
+                WITH_PAIR(slices_of_many_regions_are_one_stream),
         };
 
         return cmocka_run_group_tests_name("layouts", tests, NULL, NULL);

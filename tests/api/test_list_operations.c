@@ -173,27 +173,14 @@ static void parameters_are_checked(void **state)
         worker_stop(w);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(pages_list_every_operation_once_in_order_of_creation, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_page_goes_on_when_its_last_operation_was_deleted, setup, teardown),
-                cmocka_unit_test_setup_teardown(filters_select_by_kind_and_status, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_list_shows_no_secret_and_an_empty_one_is_a_list, setup, teardown),
-                cmocka_unit_test_setup_teardown(parameters_are_checked, setup, teardown),
+                WITH_PAIR(pages_list_every_operation_once_in_order_of_creation),
+                WITH_PAIR(a_page_goes_on_when_its_last_operation_was_deleted),
+                WITH_PAIR(filters_select_by_kind_and_status),
+                WITH_PAIR(a_list_shows_no_secret_and_an_empty_one_is_a_list),
+                WITH_PAIR(parameters_are_checked),
         };
 
         return cmocka_run_group_tests_name("list_operations", tests, NULL, NULL);

@@ -193,14 +193,13 @@ static void a_foreign_cursor_is_harmless(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(no_regions_are_an_empty_list, worker_setup, worker_teardown),
-                cmocka_unit_test_setup_teardown(pages_give_each_region_once_in_order_of_creation, worker_setup,
-                                                worker_teardown),
-                cmocka_unit_test_setup_teardown(an_element_is_what_get_gives, worker_setup, worker_teardown),
-                cmocka_unit_test_setup_teardown(a_cursor_outlives_its_region, worker_setup, worker_teardown),
-                cmocka_unit_test_setup_teardown(a_region_made_meanwhile_comes_last, worker_setup, worker_teardown),
-                cmocka_unit_test_setup_teardown(bad_parameters_are_refused, worker_setup, worker_teardown),
-                cmocka_unit_test_setup_teardown(a_foreign_cursor_is_harmless, worker_setup, worker_teardown),
+                WITH_WORKER(no_regions_are_an_empty_list),
+                WITH_WORKER(pages_give_each_region_once_in_order_of_creation),
+                WITH_WORKER(an_element_is_what_get_gives),
+                WITH_WORKER(a_cursor_outlives_its_region),
+                WITH_WORKER(a_region_made_meanwhile_comes_last),
+                WITH_WORKER(bad_parameters_are_refused),
+                WITH_WORKER(a_foreign_cursor_is_harmless),
         };
 
         return cmocka_run_group_tests_name("list_regions", tests, NULL, NULL);

@@ -9,12 +9,7 @@
 
 enum { NOBODY = 65534 };
 
-struct scene {
-        char path[64];
-        struct pair pair;
-};
-
-static char *below(const struct scene *s, const char *name)
+static char *below(const struct shared_scene *s, const char *name)
 {
         return text_format("%s/%s", s->path, name);
 }
@@ -55,7 +50,7 @@ static void assert_refused(const char *directory, const char *advice)
 
 static void a_symbolic_link_is_refused(void **state)
 {
-        struct scene *s = *state;
+        struct shared_scene *s = *state;
         char *link = below(s, "link"), *target = below(s, "own");
 
         assert_int_equal(mkdir(target, 0700), 0);
@@ -70,7 +65,7 @@ static void a_symbolic_link_is_refused(void **state)
 
 static void what_is_no_directory_is_refused(void **state)
 {
-        struct scene *s = *state;
+        struct shared_scene *s = *state;
         char *file = below(s, "file");
         FILE *f = fopen(file, "wxe");
 
@@ -82,7 +77,7 @@ static void what_is_no_directory_is_refused(void **state)
 
 static void another_users_is_refused(void **state)
 {
-        struct scene *s = *state;
+        struct shared_scene *s = *state;
         char *others = below(s, "others");
 
         if (geteuid() == 0) {
@@ -98,7 +93,7 @@ static void another_users_is_refused(void **state)
 static void one_that_others_may_enter_is_refused(void **state)
 {
         static const mode_t modes[] = { 0701, 0710, 0740, 0755, 01777 };
-        struct scene *s = *state;
+        struct shared_scene *s = *state;
         char *open = below(s, "open");
 
         assert_int_equal(mkdir(open, 0700), 0);
@@ -112,7 +107,7 @@ static void one_that_others_may_enter_is_refused(void **state)
 /* Root may write wherever the file system lets it. */
 static void one_that_is_not_writable_is_refused(void **state)
 {
-        struct scene *s = *state;
+        struct shared_scene *s = *state;
         char *script, *output, *errors, *closed = below(s, "closed");
         int status;
 
@@ -142,7 +137,7 @@ static void one_that_is_not_writable_is_refused(void **state)
 
 static void one_that_cannot_be_made_is_refused(void **state)
 {
-        struct scene *s = *state;
+        struct shared_scene *s = *state;
         char *deep = below(s, "no/such");
 
         assert_refused(deep, "make it with mode 0700");
@@ -152,7 +147,7 @@ static void one_that_cannot_be_made_is_refused(void **state)
 /* It is made for this user alone, whatever the umask; a long path will do as well. */
 static void it_is_made_where_there_is_none(void **state)
 {
-        struct scene *s = *state;
+        struct shared_scene *s = *state;
         char name[161] = "";
         struct stat status;
 
@@ -175,35 +170,16 @@ static void it_is_made_where_there_is_none(void **state)
         }
 }
 
-static int setup(void **state)
-{
-        struct scene *s = calloc(1, sizeof(*s));
-
-        (void)snprintf(s->path, sizeof(s->path), "/tmp/ferry-local-XXXXXX");
-        *state = s;
-        return mkdtemp(s->path) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-        struct scene *s = *state;
-
-        pair_clean(&s->pair);
-        (void)command_run((const char *const[]){ "rm", "-rf", s->path, NULL }, NULL, NULL, NULL);
-        free(s);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(a_symbolic_link_is_refused, setup, teardown),
-                cmocka_unit_test_setup_teardown(what_is_no_directory_is_refused, setup, teardown),
-                cmocka_unit_test_setup_teardown(another_users_is_refused, setup, teardown),
-                cmocka_unit_test_setup_teardown(one_that_others_may_enter_is_refused, setup, teardown),
-                cmocka_unit_test_setup_teardown(one_that_is_not_writable_is_refused, setup, teardown),
-                cmocka_unit_test_setup_teardown(one_that_cannot_be_made_is_refused, setup, teardown),
-                cmocka_unit_test_setup_teardown(it_is_made_where_there_is_none, setup, teardown),
+                WITH_SHARED(a_symbolic_link_is_refused),
+                WITH_SHARED(what_is_no_directory_is_refused),
+                WITH_SHARED(another_users_is_refused),
+                WITH_SHARED(one_that_others_may_enter_is_refused),
+                WITH_SHARED(one_that_is_not_writable_is_refused),
+                WITH_SHARED(one_that_cannot_be_made_is_refused),
+                WITH_SHARED(it_is_made_where_there_is_none),
         };
 
         return cmocka_run_group_tests_name("local directory", tests, NULL, NULL);

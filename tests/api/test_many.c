@@ -194,25 +194,12 @@ static void eight_clients_create_at_the_same_time(void **state)
         pair_stop(p);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(two_hundred_at_once_in_both_directions, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_thousand_small_ones_in_sequence, setup, teardown),
-                cmocka_unit_test_setup_teardown(eight_clients_create_at_the_same_time, setup, teardown),
+                WITH_PAIR(two_hundred_at_once_in_both_directions),
+                WITH_PAIR(a_thousand_small_ones_in_sequence),
+                WITH_PAIR(eight_clients_create_at_the_same_time),
         };
 
         return cmocka_run_group_tests_name("many", tests, NULL, NULL);

@@ -268,21 +268,6 @@ static void an_untrusted_network_is_crossed_by_https(void **state)
         worker_stop(&p->a);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
-#define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {

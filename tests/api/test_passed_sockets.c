@@ -92,8 +92,7 @@ static void sockets_that_must_not_be_served_on_are_refused(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(a_worker_serves_on_sockets_that_stay_their_makers, worker_setup,
-                                                worker_teardown),
+                WITH_WORKER(a_worker_serves_on_sockets_that_stay_their_makers),
                 cmocka_unit_test(sockets_that_must_not_be_served_on_are_refused),
         };
 

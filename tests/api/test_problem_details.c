@@ -74,7 +74,7 @@ static void a_limit_is_named_with_its_value(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+#define TEST(name) WITH_WORKER(name)
         const struct CMUnitTest tests[] = {
                 TEST(a_detail_names_its_subject),
                 TEST(a_limit_is_named_with_its_value),

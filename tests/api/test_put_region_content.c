@@ -8,23 +8,6 @@
 
 enum { MIB = 1 << 20 };
 
-/* Asserts what ten bytes of a region are. */
-static void assert_digits(struct worker *w, const char *id, const char *wanted)
-{
-        char digits[11] = "";
-        size_t n;
-
-        assert_int_equal(ferry_get_region_content(w->client, id, 0, digits, 10, &n), 0);
-        assert_int_equal(n, 10);
-        assert_string_equal(digits, wanted);
-}
-
-static void make_digits(struct worker *w, char *id)
-{
-        region_make(w, 10, 0, id);
-        assert_int_equal(ferry_put_region_content(w->client, id, 0, "..........", 10), 0);
-}
-
 static void bytes_go_where_offset_says(void **state)
 {
         static const struct {
@@ -57,7 +40,7 @@ static void bytes_go_where_offset_says(void **state)
         char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
-        make_digits(w, id);
+        digits_make(w, id);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 struct raw_answer answer;
 
@@ -69,7 +52,7 @@ static void bytes_go_where_offset_says(void **state)
                         assert_int_equal(answer.status, rows[i].status);
                         raw_answer_clear(&answer);
                 }
-                assert_digits(w, id, rows[i].then);
+                digits_assert(w, id, rows[i].then);
         }
         region_drop(w, id);
         worker_stop(w);
@@ -81,7 +64,7 @@ static void no_bytes_are_stored_anywhere_up_to_the_end(void **state)
         char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
-        make_digits(w, id);
+        digits_make(w, id);
         wire_expect(w, 204, "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
                     region_path(id, "/content"));
         wire_expect(w, 204, "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
@@ -92,7 +75,7 @@ static void no_bytes_are_stored_anywhere_up_to_the_end(void **state)
                      region_path(id, "/content"));
         wire_refused(w, 400, "out-of-bounds", "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
                      region_path(id, "/content?offset=11"));
-        assert_digits(w, id, "..........");
+        digits_assert(w, id, "..........");
         worker_stop(w);
 }
 
@@ -103,12 +86,12 @@ static void chunks_are_bytes(void **state)
         size_t n;
 
         worker_start(w, "w", NULL);
-        make_digits(w, id);
+        digits_make(w, id);
         wire_expect(w, 204,
                     "PUT %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
                     "1\r\na\r\n3\r\nbcd\r\n0005\r\nefghi\r\n0\r\nTrailer: x\r\n\r\n",
                     region_path(id, "/content?offset=1"));
-        assert_digits(w, id, ".abcdefghi");
+        digits_assert(w, id, ".abcdefghi");
 
         /* Longer than the region: at most what fits is stored, and the region is as good as before. */
         wire_refused(w, 413, "too-large",
@@ -138,14 +121,14 @@ static void chunk_extensions_are_ignored(void **state)
         struct raw_answer answer;
 
         worker_start(w, "w", NULL);
-        make_digits(w, id);
+        digits_make(w, id);
         wire_ask(w, &answer,
                  "PUT %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
                  "1\r\na\r\n3;ext=\"x\"\r\nbcd\r\n0\r\n\r\n",
                  region_path(id, "/content?offset=1"));
         if (answer.status != 400 || !library_may_refuse_extensions()) {
                 assert_int_equal(answer.status, 204);
-                assert_digits(w, id, ".abcd.....");
+                digits_assert(w, id, ".abcd.....");
         }
         raw_answer_clear(&answer);
         region_drop(w, id);
@@ -224,7 +207,7 @@ static void only_octets_are_taken(void **state)
         char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
-        make_digits(w, id);
+        digits_make(w, id);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 struct raw_answer answer;
 
@@ -234,11 +217,11 @@ static void only_octets_are_taken(void **state)
                 if (rows[i].status == 204) {
                         assert_int_equal(answer.status, 204);
                         raw_answer_clear(&answer);
-                        assert_digits(w, id, "#.........");
+                        digits_assert(w, id, "#.........");
                         assert_int_equal(ferry_put_region_content(w->client, id, 0, ".", 1), 0);
                 } else {
                         answer_assert_problem(&answer, 415, "unsupported-media-type");
-                        assert_digits(w, id, "..........");
+                        digits_assert(w, id, "..........");
                 }
         }
         worker_stop(w);
@@ -269,7 +252,7 @@ static void a_client_that_leaves_half_way_frees_the_region(void **state)
         for (int how = 0; how < 4; how++) {
                 int fd = raw_connect(w);
 
-                make_digits(w, id);
+                digits_make(w, id);
                 request = text_format("PUT %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n%s", region_path(id, "/content"),
                                       how % 2 ? "Transfer-Encoding: chunked" : "Content-Length: 10",
                                       how % 2 ? "4\r\nhalf\r\n6\r\nhal" : "half");
@@ -289,7 +272,7 @@ static void a_client_that_leaves_half_way_frees_the_region(void **state)
                         (void)close(fd);
                 }
                 assert_int_equal(ferry_put_region_content(w->client, id, 0, "0123456789", 10), 0);
-                assert_digits(w, id, "0123456789");
+                digits_assert(w, id, "0123456789");
                 region_drop(w, id);
         }
         worker_stop(w);
@@ -319,19 +302,6 @@ static void an_upload_is_not_copied(void **state)
         }
         assert_true(worker_status_kb(w, "VmHWM") < resident + MOST_KB); /* also not for a moment */
         worker_stop(w);
-}
-
-static int pair_setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int pair_teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
 }
 
 /* While a transfer stands in its middle, the worker takes uploads; afterwards the transfer goes on. */
@@ -394,7 +364,7 @@ static void two_uploads_into_one_region_do_not_mix(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+#define TEST(name) WITH_WORKER(name)
         const struct CMUnitTest tests[] = {
                 TEST(bytes_go_where_offset_says),
                 TEST(no_bytes_are_stored_anywhere_up_to_the_end),
@@ -405,7 +375,7 @@ int main(void)
                 TEST(only_octets_are_taken),
                 TEST(a_client_that_leaves_half_way_frees_the_region),
                 TEST(an_upload_is_not_copied),
-                cmocka_unit_test_setup_teardown(uploads_and_transfers_share_a_worker, pair_setup, pair_teardown),
+                WITH_PAIR(uploads_and_transfers_share_a_worker),
                 TEST(two_uploads_into_one_region_do_not_mix),
         };
 

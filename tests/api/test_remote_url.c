@@ -188,27 +188,12 @@ static void the_list_of_peers_can_be_set(void **state)
         pair_stop(p);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(urls_that_are_none_are_refused, setup, teardown),
-                cmocka_unit_test_setup_teardown(what_the_peer_answers_decides, setup, teardown),
-                cmocka_unit_test_setup_teardown(sizes_of_fetched_metadata_are_checked, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_server_that_is_no_worker_is_survived, setup, teardown),
-                cmocka_unit_test_setup_teardown(the_list_of_peers_can_be_set, setup, teardown),
+                WITH_PAIR(urls_that_are_none_are_refused),        WITH_PAIR(what_the_peer_answers_decides),
+                WITH_PAIR(sizes_of_fetched_metadata_are_checked), WITH_PAIR(a_server_that_is_no_worker_is_survived),
+                WITH_PAIR(the_list_of_peers_can_be_set),
         };
 
         return cmocka_run_group_tests_name("remote_url", tests, NULL, NULL);

@@ -83,25 +83,12 @@ static void only_live_offers_can_be_renewed(void **state)
         pair_stop(p);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(a_renewed_offer_outlives_its_first_time, setup, teardown),
-                cmocka_unit_test_setup_teardown(renewing_shows_in_fresh_metadata, setup, teardown),
-                cmocka_unit_test_setup_teardown(only_live_offers_can_be_renewed, setup, teardown),
+                WITH_PAIR(a_renewed_offer_outlives_its_first_time),
+                WITH_PAIR(renewing_shows_in_fresh_metadata),
+                WITH_PAIR(only_live_offers_can_be_renewed),
         };
 
         return cmocka_run_group_tests_name("renew_operation", tests, NULL, NULL);

@@ -5,23 +5,6 @@
 
 /* Request headers that change what a request means: Content-Range, Content-Encoding, If-Match, If-None-Match. */
 
-/* Asserts what ten bytes of a region are. */
-static void assert_digits(struct worker *w, const char *id, const char *wanted)
-{
-        char digits[11] = "";
-        size_t n;
-
-        assert_int_equal(ferry_get_region_content(w->client, id, 0, digits, 10, &n), 0);
-        assert_int_equal(n, 10);
-        assert_string_equal(digits, wanted);
-}
-
-static void make_digits(struct worker *w, char *id)
-{
-        region_make(w, 10, 0, id);
-        assert_int_equal(ferry_put_region_content(w->client, id, 0, "..........", 10), 0);
-}
-
 /* As `curl -C 4 -T FILE` sends it. */
 static void a_resumed_upload_goes_where_content_range_says(void **state)
 {
@@ -48,7 +31,7 @@ static void a_resumed_upload_goes_where_content_range_says(void **state)
         char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
-        make_digits(w, id);
+        digits_make(w, id);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 struct raw_answer answer;
 
@@ -62,7 +45,7 @@ static void a_resumed_upload_goes_where_content_range_says(void **state)
                         assert_int_equal(answer.status, rows[i].status);
                         raw_answer_clear(&answer);
                 }
-                assert_digits(w, id, rows[i].then);
+                digits_assert(w, id, rows[i].then);
         }
         /* Only the end of a chunked body tells that it has fewer bytes, or more. */
         wire_refused(w, 400, "invalid-parameter",
@@ -73,7 +56,7 @@ static void a_resumed_upload_goes_where_content_range_says(void **state)
                      "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Range: bytes 0-1/10\r\n"
                      "Transfer-Encoding: chunked\r\n\r\n2\r\nxy\r\n1\r\nz\r\n0\r\n\r\n",
                      region_path(id, "/content"));
-        assert_digits(w, id, "xy2ab5678Z");
+        digits_assert(w, id, "xy2ab5678Z");
         region_drop(w, id);
         worker_stop(w);
 }
@@ -84,18 +67,18 @@ static void an_encoded_body_is_refused(void **state)
         char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
-        make_digits(w, id);
+        digits_make(w, id);
         wire_refused(w, 415, "unsupported-media-type",
                      "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n!!",
                      region_path(id, "/content"));
         wire_refused(w, 415, "unsupported-media-type",
                      "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                      "Content-Encoding: br\r\nContent-Length: 10\r\n\r\n{\"size\":1}");
-        assert_digits(w, id, "..........");
+        digits_assert(w, id, "..........");
         wire_expect(w, 204,
                     "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: identity\r\nContent-Length: 2\r\n\r\nab",
                     region_path(id, "/content"));
-        assert_digits(w, id, "ab........");
+        digits_assert(w, id, "ab........");
         region_drop(w, id);
         worker_stop(w);
 }
@@ -107,17 +90,17 @@ static void preconditions_hold_or_nothing_is_stored(void **state)
         char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
-        make_digits(w, id);
+        digits_make(w, id);
         wire_refused(w, 412, "precondition-failed",
                      "PUT %s HTTP/1.1\r\nHost: localhost\r\nIf-Match: \"r1\"\r\nContent-Length: 2\r\n\r\n!!",
                      region_path(id, "/content"));
         wire_refused(w, 412, "precondition-failed",
                      "PUT %s HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: *\r\nContent-Length: 2\r\n\r\n!!",
                      region_path(id, "/content"));
-        assert_digits(w, id, "..........");
+        digits_assert(w, id, "..........");
         wire_expect(w, 204, "PUT %s HTTP/1.1\r\nHost: localhost\r\nIf-Match: *\r\nContent-Length: 2\r\n\r\nab",
                     region_path(id, "/content"));
-        assert_digits(w, id, "ab........");
+        digits_assert(w, id, "ab........");
         wire_refused(w, 412, "precondition-failed", "DELETE %s HTTP/1.1\r\nHost: localhost\r\nIf-Match: \"x\"\r\n\r\n",
                      region_path(id, ""));
         region_drop(w, id);
@@ -194,7 +177,7 @@ static void names_of_requests_put_nothing_of_their_own_into_the_log(void **state
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+#define TEST(name) WITH_WORKER(name)
         const struct CMUnitTest tests[] = {
                 TEST(a_resumed_upload_goes_where_content_range_says),
                 TEST(an_encoded_body_is_refused),

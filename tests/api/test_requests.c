@@ -390,7 +390,7 @@ static void a_request_id_comes_back_or_is_made(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+#define TEST(name) WITH_WORKER(name)
         const struct CMUnitTest tests[] = {
                 TEST(a_wrong_method_is_told_the_right_ones),
                 TEST(head_is_get_without_the_body),

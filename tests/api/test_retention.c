@@ -115,26 +115,12 @@ static void an_id_is_never_given_twice(void **state)
         worker_stop(w);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(an_ended_operation_is_kept_for_the_retention_then_gone, setup,
-                                                teardown),
-                cmocka_unit_test_setup_teardown(live_operations_are_bounded_and_ended_ones_make_room, setup, teardown),
-                cmocka_unit_test_setup_teardown(an_id_is_never_given_twice, setup, teardown),
+                WITH_PAIR(an_ended_operation_is_kept_for_the_retention_then_gone),
+                WITH_PAIR(live_operations_are_bounded_and_ended_ones_make_room),
+                WITH_PAIR(an_id_is_never_given_twice),
         };
 
         return cmocka_run_group_tests_name("retention", tests, NULL, NULL);

@@ -139,26 +139,13 @@ static void a_cancel_ends_both_ends(void **state)
         worker_stop(w);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct worker));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        worker_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(a_worker_reads_from_and_writes_to_itself, setup, teardown),
-                cmocka_unit_test_setup_teardown(both_ends_may_be_the_same_bytes, setup, teardown),
-                cmocka_unit_test_setup_teardown(its_own_url_will_do, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_cancel_ends_both_ends, setup, teardown),
+                WITH_WORKER(a_worker_reads_from_and_writes_to_itself),
+                WITH_WORKER(both_ends_may_be_the_same_bytes),
+                WITH_WORKER(its_own_url_will_do),
+                WITH_WORKER(a_cancel_ends_both_ends),
         };
 
         return cmocka_run_group_tests_name("same worker", tests, NULL, NULL);

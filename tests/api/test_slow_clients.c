@@ -144,8 +144,6 @@ static void idle_connections_without_a_token_make_room(void **state)
         worker_stop(w);
 }
 
-#define WITH_WORKER(test) cmocka_unit_test_setup_teardown(test, worker_setup, worker_teardown)
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {

@@ -56,24 +56,11 @@ static void a_gibibyte_arrives_byte_for_byte(void **state)
         pair_stop(p);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(every_size_arrives_byte_for_byte, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_gibibyte_arrives_byte_for_byte, setup, teardown),
+                WITH_PAIR(every_size_arrives_byte_for_byte),
+                WITH_PAIR(a_gibibyte_arrives_byte_for_byte),
         };
 
         return cmocka_run_group_tests_name("transfers", tests, NULL, NULL);

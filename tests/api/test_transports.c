@@ -115,21 +115,6 @@ static void a_worker_says_at_its_start_that_its_listener_can_be_aborted(void **s
         worker_stop(&p->a);
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
-#define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {

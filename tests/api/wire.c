@@ -7,22 +7,6 @@
 
 #include "wire.h"
 
-int worker_setup(void **state)
-{
-        struct worker *w = calloc(1, sizeof(*w));
-
-        w->out = -1;
-        *state = w;
-        return 0;
-}
-
-int worker_teardown(void **state)
-{
-        worker_clean(*state);
-        free(*state);
-        return 0;
-}
-
 static void ask(const struct worker *w, struct raw_answer *ret_answer, const char *format, va_list arguments)
 {
         char *request;
@@ -302,4 +286,20 @@ const char *region_path(const char *id, const char *rest)
 
         (void)snprintf(path, sizeof(paths[0]), "/v1/regions/%s%s", id, rest);
         return path;
+}
+
+void digits_make(struct worker *w, char *id)
+{
+        region_make(w, 10, 0, id);
+        assert_int_equal(ferry_put_region_content(w->client, id, 0, "..........", 10), 0);
+}
+
+void digits_assert(struct worker *w, const char *id, const char *wanted)
+{
+        char digits[11] = "";
+        size_t n;
+
+        assert_int_equal(ferry_get_region_content(w->client, id, 0, digits, 10, &n), 0);
+        assert_int_equal(n, 10);
+        assert_string_equal(digits, wanted);
 }

@@ -7,10 +7,6 @@
 
 /* What several of the tests of the HTTP surface do beyond harness.h and steps.h. Every function asserts. */
 
-/* setup and teardown of a cmocka test: *state is a struct worker that is not started yet. */
-int worker_setup(void **state);
-int worker_teardown(void **state);
-
 /* One request as printf makes it, on a connection of its own. */
 void wire_ask(const struct worker *w, struct raw_answer *ret_answer, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
@@ -66,5 +62,13 @@ void worker_assert_serving(struct worker *w);
 
 /* "/v1/regions/{id}<rest>", in a buffer that the next call but three overwrites. */
 const char *region_path(const char *id, const char *rest);
+
+/* ---- a region of ten bytes, for uploads ---- */
+
+/* Made of dots. id: FERRY_ID_SIZE. */
+void digits_make(struct worker *w, char *id);
+
+/* Asserts what its bytes are. */
+void digits_assert(struct worker *w, const char *id, const char *wanted);
 
 #endif

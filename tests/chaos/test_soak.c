@@ -152,24 +152,10 @@ static void after_ten_thousand_operations_a_worker_is_as_after_a_hundred(void **
         }
 }
 
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct pair));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(*state);
-        free(*state);
-        return 0;
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(after_ten_thousand_operations_a_worker_is_as_after_a_hundred, setup,
-                                                teardown),
+                WITH_PAIR(after_ten_thousand_operations_a_worker_is_as_after_a_hundred),
         };
 
         return cmocka_run_group_tests_name("soak", tests, NULL, NULL);
