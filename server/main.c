@@ -11,6 +11,7 @@
 #include <sys/signalfd.h>
 
 #include "base/log.h"
+#include "base/notify.h"
 #include "base/util.h"
 #include "options.h"
 #include "worker.h"
@@ -22,6 +23,7 @@ enum {
         EXIT_SIGNAL = 128, /* + the signal's number, as shells say it */
         FILES_WANTED = 1 << 20,
         MESSAGE_SIZE = 512,
+        END_MS = 70000, /* beyond --drain-timeout: --grace at its longest, and a large region to be freed */
 };
 
 /* What the thread that ends the worker needs. */
@@ -117,14 +119,24 @@ static int line_write(int fd, const char *text)
         return 0;
 }
 
+/* Takes what a notify_* call returned. */
+static void manager_told(int r)
+{
+        if (r < 0)
+                log_event(LOG_WARN, "the service manager ($NOTIFY_SOCKET) could not be told of the worker's state",
+                          LOG_S("reason", strerror(-r)));
+}
+
 static void reload(struct ferry_worker *worker)
 {
         char message[MESSAGE_SIZE];
 
+        manager_told(notify_reloading());
         if (worker_reload(worker, message, sizeof(message)) < 0)
                 log_event(LOG_ERROR, "tokens and certificates stay as they are", LOG_S("reason", message));
         else
                 log_event(LOG_INFO, "tokens and certificates read anew");
+        manager_told(notify_ready());
 }
 
 /* A signal that ends the worker; 0 = none came. SIGHUP is dealt with here; worker NULL = it is ending. */
@@ -166,6 +178,7 @@ static int serve(int signals, struct ferry_worker *worker, uint64_t drain_timeou
                 number = signal_read(signals, worker);
         } while (number == 0);
         log_event(LOG_INFO, "stopping", LOG_S("signal", sigabbrev_np(number)));
+        manager_told(notify_stopping(drain_timeout_ms + END_MS));
         if (done < 0 || pthread_create(&thread, NULL, end_worker, &ending) != 0) {
                 (void)end_worker(&ending);
                 return EXIT_SUCCESS;
@@ -221,6 +234,7 @@ static int run(const struct options *options)
                 (void)snprintf(message, sizeof(message), "the ready line could not be written: %s", strerror(-r));
                 return complain(message, EXIT_FAILURE);
         }
+        manager_told(notify_ready());
         return serve(signals, worker, options->drain_timeout_ms);
 }
 
