@@ -14,6 +14,7 @@
 #include "connection.h"
 #include "guard.h"
 #include "handlers.h"
+#include "head.h"
 #include "http_internal.h"
 #include "idempotency.h"
 #include "operation_content.h"
@@ -22,13 +23,33 @@
 #include "routes.h"
 #include "shard.h"
 
+struct header_context {
+        struct http_request *request;
+        struct head_parts parts;
+};
+
 static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const char *name, size_t name_size,
                                    const char *value, size_t value_size)
 {
-        struct http_request *request = context;
+        struct header_context *headers = context;
 
-        headers_add(&request->headers, name, value ? value : "", value_size);
+        headers_add(&headers->request->headers, name, value ? value : "", value_size);
+        if (headers->request->server->watch_heads)
+                head_parts_add(&headers->parts, name, value ? value : "");
         return MHD_YES;
+}
+
+static void read_headers(struct http_request *request)
+{
+        struct header_context context = { .request = request };
+
+        head_parts_begin(&context.parts, request->version);
+        MHD_get_connection_values_n(request->connection, MHD_HEADER_KIND, take_header, &context);
+        if (!request->server->watch_heads)
+                return;
+        const union MHD_ConnectionInfo *size =
+                MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+        request->head_fault |= !size || !head_parts_end(&context.parts, request->method + size->header_size);
 }
 
 struct query_context {
@@ -152,7 +173,7 @@ static bool take_authority(struct http_request *request, char authority[ADDRESS_
 /* The first call: the headers are there, the body is not. Everything that can be refused is refused here. */
 static void begin(struct http_request *request)
 {
-        MHD_get_connection_values_n(request->connection, MHD_HEADER_KIND, take_header, request);
+        read_headers(request);
         request_note(request);
         name_request(request);
         request->chunked = request->headers.transfer_encoding != NULL;

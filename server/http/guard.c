@@ -100,6 +100,7 @@ bool guard_admit(struct http_request *request)
         const struct http_headers *headers = &request->headers;
         const struct http_config *config = &request->server->config;
         const char *fault = request->target_fault ? "The request target holds a NUL"
+                            : request->head_fault ? "The head holds a NUL, or a header is folded"
                                                   : guard_framing_fault(headers, request->version);
 
         if (fault) {

@@ -77,6 +77,8 @@ static void add_line(struct sum *sum, const char *line, size_t n)
         static const char cookie[] = "Cookie:", length[] = "Content-Length:";
 
         sum->items++;
+        if (*line == ' ' || *line == '\t')
+                sum->fault = "A header is folded";
         if (n >= strlen(cookie) && !strncasecmp(line, cookie, strlen(cookie))) {
                 sum->cookies += n;
                 sum->items += count(line, n, ';') + count(line, n, ',') + 1;
@@ -87,6 +89,47 @@ static void add_line(struct sum *sum, const char *line, size_t n)
                         sum->fault = "Content-Length is not a number";
                 sum->length = true;
         }
+}
+
+/* ---- heads that libmicrohttpd has cut up ---- */
+
+bool head_parts_needed(const char *library_version)
+{
+        return !strncmp(library_version, "0.", 2);
+}
+
+bool head_target_whole(const char *target)
+{
+        return !strncmp(target + strlen(target) + 1, "HTTP/", 5);
+}
+
+void head_parts_begin(struct head_parts *parts, const char *version)
+{
+        *parts = (struct head_parts){ .at = version + strlen(version) };
+}
+
+/* Whether [at, end) is the text's own NUL, and one more where CR LF has ended the line. */
+static bool is_line_end(const char *at, const char *end)
+{
+        return (end - at == 1 || end - at == 2) && !at[0] && !end[-1];
+}
+
+void head_parts_add(struct head_parts *parts, const char *name, const char *value)
+{
+        const char *blank = name + strlen(name) + 1; /* behind the colon */
+
+        while (*blank == ' ' || *blank == '\t')
+                blank++;
+        parts->broken |= !is_line_end(parts->at, name) || blank != value;
+        parts->at = value + strlen(value);
+}
+
+bool head_parts_end(const struct head_parts *parts, const char *end)
+{
+        for (const char *at = parts->at; at < end; at++)
+                if (*at)
+                        return false;
+        return !parts->broken && end - parts->at >= 2 && end - parts->at <= 4; /* the last line's end, an empty one */
 }
 
 static struct sum add_up(const char *head, const char *end)

@@ -51,6 +51,7 @@ struct http_server {
         _Atomic(struct metric *) *usual; /* those of routes by what they mostly answer; NULL = not asked for yet */
         struct metric *slow[HTTP_SLOW_COUNT], *refused_head, *evicted, *refused_address; /* closed by us */
         bool tls;
+        bool watch_heads; /* libmicrohttpd is one that passes over parts of heads (head.h) */
         pthread_mutex_t credentials_lock;
         struct http_credentials *credentials; /* credentials_lock: the newest */
         atomic_uint n_reloads;                /* counts them */

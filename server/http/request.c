@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "connecting.h"
+#include "head.h"
 #include "http_internal.h"
 #include "idempotency.h"
 #include "making.h"
@@ -46,6 +47,7 @@ struct http_request *request_new(struct http_listener *listener, struct MHD_Conn
                 request->note->started_us = clock_now_us();
         request->target_hash = XXH3_64bits(target, strlen(target));
         request->target_fault = strstr(target, "%00") != NULL;
+        request->head_fault = listener->server->watch_heads && !head_target_whole(target);
         const char *slash = strcasestr(target, "%2f"), *query = strchr(target, '?');
         request->slash_hidden = slash && (!query || slash < query);
         return request;

@@ -42,6 +42,7 @@ struct http_request {
         struct MHD_Connection *connection;
         struct request_note *note; /* for the log, at the end; owned; NULL = it will not be logged */
         bool target_fault;         /* the raw target hides a NUL, which would cut the decoded path short */
+        bool head_fault;           /* libmicrohttpd has passed over a part of the head */
         bool slash_hidden;         /* its path has %2F, which is not the slash that parts names */
 
         /*

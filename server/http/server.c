@@ -12,6 +12,7 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "credentials.h"
+#include "head.h"
 #include "http_internal.h"
 #include "idempotency.h"
 #include "problem.h"
@@ -140,6 +141,7 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
                 return -ENOMEM;
         server->config = *config;
         server->tls = config->secrets.tls_cert != NULL;
+        server->watch_heads = head_parts_needed(MHD_get_version());
         server->last_request = random_id();
         server->started_us = clock_now_us();
         server->started_unix_ms = clock_unix_ms();

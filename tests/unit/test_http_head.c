@@ -103,11 +103,72 @@ static void a_tls_record_is_whole_or_foreign(void **state)
         assert_int_equal(head_judge_tls(BYTES("\x16\x03\x01\xff\xff")), HEAD_FOREIGN);
 }
 
+/* The line that begins at *line, with its end made NUL as libmicrohttpd 0.9 does it; *line: the next one. */
+static char *cut_line(char **line, char *end)
+{
+        char *start = *line, *newline = memchr(start, '\n', (size_t)(end - start));
+
+        *newline = '\0';
+        if (newline > start && newline[-1] == '\r')
+                newline[-1] = '\0';
+        *line = newline + 1;
+        return start;
+}
+
+/* Cuts a head up as libmicrohttpd 0.9 does: whether its parts are all of it. */
+static bool parts_are_whole(const char *head, size_t size)
+{
+        char *copy = malloc(size), *end = copy + size, *next = copy, *line;
+        struct head_parts parts;
+        bool whole;
+
+        memcpy(copy, head, size);
+        line = cut_line(&next, end);
+        char *target = strchr(line, ' ') + 1, *version = (char *)memrchr(line, ' ', (size_t)(next - line)) + 1;
+        version[-1] = '\0';
+        whole = head_target_whole(target);
+        head_parts_begin(&parts, version);
+        for (line = cut_line(&next, end); *line; line = cut_line(&next, end)) {
+                char *colon = strchr(line, ':');
+
+                *colon++ = '\0';
+                head_parts_add(&parts, line, colon + strspn(colon, " \t"));
+        }
+        whole &= head_parts_end(&parts, end);
+        free(copy);
+        return whole;
+}
+
+static void parts_of_a_head_lie_one_behind_the_other(void **state)
+{
+        static const struct {
+                const char *head;
+                size_t size;
+                bool whole;
+        } rows[] = {
+                { BYTES("GET / HTTP/1.1\r\n\r\n"), true },
+                { BYTES("GET / HTTP/1.1\n\n"), true },
+                { BYTES(START "X: y\r\nY:z\nZ:\r\n\r\n"), true },
+                { BYTES(START "X: y\0z\r\n\r\n"), false },
+                { BYTES(START "X: y\0z\r\nY: z\r\n\r\n"), false },
+                { BYTES(START "X: y\0\0z\r\n\r\n"), false },
+                { BYTES(START "X: y\0\r\n\r\n"), false },
+                { BYTES(START "\0X: y\r\n\r\n"), false },
+                { BYTES("GET /\0 HTTP/1.1\r\nX: y\r\n\r\n"), false },
+        };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++)
+                assert_int_equal(parts_are_whole(rows[i].head, rows[i].size), rows[i].whole);
+        assert_true(head_parts_needed("0.9.75"));
+        assert_false(head_parts_needed("1.0.1"));
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_head_is_whole_with_its_empty_line),
                 cmocka_unit_test(lengths_that_are_none_are_refused),
+                cmocka_unit_test(parts_of_a_head_lie_one_behind_the_other),
                 cmocka_unit_test(heads_that_are_too_large_are_refused),
                 cmocka_unit_test(a_tls_record_is_whole_or_foreign),
         };
