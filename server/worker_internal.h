@@ -9,6 +9,7 @@
 #include "options.h"
 #include "worker.h"
 
+struct admission;
 struct engine;
 struct http_server;
 struct mover;
@@ -40,6 +41,7 @@ struct ferry_worker {
         struct worker_settings *settings;
         struct metrics *metrics;
         struct loop *loop;
+        struct admission *admission;
         struct engine *engine;
         struct mover *mover;
         struct region_table *regions;

@@ -82,7 +82,6 @@ static int create_with_metadata(struct ferry_worker *worker, const struct operat
         r = decode(text, &metadata);
         if (r)
                 return r;
-        remote_screen(worker->peers, metadata);
         r = operation_check(worker->operations, spec, metadata, detail);
         if (r)
                 return worker_fail(r, *detail ? "%s" : NULL, detail);

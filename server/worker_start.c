@@ -6,6 +6,7 @@
 
 #include <ferry/json_write.h>
 
+#include "base/admission.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/metrics.h"
@@ -94,6 +95,15 @@ static int start_loop(struct ferry_worker *worker)
         return loop_new("ferry-loop", &worker->loop);
 }
 
+static int start_admission(struct ferry_worker *worker)
+{
+        const struct worker_settings *settings = worker->settings;
+
+        /* Beyond loopback, others could make this worker ask servers that listen on loopback because they trust it. */
+        return admission_new(settings->options.allow_peer, settings->options.n_allow_peer, settings->beyond_loopback,
+                             &worker->admission);
+}
+
 static int start_engine(struct ferry_worker *worker)
 {
         const struct worker_options *options = &worker->settings->options;
@@ -108,6 +118,7 @@ static int start_engine(struct ferry_worker *worker)
                 .window = options->window,
                 .spin_us = spin_us(options),
                 .grace_ms = (uint32_t)options->grace_ms,
+                .admission = worker->admission,
                 .operations = { .claim = on_claim, .settle = on_settle, .context = worker },
                 .advertise = options->advertise,
                 .metrics = worker->metrics,
@@ -193,10 +204,7 @@ static int start_peers(struct ferry_worker *worker)
 {
         const struct worker_settings *settings = worker->settings;
         const struct peers_config config = {
-                .allow = settings->options.allow_peer,
-                .n_allow = settings->options.n_allow_peer,
-                /* Otherwise others could make this worker ask servers that listen on loopback because they trust it. */
-                .nobody = settings->beyond_loopback,
+                .admission = worker->admission,
                 .token = settings->peer_token,
                 .ca_file = settings->options.peer_ca,
                 .cert_file = settings->options.peer_cert,
@@ -335,12 +343,14 @@ static const struct step {
 } steps[] = {
         { "metrics", start_metrics, NULL },
         { "the event loop", start_loop, NULL },
+        { "the list of peers", start_admission,
+          "--allow-peer takes a host name, an address or a CIDR like 10.0.0.0/8" },
         { "the data plane", start_engine,
           "--data-listen, --transports or --interfaces is not one that this machine and its UCX have" },
         { "the build's metric", start_build_info, NULL },
         { "the regions", start_regions, NULL },
         { "the operations", start_operations, NULL },
-        { "the HTTP client", start_peers, "--allow-peer takes a host name, an address or a CIDR like 10.0.0.0/8" },
+        { "the HTTP client", start_peers, NULL },
         { "the HTTP server", start_http,
           "--listen, --advertise, --tls-cert, --tls-key or --tls-client-ca is not usable" },
         { "the ready line", make_ready_line, NULL },

@@ -13,7 +13,6 @@
 #include "event.h"
 #include "http/server.h"
 #include "peers/peers.h"
-#include "peers/remote.h"
 
 struct connecting {
         /* fixed */
@@ -68,13 +67,11 @@ static void on_fetched(void *context, int error, const char *detail, struct ferr
                 ferry_metadata_free(metadata);
                 return;
         }
-        remote_screen(c->peers, metadata);
         memcpy(c->result.worker, metadata->worker, sizeof(c->result.worker));
         c->result.epoch = metadata->epoch;
         spec.peer = (struct engine_peer){
                 .epoch = metadata->epoch,
                 .data = metadata->data,
-                .data_refused = metadata->data_refused,
                 .name = metadata->worker,
                 .url = c->url,
         };

@@ -36,8 +36,6 @@ static bool check(const struct http_config *config, struct operation_body *body,
                 error = peers_check_url(config->peers, body->remote_url, detail, sizeof(detail));
         if (error)
                 return refuse_at(refusal, error, remote_pointer(body), detail);
-        if (body->metadata)
-                remote_screen(config->peers, body->metadata);
         return true;
 }
 

@@ -10,7 +10,7 @@
 
 #include <ferry/error.h>
 
-#include "admission.h"
+#include "base/admission.h"
 #include "base/util.h"
 
 enum {

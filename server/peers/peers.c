@@ -9,7 +9,6 @@
 
 #include <ferry/error.h>
 
-#include "admission.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -35,7 +34,6 @@ struct headers_kept {
 struct peers {
         /* fixed after peers_new */
         struct easy_settings settings;
-        struct admission *admission;
         char *strings[4];
         size_t max_fetches;
         struct metric_family *fetches;
@@ -326,13 +324,9 @@ static int settings_make(struct peers *peers, const struct peers_config *config)
                 { config->key_file, &settings->key_file },
                 { config->user_agent, &settings->user_agent },
         };
-        int r;
 
         _Static_assert(FERRY_ARRAY_SIZE(strings) == FERRY_ARRAY_SIZE(peers->strings), "a place for each");
-        r = admission_new(config->allow, config->n_allow, config->nobody, &peers->admission);
-        if (r < 0)
-                return r;
-        settings->admission = peers->admission;
+        settings->admission = config->admission;
         settings->connect_timeout_ms = (long)(config->connect_timeout_ms ?: DEFAULT_CONNECT_MS);
         settings->timeout_ms = (long)(config->timeout_ms ?: DEFAULT_TIMEOUT_MS);
         settings->max_body = config->max_body ?: DEFAULT_BODY;
@@ -394,16 +388,10 @@ struct peers *peers_free(struct peers *peers)
         }
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(peers->strings); i++)
                 free(peers->strings[i]);
-        admission_free(peers->admission);
         pthread_mutex_destroy(&peers->start_lock);
         pthread_mutex_destroy(&peers->lock);
         free(peers);
         return NULL;
-}
-
-bool peers_admits(const struct peers *peers, const char *host)
-{
-        return admission_host(peers->admission, host);
 }
 
 int peers_check_url(struct peers *peers, const char *url, char *detail, size_t detail_size)

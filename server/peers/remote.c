@@ -8,7 +8,6 @@
 #include <ferry/error.h>
 #include <ferry/metadata.h>
 
-#include "base/address.h"
 #include "base/log.h"
 #include "operations/operations.h"
 #include "peers/peers.h"
@@ -16,21 +15,8 @@
 /* What outlives the request. */
 struct remote {
         struct operation_store *store;
-        struct peers *peers;
         struct operation *operation; /* a reference */
 };
-
-void remote_screen(const struct peers *peers, struct ferry_metadata *metadata)
-{
-        char host[ADDRESS_HOST_SIZE];
-        uint16_t port;
-
-        if (!*metadata->data)
-                return;
-        if (address_split(metadata->data, host, &port) && peers_admits(peers, host))
-                return;
-        metadata->data_refused = true;
-}
 
 static void on_fetched(void *context, int error, const char *detail, struct ferry_metadata *metadata)
 {
@@ -38,7 +24,6 @@ static void on_fetched(void *context, int error, const char *detail, struct ferr
         char reason[OPERATION_DETAIL_SIZE] = "";
 
         if (!error) {
-                remote_screen(remote->peers, metadata);
                 error = operation_begin(remote->store, remote->operation, metadata, false, reason);
                 detail = reason;
         }
@@ -63,7 +48,6 @@ int remote_begin(struct operation_store *store, struct peers *peers, struct oper
         if (!remote)
                 return -ENOMEM;
         remote->store = store;
-        remote->peers = peers;
         remote->operation = operation_ref(operation);
         int error = peers_fetch_metadata(peers, url, on_fetched, remote, detail, detail_size);
         if (error) {

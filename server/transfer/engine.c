@@ -156,6 +156,7 @@ static struct engine *allocate(const struct engine_config *config)
         engine->spin_us = or_default(config->spin_us, ENGINE_SPIN_DEFAULT_US);
         engine->grace_us = or_default(config->grace_ms, ENGINE_GRACE_MS) * UINT64_C(1000);
         engine->connect_us = or_default(config->connect_ms, ENGINE_CONNECT_MS) * UINT64_C(1000);
+        engine->admission = config->admission;
         engine->operations = config->operations;
         (void)pthread_mutex_init(&engine->command_lock, NULL);
         (void)pthread_cond_init(&engine->command_done, NULL);

@@ -47,6 +47,7 @@ struct engine {
         uint64_t epoch;
         uint64_t spin_us; /* how long the thread polls, after something moved, before it sleeps */
         uint64_t grace_us, connect_us;
+        const struct admission *admission; /* borrowed; NULL = every host */
         struct engine_operations operations;
         struct engine_facts facts;
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/admission.h"
 #include "base/util.h"
 #include "command.h"
 #include "engine_internal.h"
@@ -23,8 +24,7 @@ struct resolution {
         unsigned references;
         struct engine *engine; /* NULL = nobody wants it any more */
         bool done;
-        struct sockaddr_storage address;
-        socklen_t address_length;
+        struct resolved resolved;
         struct resolution *prev, *next; /* the engine's; who holds the progress lock */
 };
 
@@ -59,48 +59,70 @@ static bool split(char *text, char **ret_host, char **ret_port)
 }
 
 /* UCX takes one address: of a name with both kinds that of the preferred family. */
-static int look_up(const char *text, int family, int flags, struct sockaddr_storage *ret_address, socklen_t *ret_length)
+static int look_up(const char *host, const char *port, int family, int flags, struct resolved *ret_resolved)
 {
         struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags };
-        char copy[ENGINE_ADDRESS_SIZE], *host, *port;
         struct addrinfo *list, *best;
 
-        *ret_length = 0;
-        if (strlen(text) >= sizeof(copy))
-                return -EINVAL;
-        strcpy(copy, text);
-        if (!split(copy, &host, &port))
-                return -EINVAL;
         if (getaddrinfo(host, port, &hints, &list) != 0)
                 return -EAGAIN;
         for (best = list; best && best->ai_family != family; best = best->ai_next)
                 ;
         if (!best)
                 best = list;
-        memcpy(ret_address, best->ai_addr, best->ai_addrlen);
-        *ret_length = best->ai_addrlen;
+        memcpy(&ret_resolved->address, best->ai_addr, best->ai_addrlen);
+        ret_resolved->length = best->ai_addrlen;
         freeaddrinfo(list);
         return 0;
 }
 
-int resolver_parse(const char *text, int family, struct sockaddr_storage *ret_address, socklen_t *ret_length)
+/* A name may resolve to anything: unless it is listed itself, the last word is on the address. */
+static void screen(const struct admission *admission, const char *host, struct resolved *resolved)
 {
-        return look_up(text, family, AI_NUMERICHOST, ret_address, ret_length);
+        if (!admission || !resolved->length || admission_name(admission, host) ||
+            admission_address(admission, (const struct sockaddr *)&resolved->address))
+                return;
+        resolved->refused = true;
+        resolved->length = 0;
+}
+
+int resolver_parse(const struct admission *admission, const char *text, int family, struct resolved *ret_resolved)
+{
+        char copy[ENGINE_ADDRESS_SIZE], *host, *port;
+        int r;
+
+        *ret_resolved = (struct resolved){ 0 };
+        if (strlen(text) >= sizeof(copy))
+                return -EINVAL;
+        strcpy(copy, text);
+        if (!split(copy, &host, &port))
+                return -EINVAL;
+        r = look_up(host, port, family, AI_NUMERICHOST, ret_resolved);
+        if (r == 0) {
+                screen(admission, host, ret_resolved);
+        } else if (admission && !admission_host(admission, host)) {
+                ret_resolved->refused = true;
+                r = 0;
+        }
+        return r;
 }
 
 static void *run(void *context)
 {
+        char copy[ENGINE_ADDRESS_SIZE], *host, *port;
         struct resolution *resolution = context;
-        struct sockaddr_storage address;
-        socklen_t length;
+        struct resolved resolved = { 0 };
 
-        (void)look_up(resolution->text, resolution->family, 0, &address, &length);
+        strcpy(copy, resolution->text);
+        if (split(copy, &host, &port))
+                (void)look_up(host, port, resolution->family, 0, &resolved);
         (void)pthread_mutex_lock(&resolution->lock);
-        resolution->address = address;
-        resolution->address_length = length;
-        resolution->done = true;
-        if (resolution->engine)
+        if (resolution->engine) { /* which the list of hosts outlives */
+                screen(resolution->engine->admission, host, &resolved);
+                resolution->resolved = resolved;
+                resolution->done = true;
                 command_post_resolved(resolution->engine);
+        }
         (void)pthread_mutex_unlock(&resolution->lock);
         unref(resolution);
         return NULL;
@@ -153,8 +175,7 @@ int resolver_start(struct engine *engine, const char *text, int family)
         return 0;
 }
 
-bool resolver_result(const struct engine *engine, const char *text, struct sockaddr_storage *ret_address,
-                     socklen_t *ret_length)
+bool resolver_result(const struct engine *engine, const char *text, struct resolved *ret_resolved)
 {
         struct resolution *resolution = find(engine, text);
         bool done;
@@ -163,10 +184,8 @@ bool resolver_result(const struct engine *engine, const char *text, struct socka
                 return false;
         (void)pthread_mutex_lock(&resolution->lock);
         done = resolution->done;
-        if (done) {
-                *ret_address = resolution->address;
-                *ret_length = resolution->address_length;
-        }
+        if (done)
+                *ret_resolved = resolution->resolved;
         (void)pthread_mutex_unlock(&resolution->lock);
         return done;
 }

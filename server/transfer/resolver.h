@@ -6,8 +6,16 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
+struct admission;
 struct engine;
 struct resolution;
+
+/* Where a name leads. */
+struct resolved {
+        struct sockaddr_storage address;
+        socklen_t length; /* 0 = nowhere */
+        bool refused;     /* it leads somewhere, but not where this worker may connect (--allow-peer) */
+};
 
 /*
  * Names of hosts to addresses, on threads that may wait for a name server: never the engine's, never an HTTP thread.
@@ -16,16 +24,15 @@ struct resolution;
 
 /*
  * "host:port", "[v6]:port" without asking anybody. family: which to prefer, AF_INET or AF_INET6. 0; -EINVAL: no such
- * form; -EAGAIN: host is a name.
+ * form; -EAGAIN: host is a name that may be asked for.
  */
-int resolver_parse(const char *text, int family, struct sockaddr_storage *ret_address, socklen_t *ret_length);
+int resolver_parse(const struct admission *admission, const char *text, int family, struct resolved *ret_resolved);
 
 /* Thread: who holds the progress lock. 0: it is under way, perhaps for somebody else; -ENOMEM, -EAGAIN (too many). */
 int resolver_start(struct engine *engine, const char *text, int family);
 
-/* Whether it is done: then *ret_length is 0 where the name has no address. */
-bool resolver_result(const struct engine *engine, const char *text, struct sockaddr_storage *ret_address,
-                     socklen_t *ret_length);
+/* Whether it is done. */
+bool resolver_result(const struct engine *engine, const char *text, struct resolved *ret_resolved);
 
 /* Forgets the results that all who waited have seen. Thread: who holds the progress lock. */
 void resolver_sweep(struct engine *engine);

@@ -8,7 +8,6 @@
 #include "contact.h"
 #include "engine_internal.h"
 #include "peer.h"
-#include "resolver.h"
 
 static const char *copy(char *to, size_t size, const char *from)
 {
@@ -26,7 +25,6 @@ void route_init(struct route *route, const struct engine_peer *peer)
         route->peer = (struct engine_peer){
                 .epoch = peer->epoch,
                 .data = copy(route->data, sizeof(route->data), peer->data),
-                .data_refused = peer->data_refused,
                 .name = copy(route->name, sizeof(route->name), peer->name),
                 .url = copy(route->url, sizeof(route->url), peer->url),
         };
@@ -57,8 +55,8 @@ static struct peer *open_peer(struct transport *transport, const struct route *r
         const struct transport_peer where = {
                 .epoch = route->peer.epoch,
                 .text = route->data,
-                .address = route->address_length ? (const struct sockaddr *)&route->address : NULL,
-                .address_length = route->address_length,
+                .address = route->resolved.length ? (const struct sockaddr *)&route->resolved.address : NULL,
+                .address_length = route->resolved.length,
         };
         struct link *link = transport->ops->connect(transport, &where, ret_error);
         struct peer *peer;
@@ -107,9 +105,9 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
         *ret_why = NULL;
         if (peer)
                 return peer;
-        if (!route->resolved) {
-                route->resolved = true;
-                error = resolver_parse(route->data, family_of(engine), &route->address, &route->address_length);
+        if (!route->looked_up) {
+                route->looked_up = true;
+                error = resolver_parse(engine->admission, route->data, family_of(engine), &route->resolved);
                 if (error == -EAGAIN) {
                         error = resolver_start(engine, route->data, family_of(engine));
                         if (error == 0)
@@ -117,12 +115,12 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
                         *ret_why = "too many names are being resolved";
                         return NULL;
                 }
-        } else if (route->address_length == 0 &&
-                   !resolver_result(engine, route->data, &route->address, &route->address_length)) {
+        } else if (route->resolved.length == 0 && !resolver_result(engine, route->data, &route->resolved)) {
                 return NULL;
         }
-        if (route->address_length == 0) {
-                *ret_why = "its network address cannot be resolved";
+        if (route->resolved.length == 0) {
+                *ret_why = route->resolved.refused ? "--allow-peer does not admit its network address"
+                                                   : "its network address cannot be resolved";
                 return NULL;
         }
         peer = open_peer(engine->ucx, route, &error);
@@ -143,8 +141,6 @@ static const char *why_not_ucx(const struct engine *engine, const struct route *
                 return "it names no network address to try";
         if (!engine->ucx)
                 return "the network side of this worker is off (--data-listen)";
-        if (route->peer.data_refused)
-                return "--allow-peer does not admit its network address";
         return NULL;
 }
 

@@ -2,11 +2,10 @@
 #ifndef TRANSFER_ROUTE_H
 #define TRANSFER_ROUTE_H
 
+#include "resolver.h"
+#include "transfer/engine.h"
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/socket.h>
-
-#include "transfer/engine.h"
 
 struct engine;
 struct peer;
@@ -16,9 +15,8 @@ struct route {
         struct engine_peer peer; /* with the strings that follow */
         unsigned carriers;       /* of enum engine_carrier; 0 = all */
         char data[ENGINE_ADDRESS_SIZE], name[64], url[512];
-        struct sockaddr_storage address; /* the same, resolved; ss_family 0 = not yet, or it cannot be */
-        socklen_t address_length;
-        bool resolved; /* it was tried */
+        struct resolved resolved; /* data */
+        bool looked_up;           /* it was tried */
 };
 
 enum route_result {

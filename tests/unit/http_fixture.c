@@ -12,6 +12,7 @@
 
 #include <ferry/encoding.h>
 
+#include "base/admission.h"
 #include "peers/peers.h"
 
 void http_start(struct http_fixture *h)
@@ -35,6 +36,8 @@ int http_setup(void **state)
         if (fixture_setup(&f))
                 return -1;
         h->f = f;
+        assert_int_equal(admission_new(NULL, 0, false, &h->admission), 0);
+        peers.admission = h->admission;
         assert_int_equal(peers_new(&peers, &h->peers), 0);
         ferry_id_format("rgn_", h->f->region->id, h->region);
         h->listen[0] = "127.0.0.1:0";
@@ -76,6 +79,7 @@ int http_teardown(void **state)
 
         http_stop(h);
         h->peers = peers_free(h->peers);
+        h->admission = admission_free(h->admission);
         free(h);
         return fixture_teardown(&f);
 }

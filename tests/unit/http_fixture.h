@@ -9,6 +9,7 @@
 #include "transfer/engine.h"
 
 struct json_object;
+struct admission;
 struct peers;
 
 /* An HTTP server on a store with a fake mover, and a client that sends what the test wants, right or wrong. */
@@ -16,6 +17,7 @@ struct peers;
 struct http_fixture {
         struct fixture *f;
         struct engine_facts facts;
+        struct admission *admission;
         struct peers *peers;
         struct http_config config; /* of the next http_start */
         const char *listen[1];

@@ -213,42 +213,6 @@ static void an_active_operation_starts_with_its_metadata(void **state)
         metadata = ferry_metadata_free(metadata);
 }
 
-static char started_with[ENGINE_ADDRESS_SIZE];
-
-/* A mover that notes the peer's address and is done at once. */
-static int note_address(void *context, const struct engine_transfer *transfer)
-{
-        struct http_fixture *h = context;
-        struct engine_outcome outcome = { .bytes = transfer->total };
-
-        snprintf(started_with, sizeof(started_with), "%s", transfer->peer.data_refused ? "" : transfer->peer.data);
-        transfer->ended(transfer->context, &outcome);
-        operation_store_settle(h->config.operations);
-        return 0;
-}
-
-static void a_peers_address_is_used_only_when_it_is_admitted(void **state)
-{
-        struct http_fixture *h = *state;
-        struct operation_config config = { .epoch = EPOCH,
-                                           .limits = default_limits,
-                                           .mover = { .transfer_start = note_address, .context = h },
-                                           .loop = h->f->loop };
-        struct ferry_metadata *metadata = of_peer(FERRY_READ);
-
-        http_stop(h);
-        assert_int_equal(operation_store_new(&config, &h->config.operations), 0);
-        http_start(h);
-        expect_status(post_active(h, FERRY_READ, metadata), 201);
-        assert_string_equal(started_with, "127.0.0.1:9");
-        strcpy(metadata->data, "192.0.2.1:9");
-        expect_status(post_active(h, FERRY_READ, metadata), 201);
-        assert_string_equal(started_with, "");
-        http_stop(h);
-        operation_store_free(h->config.operations);
-        metadata = ferry_metadata_free(metadata);
-}
-
 static void metadata_that_do_not_fit_make_nothing(void **state)
 {
         struct http_fixture *h = *state;
@@ -530,7 +494,6 @@ int main(void)
                 TEST(a_bad_operation_is_refused_with_the_place),
                 TEST(too_many_descriptors_are_refused),
                 TEST(an_active_operation_starts_with_its_metadata),
-                TEST(a_peers_address_is_used_only_when_it_is_admitted),
                 TEST(metadata_that_do_not_fit_make_nothing),
                 TEST(a_url_that_leads_nowhere_ends_the_operation),
                 TEST(defaults_that_are_sent_are_taken_by_every_kind),

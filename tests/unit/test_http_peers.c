@@ -52,7 +52,7 @@ static int fake_connect(void *context, const struct engine_connect *connect)
         if (s->result)
                 return s->result;
         pthread_mutex_lock(&s->lock);
-        (void)snprintf(s->data, sizeof(s->data), "%s", connect->peer.data_refused ? "" : connect->peer.data);
+        (void)snprintf(s->data, sizeof(s->data), "%s", connect->peer.data);
         s->asked[s->n_asked++ % ASKED_MAX] = *connect;
         pthread_cond_broadcast(&s->changed);
         pthread_mutex_unlock(&s->lock);
@@ -235,28 +235,6 @@ static void a_url_that_leads_to_no_peer_is_refused(void **state)
         assert_int_equal(s->n_asked, 0);
 }
 
-/* A network address that is not admitted is kept from the engine, as that of metadata is. */
-static void an_address_that_is_not_admitted_is_not_used(void **state)
-{
-        struct scene *s = *state;
-        struct http_config peer = s->h->config;
-        struct engine_facts facts = { .data_address = "192.0.2.1:7" };
-
-        s->at_once = true;
-        for (int admitted = 0; admitted < 2; admitted++) {
-                if (admitted)
-                        strcpy(facts.data_address, "127.0.0.1:7");
-                peer.epoch = PEER_EPOCH;
-                peer.engine = &facts;
-                http_server_free(s->peer);
-                assert_int_equal(http_server_new(&peer, &s->peer), 0);
-                (void)snprintf(s->body, sizeof(s->body), "{\"url\":\"http://127.0.0.1:%u\"}",
-                               (unsigned)s->peer->listeners[0].port);
-                expect_status(ask(s, s->body), 201);
-                assert_string_equal(s->data, admitted ? "127.0.0.1:7" : "");
-        }
-}
-
 static void a_client_that_leaves_is_not_waited_for(void **state)
 {
         struct scene *s = *state;
@@ -317,7 +295,6 @@ int main(void)
                 TEST(the_engines_errors_have_a_status),
                 TEST(an_engine_that_stops_has_no_peers_to_tell_of),
                 TEST(a_url_that_leads_to_no_peer_is_refused),
-                TEST(an_address_that_is_not_admitted_is_not_used),
                 TEST(a_client_that_leaves_is_not_waited_for),
                 TEST(waiting_holds_no_thread_and_is_bounded),
                 TEST(the_end_of_the_server_answers_it),

@@ -43,9 +43,8 @@ struct ferry_metadata {
         uint64_t epoch;
         uint64_t operation;
         char data[FERRY_METADATA_ADDRESS_SIZE]; /* host:port of the UCX network side; "" = it is not open */
-        bool data_refused; /* not in the blob: who reads it may not use data. For whoever judges it to set */
-        char http[FERRY_METADATA_URL_SIZE]; /* base URL of the worker's HTTP server */
-        uint64_t expires_ms;                /* Unix time in milliseconds; 0 = never */
+        char http[FERRY_METADATA_URL_SIZE];     /* base URL of the worker's HTTP server */
+        uint64_t expires_ms;                    /* Unix time in milliseconds; 0 = never */
 
         size_t n_descriptors;
         struct ferry_metadata_descriptor *descriptors; /* owned */

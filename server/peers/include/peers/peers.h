@@ -7,6 +7,7 @@
 
 #include <ferry/metadata.h>
 
+struct admission;
 struct engine_transfer;
 struct metrics;
 
@@ -20,11 +21,9 @@ struct metrics;
 struct peers;
 
 struct peers_config {
-        const char *const *allow; /* HOST or CIDR, as --allow-peer; n_allow 0 = loopback only */
-        size_t n_allow;
-        bool nobody;         /* with n_allow 0: admit no host at all, for a worker that is not on loopback */
-        const char *token;   /* Bearer sent to peers; NULL = none */
-        const char *ca_file; /* trusted certificates; NULL = the system's */
+        const struct admission *admission;       /* whom it may talk to; borrowed */
+        const char *token;                       /* Bearer sent to peers; NULL = none */
+        const char *ca_file;                     /* trusted certificates; NULL = the system's */
         const char *cert_file, *key_file;        /* client certificate; NULL = none */
         unsigned connect_timeout_ms, timeout_ms; /* 0 = defaults: 3 s, 10 s */
         size_t max_body;                         /* 0 = 8 MiB */
@@ -33,7 +32,7 @@ struct peers_config {
         struct metrics *metrics; /* may be NULL */
 };
 
-/* 0 or -errno (-EINVAL: an entry of allow is neither a host name nor an address nor a CIDR; logged). */
+/* 0 or -ENOMEM. */
 int peers_new(const struct peers_config *config, struct peers **ret_peers);
 
 /* What is sent to peers from now on. 0 or -ENOMEM. Any thread, one at a time. */
@@ -41,12 +40,6 @@ int peers_set_token(struct peers *peers, const char *token);
 
 /* Ends running fetches with FERRY_E_CANCELLED, stops the thread. Takes NULL; returns NULL. */
 struct peers *peers_free(struct peers *peers);
-
-/*
- * Whether a host (name or IP literal, without port; an IPv6 literal with or without brackets) is admitted. A name is
- * admitted when it is listed or is "localhost" while loopback is admitted; addresses by CIDR.
- */
-bool peers_admits(const struct peers *peers, const char *host);
 
 /*
  * What can be said against a URL before anything is sent: 0; FERRY_E_INVALID_PARAMETER or FERRY_E_FORBIDDEN with a

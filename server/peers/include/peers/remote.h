@@ -4,16 +4,9 @@
 
 #include <stddef.h>
 
-struct ferry_metadata;
 struct operation;
 struct operation_store;
 struct peers;
-
-/*
- * Sets data_refused of a peer's metadata when this worker may not talk to the host of its network address. Peers on
- * this machine can be reached all the same. Any thread.
- */
-void remote_screen(const struct peers *peers, struct ferry_metadata *metadata);
 
 /*
  * Fetches a peer's metadata and then begins the operation (borrowed; it keeps its own reference), or ends it as

@@ -12,6 +12,7 @@
 
 #include "wire/stream.h"
 
+struct admission;
 struct metrics;
 
 /*
@@ -116,6 +117,9 @@ struct engine_config {
         uint32_t spin_us;        /* how long the thread polls, after something moved, before it sleeps; 0 = default */
         uint32_t grace_ms;   /* how long a cancel waits for bytes in flight before it closes the link; 0 = default */
         uint32_t connect_ms; /* how long a first answer may take; 0 = default */
+        /* Which hosts the UCX transport may connect to; borrowed. NULL = all. Who is on this machine may always be
+         * talked to. */
+        const struct admission *admission;
         struct engine_operations operations;
         struct metrics *metrics; /* may be NULL */
 };
@@ -177,10 +181,9 @@ void engine_memory_unregister(struct engine *engine, struct memory *memory);
 /* Another worker, and where it can be found. */
 struct engine_peer {
         uint64_t epoch;
-        const char *data;  /* "host:port" of its network side; "" or NULL = it has none */
-        bool data_refused; /* this worker may not use that address (--allow-peer) */
-        const char *name;  /* for engine_peers_page; "" or NULL = not known */
-        const char *url;   /* base URL of its HTTP server; "" or NULL = it has none. The engine only names it */
+        const char *data; /* "host:port" of its network side; "" or NULL = it has none */
+        const char *name; /* for engine_peers_page; "" or NULL = not known */
+        const char *url;  /* base URL of its HTTP server; "" or NULL = it has none. The engine only names it */
 };
 
 struct engine_transfer {

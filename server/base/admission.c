@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/admission.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -7,7 +9,6 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-#include "admission.h"
 #include "base/log.h"
 #include "base/util.h"
 

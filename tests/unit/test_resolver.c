@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <ferry/error.h>
+
+#include "base/admission.h"
+#include "base/util.h"
+#include "resolver.h"
+#include "transfer/engine.h"
+
+enum { TIMEOUT_S = 20 };
+
+/* ---- names lead where the test says ---- */
+
+static const char *leads_to;
+static atomic_uint n_asked;
+
+int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **ret_list);
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **ret_list);
+
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **ret_list)
+{
+        if (hints->ai_flags & AI_NUMERICHOST)
+                return __real_getaddrinfo(host, port, hints, ret_list);
+        atomic_fetch_add(&n_asked, 1);
+        return __real_getaddrinfo(leads_to, port, hints, ret_list);
+}
+
+/* ---- an engine that connects to itself by UCX ---- */
+
+struct scene {
+        struct admission *admission;
+        struct engine *engine;
+        uint64_t epoch;
+        pthread_mutex_t lock;
+        pthread_cond_t changed;
+        bool connected;
+        struct engine_connection connection;
+};
+
+static int grant_nothing(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
+{
+        return FERRY_E_STALE_METADATA;
+}
+
+static void scene_start(struct scene *s, const char *const *entries, size_t n)
+{
+        struct engine_config config = {
+                .epoch = s->epoch = random_id(),
+                .data_listen = "127.0.0.1:0",
+                .transports = "tcp,self",
+                .grace_ms = 500,
+                .operations = { .claim = grant_nothing },
+        };
+
+        (void)pthread_mutex_init(&s->lock, NULL);
+        (void)pthread_cond_init(&s->changed, NULL);
+        assert_int_equal(admission_new(entries, n, false, &s->admission), 0);
+        config.admission = s->admission;
+        assert_int_equal(engine_new(&config, &s->engine), 0);
+        atomic_store(&n_asked, 0);
+}
+
+static void scene_stop(struct scene *s)
+{
+        engine_free(s->engine);
+        admission_free(s->admission);
+        (void)pthread_cond_destroy(&s->changed);
+        (void)pthread_mutex_destroy(&s->lock);
+}
+
+static void on_connected(void *context, const struct engine_connection *connection)
+{
+        struct scene *s = context;
+
+        (void)pthread_mutex_lock(&s->lock);
+        s->connection = *connection;
+        s->connected = true;
+        (void)pthread_cond_broadcast(&s->changed);
+        (void)pthread_mutex_unlock(&s->lock);
+}
+
+/* Connects to the engine's own port at host, to the end. */
+static void connect_to(struct scene *s, const char *host)
+{
+        const char *port = strrchr(engine_get_facts(s->engine)->data_address, ':');
+        struct engine_connect spec = { .peer.epoch = s->epoch, .context = s, .connected = on_connected };
+        struct timespec deadline;
+        char data[ENGINE_ADDRESS_SIZE];
+        int r = 0;
+
+        (void)snprintf(data, sizeof(data), "%s%s", host, port);
+        spec.peer.data = data;
+        s->connected = false;
+        assert_int_equal(engine_connect(s->engine, &spec), 0);
+        (void)clock_gettime(CLOCK_REALTIME, &deadline);
+        deadline.tv_sec += TIMEOUT_S;
+        (void)pthread_mutex_lock(&s->lock);
+        while (!s->connected && r == 0)
+                r = pthread_cond_timedwait(&s->changed, &s->lock, &deadline);
+        (void)pthread_mutex_unlock(&s->lock);
+        assert_int_equal(r, 0);
+}
+
+static void assert_refused(struct scene *s)
+{
+        assert_int_equal(s->connection.error, FERRY_E_PEER_UNREACHABLE);
+        assert_non_null(strstr(s->connection.detail, "--allow-peer does not admit its network address"));
+}
+
+/* "localhost" is admitted where loopback is; but what it leads to, nobody has promised. */
+static void what_a_name_leads_to_is_judged_before_ucx_connects(void **state)
+{
+        struct scene s = { 0 };
+
+        scene_start(&s, NULL, 0);
+        leads_to = "192.0.2.1";
+        connect_to(&s, "localhost");
+        assert_refused(&s);
+        assert_int_equal(n_asked, 1);
+        leads_to = "127.0.0.1";
+        connect_to(&s, "localhost");
+        assert_int_equal(s.connection.error, 0);
+        assert_int_equal(n_asked, 2);
+        scene_stop(&s);
+}
+
+/* Whoever lists a name trusts what it leads to. */
+static void a_listed_name_may_lead_anywhere(void **state)
+{
+        static const char *const listed[] = { "worker.test" };
+        struct scene s = { 0 };
+
+        scene_start(&s, listed, 1);
+        leads_to = "127.0.0.1";
+        connect_to(&s, "worker.test");
+        assert_int_equal(s.connection.error, 0);
+        scene_stop(&s);
+}
+
+/* Nor does the name server hear of it. */
+static void a_name_that_is_not_listed_is_not_even_resolved(void **state)
+{
+        static const char *const names[] = { "worker.test", "0x7f000001", "127.1",
+                                             "2130706433",  "192.0.2.1",  "[2001:db8::1]" };
+        struct scene s = { 0 };
+
+        scene_start(&s, NULL, 0);
+        leads_to = "127.0.0.1";
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(names); i++) {
+                connect_to(&s, names[i]);
+                if (strcmp(names[i], "127.1") && strcmp(names[i], "0x7f000001") && strcmp(names[i], "2130706433"))
+                        assert_refused(&s); /* those three getaddrinfo takes for 127.0.0.1 */
+        }
+        assert_int_equal(n_asked, 0);
+        scene_stop(&s);
+}
+
+static void an_address_is_judged_as_it_is_written_and_as_it_is_meant(void **state)
+{
+        static const char *const allow[] = { "10.1.0.0/16" };
+        static const struct {
+                const char *text;
+                bool refused;
+        } rows[] = {
+                { "10.1.2.3:7", false }, { "[::ffff:10.1.2.3]:7", false }, { "10.2.0.1:7", true },
+                { "127.0.0.1:7", true }, { "0x0a010203:7", false },        { "0x7f000001:7", true },
+                { "[::1]:7", true },     { "localhost:7", true },          { "10.1.0.0.test:7", true },
+        };
+        struct admission *admission;
+        struct resolved resolved;
+
+        assert_int_equal(admission_new(allow, 1, false, &admission), 0);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++) {
+                assert_int_equal(resolver_parse(admission, rows[i].text, AF_INET, &resolved), 0);
+                assert_int_equal(resolved.refused, rows[i].refused);
+                assert_int_equal(resolved.length == 0, rows[i].refused);
+                assert_int_not_equal(resolver_parse(NULL, rows[i].text, AF_INET, &resolved), -EINVAL);
+                assert_false(resolved.refused);
+        }
+        assert_int_equal(resolver_parse(admission, "10.1.2.3", AF_INET, &resolved), -EINVAL);
+        admission_free(admission);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(what_a_name_leads_to_is_judged_before_ucx_connects),
+                cmocka_unit_test(a_listed_name_may_lead_anywhere),
+                cmocka_unit_test(a_name_that_is_not_listed_is_not_even_resolved),
+                cmocka_unit_test(an_address_is_judged_as_it_is_written_and_as_it_is_meant),
+        };
+
+        return cmocka_run_group_tests_name("resolver", tests, NULL, NULL);
+}
