@@ -27,14 +27,25 @@ static ssize_t read_piece(void *context, uint64_t position, char *to, size_t siz
         return n > 0 ? n : MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
+/* A preference of 0 is none. */
+static bool wants(const char *header, const char *digest)
+{
+        const char *preference = header ? headers_dictionary_find(header, digest) : NULL;
+
+        return preference && *preference >= '1' && *preference <= '9';
+}
+
 static void answer(struct http_request *request, uint64_t first, uint64_t last, uint64_t total, bool part)
 {
         struct MHD_Response *response;
 
         if (!content_open(request, first, last - first + 1))
                 return;
-        if (request->headers.want_content_digest && strstr(request->headers.want_content_digest, "xxh3") &&
-            last - first < DIGEST_MAX && !content_add_digest(request))
+        if (wants(request->headers.want_content_digest, "xxh3") && last - first < DIGEST_MAX &&
+            !content_add_digest(request))
+                return;
+        if (wants(request->headers.want_repr_digest, "sha-256") && total <= DIGEST_MAX &&
+            !content_add_repr_digest(request))
                 return;
         response = MHD_create_response_from_callback(last - first + 1, PIECE, read_piece, request->content, NULL);
         if (response) {

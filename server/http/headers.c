@@ -27,11 +27,13 @@ static const struct {
         { "If-Range", offsetof(struct http_headers, if_range), false },
         { "Origin", offsetof(struct http_headers, origin), false },
         { "Range", offsetof(struct http_headers, range), false },
+        { "Repr-Digest", offsetof(struct http_headers, repr_digest), false },
         { "Request-Id", offsetof(struct http_headers, request_id), true },
         { "Access-Control-Request-Method", offsetof(struct http_headers, requested_method), false },
         { "traceparent", offsetof(struct http_headers, traceparent), true },
         { "Transfer-Encoding", offsetof(struct http_headers, transfer_encoding), false },
         { "Want-Content-Digest", offsetof(struct http_headers, want_content_digest), false },
+        { "Want-Repr-Digest", offsetof(struct http_headers, want_repr_digest), false },
 };
 
 void headers_add(struct http_headers *headers, const char *name, const char *value, size_t size)
@@ -138,6 +140,16 @@ bool headers_etag_matches(const char *value, const char *etag, bool weak)
                 value = skip_blanks(value + 1);
         }
         return false;
+}
+
+const char *headers_dictionary_find(const char *value, const char *key)
+{
+        size_t length = strlen(key);
+
+        for (; *(value = skip_blanks(value)); value = next_preference(value))
+                if (!strncmp(value, key, length) && value[length] == '=')
+                        return value + length + 1;
+        return NULL;
 }
 
 bool headers_media_type_is(const char *value, const char *type)

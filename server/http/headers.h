@@ -23,11 +23,13 @@ struct http_headers {
         const char *if_range;
         const char *origin;
         const char *range;
+        const char *repr_digest;
         const char *request_id;
         const char *requested_method; /* Access-Control-Request-Method */
         const char *traceparent;
         const char *transfer_encoding;
         const char *want_content_digest;
+        const char *want_repr_digest;
 
         bool prefer_wait; /* a Prefer header has a valid wait=N */
         uint64_t prefer_wait_s;
@@ -53,6 +55,9 @@ bool headers_etag_matches(const char *value, const char *etag, bool weak);
 
 /* Whether a Content-Type is of the media type, whatever its parameters. NULL is not. */
 bool headers_media_type_is(const char *value, const char *type);
+
+/* What stands behind "key=" in a dictionary (RFC 8941), as Want-Repr-Digest is one; NULL = it has no such key. */
+const char *headers_dictionary_find(const char *value, const char *key);
 
 /* Digits only and below 2^63. */
 bool headers_parse_length(const char *value, uint64_t *ret_length);

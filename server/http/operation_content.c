@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operation_content.h"
 
+#include <errno.h>
+#include <gnutls/crypto.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -148,19 +150,96 @@ bool content_add_digest(struct http_request *request)
         return true;
 }
 
+/* ---- the whole, by SHA-256 ---- */
+
+enum { SHA256_SIZE = 32 };
+
+static void hash_piece(void *context, const void *bytes, size_t size)
+{
+        (void)gnutls_hash(*(gnutls_hash_hd_t *)context, bytes, size);
+}
+
+/* false: answered. */
+static bool hash_all(struct http_request *request, uint8_t ret_digest[SHA256_SIZE])
+{
+        gnutls_hash_hd_t hash;
+        bool all;
+
+        if (gnutls_hash_init(&hash, GNUTLS_DIG_SHA256)) {
+                request_problem(request, -ENOMEM, NULL);
+                return false;
+        }
+        all = operation_content_visit(request->content, hash_piece, &hash);
+        gnutls_hash_deinit(hash, ret_digest);
+        if (!all)
+                request_problem(request, FERRY_E_GONE, "The operation is over");
+        return all;
+}
+
+bool content_add_repr_digest(struct http_request *request)
+{
+        FERRY_CLEANUP(cleanup_free) char *text = NULL;
+        uint8_t digest[SHA256_SIZE];
+
+        if (!hash_all(request, digest))
+                return false;
+        text = ferry_base64_encode(digest, sizeof(digest));
+        if (!text)
+                request_problem(request, -ENOMEM, NULL);
+        else
+                request_header(request, "Repr-Digest", "sha-256=:%s:", text);
+        return text != NULL;
+}
+
+/* Of a dictionary's value ":BASE64:". */
+static bool parse_sha256(const char *value, uint8_t ret_digest[SHA256_SIZE])
+{
+        FERRY_CLEANUP(cleanup_free) void *data = NULL;
+        const char *end = *value == ':' ? strchr(value + 1, ':') : NULL;
+        size_t n;
+
+        if (!end || ferry_base64_decode(value + 1, (size_t)(end - value - 1), &data, &n) || n != SHA256_SIZE)
+                return false;
+        memcpy(ret_digest, data, n);
+        return true;
+}
+
+/* When the last byte is there; before, nobody can tell. false: answered. */
+static bool check_repr_digest(struct http_request *request)
+{
+        struct operation_store *operations = request->server->config.operations;
+        const char *header = request->headers.repr_digest;
+        const char *value = header ? headers_dictionary_find(header, "sha-256") : NULL;
+        uint8_t wanted[SHA256_SIZE], digest[SHA256_SIZE];
+        struct operation_view view;
+
+        if (!value || !parse_sha256(value, wanted))
+                return true;
+        operation_look(operations, request->operation, &view);
+        if (operation_content_stored(operations, request->operation) < view.bytes_total)
+                return true;
+        if (!hash_all(request, digest))
+                return false;
+        if (!memcmp(digest, wanted, sizeof(digest)))
+                return true;
+        operation_content_fail(request->content, FERRY_E_CHECKSUM_MISMATCH);
+        request_problem(request, FERRY_E_CHECKSUM_MISMATCH, "The bytes stored are not those of the Repr-Digest");
+        return false;
+}
+
 bool content_check_digest(struct http_request *request)
 {
         const char *header = request->headers.content_digest;
         uint64_t wanted, checksum;
 
         if (!header || !ferry_digest_parse(header, strlen(header), &wanted))
-                return true;
+                return check_repr_digest(request);
         if (!operation_content_checksum(request->content, &checksum)) {
                 request_problem(request, FERRY_E_GONE, "The operation is over");
                 return false;
         }
         if (checksum == wanted)
-                return true;
+                return check_repr_digest(request);
         operation_content_fail(request->content, FERRY_E_CHECKSUM_MISMATCH);
         request_problem(request, FERRY_E_CHECKSUM_MISMATCH, "The bytes stored are not those of the Content-Digest");
         return false;

@@ -31,7 +31,12 @@ bool content_end(struct http_request *request, bool *ret_complete);
  * byte first). false: answered.
  */
 bool content_add_digest(struct http_request *request);
-/* Holds what was stored against the Content-Digest that the client has sent, if it has. false: answered. */
+/*
+ * The SHA-256 of all of the operation's bytes as Repr-Digest has it (RFC 9530), which any client can check. false:
+ * answered.
+ */
+bool content_add_repr_digest(struct http_request *request);
+/* Holds what was stored against the digests that the client has sent, if it has. false: answered. */
 bool content_check_digest(struct http_request *request);
 
 /* The next octets of an upload that put_operation_content has admitted. */

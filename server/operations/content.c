@@ -12,6 +12,8 @@
 /* A worker comes back within a second, or not at all. */
 enum { ABSENCE_NAMED_MS = 3000 };
 
+enum { VISIT_PIECE = 1 << 20 };
+
 /*
  * One transfer: one claim, and the ranges that it has moved. The store's content lock guards it and its list, which is
  * a leaf: the store's lock and callbacks are taken without it.
@@ -378,6 +380,31 @@ bool operation_content_checksum(struct operation_content *part, uint64_t *ret_ch
         content_lock(transfer->operation->store);
         transfer->copying--;
         transfer_look_unlock(transfer);
+        return true;
+}
+
+/* The data are the clients' to order, as above. */
+__attribute__((noinline)) static void content_show(void (*visit)(void *context, const void *bytes, size_t size),
+                                                   void *context, const void *bytes, size_t size)
+{
+        visit(context, bytes, size);
+}
+
+bool operation_content_visit(struct operation_content *part,
+                             void (*visit)(void *context, const void *bytes, size_t size), void *context)
+{
+        struct content_transfer *transfer = part->transfer;
+        uint8_t *address;
+
+        for (uint64_t at = 0, run; at < transfer->stream.total; at += run) {
+                if (!content_copies(transfer))
+                        return false;
+                run = stream_run(&transfer->stream, at, VISIT_PIECE, &address);
+                content_show(visit, context, address, run);
+                content_lock(transfer->operation->store);
+                transfer->copying--;
+                transfer_look_unlock(transfer);
+        }
         return true;
 }
 

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "steps.h"
+#include "wire.h"
 
 /* Transfers over HTTP: between workers that have nothing else in common, and with a client that is no worker. */
 
@@ -205,6 +205,94 @@ static void a_program_without_a_worker_reads_and_writes(void **state)
         worker_stop(&p->a);
 }
 
+/* FIPS 180-2's example, over a region in which more stands. */
+#define ABC_DIGEST "sha-256=:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=:"
+
+static char *offer_abc(struct worker *w, const char *kind, const char *region)
+{
+        char *body = text_format("{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%s\",\"offset\":1,\"size\":1},"
+                                 "{\"region\":\"%s\",\"offset\":4,\"size\":2}]}",
+                                 kind, region, region);
+        struct json_object *offer = call_json(w, 201, "POST", "/v1/operations", body);
+        char *id = strdup(json_text(offer, "id"));
+
+        json_object_put(offer);
+        free(body);
+        return id;
+}
+
+static void the_digest_of_the_whole_comes_with_any_part(void **state)
+{
+        static const struct {
+                const char *headers, *digest;
+                int status;
+        } rows[] = {
+                { "Want-Repr-Digest: sha-256=10\r\nRange: bytes=1-1\r\n", ABC_DIGEST, 206 },
+                { "Want-Repr-Digest: sha-256=0\r\nRange: bytes=1-1\r\n", NULL, 206 },
+                { "Want-Repr-Digest: sha-512=3\r\nRange: bytes=1-1\r\n", NULL, 206 },
+                { "Want-Repr-Digest: xsha-256=3\r\nRange: bytes=1-1\r\n", NULL, 206 },
+                { "Range: bytes=1-1\r\n", NULL, 206 },
+                { "Want-Repr-Digest: sha-512=3, sha-256=1\r\n", ABC_DIGEST, 200 },
+        };
+        struct pair *p = *state;
+        char region[FERRY_ID_SIZE], *offer;
+        struct raw_answer answer;
+
+        worker_start(&p->a, "a", NULL);
+        region_make(&p->a, 6, 0, region);
+        assert_int_equal(ferry_put_region_content(p->a.client, region, 0, "-a--bc", 6), 0);
+        offer = offer_abc(&p->a, "readable", region);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                wire_ask(&p->a, &answer, "GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n", offer,
+                         rows[i].headers);
+                assert_int_equal(answer.status, rows[i].status);
+                answer_assert_header(&answer, "Repr-Digest", rows[i].digest);
+                raw_answer_clear(&answer);
+        }
+        operation_assert_end(&p->a, offer, FERRY_COMPLETE, NULL);
+        free(offer);
+        worker_stop(&p->a);
+}
+
+static void an_upload_that_is_not_what_its_digest_says_fails(void **state)
+{
+        static const struct {
+                const char *last, *digest;
+                int status;
+        } rows[] = {
+                { "c", ABC_DIGEST, 204 },
+                { "d", ABC_DIGEST, 409 },
+                { "d", "sha-512=:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=:", 204 },
+        };
+        struct pair *p = *state;
+        char region[FERRY_ID_SIZE], *offer;
+        struct raw_answer answer;
+
+        worker_start(&p->a, "a", NULL);
+        worker_expect(&p->a, "checksum-mismatch");
+        region_make(&p->a, 6, 0, region);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                offer = offer_abc(&p->a, "writable", region);
+                /* Of a part, nothing can be said yet. */
+                wire_expect(&p->a, 204,
+                            "PUT /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n"
+                            "Repr-Digest: %s\r\n\r\nab",
+                            offer, rows[i].digest);
+                wire_ask(&p->a, &answer,
+                         "PUT /v1/operations/%s/content?offset=2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n"
+                         "Repr-Digest: %s\r\n\r\n%s",
+                         offer, rows[i].digest, rows[i].last);
+                assert_int_equal(answer.status, rows[i].status);
+                raw_answer_clear(&answer);
+                if (rows[i].status == 204)
+                        operation_assert_end(&p->a, offer, FERRY_COMPLETE, NULL);
+                else
+                        operation_assert_error(&p->a, offer, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
+                free(offer);
+        }
+        worker_stop(&p->a);
+}
+
 static const char *tls_file(const char *name)
 {
         static char paths[4][256];
@@ -275,6 +363,8 @@ int main(void)
                 WITH_PAIR(a_transfer_over_http_ends_on_both_sides),
                 WITH_PAIR(an_untrusted_network_is_crossed_by_https),
                 WITH_PAIR(the_key_opens_its_own_operation_alone),
+                WITH_PAIR(the_digest_of_the_whole_comes_with_any_part),
+                WITH_PAIR(an_upload_that_is_not_what_its_digest_says_fails),
                 WITH_PAIR(a_program_without_a_worker_reads_and_writes),
         };
 

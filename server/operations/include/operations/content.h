@@ -63,6 +63,11 @@ uint64_t operation_content_stored(struct operation_store *store, struct operatio
 /* XXH3-64 of the range's bytes. false: the transfer is over. */
 bool operation_content_checksum(struct operation_content *content, uint64_t *ret_checksum);
 
+/* Shows all bytes of the operation in order, by pieces, so that a cancel waits for one only. false: the transfer is
+ * over. */
+bool operation_content_visit(struct operation_content *content,
+                             void (*visit)(void *context, const void *bytes, size_t size), void *context);
+
 /* Ends the transfer with error: the range's bytes are not those that were sent. The range stays to be closed. */
 void operation_content_fail(struct operation_content *content, int error);
 
