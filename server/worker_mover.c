@@ -74,6 +74,13 @@ static void on_progress(void *context, uint64_t bytes)
         moving->transfer.progress(moving->transfer.context, bytes);
 }
 
+static void on_arrived(void *context, uint64_t offset, uint64_t length)
+{
+        struct moving *moving = context;
+
+        moving->transfer.arrived(moving->transfer.context, offset, length);
+}
+
 static int on_stopping(void *context)
 {
         struct moving *moving = context;
@@ -108,6 +115,7 @@ static bool start_http(struct moving *moving, char *detail, size_t detail_size)
         transfer.context = moving;
         transfer.started = on_started;
         transfer.progress = on_progress;
+        transfer.arrived = transfer.arrived ? on_arrived : NULL;
         transfer.stopping = on_stopping;
         transfer.ended = on_http_ended;
         (void)snprintf(detail, detail_size, "the worker is shutting down");
@@ -157,6 +165,7 @@ static int start_engine(struct mover *mover, struct moving *moving)
         transfer.context = moving;
         transfer.started = on_started;
         transfer.progress = on_progress;
+        transfer.arrived = transfer.arrived ? on_arrived : NULL;
         transfer.ended = on_engine_ended;
         r = engine_transfer_start(mover->engine, &transfer);
         explicit_bzero(transfer.key, sizeof(transfer.key));
@@ -217,6 +226,13 @@ void mover_offer_revoke(void *context, uint64_t operation, int reason, int wire_
         struct mover *mover = context;
 
         engine_offer_revoke(mover->engine, operation, reason, wire_reason);
+}
+
+void mover_offers_look(void *context)
+{
+        struct mover *mover = context;
+
+        engine_offers_look(mover->engine);
 }
 
 /* ---- life ---- */

@@ -174,6 +174,7 @@ static int start_operations(struct ferry_worker *worker)
                 .mover = { .transfer_start = mover_transfer_start,
                            .transfer_cancel = mover_transfer_cancel,
                            .offer_revoke = mover_offer_revoke,
+                           .offers_look = mover_offers_look,
                            .context = worker->mover },
                 .loop = worker->loop,
                 .metrics = worker->metrics,

@@ -12,6 +12,7 @@
 #include "operations/operations.h"
 #include "range.h"
 #include "request.h"
+#include "wait.h"
 
 /* Copied out of the operation's memory piece by piece, so that a cancel waits for no client that reads slowly. */
 enum {
@@ -35,17 +36,47 @@ static bool wants(const char *header, const char *digest)
         return preference && *preference >= '1' && *preference <= '9';
 }
 
+static void answer_range(struct http_request *request);
+
+/* Of a readable that follows a read: until the range is there. true: it is parked, or answered. */
+static bool wait_until_there(struct http_request *request, uint64_t first, uint64_t size)
+{
+        struct operation_store *store = request->server->config.operations;
+        uint64_t revision = 0, before;
+
+        for (;;) {
+                before = revision;
+                if (operation_content_there(store, request->operation, first, size, &revision))
+                        return false;
+                if (revision == before) { /* nothing has changed, and it does not wait: its end is near */
+                        request_problem(request, FERRY_E_DRAINING, NULL);
+                        return true;
+                }
+                switch (wait_park(request, revision, request->server->config.limits.wait_ms_max, answer_range)) {
+                case WAIT_PARKED:
+                        return true;
+                case WAIT_FULL:
+                        request_problem(request, FERRY_E_LIMIT_REACHED, "Too many requests wait");
+                        return true;
+                case WAIT_NEEDLESS:
+                        break;
+                }
+        }
+}
+
 static void answer(struct http_request *request, uint64_t first, uint64_t last, uint64_t total, bool part)
 {
+        bool whole = wants(request->headers.want_repr_digest, "sha-256") && total <= DIGEST_MAX;
         struct MHD_Response *response;
 
+        if (!content_check(request) || wait_until_there(request, whole ? 0 : first, whole ? total : last - first + 1))
+                return;
         if (!content_open(request, first, last - first + 1))
                 return;
         if (wants(request->headers.want_content_digest, "xxh3") && last - first < DIGEST_MAX &&
             !content_add_digest(request))
                 return;
-        if (wants(request->headers.want_repr_digest, "sha-256") && total <= DIGEST_MAX &&
-            !content_add_repr_digest(request))
+        if (whole && !content_add_repr_digest(request))
                 return;
         response = MHD_create_response_from_callback(last - first + 1, PIECE, read_piece, request->content, NULL);
         if (response) {
@@ -84,21 +115,12 @@ static void answer_head(struct http_request *request, const struct operation_vie
         request_answer(request, 200, response);
 }
 
-void get_operation_content(struct http_request *request)
+static void answer_range(struct http_request *request)
 {
         struct operation_view view;
         uint64_t first = 0, last = 0;
 
-        if (!content_find(request, &view))
-                return;
-        if (!strcmp(request->method, "HEAD")) {
-                answer_head(request, &view);
-                return;
-        }
-        if (view.kind != FERRY_READABLE) {
-                request_problem(request, FERRY_E_KIND_MISMATCH, "The content of a writable operation is PUT, not read");
-                return;
-        }
+        operation_look(request->server->config.operations, request->operation, &view);
         /* Content has no entity tag, so that no If-Range can match. */
         switch (request->headers.if_range ? RANGE_WHOLE
                                           : range_parse(request->headers.range, view.bytes_total, &first, &last)) {
@@ -114,4 +136,18 @@ void get_operation_content(struct http_request *request)
                                 view.bytes_total);
                 break;
         }
+}
+
+void get_operation_content(struct http_request *request)
+{
+        struct operation_view view;
+
+        if (!content_find(request, &view))
+                return;
+        if (!strcmp(request->method, "HEAD"))
+                answer_head(request, &view);
+        else if (view.kind != FERRY_READABLE)
+                request_problem(request, FERRY_E_KIND_MISMATCH, "The content of a writable operation is PUT, not read");
+        else
+                answer_range(request);
 }

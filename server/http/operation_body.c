@@ -21,7 +21,7 @@ enum { CARRIERS_MAX = 8 };
 
 /* The fields as they stand in the document; numbers 0 = not given. */
 struct raw_body {
-        const char *kind, *label, *layout, *remote_url;
+        const char *kind, *label, *layout, *remote_url, *follow;
         struct json_object *descriptors, *remote_metadata, *transports;
         uint64_t uses, readers, ttl_ms, timeout_ms;
         bool verify;
@@ -53,6 +53,7 @@ static bool decode_raw(const struct http_config *config, struct json_object *doc
                 { "uses", FERRY_JSON_UINT, false, offsetof(struct raw_body, uses), 1, limits->uses_max, NULL },
                 { "readers", FERRY_JSON_UINT, false, offsetof(struct raw_body, readers), 1, limits->uses_max, NULL },
                 { "ttl_ms", FERRY_JSON_UINT, false, offsetof(struct raw_body, ttl_ms), 1, limits->ttl_ms_max, NULL },
+                { "follow", FERRY_JSON_STRING, false, offsetof(struct raw_body, follow), 0, 0, NULL },
                 { "timeout_ms", FERRY_JSON_UINT, false, offsetof(struct raw_body, timeout_ms), 1,
                   limits->timeout_ms_max, NULL },
                 { "verify", FERRY_JSON_BOOL, false, offsetof(struct raw_body, verify), 0, 0, NULL },
@@ -82,6 +83,7 @@ static void check_kind(const struct raw_body *raw, enum ferry_kind kind, struct 
         if (raw->uses && raw->readers > 1 && raw->readers != raw->uses)
                 ferry_json_complain(errors, FERRY_E_INVALID_PARAMETER, "/readers",
                                     "is another name of uses, and differs");
+        refuse(raw->follow && kind != FERRY_READABLE, "/follow", "readable", errors);
         refuse(raw->ttl_ms && !passive, "/ttl_ms", "readable and writable", errors);
         refuse(raw->timeout_ms && passive, "/timeout_ms", "read and write", errors);
         refuse(raw->verify && passive, "/verify", "read and write", errors);
@@ -91,6 +93,20 @@ static void check_kind(const struct raw_body *raw, enum ferry_kind kind, struct 
         if (!passive && !raw->remote_metadata == !raw->remote_url)
                 ferry_json_complain(errors, FERRY_E_INVALID_PARAMETER, "",
                                     "needs exactly one of remote_metadata and remote_url");
+}
+
+/* The operation that a readable is to follow, with a reference. */
+static void find_follow(const struct http_config *config, const char *name, struct operation_body *body,
+                        struct ferry_json_errors *errors)
+{
+        uint64_t id;
+
+        if (!ferry_id_parse("op_", name, &id))
+                ferry_json_complain(errors, FERRY_E_NOT_FOUND, "/follow", "there is no such operation");
+        else if (operation_find(config->operations, id, &body->spec.follow) == OPERATION_GONE)
+                ferry_json_complain(errors, FERRY_E_GONE, "/follow", "the operation is gone");
+        else if (!body->spec.follow)
+                ferry_json_complain(errors, FERRY_E_NOT_FOUND, "/follow", "there is no such operation");
 }
 
 /* The region of a name, with a reference; the one before is asked first, for lists of slices of one region. */
@@ -270,6 +286,8 @@ int operation_body_decode(const struct http_config *config, struct json_object *
         if (raw.transports)
                 (void)carriers_decode(raw.transports, &body->spec.carriers, errors);
         check_kind(&raw, body->spec.kind, errors);
+        if (raw.follow && !errors->n)
+                find_follow(config, raw.follow, body, errors);
         int error = resolve_descriptors(config, raw.descriptors, body, errors);
         if (!error && !errors->n && raw.remote_metadata) {
                 size_t size;
@@ -287,6 +305,7 @@ void operation_body_clear(struct operation_body *body)
                 free((void *)body->slices[i].blocks);
         }
         free(body->slices);
+        operation_unref(body->spec.follow);
         ferry_metadata_free(body->metadata);
         memset(body, 0, sizeof(*body));
 }

@@ -71,6 +71,8 @@ static void add_options(struct ferry_json_writer *writer, const struct operation
                 ferry_json_add_uint(writer, "readers", view->uses);
                 ferry_json_add_uint(writer, "readers_done", view->uses_done);
         }
+        if (view->follow)
+                ferry_json_add_id(writer, "follow", "op_", view->follow);
         if (view->ttl_ms && ferry_kind_is_passive((int)view->kind))
                 ferry_json_add_uint(writer, "ttl_ms", view->ttl_ms);
         if (view->timeout_ms)

@@ -64,6 +64,29 @@ static bool start(const struct http_config *config, struct operation *operation,
         return refuse_at(refusal, error, remote_pointer(body), detail);
 }
 
+/* Why nothing was made. */
+static void refuse_creation(const struct http_config *config, const struct operation_spec *spec, int error,
+                            struct refusal *refusal)
+{
+        char limit[96];
+
+        snprintf(limit, sizeof(limit), "--max-operations is %zu, and as many have not ended",
+                 config->operation_limits->operations_max);
+        if (spec->follow && error == FERRY_E_OUT_OF_BOUNDS)
+                (void)refuse_at(refusal, error, "/descriptors", "not all of it lies in what the read of follow fills");
+        else if (spec->follow && error == FERRY_E_KIND_MISMATCH)
+                (void)refuse_at(refusal, error, "/follow", "only a read can be followed");
+        else if (spec->follow && error == FERRY_E_INVALID_PARAMETER)
+                (void)refuse_at(refusal, error, "/follow", "the read fills bytes twice, or in too many pieces");
+        else if (spec->follow && error == FERRY_E_GONE)
+                (void)refuse_at(refusal, error, "/follow", "the read has ended without all of its bytes");
+        else
+                (void)refuse(refusal, error,
+                             error == FERRY_E_LIMIT_REACHED ? limit
+                             : error == FERRY_E_DRAINING    ? PROBLEM_DRAINING
+                                                            : NULL);
+}
+
 struct operation *operation_make(struct http_request *request, struct json_object *document, bool passive, bool awaited,
                                  struct refusal *refusal)
 {
@@ -79,14 +102,7 @@ struct operation *operation_make(struct http_request *request, struct json_objec
         if (!error)
                 error = operation_create(config->operations, &body.spec, &operation);
         if (error) {
-                char limit[96];
-
-                snprintf(limit, sizeof(limit), "--max-operations is %zu, and as many have not ended",
-                         config->operation_limits->operations_max);
-                (void)refuse(refusal, error,
-                             error == FERRY_E_LIMIT_REACHED ? limit
-                             : error == FERRY_E_DRAINING    ? PROBLEM_DRAINING
-                                                            : NULL);
+                refuse_creation(config, &body.spec, error, refusal);
                 return NULL;
         }
         return start(config, operation, &body, awaited, refusal) ? operation : NULL;

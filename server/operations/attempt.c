@@ -26,11 +26,11 @@ void attempt_progress(void *context, uint64_t bytes)
 
         if (bytes > operation->bytes_total)
                 bytes = operation->bytes_total;
+        now = clock_now_us();
+        atomic_store_explicit(&operation->moved_us, now, memory_order_relaxed);
         if (bytes <= atomic_load_explicit(&attempt->bytes, memory_order_relaxed))
                 return;
         atomic_store_explicit(&attempt->bytes, bytes, memory_order_relaxed);
-        now = clock_now_us();
-        atomic_store_explicit(&operation->moved_us, now, memory_order_relaxed);
         furthest = atomic_load(&operation->bytes_done);
         while (bytes > furthest && !atomic_compare_exchange_weak(&operation->bytes_done, &furthest, bytes))
                 ;

@@ -206,6 +206,7 @@ int operation_begin(struct operation_store *store, struct operation *operation, 
                 .context = &operation->own,
                 .started = transfer_started,
                 .progress = attempt_progress,
+                .arrived = operation->kind == FERRY_READ ? follow_arrived : NULL,
                 .stopping = transfer_stopping,
                 .ended = attempt_ended,
         };

@@ -63,6 +63,7 @@ int operation_store_claim(void *context, const struct engine_request *request, s
                         .n_segments = operation->hold->n_segments,
                         .total = operation->bytes_total,
                         .progress = attempt_progress,
+                        .there = operation->follow ? follow_there : NULL,
                         .ended = attempt_ended,
                         .context = FERRY_STEAL(attempt),
                 };

@@ -28,7 +28,15 @@ void content_ranges_add(struct content_ranges *ranges, uint64_t first, uint64_t 
         ranges->total += end - first;
 }
 
+uint64_t content_ranges_run(const struct content_ranges *ranges, uint64_t first)
+{
+        for (size_t i = 0; i < ranges->n && ranges->list[i].first <= first; i++)
+                if (first < ranges->list[i].end)
+                        return ranges->list[i].end - first;
+        return 0;
+}
+
 uint64_t content_ranges_start(const struct content_ranges *ranges)
 {
-        return ranges->n && ranges->list[0].first == 0 ? ranges->list[0].end : 0;
+        return content_ranges_run(ranges, 0);
 }

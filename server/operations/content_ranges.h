@@ -22,4 +22,7 @@ void content_ranges_add(struct content_ranges *ranges, uint64_t first, uint64_t 
 /* Where the bytes end that have moved from the first one on without a gap. */
 uint64_t content_ranges_start(const struct content_ranges *ranges);
 
+/* How many bytes have moved from that one on without a gap. */
+uint64_t content_ranges_run(const struct content_ranges *ranges, uint64_t first);
+
 #endif

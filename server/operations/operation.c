@@ -24,6 +24,7 @@ struct operation *operation_unref(struct operation *operation)
         if (operation->hold)
                 operation_hold_release(operation->hold);
         operation->hold = operation_hold_free(operation->hold);
+        operation->follow = follow_free(operation->follow);
         store_unref(operation->store);
         free(operation->blocks);
         explicit_bzero(operation->key, sizeof(operation->key));
@@ -50,6 +51,8 @@ static bool spec_valid(const struct operation_limits *limits, const struct opera
         if (spec->timeout_ms && (passive || spec->timeout_ms > limits->timeout_ms_max))
                 return false;
         if ((spec->verify || spec->carriers) && passive)
+                return false;
+        if (spec->follow && spec->kind != FERRY_READABLE)
                 return false;
         return slices_valid(spec->slices, spec->n_slices, ret_total);
 }
@@ -122,6 +125,12 @@ static int operation_new(struct operation_store *store, const struct operation_s
         if (!operation->blocks)
                 return -ENOMEM;
         operation_describe(operation, spec->slices);
+        if (spec->follow) {
+                r = spec->follow->kind == FERRY_READ ? follow_new(operation, spec->follow, &operation->follow)
+                                                     : FERRY_E_KIND_MISMATCH;
+                if (r)
+                        return r;
+        }
         if (ferry_kind_is_passive((int)spec->kind))
                 operation->ttl_created_ms = spec->ttl_ms ? spec->ttl_ms : limits->ttl_ms_default;
         r = operation_hold_new(spec->slices, spec->n_slices, &operation->hold);
@@ -129,6 +138,23 @@ static int operation_new(struct operation_store *store, const struct operation_s
                 return r;
         *ret_operation = FERRY_STEAL(operation);
         return 0;
+}
+
+static bool follows_failure(const struct operation *operation)
+{
+        return operation->follow && operation_terminal(operation->follow->source) &&
+               operation->follow->source->status != FERRY_COMPLETE;
+}
+
+/* Its source ends it from now on, where that fails. */
+static void follow_begin(struct operation *operation)
+{
+        struct operation *source = operation->follow->source;
+
+        if (operation_terminal(source))
+                return;
+        DL_APPEND2(source->followers, operation, follower_prev, follower_next);
+        atomic_fetch_add(&source->n_followers, 1);
 }
 
 int operation_create(struct operation_store *store, const struct operation_spec *spec, struct operation **ret_operation)
@@ -146,7 +172,9 @@ int operation_create(struct operation_store *store, const struct operation_spec 
         store_lock(store);
         if (operation->ttl_created_ms)
                 operation_expire_after(operation, operation->ttl_created_ms);
-        r = store_insert(store, operation);
+        r = follows_failure(operation) ? FERRY_E_GONE : store_insert(store, operation);
+        if (!r && operation->follow)
+                follow_begin(operation);
         if (!r)
                 (void)operation_set_status(operation, FERRY_INITIALIZED, &after);
         store_unlock(store, &after);
@@ -179,6 +207,7 @@ void operation_look(struct operation_store *store, struct operation *operation, 
                 .layout = operation->layout,
                 .verify = operation->verify,
                 .carriers = operation->carriers,
+                .follow = operation->follow ? operation->follow->source->id : 0,
                 .bytes_total = operation->bytes_total,
                 .uses = operation->uses,
                 .label = operation->label,

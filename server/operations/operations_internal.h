@@ -41,6 +41,18 @@ struct operation_hold {
         struct segment segments[];
 };
 
+/* Where bytes of a readable lie in what a read fills: [at, at + size) of the one is [source_at, …) of the other. */
+struct follow_piece {
+        uint64_t at, source_at, size;
+};
+
+/* What a readable follows. Fixed. */
+struct follow {
+        struct operation *source; /* a reference; a read of the same store */
+        size_t n;
+        struct follow_piece *pieces; /* all of the readable's bytes, ascending */
+};
+
 /* One transfer of an operation. Holds a reference to it from the start until ended. */
 struct operation_attempt {
         struct operation *operation;
@@ -69,11 +81,17 @@ struct operation {
         uint64_t created_us, created_unix_ms;
         uint8_t key[FERRY_KEY_SIZE]; /* of passive ones */
         uint64_t *blocks;            /* of all descriptors, one after the other; owned */
+        struct follow *follow;       /* of a readable; owned; NULL = all its bytes are there */
 
         /* Written by who runs the data plane, without the lock. */
         _Atomic uint64_t bytes_done; /* of the furthest attempt; never falls */
         _Atomic uint64_t moved_us;   /* when a byte last moved, or an attempt started */
         _Atomic uint64_t bumped_us;  /* when progress last bumped the revision */
+        atomic_uint n_followers;
+        atomic_bool filled; /* of a read: it is complete */
+
+        /* Of a read, guarded by the store's arrival lock: what has arrived; NULL = nothing, or it is terminal. */
+        struct content_ranges *arrived;
 
         /* Guarded by the store's lock. Nothing but deleted and revision changes once status is terminal. */
         enum ferry_status status;
@@ -95,6 +113,9 @@ struct operation {
         char detail[OPERATION_DETAIL_SIZE];
         struct operation_waiter *waiters;
         struct operation_hold *hold; /* NULL once terminal */
+        struct operation *followers; /* of a read: the readables that follow it and are not terminal */
+        struct operation *follower_prev, *follower_next;
+        bool awaited; /* of a follower: somebody waits until more bytes are there */
 
         /* Each pending run of the timer's callback owns a reference. armed_us 0 = the timer may not be armed. */
         struct loop_timer timer;
@@ -131,6 +152,7 @@ struct aftermath {
         struct operation *ended;    /* became terminal; a reference each */
         struct operation *stopping; /* the mover is to be told; a reference each */
         struct operation_waiter *woken;
+        bool offers_changed; /* bytes that followers wait for are there */
         void (*drained)(void *context);
         void *drained_context;
 };
@@ -184,6 +206,17 @@ int operation_hold_new(const struct operation_slice *slices, size_t n, struct op
 void operation_hold_release(struct operation_hold *hold);
 /* Gives the references back; takes NULL, returns NULL. Without the lock. */
 struct operation_hold *operation_hold_free(struct operation_hold *hold);
+
+/* ---- follow.c ---- */
+
+/* How the bytes of a readable lie in what a read fills. 0; OUT_OF_BOUNDS; INVALID_PARAMETER; -ENOMEM. Without the lock.
+ */
+int follow_new(const struct operation *operation, struct operation *source, struct follow **ret_follow);
+/* Takes NULL, returns NULL. */
+struct follow *follow_free(struct follow *follow);
+/* Callbacks of an attempt, for struct engine_transfer and struct engine_offer. */
+void follow_arrived(void *attempt, uint64_t offset, uint64_t length);
+uint64_t follow_there(void *attempt, uint64_t offset, uint64_t length);
 
 /* ---- attempt.c ---- */
 
@@ -288,6 +321,7 @@ struct operation_store {
         struct aftermath unsettled; /* what operation_store_settle is to do */
 
         pthread_mutex_t content_lock; /* a leaf; the transfers of content.c */
+        pthread_mutex_t arrival_lock; /* a leaf, also under the store's lock; what reads have filled so far */
 };
 
 /* Ends all transfers of a passive operation, whatever carries them. Without the lock. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "operations_internal.h"
@@ -84,6 +85,19 @@ void operation_log_ended(const struct operation *operation)
                   LOG_U("duration_us", operation->ended_us - start_us));
 }
 
+/* What it follows has ended, or it has. */
+static void operation_leave_source(struct operation *operation)
+{
+        struct operation *source;
+
+        if (!operation->follower_prev)
+                return;
+        source = operation->follow->source;
+        DL_DELETE2(source->followers, operation, follower_prev, follower_next);
+        operation->follower_prev = NULL;
+        atomic_fetch_sub(&source->n_followers, 1);
+}
+
 void operation_bump(struct operation *operation, struct aftermath *after)
 {
         struct operation_waiter *waiter, *next;
@@ -101,6 +115,32 @@ void operation_bump(struct operation *operation, struct aftermath *after)
         }
 }
 
+/* Those that follow a read which has ended: their bytes are all there, or they end as well. */
+static void operation_end_followers(struct operation *operation, struct aftermath *after)
+{
+        struct operation_store *store = operation->store;
+        struct operation *follower;
+        char id[FERRY_ID_TEXT_SIZE];
+
+        atomic_store(&operation->filled, operation->status == FERRY_COMPLETE);
+        (void)pthread_mutex_lock(&store->arrival_lock);
+        free(FERRY_STEAL(operation->arrived));
+        (void)pthread_mutex_unlock(&store->arrival_lock);
+        ferry_id_format("op_", operation->id, id);
+        while ((follower = operation->followers)) {
+                operation_leave_source(follower);
+                if (operation->status == FERRY_COMPLETE) {
+                        after->offers_changed = true;
+                        if (follower->awaited)
+                                operation_bump(follower, after);
+                        continue;
+                }
+                (void)snprintf(follower->detail, sizeof(follower->detail), "The read that it follows, %s, ended: %.90s",
+                               id, operation->detail);
+                operation_stop(follower, operation->error, after);
+        }
+}
+
 /* Regions count as unused before anyone can see the status: who sees it may delete them. */
 static void operation_entered_terminal(struct operation *operation, struct aftermath *after)
 {
@@ -111,6 +151,8 @@ static void operation_entered_terminal(struct operation *operation, struct after
         deadline_disarm(operation);
         operation_hold_release(operation->hold);
         tally_ended(&store->tally, operation);
+        operation_leave_source(operation);
+        operation_end_followers(operation, after);
         operation->ended_next = after->ended;
         after->ended = operation_ref(operation);
 
@@ -169,10 +211,11 @@ void operation_finish(struct operation *operation, int error, const char *detail
         if (operation_terminal(operation))
                 return;
         operation->error = error;
-        if (error)
+        if (error && (detail[0] || !operation->detail[0]))
                 (void)snprintf(operation->detail, sizeof(operation->detail), "%s",
                                detail[0] ? detail : ferry_error_title(error));
-        else if (operation->status == FERRY_INITIALIZED) /* the mover moved it all before it said that it started */
+        if (!error &&
+            operation->status == FERRY_INITIALIZED) /* the mover moved it all before it said that it started */
                 (void)operation_set_status(operation, FERRY_IN_PROGRESS, after);
         (void)operation_set_status(operation, status_of_error(operation, error), after);
 }

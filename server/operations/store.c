@@ -19,6 +19,7 @@ void store_unref(struct operation_store *store)
         free(store->order.entries);
         gone_clear(&store->gone);
         (void)pthread_mutex_destroy(&store->lock);
+        (void)pthread_mutex_destroy(&store->arrival_lock);
         (void)pthread_mutex_destroy(&store->content_lock);
         free(store);
 }
@@ -35,6 +36,7 @@ int operation_store_new(const struct operation_config *config, struct operation_
         store->timer.fired = retention_fired;
         (void)pthread_mutex_init(&store->lock, NULL);
         (void)pthread_mutex_init(&store->content_lock, NULL);
+        (void)pthread_mutex_init(&store->arrival_lock, NULL);
         r = gone_init(&store->gone, config->limits.gone_max);
         if (r < 0) {
                 store_unref(store);
@@ -58,13 +60,31 @@ void store_revoke(struct operation *operation, int reason, int wire_reason)
         mover->offer_revoke(mover->context, operation->id, reason, wire_reason);
 }
 
+/* What the peers of a passive operation are told: only what may have become of their own transfer. */
+static int wire_reason(int reason)
+{
+        switch (reason) {
+        case FERRY_E_CANCELLED:
+                return FERRY_E_CANCELLED_BY_PEER;
+        case FERRY_E_CANCELLED_BY_PEER:
+        case FERRY_E_EXPIRED:
+        case FERRY_E_TIMEOUT:
+        case FERRY_E_STALLED:
+        case FERRY_E_CHECKSUM_MISMATCH:
+        case FERRY_E_PEER_LOST:
+                return reason;
+        default:
+                return FERRY_E_TRANSFER_FAILED;
+        }
+}
+
 /* Passive operations are told by their own id, active ones by that of their transfer. */
 static void mover_tell(const struct operation_mover *mover, struct operation *operation)
 {
         int reason = operation->stop_reason;
 
         if (ferry_kind_is_passive((int)operation->kind))
-                store_revoke(operation, reason, reason == FERRY_E_CANCELLED ? FERRY_E_CANCELLED_BY_PEER : reason);
+                store_revoke(operation, reason, wire_reason(reason));
         else
                 mover->transfer_cancel(mover->context, operation->transfer, reason);
 }
@@ -82,6 +102,8 @@ void store_unlock(struct operation_store *store, struct aftermath *after)
                         mover_tell(&store->config.mover, operation);
                 (void)operation_unref(operation);
         }
+        if (after->offers_changed && !closed)
+                store->config.mover.offers_look(store->config.mover.context);
         while ((waiter = after->woken)) {
                 after->woken = waiter->next; /* the waiter may be freed by its wake */
                 waiter->wake(waiter);

@@ -163,6 +163,8 @@ static void lane_done(struct content_lane *lane)
                              lane->has_digest ? "" : "The peer sent no digest");
                 return;
         }
+        if (content->transfer.verify)
+                content_arrived(content, lane->first, lane->end - lane->first);
         content->bytes += lane->end - lane->first;
         on_moved(lane);
         content_fill(content);

@@ -37,6 +37,13 @@ struct content {
         struct content_lane lanes[CONTENT_LANES];
 };
 
+/* Bytes of a read are in place, and checked if they are to be. */
+static inline void content_arrived(const struct content *content, uint64_t offset, uint64_t length)
+{
+        if (content->transfer.arrived)
+                content->transfer.arrived(content->transfer.context, offset, length);
+}
+
 /*
  * Checks the peer's URL as easy_locate does and makes a transfer, whose key and strings are copied. 0; FERRY_E_* with a
  * sentence; -ENOMEM. Sends nothing. Any thread.

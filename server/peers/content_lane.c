@@ -138,6 +138,8 @@ static size_t on_body(char *data, size_t one, size_t size, void *context)
                 return 0;
         stream_store(&content->stream, lane->position, data, size);
         lane->position += size;
+        if (!content->transfer.verify)
+                content_arrived(content, lane->position - size, size);
         lane->moved(lane);
         return size;
 }

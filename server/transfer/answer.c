@@ -75,6 +75,8 @@ static void data_is_there(struct requester *r, struct chunk *chunk, const struct
         uint64_t length = chunk->length;
 
         chunk->arrived += data->length;
+        if (r->spec.arrived && r->error == 0)
+                r->spec.arrived(r->spec.context, data->offset, data->length);
         if (chunk->arrived < length || chunk_is_busy(chunk))
                 return;
         requester_release_chunk(r, chunk);
@@ -200,6 +202,17 @@ void answer_on_data(struct engine *engine, struct peer *peer, const struct wire_
         if (check_bytes(r, h))
                 data_is_there(r, chunk, h);
         requester_mark(r);
+}
+
+void answer_on_held(struct engine *engine, struct peer *peer, const struct wire_header *h)
+{
+        struct requester *r = requester_find(engine, h->transfer);
+
+        if (!r || r->peer != peer || r->spec.direction != ENGINE_READ || r->next == 0 || r->state != REQUESTER_MOVING ||
+            r->error || h->status || h->from_epoch != r->spec.peer.epoch)
+                return;
+        requester_note_started(r);
+        requester_tell_progress(r); /* it has not stalled: its peer waits for the bytes, too */
 }
 
 /* ---- ACK, DONE_ACK ---- */

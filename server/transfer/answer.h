@@ -17,6 +17,8 @@ void answer_on_data(struct engine *engine, struct peer *peer, const struct wire_
 void answer_on_ack(struct engine *engine, struct peer *peer, const struct wire_header *header, struct payload *payload);
 void answer_on_done_ack(struct engine *engine, struct peer *peer, const struct wire_header *header,
                         struct payload *payload);
+/* A READ was heard, and is held until its bytes are there. */
+void answer_on_held(struct engine *engine, struct peer *peer, const struct wire_header *header);
 
 /* Whether the message, a receive, is a requester's. */
 bool answer_owns(const struct message *message);

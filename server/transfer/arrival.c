@@ -16,6 +16,14 @@
 #include "serve.h"
 #include "store.h"
 
+/* The answer to a HELLO, or the notice that READs of a transfer are held. */
+static void on_hello_ack(struct engine *engine, struct peer *peer, const struct wire_header *header,
+                         struct payload *payload)
+{
+        answer_on_held(engine, peer, header);
+        connect_on_hello_ack(engine, peer, header, payload);
+}
+
 /* What is done with each type of message, and what a worker answers that is not the one that was meant. */
 static const struct {
         void (*handle)(struct engine *engine, struct peer *peer, const struct wire_header *header,
@@ -25,7 +33,7 @@ static const struct {
         [WIRE_READ] = { serve_on_read, WIRE_DATA },          [WIRE_DATA] = { answer_on_data, 0 },
         [WIRE_WRITE] = { store_on_write, WIRE_ACK },         [WIRE_ACK] = { answer_on_ack, 0 },
         [WIRE_DONE] = { responder_on_done, WIRE_DONE_ACK },  [WIRE_DONE_ACK] = { answer_on_done_ack, 0 },
-        [WIRE_HELLO] = { connect_on_hello, WIRE_HELLO_ACK }, [WIRE_HELLO_ACK] = { connect_on_hello_ack, 0 },
+        [WIRE_HELLO] = { connect_on_hello, WIRE_HELLO_ACK }, [WIRE_HELLO_ACK] = { on_hello_ack, 0 },
 };
 
 /* A request that was meant for another worker, most likely for an earlier one at the same address. */

@@ -310,3 +310,9 @@ void engine_offer_revoke(struct engine *engine, uint64_t operation, int reason, 
                                                              .reason = reason,
                                                              .wire_reason = wire_reason });
 }
+
+void engine_offers_look(struct engine *engine)
+{
+        if (!atomic_exchange(&engine->offers_changed, true))
+                engine_wake(engine);
+}

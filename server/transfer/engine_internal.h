@@ -67,6 +67,7 @@ struct engine {
         atomic_bool commands_waiting;
         atomic_bool commands_told; /* wake_fd was written for some of them */
         int wake_fd;
+        atomic_bool offers_changed; /* engine_offers_look was called. Any thread */
 
         pthread_mutex_t progress_lock; /* guards all that follows. Before every other lock */
         bool listening;                /* epoll_fd tells of what comes, once the transports are armed */
@@ -93,7 +94,8 @@ struct engine {
         uint64_t n_contacts; /* so far */
         struct requester *requesters_by_id, *marked_requesters;
         struct responder *responders_by_transfer, *marked_responders;
-        uint64_t n_responders; /* so far */
+        struct responder *held_responders; /* utlist; the first of their READs waits for bytes */
+        uint64_t n_responders;             /* so far */
         struct connect *connects;
         struct resolution *resolutions;
         struct tombstones tombstones[ENGINE_TOMBSTONE_LISTS];

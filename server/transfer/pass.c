@@ -179,6 +179,8 @@ bool pass_run(struct engine *engine, uint64_t *ret_now_us)
 {
         bool moved = run_commands(engine);
 
+        if (atomic_exchange(&engine->offers_changed, false))
+                serve_held(engine);
         moved |= run_steps(engine); /* what a command began is on its way before anything else is looked at */
         moved |= run_transports(engine);
         moved |= run_steps(engine);

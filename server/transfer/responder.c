@@ -59,6 +59,16 @@ static void answer_late_done(struct engine *engine, struct peer *peer, const str
                 responder_refuse(engine, peer, h, WIRE_DONE_ACK, status);
 }
 
+/* Whether the requester can be done with what was stored, or was there to be read. */
+static bool has_all(const struct responder *r)
+{
+        if (r->state == RESPONDER_COMPLETE)
+                return true;
+        if (r->direction == ENGINE_WRITE)
+                return r->bytes == r->stream.total;
+        return !r->offer.there || r->offer.there(r->offer.context, 0, r->stream.total) == r->stream.total;
+}
+
 void responder_on_done(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
 {
         bool quiet = (h->flags & WIRE_QUIET) != 0;
@@ -79,8 +89,7 @@ void responder_on_done(struct engine *engine, struct peer *peer, const struct wi
                 responder_fail(r, error_of_done(h->status), FERRY_E_TRANSFER_FAILED, "the peer ended the transfer");
                 if (r->state == RESPONDER_SERVED)
                         responder_set_state(r, RESPONDER_FAILING);
-        } else if (h->length != r->stream.total ||
-                   (r->direction == ENGINE_WRITE && r->bytes != r->stream.total && r->state != RESPONDER_COMPLETE)) {
+        } else if (h->length != r->stream.total || !has_all(r)) {
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_SIZE_MISMATCH, "the peer says it is done too early");
         } else if (r->error == 0 || r->state == RESPONDER_SERVED) {
                 /* The reader has every byte, whatever our own sends say; a cancel in between came too late. */
@@ -154,6 +163,10 @@ bool responders_step(struct engine *engine)
 
 void responder_tick(struct responder *r, uint64_t now_us)
 {
+        if (r->held) { /* what fills the memory has a stall limit of its own */
+                responder_tell_progress(r);
+                responder_tell_held(r, r->reads[r->first_read].seq);
+        }
         engine_tick_before(r->engine, r->grace_deadline_us > now_us ? r->grace_deadline_us : 0);
         if (!r->grace_deadline_us || now_us < r->grace_deadline_us)
                 return;

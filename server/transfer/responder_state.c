@@ -108,8 +108,28 @@ void responder_add_progress(struct responder *r, uint64_t bytes)
         responder_tell_progress(r);
 }
 
+void responder_set_held(struct responder *r, bool held)
+{
+        if (r->held == held)
+                return;
+        r->held = held;
+        if (held)
+                DL_APPEND2(r->engine->held_responders, r, held_prev, held_next);
+        else
+                DL_DELETE2(r->engine->held_responders, r, held_prev, held_next);
+}
+
+void responder_tell_held(const struct responder *r, uint32_t seq)
+{
+        struct wire_header h = responder_header(r, WIRE_HELLO_ACK);
+
+        h.seq = seq;
+        peer_send(r->peer, &h);
+}
+
 void responder_stop_pending(struct responder *r)
 {
+        responder_set_held(r, false);
         if (!r->pending)
                 return;
         r->pending = false;

@@ -48,6 +48,7 @@ struct responder {
         struct responder_read *reads;  /* ENGINE_READS_MAX of them, a ring; NULL = none had to wait yet */
         unsigned first_read, n_reads;
         bool pending;               /* in the peer's list of those that have READs to answer */
+        bool held;                  /* in the engine's list of those whose next READ waits for bytes to be there */
         bool done_came, ack_wanted; /* the requester's DONE, and what it asked for */
         int error;                  /* why it is being ended */
         int wire_error;             /* what the peer is told */
@@ -56,6 +57,7 @@ struct responder {
         bool marked;
         struct responder *marked_prev, *marked_next;
         struct responder *pending_prev, *pending_next;
+        struct responder *held_prev, *held_next;
         struct responder *peer_prev, *peer_next;
         UT_hash_handle hh; /* responders_by_transfer */
 };
@@ -81,6 +83,10 @@ void responder_tell_progress(struct responder *responder);
 void responder_add_progress(struct responder *responder, uint64_t bytes);
 /* It has no READ left to answer. */
 void responder_stop_pending(struct responder *responder);
+/* Whether its next READ waits for bytes that are not there yet. */
+void responder_set_held(struct responder *responder, bool held);
+/* Tells the requester that its READ is held, and is not forgotten. */
+void responder_tell_held(const struct responder *responder, uint32_t seq);
 
 /* Ends it as soon as it is quiet; the first reason counts, and none counts when the requester has every byte. */
 void responder_fail(struct responder *responder, int error, int wire_error, const char *detail);

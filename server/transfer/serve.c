@@ -75,7 +75,15 @@ static bool send_data(struct responder *r, const struct responder_read *read, ui
         return true;
 }
 
-/* Answers READs while there is room. */
+/* How much of the rest of a READ is there. */
+static uint64_t ready_bytes(const struct responder *r, const struct responder_read *read)
+{
+        uint64_t left = read->length - read->sent;
+
+        return r->offer.there ? r->offer.there(r->offer.context, read->offset + read->sent, left) : left;
+}
+
+/* Answers READs while there is room, and the bytes are there. */
 static void serve(struct responder *r)
 {
         struct link *link = r->peer->link;
@@ -89,7 +97,11 @@ static void serve(struct responder *r)
 
                 if (r->peer->serving >= window)
                         return;
-                part = ops->fit(link, &r->stream, read->offset + read->sent, read->length - read->sent, &inside);
+                part = ready_bytes(r, read);
+                responder_set_held(r, part == 0);
+                if (part == 0)
+                        return;
+                part = ops->fit(link, &r->stream, read->offset + read->sent, part, &inside);
                 if (part == 0)
                         return;
                 if (!send_data(r, read, read->offset + read->sent, part, inside)) {
@@ -133,6 +145,16 @@ static void queue_read(struct responder *r, const struct responder_read *read)
                 DL_APPEND2(r->peer->pending, r, pending_prev, pending_next);
         }
         serve(r);
+        if (r->held)
+                responder_tell_held(r, read->seq);
+}
+
+void serve_held(struct engine *engine)
+{
+        struct responder *r;
+
+        DL_FOREACH2(engine->held_responders, r, held_next)
+        peer_ready(r->peer);
 }
 
 void serve_on_read(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
@@ -150,7 +172,7 @@ void serve_on_read(struct engine *engine, struct peer *peer, const struct wire_h
                 responder_refuse(engine, peer, h, WIRE_DATA, error);
                 return;
         }
-        if (h->length > WIRE_INLINE_MAX || r->n_reads > 0)
+        if (h->length > WIRE_INLINE_MAX || r->n_reads > 0 || r->offer.there)
                 queue_read(r, &read);
         else if (!send_data(r, &read, h->offset, h->length, false))
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");

@@ -12,5 +12,7 @@ struct wire_header;
 void serve_on_read(struct engine *engine, struct peer *peer, const struct wire_header *header, struct payload *payload);
 /* There may be room for the answers of the peer's responders. */
 void serve_peer(struct peer *peer);
+/* Bytes that responders wait for may be there. */
+void serve_held(struct engine *engine);
 
 #endif

@@ -70,12 +70,21 @@ static void fake_revoke(void *context, uint64_t operation, int reason, int wire_
         pthread_mutex_unlock(&f->mover.lock);
 }
 
+static void fake_look(void *context)
+{
+        struct fixture *f = context;
+
+        pthread_mutex_lock(&f->mover.lock);
+        f->mover.n_looks++;
+        pthread_mutex_unlock(&f->mover.lock);
+}
+
 static void fixture_store(struct fixture *f, const struct operation_limits *limits)
 {
         struct operation_config config = {
                 .epoch = EPOCH,
                 .limits = *limits,
-                .mover = { fake_start, fake_cancel, fake_revoke, f },
+                .mover = { fake_start, fake_cancel, fake_revoke, fake_look, f },
                 .loop = f->loop,
                 .metrics = f->metrics,
         };

@@ -39,6 +39,7 @@ struct fake_mover {
         unsigned n_revoked;
         uint64_t revoked;
         int revoke_reason, revoke_wire;
+        unsigned n_looks;
 };
 
 struct fixture {

@@ -53,6 +53,13 @@ int operation_content_write(struct operation_content *content, const void *from,
 /* Closes the range and frees. sent: of a readable, the client has been sent all that was read. Takes NULL. */
 void operation_content_close(struct operation_content *content, bool sent);
 
+/*
+ * Whether the range of a readable is there: all of it, unless the readable follows a read that has not filled it yet.
+ * false: the readable's revision passes *ret_revision when more is there, or when it ends.
+ */
+bool operation_content_there(struct operation_store *store, struct operation *operation, uint64_t first, uint64_t size,
+                             uint64_t *ret_revision);
+
 /* Whether the key is the operation's. Constant time. */
 bool operation_content_key(const struct operation *operation, const uint8_t key[FERRY_KEY_SIZE]);
 

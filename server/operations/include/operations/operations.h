@@ -70,6 +70,7 @@ struct operation_mover {
         int (*transfer_start)(void *context, const struct engine_transfer *transfer);
         void (*transfer_cancel)(void *context, uint64_t id, int reason);
         void (*offer_revoke)(void *context, uint64_t operation, int reason, int wire_reason);
+        void (*offers_look)(void *context);
         void *context;
 };
 
@@ -133,6 +134,11 @@ struct operation_spec {
         uint64_t timeout_ms; /* active; 0 = none */
         bool verify;         /* active */
         unsigned carriers;   /* active; of enum engine_carrier; 0 = whatever both sides have */
+        /*
+         * Readable; a read of the same store that fills all of its bytes: it serves what has arrived there, and holds
+         * the requests for the rest. It ends with the read's error when that fails. NULL = all bytes are there.
+         */
+        struct operation *follow;
         char label[OPERATION_LABEL_SIZE]; /* the client's own; "" = none */
         const char *request_id;           /* of the request that asks for it; NULL = none. Copied */
 };
@@ -140,7 +146,9 @@ struct operation_spec {
 /*
  * Makes an operation: passive ones INITIALIZED and ready to be claimed, active ones INITIALIZED and waiting for
  * operation_begin. *ret_operation has a reference. 0; FERRY_E_INVALID_PARAMETER; FERRY_E_LIMIT_REACHED;
- * FERRY_E_NOT_FOUND (a region was deleted meanwhile); FERRY_E_DRAINING; -ENOMEM.
+ * FERRY_E_NOT_FOUND (a region was deleted meanwhile); FERRY_E_DRAINING; -ENOMEM. Of what follows a read:
+ * FERRY_E_KIND_MISMATCH (it is none); FERRY_E_OUT_OF_BOUNDS (it does not fill all of the bytes);
+ * FERRY_E_INVALID_PARAMETER (it fills some twice, or they lie in too many pieces); FERRY_E_GONE (it has failed).
  */
 int operation_create(struct operation_store *store, const struct operation_spec *spec,
                      struct operation **ret_operation);
@@ -190,6 +198,7 @@ struct operation_view {
         bool cancel_requested;
         bool verify;
         unsigned carriers;
+        uint64_t follow; /* the read that it follows, or has followed; 0 = none */
         uint64_t revision;
         uint64_t bytes_total;
         uint64_t bytes_done;            /* never falls; with several uses, how far the furthest attempt came */

@@ -23,7 +23,7 @@ struct metrics;
  * One thread at a time runs the engine: its own, or for a moment a thread that waits for a short transfer which it has
  * started (awaited, below). The functions below may be called from any other thread; they queue a command and wake the
  * engine's. Callbacks run on the thread that runs the engine, with no lock of the caller's held, and must not block;
- * they may call engine_transfer_start, engine_transfer_cancel and engine_offer_revoke.
+ * they may call engine_transfer_start, engine_transfer_cancel, engine_offer_revoke and engine_offers_look.
  */
 
 struct engine;
@@ -78,8 +78,14 @@ struct engine_offer {
         const struct segment *segments; /* stay valid, memory too, until ended */
         size_t n_segments;
         uint64_t total;
-        void (*progress)(void *context, uint64_t bytes); /* bytes moved so far by this transfer; cheap, often called */
-        void *context;                                   /* for progress and ended */
+        /* Bytes moved so far by this transfer; cheap, often called. The same number again: it waits, and is alive. */
+        void (*progress)(void *context, uint64_t bytes);
+        /*
+         * How many bytes of [offset, offset + length) from its start on may be read now. A READ of others is held until
+         * engine_offers_look. Bytes that are there stay. NULL = all are there.
+         */
+        uint64_t (*there)(void *context, uint64_t offset, uint64_t length);
+        void *context; /* for progress, there and ended */
         /*
          * The transfer is over and quiet: no byte will be written by it, and none that is read later counts. Exactly
          * once for each claim. The peer may be waiting for our answer to that: what can wait is for settle.
@@ -206,7 +212,10 @@ struct engine_transfer {
 
         void *context;
         void (*started)(void *context); /* connected and the first chunk asked for; before any progress; at most once */
-        void (*progress)(void *context, uint64_t bytes);
+        void (*progress)(void *context, uint64_t bytes); /* as in struct engine_offer */
+        /* Of a read: these bytes are in place, and checked where verify asks for that. Each once. NULL = nobody cares.
+         */
+        void (*arrived)(void *context, uint64_t offset, uint64_t length);
         /* Why its end was asked for; 0 = it was not. For whoever moves it after the engine could not. Until ended. */
         int (*stopping)(void *context);
         /* Over and quiet. Exactly once for every successful engine_transfer_start. */
@@ -294,5 +303,8 @@ void engine_transfer_cancel(struct engine *engine, uint64_t id, int reason);
  * ended(error = reason) follows for each claim when nothing is in flight. Never fails.
  */
 void engine_offer_revoke(struct engine *engine, uint64_t operation, int reason, int wire_reason);
+
+/* More bytes of some offer may be there: READs that were held are looked at again. Never fails. */
+void engine_offers_look(struct engine *engine);
 
 #endif

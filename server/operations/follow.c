@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "content_ranges.h"
+#include "operations/content.h"
+#include "operations_internal.h"
+
+/*
+ * A readable that follows a read serves what that read has filled so far. What has arrived is a set of ranges in the
+ * read's stream of bytes; a list of pieces, made when the readable is, says where the readable's own bytes are in that.
+ */
+
+/* ---- where the bytes are ---- */
+
+/* A run of bytes of a region, and where it is in an operation's stream. */
+struct extent {
+        uint64_t region, start, size, at;
+};
+
+struct extents {
+        size_t n;
+        struct extent *list;
+};
+
+static void extents_add(struct extents *extents, struct extent extent)
+{
+        struct extent *last = extents->n ? &extents->list[extents->n - 1] : NULL;
+
+        if (last && last->region == extent.region && last->start + last->size == extent.start)
+                last->size += extent.size;
+        else
+                extents->list[extents->n++] = extent;
+}
+
+/* Those of an operation in the order of its stream. list goes to free(). 0 or -ENOMEM. */
+static int extents_new(const struct operation *operation, struct extents *ret_extents)
+{
+        struct extents extents = { 0 };
+        uint64_t n = 0, at = 0;
+
+        for (size_t i = 0; i < operation->n_descriptors; i++)
+                n += operation->descriptors[i].count;
+        extents.list = malloc(n * sizeof(extents.list[0]));
+        if (!extents.list)
+                return -ENOMEM;
+        for (size_t i = 0; i < operation->n_descriptors; i++) {
+                const struct operation_descriptor *d = &operation->descriptors[i];
+
+                for (uint64_t j = 0; j < d->count; j++, at += d->size)
+                        extents_add(&extents, (struct extent){ .region = d->region_id,
+                                                               .start = d->offset + (d->blocks ? d->blocks[j] * d->size
+                                                                                               : j * d->stride),
+                                                               .size = d->size,
+                                                               .at = at });
+        }
+        *ret_extents = extents;
+        return 0;
+}
+
+static int extent_compare(const void *a, const void *b)
+{
+        const struct extent *x = a, *y = b;
+
+        if (x->region != y->region)
+                return x->region < y->region ? -1 : 1;
+        return (x->start > y->start) - (x->start < y->start);
+}
+
+/* Bytes that are filled twice have not arrived when they have once. */
+static bool extents_overlap(const struct extents *sorted)
+{
+        for (size_t i = 1; i < sorted->n; i++) {
+                const struct extent *before = &sorted->list[i - 1];
+
+                if (before->region == sorted->list[i].region && before->start + before->size > sorted->list[i].start)
+                        return true;
+        }
+        return false;
+}
+
+/* The extent that has the byte; NULL = none. */
+static const struct extent *extents_find(const struct extents *sorted, uint64_t region, uint64_t byte)
+{
+        size_t low = 0, high = sorted->n;
+
+        while (low < high) {
+                size_t middle = low + (high - low) / 2;
+
+                if (extent_compare(&sorted->list[middle], &(struct extent){ .region = region, .start = byte }) <= 0)
+                        low = middle + 1;
+                else
+                        high = middle;
+        }
+        if (low == 0)
+                return NULL;
+        const struct extent *found = &sorted->list[low - 1];
+        return found->region == region && byte - found->start < found->size ? found : NULL;
+}
+
+static int pieces_add(struct follow *follow, uint64_t at, uint64_t source_at, uint64_t size)
+{
+        struct follow_piece *last = follow->n ? &follow->pieces[follow->n - 1] : NULL, *more;
+
+        if (last && last->at + last->size == at && last->source_at + last->size == source_at) {
+                last->size += size;
+                return 0;
+        }
+        if (follow->n == FERRY_METADATA_DESCRIPTORS)
+                return FERRY_E_INVALID_PARAMETER;
+        if (!(follow->n & (follow->n - 1))) { /* room for a power of two */
+                more = realloc(follow->pieces, (follow->n ? 2 * follow->n : 1) * sizeof(*more));
+                if (!more)
+                        return -ENOMEM;
+                follow->pieces = more;
+        }
+        follow->pieces[follow->n++] = (struct follow_piece){ at, source_at, size };
+        return 0;
+}
+
+static int pieces_make(struct follow *follow, const struct extents *own, const struct extents *sorted)
+{
+        for (size_t i = 0; i < own->n; i++) {
+                const struct extent *extent = &own->list[i];
+
+                for (uint64_t done = 0, size; done < extent->size; done += size) {
+                        const struct extent *from = extents_find(sorted, extent->region, extent->start + done);
+                        uint64_t skip;
+                        int r;
+
+                        if (!from)
+                                return FERRY_E_OUT_OF_BOUNDS;
+                        skip = extent->start + done - from->start;
+                        size = from->size - skip < extent->size - done ? from->size - skip : extent->size - done;
+                        r = pieces_add(follow, extent->at + done, from->at + skip, size);
+                        if (r)
+                                return r;
+                }
+        }
+        return 0;
+}
+
+static void cleanup_follow(struct follow **follow)
+{
+        *follow = follow_free(*follow);
+}
+
+int follow_new(const struct operation *operation, struct operation *source, struct follow **ret_follow)
+{
+        FERRY_CLEANUP(cleanup_follow) struct follow *follow = calloc(1, sizeof(*follow));
+        struct extents own = { 0 }, filled = { 0 };
+        int r;
+
+        if (!follow)
+                return -ENOMEM;
+        follow->source = operation_ref(source);
+        r = extents_new(operation, &own);
+        if (!r)
+                r = extents_new(source, &filled);
+        if (!r) {
+                qsort(filled.list, filled.n, sizeof(filled.list[0]), extent_compare);
+                r = extents_overlap(&filled) ? FERRY_E_INVALID_PARAMETER : pieces_make(follow, &own, &filled);
+        }
+        free(own.list);
+        free(filled.list);
+        if (!r)
+                *ret_follow = FERRY_STEAL(follow);
+        return r;
+}
+
+struct follow *follow_free(struct follow *follow)
+{
+        if (!follow)
+                return NULL;
+        (void)operation_unref(follow->source);
+        free(follow->pieces);
+        free(follow);
+        return NULL;
+}
+
+/* ---- what has arrived ---- */
+
+static void note_arrived(struct operation *operation, uint64_t offset, uint64_t length)
+{
+        struct operation_store *store = operation->store;
+
+        (void)pthread_mutex_lock(&store->arrival_lock);
+        if (!operation->arrived)
+                operation->arrived = calloc(1, sizeof(*operation->arrived));
+        if (operation->arrived) /* short of memory, followers wait until all has arrived */
+                content_ranges_add(operation->arrived, offset, offset + length);
+        (void)pthread_mutex_unlock(&store->arrival_lock);
+}
+
+void follow_arrived(void *context, uint64_t offset, uint64_t length)
+{
+        const struct operation_attempt *attempt = context;
+        struct operation *operation = attempt->operation, *follower;
+        struct operation_store *store = operation->store;
+        struct aftermath after = { 0 };
+
+        if (length == operation->bytes_total)
+                return; /* it is complete in a moment, and says so */
+        note_arrived(operation, offset, length);
+        if (!atomic_load(&operation->n_followers))
+                return;
+        store_lock(store);
+        DL_FOREACH2(operation->followers, follower, follower_next)
+        {
+                after.offers_changed = true;
+                if (follower->awaited)
+                        operation_bump(follower, &after);
+                follower->awaited = false;
+        }
+        store_unlock(store, &after);
+}
+
+/* The piece that has the byte. */
+static size_t piece_of(const struct follow *follow, uint64_t byte)
+{
+        size_t low = 0, high = follow->n - 1;
+
+        while (low < high) {
+                size_t middle = low + (high - low + 1) / 2;
+
+                if (follow->pieces[middle].at <= byte)
+                        low = middle;
+                else
+                        high = middle - 1;
+        }
+        return low;
+}
+
+static uint64_t there(const struct operation *operation, uint64_t offset, uint64_t length)
+{
+        const struct follow *follow = operation->follow;
+        struct operation *source = follow->source;
+        uint64_t found = 0;
+
+        if (atomic_load(&source->filled))
+                return length;
+        (void)pthread_mutex_lock(&source->store->arrival_lock);
+        for (size_t i = piece_of(follow, offset); source->arrived && found < length; i++) {
+                const struct follow_piece *piece = &follow->pieces[i];
+                uint64_t skip = offset + found - piece->at, size = piece->size - skip;
+                uint64_t run = content_ranges_run(source->arrived, piece->source_at + skip);
+
+                found += run < size ? run : size;
+                if (run < size)
+                        break;
+        }
+        (void)pthread_mutex_unlock(&source->store->arrival_lock);
+        return found < length ? found : length;
+}
+
+uint64_t follow_there(void *context, uint64_t offset, uint64_t length)
+{
+        const struct operation_attempt *attempt = context;
+
+        return there(attempt->operation, offset, length);
+}
+
+bool operation_content_there(struct operation_store *store, struct operation *operation, uint64_t first, uint64_t size,
+                             uint64_t *ret_revision)
+{
+        struct aftermath after = { 0 };
+        bool all;
+
+        if (!operation->follow)
+                return true;
+        store_lock(store);
+        *ret_revision = operation->revision;
+        all = operation_terminal(operation) || there(operation, first, size) == size;
+        operation->awaited |= !all;
+        store_unlock(store, &after);
+        return all;
+}

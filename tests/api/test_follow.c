@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "steps.h"
+
+/*
+ * "follow": a readable whose bytes a running read fills. Worker a is the source and stands still in the middle of what
+ * b reads of it; c reads from b what has arrived there.
+ */
+
+enum { SIZE = 32 * STEPS_MIB, SEED = 77, UNANSWERED_MS = 2200 };
+
+static const char *const flags[] = { "--chunk-size", "262144", "--stall-limit", LIMIT_MS(1500), NULL };
+
+struct scene {
+        struct pair p;
+        struct worker c;
+        struct running running;
+        struct ferry_operation follower;
+        char target[FERRY_ID_SIZE]; /* on c */
+        struct ferry_operation read;
+};
+
+static int setup(void **state)
+{
+        struct scene *s = calloc(1, sizeof(*s));
+
+        *state = s;
+        return s ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+        struct scene *s = *state;
+
+        worker_clean(&s->c);
+        pair_clean(&s->p);
+        free(s);
+        return 0;
+}
+
+static void follow(struct scene *s, const char *more, struct ferry_operation *ret_follower)
+{
+        char *text = text_format(",\"follow\":\"%s\"%s", s->running.active, more);
+        char *body = operation_body("readable", s->running.local, text);
+        struct json_object *made = call_json(&s->p.b, 201, "POST", "/v1/operations?include=metadata", body);
+
+        assert_string_equal(json_text(made, "follow"), s->running.active);
+        *ret_follower = (struct ferry_operation){ 0 };
+        (void)snprintf(ret_follower->id, sizeof(ret_follower->id), "%s", json_text(made, "id"));
+        ret_follower->metadata = strdup(json_object_to_json_string(json_member(made, "metadata")));
+        json_object_put(made);
+        free(body);
+        free(text);
+}
+
+static void start(struct scene *s, bool network, const char *const *more)
+{
+        static const char *const apart[] = {
+                "--local", "off",           "--data-listen", "127.0.0.1:0", "--transports", "tcp,self", "--chunk-size",
+                "262144",  "--stall-limit", LIMIT_MS(1500),  NULL
+        };
+
+        pair_start_with(&s->p, network, more);
+        worker_start(&s->c, "c", network ? apart : flags);
+        running_start(&s->p, FERRY_READABLE, SIZE, SEED, &s->p.a, &s->running);
+}
+
+/* c begins to read, and gets what has arrived. */
+static void read_some(struct scene *s)
+{
+        region_make(&s->c, SIZE, 0, s->target);
+        begin_by_messages(&s->c, FERRY_READ, s->target, s->follower.metadata, &s->read);
+        assert_true(operation_await_middle(&s->c, s->read.id));
+}
+
+static void drop(struct scene *s)
+{
+        ferry_operation_clear(&s->follower);
+        ferry_operation_clear(&s->read);
+        region_drop(&s->c, s->target);
+}
+
+static void stop(struct scene *s)
+{
+        worker_stop(&s->c);
+        pair_stop(&s->p);
+}
+
+/* Two readers of one follower, of which one comes late; and a follower of a part. */
+static void followers_get_what_arrives_and_then_the_rest(void **state)
+{
+        struct scene *s = *state;
+        struct ferry_operation second, part;
+        char other[FERRY_ID_SIZE];
+
+        for (int network = 0; network < 2; network++) {
+                start(s, network, (const char *const[]){ "--chunk-size", "262144", NULL });
+                follow(s, ",\"uses\":2", &s->follower);
+                read_some(s);
+                worker_resume(&s->p.a);
+                region_make(&s->c, SIZE, 0, other);
+                begin_make(&s->c, FERRY_READ, other, s->follower.metadata, &second);
+                operation_assert_end(&s->c, s->read.id, FERRY_COMPLETE, NULL);
+                operation_assert_end(&s->c, second.id, FERRY_COMPLETE, NULL);
+                operation_assert_end(&s->p.b, s->running.active, FERRY_COMPLETE, NULL);
+                operation_assert_end(&s->p.b, s->follower.id, FERRY_COMPLETE, NULL);
+                region_assert_pattern(&s->c, s->target, SEED, 0, SIZE);
+                region_assert_pattern(&s->c, other, SEED, 0, SIZE);
+                ferry_operation_clear(&second);
+                follow(s, "", &part); /* what is complete */
+                begin_make(&s->c, FERRY_READ, other, part.metadata, &second);
+                operation_assert_end(&s->c, second.id, FERRY_COMPLETE, NULL);
+                ferry_operation_clear(&second);
+                ferry_operation_clear(&part);
+                region_drop(&s->c, other);
+                drop(s);
+                running_drop(&s->p, &s->running);
+                stop(s);
+        }
+}
+
+static void assert_names_source(struct scene *s, const char *id, int error)
+{
+        struct ferry_operation end;
+
+        operation_assert_end(&s->p.b, id, error == FERRY_E_CANCELLED ? FERRY_CANCELLED : FERRY_ERRORED, &end);
+        assert_int_equal(end.error, error);
+        assert_non_null(strstr(end.error_detail, s->running.active));
+        ferry_operation_clear(&end);
+}
+
+static void the_end_of_a_source_is_that_of_its_followers(void **state)
+{
+        struct scene *s = *state;
+        struct ferry_operation idle, cancelled;
+
+        for (int killed = 0; killed < 2; killed++) {
+                int error = killed ? FERRY_E_PEER_LOST : FERRY_E_CANCELLED;
+
+                start(s, false, (const char *const[]){ "--chunk-size", "262144", NULL });
+                pair_expect_failures(&s->p);
+                worker_expect(&s->p.b, "peer-lost");
+                worker_expect(&s->c, "peer-lost");
+                follow(s, "", &s->follower);
+                follow(s, "", &idle);
+                read_some(s);
+                if (killed) {
+                        worker_kill(&s->p.a);
+                } else {
+                        assert_int_equal(ferry_cancel_operation(s->p.b.client, s->running.active, &cancelled), 0);
+                        ferry_operation_clear(&cancelled);
+                }
+                assert_names_source(s, s->follower.id, error);
+                assert_names_source(s, idle.id, error);
+                operation_assert_error(&s->c, s->read.id, killed ? FERRY_ERRORED : FERRY_CANCELLED,
+                                       killed ? FERRY_E_PEER_LOST : FERRY_E_CANCELLED_BY_PEER);
+                operation_assert_error(&s->p.b, s->running.active, killed ? FERRY_ERRORED : FERRY_CANCELLED, error);
+                ferry_operation_clear(&idle);
+                drop(s);
+                if (!killed)
+                        worker_resume(&s->p.a);
+                worker_stop(&s->c);
+                worker_stop(&s->p.b);
+                if (!killed)
+                        worker_stop(&s->p.a);
+        }
+}
+
+/* The reader's limit is shorter than the source stands still. Its other end lives, and says so. */
+static void a_held_request_is_no_stall(void **state)
+{
+        struct scene *s = *state;
+        struct ferry_operation now;
+
+        start(s, true, (const char *const[]){ "--chunk-size", "262144", NULL });
+        follow(s, "", &s->follower);
+        read_some(s);
+        pass_time(UNANSWERED_MS * SLOWNESS);
+        assert_int_equal(ferry_get_operation(s->c.client, s->read.id, 0, 0, &now), 0);
+        assert_false(now.done);
+        ferry_operation_clear(&now);
+        worker_resume(&s->p.a);
+        operation_assert_end(&s->c, s->read.id, FERRY_COMPLETE, NULL);
+        region_assert_pattern(&s->c, s->target, SEED, 0, SIZE);
+        drop(s);
+        stop(s);
+}
+
+static void a_follower_that_ends_leaves_its_source_alone(void **state)
+{
+        struct scene *s = *state;
+        struct ferry_operation end;
+
+        start(s, false, (const char *const[]){ "--chunk-size", "262144", NULL });
+        follow(s, "", &s->follower);
+        read_some(s);
+        assert_int_equal(ferry_cancel_operation(s->p.b.client, s->follower.id, &end), 0);
+        ferry_operation_clear(&end);
+        operation_assert_error(&s->c, s->read.id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        operation_assert_error(&s->p.b, s->follower.id, FERRY_CANCELLED, FERRY_E_CANCELLED);
+        ferry_operation_clear(&s->follower);
+        ferry_operation_clear(&s->read);
+        follow(s, "", &s->follower); /* and its reader's death costs that follower only */
+        begin_by_messages(&s->c, FERRY_READ, s->target, s->follower.metadata, &s->read);
+        assert_true(operation_await_middle(&s->c, s->read.id));
+        worker_expect(&s->p.b, "peer-lost");
+        worker_kill(&s->c);
+        operation_assert_error(&s->p.b, s->follower.id, FERRY_ERRORED, FERRY_E_PEER_LOST);
+        worker_resume(&s->p.a);
+        operation_assert_end(&s->p.b, s->running.active, FERRY_COMPLETE, NULL);
+        region_assert_pattern(&s->p.b, s->running.local, SEED, 0, SIZE);
+        ferry_operation_clear(&s->follower);
+        ferry_operation_clear(&s->read);
+        pair_stop(&s->p);
+}
+
+/* A range that is there is answered at once, another one when it is. */
+static void content_of_a_follower_waits_for_its_range(void **state)
+{
+        struct scene *s = *state;
+        struct raw_answer answer;
+        uint8_t *pattern = malloc(SIZE);
+        char *path, *ask;
+        int fd;
+
+        start(s, false, (const char *const[]){ "--chunk-size", "262144", NULL });
+        follow(s, ",\"uses\":2", &s->follower);
+        read_some(s);
+        path = text_format("/v1/operations/%s/content", s->follower.id);
+        ask = text_format("GET %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-9999\r\n"
+                          "Ferry-Transfer: xfr_0123456789abcdef\r\n\r\n",
+                          path);
+        raw_exchange(&s->p.b, ask, &answer);
+        assert_int_equal(answer.status, 206);
+        pattern_fill(SEED, 0, pattern, SIZE);
+        assert_memory_equal(answer.body, pattern, 10000);
+        raw_answer_clear(&answer);
+        free(ask);
+        ask = text_format("GET %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=10000-\r\n"
+                          "Ferry-Transfer: xfr_0123456789abcdef\r\n\r\n",
+                          path);
+        fd = raw_connect(&s->p.b);
+        raw_send(fd, ask, strlen(ask));
+        worker_await_metric(&s->p.b, "ferry_http_waiters", 1);
+        worker_resume(&s->p.a);
+        raw_receive(fd, false, &answer);
+        assert_int_equal(answer.status, 206);
+        assert_int_equal(answer.body_size, SIZE - 10000);
+        assert_memory_equal(answer.body, pattern + 10000, SIZE - 10000);
+        raw_answer_clear(&answer);
+        (void)close(fd);
+        free(ask);
+        call_json_with(&s->p.b, 200, "DELETE", path, NULL,
+                       (const char *const[]){ "Ferry-Transfer: xfr_0123456789abcdef", NULL });
+        operation_assert_end(&s->c, s->read.id, FERRY_COMPLETE, NULL);
+        operation_assert_end(&s->p.b, s->follower.id, FERRY_COMPLETE, NULL);
+        free(path);
+        free(pattern);
+        drop(s);
+        stop(s);
+}
+
+static bool a_request_waits(void *context)
+{
+        static const char sample[] = "\nferry_http_waiters ";
+        char *metrics = NULL;
+        const char *value;
+        bool waits;
+
+        assert_int_equal(ferry_get_metrics(((struct scene *)context)->p.b.client, &metrics), 0);
+        value = strstr(metrics, sample);
+        assert_non_null(value);
+        waits = strtoul(value + strlen(sample), NULL, 10) > 0;
+        free(metrics);
+        return waits;
+}
+
+/* Workers that reach each other over HTTP alone. */
+static void a_chain_of_http_holds_too(void **state)
+{
+        struct scene *s = *state;
+        static const char *const apart[] = { "--local", "off", NULL };
+        static const char warning[] = "nothing can move bytes but HTTP";
+
+        pair_start_with(&s->p, false, apart);
+        worker_start(&s->c, "c", apart);
+        worker_expect(&s->p.a, warning);
+        worker_expect(&s->p.b, warning);
+        worker_expect(&s->c, warning);
+        running_start(&s->p, FERRY_READABLE, SIZE, SEED, &s->p.a, &s->running);
+        follow(s, "", &s->follower);
+        region_make(&s->c, SIZE, 0, s->target);
+        begin_by_messages(&s->c, FERRY_READ, s->target, s->follower.metadata, &s->read);
+        assert_true(eventually(a_request_waits, s));
+        worker_resume(&s->p.a);
+        operation_assert_end(&s->c, s->read.id, FERRY_COMPLETE, NULL);
+        operation_assert_end(&s->p.b, s->follower.id, FERRY_COMPLETE, NULL);
+        region_assert_pattern(&s->c, s->target, SEED, 0, SIZE);
+        drop(s);
+        stop(s);
+}
+
+static void what_cannot_be_followed_is_refused(void **state)
+{
+        struct scene *s = *state;
+        const struct {
+                const char *format; /* region, its size + 1, read */
+                int status;
+                const char *code, *pointer;
+        } rows[] = {
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"follow\":\"op_0123456789abcdef\"}",
+                  404, "not-found", "/follow" },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"follow\":\"nothing\"}", 404,
+                  "not-found", "/follow" },
+                { "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"follow\":7}", 400,
+                  "invalid-parameter", "/follow" },
+                { "{\"kind\":\"writable\",\"descriptors\":[{\"region\":\"%s\"}],\"follow\":\"%s\"}", 400,
+                  "invalid-parameter", "/follow" },
+        };
+        char other[FERRY_ID_SIZE], *body, *more;
+        struct ferry_operation end;
+
+        start(s, false, (const char *const[]){ "--chunk-size", "262144", NULL });
+        pair_expect_failures(&s->p);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+                body = text_format(rows[i].format, s->running.local, s->running.active);
+#pragma GCC diagnostic pop
+                assert_problem(&s->p.b, "POST", "/v1/operations", body, rows[i].status, rows[i].code, rows[i].pointer);
+                free(body);
+        }
+        region_make(&s->p.b, SIZE, 0, other);
+        more = text_format(",\"follow\":\"%s\"", s->running.active);
+        body = operation_body("readable", other, more);
+        assert_problem(&s->p.b, "POST", "/v1/operations", body, 400, "out-of-bounds", "/descriptors");
+        free(body);
+        follow(s, "", &s->follower);
+        body = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"follow\":\"%s\"}",
+                           s->running.local, s->follower.id);
+        assert_problem(&s->p.b, "POST", "/v1/operations", body, 409, "kind-mismatch", "/follow");
+        free(body);
+        assert_int_equal(ferry_cancel_operation(s->p.b.client, s->running.active, &end), 0);
+        ferry_operation_clear(&end);
+        operation_assert_error(&s->p.b, s->running.active, FERRY_CANCELLED, FERRY_E_CANCELLED);
+        body = operation_body("readable", s->running.local, more);
+        assert_problem(&s->p.b, "POST", "/v1/operations", body, 410, "gone", "/follow");
+        free(body);
+        free(more);
+        ferry_operation_clear(&s->follower);
+        worker_resume(&s->p.a);
+        stop(s);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        const struct CMUnitTest tests[] = {
+                CASE(followers_get_what_arrives_and_then_the_rest),
+                CASE(the_end_of_a_source_is_that_of_its_followers),
+                CASE(a_held_request_is_no_stall),
+                CASE(a_follower_that_ends_leaves_its_source_alone),
+                CASE(content_of_a_follower_waits_for_its_range),
+                CASE(a_chain_of_http_holds_too),
+                CASE(what_cannot_be_followed_is_refused),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

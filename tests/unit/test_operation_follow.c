@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ferry/error.h>
+
+#include "operation_fixture.h"
+#include "operations/content.h"
+
+/* A readable that follows a read. */
+
+enum { SIZE = 4096, AT = 512 /* what make() gives a read: [AT, AT + SIZE) of the region */ };
+
+static struct operation *follow_slices(struct fixture *f, struct operation *source,
+                                       const struct operation_slice *slices, size_t n)
+{
+        const struct operation_spec spec = {
+                .kind = FERRY_READABLE, .slices = slices, .n_slices = n, .follow = source
+        };
+        struct operation *operation = NULL;
+
+        assert_int_equal(operation_create(f->store, &spec, &operation), 0);
+        return operation;
+}
+
+static struct operation *follow_all(struct fixture *f, struct operation *source)
+{
+        return follow_slices(f, source, &(struct operation_slice){ f->region, AT, SIZE }, 1);
+}
+
+static int refusal(struct fixture *f, struct operation *source, const struct operation_slice *slice)
+{
+        const struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slice, .n_slices = 1, .follow = source };
+        struct operation *operation;
+
+        return operation_create(f->store, &spec, &operation);
+}
+
+static struct operation *make_read(struct fixture *f)
+{
+        struct operation *read = make(f, FERRY_READ);
+
+        begin(f, read);
+        return read;
+}
+
+static void arrive(struct fixture *f, uint64_t offset, uint64_t length)
+{
+        f->mover.transfer.arrived(f->mover.transfer.context, offset, length);
+}
+
+static void there_is_what_has_arrived(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *read = make_read(f), *follower;
+        struct engine_offer offer;
+
+        arrive(f, 0, 1000); /* before anybody follows */
+        follower = follow_all(f, read);
+        assert_true(look(f, follower).follow == operation_id(read));
+        assert_int_equal(claim(f, follower, &offer), 0);
+        assert_int_equal(offer.there(offer.context, 0, SIZE), 1000);
+        assert_int_equal(offer.there(offer.context, 400, 200), 200);
+        assert_int_equal(offer.there(offer.context, 1000, 1), 0);
+        arrive(f, 2000, 1000); /* out of order */
+        assert_int_equal(f->mover.n_looks, 1);
+        assert_int_equal(offer.there(offer.context, 0, SIZE), 1000);
+        assert_int_equal(offer.there(offer.context, 2500, 1000), 500);
+        arrive(f, 1000, 1000);
+        assert_int_equal(offer.there(offer.context, 0, SIZE), 3000);
+        end_transfer(f, 0);
+        assert_int_equal(f->mover.n_looks, 3);
+        assert_int_equal(offer.there(offer.context, 0, SIZE), SIZE);
+        end_offer(f, &offer, 0);
+        assert_int_equal(look(f, follower).status, FERRY_COMPLETE);
+        (void)operation_unref(read);
+        (void)operation_unref(follower);
+}
+
+/* Two descriptors of the read, in the other order than in the region; the follower has pieces of both. */
+static void bytes_are_found_wherever_the_read_puts_them(void **state)
+{
+        struct fixture *f = *state;
+        const uint64_t blocks[] = { 3, 1 };
+        const struct operation_slice filled[] = { { f->region, 8192, 1024, 2, 0, blocks }, /* 11264, 9216 */
+                                                  { f->other, 0, 2048 } };
+        const struct operation_slice served[] = { { f->other, 1024, 1024 }, { f->region, 9216, 1024 } };
+        struct operation_spec spec = {
+                .kind = FERRY_READ, .layout = FERRY_LAYOUT_STREAM, .slices = filled, .n_slices = 2
+        };
+        struct operation *read, *follower;
+        struct engine_offer offer;
+
+        assert_int_equal(operation_create(f->store, &spec, &read), 0);
+        begin(f, read);
+        follower = follow_slices(f, read, served, 2);
+        assert_int_equal(claim(f, follower, &offer), 0);
+        arrive(f, 3072, 512); /* the start of what the follower has first */
+        assert_int_equal(offer.there(offer.context, 0, 2048), 512);
+        arrive(f, 1024, 1024); /* its second slice */
+        assert_int_equal(offer.there(offer.context, 0, 2048), 512);
+        assert_int_equal(offer.there(offer.context, 1024, 1024), 1024);
+        arrive(f, 3584, 512);
+        assert_int_equal(offer.there(offer.context, 100, 1948), 1948);
+        end_transfer(f, 0);
+        end_offer(f, &offer, 0);
+        (void)operation_unref(read);
+        (void)operation_unref(follower);
+}
+
+static void only_what_a_read_fills_can_be_followed(void **state)
+{
+        struct fixture *f = *state;
+        const struct operation_slice inside = { f->region, AT + 1, SIZE - 1 }, before = { f->region, AT - 1, 10 },
+                                     beyond = { f->region, AT, SIZE + 1 }, elsewhere = { f->other, AT, SIZE };
+        const struct operation_slice twice[] = { { f->region, 0, 2048 }, { f->region, 2047, 2048 } };
+        struct operation_spec spec = { .kind = FERRY_READ, .slices = twice, .n_slices = 2 };
+        struct operation *read = make_read(f), *writable = make(f, FERRY_WRITABLE), *follower, *overlapping;
+
+        assert_int_equal(refusal(f, read, &before), FERRY_E_OUT_OF_BOUNDS);
+        assert_int_equal(refusal(f, read, &beyond), FERRY_E_OUT_OF_BOUNDS);
+        assert_int_equal(refusal(f, read, &elsewhere), FERRY_E_OUT_OF_BOUNDS);
+        assert_int_equal(refusal(f, writable, &inside), FERRY_E_KIND_MISMATCH);
+        assert_int_equal(operation_create(f->store, &spec, &overlapping), 0);
+        assert_int_equal(refusal(f, overlapping, twice), FERRY_E_INVALID_PARAMETER);
+        spec = (struct operation_spec){ .kind = FERRY_WRITABLE, .slices = &inside, .n_slices = 1, .follow = read };
+        assert_int_equal(operation_create(f->store, &spec, &follower), FERRY_E_INVALID_PARAMETER);
+        follower = follow_slices(f, read, &inside, 1);
+        end_transfer(f, FERRY_E_PEER_LOST);
+        assert_int_equal(refusal(f, read, &inside), FERRY_E_GONE);
+        (void)operation_unref(read);
+        (void)operation_unref(writable);
+        (void)operation_unref(follower);
+        (void)operation_unref(overlapping);
+}
+
+static void a_complete_read_is_followed_like_any_memory(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *read = make_read(f), *follower;
+        struct engine_offer offer;
+
+        end_transfer(f, 0);
+        follower = follow_all(f, read);
+        operation_delete(f->store, read);
+        assert_int_equal(claim(f, follower, &offer), 0);
+        assert_int_equal(offer.there(offer.context, 0, SIZE), SIZE);
+        end_offer(f, &offer, 0);
+        assert_int_equal(look(f, follower).status, FERRY_COMPLETE);
+        (void)operation_unref(read);
+        (void)operation_unref(follower);
+}
+
+/* error of the read, status of both, what peers are told */
+static void assert_ends_with(struct fixture *f, int error, enum ferry_status status, int wire)
+{
+        struct operation *read = make_read(f), *idle = follow_all(f, read), *claimed = follow_all(f, read);
+        struct engine_offer offer;
+        char id[FERRY_ID_TEXT_SIZE];
+        unsigned n = f->mover.n_revoked;
+
+        ferry_id_format("op_", operation_id(read), id);
+        assert_int_equal(claim(f, claimed, &offer), 0);
+        arrive(f, 0, 1000);
+        end_transfer(f, error);
+        assert_int_equal(look(f, idle).status, status);
+        assert_int_equal(look(f, idle).error, error);
+        assert_non_null(strstr(look(f, idle).detail, id));
+        assert_int_equal(f->mover.n_revoked, n + 1);
+        assert_true(f->mover.revoked == operation_id(claimed));
+        assert_int_equal(f->mover.revoke_reason, error);
+        assert_int_equal(f->mover.revoke_wire, wire);
+        assert_int_equal(look(f, claimed).status, FERRY_IN_PROGRESS); /* until it is quiet */
+        assert_int_equal(offer.there(offer.context, 0, SIZE), 0);
+        end_offer(f, &offer, error);
+        assert_int_equal(look(f, claimed).status, status);
+        assert_int_equal(look(f, claimed).error, error);
+        assert_non_null(strstr(look(f, claimed).detail, id));
+        (void)operation_unref(read);
+        (void)operation_unref(idle);
+        (void)operation_unref(claimed);
+}
+
+static void it_ends_with_the_error_of_its_source(void **state)
+{
+        struct fixture *f = *state;
+
+        assert_ends_with(f, FERRY_E_PEER_LOST, FERRY_ERRORED, FERRY_E_PEER_LOST);
+        assert_ends_with(f, FERRY_E_CHECKSUM_MISMATCH, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
+        assert_ends_with(f, FERRY_E_PEER_UNREACHABLE, FERRY_ERRORED, FERRY_E_TRANSFER_FAILED);
+        assert_ends_with(f, FERRY_E_CANCELLED, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+}
+
+static void its_own_end_does_not_touch_its_source(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *read = make_read(f), *cancelled = follow_all(f, read), *deleted = follow_all(f, read);
+
+        operation_cancel(f->store, cancelled);
+        operation_delete(f->store, deleted);
+        (void)operation_unref(cancelled);
+        (void)operation_unref(deleted);
+        arrive(f, 0, 1000);
+        assert_int_equal(f->mover.n_looks, 0);
+        assert_int_equal(look(f, read).status, FERRY_INITIALIZED);
+        end_transfer(f, 0);
+        assert_int_equal(look(f, read).status, FERRY_COMPLETE);
+        (void)operation_unref(read);
+}
+
+/* The waiter of a range: its revision passes when more is there, not before. */
+static void who_waits_for_a_range_is_woken_when_more_is_there(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *read = make_read(f), *follower = follow_all(f, read);
+        uint64_t revision, later;
+
+        assert_false(operation_content_there(f->store, follower, 100, 1000, &revision));
+        assert_false(operation_is_past(f->store, follower, revision));
+        arrive(f, 0, 1000);
+        assert_true(operation_is_past(f->store, follower, revision));
+        assert_false(operation_content_there(f->store, follower, 100, 1000, &revision));
+        arrive(f, 1000, 1000);
+        assert_true(operation_content_there(f->store, follower, 100, 1000, &later));
+        assert_true(later > revision);
+        arrive(f, 2000, 1000); /* nobody waits */
+        assert_false(operation_is_past(f->store, follower, later));
+        assert_false(operation_content_there(f->store, follower, 3000, 1000, &revision));
+        end_transfer(f, 0);
+        assert_true(operation_is_past(f->store, follower, revision));
+        assert_true(operation_content_there(f->store, follower, 3000, 1000, &revision));
+        operation_cancel(f->store, follower);
+        (void)operation_unref(read);
+        (void)operation_unref(follower);
+}
+
+/* More ranges than are remembered: what is left out is there when the read is complete. */
+static void ranges_without_end_delay_and_do_no_harm(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *read = make_read(f), *follower = follow_all(f, read);
+        struct engine_offer offer;
+
+        assert_int_equal(claim(f, follower, &offer), 0);
+        for (uint64_t at = 0; at < SIZE; at += 2)
+                arrive(f, at, 1);
+        for (uint64_t at = 0; at < SIZE; at++)
+                assert_true(offer.there(offer.context, at, SIZE - at) <= (at % 2 == 0));
+        end_transfer(f, 0);
+        assert_int_equal(offer.there(offer.context, 0, SIZE), SIZE);
+        end_offer(f, &offer, 0);
+        (void)operation_unref(read);
+        (void)operation_unref(follower);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+        const struct CMUnitTest tests[] = {
+                CASE(there_is_what_has_arrived),
+                CASE(bytes_are_found_wherever_the_read_puts_them),
+                CASE(only_what_a_read_fills_can_be_followed),
+                CASE(a_complete_read_is_followed_like_any_memory),
+                CASE(it_ends_with_the_error_of_its_source),
+                CASE(its_own_end_does_not_touch_its_source),
+                CASE(who_waits_for_a_range_is_woken_when_more_is_there),
+                CASE(ranges_without_end_delay_and_do_no_harm),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
