@@ -231,7 +231,7 @@ void requester_tick(struct requester *r, uint64_t now_us)
                 if (r->state == REQUESTER_FINISHING)
                         requester_set_state(r, REQUESTER_FAILING);
                 if (!requester_release_idle(r))
-                        peer_fail(r->peer, FERRY_E_PEER_LOST, "a cancelled transfer did not come to rest");
+                        peer_fail(r->peer, FERRY_E_PEER_LOST, "an ended transfer did not come to rest");
                 requester_mark(r);
         } else if (connecting && r->connect_deadline_us) {
                 engine_tick_before(r->engine, r->connect_deadline_us > now_us ? r->connect_deadline_us : 0);
@@ -280,8 +280,11 @@ static void end_when_quiet(struct requester *r)
 {
         bool usable = r->peer && peer_is_usable(r->peer);
 
-        if (!requester_release_idle(r) || (r->peer && r->peer->link->state == LINK_FAILED))
+        if (!requester_release_idle(r) || (r->peer && r->peer->link->state == LINK_FAILED)) {
+                if (!r->grace_deadline_us) /* it is complete, and the peer keeps what it was lent */
+                        r->grace_deadline_us = engine_grace(r->engine);
                 return;
+        }
         if (r->state == REQUESTER_FAILING && r->word_awaited)
                 return;
         if (r->state == REQUESTER_FAILING && r->final_sent && usable) {

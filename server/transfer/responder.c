@@ -141,11 +141,13 @@ static void end(struct responder *r)
 
 static void step(struct responder *r)
 {
-        bool decided = r->state == RESPONDER_COMPLETE || r->state == RESPONDER_FAILING;
-
+        if (r->state != RESPONDER_COMPLETE && r->state != RESPONDER_FAILING)
+                return;
         /* A link that has failed may still bring bytes until it has ended. */
-        if (decided && r->in_flight == 0 && r->peer->link->state != LINK_FAILED)
+        if (r->in_flight == 0 && r->peer->link->state != LINK_FAILED)
                 end(r);
+        else if (!r->grace_deadline_us) /* it is complete, and the peer keeps what it was lent */
+                r->grace_deadline_us = engine_grace(r->engine);
 }
 
 bool responders_step(struct engine *engine)
@@ -173,6 +175,6 @@ void responder_tick(struct responder *r, uint64_t now_us)
         r->grace_deadline_us = 0;
         lose_done(r, FERRY_E_PEER_LOST, "the peer did not say whether it has the bytes");
         if (r->in_flight > 0)
-                peer_fail(r->peer, FERRY_E_PEER_LOST, "a cancelled transfer did not come to rest");
+                peer_fail(r->peer, FERRY_E_PEER_LOST, "an ended transfer did not come to rest");
         responder_mark(r);
 }

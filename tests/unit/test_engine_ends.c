@@ -15,6 +15,7 @@
 #include "engine_fixture.h"
 #include "failing_memory.h"
 #include "transport/local.h"
+#include "unit.h"
 
 /* Ends that come at awkward moments, and to those who ask for too much. */
 
@@ -79,7 +80,9 @@ struct stranger {
         struct transport *transport;
         struct link *link;
         uint64_t epoch;
-        uint32_t status; /* of the DONE_ACK that came */
+        uint32_t status;            /* of the DONE_ACK that came */
+        const struct stream *place; /* for the payload of a DATA; NULL = it is refused */
+        bool took;                  /* it is on its way there */
 };
 
 static void on_message(void *context, struct link *link, const struct wire_header *header, struct payload *payload)
@@ -88,6 +91,15 @@ static void on_message(void *context, struct link *link, const struct wire_heade
 
         if (header->type == WIRE_DONE_ACK)
                 s->status = header->status;
+        if (header->type == WIRE_DATA && s->place) {
+                struct message *m = message_new(s->transport);
+
+                m->stream = s->place;
+                m->length = payload->length;
+                m->transfer = header->transfer;
+                s->transport->ops->receive(link, m, payload);
+                s->took = true;
+        }
 }
 
 static bool on_accepted(void *context, struct link *link)
@@ -136,6 +148,47 @@ static void stranger_read(struct stranger *s, const struct world *w, uint32_t se
                                           .total = w->total };
         memcpy(m->header.key, w->key, sizeof(w->key));
         s->transport->ops->send(s->link, m);
+}
+
+static void stranger_say_done(struct stranger *s, const struct world *w)
+{
+        struct message *m = message_new(s->transport);
+
+        m->header = (struct wire_header){ .type = WIRE_DONE,
+                                          .to_epoch = w->epoch[1],
+                                          .from_epoch = s->epoch,
+                                          .operation = OPERATION,
+                                          .transfer = 9,
+                                          .length = w->total,
+                                          .total = w->total };
+        memcpy(m->header.key, w->key, sizeof(w->key));
+        s->transport->ops->send(s->link, m);
+}
+
+/* Nobody can cancel a transfer that is complete. */
+static void a_peer_that_is_done_and_keeps_what_it_was_lent_is_not_waited_for(void **state)
+{
+        enum { SIZE = 4 << 20 }; /* more than is copied at once */
+
+        struct world *w = world_new(MAPPED, SIZE);
+        struct segment segment = { .address = unit_alloc(SIZE), .size = SIZE };
+        struct stranger s = { 0 };
+        struct stream place;
+
+        assert_int_equal(stream_init(&place, &segment, 1), 0);
+        s.place = &place;
+        world_offer(w, ENGINE_READ);
+        stranger_come(&s, w);
+        stranger_read(&s, w, 0, SIZE);
+        while (!s.took)
+                (void)s.transport->ops->progress(s.transport);
+        stranger_say_done(&s, w);
+        end_wait(&w->passive, 1);
+        assert_int_equal(w->passive.outcome.error, 0);
+        s.transport->ops->shut_down(s.transport, 0);
+        s.transport->ops->free(s.transport);
+        free(segment.address);
+        world_free(w);
 }
 
 /* What is asked for and not taken is bounded; the peer loses its transfer, and the worker nothing. */
@@ -194,6 +247,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_cancel_while_a_connection_is_made_ends_both_sides),
+                cmocka_unit_test(a_peer_that_is_done_and_keeps_what_it_was_lent_is_not_waited_for),
                 cmocka_unit_test(a_peer_that_asks_for_too_much_ends_its_transfer),
                 cmocka_unit_test(a_cancel_and_a_revoke_need_no_memory),
         };
