@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct ferry_json_errors;
@@ -13,8 +14,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define FUZZ_CHECK(condition)                                                                                          \
         do {                                                                                                           \
-                if (!(condition))                                                                                      \
+                if (!(condition)) {                                                                                    \
+                        (void)fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                          \
                         abort();                                                                                       \
+                }                                                                                                      \
         } while (0)
 
 /* There is a complaint, and all of them can stand in a JSON answer. */

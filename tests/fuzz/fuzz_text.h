@@ -26,4 +26,21 @@ static inline size_t fuzz_until(const uint8_t *data, size_t size, int mark)
         return at ? (size_t)(at - data) : size;
 }
 
+/* Bytes that grow, for free(). */
+struct fuzz_buffer {
+        char *bytes;
+        size_t size, room;
+};
+
+static inline void fuzz_append(struct fuzz_buffer *buffer, const void *bytes, size_t size)
+{
+        if (buffer->room - buffer->size < size) {
+                buffer->room = 2 * buffer->room + size;
+                buffer->bytes = realloc(buffer->bytes, buffer->room);
+                FUZZ_CHECK(buffer->bytes);
+        }
+        memcpy(buffer->bytes + buffer->size, bytes, size);
+        buffer->size += size;
+}
+
 #endif

@@ -11,17 +11,17 @@
 
 /*
  * Runs a fuzz target without libFuzzer: over each file of a folder, so that what was found once stays found, and over
- * some thousand changed forms of each, always the same ones, so that every build looks a little around them.
+ * changed forms of each, always the same ones, so that every build looks a little around them.
  */
 
 enum {
-        MUTATIONS_MAX = 2000,      /* of one file */
         MUTATIONS_BYTES = 4 << 20, /* in all the mutations of one file: large ones get fewer */
         GROWTH_MAX = 256,          /* bytes that a mutation may add */
         STEPS_MAX = 4,             /* changes in one mutation */
 };
 
-static char where[4096]; /* what runs, for the one who finds it dead */
+static char where[4096];     /* what runs, for the one who finds it dead */
+static size_t mutations_max; /* of one file */
 
 /* Of ASan and UBSan, which end a program without a signal. */
 extern void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
@@ -126,7 +126,7 @@ static void replay_mutations(const char *name, const uint8_t *bytes, size_t size
         FUZZ_CHECK(changed);
         for (size_t i = 0; i < size; i++)
                 state = (state ^ bytes[i]) * UINT64_C(0x100000001b3);
-        for (size_t i = 0; i < n && i < MUTATIONS_MAX; i++) {
+        for (size_t i = 0; i < n && i < mutations_max; i++) {
                 size_t steps = 1 + draw_below(&state, STEPS_MAX), now = size;
 
                 (void)snprintf(where, sizeof(where), "in mutation %zu of %s\n", i, name);
@@ -154,14 +154,15 @@ static void replay_file(const char *name, const char *path, size_t size)
 int main(int argc, char **argv)
 {
         static const int fatal[] = { SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL };
-        DIR *folder = argc == 2 ? opendir(argv[1]) : NULL;
+        DIR *folder = argc == 3 ? opendir(argv[1]) : NULL;
         struct dirent *entry;
         size_t files = 0;
 
         if (!folder) {
-                (void)fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
+                (void)fprintf(stderr, "usage: %s FOLDER MUTATIONS\n", argv[0]);
                 return 2;
         }
+        mutations_max = strtoul(argv[2], NULL, 10);
         for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
                 (void)signal(fatal[i], tell_signal);
         if (__sanitizer_set_death_callback)

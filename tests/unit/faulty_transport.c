@@ -72,6 +72,7 @@ void faulty_set_plan(const struct faulty_plan *plan)
 {
         next_plan = *plan;
         planned = true;
+        opened = 0;
         for (int i = 0; i < FAULTS; i++)
                 counts[i] = 0;
 }
