@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "options.h"
+#include "peers/registry.h"
 #include "worker_settings.h"
 
 #define KIB UINT64_C(1024)
@@ -80,6 +81,7 @@ static bool is_public(const char *text)
 #define GROUP_HTTP "HTTP, the control plane"
 #define GROUP_UCX "UCX, the data plane"
 #define GROUP_ACCESS "Access"
+#define GROUP_REGISTRY "Names for workers"
 #define GROUP_LIMITS "Limits"
 #define GROUP_TIMES "Times, like 500ms, 30s, 10m, 2h"
 #define GROUP_OTHER "Other"
@@ -267,6 +269,45 @@ const struct option option_table[] = {
           .type = OPTION_STRING,
           WORKER(peer_key),
           .help = "PEM key of --peer-cert" },
+
+        { .group = GROUP_REGISTRY,
+          .flag = "registry",
+          .argument = "URL[,URL]...",
+          .type = OPTION_STRING,
+          WORKER(registry),
+          .accepts = registry_url_is_valid,
+          .accepted = "etcd://HOST:PORT, http://HOST:PORT or https://HOST:PORT, further ones after commas",
+          .help = "Register this worker's name in the etcd at one of these endpoints, and resolve ferry://NAME there "
+                  "(default none)" },
+        { .group = GROUP_REGISTRY,
+          .flag = "registry-prefix",
+          .argument = "PREFIX",
+          .type = OPTION_STRING,
+          WORKER(registry_prefix),
+          .accepts = registry_prefix_is_valid,
+          .accepted = "1 to 200 visible ASCII characters, without quotes and backslashes",
+          .help = "What its keys begin with (default " REGISTRY_PREFIX_DEFAULT ")" },
+        { .group = GROUP_REGISTRY,
+          .flag = "registry-ttl",
+          .argument = "TIME",
+          .type = OPTION_DURATION,
+          WORKER(registry_ttl_ms),
+          .min = REGISTRY_TTL_MIN_MS,
+          .max = HOUR,
+          .help = "How long the name of a worker that died stays; it is renewed three times as often (default 10s)" },
+        { .group = GROUP_REGISTRY,
+          .flag = "registry-ca",
+          .argument = "FILE",
+          .type = OPTION_STRING,
+          WORKER(registry_ca),
+          .help = "PEM certificates that the registry's HTTPS is checked against (default the system's); --peer-cert "
+                  "is shown to it" },
+        { .group = GROUP_REGISTRY,
+          .flag = "registry-user-file",
+          .argument = "FILE",
+          .type = OPTION_STRING,
+          WORKER(registry_user_file),
+          .help = "File that holds NAME:PASSWORD of etcd's own authentication (default none)" },
 
         { .group = GROUP_LIMITS,
           .flag = "memory-limit",

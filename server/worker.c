@@ -17,6 +17,7 @@
 #include "memory/region.h"
 #include "operations/operations.h"
 #include "peers/peers.h"
+#include "peers/registry.h"
 #include "transfer/engine.h"
 #include "worker_error.h"
 #include "worker_internal.h"
@@ -24,6 +25,7 @@
 #include "worker_settings.h"
 
 enum {
+        LEAVE_MS = 1000,         /* for the registry to hear that the name is free; else its lease runs out */
         GRACE_DEFAULT_MS = 2000, /* the engine's */
         END_MARGIN_MS = 10000,   /* beyond the grace time: a worker that does not end by then has a fault */
         PAGE = 64,
@@ -228,6 +230,8 @@ size_t ferry_worker_drain(struct ferry_worker *worker, unsigned timeout_ms)
 
         if (!worker_is_ours(worker->generation))
                 return 0;
+        if (worker->registry)
+                registry_leave(worker->registry);
         if (worker->http)
                 http_server_drain(worker->http);
         ask_drained(worker);
@@ -262,6 +266,8 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
 {
         if (!worker || !worker_is_ours(worker->generation))
                 return NULL;
+        if (worker->registry)
+                registry_leave(worker->registry);
         if (worker->http) {
                 http_server_drain(worker->http);
                 (void)operation_store_cancel_all(worker->operations); /* gives parked requests an answer */
@@ -270,7 +276,10 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
         set_serving(worker, false);
         if (worker->mover)
                 mover_drop_peers(worker->mover);
+        if (worker->registry && worker->peers)
+                registry_await_left(worker->registry, LEAVE_MS);
         worker->peers = peers_free(worker->peers);
+        worker->registry = registry_free(worker->registry);
         if (worker->operations) {
                 ask_drained(worker);
                 (void)operation_store_cancel_all(worker->operations);

@@ -31,6 +31,9 @@ struct worker_options {
         size_t n_allow_peer;
         const char *const *allow_origin;
         size_t n_allow_origin;
+        const char *registry, *registry_prefix;       /* NULL = no names for workers; the default */
+        const char *registry_ca, *registry_user_file; /* PEM file; file that holds NAME:PASSWORD; NULL = none */
+        uint64_t registry_ttl_ms;
         bool no_auth;        /* listen beyond loopback without a token */
         uint64_t chunk_size; /* bytes */
         uint32_t window, spin_us;

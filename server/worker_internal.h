@@ -17,6 +17,7 @@ struct loop;
 struct metrics;
 struct peers;
 struct region_table;
+struct registry;
 struct worker_settings;
 
 /* What metadata say of the worker itself. Fixed once the worker has started. */
@@ -48,6 +49,7 @@ struct ferry_worker {
         struct operation_limits limits;
         struct operation_store *operations;
         _Atomic(struct operation_store *) claims; /* NULL until there is a store that can be asked */
+        struct registry *registry;                /* NULL = it has none */
         struct peers *peers;
         struct http_server *http; /* NULL = it does not listen */
         struct worker_origin origin;

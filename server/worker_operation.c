@@ -124,8 +124,9 @@ static int create(struct ferry_worker *worker, const struct operation_spec *spec
                                           : "A %s operation needs the metadata of its peer, or their URL",
                                    kind);
         if (remote)
-                return strncmp(remote, "http", 4) == 0 ? create_with_url(worker, spec, remote, ret_handle)
-                                                       : create_with_metadata(worker, spec, remote, ret_handle);
+                return strncmp(remote, "http", 4) == 0 || strncmp(remote, "ferry:", 6) == 0
+                               ? create_with_url(worker, spec, remote, ret_handle)
+                               : create_with_metadata(worker, spec, remote, ret_handle);
         r = handle_new(worker, spec, ret_handle);
         return r ? worker_fail(r, NULL) : 0;
 }

@@ -18,6 +18,7 @@
 #include "base/passed.h"
 #include "base/util.h"
 #include "memory/room.h"
+#include "peers/registry.h"
 #include "worker_listen.h"
 #include "worker_settings.h"
 
@@ -125,7 +126,8 @@ static int peer_files_check(const struct worker_options *options, char *message,
                 const char *flag, *path;
         } files[] = { { "peer-ca", options->peer_ca },
                       { "peer-cert", options->peer_cert },
-                      { "peer-key", options->peer_key } };
+                      { "peer-key", options->peer_key },
+                      { "registry-ca", options->registry_ca } };
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(files); i++) {
                 FERRY_CLEANUP(cleanup_free) char *pem = NULL;
@@ -222,7 +224,11 @@ static bool keep_strings(struct worker_settings *settings)
                                    &options->peer_cert,
                                    &options->peer_key,
                                    &options->metrics_token_file,
-                                   &options->tls_client_ca };
+                                   &options->tls_client_ca,
+                                   &options->registry,
+                                   &options->registry_prefix,
+                                   &options->registry_ca,
+                                   &options->registry_user_file };
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(strings); i++) {
                 if (!*strings[i])
@@ -298,6 +304,7 @@ static bool defaults_fill(struct worker_settings *settings)
                 { &options->memory_limit, half_of_memory() },
                 { &options->ttl_ms, 600 * 1000 },
                 { &options->stall_ms, 30 * 1000 },
+                { &options->registry_ttl_ms, REGISTRY_TTL_DEFAULT_MS },
                 { &options->retention_ms, 600 * 1000 },
                 { &options->max_operations, 16384 },
                 { &options->max_regions, 4096 },
@@ -346,6 +353,9 @@ static int options_judge(struct worker_settings *settings, char *message, size_t
                 return say(message, message_size, -EINVAL, "--tls-client-ca needs --tls-cert");
         if (!options->peer_cert != !options->peer_key)
                 return say(message, message_size, -EINVAL, "--peer-cert and --peer-key need each other");
+        if (!options->registry && (options->registry_prefix || options->registry_ca || options->registry_user_file))
+                return say(message, message_size, -EINVAL,
+                           "--registry-prefix, --registry-ca and --registry-user-file need --registry");
         if (!options->data_listen && (options->transports || options->interfaces))
                 return say(message, message_size, -EINVAL,
                            "--transports and --interfaces are of the network side, which only --data-listen opens");
@@ -399,13 +409,20 @@ static int files_read(struct worker_settings *settings, char *message, size_t me
                              message_size);
         if (r == 0)
                 r = peer_files_check(options, message, message_size);
+        if (r == 0)
+                r = token_read("registry-user-file", options->registry_user_file, &settings->registry_user, message,
+                               message_size);
+        if (r == 0 && settings->registry_user && !strchr(settings->registry_user, ':'))
+                r = say(message, message_size, -EINVAL, "--registry-user-file: %s does not hold NAME:PASSWORD",
+                        options->registry_user_file);
         return r == 0 ? tokens_judge(settings, message, message_size) : r;
 }
 
 static void secrets_free(struct worker_settings *settings)
 {
-        char **const secrets[] = { &settings->token,       &settings->peer_token,   &settings->metrics_token,
-                                   &settings->tls_key_pem, &settings->tls_cert_pem, &settings->tls_client_ca_pem };
+        char **const secrets[] = { &settings->token,        &settings->peer_token,   &settings->metrics_token,
+                                   &settings->tls_key_pem,  &settings->tls_cert_pem, &settings->tls_client_ca_pem,
+                                   &settings->registry_user };
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(secrets); i++) {
                 if (*secrets[i])
@@ -430,6 +447,7 @@ int worker_settings_reread(struct worker_settings *settings, char *message, size
         settings->tls_cert_pem = fresh.tls_cert_pem;
         settings->tls_key_pem = fresh.tls_key_pem;
         settings->tls_client_ca_pem = fresh.tls_client_ca_pem;
+        settings->registry_user = fresh.registry_user;
         return 0;
 }
 

@@ -17,6 +17,7 @@ struct worker_settings {
         char *token, *peer_token, *metrics_token; /* NULL = none */
         char *tls_cert_pem, *tls_key_pem;         /* NULL = no TLS */
         char *tls_client_ca_pem;                  /* NULL = clients need no certificate */
+        char *registry_user;                      /* "NAME:PASSWORD"; NULL = none */
         bool beyond_loopback;                     /* some listener can be reached from other machines */
         char **owned;
         size_t n_owned;

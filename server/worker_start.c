@@ -7,6 +7,7 @@
 #include <ferry/json_write.h>
 
 #include "base/admission.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/metrics.h"
@@ -14,6 +15,7 @@
 #include "http/server.h"
 #include "memory/region.h"
 #include "peers/peers.h"
+#include "peers/registry.h"
 #include "transfer/engine.h"
 #include "worker_internal.h"
 #include "worker_mover.h"
@@ -201,6 +203,24 @@ static int start_operations(struct ferry_worker *worker)
         return r;
 }
 
+static int start_registry(struct ferry_worker *worker)
+{
+        const struct worker_options *options = &worker->settings->options;
+        const struct registry_config config = {
+                .url = options->registry,
+                .prefix = options->registry_prefix,
+                .ttl_ms = options->registry_ttl_ms,
+                .user = worker->settings->registry_user,
+                .ca_file = options->registry_ca,
+                .cert_file = options->peer_cert,
+                .key_file = options->peer_key,
+                .user_agent = "ferryd/" FERRY_VERSION,
+                .metrics = worker->metrics,
+        };
+
+        return options->registry ? registry_new(&config, &worker->registry) : 0;
+}
+
 static int start_peers(struct ferry_worker *worker)
 {
         const struct worker_settings *settings = worker->settings;
@@ -212,6 +232,7 @@ static int start_peers(struct ferry_worker *worker)
                 .key_file = settings->options.peer_key,
                 .user_agent = "ferryd/" FERRY_VERSION,
                 .metrics = worker->metrics,
+                .registry = worker->registry,
         };
 
         int r = peers_new(&config, &worker->peers);
@@ -293,6 +314,7 @@ static int start_http(struct ferry_worker *worker)
                 .operation_limits = &worker->limits,
                 .regions = worker->regions,
                 .peers = worker->peers,
+                .registry = worker->registry,
                 .connector = { .connect = on_connect, .peers_page = on_peers_page, .context = worker->engine },
                 .loop = worker->loop,
                 .metrics = worker->metrics,
@@ -336,6 +358,20 @@ static int make_ready_line(struct ferry_worker *worker)
         return worker->ready_line ? 0 : -ENOMEM;
 }
 
+/* Last: who finds the name can use the worker. 0; -EADDRINUSE: another worker has the name. */
+static int join_registry(struct ferry_worker *worker, char *message, size_t message_size)
+{
+        struct registry_entry self = { .epoch = worker->epoch, .version = FERRY_VERSION };
+
+        if (!worker->registry)
+                return 0;
+        (void)snprintf(self.name, sizeof(self.name), "%s", worker->settings->options.name);
+        (void)snprintf(self.http, sizeof(self.http), "%s", worker->origin.http);
+        (void)snprintf(self.data, sizeof(self.data), "%s", worker->origin.data);
+        clock_format(clock_unix_ms(), self.started_at);
+        return registry_join(worker->registry, &self, message, message_size);
+}
+
 static const struct step {
         const char *what;
         int (*start)(struct ferry_worker *worker);
@@ -351,6 +387,7 @@ static const struct step {
         { "the build's metric", start_build_info, NULL },
         { "the regions", start_regions, NULL },
         { "the operations", start_operations, NULL },
+        { "the registry", start_registry, "--registry or --registry-prefix is not usable" },
         { "the HTTP client", start_peers, NULL },
         { "the HTTP server", start_http,
           "--listen, --advertise, --tls-cert, --tls-key or --tls-client-ca is not usable" },
@@ -372,5 +409,5 @@ int worker_start(struct ferry_worker *worker, char *message, size_t message_size
                 if (r < 0)
                         return r;
         }
-        return 0;
+        return join_registry(worker, message, message_size);
 }

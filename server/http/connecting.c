@@ -67,6 +67,8 @@ static void on_fetched(void *context, int error, const char *detail, struct ferr
                 ferry_metadata_free(metadata);
                 return;
         }
+        if (*metadata->http) /* it was ferry://NAME */
+                memcpy(c->url, metadata->http, sizeof(c->url));
         memcpy(c->result.worker, metadata->worker, sizeof(c->result.worker));
         c->result.epoch = metadata->epoch;
         spec.peer = (struct engine_peer){

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "handlers.h"
 #include "http_internal.h"
+#include "peers/registry.h"
 #include "request.h"
 #include "transfer/engine.h"
 
@@ -49,6 +50,18 @@ static void put_addresses(struct ferry_json_writer *writer, const struct http_re
         ferry_json_end_object(writer);
 }
 
+static void put_registry(struct ferry_json_writer *writer, struct registry *registry)
+{
+        struct registry_view view;
+
+        registry_look(registry, &view);
+        ferry_json_begin_object(writer);
+        ferry_json_add_string(writer, "status", registry_status_name(view.status));
+        ferry_json_add_string(writer, "key", view.key);
+        ferry_json_add_uint(writer, "ttl_ms", view.ttl_ms);
+        ferry_json_end_object(writer);
+}
+
 void get_worker(struct http_request *request)
 {
         const struct http_server *server = request->server;
@@ -66,6 +79,10 @@ void get_worker(struct http_request *request)
         ferry_json_add_string(&writer, "started_at", started);
         ferry_json_key(&writer, "addresses");
         put_addresses(&writer, request);
+        if (server->config.registry) {
+                ferry_json_key(&writer, "registry");
+                put_registry(&writer, server->config.registry);
+        }
         ferry_json_add_bool(&writer, "local", facts->local_directory != NULL);
         ferry_json_add_uint(&writer, "pid", (uint64_t)getpid());
         ferry_json_end_object(&writer);

@@ -10,10 +10,9 @@
 
 #include "base/util.h"
 #include "fetch.h"
+#include "field.h"
 
 /* The description of a worker: {base}/v1/worker, where the base is the URL. */
-
-enum { EPOCH_DIGITS = 16 };
 
 static void cleanup_text(char **text)
 {
@@ -61,43 +60,19 @@ static int judge_status(long status, char detail[FETCH_DETAIL_SIZE])
 }
 
 /* What is there beside these fields is the business of other versions. */
-static const char *text_of(struct json_object *object, const char *name, size_t size)
-{
-        struct json_object *value = json_object_object_get(object, name);
-        const char *text;
-
-        if (!json_object_is_type(value, json_type_string) || (size_t)json_object_get_string_len(value) >= size)
-                return NULL;
-        text = json_object_get_string(value);
-        /* As metadata has them: printable, and nothing that a log or a document must quote. */
-        for (const char *c = text; *c; c++)
-                if (*c <= ' ' || *c >= 0x7f || *c == '"' || *c == '\\')
-                        return NULL;
-        return *text ? text : NULL;
-}
-
-static bool parse_epoch(const char *text, uint64_t *ret_epoch)
-{
-        if (!text || strlen(text) != EPOCH_DIGITS || strspn(text, "0123456789abcdef") != EPOCH_DIGITS)
-                return false;
-        *ret_epoch = strtoull(text, NULL, 16);
-        return *ret_epoch != 0;
-}
-
 static int judge_object(struct json_object *object, struct ferry_metadata **ret_metadata,
                         struct ferry_json_errors *errors)
 {
-        const char *name = text_of(object, "name", FERRY_METADATA_NAME_SIZE);
-        const char *epoch = text_of(object, "epoch", EPOCH_DIGITS + 1), *data = "";
+        const char *name = field_text(object, "name", FERRY_METADATA_NAME_SIZE), *data = "";
         struct json_object *addresses = json_object_object_get(object, "addresses");
         struct ferry_metadata *metadata;
 
         if (json_object_object_get_ex(addresses, "data", NULL))
-                data = text_of(addresses, "data", FERRY_METADATA_ADDRESS_SIZE);
+                data = field_text(addresses, "data", FERRY_METADATA_ADDRESS_SIZE);
         metadata = calloc(1, sizeof(*metadata));
         if (!metadata)
                 return -ENOMEM;
-        if (!name || !data || !parse_epoch(epoch, &metadata->epoch)) {
+        if (!name || !data || !field_epoch(object, &metadata->epoch)) {
                 free(metadata);
                 ferry_json_complain(errors, FERRY_E_INVALID_METADATA, "", "name, epoch or address is missing or wrong");
                 return FERRY_E_INVALID_METADATA;

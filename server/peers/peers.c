@@ -15,7 +15,9 @@
 #include "base/util.h"
 #include "content.h"
 #include "fetch.h"
+#include "named.h"
 #include "peers/peers.h"
+#include "registry_internal.h"
 
 enum {
         DEFAULT_CONNECT_MS = 3000,
@@ -36,6 +38,7 @@ struct peers {
         struct easy_settings settings;
         char *strings[4];
         size_t max_fetches;
+        struct registry *registry; /* borrowed; NULL = none */
         struct metric_family *fetches;
 
         pthread_mutex_t start_lock; /* before lock; guards what follows until the thread is there */
@@ -172,10 +175,10 @@ static void content_forget(struct peers *peers, struct content *content)
         (void)content_free(content);
 }
 
-/* How many milliseconds from now something is to be done by time. */
-static int run_contents(struct peers *peers)
+/* Returns when there is more to do by time; UINT64_MAX = never. */
+static uint64_t run_contents(struct peers *peers, uint64_t now)
 {
-        uint64_t now = clock_now_us(), until = UINT64_MAX;
+        uint64_t until = UINT64_MAX;
         struct content *content, *next;
 
         DL_FOREACH_SAFE (peers->running_contents, content, next) {
@@ -189,6 +192,20 @@ static int run_contents(struct peers *peers)
                         until = due;
                 if (content_is_over(content))
                         content_forget(peers, content);
+        }
+        return until;
+}
+
+/* Does what is due. How many milliseconds from now there is more to do by time. */
+static int run_due(struct peers *peers)
+{
+        uint64_t now = clock_now_us(), until = run_contents(peers, now);
+
+        if (peers->registry) {
+                uint64_t due = registry_run(peers->registry, peers->multi, now);
+
+                if (due < until)
+                        until = due;
         }
         if (until == UINT64_MAX)
                 return INT_MAX;
@@ -217,7 +234,7 @@ static void *peers_run(void *argument)
                 (void)curl_multi_perform(peers->multi, &running);
                 finish_done(peers);
                 /* curl shortens this to its own timers; with nothing to do it has none. */
-                (void)curl_multi_poll(peers->multi, NULL, 0, run_contents(peers), NULL);
+                (void)curl_multi_poll(peers->multi, NULL, 0, run_due(peers), NULL);
         }
         DL_FOREACH_SAFE (peers->running, fetch, next) {
                 DL_DELETE(peers->running, fetch);
@@ -225,6 +242,8 @@ static void *peers_run(void *argument)
                 fetch_cancel(peers, fetch);
         }
         drop_contents(peers);
+        if (peers->registry)
+                registry_stop(peers->registry);
         return NULL;
 }
 
@@ -268,6 +287,17 @@ static int start_once(struct peers *peers)
                 }
         }
         pthread_mutex_unlock(&peers->start_lock);
+        return r;
+}
+
+/* Thread: any. */
+static int on_registry_wake(void *context)
+{
+        struct peers *peers = context;
+        int r = start_once(peers);
+
+        if (r == 0)
+                (void)curl_multi_wakeup(peers->multi);
         return r;
 }
 
@@ -361,6 +391,9 @@ int peers_new(const struct peers_config *config, struct peers **ret_peers)
                 return r;
         peers->fetches = metrics_family(config->metrics, METRIC_COUNTER, "ferry_peer_fetches_total",
                                         "Documents fetched from other workers, by result.", 1, labels, NULL, 0);
+        peers->registry = config->registry;
+        if (peers->registry)
+                registry_attach(peers->registry, on_registry_wake, peers);
         *ret_peers = FERRY_STEAL(peers);
         return 0;
 }
@@ -397,8 +430,11 @@ struct peers *peers_free(struct peers *peers)
 int peers_check_url(struct peers *peers, const char *url, char *detail, size_t detail_size)
 {
         struct fetch *fetch;
-        int r = start_once(peers);
+        int r;
 
+        if (named_is(url))
+                return named_check(peers->registry, url, false, detail, detail_size);
+        r = start_once(peers);
         if (!r)
                 r = fetch_new(&peers->settings, &fetch_metadata, url, &fetch, detail, detail_size);
         if (!r)
@@ -444,12 +480,16 @@ static int fetch_start(struct peers *peers, const struct fetch_document *documen
 int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
                          size_t detail_size)
 {
+        if (named_is(url))
+                return named_fetch(peers, peers->registry, false, url, fetched, context, detail, detail_size);
         return fetch_start(peers, &fetch_metadata, url, fetched, context, detail, detail_size);
 }
 
 int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
                        size_t detail_size)
 {
+        if (named_is(url))
+                return named_fetch(peers, peers->registry, true, url, fetched, context, detail, detail_size);
         return fetch_start(peers, &fetch_worker, url, fetched, context, detail, detail_size);
 }
 

@@ -17,6 +17,7 @@ struct operation_limits;
 struct operation_store;
 struct peers;
 struct region_table;
+struct registry;
 
 /* The control plane: libmicrohttpd, routes, handlers. */
 
@@ -73,6 +74,7 @@ struct http_config {
         const struct operation_limits *operation_limits;
         struct region_table *regions;
         struct peers *peers;
+        struct registry *registry; /* NULL = none */
         struct http_connector connector;
         struct loop *loop;
         struct metrics *metrics;

@@ -10,6 +10,7 @@
 struct admission;
 struct engine_transfer;
 struct metrics;
+struct registry;
 
 /*
  * Other workers over HTTP: fetches their metadata, and who they are, by libcurl. One thread, which starts
@@ -29,7 +30,8 @@ struct peers_config {
         size_t max_body;                         /* 0 = 8 MiB */
         size_t max_fetches;                      /* at the same time; 0 = 256 */
         const char *user_agent;
-        struct metrics *metrics; /* may be NULL */
+        struct metrics *metrics;   /* may be NULL */
+        struct registry *registry; /* its work is done here, and it is freed later; NULL = no names for workers */
 };
 
 /* 0 or -ENOMEM. */
@@ -51,7 +53,8 @@ int peers_check_url(struct peers *peers, const char *url, char *detail, size_t d
 typedef void (*peers_fetched)(void *context, int error, const char *detail, struct ferry_metadata *metadata);
 
 /*
- * Fetches url, which must be a worker's …/v1/operations/{id}/metadata. 0: fetched will be called exactly once.
+ * Fetches url, which must be a worker's …/v1/operations/{id}/metadata, or ferry://NAME/op_ID, which the registry makes
+ * one of. 0: fetched will be called exactly once.
  * FERRY_E_INVALID_PARAMETER (not an http(s) URL, or with user information); FERRY_E_FORBIDDEN (host not admitted: the
  * address that the name resolves to is checked again at connect time); FERRY_E_LIMIT_REACHED; -ENOMEM. detail gets a
  * sentence. Errors that come through fetched: PEER_UNREACHABLE, TIMEOUT, FORBIDDEN, STALE_METADATA (404, 410 of the
@@ -61,9 +64,9 @@ int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fet
                          size_t detail_size);
 
 /*
- * The same for a worker itself: url is its base URL, {url}/v1/worker is fetched, and of the metadata only worker, epoch
- * and data (not checked against the admitted hosts) are set. PEER_REFUSED (401, 403), INVALID_METADATA and
- * TRANSFER_FAILED: it is not a Ferry worker, or does not tell.
+ * The same for a worker itself: url is its base URL or ferry://NAME, {url}/v1/worker is fetched, and of the metadata
+ * only worker, epoch and data (not checked against the admitted hosts) are set. PEER_REFUSED (401, 403),
+ * INVALID_METADATA and TRANSFER_FAILED: it is not a Ferry worker, or does not tell.
  */
 int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
                        size_t detail_size);

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "field.h"
+
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *field_text(struct json_object *object, const char *name, size_t size)
+{
+        struct json_object *value = json_object_object_get(object, name);
+        const char *text;
+
+        if (!json_object_is_type(value, json_type_string) || (size_t)json_object_get_string_len(value) >= size)
+                return NULL;
+        text = json_object_get_string(value);
+        for (const char *c = text; *c; c++)
+                if (*c <= ' ' || *c >= 0x7f || *c == '"' || *c == '\\')
+                        return NULL;
+        return *text ? text : NULL;
+}
+
+bool field_epoch(struct json_object *object, uint64_t *ret_epoch)
+{
+        const char *text = field_text(object, "epoch", FIELD_EPOCH_DIGITS + 1);
+
+        if (!text || strlen(text) != FIELD_EPOCH_DIGITS || strspn(text, "0123456789abcdef") != FIELD_EPOCH_DIGITS)
+                return false;
+        *ret_epoch = strtoull(text, NULL, 16);
+        return *ret_epoch != 0;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PEERS_REGISTRY_H
+#define PEERS_REGISTRY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ferry/metadata.h>
+
+struct metrics;
+
+/*
+ * Names for workers, kept in etcd by its JSON gateway (/v3). A worker's name is a key under the prefix, bound to a
+ * lease that the worker renews: it is there while the worker lives, and at most the TTL longer. The value says how to
+ * reach the worker, and never holds metadata of an operation. The peers' thread does the work; public functions: any
+ * thread.
+ *
+ * What a registry says is not trusted: every answer is bounded in size and time and checked, and a URL that it names is
+ * fetched by the rules of --allow-peer alone.
+ */
+
+struct registry;
+
+enum {
+        REGISTRY_NAME_SIZE = FERRY_METADATA_NAME_SIZE,
+        REGISTRY_VERSION_SIZE = 32,
+        REGISTRY_TIME_SIZE = 32,
+        REGISTRY_KEY_SIZE = 320, /* prefix and name */
+        REGISTRY_PREFIX_MAX = 200,
+        REGISTRY_PAGE_MAX = 1000,
+        REGISTRY_DETAIL_SIZE = 256,
+        REGISTRY_TTL_MIN_MS = 2000, /* the shortest lease that etcd grants */
+};
+
+#define REGISTRY_PREFIX_DEFAULT "/ferry/workers/"
+#define REGISTRY_TTL_DEFAULT_MS UINT64_C(10000)
+
+/* One worker, as the registry has it. Texts are printable ASCII; "" = it does not say. */
+struct registry_entry {
+        char name[REGISTRY_NAME_SIZE];
+        uint64_t epoch;
+        char version[REGISTRY_VERSION_SIZE];
+        char http[FERRY_METADATA_URL_SIZE]; /* base URL */
+        char data[FERRY_METADATA_ADDRESS_SIZE];
+        char started_at[REGISTRY_TIME_SIZE];
+};
+
+struct registry_config {
+        const char *url;    /* as --registry takes it */
+        const char *prefix; /* "/" is added where it does not end so; NULL = REGISTRY_PREFIX_DEFAULT */
+        uint64_t ttl_ms;    /* rounded up to seconds; 0 = REGISTRY_TTL_DEFAULT_MS */
+        const char *user;   /* "NAME:PASSWORD" of etcd's own authentication; NULL = none */
+        const char *ca_file, *cert_file, *key_file, *user_agent; /* NULL = the system's, none, none, none */
+        struct metrics *metrics;                                 /* may be NULL */
+};
+
+/* Whether a text is a list of endpoints: etcd://, http:// or https://, HOST:PORT, further ones after commas. */
+bool registry_url_is_valid(const char *url);
+
+/* Whether keys may begin with it. */
+bool registry_prefix_is_valid(const char *prefix);
+
+/* 0; -EINVAL: url or prefix is not one; -ENOMEM. Sends nothing. */
+int registry_new(const struct registry_config *config, struct registry **ret_registry);
+
+/* After the peers that it was given to. Takes NULL; returns NULL. */
+struct registry *registry_free(struct registry *registry);
+
+/* ---- this worker's own name ---- */
+
+enum registry_status {
+        REGISTRY_REGISTERING,
+        REGISTRY_REGISTERED,
+        REGISTRY_NAME_TAKEN,  /* another worker that lives has the name */
+        REGISTRY_UNREACHABLE, /* no endpoint answers, or none accepts; it goes on trying */
+        REGISTRY_LEFT,
+};
+
+/* "registering", "registered", "name-taken", "unreachable", "left". */
+const char *registry_status_name(enum registry_status status);
+
+/*
+ * Registers self (copied) and keeps it registered until registry_leave. Waits until it is clear how that went: 0:
+ * registered, or the registry does not answer (logged; it goes on trying); -EADDRINUSE with a sentence in message: a
+ * living worker has the name. The name of a worker that died is waited for, for the rest of its lease, here for at most
+ * 15 s and then beside serving. Once.
+ */
+int registry_join(struct registry *registry, const struct registry_entry *self, char *message, size_t message_size);
+
+/* Gives the name up, without waiting for that: a worker that drains is not to be found any more. */
+void registry_leave(struct registry *registry);
+
+/* Waits until the registry has heard of it, at most timeout_ms. After registry_leave. */
+void registry_await_left(struct registry *registry, unsigned timeout_ms);
+
+/* How it stands now, for people. */
+struct registry_view {
+        enum registry_status status;
+        char key[REGISTRY_KEY_SIZE];
+        uint64_t ttl_ms; /* as configured */
+};
+void registry_look(struct registry *registry, struct registry_view *ret_view);
+
+/* ---- looking others up ---- */
+
+struct registry_query {
+        const char *name;  /* this one alone; NULL = a page of all */
+        uint64_t after;    /* cursor of the page before; 0 = from the start */
+        size_t limit;      /* 1 to REGISTRY_PAGE_MAX */
+        uint64_t revision; /* with wait_ms: answers when the workers have changed since this revision */
+        uint64_t wait_ms;  /* at most so long; 0 = at once */
+};
+
+/* In the order of registration. Values that are none of a worker's are left out. */
+struct registry_page {
+        const struct registry_entry *entries;
+        size_t n;
+        uint64_t cursor;   /* of the next page; 0 = this is the last */
+        uint64_t revision; /* of the registry, when it answered */
+};
+
+/*
+ * 0: found is called exactly once, on the peers' thread: error 0 with the page (borrowed), or FERRY_E_* with a
+ * sentence. FERRY_E_LIMIT_REACHED (too many at once); FERRY_E_CANCELLED (the worker ends); -errno.
+ */
+typedef void (*registry_found)(void *context, int error, const char *detail, const struct registry_page *page);
+int registry_find(struct registry *registry, const struct registry_query *query, registry_found found, void *context);
+
+#endif

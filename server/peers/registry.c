@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <ferry/json_write.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/util.h"
+#include "registry_internal.h"
+
+enum {
+        ENDPOINTS_MAX = 16,
+        CONNECT_MS = 2000,
+        CALL_MIN_MS = 1000,
+        CALL_MAX_MS = 5000,
+        JOIN_MS = 5000,           /* a registry that says nothing for so long does not keep a worker from starting */
+        CONTESTED_MS = 15 * 1000, /* nor does a name whose lease has longer to run */
+};
+
+/* ---- making ---- */
+
+static const struct {
+        const char *given, *used;
+} schemes[] = { { "etcd://", "http://" }, { "http://", "http://" }, { "https://", "https://" } };
+
+/* The scheme at the start of text, which moves behind it; NULL = none. */
+static const char *take_scheme(const char **text)
+{
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(schemes); i++) {
+                size_t length = strlen(schemes[i].given);
+
+                if (strncmp(*text, schemes[i].given, length) != 0)
+                        continue;
+                *text += length;
+                return schemes[i].used;
+        }
+        return NULL;
+}
+
+/* HOST:PORT, [IPV6]:PORT. */
+static bool is_host_port(const char *text, size_t size)
+{
+        const char *end = text + size, *colon = memrchr(text, ':', size);
+
+        if (!colon || colon == text || colon + 1 == end || end - colon > 6)
+                return false;
+        for (const char *c = colon + 1; c < end; c++)
+                if (!isdigit((unsigned char)*c))
+                        return false;
+        for (const char *c = text; c < colon; c++)
+                if (!isalnum((unsigned char)*c) && !strchr(*text == '[' ? "[]:.%" : ".-_", *c))
+                        return false;
+        return true;
+}
+
+/* endpoints NULL: only counts. -EINVAL: this is no list of endpoints. */
+static int endpoints_parse(const char *url, char **endpoints)
+{
+        const char *scheme = NULL, *own;
+        int n = 0;
+
+        for (;;) {
+                own = take_scheme(&url);
+                if (own)
+                        scheme = own;
+                size_t size = strcspn(url, ",");
+                size_t bare = size > 0 && url[size - 1] == '/' ? size - 1 : size;
+                if (!scheme || n == ENDPOINTS_MAX || !is_host_port(url, bare))
+                        return -EINVAL;
+                if (endpoints && asprintf(&endpoints[n], "%s%.*s", scheme, (int)bare, url) < 0) {
+                        endpoints[n] = NULL;
+                        return -ENOMEM;
+                }
+                n++;
+                if (!url[size])
+                        return n;
+                url += size + 1;
+        }
+}
+
+bool registry_url_is_valid(const char *url)
+{
+        return endpoints_parse(url, NULL) > 0;
+}
+
+bool registry_prefix_is_valid(const char *prefix)
+{
+        size_t length = strlen(prefix);
+
+        for (const char *c = prefix; *c; c++)
+                if (!isgraph((unsigned char)*c) || *c == '"' || *c == '\\')
+                        return false;
+        return length > 0 && length <= REGISTRY_PREFIX_MAX;
+}
+
+static int prefix_take(struct registry *registry, const char *prefix)
+{
+        if (!registry_prefix_is_valid(prefix))
+                return -EINVAL;
+        (void)snprintf(registry->prefix, sizeof(registry->prefix), "%s%s", prefix,
+                       prefix[strlen(prefix) - 1] == '/' ? "" : "/");
+        return 0;
+}
+
+static int credentials_make(struct registry *registry, const char *user)
+{
+        struct ferry_json_writer writer = { 0 };
+        const char *colon = user ? strchr(user, ':') : NULL;
+        FERRY_CLEANUP(cleanup_free) char *name = NULL;
+
+        if (!user)
+                return 0;
+        if (!colon)
+                return -EINVAL;
+        name = strndup(user, (size_t)(colon - user));
+        if (!name)
+                return -ENOMEM;
+        ferry_json_begin_object(&writer);
+        ferry_json_add_string(&writer, "name", name);
+        ferry_json_add_string(&writer, "password", colon + 1);
+        ferry_json_end_object(&writer);
+        registry->credentials = ferry_json_take(&writer, NULL);
+        return registry->credentials ? 0 : -ENOMEM;
+}
+
+static int settings_make(struct registry *registry, const struct registry_config *config)
+{
+        struct easy_settings *settings = &registry->settings;
+        const struct {
+                const char *from;
+                const char **to;
+        } strings[] = {
+                { config->ca_file, &settings->ca_file },
+                { config->cert_file, &settings->cert_file },
+                { config->key_file, &settings->key_file },
+                { config->user_agent, &settings->user_agent },
+        };
+
+        _Static_assert(FERRY_ARRAY_SIZE(strings) == FERRY_ARRAY_SIZE(registry->strings), "a place for each");
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(strings); i++) {
+                if (!strings[i].from)
+                        continue;
+                *strings[i].to = registry->strings[i] = strdup(strings[i].from);
+                if (!registry->strings[i])
+                        return -ENOMEM;
+        }
+        registry->ttl_ms = ((config->ttl_ms ?: REGISTRY_TTL_DEFAULT_MS) + 999) / 1000 * 1000;
+        if (registry->ttl_ms < REGISTRY_TTL_MIN_MS || registry->ttl_ms / 1000 > ETCD_TTL_MAX_S)
+                return -EINVAL;
+        registry->call_ms = (long)registry->ttl_ms / 3;
+        if (registry->call_ms < CALL_MIN_MS)
+                registry->call_ms = CALL_MIN_MS;
+        if (registry->call_ms > CALL_MAX_MS)
+                registry->call_ms = CALL_MAX_MS;
+        settings->connect_timeout_ms = registry->call_ms < CONNECT_MS ? registry->call_ms : CONNECT_MS;
+        return 0;
+}
+
+static void cleanup_registry(struct registry **registry)
+{
+        *registry = registry_free(*registry);
+}
+
+static void metrics_make(struct registry *registry, struct metrics *metrics)
+{
+        static const char *const labels[] = { "result" };
+        struct metric_family *family;
+
+        registry->calls_total = metrics_family(metrics, METRIC_COUNTER, "ferry_registry_calls_total",
+                                               "Questions to the registry, by result.", 1, labels, NULL, 0);
+        family = metrics_family(metrics, METRIC_GAUGE, "ferry_registry_registered",
+                                "1 while this worker's name is in the registry.", 0, NULL, NULL, 0);
+        registry->registered = metric_get(family, NULL);
+}
+
+int registry_new(const struct registry_config *config, struct registry **ret_registry)
+{
+        FERRY_CLEANUP(cleanup_registry) struct registry *registry = calloc(1, sizeof(*registry));
+        pthread_condattr_t attributes;
+        int r;
+
+        if (!registry)
+                return -ENOMEM;
+        pthread_mutex_init(&registry->lock, NULL);
+        pthread_condattr_init(&attributes);
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        pthread_cond_init(&registry->changed, &attributes);
+        pthread_condattr_destroy(&attributes);
+        r = endpoints_parse(config->url, NULL);
+        if (r < 0)
+                return r;
+        registry->endpoints = calloc((size_t)r, sizeof(*registry->endpoints));
+        if (!registry->endpoints)
+                return -ENOMEM;
+        registry->n_endpoints = (size_t)r;
+        r = endpoints_parse(config->url, registry->endpoints);
+        if (r > 0)
+                r = prefix_take(registry, config->prefix ?: REGISTRY_PREFIX_DEFAULT);
+        if (r == 0)
+                r = credentials_make(registry, config->user);
+        if (r == 0)
+                r = settings_make(registry, config);
+        if (r < 0)
+                return r;
+        /* Not all workers at the first endpoint. */
+        registry->endpoint = random_id() % registry->n_endpoints;
+        metrics_make(registry, config->metrics);
+        *ret_registry = FERRY_STEAL(registry);
+        return 0;
+}
+
+struct registry *registry_free(struct registry *registry)
+{
+        if (!registry)
+                return NULL;
+        for (size_t i = 0; i < registry->n_endpoints; i++)
+                free(registry->endpoints[i]);
+        free(registry->endpoints);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(registry->strings); i++)
+                free(registry->strings[i]);
+        if (registry->credentials)
+                explicit_bzero(registry->credentials, strlen(registry->credentials));
+        free(registry->credentials);
+        explicit_bzero(registry->token, sizeof(registry->token));
+        pthread_cond_destroy(&registry->changed);
+        pthread_mutex_destroy(&registry->lock);
+        free(registry);
+        return NULL;
+}
+
+/* ---- running ---- */
+
+void registry_attach(struct registry *registry, int (*wake)(void *context), void *context)
+{
+        registry->wake = wake;
+        registry->wake_context = context;
+}
+
+uint64_t registry_run(struct registry *registry, CURLM *multi, uint64_t now)
+{
+        registry->multi = multi;
+        lookups_take(registry);
+        return member_run(registry, now);
+}
+
+void registry_stop(struct registry *registry)
+{
+        pthread_mutex_lock(&registry->lock);
+        registry->stopped = true;
+        pthread_cond_broadcast(&registry->changed);
+        pthread_mutex_unlock(&registry->lock);
+        registry_calls_cancel(registry);
+        lookups_cancel(registry);
+}
+
+void registry_key(const struct registry *registry, const char *name, char key[REGISTRY_KEY_SIZE])
+{
+        (void)snprintf(key, REGISTRY_KEY_SIZE, "%s%s", registry->prefix, name);
+}
+
+/* ---- this worker's own name ---- */
+
+void registry_set_status(struct registry *registry, enum registry_status status)
+{
+        pthread_mutex_lock(&registry->lock);
+        registry->status = status;
+        pthread_cond_broadcast(&registry->changed);
+        pthread_mutex_unlock(&registry->lock);
+}
+
+const char *registry_status_name(enum registry_status status)
+{
+        static const char *const names[] = {
+                [REGISTRY_REGISTERING] = "registering",
+                [REGISTRY_REGISTERED] = "registered",
+                [REGISTRY_NAME_TAKEN] = "name-taken",
+                [REGISTRY_UNREACHABLE] = "unreachable",
+                [REGISTRY_LEFT] = "left",
+        };
+
+        return names[status];
+}
+
+static struct timespec deadline(unsigned ms)
+{
+        const uint64_t us = clock_now_us() + (uint64_t)ms * 1000;
+
+        return (struct timespec){ .tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000 };
+}
+
+static void say_taken(const struct registry *registry, char *message, size_t message_size)
+{
+        const struct registry_entry *rival = &registry->rival;
+
+        (void)snprintf(message, message_size,
+                       "the name %s is taken in the registry, by a worker that lives%s%s; give this one another by "
+                       "--name",
+                       registry->self.name, *rival->http ? " at " : "", rival->http);
+}
+
+int registry_join(struct registry *registry, const struct registry_entry *self, char *message, size_t message_size)
+{
+        const struct timespec answered = deadline(JOIN_MS), decided = deadline(CONTESTED_MS);
+        int r = 0;
+
+        pthread_mutex_lock(&registry->lock);
+        registry->self = *self;
+        registry->joined = registry->joining = true;
+        pthread_mutex_unlock(&registry->lock);
+        r = registry->wake(registry->wake_context);
+        if (r < 0)
+                return r;
+        pthread_mutex_lock(&registry->lock);
+        while (registry->status == REGISTRY_REGISTERING && !registry->stopped)
+                if (pthread_cond_timedwait(&registry->changed, &registry->lock,
+                                           registry->contested ? &decided : &answered) == ETIMEDOUT)
+                        break;
+        registry->joining = false;
+        if (registry->status == REGISTRY_NAME_TAKEN) {
+                say_taken(registry, message, message_size);
+                r = -EADDRINUSE;
+        }
+        pthread_mutex_unlock(&registry->lock);
+        return r;
+}
+
+void registry_leave(struct registry *registry)
+{
+        bool joined;
+
+        pthread_mutex_lock(&registry->lock);
+        joined = registry->joined;
+        registry->leaving = true;
+        pthread_mutex_unlock(&registry->lock);
+        if (joined)
+                (void)registry->wake(registry->wake_context);
+}
+
+void registry_await_left(struct registry *registry, unsigned timeout_ms)
+{
+        const struct timespec until = deadline(timeout_ms);
+
+        pthread_mutex_lock(&registry->lock);
+        while (registry->joined && registry->status != REGISTRY_LEFT && !registry->stopped)
+                if (pthread_cond_timedwait(&registry->changed, &registry->lock, &until) == ETIMEDOUT)
+                        break;
+        pthread_mutex_unlock(&registry->lock);
+}
+
+void registry_look(struct registry *registry, struct registry_view *ret_view)
+{
+        pthread_mutex_lock(&registry->lock);
+        ret_view->status = registry->status;
+        registry_key(registry, registry->self.name, ret_view->key);
+        pthread_mutex_unlock(&registry->lock);
+        ret_view->ttl_ms = registry->ttl_ms;
+}

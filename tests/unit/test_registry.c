@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "unit.h"
+
+#include <ferry/error.h>
+#include <ferry/json.h>
+#include <ferry/metadata.h>
+
+#include "base/admission.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "named.h"
+#include "peers/peers.h"
+#include "registry_etcd.h"
+
+/* Without a registry: what is said to one, and one that lies. tests/unit/test_registry_etcd.c has a real one. */
+
+enum { TTL_MS = 2000 };
+
+/* ---- texts ---- */
+
+static void endpoints_have_a_scheme_a_host_and_a_port(void **state)
+{
+        static const char *const good[] = {
+                "etcd://h:2379",           "http://127.0.0.1:2379",  "https://[::1]:2379",
+                "etcd://a:1,b:2,c:3",      "https://a:1,http://b:2", "http://etcd.svc.local:2379/",
+                "etcd://a:1/,etcd://b:2/",
+        };
+        static const char *const bad[] = {
+                "",
+                "h:2379",
+                "etcd://",
+                "etcd://h",
+                "etcd://:2379",
+                "consul://h:8500",
+                "etcd://h:1,",
+                "etcd://h:1,,h:2",
+                "http://u:p@h:1",
+                "http://h:1/path",
+                "etcd://h:123456",
+                "etcd://h:1 ",
+                "etcd://h:x",
+                "etcd://a\"b:1",
+        };
+
+        (void)state;
+        for (size_t i = 0; i < UNIT_COUNT(good); i++)
+                if (!registry_url_is_valid(good[i]))
+                        fail_msg("%s", good[i]);
+        for (size_t i = 0; i < UNIT_COUNT(bad); i++)
+                if (registry_url_is_valid(bad[i]))
+                        fail_msg("%s", bad[i]);
+}
+
+static void a_prefix_is_visible_text(void **state)
+{
+        char longest[REGISTRY_PREFIX_MAX + 2];
+
+        (void)state;
+        assert_true(registry_prefix_is_valid("/ferry/workers/"));
+        assert_true(registry_prefix_is_valid("x"));
+        assert_false(registry_prefix_is_valid(""));
+        assert_false(registry_prefix_is_valid("a b"));
+        assert_false(registry_prefix_is_valid("a\"b"));
+        assert_false(registry_prefix_is_valid("\x80"));
+        memset(longest, 'x', sizeof(longest));
+        longest[REGISTRY_PREFIX_MAX] = '\0';
+        assert_true(registry_prefix_is_valid(longest));
+        longest[REGISTRY_PREFIX_MAX] = 'x';
+        longest[REGISTRY_PREFIX_MAX + 1] = '\0';
+        assert_false(registry_prefix_is_valid(longest));
+}
+
+static void an_entry_survives_its_text(void **state)
+{
+        const struct registry_entry entry = { .name = "a", .epoch = 17, .version = "1", .http = "https://h:1" };
+        struct registry_entry back = { 0 };
+        char *text = registry_entry_encode(&entry);
+
+        (void)state;
+        assert_non_null(text);
+        assert_int_equal(registry_entry_decode(text, strlen(text), "a", &back), 0);
+        assert_memory_equal(&back, &entry, sizeof(entry));
+        assert_int_equal(registry_entry_decode(text, strlen(text), "b", &back), FERRY_E_INVALID_METADATA);
+        free(text);
+}
+
+static void an_entry_is_checked(void **state)
+{
+        static const char *const bad[] = {
+                "",
+                "[]",
+                "null",
+                "{}",
+                "{\"name\":\"a\"}",
+                "{\"name\":\"a\",\"epoch\":17}",
+                "{\"name\":\"a\",\"epoch\":\"0000000000000000\"}",
+                "{\"name\":\"a\",\"epoch\":\"00000000000000AB\"}",
+                "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"http\":5}",
+                "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"http\":[\"http://h\"]}",
+                "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"http\":\"http://a b\"}",
+                "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"data\":\"\\u0007\"}",
+                "{\"name\":\"a\",\"name\":\"a\",\"epoch\":\"00000000000000ab\"}",
+                "{\"name\":\"a\",\"epoch\":\"00000000000000ab\"} x",
+        };
+        static const char newer[] = "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"colour\":{\"red\":[1]}}";
+        struct registry_entry entry;
+
+        (void)state;
+        for (size_t i = 0; i < UNIT_COUNT(bad); i++)
+                if (registry_entry_decode(bad[i], strlen(bad[i]), "a", &entry) != FERRY_E_INVALID_METADATA)
+                        fail_msg("%s", bad[i]);
+        assert_int_equal(registry_entry_decode(newer, strlen(newer), "a", &entry), 0);
+        assert_int_equal(entry.epoch, 0xab);
+}
+
+static void names_in_urls_are_checked(void **state)
+{
+        static const struct {
+                const char *url;
+                bool worker, good;
+        } cases[] = {
+                { "ferry://a", true, true },
+                { "ferry://a/", true, true },
+                { "ferry://a/op_0123456789abcdef", true, false },
+                { "ferry://a/op_0123456789abcdef", false, true },
+                { "ferry://a.b-c_9/v1/operations/op_0123456789abcdef/metadata", false, true },
+                { "ferry://a/op_0123456789abcdef/metadata", false, false },
+                { "ferry://a/v1/operations/op_0123456789abcdef", false, false },
+                { "ferry://a/v1/operations/op_0123456789abcdef/content", false, false },
+                { "ferry://a/../v1/operations/op_0123456789abcdef/metadata", false, false },
+                { "ferry://a/op_0", false, false },
+                { "ferry://a/op_0000000000000000", false, false },
+                { "ferry://a/rgn_0123456789abcdef", false, false },
+                { "ferry://a:80/op_0123456789abcdef", false, false },
+                { "ferry://u@a/op_0123456789abcdef", false, false },
+                { "ferry:///op_0123456789abcdef", false, false },
+                { "ferry://", true, false },
+                { "ferry://a?x", true, false },
+                { "ferry://"
+                  "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+                  true, false },
+        };
+        /* Never asked here. */
+        const struct registry_config config = { .url = "etcd://127.0.0.1:1" };
+        struct registry *registry;
+        char detail[256];
+
+        (void)state;
+        assert_int_equal(registry_new(&config, &registry), 0);
+        for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+                int error = named_check(registry, cases[i].url, cases[i].worker, detail, sizeof(detail));
+
+                if (error != (cases[i].good ? 0 : FERRY_E_INVALID_PARAMETER))
+                        fail_msg("%s: %d", cases[i].url, error);
+        }
+        assert_int_equal(named_check(NULL, "ferry://a", true, detail, sizeof(detail)), FERRY_E_INVALID_PARAMETER);
+        assert_non_null(strstr(detail, "--registry"));
+        registry = registry_free(registry);
+}
+
+/* ---- a registry that says what it likes to every question ---- */
+
+struct liar {
+        int fd;
+        unsigned port;
+        pthread_t thread;
+        const char *answer; /* NULL = nothing, ever */
+        size_t fill;        /* bytes after it */
+};
+
+static bool read_question(int fd)
+{
+        char text[8192] = "";
+        size_t size = 0;
+        const char *end = NULL, *length;
+
+        while (!end || size < (size_t)(end + 4 - text) + (length ? strtoul(length + 15, NULL, 10) : 0)) {
+                ssize_t n = read(fd, text + size, sizeof(text) - 1 - size);
+
+                if (n <= 0)
+                        return false;
+                size += (size_t)n;
+                text[size] = '\0';
+                end = strstr(text, "\r\n\r\n");
+                length = strstr(text, "Content-Length:");
+        }
+        return true;
+}
+
+static void tell(const struct liar *liar, int fd)
+{
+        char chunk[4096];
+
+        memset(chunk, 'x', sizeof(chunk));
+        if (!read_question(fd))
+                return;
+        if (!liar->answer) {
+                while (read(fd, chunk, sizeof(chunk)) > 0) /* until the client leaves */
+                        ;
+                return;
+        }
+        (void)send(fd, liar->answer, strlen(liar->answer), MSG_NOSIGNAL);
+        for (size_t left = liar->fill; left;) {
+                size_t piece = left < sizeof(chunk) ? left : sizeof(chunk);
+
+                if (send(fd, chunk, piece, MSG_NOSIGNAL) <= 0)
+                        return;
+                left -= piece;
+        }
+}
+
+static void *liar_run(void *argument)
+{
+        struct liar *liar = argument;
+        int fd;
+
+        while ((fd = accept4(liar->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+                tell(liar, fd);
+                (void)close(fd);
+        }
+        return NULL;
+}
+
+static void liar_start(struct liar *liar, const char *answer, size_t fill)
+{
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        socklen_t size = sizeof(address);
+
+        *liar = (struct liar){ .answer = answer, .fill = fill, .fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) };
+        assert_int_equal(bind(liar->fd, (struct sockaddr *)&address, sizeof(address)), 0);
+        assert_int_equal(listen(liar->fd, 16), 0);
+        assert_int_equal(getsockname(liar->fd, (struct sockaddr *)&address, &size), 0);
+        liar->port = ntohs(address.sin_port);
+        assert_int_equal(pthread_create(&liar->thread, NULL, liar_run, liar), 0);
+}
+
+static void liar_stop(struct liar *liar)
+{
+        (void)shutdown(liar->fd, SHUT_RDWR);
+        (void)pthread_join(liar->thread, NULL);
+        (void)close(liar->fd);
+}
+
+static struct admission *loopback;
+
+struct member {
+        struct registry *registry;
+        struct peers *peers;
+};
+
+static void member_start(struct member *member, const struct liar *liar)
+{
+        char url[64];
+        const struct registry_config config = { .url = url, .ttl_ms = TTL_MS };
+
+        (void)snprintf(url, sizeof(url), "etcd://127.0.0.1:%u", liar->port);
+        assert_int_equal(registry_new(&config, &member->registry), 0);
+        const struct peers_config peers = { .admission = loopback, .registry = member->registry };
+        assert_int_equal(peers_new(&peers, &member->peers), 0);
+}
+
+static void member_stop(struct member *member)
+{
+        member->peers = peers_free(member->peers);
+        member->registry = registry_free(member->registry);
+}
+
+struct result {
+        pthread_mutex_t lock;
+        pthread_cond_t changed;
+        bool done;
+        int error;
+        char detail[256];
+        size_t n;
+};
+
+static void result_set(struct result *result, int error, const char *detail, size_t n)
+{
+        pthread_mutex_lock(&result->lock);
+        result->done = true;
+        result->error = error;
+        result->n = n;
+        (void)snprintf(result->detail, sizeof(result->detail), "%s", detail ?: "");
+        pthread_cond_signal(&result->changed);
+        pthread_mutex_unlock(&result->lock);
+}
+
+static void result_await(struct result *result)
+{
+        pthread_mutex_lock(&result->lock);
+        while (!result->done)
+                pthread_cond_wait(&result->changed, &result->lock);
+        pthread_mutex_unlock(&result->lock);
+}
+
+static void on_found(void *context, int error, const char *detail, const struct registry_page *page)
+{
+        result_set(context, error, detail, page ? page->n : 0);
+}
+
+static void on_fetched(void *context, int error, const char *detail, struct ferry_metadata *metadata)
+{
+        result_set(context, error, detail, 0);
+        ferry_metadata_free(metadata);
+}
+
+#define OK "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+#define HEADER "{\"header\":{\"revision\":\"5\"}"
+/* {"name":"a","epoch":"00000000000000ab","http":"…"} under /ferry/workers/a */
+#define PAIR(value) "{\"key\":\"L2ZlcnJ5L3dvcmtlcnMvYQ==\",\"create_revision\":\"2\",\"value\":\"" value "\"}"
+#define AT_OUTSIDE "eyJuYW1lIjoiYSIsImVwb2NoIjoiMDAwMDAwMDAwMDAwMDBhYiIsImh0dHAiOiJodHRwOi8vMTkyLjAuMi4xOjkzMDAifQ=="
+#define AT_FERRY "eyJuYW1lIjoiYSIsImVwb2NoIjoiMDAwMDAwMDAwMDAwMDBhYiIsImh0dHAiOiJmZXJyeTovL2EifQ=="
+
+static const struct lie {
+        const char *what, *answer;
+        size_t fill;
+        bool empty; /* what it says is right, but there is no worker in it */
+} lies[] = {
+        { "nothing", NULL, 0, false },
+        { "the end", "", 0, false },
+        { "no HTTP", "SSH-2.0-OpenSSH\r\n", 0, false },
+        { "HTML", OK "<html></html>", 0, false },
+        { "no JSON", OK "{\"header\":", 0, false },
+        { "a list", OK "[]", 0, false },
+        { "an empty object", OK "{}", 0, false },
+        { "too much", OK, 16 << 20, false },
+        { "endless headers", "HTTP/1.1 200 OK\r\nX: ", 1 << 20, false },
+        { "a redirect", "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nConnection: close\r\n\r\n", 0, false },
+        { "a fault", "HTTP/1.1 503 Busy\r\nConnection: close\r\n\r\n{\"error\":\"x\"}", 0, false },
+        { "a revision that is none", OK "{\"header\":{\"revision\":\"-5\"}}", 0, false },
+        { "a list that is none", OK HEADER ",\"kvs\":\"x\"}", 0, false },
+        { "pairs that are none", OK HEADER ",\"kvs\":[1,null,\"x\",[],{}]}", 0, true },
+        { "a value that is no base64", OK HEADER ",\"kvs\":[" PAIR("%%%") "]}", 0, true },
+        { "a value that is no worker", OK HEADER ",\"kvs\":[" PAIR("aGVsbG8=") "]}", 0, true },
+        { "a key of another prefix",
+          OK HEADER ",\"kvs\":[{\"key\":\"YQ==\",\"create_revision\":\"2\",\"value\":\"" AT_OUTSIDE "\"}]}", 0, true },
+};
+
+static void what_a_registry_says_is_not_believed(void **state)
+{
+        (void)state;
+        for (size_t i = 0; i < UNIT_COUNT(lies); i++) {
+                const struct registry_query query = { .limit = 10 };
+                struct result result = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, "", 0 };
+                const uint64_t began = clock_now_us();
+                struct member member;
+                struct liar liar;
+
+                liar_start(&liar, lies[i].answer, lies[i].fill);
+                member_start(&member, &liar);
+                assert_int_equal(registry_find(member.registry, &query, on_found, &result), 0);
+                result_await(&result);
+                if (result.error != (lies[i].empty ? 0 : FERRY_E_PEER_UNREACHABLE) || result.n != 0)
+                        fail_msg("%s: %d %s, %zu", lies[i].what, result.error, result.detail, result.n);
+                if (!lies[i].empty && !*result.detail)
+                        fail_msg("%s: no detail", lies[i].what);
+                if (clock_now_us() - began > 10000 * 1000)
+                        fail_msg("%s: it took too long", lies[i].what);
+                member_stop(&member);
+                liar_stop(&liar);
+        }
+}
+
+static void a_worker_starts_whatever_its_registry_says(void **state)
+{
+        static const struct registry_entry self = { .name = "a", .epoch = 17 };
+
+        (void)state;
+        for (size_t i = 0; i < UNIT_COUNT(lies); i++) {
+                const uint64_t began = clock_now_us();
+                struct registry_view view;
+                struct member member;
+                struct liar liar;
+                char message[256];
+
+                liar_start(&liar, lies[i].answer, lies[i].fill);
+                member_start(&member, &liar);
+                if (registry_join(member.registry, &self, message, sizeof(message)) != 0)
+                        fail_msg("%s: %s", lies[i].what, message);
+                if (clock_now_us() - began > 10000 * 1000)
+                        fail_msg("%s: it took too long", lies[i].what);
+                registry_look(member.registry, &view);
+                if (view.status != REGISTRY_UNREACHABLE)
+                        fail_msg("%s: %s", lies[i].what, registry_status_name(view.status));
+                member_stop(&member);
+                liar_stop(&liar);
+        }
+}
+
+static void an_address_that_the_registry_says_is_checked_as_any(void **state)
+{
+        static const struct {
+                const char *answer, *detail;
+                int error;
+        } cases[] = {
+                { OK HEADER ",\"kvs\":[" PAIR(AT_OUTSIDE) "]}", "--allow-peer", FERRY_E_FORBIDDEN },
+                { OK HEADER ",\"kvs\":[" PAIR(AT_FERRY) "]}", "no HTTP address", FERRY_E_PEER_UNREACHABLE },
+                { OK HEADER "}", "no worker of the name a", FERRY_E_PEER_UNREACHABLE },
+                { "HTTP/1.1 401 No\r\nConnection: close\r\n\r\n", "the registry cannot be asked",
+                  FERRY_E_PEER_UNREACHABLE },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+                struct result result = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, "", 0 };
+                char detail[256];
+                struct member member;
+                struct liar liar;
+
+                liar_start(&liar, cases[i].answer, 0);
+                member_start(&member, &liar);
+                assert_int_equal(peers_fetch_metadata(member.peers, "ferry://a/op_0123456789abcdef", on_fetched,
+                                                      &result, detail, sizeof(detail)),
+                                 0);
+                result_await(&result);
+                assert_int_equal(result.error, cases[i].error);
+                if (!strstr(result.detail, cases[i].detail))
+                        fail_msg("%s", result.detail);
+                member_stop(&member);
+                liar_stop(&liar);
+        }
+}
+
+static void what_is_asked_ends_with_the_worker(void **state)
+{
+        const struct registry_query query = { .limit = 10, .wait_ms = 50000 };
+        struct result result = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, "", 0 };
+        struct member member;
+        struct liar liar;
+
+        (void)state;
+        liar_start(&liar, NULL, 0);
+        member_start(&member, &liar);
+        assert_int_equal(registry_find(member.registry, &query, on_found, &result), 0);
+        member.peers = peers_free(member.peers);
+        result_await(&result);
+        assert_int_equal(result.error, FERRY_E_CANCELLED);
+        assert_int_equal(registry_find(member.registry, &query, on_found, &result), FERRY_E_CANCELLED);
+        member_stop(&member);
+        liar_stop(&liar);
+}
+
+static int setup(void **state)
+{
+        (void)state;
+        log_set_level(LOG_ERROR);
+        return admission_new(NULL, 0, false, &loopback);
+}
+
+static int teardown(void **state)
+{
+        (void)state;
+        loopback = admission_free(loopback);
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(endpoints_have_a_scheme_a_host_and_a_port),
+                cmocka_unit_test(a_prefix_is_visible_text),
+                cmocka_unit_test(an_entry_survives_its_text),
+                cmocka_unit_test(an_entry_is_checked),
+                cmocka_unit_test(names_in_urls_are_checked),
+                cmocka_unit_test(what_a_registry_says_is_not_believed),
+                cmocka_unit_test(a_worker_starts_whatever_its_registry_says),
+                cmocka_unit_test(an_address_that_the_registry_says_is_checked_as_any),
+                cmocka_unit_test(what_is_asked_ends_with_the_worker),
+        };
+
+        return cmocka_run_group_tests(tests, setup, teardown);
+}
