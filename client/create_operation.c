@@ -54,6 +54,23 @@ static int operation_add_descriptors(struct ferry *f, struct ferry_json_writer *
         return r;
 }
 
+/* Of "shm,tcp". Which names there are is the worker's business. */
+static void operation_add_transports(struct ferry_json_writer *writer, const char *transports)
+{
+        if (!transports)
+                return;
+        ferry_json_key(writer, "transports");
+        ferry_json_begin_array(writer);
+        while (*transports) {
+                char name[64];
+                size_t length = strcspn(transports, ",");
+                snprintf(name, sizeof(name), "%.*s", (int)length, transports);
+                ferry_json_put_string(writer, name);
+                transports += length + (transports[length] == ',');
+        }
+        ferry_json_end_array(writer);
+}
+
 /* What the worker makes of the metadata is its business; here it only must not break out of the body. */
 static int operation_add_metadata(struct ferry_json_writer *writer, const char *metadata)
 {
@@ -94,6 +111,7 @@ static int operation_add(struct ferry *f, struct ferry_json_writer *writer, cons
         }
         if (spec->verify)
                 ferry_json_add_bool(writer, "verify", true);
+        operation_add_transports(writer, spec->transports);
         if (spec->remote_url)
                 ferry_json_add_string(writer, "remote_url", spec->remote_url);
         int r = operation_add_descriptors(f, writer, spec, descriptor_size);

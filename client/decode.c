@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/error.h>
+#include <ferry/ferry.h>
 #include <ferry/json.h>
 #include <ferry/status.h>
 
@@ -31,6 +33,13 @@ static bool decode_text(struct json_object *value, const struct decode_field *fi
         return true;
 }
 
+static int decode_name(enum decode_type type, const char *name)
+{
+        if (type == DECODE_KIND)
+                return ferry_kind_from_name(name);
+        return type == DECODE_STATUS ? ferry_status_from_name(name) : ferry_layout_from_name(name);
+}
+
 static bool decode_value(struct json_object *value, const struct decode_field *field, void *target)
 {
         char *at = (char *)target + field->offset;
@@ -48,10 +57,10 @@ static bool decode_value(struct json_object *value, const struct decode_field *f
                 return true;
         case DECODE_KIND:
         case DECODE_STATUS:
+        case DECODE_LAYOUT:
                 if (!json_object_is_type(value, json_type_string))
                         return false;
-                *(int *)(void *)at = field->type == DECODE_KIND ? ferry_kind_from_name(json_object_get_string(value))
-                                                                : ferry_status_from_name(json_object_get_string(value));
+                *(int *)(void *)at = decode_name(field->type, json_object_get_string(value));
                 return true;
         case DECODE_VALUE:
                 *(struct json_object **)(void *)at = value;
@@ -95,6 +104,22 @@ int decode_object(struct json_object *json, const struct decode_field *fields, s
                 }
         }
         return 0;
+}
+
+int decode_error(struct json_object *json, struct decode_error *error, const char **ret_field)
+{
+        static const struct decode_field fields[] = {
+                DECODE_FIELD("code", DECODE_TEXT, true, struct decode_error, code),
+                DECODE_FIELD("detail", DECODE_PROSE, false, struct decode_error, detail),
+        };
+        if (!json)
+                return 0;
+        int r = decode_object(json, fields, sizeof(fields) / sizeof(fields[0]), error, ret_field);
+        if (r == 0) {
+                int number = ferry_error_from_code(error->code, 0);
+                error->number = number > 0 ? number : FERRY_E_OTHER;
+        }
+        return r;
 }
 
 void decode_page_clear(const struct decode_list *list, struct decode_page *page)

@@ -17,6 +17,7 @@ enum decode_type {
         DECODE_BOOL,   /* bool */
         DECODE_KIND,   /* int: enum ferry_kind, or -1 */
         DECODE_STATUS, /* int: enum ferry_status, or -1 */
+        DECODE_LAYOUT, /* int: enum ferry_layout, or -1 */
         DECODE_VALUE,  /* struct json_object *, borrowed: of any type */
 };
 
@@ -40,6 +41,13 @@ struct decode_field {
  */
 int decode_object(struct json_object *json, const struct decode_field *fields, size_t n, void *target,
                   const char **ret_field);
+
+/* {"code":…,"detail":…}, why something failed. json NULL leaves it untouched. As decode_object. */
+struct decode_error {
+        int number; /* FERRY_E_*, FERRY_E_OTHER; 0 = nothing failed */
+        char code[64], detail[512];
+};
+int decode_error(struct json_object *json, struct decode_error *error, const char **ret_field);
 
 /* One page: {"<key>":[…],"next":"…"}. */
 struct decode_list {

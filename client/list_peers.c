@@ -7,23 +7,39 @@
 #include "decode.h"
 #include "sizes.h"
 
+/* What is decoded at once, and the value that needs more than a table. */
+struct peer_answer {
+        struct ferry_peer_info p;
+        struct json_object *error; /* borrowed; NULL = none */
+};
+
 static const struct decode_field peer_fields[] = {
-        DECODE_FIELD("worker", DECODE_TEXT, false, struct ferry_peer_info, worker),
-        DECODE_FIELD("epoch", DECODE_LABEL, true, struct ferry_peer_info, epoch),
-        DECODE_FIELD("status", DECODE_TEXT, true, struct ferry_peer_info, status),
-        DECODE_FIELD("transport", DECODE_TEXT, false, struct ferry_peer_info, transport),
-        DECODE_FIELD("connected_at", DECODE_TEXT, false, struct ferry_peer_info, connected_at),
-        DECODE_FIELD("connect_us", DECODE_UINT, false, struct ferry_peer_info, connect_us),
-        DECODE_FIELD("transfers", DECODE_UINT, true, struct ferry_peer_info, transfers),
+        DECODE_FIELD("worker", DECODE_TEXT, false, struct peer_answer, p.worker),
+        DECODE_FIELD("epoch", DECODE_LABEL, true, struct peer_answer, p.epoch),
+        DECODE_FIELD("status", DECODE_TEXT, true, struct peer_answer, p.status),
+        DECODE_FIELD("transport", DECODE_TEXT, false, struct peer_answer, p.transport),
+        DECODE_FIELD("connected_at", DECODE_TEXT, false, struct peer_answer, p.connected_at),
+        DECODE_FIELD("opened_by", DECODE_TEXT, false, struct peer_answer, p.opened_by),
+        DECODE_FIELD("disconnected_at", DECODE_TEXT, false, struct peer_answer, p.disconnected_at),
+        DECODE_FIELD("error", DECODE_VALUE, false, struct peer_answer, error),
+        DECODE_FIELD("connect_us", DECODE_UINT, false, struct peer_answer, p.connect_us),
+        DECODE_FIELD("transfers", DECODE_UINT, true, struct peer_answer, p.transfers),
 };
 
 static int peer_decode(struct json_object *json, void *peer, const char **ret_field)
 {
-        struct ferry_peer_info decoded = { 0 };
-        int r = decode_object(json, peer_fields, sizeof(peer_fields) / sizeof(peer_fields[0]), &decoded, ret_field);
+        struct peer_answer answer = { 0 };
+        struct decode_error error = { 0 };
+        int r = decode_object(json, peer_fields, sizeof(peer_fields) / sizeof(peer_fields[0]), &answer, ret_field);
         if (r == 0)
-                *(struct ferry_peer_info *)peer = decoded;
-        return r;
+                r = decode_error(answer.error, &error, ret_field);
+        if (r < 0)
+                return r;
+        answer.p.error = error.number;
+        memcpy(answer.p.error_code, error.code, sizeof(error.code));
+        memcpy(answer.p.error_detail, error.detail, sizeof(error.detail));
+        *(struct ferry_peer_info *)peer = answer.p;
+        return 0;
 }
 
 static const struct decode_list peer_list = { "peers", sizeof(struct ferry_peer_info), peer_decode, NULL };

@@ -13,7 +13,7 @@
 /* What is decoded at once, and the values that need more than a table. */
 struct operation_answer {
         struct ferry_operation o;
-        struct json_object *descriptors, *error, *metadata, *peer; /* borrowed; NULL = none */
+        struct json_object *descriptors, *error, *metadata, *peer, *transports; /* borrowed; NULL = none */
 };
 
 /* In the order in which workers write them. */
@@ -25,6 +25,7 @@ static const struct decode_field operation_fields[] = {
         DECODE_FIELD("revision", DECODE_UINT, true, struct operation_answer, o.revision),
         DECODE_FIELD("bytes_total", DECODE_UINT, true, struct operation_answer, o.bytes_total),
         DECODE_FIELD("bytes_done", DECODE_UINT, true, struct operation_answer, o.bytes_done),
+        DECODE_FIELD("layout", DECODE_LAYOUT, false, struct operation_answer, o.layout),
         DECODE_FIELD("request_id", DECODE_PROSE, false, struct operation_answer, o.request_id),
         DECODE_FIELD("peer", DECODE_VALUE, false, struct operation_answer, peer),
         DECODE_FIELD("descriptors", DECODE_VALUE, false, struct operation_answer, descriptors),
@@ -33,6 +34,10 @@ static const struct decode_field operation_fields[] = {
         DECODE_FIELD("uses_done", DECODE_UINT, false, struct operation_answer, o.uses_done),
         DECODE_FIELD("readers", DECODE_UINT, false, struct operation_answer, o.readers),
         DECODE_FIELD("readers_done", DECODE_UINT, false, struct operation_answer, o.readers_done),
+        DECODE_FIELD("ttl_ms", DECODE_UINT, false, struct operation_answer, o.ttl_ms),
+        DECODE_FIELD("timeout_ms", DECODE_UINT, false, struct operation_answer, o.timeout_ms),
+        DECODE_FIELD("verify", DECODE_BOOL, false, struct operation_answer, o.verify),
+        DECODE_FIELD("transports", DECODE_VALUE, false, struct operation_answer, transports),
         DECODE_FIELD("created_at", DECODE_TEXT, false, struct operation_answer, o.created_at),
         DECODE_FIELD("cancel_requested", DECODE_BOOL, false, struct operation_answer, o.cancel_requested),
         DECODE_FIELD("expires_at", DECODE_TEXT, false, struct operation_answer, o.expires_at),
@@ -44,11 +49,6 @@ static const struct decode_field operation_fields[] = {
         DECODE_FIELD("metadata", DECODE_VALUE, false, struct operation_answer, metadata),
 };
 _Static_assert(sizeof(operation_fields) / sizeof(operation_fields[0]) <= DECODE_FIELDS_MAX, "too long a table");
-
-static const struct decode_field operation_error_fields[] = {
-        DECODE_FIELD("code", DECODE_TEXT, true, struct ferry_operation, error_code),
-        DECODE_FIELD("detail", DECODE_PROSE, false, struct ferry_operation, error_detail),
-};
 
 static const struct decode_field operation_peer_fields[] = {
         DECODE_FIELD("worker", DECODE_PROSE, false, struct ferry_operation, peer),
@@ -70,16 +70,38 @@ static const struct decode_field operation_slice_fields[] = {
         DECODE_FIELD("blocks", DECODE_VALUE, false, struct operation_slice, blocks),
 };
 
-static int operation_decode_error(struct json_object *error, struct ferry_operation *o, const char **ret_field)
+static int operation_decode_error(struct json_object *json, struct ferry_operation *o, const char **ret_field)
 {
-        if (!error)
+        struct decode_error error = { 0 };
+        int r = decode_error(json, &error, ret_field);
+        if (r == 0) {
+                o->error = error.number;
+                memcpy(o->error_code, error.code, sizeof(o->error_code));
+                memcpy(o->error_detail, error.detail, sizeof(o->error_detail));
+        }
+        return r;
+}
+
+/* "shm,tcp". What is beyond the room is left out: a transport more makes no program wrong. */
+static int operation_decode_transports(struct json_object *list, struct ferry_operation *o, const char **ret_field)
+{
+        size_t used = 0;
+        if (!list)
                 return 0;
-        int r = decode_object(error, operation_error_fields,
-                              sizeof(operation_error_fields) / sizeof(operation_error_fields[0]), o, ret_field);
-        if (r < 0)
-                return r;
-        int number = ferry_error_from_code(o->error_code, 0);
-        o->error = number > 0 ? number : FERRY_E_OTHER;
+        *ret_field = "transports";
+        if (!json_object_is_type(list, json_type_array))
+                return -EPROTO;
+        for (size_t i = 0; i < json_object_array_length(list); i++) {
+                struct json_object *item = json_object_array_get_idx(list, i);
+                if (!json_object_is_type(item, json_type_string))
+                        return -EPROTO;
+                size_t length = (size_t)json_object_get_string_len(item) + (used ? 1 : 0);
+                if (used + length >= sizeof(o->transports))
+                        break;
+                snprintf(o->transports + used, sizeof(o->transports) - used, "%s%s", used ? "," : "",
+                         json_object_get_string(item));
+                used += length;
+        }
         return 0;
 }
 
@@ -185,6 +207,8 @@ int operation_decode(struct json_object *json, void *operation, const char **ret
         if (r == 0 && answer.peer)
                 r = decode_object(answer.peer, operation_peer_fields,
                                   sizeof(operation_peer_fields) / sizeof(operation_peer_fields[0]), o, ret_field);
+        if (r == 0)
+                r = operation_decode_transports(answer.transports, o, ret_field);
         if (r == 0)
                 r = operation_decode_descriptors(answer.descriptors, o, ret_field);
         if (r == 0)

@@ -5,28 +5,43 @@
 #include "decode.h"
 #include "sizes.h"
 
+/* What is decoded at once, and the value that needs more than a table. */
+struct region_answer {
+        struct ferry_region r;
+        struct json_object *error; /* borrowed; NULL = none */
+};
+
 static const struct decode_field region_fields[] = {
-        DECODE_FIELD("id", DECODE_TEXT, true, struct ferry_region, id),
-        DECODE_FIELD("size", DECODE_UINT, true, struct ferry_region, size),
-        DECODE_FIELD("device", DECODE_TEXT, true, struct ferry_region, device),
-        DECODE_FIELD("name", DECODE_TEXT, false, struct ferry_region, name),
-        DECODE_FIELD("path", DECODE_TEXT, false, struct ferry_region, path),
-        DECODE_FIELD("state", DECODE_TEXT, false, struct ferry_region, state),
-        DECODE_FIELD("sealed", DECODE_BOOL, false, struct ferry_region, sealed),
-        DECODE_FIELD("in_use", DECODE_UINT, false, struct ferry_region, in_use),
-        DECODE_FIELD("created_at", DECODE_TEXT, false, struct ferry_region, created_at),
+        DECODE_FIELD("id", DECODE_TEXT, true, struct region_answer, r.id),
+        DECODE_FIELD("size", DECODE_UINT, true, struct region_answer, r.size),
+        DECODE_FIELD("device", DECODE_TEXT, true, struct region_answer, r.device),
+        DECODE_FIELD("name", DECODE_TEXT, false, struct region_answer, r.name),
+        DECODE_FIELD("bytes_prepared", DECODE_UINT, false, struct region_answer, r.bytes_prepared),
+        DECODE_FIELD("path", DECODE_TEXT, false, struct region_answer, r.path),
+        DECODE_FIELD("state", DECODE_TEXT, false, struct region_answer, r.state),
+        DECODE_FIELD("sealed", DECODE_BOOL, false, struct region_answer, r.sealed),
+        DECODE_FIELD("error", DECODE_VALUE, false, struct region_answer, error),
+        DECODE_FIELD("in_use", DECODE_UINT, false, struct region_answer, r.in_use),
+        DECODE_FIELD("created_at", DECODE_TEXT, false, struct region_answer, r.created_at),
 };
 
 static const struct decode_list region_list = { "regions", sizeof(struct ferry_region), region_decode, NULL };
 
 int region_decode(struct json_object *json, void *region, const char **ret_field)
 {
-        struct ferry_region decoded = { 0 };
-        int r = decode_object(json, region_fields, sizeof(region_fields) / sizeof(region_fields[0]), &decoded,
+        struct region_answer answer = { 0 };
+        struct decode_error error = { 0 };
+        int r = decode_object(json, region_fields, sizeof(region_fields) / sizeof(region_fields[0]), &answer,
                               ret_field);
         if (r == 0)
-                *(struct ferry_region *)region = decoded;
-        return r;
+                r = decode_error(answer.error, &error, ret_field);
+        if (r < 0)
+                return r;
+        answer.r.error = error.number;
+        memcpy(answer.r.error_code, error.code, sizeof(error.code));
+        memcpy(answer.r.error_detail, error.detail, sizeof(error.detail));
+        *(struct ferry_region *)region = answer.r;
+        return 0;
 }
 
 int region_page_decode(struct json_object *json, void *list, const char **ret_field)

@@ -7,8 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <json-c/json.h>
-
 #include "link.h"
 
 enum {
@@ -127,21 +125,11 @@ void job_end(struct job *job)
 static char *job_public_url(const struct cli_worker *worker)
 {
         struct ferry_worker_info info = { 0 };
-        struct json_object *root = NULL, *addresses, *urls;
         char *url = NULL;
         if (strncmp(worker->url, "unix:", 5) != 0 && strstr(worker->url, "/v1"))
                 return strdup(worker->url);
-        if (ferry_get_worker(worker->ferry, &info) == 0)
-                root = json_tokener_parse(info.json);
-        if (json_object_object_get_ex(root, "addresses", &addresses) &&
-            json_object_object_get_ex(addresses, "http", &urls)) {
-                for (size_t i = 0; !url && i < json_object_array_length(urls); i++) {
-                        const char *text = json_object_get_string(json_object_array_get_idx(urls, i));
-                        if (text && strncmp(text, "http", 4) == 0)
-                                url = strdup(text);
-                }
-        }
-        json_object_put(root);
+        if (ferry_get_worker(worker->ferry, &info) == 0 && info.url[0])
+                url = strdup(info.url);
         ferry_worker_info_clear(&info);
         return url ? url : strdup(worker->url);
 }

@@ -139,7 +139,12 @@ struct ferry_worker_info {
         char version[32];
         char ucx_version[32];
         uint64_t uptime_ms;
-        char *json; /* the whole answer, with the addresses */
+        char *json; /* the whole answer, with all addresses */
+        char started_at[FERRY_TIME_SIZE];
+        uint64_t pid;
+        bool local;     /* it takes peers of its machine by shared memory */
+        char url[512];  /* the first http or https address, as others reach it; "" = none */
+        char data[128]; /* HOST:PORT of the network side; "" = not open */
 };
 /* Frees what the struct owns and zeroes it. Any thread. */
 FERRY_SIZED void ferry_worker_info_clear(struct ferry_worker_info *info);
@@ -199,6 +204,11 @@ struct ferry_peer_info {
         char connected_at[FERRY_TIME_SIZE];
         uint64_t connect_us;
         uint64_t transfers; /* that run now */
+        char opened_by[16]; /* "this-worker", "peer"; "" = never connected */
+        char disconnected_at[FERRY_TIME_SIZE];
+        int error; /* why it is disconnected: FERRY_E_*; FERRY_E_OTHER = see error_code; 0 = none */
+        char error_code[64];
+        char error_detail[512];
 };
 
 struct ferry_peer_list {
@@ -228,6 +238,10 @@ struct ferry_region {
         bool sealed;    /* nobody but the worker can write it */
         uint64_t in_use;
         char created_at[FERRY_TIME_SIZE];
+        uint64_t bytes_prepared; /* of one that is "preparing" */
+        int error;               /* of one that "failed": FERRY_E_*; FERRY_E_OTHER = see error_code; 0 = none */
+        char error_code[64];
+        char error_detail[512];
 };
 
 struct ferry_region_spec {
@@ -357,6 +371,10 @@ struct ferry_operation {
         char peer[128];                       /* the name of the worker at the other end; "" = not known */
         char peer_epoch[32];                  /* its epoch; "" = none has come yet */
         char request_id[128];                 /* of the request that made it; "" = not known */
+        int layout;                           /* enum ferry_layout; -1 = one that this library does not know */
+        bool verify;                          /* with checksums */
+        uint64_t ttl_ms, timeout_ms;          /* as asked for; 0 = none */
+        char transports[64];                  /* that it is restricted to, "shm,tcp"; "" = any */
 };
 /* Frees what the operation owns, wipes the metadata, and zeroes the struct. Any thread. */
 FERRY_SIZED void ferry_operation_clear(struct ferry_operation *operation);
@@ -377,6 +395,7 @@ struct ferry_operation_spec {
         const char *idempotency_key; /* NULL = a random one */
         const char *label;           /* the client's own, at most 64 bytes; NULL = none */
         uint64_t uses;               /* passive: transfers that it serves; 0 = one */
+        const char *transports;      /* active: nothing else carries the bytes, "shm,tcp"; NULL = any */
 };
 
 /* NULL or zero = any. Names as ferry_kind_name and ferry_status_name give them. */
