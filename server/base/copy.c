@@ -77,6 +77,11 @@ void copy_past_caches_end(void)
 
 #else
 
+/*
+ * arm64 has STNP, but its cores (Neoverse and later Cortex) notice by themselves that whole lines are stored in a row,
+ * and stop reading and keeping them; a hint that nobody has measured here is not worth a second loop. Plain stores need
+ * no fence of their own either: the lock or the system call that tells of the bytes has one.
+ */
 void copy_past_caches(void *to, const void *from, size_t size)
 {
         memcpy(to, from, size);

@@ -314,7 +314,12 @@ static bool run_queued(struct http_thread *thread)
 
         while (shard) {
                 struct http_shard *next = shard->next;
-                atomic_store(&shard->queued, false);
+                /*
+                 * An exchange, not a store: whoever found the shard queued leaves what it has done to this run, which
+                 * must see it. A store would not read the caller's mark, and on a weakly ordered processor what run()
+                 * loads may then be older than the mark.
+                 */
+                (void)atomic_exchange(&shard->queued, false);
                 run(thread, shard, true);
                 shard = next;
         }

@@ -17,6 +17,14 @@
  * Ending a lease is one store, so it waits for nobody. What the holder copies afterwards is discarded by the holder.
  * Numbers are never used again, so a slot can serve the next lease at once. Pure; any thread.
  *
+ * On a weakly ordered processor the pair of fences is what counts. Let a holder's copy have loaded a byte that the
+ * owner stored after lease_end. The owner's fence has the 0 visible before that byte to everybody (also when another
+ * thread stores it, that has heard of the end by a lock or a system call, or the kernel does on a thread's behalf); the
+ * holder's fence has the word loaded after the byte. So the holder loads the 0, or a number that was granted later, and
+ * the piece does not count. On arm64 these are "dmb ish" and "dmb ishld"; both order vector and non-temporal loads and
+ * stores, too. The holder's first load only spares a copy, and has the acquire that pairs with the grant: what the
+ * owner stored before lending is there. The converse needs nothing: a piece may be discarded although it is whole.
+ *
  * The loads of a piece and the owner's later stores race by design, hence fences. ThreadSanitizer does not follow
  * fences (gcc's -Wtsan), and need not: they order nothing but the bytes of regions against the word. Whatever else the
  * two sides share is ordered by their socket and by the word's own release and acquire, which it does follow.
