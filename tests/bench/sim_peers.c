@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -8,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <ferry/error.h>
@@ -26,7 +29,7 @@
  * peers that nobody has connected to before: the second connection costs a peer a third of its first.
  */
 
-enum { HOSTS = 4, SLICE = 4096, SAMPLED = 32, REPEATS = 12, NEW_A_ROUND = 8, ROUNDS_MAX = 64 };
+enum { HOSTS = 4, SLICE = 4096, SAMPLED = 32, REPEATS = 12, NEW_A_ROUND = 8, ROUNDS_MAX = 64, IDLE_S = 10 };
 
 static bool network;
 
@@ -247,19 +250,71 @@ static double ask(const struct process *hub, unsigned peer)
         return seconds;
 }
 
-static uint64_t anonymous_bytes(pid_t pid)
-{
-        char path[64], line[256];
-        uint64_t kib = 0;
-        FILE *f;
+/* ---- what a process takes ---- */
 
-        (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-        f = fopen(path, "re");
+struct footprint {
+        uint64_t anonymous; /* bytes of memory of its own */
+        uint64_t shared;    /* of all memfds of the machine: lease pages, both sides' */
+        unsigned files, sockets;
+};
+
+static uint64_t field_bytes(const char *path, const char *field)
+{
+        char line[256];
+        uint64_t kib = 0;
+        FILE *f = fopen(path, "re");
+
         while (f && fgets(line, sizeof(line), f))
-                (void)sscanf(line, "RssAnon: %lu", &kib);
+                if (strncmp(line, field, strlen(field)) == 0 && line[strlen(field)] == ':')
+                        (void)sscanf(line + strlen(field), ": %" SCNu64, &kib);
         if (f)
                 (void)fclose(f);
         return kib * KIB;
+}
+
+static struct footprint footprint_of(pid_t pid)
+{
+        struct footprint p = { .shared = field_bytes("/proc/meminfo", "Shmem") };
+        char path[64], target[64];
+        DIR *d;
+
+        (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+        p.anonymous = field_bytes(path, "RssAnon");
+        (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+        d = opendir(path);
+        for (struct dirent *e; d && (e = readdir(d));) {
+                ssize_t n = readlinkat(dirfd(d), e->d_name, target, sizeof(target));
+
+                p.files += n > 0;
+                p.sockets += n > 7 && strncmp(target, "socket:", 7) == 0;
+        }
+        if (d)
+                (void)closedir(d);
+        return p;
+}
+
+static double processor_seconds(pid_t pid)
+{
+        struct timespec used = { 0 };
+        clockid_t clock;
+
+        if (clock_getcpuclockid(pid, &clock) == 0)
+                (void)clock_gettime(clock, &used);
+        return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
+}
+
+/* TCP segments that this network namespace has sent, those of everybody. */
+static uint64_t segments_sent(void)
+{
+        FILE *f = fopen("/proc/net/snmp", "re");
+        char line[512];
+        uint64_t sent = 0;
+
+        while (f && fgets(line, sizeof(line), f))
+                (void)sscanf(line, "Tcp: %*d %*d %*d %*d %*d %*d %*d %*d %*d %*d %" SCNu64, &sent);
+        if (f)
+                (void)fclose(f);
+        return sent;
 }
 
 /* ---- the measurement ---- */
@@ -294,18 +349,37 @@ static void open_hosts(struct crowd *c)
                         read_all(c->hosts[h].socket, &c->peers[i * HOSTS + (unsigned)h], sizeof(*c->peers));
 }
 
+/* What one link of many costs a worker that moves nothing over it: processor time, and what keep-alives send. */
+static void measure_idle(const struct crowd *c)
+{
+        const struct timespec seconds = { .tv_sec = IDLE_S };
+        double processor = processor_seconds(c->hubs[1].pid);
+        uint64_t segments = segments_sent(), start = now_ns();
+
+        progress("%s: %u idle links", side(), c->many);
+        (void)nanosleep(&seconds, NULL);
+        sample("us", (processor_seconds(c->hubs[1].pid) - processor) * 1e6 / seconds_since(start) / c->many,
+               "peers.%s.idle", side());
+        sample("1", (double)(segments_sent() - segments) / seconds_since(start) / c->many, "peers.%s.segments", side());
+}
+
 /* In an order in which the peers that are sampled later come neither first nor last in any list. */
 static void connect_hub(struct crowd *c, int which)
 {
         enum { STEP = 7919 }; /* a prime larger than any n */
         unsigned n = which ? c->many : c->few;
-        uint64_t before = anonymous_bytes(c->hubs[which].pid);
+        struct footprint before = footprint_of(c->hubs[which].pid), after;
 
         progress("%s: connects to %u", side(), n);
         for (unsigned i = 0; i < n; i++)
                 (void)ask(&c->hubs[which], (unsigned)((uint64_t)(i + 1) * STEP % n));
-        if (which)
-                sample("B", (double)(anonymous_bytes(c->hubs[which].pid) - before) / n, "peers.%s.memory", side());
+        if (!which)
+                return;
+        after = footprint_of(c->hubs[which].pid);
+        sample("B", (double)(after.anonymous - before.anonymous) / n, "peers.%s.memory", side());
+        sample("B", (double)(after.shared - before.shared) / n, "peers.%s.shared", side());
+        sample("1", (double)(after.files - before.files) / n, "peers.%s.files", side());
+        sample("1", (double)(after.sockets - before.sockets) / n, "peers.%s.sockets", side());
 }
 
 static void run_round(const struct crowd *c, unsigned round)
@@ -359,6 +433,7 @@ int main(int argc, char **argv)
         }
         for (int which = 0; which < 2; which++)
                 connect_hub(&c, which);
+        measure_idle(&c);
         for (unsigned round = 0; round < c.n_rounds; round++) {
                 begin_round("%s, round %u of %u", side(), round + 1, c.n_rounds);
                 run_round(&c, round);
