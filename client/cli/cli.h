@@ -35,7 +35,7 @@ struct cli {
         const struct cli_command *command; /* NULL = none was given */
         const char *url, *token_file, *peer_token_file, *ca_file, *cert, *key;
         const char *output, *size, *timeout, *ttl, *name, *kind, *status, *interval, *count, *label, *uses;
-        bool json, quiet, help, version, verify, mdoc, any, done, running, newest;
+        bool json, quiet, help, version, verify, mdoc, any, done, running, newest, watch;
         struct cli_worker worker; /* the one that commands talk to */
 };
 
@@ -85,6 +85,7 @@ int cli_run_show(struct cli *cli, int argc, char **argv);
 int cli_run_top(struct cli *cli, int argc, char **argv);
 int cli_run_version(struct cli *cli, int argc, char **argv);
 int cli_run_wait(struct cli *cli, int argc, char **argv);
+int cli_run_workers(struct cli *cli, int argc, char **argv);
 
 /* ---- options.c ---- */
 
@@ -115,7 +116,7 @@ void worker_close(struct cli_worker *worker);
 /* The worker of --url, @NAME or the default. CLI_OK or CLI_USAGE. */
 int cli_connect(struct cli *cli);
 
-/* Another one: "@NAME" of the file of workers, or a URL. CLI_OK or CLI_USAGE. */
+/* Another one: "@NAME" of the file of workers, "ferry://NAME" of the registry, or a URL. CLI_OK or CLI_USAGE. */
 int cli_worker_named(struct cli *cli, const char *name, struct cli_worker *ret_worker);
 
 /* The exit status of a call's result; tells on standard error, in one line, what went wrong and what to do. */

@@ -10,7 +10,8 @@ const struct cli_command cli_commands[] = {
           "Prints the URL that ferry fetch takes. - is standard input. Whatever ends it takes the offer back.", 1, 1,
           cli_run_offer },
         { "fetch", "URL", "fetch what a peer offers into a file",
-          "URL is what ferry offer prints, or @NAME/op_ID. Without -o the bytes go to standard output, which must not "
+          "URL is what ferry offer prints, @NAME/op_ID or ferry://NAME/op_ID. Without -o the bytes go to standard "
+          "output, which must not "
           "be a terminal. The file has its name once it is complete; until then it is FILE.part-PID.",
           1, 1, cli_run_fetch },
         { "accept", "", "accept bytes of one peer into a file (-o FILE --size SIZE)",
@@ -31,6 +32,10 @@ const struct cli_command cli_commands[] = {
         { "rm", "ID...", "delete operations (cancelling them) and regions", NULL, 1, COMMAND_MANY, cli_run_rm },
         { "regions", "", "list regions", NULL, 0, 0, cli_run_regions },
         { "peers", "", "list the workers that this one is connected to", NULL, 0, 0, cli_run_peers },
+        { "workers", "", "list the workers in the registry",
+          "It is the registry of the worker (ferryd --registry). Where a command takes the URL of another worker, "
+          "ferry://NAME names one of these. Ctrl-C ends --watch.",
+          0, 0, cli_run_workers },
         { "connect", "PEER-URL", "connect the worker to another one before the first transfer", NULL, 1, 1,
           cli_run_connect },
         { "devices", "", "list memory, RDMA devices and transports", NULL, 0, 0, cli_run_devices },

@@ -39,6 +39,8 @@ int link_parse(const char *text, const char *collection, const char *prefix, str
                 return link_take_id(text, (size_t)(slash - text), slash + 1, prefix, ret_link);
         snprintf(path, sizeof(path), "/v1/%s/", collection);
         const char *at = strstr(text, path);
+        if (!at && strncmp(text, "ferry://", 8) == 0 && (slash = strchr(text + 8, '/')))
+                return link_take_id(text, (size_t)(slash - text), slash + 1, prefix, ret_link);
         if (!at)
                 return link_take_id(NULL, 0, text, prefix, ret_link);
         size_t base = (size_t)(at - text);
@@ -47,7 +49,7 @@ int link_parse(const char *text, const char *collection, const char *prefix, str
                         return -EINVAL;
                 return link_take_id(text, base - 1, at + strlen(path), prefix, ret_link);
         }
-        if (strncmp(text, "http://", 7) != 0 && strncmp(text, "https://", 8) != 0)
+        if (strncmp(text, "http://", 7) != 0 && strncmp(text, "https://", 8) != 0 && strncmp(text, "ferry://", 8) != 0)
                 return -EINVAL;
         return link_take_id(text, base, at + strlen(path), prefix, ret_link);
 }

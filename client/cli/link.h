@@ -4,10 +4,10 @@
 
 /*
  * A resource of any worker: "http://HOST:PORT/v1/operations/ID[/metadata]", "unix:/PATH:/v1/operations/ID[/metadata]",
- * "@NAME/ID" or "ID". Pure.
+ * "@NAME/ID", "ferry://NAME/ID" or "ID". Pure.
  */
 struct link {
-        char *worker; /* URL or "@NAME"; NULL = the one of --url */
+        char *worker; /* URL, "@NAME" or "ferry://NAME"; NULL = the one of --url */
         char *id;
 };
 

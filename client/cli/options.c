@@ -34,6 +34,7 @@ const struct cli_option cli_options[] = {
         { "running", NULL, NULL, "only operations that are not done", 0, "ls", AT(running) },
         { "newest", NULL, NULL, "the newest first", 0, "ls", AT(newest) },
         { "any", NULL, NULL, "wait until one of the operations is done", 0, "wait", AT(any) },
+        { "watch", NULL, NULL, "go on, and tell who joins and leaves", 'w', "workers", AT(watch) },
         { "interval", "TIME", NULL, "time between two looks (1s)", 'i', "top", AT(interval) },
         { "count", "N", NULL, "stop after N looks", 'c', "top", AT(count) },
         { "mdoc", NULL, NULL, "print the manual's commands and options", 0, "help", AT(mdoc) },

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "workers.h"
 
 enum { WORKER_TOKEN_MAX = 4096, WORKER_WORDS = 6 };
 
@@ -225,7 +226,8 @@ int cli_connect(struct cli *cli)
 int cli_worker_named(struct cli *cli, const char *name, struct cli_worker *ret_worker)
 {
         struct cli_worker worker = { 0 };
-        int status = worker_resolve(name, &worker);
+        int status = strncmp(name, "ferry://", 8) == 0 ? workers_url(cli, name + 8, &worker.url)
+                                                       : worker_resolve(name, &worker);
         /* Our own worker's token is for our own worker alone. */
         bool same = status == CLI_OK && cli->worker.url && strcmp(worker.url, cli->worker.url) == 0;
         const char *token = same && !cli->peer_token_file ? cli->worker.token_file : cli->peer_token_file;

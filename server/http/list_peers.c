@@ -87,7 +87,7 @@ static void write_peer(struct ferry_json_writer *writer, const struct engine_pee
         ferry_json_end_object(writer);
 }
 
-void list_peers(struct http_request *request)
+static void list_connected(struct http_request *request)
 {
         const struct http_connector *connector = &request->server->config.connector;
         size_t limit = page_limit(request);
@@ -105,4 +105,15 @@ void list_peers(struct http_request *request)
                 write_peer(&writer, &page[i]);
         page_end(&writer, request, cursor);
         request_answer_json(request, 200, &writer);
+}
+
+void list_peers(struct http_request *request)
+{
+        if (query_has(&request->query, HTTP_PARAMETER_REGISTRY))
+                list_registered(request);
+        else if (query_has(&request->query, HTTP_PARAMETER_WAIT_MS) ||
+                 query_has(&request->query, HTTP_PARAMETER_REVISION))
+                request_problem(request, FERRY_E_INVALID_PARAMETER, "wait_ms and revision go with registry=1");
+        else
+                list_connected(request);
 }

@@ -60,6 +60,12 @@ static bool parse_include(const char *text, uint64_t *ret_value)
         return !strcmp(text, "metadata");
 }
 
+static bool parse_registry(const char *text, uint64_t *ret_value)
+{
+        *ret_value = 1;
+        return !strcmp(text, "1") || !strcmp(text, "true");
+}
+
 static bool parse_wait_for(const char *text, uint64_t *ret_value)
 {
         *ret_value = strcmp(text, "any") ? HTTP_WAIT_FOR_ALL : HTTP_WAIT_FOR_ANY;
@@ -105,6 +111,7 @@ static const struct {
         [HTTP_PARAMETER_OFFSET] = { "offset", "a number of bytes", parse_number },
         [HTTP_PARAMETER_ORDER] = { "order", "\"oldest\" or \"newest\"", parse_order },
         [HTTP_PARAMETER_REGION] = { "region", "the id of a region", parse_region },
+        [HTTP_PARAMETER_REGISTRY] = { "registry", "\"1\"", parse_registry },
         [HTTP_PARAMETER_REVISION] = { "revision", "a revision number", parse_number },
         [HTTP_PARAMETER_STATUS] = { "status", "a status of operations", parse_status },
         [HTTP_PARAMETER_WAIT_FOR] = { "wait_for", "\"any\" or \"all\"", parse_wait_for },

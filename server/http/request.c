@@ -28,6 +28,7 @@
 #include "operation_set.h"
 #include "operations/content.h"
 #include "operations/operations.h"
+#include "registered.h"
 
 struct request_note {
         uint64_t started_us;
@@ -91,6 +92,7 @@ struct http_request *request_free(struct http_request *request)
         free(request->body);
         operation_set_free(request->set);
         connecting_unref(request->connecting);
+        registered_unref(request->registered);
         making_free(request->making);
         if (request->region)
                 region_stream_end(request->region);

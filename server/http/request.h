@@ -15,6 +15,7 @@
 struct MHD_Connection;
 struct MHD_Response;
 struct connecting;
+struct registered;
 struct ferry_json;
 struct ferry_json_errors;
 struct ferry_json_writer;
@@ -79,6 +80,7 @@ struct http_request {
         struct operation *operation;       /* a reference */
         struct operation_set *set;         /* of a request about several; owned */
         struct connecting *connecting;     /* a reference */
+        struct registered *registered;     /* a reference */
         struct making *making;             /* what it waits for; owned */
         struct region *region;             /* an upload into it: region_stream_end */
         uint64_t upload_offset;            /* where the next byte goes */

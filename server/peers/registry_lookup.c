@@ -10,7 +10,7 @@
 #include "registry_internal.h"
 
 enum {
-        LOOKUPS_MAX = 1024, /* at the same time */
+        LOOKUPS_MAX = 256, /* at the same time */
         ANSWER_BASE = 64 * 1024,
         ANSWER_EACH = 4096, /* more than a worker's key and value take in base64 */
 };

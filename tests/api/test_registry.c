@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "etcd.h"
 #include "steps.h"
@@ -223,6 +228,201 @@ static void without_its_registry_a_worker_serves(void **state)
         pair_stop(p);
 }
 
+/* ---- the list ---- */
+
+static void the_registered_workers_are_listed(void **state)
+{
+        struct pair *p = *state;
+        struct json_object *answer, *peers, *peer;
+        char *names;
+
+        NEEDS_ETCD();
+        pair_register(p);
+        answer = call_json(&p->b, 200, "GET", "/v1/peers?registry=1", NULL);
+        peers = json_member(answer, "peers");
+        assert_int_equal(json_object_array_length(peers), 2);
+        assert_true(json_number(answer, "revision") > 0);
+        peer = json_object_array_get_idx(peers, 0); /* in the order of registration */
+        names = json_names(peer);
+        assert_string_equal(names, "worker epoch addresses status version started_at");
+        free(names);
+        assert_string_equal(json_text(peer, "worker"), "a");
+        assert_string_equal(json_text(peer, "epoch"), p->a.epoch);
+        assert_string_equal(json_text(peer, "status"), "registered");
+        assert_string_equal(json_text(json_object_array_get_idx(peers, 1), "worker"), "b");
+        json_object_put(answer);
+        /* Two pages. */
+        answer = call_json(&p->b, 200, "GET", "/v1/peers?registry=1&limit=1", NULL);
+        char *path = text_format("/v1/peers?registry=1&limit=1&after=%s", json_text(answer, "next"));
+        json_object_put(answer);
+        answer = call_json(&p->b, 200, "GET", path, NULL);
+        peers = json_member(answer, "peers");
+        assert_int_equal(json_object_array_length(peers), 1);
+        assert_string_equal(json_text(json_object_array_get_idx(peers, 0), "worker"), "b");
+        json_object_put(answer);
+        free(path);
+        pair_stop(p);
+}
+
+static void a_wait_for_the_list_ends_with_a_change(void **state)
+{
+        struct pair *p = *state;
+        struct json_object *answer;
+        struct raw_answer raw;
+        char *path;
+        int fd;
+
+        NEEDS_ETCD();
+        start(&p->a, "a");
+        answer = call_json(&p->a, 200, "GET", "/v1/peers?registry=1", NULL);
+        path = text_format("/v1/peers?registry=1&wait_ms=50000&revision=%llu",
+                           (unsigned long long)json_number(answer, "revision"));
+        json_object_put(answer);
+        fd = raw_ask(&p->a, "GET", path);
+        start(&p->b, "b");
+        raw_receive(fd, false, &raw); /* WAIT_MS is less than the wait */
+        assert_int_equal(raw.status, 200);
+        assert_non_null(strstr(raw.body, "\"worker\":\"b\""));
+        raw_answer_clear(&raw);
+        (void)close(fd);
+        free(path);
+        /* Nothing happens any more. */
+        answer = call_json(&p->a, 200, "GET", "/v1/peers?registry=1", NULL);
+        path = text_format("/v1/peers?registry=1&wait_ms=50&revision=%llu",
+                           (unsigned long long)json_number(answer, "revision"));
+        json_object_put(answer);
+        json_object_put(call_json(&p->a, 200, "GET", path, NULL));
+        free(path);
+        /* A worker that ends does not wait for one. */
+        fd = raw_ask(&p->a, "GET", "/v1/peers?registry=1&wait_ms=50000&revision=9007199254740991");
+        worker_stop(&p->b);
+        worker_stop(&p->a);
+        raw_receive(fd, false, &raw);
+        assert_true(raw.status == 503 || raw.status == 0);
+        raw_answer_clear(&raw);
+        (void)close(fd);
+}
+
+static void the_list_says_when_there_is_no_registry(void **state)
+{
+        struct pair *p = *state;
+
+        worker_start(&p->a, "a", NULL);
+        assert_problem(&p->a, "GET", "/v1/peers?registry=1", NULL, 400, "invalid-parameter", NULL);
+        assert_problem(&p->a, "GET", "/v1/peers?wait_ms=1", NULL, 400, "invalid-parameter", NULL);
+        assert_problem(&p->a, "GET", "/v1/peers?registry=maybe", NULL, 400, "invalid-parameter", NULL);
+        worker_stop(&p->a);
+        if (!etcd.pid)
+                return;
+        start(&p->a, "a");
+        worker_expect(&p->a, "the registry does not answer");
+        etcd_kill(&etcd);
+        assert_problem(&p->a, "GET", "/v1/peers?registry=1", NULL, 502, "peer-unreachable", NULL);
+        etcd_start_again(&etcd, false);
+        worker_stop(&p->a);
+}
+
+/* ---- the ferry command ---- */
+
+static void ferry_lists_workers_and_fetches_by_name(void **state)
+{
+        struct shared_scene *s = *state;
+        struct pair *p = &s->pair;
+        const char *ferry = getenv("FERRY");
+        char offered[FERRY_ID_SIZE], *output, *errors, *url, *file = text_format("%s/out", s->path);
+        struct ferry_operation passive;
+
+        if (!etcd.pid) {
+                free(file);
+                skip();
+        }
+        pair_register(p);
+        assert_int_equal(
+                command_run((const char *const[]){ ferry, "--url", p->b.url, "workers", NULL }, NULL, &output, &errors),
+                0);
+        assert_non_null(strstr(output, "NAME"));
+        assert_non_null(strstr(output, p->a.url));
+        assert_non_null(strstr(output, p->b.url));
+        free(output);
+        free(errors);
+        region_make(&p->a, SIZE, 1, offered);
+        offer_make(&p->a, FERRY_READABLE, offered, &passive);
+        url = text_format("ferry://a/%s", passive.id);
+        assert_int_equal(command_run((const char *const[]){ ferry, "--url", p->b.url, "fetch", url, "-o", file, NULL },
+                                     NULL, &output, &errors),
+                         0);
+        free(output);
+        free(errors);
+        free(url);
+        ferry_operation_clear(&passive);
+        assert_int_equal(command_run((const char *const[]){ ferry, "--url", p->b.url, "fetch",
+                                                            "ferry://nobody/op_0123456789abcdef", "-o", file, NULL },
+                                     NULL, &output, &errors),
+                         1);
+        assert_non_null(strstr(errors, "no worker nobody is in the registry"));
+        free(output);
+        free(errors);
+        free(file);
+        pair_stop(p);
+}
+
+/* Runs until a signal ends it; *ret_output is read from. */
+static pid_t ferry_watch(const struct worker *w, int *ret_output)
+{
+        int out[2];
+        pid_t parent = getpid(), pid;
+
+        assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+        pid = fork();
+        if (pid == 0) {
+                (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+                if (getppid() != parent)
+                        _exit(127);
+                (void)dup2(out[1], STDOUT_FILENO);
+                execl(getenv("FERRY"), "ferry", "--url", w->url, "workers", "--watch", "--json", (char *)NULL);
+                _exit(127);
+        }
+        assert_true(pid > 0);
+        (void)close(out[1]);
+        *ret_output = out[0];
+        return pid;
+}
+
+/* Reads lines until one has both texts. */
+static void await_line(FILE *lines, const char *event, const char *name)
+{
+        char line[1024];
+
+        do
+                assert_non_null(fgets(line, sizeof(line), lines));
+        while (!strstr(line, event) || !strstr(line, name));
+}
+
+static void ferry_watches_workers_come_and_go(void **state)
+{
+        struct pair *p = *state;
+        int output, status;
+        FILE *lines;
+        pid_t pid;
+
+        NEEDS_ETCD();
+        start(&p->a, "a");
+        pid = ferry_watch(&p->a, &output);
+        lines = fdopen(output, "r");
+        assert_non_null(lines);
+        await_line(lines, "\"event\":\"joined\"", "\"worker\":\"a\"");
+        start(&p->b, "b");
+        await_line(lines, "\"event\":\"joined\"", "\"worker\":\"b\"");
+        worker_kill(&p->b);
+        worker_clean(&p->b);
+        await_line(lines, "\"event\":\"left\"", "\"worker\":\"b\""); /* its lease has run out */
+        assert_int_equal(kill(pid, SIGINT), 0);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        (void)fclose(lines);
+        worker_stop(&p->a);
+}
+
 static int setup(void **state)
 {
         (void)state;
@@ -251,6 +451,11 @@ int main(void)
                 WITH_PAIR(a_worker_that_was_killed_gets_its_name_back),
                 WITH_PAIR(a_worker_that_drains_is_not_found_any_more),
                 WITH_PAIR(without_its_registry_a_worker_serves),
+                WITH_PAIR(the_registered_workers_are_listed),
+                WITH_PAIR(a_wait_for_the_list_ends_with_a_change),
+                WITH_PAIR(the_list_says_when_there_is_no_registry),
+                WITH_SHARED(ferry_lists_workers_and_fetches_by_name),
+                WITH_PAIR(ferry_watches_workers_come_and_go),
         };
 
         return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "workers.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "table.h"
+
+#define WORKERS_PATH "/v1/peers?registry=1&limit=1000"
+
+enum { WORKERS_WAIT_MS = 50000 };
+
+static const struct table_column workers_columns[] = {
+        { "NAME", "worker", TABLE_TEXT }, { "VERSION", "version", TABLE_TEXT }, { "STARTED", "started_at", TABLE_AGE },
+        { "EPOCH", "epoch", TABLE_TEXT }, { "DATA", "data", TABLE_TEXT },       { "URL", "url", TABLE_TEXT },
+};
+
+static const char *workers_text(struct json_object *worker, const char *member)
+{
+        struct json_object *value;
+        return json_object_object_get_ex(worker, member, &value) ? json_object_get_string(value) : "";
+}
+
+/* What is in "addresses" as members of the worker. */
+static void workers_flatten(struct json_object *worker)
+{
+        struct json_object *addresses, *value, *url;
+        if (!json_object_object_get_ex(worker, "addresses", &addresses))
+                return;
+        if (json_object_object_get_ex(addresses, "data", &value))
+                json_object_object_add(worker, "data", json_object_get(value));
+        if (json_object_object_get_ex(addresses, "http", &value) && json_object_is_type(value, json_type_array) &&
+            (url = json_object_array_get_idx(value, 0)))
+                json_object_object_add(worker, "url", json_object_get(url));
+}
+
+/* All pages, and the revision of the first: what changes meanwhile is seen at the next look. */
+static int workers_list(struct cli *cli, uint64_t wait_ms, int64_t *revision, struct json_object **ret_list)
+{
+        struct json_object *first = NULL, *value = NULL;
+        char path[160];
+        int status;
+        if (wait_ms) {
+                snprintf(path, sizeof(path), "/v1/peers?registry=1&limit=1&wait_ms=%" PRIu64 "&revision=%" PRId64,
+                         wait_ms, *revision);
+        } else {
+                snprintf(path, sizeof(path), "/v1/peers?registry=1&limit=1");
+        }
+        status = table_get(&cli->worker, path, &first);
+        if (status == CLI_OK && json_object_object_get_ex(first, "revision", &value))
+                *revision = json_object_get_int64(value);
+        json_object_put(first);
+        return status == CLI_OK ? table_get_all(&cli->worker, WORKERS_PATH, "peers", ret_list) : status;
+}
+
+static bool workers_has(struct json_object *list, struct json_object *worker)
+{
+        for (size_t i = 0; i < json_object_array_length(list); i++) {
+                struct json_object *other = json_object_array_get_idx(list, i);
+                if (strcmp(workers_text(other, "epoch"), workers_text(worker, "epoch")) == 0 &&
+                    strcmp(workers_text(other, "worker"), workers_text(worker, "worker")) == 0)
+                        return true;
+        }
+        return false;
+}
+
+/* One line for each that is in list and not in other. */
+static int workers_tell(const struct cli *cli, const char *event, struct json_object *list, struct json_object *other)
+{
+        int status = CLI_OK;
+        for (size_t i = 0; status == CLI_OK && i < json_object_array_length(list); i++) {
+                struct json_object *worker = json_object_array_get_idx(list, i);
+                if (workers_has(other, worker))
+                        continue;
+                if (cli->json) {
+                        struct json_object *line = json_object_new_object();
+                        json_object_object_add(line, "event", json_object_new_string(event));
+                        json_object_object_add(line, "peer", json_object_get(worker));
+                        status = cli_print(json_object_to_json_string_ext(line, JSON_C_TO_STRING_NOSLASHESCAPE));
+                        json_object_put(line);
+                } else {
+                        printf("%-6s %s %s\n", event, workers_text(worker, "worker"), workers_text(worker, "url"));
+                }
+        }
+        if (fflush(stdout) != 0)
+                return CLI_PROBLEM;
+        return status;
+}
+
+static int workers_watch(struct cli *cli, struct json_object **list, int64_t *revision)
+{
+        int status = CLI_OK;
+        while (status == CLI_OK) {
+                struct json_object *now = NULL;
+                status = workers_list(cli, WORKERS_WAIT_MS, revision, &now);
+                for (size_t i = 0; status == CLI_OK && !cli->json && i < json_object_array_length(now); i++)
+                        workers_flatten(json_object_array_get_idx(now, i));
+                if (status == CLI_OK)
+                        status = workers_tell(cli, "left", *list, now);
+                if (status == CLI_OK)
+                        status = workers_tell(cli, "joined", now, *list);
+                if (now) {
+                        json_object_put(*list);
+                        *list = now;
+                }
+        }
+        return signals_caught() ? CLI_OK : status;
+}
+
+/* The first look of a watch in JSON is events as well: one form for whoever reads them. */
+static int workers_show(const struct cli *cli, struct json_object *list)
+{
+        struct json_object *none = json_object_new_array();
+        int status;
+        if (cli->watch && cli->json)
+                status = workers_tell(cli, "joined", list, none);
+        else
+                status = table_show(cli, list, workers_columns, sizeof(workers_columns) / sizeof(workers_columns[0]),
+                                    "No worker is registered.");
+        json_object_put(none);
+        return fflush(stdout) != 0 ? CLI_PROBLEM : status;
+}
+
+int cli_run_workers(struct cli *cli, int argc, char **argv)
+{
+        struct json_object *list = NULL;
+        int64_t revision = 0;
+        int status = cli_connect(cli);
+        if (status == CLI_OK)
+                status = workers_list(cli, 0, &revision, &list);
+        for (size_t i = 0; status == CLI_OK && !cli->json && i < json_object_array_length(list); i++)
+                workers_flatten(json_object_array_get_idx(list, i));
+        if (status == CLI_OK)
+                status = workers_show(cli, list);
+        if (status == CLI_OK && cli->watch)
+                status = workers_watch(cli, &list, &revision);
+        json_object_put(list);
+        return status;
+}
+
+int workers_url(struct cli *cli, const char *name, char **ret_url)
+{
+        struct json_object *list = NULL;
+        int status = cli_connect(cli);
+        if (status == CLI_OK)
+                status = table_get_all(&cli->worker, WORKERS_PATH, "peers", &list);
+        *ret_url = NULL;
+        for (size_t i = 0; status == CLI_OK && !*ret_url && i < json_object_array_length(list); i++) {
+                struct json_object *worker = json_object_array_get_idx(list, i);
+                const char *text = workers_text(worker, "worker");
+                if (strcmp(text, name) != 0)
+                        continue;
+                workers_flatten(worker);
+                *ret_url = strdup(workers_text(worker, "url"));
+                if (!*ret_url)
+                        status = cli_usage_error("%s", strerror(ENOMEM));
+        }
+        if (status == CLI_OK && (!*ret_url || !**ret_url)) {
+                status =
+                        cli_problem("no worker %s is in the registry of %s (see ferry workers)", name, cli->worker.url);
+                free(*ret_url);
+                *ret_url = NULL;
+        }
+        json_object_put(list);
+        return status;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdatomic.h>
+
+#include <ferry/error.h>
+#include <ferry/json_write.h>
+
+#include "connection.h"
+#include "event.h"
+#include "handlers.h"
+#include "http_internal.h"
+#include "page.h"
+#include "problem.h"
+#include "registered.h"
+#include "request.h"
+#include "wait.h"
+
+/* Beyond what the registry may take, each of whose endpoints has a limit of its own. */
+enum { WAIT_MS = 30000 };
+
+static void add_text(struct ferry_json_writer *writer, const char *name, const char *text)
+{
+        if (*text)
+                ferry_json_add_string(writer, name, text);
+}
+
+static void write_worker(struct ferry_json_writer *writer, const struct registry_entry *entry)
+{
+        ferry_json_begin_object(writer);
+        ferry_json_add_string(writer, "worker", entry->name);
+        ferry_json_add_id(writer, "epoch", "", entry->epoch);
+        ferry_json_key(writer, "addresses");
+        ferry_json_begin_object(writer);
+        ferry_json_key(writer, "http");
+        ferry_json_begin_array(writer);
+        if (*entry->http)
+                ferry_json_put_string(writer, entry->http);
+        ferry_json_end_array(writer);
+        add_text(writer, "data", entry->data);
+        ferry_json_end_object(writer);
+        ferry_json_add_string(writer, "status", "registered");
+        add_text(writer, "version", entry->version);
+        add_text(writer, "started_at", entry->started_at);
+        ferry_json_end_object(writer);
+}
+
+static void answer_page(struct http_request *request, const struct registry_page *page)
+{
+        struct ferry_json_writer writer = { 0 };
+
+        ferry_json_begin_object(&writer);
+        ferry_json_add_uint(&writer, "revision", page->revision);
+        ferry_json_key(&writer, "peers");
+        ferry_json_begin_array(&writer);
+        for (size_t i = 0; i < page->n; i++)
+                write_worker(&writer, &page->entries[i]);
+        page_end(&writer, request, page->cursor);
+        request_answer_json(request, 200, &writer);
+}
+
+static void answer(struct http_request *request)
+{
+        const struct registered_result *result = registered_look(request->registered);
+
+        if (result && !result->error)
+                answer_page(request, &result->page);
+        else if ((result && result->error == FERRY_E_CANCELLED) || (!result && atomic_load(&request->server->draining)))
+                request_problem(request, FERRY_E_DRAINING, PROBLEM_DRAINING);
+        else if (!result && atomic_load(&connection_of(request->connection)->ended))
+                request_problem(request, FERRY_E_PEER_UNREACHABLE,
+                                "The client closed its end before the registry answered");
+        else if (!result)
+                request_problem(request, FERRY_E_PEER_UNREACHABLE, "No answer of the registry within %u s",
+                                WAIT_MS / 1000);
+        else if (result->error == FERRY_E_INTERNAL)
+                request_problem(request, FERRY_E_INTERNAL, NULL);
+        else
+                request_problem(request, FERRY_E_PEER_UNREACHABLE, "The registry cannot be asked: %s", result->detail);
+}
+
+/* A wait is for a change since a revision that an earlier answer told. */
+static uint64_t wait_of(struct http_request *request)
+{
+        return query_has(&request->query, HTTP_PARAMETER_REVISION) ? request_wait_ms(request) : 0;
+}
+
+void list_registered(struct http_request *request)
+{
+        struct registry *registry = request->server->config.registry;
+        const struct registry_query query = {
+                .after = page_cursor(request),
+                .limit = page_limit(request),
+                .revision = query_value(&request->query, HTTP_PARAMETER_REVISION),
+                .wait_ms = wait_of(request),
+        };
+        int error;
+
+        if (!registry) {
+                request_problem(request, FERRY_E_INVALID_PARAMETER, "This worker has no registry (--registry)");
+                return;
+        }
+        error = registered_begin(registry, &query, &request->registered);
+        if (error) {
+                request_problem(request, error == FERRY_E_CANCELLED ? FERRY_E_DRAINING : error, NULL);
+                return;
+        }
+        switch (wait_park_event(request, registered_over(request->registered), query.wait_ms + WAIT_MS, answer)) {
+        case WAIT_PARKED:
+                break;
+        case WAIT_NEEDLESS:
+                answer(request);
+                break;
+        case WAIT_FULL:
+                request_refuse_wait(request);
+                break;
+        }
+}

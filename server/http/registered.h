@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HTTP_REGISTERED_H
+#define HTTP_REGISTERED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "peers/registry.h"
+
+struct http_event;
+
+/*
+ * A page of the registered workers on its way. Counted references; one is that of the work itself, which runs on the
+ * peers' thread, is bounded in time, and touches neither the server nor a request.
+ */
+struct registered;
+
+/* How it ended. */
+struct registered_result {
+        int error; /* FERRY_E_*; 0 = the page is there */
+        char detail[REGISTRY_DETAIL_SIZE];
+        struct registry_page page;
+};
+
+/* 0 with *ret_registered; as registry_find. */
+int registered_begin(struct registry *registry, const struct registry_query *query, struct registered **ret_registered);
+
+/* Takes NULL; returns NULL. */
+struct registered *registered_unref(struct registered *registered);
+
+/* Happens at the end. As long as there is a reference. */
+struct http_event *registered_over(struct registered *registered);
+
+/* NULL = it is not over. Valid as long as there is a reference. */
+const struct registered_result *registered_look(struct registered *registered);
+
+#endif
