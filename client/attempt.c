@@ -15,9 +15,13 @@ static const struct {
         const char *name;
         size_t offset, size;
 } attempt_headers[] = {
-        HEADER("content-type", content_type),   HEADER("etag", etag),
-        HEADER("location", location),           HEADER("request-id", request_id),
-        HEADER("content-range", content_range), HEADER("retry-after", retry_after),
+        HEADER("content-type", content_type),
+        HEADER("etag", etag),
+        HEADER("location", location),
+        HEADER("request-id", request_id),
+        HEADER("content-range", content_range),
+        HEADER("retry-after", retry_after),
+        HEADER("content-digest", content_digest),
 #undef HEADER
 };
 

@@ -87,6 +87,7 @@ struct reply {
         char request_id[128];
         char content_range[128];
         char retry_after[64];
+        char content_digest[128];
         uint64_t retry_after_ms;
         struct buffer body;
         bool secret;

@@ -41,6 +41,7 @@ static void answer_fill(struct reply *reply, struct ferry_answer *answer)
         snprintf(answer->content_type, sizeof(answer->content_type), "%s", reply->content_type);
         snprintf(answer->etag, sizeof(answer->etag), "%s", reply->etag);
         snprintf(answer->location, sizeof(answer->location), "%s", reply->location);
+        snprintf(answer->content_digest, sizeof(answer->content_digest), "%s", reply->content_digest);
         if (reply->body.data) {
                 answer->body_size = reply->body.size;
                 answer->body = buffer_take(&reply->body);

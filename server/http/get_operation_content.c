@@ -28,14 +28,6 @@ static ssize_t read_piece(void *context, uint64_t position, char *to, size_t siz
         return n > 0 ? n : MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
-/* A preference of 0 is none. */
-static bool wants(const char *header, const char *digest)
-{
-        const char *preference = header ? headers_dictionary_find(header, digest) : NULL;
-
-        return preference && *preference >= '1' && *preference <= '9';
-}
-
 static void answer_range(struct http_request *request);
 
 /* Of a readable that follows a read: until the range is there. true: it is parked, or answered. */
@@ -66,14 +58,14 @@ static bool wait_until_there(struct http_request *request, uint64_t first, uint6
 
 static void answer(struct http_request *request, uint64_t first, uint64_t last, uint64_t total, bool part)
 {
-        bool whole = wants(request->headers.want_repr_digest, "sha-256") && total <= DIGEST_MAX;
+        bool whole = headers_prefer(request->headers.want_repr_digest, "sha-256") && total <= DIGEST_MAX;
         struct MHD_Response *response;
 
         if (!content_check(request) || wait_until_there(request, whole ? 0 : first, whole ? total : last - first + 1))
                 return;
         if (!content_open(request, first, last - first + 1))
                 return;
-        if (wants(request->headers.want_content_digest, "xxh3") && last - first < DIGEST_MAX &&
+        if (headers_prefer(request->headers.want_content_digest, "xxh3") && last - first < DIGEST_MAX &&
             !content_add_digest(request))
                 return;
         if (whole && !content_add_repr_digest(request))

@@ -3,12 +3,17 @@
 #include <microhttpd.h>
 #include <string.h>
 
+#include <ferry/encoding.h>
 #include <ferry/error.h>
 
 #include "handlers.h"
+#include "headers.h"
 #include "memory/region.h"
 #include "range.h"
 #include "request.h"
+#include "wire/stream.h"
+
+enum { DIGEST_MAX = 64 << 20 /* bytes that are read for a digest beforehand, on this thread */ };
 
 /* The last octet was sent, or the client left. Any thread of libmicrohttpd. */
 static void release(void *context)
@@ -18,11 +23,25 @@ static void release(void *context)
         region_stream_end(region);
 }
 
+/* The Content-Digest (RFC 9530) of a range, for whom its bytes are too many to fetch and compare. */
+static void add_digest(struct http_request *request, const struct region *region, uint64_t first, uint64_t size)
+{
+        const struct segment segment = { .address = (uint8_t *)region->address, .size = region->size };
+        struct stream stream;
+        char text[FERRY_DIGEST_TEXT_SIZE];
+
+        (void)stream_init(&stream, &segment, 1); /* of one segment it cannot fail */
+        ferry_digest_format(stream_checksum(&stream, first, size), text);
+        request_header_text(request, "Content-Digest", "", text);
+}
+
 /* Streams straight from the region, whose memory stays until the answer's end. */
 static void answer(struct http_request *request, struct region *region, uint64_t first, uint64_t last, bool part)
 {
         struct MHD_Response *response;
 
+        if (headers_prefer(request->headers.want_content_digest, "xxh3") && last - first < DIGEST_MAX)
+                add_digest(request, region, first, last - first + 1);
         response = MHD_create_response_from_buffer_with_free_callback_cls(
                 (size_t)(last - first + 1), (uint8_t *)region->address + first, release, region);
         if (!response) {

@@ -152,6 +152,13 @@ const char *headers_dictionary_find(const char *value, const char *key)
         return NULL;
 }
 
+bool headers_prefer(const char *value, const char *key)
+{
+        const char *preference = value ? headers_dictionary_find(value, key) : NULL;
+
+        return preference && *preference >= '1' && *preference <= '9';
+}
+
 bool headers_media_type_is(const char *value, const char *type)
 {
         size_t length = strlen(type);

@@ -59,6 +59,9 @@ bool headers_media_type_is(const char *value, const char *type);
 /* What stands behind "key=" in a dictionary (RFC 8941), as Want-Repr-Digest is one; NULL = it has no such key. */
 const char *headers_dictionary_find(const char *value, const char *key);
 
+/* Whether a dictionary of preferences, as Want-Content-Digest is one, has the key with one above 0. NULL has none. */
+bool headers_prefer(const char *value, const char *key);
+
 /* Digits only and below 2^63. */
 bool headers_parse_length(const char *value, uint64_t *ret_length);
 

@@ -102,6 +102,8 @@ static void add_state(struct ferry_json_writer *writer, const struct operation_v
         if (view->done) {
                 add_time(writer, "ended_at", view->ended_unix_ms);
                 ferry_json_add_uint(writer, "duration_us", view->duration_us);
+                if (view->bytes_prefix)
+                        ferry_json_add_uint(writer, "bytes_prefix", view->bytes_prefix);
         }
         if (view->peer.epoch)
                 add_peer(writer, &view->peer);

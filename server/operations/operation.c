@@ -233,6 +233,7 @@ void operation_look(struct operation_store *store, struct operation *operation, 
                 v->ended_unix_ms = operation->ended_unix_ms;
                 v->duration_us =
                         operation->ended_us - (operation->started_us ? operation->started_us : operation->created_us);
+                v->bytes_prefix = v->status == FERRY_COMPLETE ? 0 : operation->prefix;
                 v->error = operation->error;
                 memcpy(v->transport, operation->transport, sizeof(v->transport));
                 v->connect_us = operation->connect_us;

@@ -109,6 +109,7 @@ struct operation {
         int error;
         char transport[OPERATION_TRANSPORT_SIZE];
         struct operation_peer peer; /* of the latest attempt */
+        uint64_t prefix;            /* of a read that has failed: bytes from the start on that are in place */
         uint64_t connect_us;        /* active: 0 = it did not have to connect, or has not ended */
         char detail[OPERATION_DETAIL_SIZE];
         struct operation_waiter *waiters;

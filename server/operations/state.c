@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "content_ranges.h"
 #include "operations_internal.h"
 
 #define BIT(status) (1u << FERRY_##status)
@@ -124,6 +125,8 @@ static void operation_end_followers(struct operation *operation, struct aftermat
 
         atomic_store(&operation->filled, operation->status == FERRY_COMPLETE);
         (void)pthread_mutex_lock(&store->arrival_lock);
+        if (operation->arrived)
+                operation->prefix = content_ranges_start(operation->arrived);
         free(FERRY_STEAL(operation->arrived));
         (void)pthread_mutex_unlock(&store->arrival_lock);
         ferry_id_format("op_", operation->id, id);

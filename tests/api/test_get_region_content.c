@@ -160,6 +160,49 @@ static void head_has_the_headers_alone(void **state)
         worker_stop(w);
 }
 
+/* Two regions are compared without their bytes; the digest is that of the range, to a HEAD as well. */
+static void a_digest_comes_to_who_wants_it(void **state)
+{
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE], other[FERRY_ID_SIZE];
+        static const char want[] = "Want-Content-Digest: xxh3=10";
+        const struct {
+                const char *region, *method, *range, *want;
+                bool given;
+        } rows[] = {
+                { id, "GET", "0-9", want, true },
+                { id, "HEAD", "0-9", want, true },
+                { other, "HEAD", "1-10", want, true },
+                { id, "HEAD", "0-9", "Want-Content-Digest: xxh3=0", false },
+                { id, "HEAD", "0-9", "Accept: */*", false },
+        };
+        char *first = NULL;
+
+        worker_start(w, "w", NULL);
+        make_digits(w, id);
+        region_make(w, 11, 0, other);
+        assert_int_equal(ferry_put_region_content(w->client, other, 1, "0123456789", 10), 0);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                struct raw_answer answer;
+                char *digest;
+
+                wire_ask(w, &answer, "%s %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=%s\r\n%s\r\n\r\n",
+                         rows[i].method, region_path(rows[i].region, "/content"), rows[i].range, rows[i].want);
+                assert_int_equal(answer.status, 206);
+                digest = raw_header(&answer, "Content-Digest");
+                assert_int_equal(digest != NULL, rows[i].given);
+                if (digest && first)
+                        assert_string_equal(digest, first);
+                else if (digest)
+                        first = strdup(digest);
+                free(digest);
+                raw_answer_clear(&answer);
+        }
+        assert_memory_equal(first, "xxh3=:", 6);
+        free(first);
+        worker_stop(w);
+}
+
 static void any_slice_of_a_large_region_is_right(void **state)
 {
         enum { SIZE = 5 * MIB + 3 };
@@ -238,13 +281,10 @@ int main(void)
 {
 #define TEST(name) WITH_WORKER(name)
         const struct CMUnitTest tests[] = {
-                TEST(the_whole_is_raw_octets),
-                TEST(ranges_are_those_of_rfc_9110),
-                TEST(if_range_gives_the_whole),
-                TEST(head_has_the_headers_alone),
-                TEST(any_slice_of_a_large_region_is_right),
-                TEST(a_download_is_not_copied),
-                TEST(downloads_do_not_wait_for_each_other),
+                TEST(the_whole_is_raw_octets),        TEST(ranges_are_those_of_rfc_9110),
+                TEST(if_range_gives_the_whole),       TEST(head_has_the_headers_alone),
+                TEST(a_digest_comes_to_who_wants_it), TEST(any_slice_of_a_large_region_is_right),
+                TEST(a_download_is_not_copied),       TEST(downloads_do_not_wait_for_each_other),
         };
 
         return cmocka_run_group_tests_name("get_region_content", tests, NULL, NULL);

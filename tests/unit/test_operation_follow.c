@@ -231,6 +231,30 @@ static void who_waits_for_a_range_is_woken_when_more_is_there(void **state)
         (void)operation_unref(follower);
 }
 
+/* Where a new read of the rest may begin. */
+static void a_read_that_fails_tells_how_far_it_came(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *read = make_read(f), *complete = NULL, *none = NULL;
+
+        arrive(f, 0, 1000);
+        arrive(f, 2000, 1000);
+        assert_int_equal(look(f, read).bytes_prefix, 0); /* it runs */
+        end_transfer(f, FERRY_E_PEER_LOST);
+        assert_int_equal(look(f, read).bytes_prefix, 1000);
+        none = make_read(f);
+        arrive(f, 2000, 1000);
+        end_transfer(f, FERRY_E_PEER_LOST);
+        assert_int_equal(look(f, none).bytes_prefix, 0);
+        complete = make_read(f);
+        arrive(f, 0, 1000);
+        end_transfer(f, 0);
+        assert_int_equal(look(f, complete).bytes_prefix, 0);
+        (void)operation_unref(read);
+        (void)operation_unref(none);
+        (void)operation_unref(complete);
+}
+
 /* More ranges than are remembered: what is left out is there when the read is complete. */
 static void ranges_without_end_delay_and_do_no_harm(void **state)
 {
@@ -261,6 +285,7 @@ int main(void)
                 CASE(it_ends_with_the_error_of_its_source),
                 CASE(its_own_end_does_not_touch_its_source),
                 CASE(who_waits_for_a_range_is_woken_when_more_is_there),
+                CASE(a_read_that_fails_tells_how_far_it_came),
                 CASE(ranges_without_end_delay_and_do_no_harm),
         };
 

@@ -375,6 +375,8 @@ struct ferry_operation {
         bool verify;                          /* with checksums */
         uint64_t ttl_ms, timeout_ms;          /* as asked for; 0 = none */
         char transports[64];                  /* that it is restricted to, "shm,tcp"; "" = any */
+        char follow[FERRY_ID_SIZE];           /* the read that it follows, or has followed; "" = none */
+        uint64_t bytes_prefix;                /* of a read that has failed: those from the start on that are in place */
 };
 /* Frees what the operation owns, wipes the metadata, and zeroes the struct. Any thread. */
 FERRY_SIZED void ferry_operation_clear(struct ferry_operation *operation);
@@ -396,6 +398,7 @@ struct ferry_operation_spec {
         const char *label;           /* the client's own, at most 64 bytes; NULL = none */
         uint64_t uses;               /* passive: transfers that it serves; 0 = one */
         const char *transports;      /* active: nothing else carries the bytes, "shm,tcp"; NULL = any */
+        const char *follow;          /* readable: the id of a read that fills its descriptors; NULL = all is there */
 };
 
 /* NULL or zero = any. Names as ferry_kind_name and ferry_status_name give them. */
@@ -559,6 +562,7 @@ struct ferry_answer {
         char location[256];
         char *body; /* NUL-terminated; NULL = none, or the sink took it */
         size_t body_size;
+        char content_digest[128];
 };
 /* Wipes and frees what the answer owns and zeroes it. Any thread. */
 FERRY_SIZED void ferry_answer_clear(struct ferry_answer *answer);
