@@ -13,6 +13,7 @@
 #include "base/loop.h"
 #include "base/metrics.h"
 #include "base/util.h"
+#include "http/event_log.h"
 #include "http/server.h"
 #include "memory/region.h"
 #include "operations/operations.h"
@@ -295,6 +296,7 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
         worker->mover = mover_free(worker->mover);
         worker->engine = engine_free(take_engine(worker));
         worker->admission = admission_free(worker->admission);
+        worker->events = event_log_free(worker->events);
         worker->metrics = metrics_free(worker->metrics);
 
         pthread_mutex_lock(&living_lock);

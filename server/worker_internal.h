@@ -11,6 +11,7 @@
 
 struct admission;
 struct engine;
+struct event_log;
 struct http_server;
 struct mover;
 struct loop;
@@ -43,6 +44,7 @@ struct ferry_worker {
         struct metrics *metrics;
         struct loop *loop;
         struct admission *admission;
+        struct event_log *events;
         struct engine *engine;
         struct mover *mover;
         struct region_table *regions;

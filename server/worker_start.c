@@ -12,6 +12,7 @@
 #include "base/loop.h"
 #include "base/metrics.h"
 #include "base/util.h"
+#include "http/event_log.h"
 #include "http/server.h"
 #include "memory/region.h"
 #include "peers/peers.h"
@@ -106,6 +107,13 @@ static int start_admission(struct ferry_worker *worker)
                              &worker->admission);
 }
 
+static int start_events(struct ferry_worker *worker)
+{
+        const struct event_log_config config = { .epoch = worker->epoch, .metrics = worker->metrics };
+
+        return event_log_new(&config, &worker->events);
+}
+
 static int start_engine(struct ferry_worker *worker)
 {
         const struct worker_options *options = &worker->settings->options;
@@ -122,6 +130,7 @@ static int start_engine(struct ferry_worker *worker)
                 .grace_ms = (uint32_t)options->grace_ms,
                 .admission = worker->admission,
                 .operations = { .claim = on_claim, .settle = on_settle, .context = worker },
+                .observer = { .peer_changed = event_log_peer, .context = worker->events },
                 .advertise = options->advertise,
                 .metrics = worker->metrics,
         };
@@ -152,6 +161,7 @@ static int start_regions(struct ferry_worker *worker)
                 .memory_limit = worker->settings->options.memory_limit,
                 .max_regions = worker->settings->options.max_regions,
                 .registrar = { .enroll = on_enroll, .withdraw = on_withdraw, .context = worker->engine },
+                .observer = { .changed = event_log_region, .context = worker->events },
                 .metrics = worker->metrics,
         };
 
@@ -178,6 +188,7 @@ static int start_operations(struct ferry_worker *worker)
                            .offer_revoke = mover_offer_revoke,
                            .offers_look = mover_offers_look,
                            .context = worker->mover },
+                .observer = { .changed = event_log_operation, .context = worker->events },
                 .loop = worker->loop,
                 .metrics = worker->metrics,
         };
@@ -316,6 +327,7 @@ static int start_http(struct ferry_worker *worker)
                 .peers = worker->peers,
                 .registry = worker->registry,
                 .connector = { .connect = on_connect, .peers_page = on_peers_page, .context = worker->engine },
+                .events = worker->events,
                 .loop = worker->loop,
                 .metrics = worker->metrics,
                 .limits = { .body_max = 8 << 20,
@@ -382,6 +394,7 @@ static const struct step {
         { "the event loop", start_loop, NULL },
         { "the list of peers", start_admission,
           "--allow-peer takes a host name, an address or a CIDR like 10.0.0.0/8" },
+        { "the events", start_events, NULL },
         { "the data plane", start_engine,
           "--data-listen, --transports or --interfaces is not one that this machine and its UCX have" },
         { "the build's metric", start_build_info, NULL },

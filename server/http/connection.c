@@ -46,6 +46,8 @@ static void on_end(struct loop_watch *watch, uint32_t events)
         pthread_mutex_unlock(&waits->lock);
         if (park)
                 park_end(park);
+        else
+                event_readers_tell(connection->shard->thread);
         connection_unref(connection);
 }
 

@@ -242,7 +242,7 @@ void gate_take(struct http_thread *thread, struct http_listener *listener, int f
                 free(guest);
                 return;
         }
-        thread->n_connections++;
+        server_thread_enter(thread);
         list_add(&thread->gate.arriving, guest);
         look(thread, guest);
 }

@@ -5,6 +5,7 @@
 
 #include "base/util.h"
 #include "connection.h"
+#include "event_readers.h"
 #include "gate.h"
 #include "handlers.h"
 #include "head.h"
@@ -37,6 +38,8 @@ static const struct {
         { "body_ms", CONNECTION_BODY_US / 1000 },
         { "read_ms", CONNECTION_READ_US / 1000 },
         { "rate_min", CONNECTION_RATE },
+        { "event_readers_max", EVENT_READERS_MAX },
+        { "events_kept", EVENTS_KEPT },
 };
 
 void get_limits(struct http_request *request)

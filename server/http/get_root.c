@@ -15,6 +15,7 @@ static const struct {
         { "regions", "/v1/regions" },
         { "operations", "/v1/operations" },
         { "peers", "/v1/peers" },
+        { "events", "/v1/events" },
         { "livez", "/livez" },
         { "readyz", "/readyz" },
         { "metrics", "/metrics" },

@@ -12,6 +12,7 @@ static const struct {
         size_t offset;
         bool list; /* may come again; the first is what counts */
 } table[] = {
+        { "Accept", offsetof(struct http_headers, accept), true },
         { "Authorization", offsetof(struct http_headers, authorization), false },
         { "Content-Encoding", offsetof(struct http_headers, content_encoding), false },
         { "Content-Digest", offsetof(struct http_headers, content_digest), false },
@@ -25,6 +26,7 @@ static const struct {
         { "If-Match", offsetof(struct http_headers, if_match), true },
         { "If-None-Match", offsetof(struct http_headers, if_none_match), true },
         { "If-Range", offsetof(struct http_headers, if_range), false },
+        { "Last-Event-ID", offsetof(struct http_headers, last_event_id), false },
         { "Origin", offsetof(struct http_headers, origin), false },
         { "Range", offsetof(struct http_headers, range), false },
         { "Repr-Digest", offsetof(struct http_headers, repr_digest), false },
@@ -157,6 +159,37 @@ bool headers_prefer(const char *value, const char *key)
         const char *preference = value ? headers_dictionary_find(value, key) : NULL;
 
         return preference && *preference >= '1' && *preference <= '9';
+}
+
+/* Of the parameters of one media range, up to its comma. */
+static unsigned quality(const char *range, const char *end)
+{
+        for (const char *at = range; at < end; at++) {
+                if (*at != ';')
+                        continue;
+                const char *name = skip_blanks(at + 1);
+                if ((*name | ' ') != 'q' || name[1] != '=')
+                        continue;
+                unsigned value = name[2] == '1' ? 1000 : 0;
+                if (name[2] == '0' && name[3] == '.')
+                        for (unsigned i = 4, part = 100; part && isdigit((unsigned char)name[i]); i++, part /= 10)
+                                value += part * (unsigned)(name[i] - '0');
+                return value;
+        }
+        return 1000;
+}
+
+unsigned headers_accept(const char *value, const char *type)
+{
+        size_t length = strlen(type);
+
+        while (value && *(value = skip_blanks(value))) {
+                const char *end = value + strcspn(value, ",");
+                if (!strncasecmp(value, type, length) && strchr(" \t;,", value[length]))
+                        return quality(value, end);
+                value = *end ? end + 1 : end;
+        }
+        return 0;
 }
 
 bool headers_media_type_is(const char *value, const char *type)

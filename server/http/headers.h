@@ -8,6 +8,7 @@
 
 /* The request headers that Ferry looks at. Values are borrowed from the connection until the answer is queued. */
 struct http_headers {
+        const char *accept;
         const char *authorization;
         const char *content_encoding;
         const char *content_digest;
@@ -21,6 +22,7 @@ struct http_headers {
         const char *if_match;
         const char *if_none_match;
         const char *if_range;
+        const char *last_event_id;
         const char *origin;
         const char *range;
         const char *repr_digest;
@@ -31,9 +33,9 @@ struct http_headers {
         const char *want_content_digest;
         const char *want_repr_digest;
 
-        bool prefer_wait; /* a Prefer header has a valid wait=N */
-        uint64_t prefer_wait_s;
+        bool prefer_wait;  /* a Prefer header has a valid wait=N */
         bool prefer_async; /* one has respond-async */
+        uint64_t prefer_wait_s;
 
         const char *fault; /* name of a header that came twice or has a NUL inside; NULL = none */
 };
@@ -58,6 +60,8 @@ bool headers_media_type_is(const char *value, const char *type);
 
 /* What stands behind "key=" in a dictionary (RFC 8941), as Want-Repr-Digest is one; NULL = it has no such key. */
 const char *headers_dictionary_find(const char *value, const char *key);
+/* How much an Accept header wants the media type, which it must name: 1 to 1000; 0 = it does not, or there is none. */
+unsigned headers_accept(const char *value, const char *type);
 
 /* Whether a dictionary of preferences, as Want-Content-Digest is one, has the key with one above 0. NULL has none. */
 bool headers_prefer(const char *value, const char *key);

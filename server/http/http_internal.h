@@ -57,6 +57,10 @@ struct http_server {
         atomic_uint n_reloads;                /* counts them */
         atomic_bool draining;
         _Atomic uint64_t last_request; /* names the next request; begins at random */
+        atomic_size_t n_connections;   /* of all threads */
+        atomic_bool events_stopped;    /* no reader of events is left waiting from now on */
+        atomic_size_t n_streams;       /* of events */
+        struct metric *event_readers, *events_missed;
         struct http_waits waits;
 };
 

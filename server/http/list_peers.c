@@ -5,87 +5,13 @@
 #include <ferry/error.h>
 #include <ferry/json_write.h>
 
-#include "base/clock.h"
 #include "base/util.h"
 #include "handlers.h"
 #include "http_internal.h"
 #include "page.h"
+#include "peer_json.h"
 #include "request.h"
 #include "transfer/engine.h"
-
-static const char *const states[] = {
-        [ENGINE_PEER_CONNECTING] = "connecting",
-        [ENGINE_PEER_CONNECTED] = "connected",
-        [ENGINE_PEER_DISCONNECTED] = "disconnected",
-};
-
-static void add_text(struct ferry_json_writer *writer, const char *name, const char *text)
-{
-        if (*text)
-                ferry_json_add_string(writer, name, text);
-}
-
-static void add_time(struct ferry_json_writer *writer, const char *name, uint64_t unix_ms)
-{
-        char text[CLOCK_TEXT_SIZE];
-
-        if (!unix_ms)
-                return;
-        clock_format(unix_ms, text);
-        ferry_json_add_string(writer, name, text);
-}
-
-static void add_addresses(struct ferry_json_writer *writer, const struct engine_peer_view *peer)
-{
-        ferry_json_key(writer, "addresses");
-        ferry_json_begin_object(writer);
-        ferry_json_key(writer, "http");
-        ferry_json_begin_array(writer);
-        if (*peer->url)
-                ferry_json_put_string(writer, peer->url);
-        ferry_json_end_array(writer);
-        add_text(writer, "data", peer->data);
-        ferry_json_end_object(writer);
-}
-
-static void add_unused(struct ferry_json_writer *writer, const struct engine_peer_view *peer)
-{
-        ferry_json_key(writer, "unused");
-        ferry_json_begin_array(writer);
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(peer->unused) && peer->unused[i].transport; i++) {
-                ferry_json_begin_object(writer);
-                ferry_json_add_string(writer, "transport", peer->unused[i].transport);
-                ferry_json_add_string(writer, "reason", peer->unused[i].reason);
-                ferry_json_end_object(writer);
-        }
-        ferry_json_end_array(writer);
-}
-
-static void write_peer(struct ferry_json_writer *writer, const struct engine_peer_view *peer)
-{
-        ferry_json_begin_object(writer);
-        add_text(writer, "worker", peer->name);
-        ferry_json_add_id(writer, "epoch", "", peer->epoch);
-        add_addresses(writer, peer);
-        ferry_json_add_string(writer, "status", states[peer->state]);
-        add_text(writer, "transport", peer->transport);
-        if (peer->state != ENGINE_PEER_DISCONNECTED)
-                ferry_json_add_string(writer, "opened_by", peer->accepted ? "peer" : "this-worker");
-        add_time(writer, "connected_at", peer->connected_unix_ms);
-        if (peer->state == ENGINE_PEER_CONNECTED)
-                ferry_json_add_uint(writer, "connect_us", peer->connect_us);
-        add_time(writer, "disconnected_at", peer->disconnected_unix_ms);
-        ferry_json_add_uint(writer, "transfers", peer->n_transfers);
-        add_unused(writer, peer);
-        if (peer->error) {
-                ferry_json_key(writer, "error");
-                ferry_json_begin_object(writer);
-                ferry_json_add_string(writer, "code", ferry_error_code(peer->error));
-                ferry_json_add_string(writer, "detail", peer->detail);
-                ferry_json_end_object(writer);
-        }
-        ferry_json_end_object(writer);
-}
 
 static void list_connected(struct http_request *request)
 {
@@ -102,7 +28,7 @@ static void list_connected(struct http_request *request)
         }
         page_begin(&writer, "peers");
         for (ssize_t i = 0; i < n; i++)
-                write_peer(&writer, &page[i]);
+                peer_json_write(&writer, &page[i]);
         page_end(&writer, request, cursor);
         request_answer_json(request, 200, &writer);
 }

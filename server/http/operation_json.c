@@ -126,7 +126,8 @@ void operation_json_members(struct ferry_json_writer *writer, const struct opera
         ferry_json_add_uint(writer, "revision", view->revision);
         ferry_json_add_uint(writer, "bytes_total", view->bytes_total);
         ferry_json_add_uint(writer, "bytes_done", view->bytes_done);
-        add_descriptors(writer, view);
+        if (!view->brief)
+                add_descriptors(writer, view);
         add_options(writer, view);
         if (*view->request_id)
                 ferry_json_add_string(writer, "request_id", view->request_id);

@@ -9,6 +9,8 @@
 #include <ferry/json.h>
 #include <ferry/status.h>
 
+#include "events.h"
+
 static const char cursor_prefix[] = "c_";
 
 static bool parse_number(const char *text, uint64_t *ret_value)
@@ -36,6 +38,12 @@ static bool parse_positive(const char *text, uint64_t *ret_value)
 static bool parse_cursor(const char *text, uint64_t *ret_value)
 {
         return ferry_id_parse(cursor_prefix, text, ret_value);
+}
+
+static bool parse_types(const char *text, uint64_t *ret_value)
+{
+        *ret_value = event_types_from_text(text);
+        return *ret_value;
 }
 
 static bool parse_kind(const char *text, uint64_t *ret_value)
@@ -102,6 +110,7 @@ static const struct {
         bool (*parse)(const char *text, uint64_t *ret_value);
 } table[] = {
         [HTTP_PARAMETER_AFTER] = { "after", "the \"next\" of an earlier page", parse_cursor },
+        [HTTP_PARAMETER_AFTER_EVENT] = { "after", "the id of an event", parse_text },
         [HTTP_PARAMETER_DONE] = { "done", "\"true\" or \"false\"", parse_done },
         [HTTP_PARAMETER_IDS] = { "ids", "ids of operations, separated by commas", parse_text },
         [HTTP_PARAMETER_INCLUDE] = { "include", "\"metadata\"", parse_include },
@@ -114,6 +123,7 @@ static const struct {
         [HTTP_PARAMETER_REGISTRY] = { "registry", "\"1\"", parse_registry },
         [HTTP_PARAMETER_REVISION] = { "revision", "a revision number", parse_number },
         [HTTP_PARAMETER_STATUS] = { "status", "a status of operations", parse_status },
+        [HTTP_PARAMETER_TYPE] = { "type", "types of events, separated by commas", parse_types },
         [HTTP_PARAMETER_WAIT_FOR] = { "wait_for", "\"any\" or \"all\"", parse_wait_for },
         [HTTP_PARAMETER_WAIT_MS] = { "wait_ms", "a number of milliseconds", parse_number },
 };

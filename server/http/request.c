@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "connecting.h"
+#include "event_readers.h"
 #include "head.h"
 #include "http_internal.h"
 #include "idempotency.h"
@@ -94,6 +95,7 @@ struct http_request *request_free(struct http_request *request)
         connecting_unref(request->connecting);
         registered_unref(request->registered);
         making_free(request->making);
+        event_wait_free(request->events);
         if (request->region)
                 region_stream_end(request->region);
         operation_content_close(request->content, request->sent);

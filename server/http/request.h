@@ -16,6 +16,7 @@ struct MHD_Connection;
 struct MHD_Response;
 struct connecting;
 struct registered;
+struct event_wait;
 struct ferry_json;
 struct ferry_json_errors;
 struct ferry_json_writer;
@@ -64,12 +65,13 @@ struct http_request {
         bool answered;
         bool sent;   /* the client has been sent the whole answer */
         bool broken; /* no answer could be made: the connection is closed */
+        bool chunked;
+        bool idempotency_reserved; /* and neither committed nor aborted */
         unsigned status;
         struct MHD_Response *deferred;                /* an answer that waits for the end of the body; owned */
         void (*resume)(struct http_request *request); /* called instead of the handler after it was parked */
 
         /* The body. */
-        bool chunked;
         uint64_t content_length; /* 0 when chunked */
         uint64_t discarded;
         char *body; /* of a JSON route; owned, and json's text */
@@ -82,13 +84,13 @@ struct http_request {
         struct connecting *connecting;     /* a reference */
         struct registered *registered;     /* a reference */
         struct making *making;             /* what it waits for; owned */
+        struct event_wait *events;         /* the same, of events; owned */
         struct region *region;             /* an upload into it: region_stream_end */
         uint64_t upload_offset;            /* where the next byte goes */
         uint64_t upload_end;               /* where none goes any more */
         struct operation_content *content; /* a range of an operation's bytes; owned */
         uint64_t idempotency_hash;         /* of target and body */
         uint64_t target_hash;
-        bool idempotency_reserved; /* and neither committed nor aborted */
 
         uint32_t n_headers, n_headers_text;
         struct {

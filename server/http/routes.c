@@ -44,6 +44,8 @@ const struct http_route http_routes[] = {
           P(OFFSET) },
         { "GET", "/v1/peers", "listPeers", HTTP_AUTH_FULL, HTTP_BODY_NONE, list_peers,
           P(LIMIT) | P(AFTER) | P(REGISTRY) | P(WAIT_MS) | P(REVISION) },
+        { "GET", "/v1/events", "listEvents", HTTP_AUTH_FULL, HTTP_BODY_NONE, list_events,
+          P(AFTER_EVENT) | P(KIND) | P(LABEL) | P(LIMIT) | P(TYPE) | P(WAIT_MS) },
         { "POST", "/v1/peers", "createPeer", HTTP_AUTH_FULL, HTTP_BODY_JSON, create_peer, 0 },
         { "GET", "/livez", "getLivez", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_livez, 0 },
         { "GET", "/readyz", "getReadyz", HTTP_AUTH_NONE, HTTP_BODY_NONE, get_readyz, 0 },

@@ -12,6 +12,7 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "credentials.h"
+#include "event_readers.h"
 #include "head.h"
 #include "http_internal.h"
 #include "idempotency.h"
@@ -152,6 +153,14 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
         count_problems(server);
         waiters = metrics_family(config->metrics, METRIC_GAUGE, "ferry_http_waiters",
                                  "HTTP requests that are parked until an operation changes.", 0, NULL, NULL, 0);
+        server->event_readers = metric_get(metrics_family(config->metrics, METRIC_GAUGE, "ferry_event_readers",
+                                                          "Clients that read a stream of events.", 0, NULL, NULL, 0),
+                                           NULL);
+        server->events_missed =
+                metric_get(metrics_family(config->metrics, METRIC_COUNTER, "ferry_events_missed_total",
+                                          "Events that a reader was too late for, by all readers.", 0, NULL, NULL, 0),
+                           NULL);
+        event_log_limits(config->events, &config->limits, config->operation_limits);
         pthread_mutex_init(&server->credentials_lock, NULL);
         int error = waits_init(&server->waits, metric_get(waiters, NULL));
         if (error) {
@@ -169,6 +178,8 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
                 error = idempotency_new(config->limits.idempotency_max, &server->idempotency);
         if (!error)
                 error = server_open(server);
+        if (!error)
+                event_log_listen(config->events, event_readers_told, server);
         if (error) {
                 http_server_free(server);
                 return error;
@@ -225,6 +236,8 @@ struct http_server *http_server_free(struct http_server *server)
         if (!server)
                 return NULL;
         http_server_drain(server);
+        event_log_listen(server->config.events, NULL, NULL);
+        event_readers_stop(server);
         /* No connection may be suspended when libmicrohttpd is stopped. It aborts the process, at best. */
         waits_stop(server, LAST_ANSWERS_US);
         for (size_t i = 0; i < server->n_threads; i++)

@@ -53,10 +53,21 @@ int server_thread_watch_guest(struct http_thread *thread, int fd, struct http_gu
         return epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
+void server_thread_enter(struct http_thread *thread)
+{
+        struct http_server *server = thread->server;
+
+        thread->n_connections++;
+        event_log_used(server->config.events, EVENT_LIMIT_CONNECTIONS, atomic_fetch_add(&server->n_connections, 1) + 1);
+}
+
 void server_thread_leave(struct http_thread *thread)
 {
+        struct http_server *server = thread->server;
+
         thread->n_connections--;
         thread->full_us = 0;
+        event_log_used(server->config.events, EVENT_LIMIT_CONNECTIONS, atomic_fetch_sub(&server->n_connections, 1) - 1);
 }
 
 const struct http_credentials *server_thread_credentials(struct http_thread *thread)
@@ -123,6 +134,12 @@ static struct http_shard *room(struct http_thread *thread, bool tls)
 
 /* ---- running shards ---- */
 
+void server_thread_wake(struct http_thread *thread)
+{
+        if (atomic_exchange(&thread->asleep, false))
+                (void)eventfd_write(thread->event_fd, 1);
+}
+
 void server_thread_queue(struct http_thread *thread, struct http_shard *shard)
 {
         if (atomic_exchange(&shard->queued, true))
@@ -131,8 +148,7 @@ void server_thread_queue(struct http_thread *thread, struct http_shard *shard)
         do
                 shard->next = first;
         while (!atomic_compare_exchange_weak(&thread->queued, &first, shard));
-        if (atomic_exchange(&thread->asleep, false))
-                (void)eventfd_write(thread->event_fd, 1);
+        server_thread_wake(thread);
 }
 
 /* Later activity only moves the time on: the sweep finds out. */
@@ -355,6 +371,8 @@ static int time_left(const struct http_thread *thread)
 {
         uint64_t until = sooner(sooner(thread->sweep_us, gate_due(thread)), sooner(thread->retry_us, thread->full_us));
 
+        until = sooner(until, event_readers_due(thread));
+
         if (!until)
                 return -1;
         uint64_t now = clock_now_us();
@@ -382,7 +400,7 @@ static void deliver(struct http_thread *thread, const struct epoll_event *event)
 
 static bool is_called(struct http_thread *thread)
 {
-        return atomic_load(&thread->queued) != NULL || atomic_load(&thread->stopping);
+        return atomic_load(&thread->queued) != NULL || atomic_load(&thread->stopping) || event_readers_called(thread);
 }
 
 /* The number of events; 0 = there is something else to do. */
@@ -424,6 +442,7 @@ static void *server_thread_main(void *argument)
                 bool busy = run_queued(thread);
 
                 sweep(thread);
+                event_readers_run(thread);
                 listen_or_not(thread);
                 if (busy)
                         thread->busy_us = clock_now_us();
@@ -488,6 +507,7 @@ void server_thread_stop(struct http_thread *thread)
                 thread->started = false;
         }
         gate_stop(thread);
+        event_readers_end(thread);
         for (size_t i = 0; i < thread->n_shards; i++)
                 shard_stop(thread->shards[i]);
 }

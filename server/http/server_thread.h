@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "event_readers.h"
 #include "gate.h"
 #include "head.h"
 
@@ -37,6 +38,7 @@ struct http_thread {
         struct http_shard **shards;
         size_t n_shards, shards_capacity;
         struct http_gate gate;
+        struct event_readers readers;          /* what other threads touch of it says so */
         size_t n_connections, connections_max; /* guests, too */
         size_t n_ending;                       /* of them: shut down by us, not gone yet */
         bool listening;                        /* the listeners are in epoll_fd */
@@ -58,6 +60,9 @@ void server_thread_stop(struct http_thread *thread);
 /* After server_thread_stop, when nobody will call server_thread_queue any more. Takes NULL; returns NULL. */
 struct http_thread *server_thread_free(struct http_thread *thread);
 
+/* Has the thread look what there is to do. Any thread. */
+void server_thread_wake(struct http_thread *thread);
+
 /* Has the shard run soon. Any thread. */
 void server_thread_queue(struct http_thread *thread, struct http_shard *shard);
 
@@ -66,6 +71,8 @@ void server_thread_queue(struct http_thread *thread, struct http_shard *shard);
 /* The newest secrets; valid until the next call. */
 const struct http_credentials *server_thread_credentials(struct http_thread *thread);
 
+/* One more connection. */
+void server_thread_enter(struct http_thread *thread);
 /* A connection is gone, or is no guest any more. */
 void server_thread_leave(struct http_thread *thread);
 

@@ -252,7 +252,7 @@ void shard_add(struct http_shard *shard, struct http_listener *listener, int fd,
         }
         connection->key = listener->local ? 0 : address_key(address);
         shard->n_connections++;
-        shard->thread->n_connections++;
+        server_thread_enter(shard->thread);
         connection->next = shard->arriving;
         shard->arriving = connection;
         /* The socket is closed in any case. Whether on_connection has been called by now depends on the version. */

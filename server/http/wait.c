@@ -14,6 +14,7 @@
 #include "base/util.h"
 #include "connection.h"
 #include "event.h"
+#include "events.h"
 #include "http_internal.h"
 #include "operations/operations.h"
 #include "request.h"
@@ -139,6 +140,7 @@ static void park_wake(struct http_park *park)
 
         pthread_mutex_lock(&waits->lock);
         bool parked = park->parked;
+        size_t n_parked = 0;
         if (parked) {
                 park->parked = false;
                 park->ours->park = NULL;
@@ -148,13 +150,14 @@ static void park_wake(struct http_park *park)
                         waits->parked = park->next;
                 if (park->next)
                         park->next->previous = park->previous;
-                waits->n_parked--;
+                n_parked = --waits->n_parked;
                 metric_add(waits->gauge, -1);
                 pthread_cond_broadcast(&waits->changed);
         }
         pthread_mutex_unlock(&waits->lock);
         if (!parked)
                 return;
+        event_log_used(server->config.events, EVENT_LIMIT_WAITERS, n_parked);
 
         if (park->event && event_unwait(park->event, &park->event_waiter))
                 park_unref(park);
@@ -257,8 +260,11 @@ static enum wait_result park_request(struct http_request *request, struct operat
                 MHD_suspend_connection(park->connection);
                 pthread_cond_broadcast(&waits->changed);
         }
+        size_t n_parked = waits->n_parked;
         pthread_mutex_unlock(&waits->lock);
-        if (result != WAIT_PARKED)
+        if (result == WAIT_PARKED)
+                event_log_used(server->config.events, EVENT_LIMIT_WAITERS, n_parked);
+        else
                 park_unref(park);
         return result;
 }

@@ -107,6 +107,9 @@ bool region_table_ready(struct region_table *table, struct region_private *priva
 /* The region is not made, and its memory is freed. false: it was deleted meanwhile. */
 bool region_table_failed(struct region_table *table, struct region_private *private);
 
+/* Tells whoever wants to know. Without the lock. */
+void region_table_observe(struct region_table *table, uint64_t id, struct region *gone, enum region_change change);
+
 /* The one setter of region_private.state. What the state fixes is written. Under the lock, once the region is listed.
  */
 void region_state_set(struct region_private *private, enum region_state state);

@@ -36,6 +36,7 @@ void region_waiters_wake(struct region_waiter *waiters)
 
 bool region_table_ready(struct region_table *table, struct region_private *private)
 {
+        const uint64_t id = private->region.id;
         struct region_waiter *waiters = NULL;
         bool deleted;
 
@@ -48,6 +49,8 @@ bool region_table_ready(struct region_table *table, struct region_private *priva
                 atomic_fetch_sub(&private->references, 1);
         }
         pthread_mutex_unlock(&table->lock);
+        if (!deleted)
+                region_table_observe(table, id, NULL, REGION_CHANGED);
         region_waiters_wake(waiters);
         return !deleted;
 }
@@ -69,6 +72,8 @@ bool region_table_failed(struct region_table *table, struct region_private *priv
                 waiters = region_waiters_take(table, private);
         }
         pthread_mutex_unlock(&table->lock);
+        if (!deleted)
+                region_table_observe(table, private->region.id, NULL, REGION_CHANGED);
         makers_retry(table->makers);
         region_waiters_wake(waiters);
         return !deleted;

@@ -197,6 +197,14 @@ void region_table_left(struct region_table *table, struct region_private *privat
 
 /* ---- lists ---- */
 
+void region_table_observe(struct region_table *table, uint64_t id, struct region *gone, enum region_change change)
+{
+        const struct region_observer *observer = &table->config.observer;
+
+        if (observer->changed)
+                observer->changed(observer->context, table, id, gone, change);
+}
+
 int region_table_add(struct region_table *table, struct region_private *private)
 {
         int r = 0;
@@ -212,6 +220,8 @@ int region_table_add(struct region_table *table, struct region_private *private)
                 r = -ENOMEM;
         }
         pthread_mutex_unlock(&table->lock);
+        if (r == 0)
+                region_table_observe(table, private->region.id, NULL, REGION_LISTED);
         return r;
 }
 
@@ -324,6 +334,7 @@ static int delete (struct region_table *table, uint64_t id, bool by_holder)
         region_waiters_wake(waiters);
         /* What waits for room to be made in has none to wait for. */
         makers_retry(table->makers);
+        region_table_observe(table, id, &private->region, REGION_GONE);
         if (after == AFTER_RETIRE)
                 region_retire(private);
         else

@@ -40,7 +40,7 @@ void attempt_progress(void *context, uint64_t bytes)
         store_lock(operation->store);
         if (!operation_terminal(operation) && !operation->deleted) {
                 atomic_store(&operation->bumped_us, now);
-                operation_bump(operation, &after);
+                operation_bump_often(operation, &after);
         }
         store_unlock(operation->store, &after);
 }
@@ -68,7 +68,7 @@ void attempt_over(struct operation *operation, int error, const char *detail, st
                         if (deadline_arm(operation) < 0)
                                 operation_stop(operation, FERRY_E_INTERNAL, after);
                 }
-                operation_bump(operation, after);
+                operation_bump_often(operation, after);
         }
 }
 

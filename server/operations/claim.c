@@ -149,7 +149,7 @@ int operation_renew(struct operation_store *store, struct operation *operation, 
         } else {
                 operation_expire_after(operation, ttl_ms ? ttl_ms : operation->ttl_created_ms);
                 r = deadline_arm(operation);
-                operation_bump(operation, &after);
+                operation_bump_often(operation, &after);
         }
         store_unlock(store, &after);
         return r;

@@ -103,6 +103,7 @@ struct operation {
         uint32_t n_active;
         uint32_t n_completed;
         uint64_t revision;
+        uint64_t told_us;  /* when the observer was told of what happens often */
         uint64_t transfer; /* active: its id at the mover */
         uint64_t ttl_ms, expires_us, expires_unix_ms;
         uint64_t started_us, ended_us, ended_unix_ms;
@@ -150,6 +151,7 @@ static inline uint32_t operation_places(const struct operation *operation)
 struct aftermath {
         struct operation *changed; /* borrowed from the caller; went to changed_to, which is not terminal */
         enum ferry_status changed_to;
+        struct operation *moved;    /* borrowed from the caller; the observer is to be told */
         struct operation *ended;    /* became terminal; a reference each */
         struct operation *stopping; /* the mover is to be told; a reference each */
         struct operation_waiter *woken;
@@ -174,6 +176,9 @@ bool operation_wakes(const struct operation *operation, const struct operation_w
 
 /* Something that people see has changed: a new revision, and whoever waits for it is woken. */
 void operation_bump(struct operation *operation, struct aftermath *after);
+
+/* The same for what may happen often: the observer is told at most ten times a second. */
+void operation_bump_often(struct operation *operation, struct aftermath *after);
 
 /* Starts the time to live from now. */
 void operation_expire_after(struct operation *operation, uint64_t ttl_ms);

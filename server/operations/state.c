@@ -144,6 +144,17 @@ static void operation_end_followers(struct operation *operation, struct aftermat
         }
 }
 
+void operation_bump_often(struct operation *operation, struct aftermath *after)
+{
+        uint64_t now = clock_now_us();
+
+        operation_bump(operation, after);
+        if (now < operation->told_us + OPERATION_PROGRESS_US)
+                return;
+        operation->told_us = now;
+        after->moved = operation;
+}
+
 /* Regions count as unused before anyone can see the status: who sees it may delete them. */
 static void operation_entered_terminal(struct operation *operation, struct aftermath *after)
 {
@@ -187,7 +198,7 @@ bool operation_set_status(struct operation *operation, enum ferry_status status,
                 after->changed = operation;
                 after->changed_to = status;
                 if (status == FERRY_IN_PROGRESS) {
-                        operation->started_us = clock_now_us();
+                        operation->started_us = operation->told_us = clock_now_us();
                         atomic_store(&operation->bumped_us, operation->started_us);
                 }
         }

@@ -78,6 +78,14 @@ static int wire_reason(int reason)
         }
 }
 
+static void observe(struct operation *operation, enum operation_change change)
+{
+        const struct operation_observer *observer = &operation->store->config.observer;
+
+        if (observer->changed)
+                observer->changed(observer->context, operation->store, operation, change);
+}
+
 /* Passive operations are told by their own id, active ones by that of their transfer. */
 static void mover_tell(const struct operation_mover *mover, struct operation *operation)
 {
@@ -100,6 +108,7 @@ void store_unlock(struct operation_store *store, struct aftermath *after)
                 after->stopping = operation->stopping_next;
                 if (!closed)
                         mover_tell(&store->config.mover, operation);
+                observe(operation, OPERATION_CHANGED);
                 (void)operation_unref(operation);
         }
         if (after->offers_changed && !closed)
@@ -108,11 +117,16 @@ void store_unlock(struct operation_store *store, struct aftermath *after)
                 after->woken = waiter->next; /* the waiter may be freed by its wake */
                 waiter->wake(waiter);
         }
-        if (after->changed)
+        if (after->changed) {
                 operation_log_changed(after->changed, after->changed_to);
+                observe(after->changed, after->changed_to == FERRY_INITIALIZED ? OPERATION_MADE : OPERATION_CHANGED);
+        }
+        if (after->moved)
+                observe(after->moved, OPERATION_CHANGED);
         while ((operation = after->ended)) {
                 after->ended = operation->ended_next;
                 operation_log_ended(operation);
+                observe(operation, OPERATION_ENDED);
                 operation->hold = operation_hold_free(operation->hold);
                 (void)operation_unref(operation);
         }

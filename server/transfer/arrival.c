@@ -72,6 +72,7 @@ static void came_up(struct peer *peer, uint64_t epoch)
         if (epoch != 0)
                 note_contact(peer, epoch);
         peer->up = true;
+        contact_tell(peer->engine, peer->contact);
         DL_FOREACH_SAFE2(peer->requesters, r, next, peer_next)
         requester_link_up(r);
 }

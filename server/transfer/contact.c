@@ -112,6 +112,7 @@ void contact_leave(struct peer *peer, int error, const char *detail)
         set_error(contact, error, detail);
         if (!contact->peers)
                 enter_left(peer->engine, contact);
+        contact_tell(peer->engine, contact);
 }
 
 void contact_fail(struct engine *engine, struct contact *contact, int error, const char *detail)
@@ -248,6 +249,19 @@ static void look(const struct engine *engine, const struct contact *contact, str
         else
                 look_at_end(contact, view);
         explain(engine, contact, best, view);
+}
+
+void contact_tell(struct engine *engine, struct contact *contact)
+{
+        struct engine_peer_view view;
+
+        if (!contact || !engine->observer.peer_changed)
+                return;
+        look(engine, contact, &view);
+        if (contact->told_up == (view.state == ENGINE_PEER_CONNECTED))
+                return;
+        contact->told_up = !contact->told_up;
+        engine->observer.peer_changed(engine->observer.context, &view);
 }
 
 static void forget_old(struct engine *engine)

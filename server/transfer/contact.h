@@ -25,6 +25,7 @@ struct contact {
         int error;          /* why there is none: FERRY_E_*; 0 = it was closed for want of use */
         char detail[128];   /* of error */
         uint64_t left_us;   /* when the last one went */
+        bool told_up;       /* what the observer heard last */
         struct contact *prev, *next;           /* the engine's; in order of number */
         struct contact *left_prev, *left_next; /* those without a link; in order of left_us */
         UT_hash_handle hh;                     /* contacts_by_epoch */
@@ -34,6 +35,8 @@ struct contact {
 struct contact *contact_meet(struct engine *engine, const struct engine_peer *peer);
 /* The link leads to that worker. It may be NULL. */
 void contact_join(struct contact *contact, struct peer *peer);
+/* One of its links may have come up: whoever wants to know is told. It may be NULL. */
+void contact_tell(struct engine *engine, struct contact *contact);
 /* The link leads nowhere any more; error and detail say why, 0 = nothing is wrong. */
 void contact_leave(struct peer *peer, int error, const char *detail);
 /* No link to it could be made. It may be NULL. */

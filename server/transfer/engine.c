@@ -158,6 +158,7 @@ static struct engine *allocate(const struct engine_config *config)
         engine->connect_us = or_default(config->connect_ms, ENGINE_CONNECT_MS) * UINT64_C(1000);
         engine->admission = config->admission;
         engine->operations = config->operations;
+        engine->observer = config->observer;
         (void)pthread_mutex_init(&engine->command_lock, NULL);
         (void)pthread_cond_init(&engine->command_done, NULL);
         (void)pthread_mutex_init(&engine->progress_lock, NULL);

@@ -49,6 +49,7 @@ struct engine {
         uint64_t grace_us, connect_us;
         const struct admission *admission; /* borrowed; NULL = every host */
         struct engine_operations operations;
+        struct engine_observer observer;
         struct engine_facts facts;
 
         struct transport *transports[TRANSPORTS_MAX]; /* in the order in which a route tries them */

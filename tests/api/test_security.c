@@ -74,6 +74,7 @@ static const char *const guarded[][2] = {
         { "POST", "/v1/operations/op_0000000000000001/cancel" },
         { "POST", "/v1/operations/op_0000000000000001/renew" },
         { "POST", "/v1/peers" },
+        { "GET", "/v1/events" },
         { "GET", "/metrics" },
 };
 enum { GUARDED = sizeof(guarded) / sizeof(guarded[0]) };

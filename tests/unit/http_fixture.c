@@ -39,6 +39,7 @@ int http_setup(void **state)
         assert_int_equal(admission_new(NULL, 0, false, &h->admission), 0);
         peers.admission = h->admission;
         assert_int_equal(peers_new(&peers, &h->peers), 0);
+        assert_int_equal(event_log_new(&(struct event_log_config){ .epoch = EPOCH }, &h->events), 0);
         ferry_id_format("rgn_", h->f->region->id, h->region);
         h->listen[0] = "127.0.0.1:0";
         h->config = (struct http_config){
@@ -53,6 +54,7 @@ int http_setup(void **state)
                 .operation_limits = &default_limits,
                 .regions = h->f->regions,
                 .peers = h->peers,
+                .events = h->events,
                 .loop = h->f->loop,
                 .metrics = h->f->metrics,
                 .limits = { .body_max = 65536,
@@ -80,6 +82,7 @@ int http_teardown(void **state)
         http_stop(h);
         h->peers = peers_free(h->peers);
         h->admission = admission_free(h->admission);
+        h->events = event_log_free(h->events);
         free(h);
         return fixture_teardown(&f);
 }

@@ -4,6 +4,7 @@
 
 #include "operation_fixture.h"
 
+#include "http/event_log.h"
 #include "http/server.h"
 #include "http_internal.h"
 #include "transfer/engine.h"
@@ -19,6 +20,7 @@ struct http_fixture {
         struct engine_facts facts;
         struct admission *admission;
         struct peers *peers;
+        struct event_log *events;  /* nobody tells it anything, unless a test does */
         struct http_config config; /* of the next http_start */
         const char *listen[1];
         struct http_server *server;

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 struct device_source;
+struct event_log;
 struct engine_connect;
 struct engine_facts;
 struct engine_peer_view;
@@ -76,6 +77,8 @@ struct http_config {
         struct peers *peers;
         struct registry *registry; /* NULL = none */
         struct http_connector connector;
+        struct event_log *events;
+        uint32_t event_beat_ms; /* between comments on a stream of events that has nothing else to say; 0 = default */
         struct loop *loop;
         struct metrics *metrics;
         struct http_limits limits;
@@ -112,12 +115,14 @@ struct http_request;
 enum http_parameter {
         /* those that are numbers, cursors or texts */
         HTTP_PARAMETER_AFTER,
+        HTTP_PARAMETER_AFTER_EVENT,
         HTTP_PARAMETER_IDS,
         HTTP_PARAMETER_LABEL,
         HTTP_PARAMETER_LIMIT,
         HTTP_PARAMETER_OFFSET,
         HTTP_PARAMETER_REGION,
         HTTP_PARAMETER_REVISION,
+        HTTP_PARAMETER_TYPE,
         HTTP_PARAMETER_WAIT_MS,
         HTTP_PARAMETER_WIDE_COUNT,
         /* those that are one of a few words */

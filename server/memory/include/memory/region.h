@@ -28,6 +28,7 @@ enum {
         REGION_DETAIL_SIZE = 200,
 };
 
+struct region;
 struct region_table;
 
 /*
@@ -40,6 +41,18 @@ struct region_registrar {
          * -errno. */
         int (*enroll)(void *context, void *address, size_t size, int fd, uint64_t id, void **ret_registration);
         void (*withdraw)(void *context, void *registration);
+        void *context;
+};
+
+/*
+ * Whoever wants to know what becomes of regions: listed, ready or failed later than that, deleted. Called without a
+ * lock of the table held, by the thread that did it. gone: the deleted one, borrowed; NULL: region_find may find it.
+ */
+enum region_change { REGION_LISTED, REGION_CHANGED, REGION_GONE };
+
+struct region_observer {
+        void (*changed)(void *context, struct region_table *table, uint64_t id, struct region *gone,
+                        enum region_change change); /* NULL = nobody does */
         void *context;
 };
 
@@ -73,6 +86,7 @@ struct region_config {
         uint64_t memory_limit; /* bytes of all worker-owned regions; 0 = none may be made */
         size_t max_regions;
         struct region_registrar registrar;
+        struct region_observer observer;
         struct metrics *metrics; /* may be NULL */
         /* For tests. fill is called before each part of a region that maker threads fill; a -errno fails the region. */
         int (*fill)(void *context, size_t size);

@@ -74,6 +74,19 @@ struct operation_mover {
         void *context;
 };
 
+/*
+ * Whoever wants to know what becomes of operations. Called without a lock of the store held, on the thread that changed
+ * the operation, which may be the data plane's: it must not block. CHANGED comes at most ten times a second for each
+ * operation, and may come late: what it tells of an operation that is done by then is nothing new.
+ */
+enum operation_change { OPERATION_MADE, OPERATION_CHANGED, OPERATION_ENDED };
+
+struct operation_observer {
+        void (*changed)(void *context, struct operation_store *store, struct operation *operation,
+                        enum operation_change change); /* NULL = nobody does */
+        void *context;
+};
+
 struct operation_limits {
         uint64_t ttl_ms_default, ttl_ms_max; /* of passive operations */
         uint64_t timeout_ms_max;             /* of active ones; the default is none */
@@ -90,6 +103,7 @@ struct operation_config {
         uint64_t epoch;
         struct operation_limits limits;
         struct operation_mover mover;
+        struct operation_observer observer;
         struct loop *loop;
         struct metrics *metrics; /* may be NULL */
 };
@@ -197,6 +211,7 @@ struct operation_view {
         bool deleted;
         bool cancel_requested;
         bool verify;
+        bool brief; /* shown without descriptors; for whoever shows it */
         unsigned carriers;
         uint64_t follow; /* the read that it follows, or has followed; 0 = none */
         uint64_t revision;

@@ -110,6 +110,15 @@ struct engine_operations {
 
 /* ---- set-up ---- */
 
+struct engine_peer_view;
+
+/* Whoever wants to know when the first link to another worker is up, and when the last one has gone. A callback as
+ * above. */
+struct engine_observer {
+        void (*peer_changed)(void *context, const struct engine_peer_view *peer); /* NULL = nobody does */
+        void *context;
+};
+
 struct engine_config {
         uint64_t epoch;
         const char *local;       /* directory of the local transport's socket, or "auto"; NULL = off */
@@ -127,6 +136,7 @@ struct engine_config {
          * talked to. */
         const struct admission *admission;
         struct engine_operations operations;
+        struct engine_observer observer;
         struct metrics *metrics; /* may be NULL */
 };
 

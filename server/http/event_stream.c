@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "event_stream.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/encoding.h>
+#include <ferry/error.h>
+#include <ferry/json_write.h>
+
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "base/util.h"
+#include "connection.h"
+#include "event_readers.h"
+#include "http_internal.h"
+#include "request.h"
+#include "server_thread.h"
+#include "shard.h"
+
+enum {
+        PIECE = 64 << 10, /* bytes that are taken from the log at a time, about */
+        BLOCK = 16 << 10, /* that libmicrohttpd asks for at most */
+};
+
+/* Belongs to its connection's thread. Owned by the response. */
+struct event_stream {
+        struct event_reader reader;
+        struct http_server *server;
+        struct http_thread *thread;
+        struct http_connection *connection; /* gone before the response may be */
+        struct MHD_Connection *mhd;
+        char label[OPERATION_LABEL_SIZE];
+        bool beat;               /* woken although nothing has happened */
+        char *text;              /* owned; what is being sent; NULL = nothing */
+        size_t size, room, sent; /* of text */
+        bool failed;             /* memory was short */
+};
+
+static bool reserve(struct event_stream *stream, size_t more)
+{
+        size_t room = stream->room ? stream->room : 1024;
+        char *text;
+
+        while (room < stream->size + more)
+                room *= 2;
+        if (room == stream->room)
+                return true;
+        text = realloc(stream->text, room);
+        if (!text) {
+                stream->failed = true;
+                return false;
+        }
+        stream->text = text;
+        stream->room = room;
+        return true;
+}
+
+static void add(struct event_stream *stream, const char *text, size_t size)
+{
+        if (!reserve(stream, size))
+                return;
+        memcpy(stream->text + stream->size, text, size);
+        stream->size += size;
+}
+
+/* An event that is not the log's: the members are those of its document, after type and time. */
+static void add_own(struct event_stream *stream, const char *type,
+                    void (*members)(struct ferry_json_writer *, const void *), const void *object)
+{
+        struct ferry_json_writer writer = { 0 };
+        char id[EVENT_ID_SIZE], time[CLOCK_TEXT_SIZE], head[EVENT_ID_SIZE + 64];
+        size_t size;
+
+        event_place_format(stream->server->config.events, &stream->reader.place, id);
+        clock_format(clock_unix_ms(), time);
+        ferry_json_begin_object(&writer);
+        ferry_json_add_string(&writer, "id", id);
+        ferry_json_add_string(&writer, "type", type);
+        ferry_json_add_string(&writer, "time", time);
+        members(&writer, object);
+        ferry_json_end_object(&writer);
+        FERRY_CLEANUP(cleanup_free) char *json = ferry_json_take(&writer, &size);
+        if (!json) {
+                stream->failed = true;
+                return;
+        }
+        int n = snprintf(head, sizeof(head), "id: %s\nevent: %s\ndata: ", id, type);
+        add(stream, head, (size_t)n);
+        add(stream, json, size);
+        add(stream, "\n\n", 2);
+}
+
+static void write_hello(struct ferry_json_writer *writer, const void *object)
+{
+        const struct http_config *config = object;
+
+        ferry_json_add_string(writer, "worker", config->worker_name);
+        ferry_json_add_id(writer, "epoch", "", config->epoch);
+}
+
+static void write_gap(struct ferry_json_writer *writer, const void *object)
+{
+        const struct event_gap *gap = object;
+
+        ferry_json_add_uint(writer, "count", gap->missed);
+        if (gap->restarted)
+                ferry_json_add_bool(writer, "restarted", true);
+}
+
+static bool take(void *context, const struct event_text *event)
+{
+        struct event_stream *stream = context;
+
+        add(stream, event->text, event->size);
+        return !stream->failed && stream->size < PIECE;
+}
+
+/* What the client missed comes before what follows it, and is known last: the text is put together in that order. */
+static void read_log(struct event_stream *stream)
+{
+        struct event_log *log = stream->server->config.events;
+        struct event_place before = stream->reader.place;
+        struct event_gap gap;
+
+        if (event_log_read(log, &stream->reader.filter, &stream->reader.place, take, stream, &gap) < 0)
+                stream->failed = true;
+        if ((!gap.missed && !gap.restarted) || stream->failed)
+                return;
+        struct event_place after = stream->reader.place;
+        FERRY_CLEANUP(cleanup_free) char *text = FERRY_STEAL(stream->text);
+        size_t size = stream->size;
+        stream->size = stream->room = 0;
+        stream->reader.place.next = before.next + gap.missed;
+        add_own(stream, "missed", write_gap, &gap);
+        stream->reader.place = after;
+        add(stream, text ? text : "", size);
+        metric_add(stream->server->events_missed, (int64_t)gap.missed);
+}
+
+/* libmicrohttpd wants more of the answer. */
+static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_t max)
+{
+        static const char beat[] = ":\n\n";
+        struct event_stream *stream = context;
+
+        while (stream->sent == stream->size) {
+                free(FERRY_STEAL(stream->text));
+                stream->size = stream->room = stream->sent = 0;
+                if (atomic_load(&stream->connection->ended))
+                        return MHD_CONTENT_READER_END_OF_STREAM;
+                bool stopped = atomic_load(&stream->server->events_stopped);
+                read_log(stream);
+                if (!stream->size && stream->beat && !stopped)
+                        add(stream, beat, strlen(beat));
+                stream->beat = false;
+                if (stream->failed)
+                        return MHD_CONTENT_READER_END_WITH_ERROR;
+                if (stream->size)
+                        break;
+                if (stopped)
+                        return MHD_CONTENT_READER_END_OF_STREAM;
+                if (event_reader_idle(stream->thread, &stream->reader)) {
+                        MHD_suspend_connection(stream->mhd);
+                        return 0;
+                }
+        }
+        size_t left = stream->size - stream->sent, n = left < max ? left : max;
+        memcpy(buffer, stream->text + stream->sent, n);
+        stream->sent += n;
+        return (ssize_t)n;
+}
+
+static void wake(struct event_reader *reader)
+{
+        struct event_stream *stream = FERRY_CONTAINER_OF(reader, struct event_stream, reader);
+
+        stream->beat = true;
+        MHD_resume_connection(stream->mhd);
+        shard_wake(stream->connection->shard);
+}
+
+static void free_stream(void *context)
+{
+        struct event_stream *stream = context;
+
+        event_reader_leave(stream->thread, &stream->reader);
+        atomic_fetch_sub(&stream->server->n_streams, 1);
+        metric_add(stream->server->event_readers, -1);
+        free(stream->text);
+        free(stream);
+}
+
+static struct event_stream *new_stream(struct http_request *request, const struct event_filter *filter,
+                                       const struct event_place *place)
+{
+        struct event_stream *stream = calloc(1, sizeof(*stream));
+
+        if (!stream)
+                return NULL;
+        stream->server = request->server;
+        stream->mhd = request->connection;
+        stream->connection = connection_of(request->connection);
+        stream->thread = stream->connection->shard->thread;
+        stream->reader = (struct event_reader){
+                .wake = wake, .left = &stream->connection->ended, .beats = true, .filter = *filter, .place = *place
+        };
+        if (filter->label) {
+                (void)snprintf(stream->label, sizeof(stream->label), "%s", filter->label);
+                stream->reader.filter.label = stream->label;
+        }
+        return stream;
+}
+
+void event_stream_answer(struct http_request *request, const struct event_filter *filter,
+                         const struct event_place *place)
+{
+        static const char retry[] = "retry: 1000\n";
+        struct http_server *server = request->server;
+        struct MHD_Response *response;
+
+        if (!strcmp(request->method, "HEAD")) { /* libmicrohttpd 0.9.75 would send a last chunk */
+                request_header_text(request, "Content-Type", "text/event-stream", "");
+                request_answer_empty(request, 200);
+                return;
+        }
+        if (atomic_fetch_add(&server->n_streams, 1) >= EVENT_READERS_MAX) {
+                atomic_fetch_sub(&server->n_streams, 1);
+                request_problem(request, FERRY_E_LIMIT_REACHED, "%d clients read events, which is the limit",
+                                EVENT_READERS_MAX);
+                return;
+        }
+        struct event_stream *stream = new_stream(request, filter, place);
+        response = stream ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_stream, stream, free_stream)
+                          : NULL;
+        if (!response) {
+                atomic_fetch_sub(&server->n_streams, 1);
+                free(stream);
+                request_problem(request, -ENOMEM, NULL);
+                return;
+        }
+        metric_add(server->event_readers, 1);
+        add(stream, retry, strlen(retry));
+        add_own(stream, "hello", write_hello, &server->config);
+        MHD_add_response_header(response, "Content-Type", "text/event-stream");
+        MHD_add_response_header(response, "Cache-Control", "no-store");
+        MHD_add_response_header(response, "X-Accel-Buffering", "no");
+        request_answer(request, 200, response);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HTTP_EVENT_LOG_H
+#define HTTP_EVENT_LOG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "memory/region.h"
+#include "operations/operations.h"
+
+struct engine_peer_view;
+struct metrics;
+
+/*
+ * What happened in this worker lately, for GET /v1/events: a ring of the last events, each with a number. It outlives
+ * the layers that tell it; made before them, it tells the HTTP server once there is one.
+ *
+ * Its lock comes before those of the operation store and of the region table.
+ */
+struct event_log;
+
+struct event_log_config {
+        uint64_t epoch;
+        size_t kept;             /* events; 0 = EVENTS_KEPT */
+        struct metrics *metrics; /* may be NULL */
+};
+
+enum { EVENTS_KEPT = 2048 };
+
+/* 0 or -ENOMEM. */
+int event_log_new(const struct event_log_config *config, struct event_log **ret_log);
+
+/* Nobody calls it any more. Takes NULL; returns NULL. */
+struct event_log *event_log_free(struct event_log *log);
+
+/* For struct operation_observer, region_observer and engine_observer; log is the context. Any thread. */
+void event_log_operation(void *log, struct operation_store *store, struct operation *operation,
+                         enum operation_change change);
+void event_log_region(void *log, struct region_table *table, uint64_t id, struct region *gone,
+                      enum region_change change);
+void event_log_peer(void *log, const struct engine_peer_view *peer);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include <ferry/error.h>
+#include <ferry/json_write.h>
+
+#include "base/metrics.h"
+#include "base/util.h"
+#include "connection.h"
+#include "event.h"
+#include "event_readers.h"
+#include "event_stream.h"
+#include "handlers.h"
+#include "http_internal.h"
+#include "page.h"
+#include "request.h"
+#include "server_thread.h"
+#include "shard.h"
+#include "wait.h"
+
+/* A request that waits for events. Owned by the request; on its connection's thread, but for the event. */
+struct event_wait {
+        struct event_reader reader;
+        struct http_event come;
+        struct http_thread *thread;
+};
+
+struct event_wait *event_wait_free(struct event_wait *wait)
+{
+        if (!wait)
+                return NULL;
+        event_reader_leave(wait->thread, &wait->reader);
+        event_destroy(&wait->come);
+        free(wait);
+        return NULL;
+}
+
+static void on_come(struct event_reader *reader)
+{
+        event_happen(&FERRY_CONTAINER_OF(reader, struct event_wait, reader)->come);
+}
+
+static int event_wait_new(struct http_request *request, const struct event_filter *filter,
+                          const struct event_place *place)
+{
+        struct event_wait *wait = calloc(1, sizeof(*wait));
+
+        if (!wait)
+                return -ENOMEM;
+        int error = event_init(&wait->come);
+        if (error) {
+                free(wait);
+                return error;
+        }
+        wait->thread = connection_of(request->connection)->shard->thread;
+        wait->reader = (struct event_reader){ .wake = on_come, .filter = *filter, .place = *place };
+        request->events = wait;
+        return 0;
+}
+
+/* ---- answering ---- */
+
+struct answer {
+        struct ferry_json_writer writer;
+        size_t left;
+};
+
+static bool take(void *context, const struct event_text *event)
+{
+        struct answer *answer = context;
+
+        ferry_json_put_text(&answer->writer, event->json, event->json_size);
+        return --answer->left > 0;
+}
+
+static void answer_events(struct http_request *request, const struct event_filter *filter, struct event_place place)
+{
+        struct event_log *log = request->server->config.events;
+        struct answer answer = { .left = page_limit(request) };
+        char next[EVENT_ID_SIZE];
+        struct event_gap gap;
+
+        page_begin(&answer.writer, "events");
+        if (event_log_read(log, filter, &place, take, &answer, &gap) < 0)
+                answer.writer.failed = true;
+        ferry_json_end_array(&answer.writer);
+        event_place_format(log, &place, next);
+        ferry_json_add_string(&answer.writer, "next", next);
+        if (gap.missed)
+                ferry_json_add_uint(&answer.writer, "missed", gap.missed);
+        if (gap.restarted)
+                ferry_json_add_bool(&answer.writer, "restarted", true);
+        ferry_json_end_object(&answer.writer);
+        metric_add(request->server->events_missed, (int64_t)gap.missed);
+        request_answer_json(request, 200, &answer.writer);
+}
+
+static void answer_in_time(struct http_request *request)
+{
+        struct event_wait *wait = request->events;
+
+        event_reader_leave(wait->thread, &wait->reader);
+        answer_events(request, &wait->reader.filter, wait->reader.place);
+}
+
+/* Waits until there is something that passes the filter, or the time is over. */
+static void answer_later(struct http_request *request, const struct event_filter *filter,
+                         const struct event_place *place, uint64_t wait_ms)
+{
+        if (event_wait_new(request, filter, place) < 0 ||
+            !event_reader_idle(request->events->thread, &request->events->reader)) {
+                answer_events(request, filter, *place);
+                return;
+        }
+        switch (wait_park_event(request, &request->events->come, wait_ms, answer_in_time)) {
+        case WAIT_PARKED:
+                break;
+        case WAIT_NEEDLESS:
+                answer_in_time(request);
+                break;
+        case WAIT_FULL:
+                request_refuse_wait(request);
+                break;
+        }
+}
+
+/* ---- asking ---- */
+
+/* Where the reader goes on. false: answered with a problem. */
+static bool find_place(struct http_request *request, bool stream, struct event_place *ret_place)
+{
+        struct event_log *log = request->server->config.events;
+        const char *after = query_text(&request->query, HTTP_PARAMETER_AFTER_EVENT);
+
+        if (stream && request->headers.last_event_id)
+                after = request->headers.last_event_id;
+        if (!after) {
+                *ret_place = stream ? event_place_newest(log) : event_place_oldest(log);
+                return true;
+        }
+        if (event_place_parse(log, after, ret_place))
+                return true;
+        request_problem(request, FERRY_E_INVALID_PARAMETER, "\"%.64s\" is not the id of an event", after);
+        return false;
+}
+
+void list_events(struct http_request *request)
+{
+        const struct http_query *query = &request->query;
+        bool stream = headers_accept(request->headers.accept, "text/event-stream") > 0;
+        const struct event_filter filter = {
+                .types = query_has(query, HTTP_PARAMETER_TYPE) ? (unsigned)query_value(query, HTTP_PARAMETER_TYPE)
+                                                               : (1u << EVENT_TYPE_COUNT) - 1,
+                .kind = query_has(query, HTTP_PARAMETER_KIND) ? (int)query_value(query, HTTP_PARAMETER_KIND) : -1,
+                .label = query_text(query, HTTP_PARAMETER_LABEL),
+        };
+        struct event_place place;
+
+        if (!find_place(request, stream, &place))
+                return;
+        if (stream) {
+                event_stream_answer(request, &filter, &place);
+                return;
+        }
+        uint64_t wait_ms = request_wait_ms(request);
+        if (wait_ms)
+                answer_later(request, &filter, &place, wait_ms);
+        else
+                answer_events(request, &filter, place);
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HTTP_PEER_JSON_H
+#define HTTP_PEER_JSON_H
+
+struct engine_peer_view;
+struct ferry_json_writer;
+
+/* A peer as people see it, one whole value. */
+void peer_json_write(struct ferry_json_writer *writer, const struct engine_peer_view *peer);
+
+#endif

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "steps.h"
+#include "wire.h"
+
+/* GET /v1/events: what happens in a worker, as a stream and as pages. */
+
+enum { CROWD = 1000, MIB = 1 << 20 };
+
+#define TOKEN "full-token-0123456789abcdef"
+#define READERS "ferry_event_readers"
+
+/* A stream of events, and what of it has come. */
+struct stream {
+        int fd;
+        char *text;
+        size_t size;
+};
+
+static struct stream stream_open(const struct worker *w, const char *query, const char *headers)
+{
+        struct stream s = { .fd = raw_connect(w), .text = calloc(1, 1) };
+        char *request = text_format("GET /v1/events%s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
+                                    "%s\r\n",
+                                    query, headers);
+
+        raw_send(s.fd, request, strlen(request));
+        free(request);
+        return s;
+}
+
+/* false: the worker has closed. */
+static bool stream_read(struct stream *s)
+{
+        char buffer[65536];
+        struct pollfd p = { .fd = s->fd, .events = POLLIN };
+
+        assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+        ssize_t n = recv(s->fd, buffer, sizeof(buffer), 0);
+        if (n <= 0)
+                return false;
+        s->text = realloc(s->text, s->size + (size_t)n + 1);
+        assert_non_null(s->text);
+        memcpy(s->text + s->size, buffer, (size_t)n);
+        s->size += (size_t)n;
+        s->text[s->size] = '\0';
+        return true;
+}
+
+/* Reads until the text has come, and what follows it on its line; returns where it stands. */
+static const char *stream_await(struct stream *s, const char *text)
+{
+        const char *at;
+
+        while (!(at = strstr(s->text, text)) || !strchr(at + strlen(text), '\n'))
+                if (!stream_read(s))
+                        fail_msg("no \"%s\" in %s", text, s->text);
+        return at;
+}
+
+static struct stream stream_begin(const struct worker *w, const char *query, const char *headers)
+{
+        struct stream s = stream_open(w, query, headers);
+
+        (void)stream_await(&s, "event: hello\ndata: ");
+        return s;
+}
+
+static void stream_close(struct stream *s)
+{
+        (void)close(s->fd);
+        free(s->text);
+}
+
+static void a_stream_tells_of_a_life_from_region_to_region(void **state)
+{
+        struct pair *p = *state;
+        struct ferry_operation offer, read;
+        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
+
+        pair_start(p, false);
+        struct stream a = stream_begin(&p->a, "", ""), b = stream_begin(&p->b, "", "");
+        assert_non_null(strstr(a.text, "\r\nContent-Type: text/event-stream\r\n"));
+        region_make(&p->a, MIB, 1, source);
+        region_make(&p->b, MIB, 0, target);
+        offer_make(&p->a, FERRY_READABLE, source, &offer);
+        begin_make(&p->b, FERRY_READ, target, offer.metadata, &read);
+        operation_assert_end(&p->b, read.id, FERRY_COMPLETE, NULL);
+        operation_assert_end(&p->a, offer.id, FERRY_COMPLETE, NULL);
+        assert_int_equal(ferry_delete_operation(p->a.client, offer.id), 0);
+        region_drop(&p->a, source);
+        (void)stream_await(&a, "event: region.deleted\n");
+        (void)stream_await(&b, "event: operation.ended\n");
+        static const char *const order[] = { "event: region.created\n", "event: operation.created\n",
+                                             "event: operation.ended\n", "event: region.deleted\n" };
+        const char *at = a.text;
+        for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+                at = strstr(at, order[i]);
+                if (!at)
+                        fail_msg("no \"%s\" where it belongs in %s", order[i], a.text);
+        }
+        assert_non_null(strstr(a.text, "event: peer.connected\n"));
+        assert_non_null(strstr(b.text, "\"status\":\"COMPLETE\""));
+        assert_non_null(strstr(b.text, "\"transport\":\"shm\""));
+        /* The key of the offer is in no event. */
+        struct json_object *metadata = json_tokener_parse(offer.metadata);
+        assert_null(strstr(a.text, json_text(metadata, "notification_key")));
+        assert_null(strstr(b.text, json_text(metadata, "notification_key")));
+        json_object_put(metadata);
+        ferry_operation_clear(&offer);
+        ferry_operation_clear(&read);
+        stream_close(&a);
+        stream_close(&b);
+        pair_stop(p);
+}
+
+static void the_death_of_a_peer_is_told(void **state)
+{
+        struct pair *p = *state;
+
+        pair_start(p, false);
+        pair_assert_serving(p);
+        struct stream b = stream_begin(&p->b, "?type=peer", "");
+        worker_kill(&p->a);
+        (void)stream_await(&b, "event: peer.disconnected\n");
+        assert_non_null(strstr(stream_await(&b, "\"peer\":{"), "\"code\":\"peer-lost\""));
+        stream_close(&b);
+        worker_stop(&p->b);
+}
+
+static void progress_comes_ten_times_a_second_at_most(void **state)
+{
+        enum { SIZE = 128 * MIB };
+        struct pair *p = *state;
+        struct ferry_operation offer, write, ended;
+        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
+
+        pair_start(p, true);
+        region_make(&p->a, SIZE, 0, target);
+        region_make(&p->b, SIZE, 0, source);
+        struct stream b = stream_begin(&p->b, "?kind=write", "");
+        offer_make(&p->a, FERRY_WRITABLE, target, &offer);
+        begin_make(&p->b, FERRY_WRITE, source, offer.metadata, &write);
+        operation_assert_end(&p->b, write.id, FERRY_COMPLETE, &ended);
+        (void)stream_await(&b, "event: operation.ended\n");
+        size_t n = text_count(b.text, "event: operation.changed\n");
+        assert_true(n >= 1);
+        assert_true(n <= 2 + ended.duration_us / 100000);
+        ferry_operation_clear(&offer);
+        ferry_operation_clear(&write);
+        ferry_operation_clear(&ended);
+        stream_close(&b);
+        pair_stop(p);
+}
+
+/* The id of the last event of the stream, for free(). */
+static char *last_id(const struct stream *s)
+{
+        const char *id = s->text, *next;
+
+        while ((next = strstr(id + 1, "\nid: ")))
+                id = next;
+        return strndup(id + strlen("\nid: "), strcspn(id + strlen("\nid: "), "\n"));
+}
+
+static void a_stream_that_was_cut_goes_on_where_it_was(void **state)
+{
+        struct worker *w = *state;
+        char first[FERRY_ID_SIZE], second[FERRY_ID_SIZE], third[FERRY_ID_SIZE];
+
+        worker_start(w, "a", NULL);
+        struct stream s = stream_begin(w, "", "");
+        region_make(w, 10, 0, first);
+        (void)stream_await(&s, first);
+        char *id = last_id(&s), *header = text_format("Last-Event-ID: %s\r\n", id);
+        stream_close(&s);
+        worker_await_metric(w, READERS, 0);
+        region_make(w, 10, 0, second);
+        region_make(w, 10, 0, third);
+        s = stream_begin(w, "", header);
+        const char *at = stream_await(&s, second);
+        assert_true(stream_await(&s, third) > at);
+        assert_null(strstr(s.text, first));
+        assert_null(strstr(s.text, "missed"));
+        stream_close(&s);
+        /* By a page, too. */
+        char *path = text_format("/v1/events?after=%s", id);
+        struct json_object *page = call_json(w, 200, "GET", path, NULL);
+        assert_int_equal(json_object_array_length(json_member(page, "events")), 2);
+        json_object_put(page);
+        free(path);
+        free(header);
+        free(id);
+        worker_stop(w);
+}
+
+static void a_reader_of_an_earlier_worker_hears_of_the_restart(void **state)
+{
+        struct worker *w = *state;
+
+        worker_start(w, "a", NULL);
+        struct stream s = stream_begin(w, "", "Last-Event-ID: 00000000000000aa-17\r\n");
+        assert_non_null(strstr(stream_await(&s, "event: missed\n"), "\"count\":0,\"restarted\":true}"));
+        stream_close(&s);
+        struct json_object *page = call_json(w, 200, "GET", "/v1/events?after=00000000000000aa-17", NULL);
+        assert_true(json_truth(page, "restarted"));
+        json_object_put(page);
+        worker_stop(w);
+}
+
+static void a_label_lets_its_own_operations_pass(void **state)
+{
+        struct worker *w = *state;
+        char region[FERRY_ID_SIZE];
+
+        worker_start(w, "a", NULL);
+        struct stream s = stream_begin(w, "?label=mine", "");
+        region_make(w, 10, 0, region);
+        static const char *const labels[] = { "theirs", "mine" };
+        for (int i = 0; i < 2; i++) {
+                char *more = text_format(",\"label\":\"%s\"", labels[i]),
+                     *body = operation_body("readable", region, more);
+                json_object_put(call_json(w, 201, "POST", "/v1/operations", body));
+                free(more);
+                free(body);
+        }
+        (void)stream_await(&s, "\"label\":\"mine\"");
+        assert_null(strstr(s.text, "theirs"));
+        assert_null(strstr(s.text, "region.created"));
+        stream_close(&s);
+        worker_stop(w);
+}
+
+static void events_need_the_full_token(void **state)
+{
+        struct worker *w = *state;
+        char path[] = "/tmp/ferry-token-XXXXXX", peer_path[] = "/tmp/ferry-token-XXXXXX";
+        int fd = mkstemp(path), peer_fd = mkstemp(peer_path);
+
+        assert_true(fd >= 0 && dprintf(fd, TOKEN) > 0);
+        assert_true(peer_fd >= 0 && dprintf(peer_fd, "peer-" TOKEN) > 0);
+        (void)close(fd);
+        (void)close(peer_fd);
+        worker_start_plain(w, "a",
+                           (const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", path, "--peer-token-file",
+                                                  peer_path, NULL });
+        wire_refused(w, 401, "unauthenticated", "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        wire_refused(w, 401, "unauthenticated",
+                     "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n");
+        wire_refused(w, 403, "forbidden",
+                     "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
+                     "Authorization: Bearer peer-" TOKEN "\r\n\r\n");
+        struct stream s = stream_begin(w, "", "Authorization: Bearer " TOKEN "\r\n");
+        stream_close(&s);
+        worker_stop(w);
+        (void)unlink(path);
+        (void)unlink(peer_path);
+}
+
+static void near_limits_are_told(void **state)
+{
+        static const char *const flags[] = { "--max-regions", "10", NULL };
+        struct worker *w = *state;
+        char ids[10][FERRY_ID_SIZE];
+
+        worker_start(w, "a", flags);
+        struct stream s = stream_begin(w, "?type=limit", "");
+        for (int i = 0; i < 10; i++)
+                region_make(w, 10, 0, ids[i]);
+        (void)stream_await(&s, "\"limit\":{\"name\":\"regions_max\",\"used\":9,\"max\":10}");
+        for (int i = 0; i < 3; i++)
+                region_drop(w, ids[i]);
+        (void)stream_await(&s, "event: limit.cleared\n");
+        stream_close(&s);
+        worker_stop(w);
+}
+
+static void a_crowd_of_readers_costs_nothing_until_something_happens(void **state)
+{
+        struct worker *w = *state;
+        static struct stream crowd[CROWD];
+        char region[FERRY_ID_SIZE];
+
+        worker_start(w, "a", NULL);
+        for (int i = 0; i < CROWD; i++)
+                crowd[i] = stream_open(w, "", "");
+        for (int i = 0; i < CROWD; i++)
+                (void)stream_await(&crowd[i], "event: hello\ndata: ");
+        worker_await_metric(w, READERS, CROWD);
+        pass_time(100); /* what the opening has left to do */
+        uint64_t wakeups = worker_wakeups(w), used = worker_processor_ms(w);
+        pass_time(500);
+        assert_true(worker_wakeups(w) - wakeups <= 20);
+        if (!SANITIZED)
+                assert_true(worker_processor_ms(w) - used <= 20);
+        region_make(w, 10, 0, region);
+        for (int i = 0; i < CROWD; i++)
+                (void)stream_await(&crowd[i], region);
+        for (int i = 0; i < CROWD; i++)
+                stream_close(&crowd[i]);
+        worker_await_metric(w, READERS, 0);
+        worker_stop(w);
+}
+
+static void a_worker_that_stops_ends_its_streams(void **state)
+{
+        struct worker *w = *state;
+        char region[FERRY_ID_SIZE];
+        struct ferry_operation offer;
+
+        worker_start(w, "a", NULL);
+        region_make(w, 10, 0, region);
+        offer_make(w, FERRY_READABLE, region, &offer);
+        struct stream s = stream_begin(w, "", "");
+        worker_stop(w);
+        while (stream_read(&s))
+                ;
+        assert_non_null(strstr(s.text, "\"status\":\"CANCELLED\""));
+        assert_non_null(strstr(s.text, "\r\n0\r\n\r\n"));
+        ferry_operation_clear(&offer);
+        stream_close(&s);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                WITH_PAIR(a_stream_tells_of_a_life_from_region_to_region),
+                WITH_PAIR(the_death_of_a_peer_is_told),
+                WITH_PAIR(progress_comes_ten_times_a_second_at_most),
+                WITH_WORKER(a_stream_that_was_cut_goes_on_where_it_was),
+                WITH_WORKER(a_reader_of_an_earlier_worker_hears_of_the_restart),
+                WITH_WORKER(a_label_lets_its_own_operations_pass),
+                WITH_WORKER(events_need_the_full_token),
+                WITH_WORKER(near_limits_are_told),
+                WITH_WORKER(a_crowd_of_readers_costs_nothing_until_something_happens),
+                WITH_WORKER(a_worker_that_stops_ends_its_streams),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http_fixture.h"
+
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "transfer/engine.h"
+
+/* Streams of events: comments while nothing happens, slow readers, the end of the server, and pages that wait. */
+
+#define STREAM "Accept: text/event-stream\r\n"
+
+enum { KEPT = 8, LONG = 400 };
+
+static void happen(struct http_fixture *h, unsigned n)
+{
+        struct engine_peer_view peer = { .epoch = 1, .state = ENGINE_PEER_CONNECTED };
+
+        memset(peer.url, 'u', LONG);
+        while (n--)
+                event_log_peer(h->events, &peer);
+}
+
+struct received {
+        char text[1 << 20];
+        size_t size;
+};
+
+/* Reads until the text has come. */
+static void await_text(int fd, struct received *received, const char *text)
+{
+        while (!strstr(received->text, text)) {
+                ssize_t n = recv(fd, received->text + received->size, sizeof(received->text) - received->size - 1, 0);
+
+                if (n <= 0)
+                        fail_msg("no \"%s\" in %s", text, received->text);
+                received->size += (size_t)n;
+                received->text[received->size] = '\0';
+        }
+}
+
+static void restart(struct http_fixture *h, uint32_t beat_ms)
+{
+        http_stop(h);
+        event_log_free(h->events);
+        assert_int_equal(event_log_new(&(struct event_log_config){ .epoch = EPOCH, .kept = KEPT }, &h->events), 0);
+        h->config.events = h->events;
+        h->config.event_beat_ms = beat_ms;
+        http_start(h);
+}
+
+static void an_idle_stream_gets_comments(void **state)
+{
+        static struct received received;
+        struct http_fixture *h = *state;
+
+        restart(h, 20);
+        int fd = http_begin(h, "GET", "/v1/events", STREAM, NULL);
+        memset(&received, 0, sizeof(received));
+        await_text(fd, &received, "\n:\n\n");
+        char *comment = strstr(received.text, "\n:\n\n");
+        memmove(received.text, comment + 4, received.size + 1 - (size_t)(comment + 4 - received.text));
+        received.size = strlen(received.text);
+        await_text(fd, &received, ":\n\n");
+        /* And what happens then. */
+        happen(h, 1);
+        await_text(fd, &received, "event: peer.connected\n");
+        close(fd);
+}
+
+static void a_slow_reader_is_told_what_it_missed(void **state)
+{
+        enum { FIRST = 20000 };
+        static struct received received;
+        struct http_fixture *h = *state;
+        int small = 4096;
+        char last[64];
+
+        restart(h, 0);
+        memset(&received, 0, sizeof(received));
+        int fd = http_connect(h);
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
+        static const char request[] = "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n" STREAM "\r\n";
+        http_send(fd, request, strlen(request));
+        await_text(fd, &received, "event: hello\n");
+        /* More than the kernel keeps for a client that does not read. */
+        happen(h, FIRST);
+        await_text(fd, &received, "event: missed\n");
+        await_text(fd, &received, "\"type\":\"missed\",");
+        (void)snprintf(last, sizeof(last), "id: 0000000000001111-%d\n", FIRST);
+        await_text(fd, &received, last);
+        assert_non_null(strstr(received.text, "\"count\":"));
+        close(fd);
+}
+
+static void a_stream_ends_with_the_server(void **state)
+{
+        static struct received received;
+        struct http_fixture *h = *state;
+        char rest[64];
+
+        memset(&received, 0, sizeof(received));
+        int fd = http_begin(h, "GET", "/v1/events", STREAM, NULL);
+        await_text(fd, &received, "event: hello\n");
+        http_stop(h);
+        await_text(fd, &received, "\r\n0\r\n\r\n");
+        assert_int_equal(recv(fd, rest, sizeof(rest), 0), 0);
+        close(fd);
+}
+
+static void a_page_waits_for_what_passes_its_filter(void **state)
+{
+        struct http_fixture *h = *state;
+        struct operation *operation = make(h->f, FERRY_READABLE);
+        int fd = http_begin(h, "GET", "/v1/events?wait_ms=50000&type=operation&after=0", "", NULL);
+
+        await_parked(h, 1);
+        happen(h, 3);
+        event_log_operation(h->events, h->f->store, operation, OPERATION_MADE);
+        struct reply reply = http_receive(fd);
+        assert_int_equal(reply.status, 200);
+        assert_string_equal(reply_field(&reply, "next"), "0000000000001111-4");
+        assert_non_null(strstr(reply.body, "\"id\":\"0000000000001111-4\""));
+        assert_null(strstr(reply.body, "peer.connected"));
+        reply_clear(&reply);
+        /* Nothing more comes: the time is over. */
+        reply = http_call(h, "GET", "/v1/events?wait_ms=1&after=4", "", NULL);
+        assert_string_equal(reply_field(&reply, "events"), "[ ]");
+        assert_string_equal(reply_field(&reply, "next"), "0000000000001111-4");
+        reply_clear(&reply);
+        operation_unref(operation);
+}
+
+static void a_page_that_waits_counts_as_a_waiter(void **state)
+{
+        struct http_fixture *h = *state;
+        int fds[4];
+
+        for (int i = 0; i < 4; i++)
+                fds[i] = http_begin(h, "GET", "/v1/events?wait_ms=50000&type=peer", "", NULL);
+        await_parked(h, 4);
+        expect_problem(http_call(h, "GET", "/v1/events?wait_ms=50000&type=peer", "", NULL), 429, "limit-reached");
+        happen(h, 1);
+        for (int i = 0; i < 4; i++)
+                expect_status(http_receive(fds[i]), 200);
+}
+
+static void a_page_is_as_long_as_was_asked_for(void **state)
+{
+        struct http_fixture *h = *state;
+
+        happen(h, 3);
+        struct reply reply = http_call(h, "GET", "/v1/events?limit=2", "", NULL);
+        assert_string_equal(reply_field(&reply, "next"), "0000000000001111-2");
+        reply_clear(&reply);
+        expect_problem(http_call(h, "GET", "/v1/events?after=x", "", NULL), 400, "invalid-parameter");
+        expect_problem(http_call(h, "GET", "/v1/events?type=x", "", NULL), 400, "invalid-parameter");
+        expect_problem(http_call(h, "GET", "/v1/events", STREAM "Last-Event-ID: x\r\n", NULL), 400,
+                       "invalid-parameter");
+        reply = http_call(h, "HEAD", "/v1/events", STREAM, NULL);
+        assert_string_equal(reply_header(&reply, "Content-Type"), "text/event-stream");
+        assert_int_equal(reply.body_size, 0);
+        reply_clear(&reply);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, http_setup, http_teardown)
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                TEST(an_idle_stream_gets_comments),         TEST(a_slow_reader_is_told_what_it_missed),
+                TEST(a_stream_ends_with_the_server),        TEST(a_page_waits_for_what_passes_its_filter),
+                TEST(a_page_that_waits_counts_as_a_waiter), TEST(a_page_is_as_long_as_was_asked_for),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
