@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/util.h"
 
-#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 enum {

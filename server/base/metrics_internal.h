@@ -7,7 +7,6 @@
 
 #include "base/metrics.h"
 
-#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 /* One series. Values are atomic, the rest is fixed from creation on. */

@@ -98,7 +98,10 @@ static struct entry *entry_add(struct idempotency *idempotency, const char *key,
         entry->n = n;
         entry->key = strcpy((char *)&entry->ids[n], key);
         HASH_ADD_KEYPTR(hh, idempotency->entries, entry->key, strlen(key), entry);
-        return entry;
+        if (entry->hh.tbl)
+                return entry;
+        free(entry);
+        return NULL;
 }
 
 static enum idempotency_verdict entry_replay(struct entry *entry, uint64_t *ret_ids)

@@ -135,7 +135,8 @@ void request_answer_empty(struct http_request *request, unsigned status);
 /* Text from malloc, given up. */
 void request_answer_text(struct http_request *request, const char *type, char *text, size_t size);
 
-/* A problem. error is FERRY_E_*, or a negative errno, which is logged and shown as internal without the detail. */
+/* A problem. error is FERRY_E_*, or a negative errno, which is logged and shown as internal without the detail, or as
+ * limit-reached where memory or files are short. */
 void request_problem(struct http_request *request, int error, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 

@@ -10,7 +10,6 @@
 #include "memory/region.h"
 #include "pages_internal.h"
 
-#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 /*

@@ -7,8 +7,6 @@
 
 /* The ids are random: their own low bits are the best hash. */
 #define HASH_FUNCTION(key, length, hash) ((hash) = (unsigned)*(const uint64_t *)(const void *)(key))
-/* Short of memory, uthash leaves the element out (hh.tbl is NULL) instead of ending the process. */
-#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 /*
  * The buckets double when one of them has this many elements. With uthash's 10 that leaves one and a half or three

@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 /* The memories that a peer has lent over one link, mapped here. The progress thread. */

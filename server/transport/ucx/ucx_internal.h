@@ -10,7 +10,6 @@
 #include <sys/uio.h>
 #include <ucp/api/ucp.h>
 
-#define HASH_NONFATAL_OOM 1 /* a failed insertion leaves hh.tbl NULL instead of ending the process */
 #include <uthash.h>
 #include <utlist.h>
 

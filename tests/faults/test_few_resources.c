@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "attempt.h"
+#include "wire.h"
+
+/* Too few files, threads or pages, and clocks that jump: the worker says so in a line and ends, or serves. */
+
+static const char *const quiet[] = { "--listen", "127.0.0.1:0", "--name", "w", NULL };
+static const char *const network[] = { "--listen", "127.0.0.1:0", "--name", "w", "--data-listen", "127.0.0.1:0", NULL };
+
+struct limit {
+        int resource;
+        rlim_t value;
+        uid_t user; /* 0 = as it is */
+};
+
+static void set_limit(const void *context)
+{
+        const struct limit *limit = context;
+        const struct rlimit values = { limit->value, limit->value };
+
+        if (setrlimit(limit->resource, &values) < 0)
+                _exit(125);
+        if (limit->user && (setresgid(limit->user, limit->user, limit->user) < 0 ||
+                            setresuid(limit->user, limit->user, limit->user) < 0))
+                _exit(125);
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* which a change of user forgets */
+}
+
+/* How many starts are ready with the limits first, first + step, … below end. The last must be. */
+static size_t sweep(const char *const *flags, struct limit limit, rlim_t end, rlim_t step)
+{
+        bool ready = false;
+        size_t n = 0;
+
+        for (; limit.value < end; limit.value += step) {
+                struct attempt attempt;
+
+                attempt_run(flags, set_limit, &limit, true, &attempt);
+                ready = attempt.ready;
+                n += ready;
+                attempt_clear(&attempt);
+        }
+        assert_true(ready);
+        return n;
+}
+
+/* Whoever starts has kept back what serving takes. */
+static void any_number_of_files_serves_or_is_too_few(void **state)
+{
+        (void)sweep(quiet, (struct limit){ RLIMIT_NOFILE, 3, 0 }, 129, sweep_step(7));
+        (void)sweep(network, (struct limit){ RLIMIT_NOFILE, 3, 0 }, 258, sweep_step(51));
+}
+
+static void any_size_of_memory_serves_or_is_too_small(void **state)
+{
+        enum { MIB = 1 << 20 };
+
+        if (SANITIZED) /* which maps terabytes */
+                skip();
+        (void)sweep(quiet, (struct limit){ RLIMIT_AS, 8 * MIB, 0 }, (rlim_t)1200 * MIB,
+                    (rlim_t)MIB * 31 * sweep_step(4) / 4);
+}
+
+static void any_number_of_threads_serves_or_is_too_few(void **state)
+{
+        struct failing *failing;
+        size_t n_ready = 0, n = 0;
+
+        if (SANITIZED)
+                skip();
+        failing = failing_share(true);
+        for (long at = 1; at < 16; at++, n++) {
+                struct attempt attempt;
+
+                failing->threads_at = at;
+                attempt_run(at % 2 ? network : quiet, NULL, NULL, true, &attempt);
+                failing->threads_at = 0;
+                n_ready += attempt.ready;
+                attempt_clear(&attempt);
+        }
+        (void)failing_share(false);
+        assert_in_range(n_ready, 1, n - 1);
+}
+
+/* The limit of a user's processes, which binds nobody with privileges. */
+static void a_user_that_may_have_no_threads_is_told(void **state)
+{
+        enum { NOBODY = 65534 };
+        char directory[] = "/tmp/ferry-faults-XXXXXX";
+        const char *const flags[] = { "--listen", "127.0.0.1:0", "--name", "w", "--local", directory, NULL };
+        struct attempt attempt;
+
+        if (geteuid() != 0 || SANITIZED)
+                skip();
+        assert_non_null(mkdtemp(directory));
+        assert_int_equal(chown(directory, NOBODY, NOBODY), 0);
+        attempt_run(flags, set_limit, &(struct limit){ RLIMIT_NPROC, 1, NOBODY }, false, &attempt);
+        if (attempt.ready || !strstr(attempt.errors, "ferryd: "))
+                fail_msg("ready: %d, %s", attempt.ready, attempt.errors);
+        attempt_clear(&attempt);
+        attempt_run(flags, set_limit, &(struct limit){ RLIMIT_NPROC, 4096, NOBODY }, true, &attempt);
+        assert_true(attempt.ready);
+        attempt_clear(&attempt);
+        assert_int_equal(rmdir(directory), 0); /* neither has left anything */
+}
+
+/* ---- a group that may have so much memory ---- */
+
+enum { GROUP_MIB = 96 };
+
+static char group[256];
+
+static bool group_make(void)
+{
+        const char *const roots[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/memory" };
+        char path[300];
+
+        for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++) {
+                for (int v1 = 0; v1 < 2; v1++) {
+                        int fd;
+
+                        (void)snprintf(group, sizeof(group), "%s/ferry-test-%ld", roots[i], (long)getpid());
+                        if (mkdir(group, 0755) < 0)
+                                continue;
+                        (void)snprintf(path, sizeof(path), "%s/%s", group, v1 ? "memory.limit_in_bytes" : "memory.max");
+                        fd = open(path, O_WRONLY | O_CLOEXEC);
+                        if (fd >= 0 && dprintf(fd, "%d", GROUP_MIB << 20) > 0) {
+                                (void)close(fd);
+                                return true;
+                        }
+                        if (fd >= 0)
+                                (void)close(fd);
+                        (void)rmdir(group);
+                }
+        }
+        return false;
+}
+
+static void group_join(pid_t pid)
+{
+        char path[300];
+        int fd;
+
+        (void)snprintf(path, sizeof(path), "%s/cgroup.procs", group);
+        fd = open(path, O_WRONLY | O_CLOEXEC);
+        assert_true(fd >= 0);
+        assert_true(dprintf(fd, "%ld", (long)pid) > 0);
+        (void)close(fd);
+}
+
+static bool group_is_gone(void *context)
+{
+        return rmdir(group) == 0 || errno == ENOENT;
+}
+
+/* What the group has no room for is refused; its worker is not killed for it. */
+static void a_groups_limit_is_kept(void **state)
+{
+        struct worker *w = *state;
+        char id[FERRY_ID_SIZE];
+
+        if (!group_make())
+                skip();
+        worker_start(w, "w", NULL);
+        group_join(w->pid);
+        region_make(w, 16 << 20, 1, id);
+        assert_problem(w, "POST", "/v1/regions", "{\"size\":268435456}", 507, "limit-reached", NULL);
+        region_assert_pattern(w, id, 1, 0, 16 << 20);
+        region_drop(w, id);
+        worker_stop(w);
+        assert_true(eventually(group_is_gone, NULL));
+}
+
+/* ---- clocks ---- */
+
+static void a_days_jump_of_the_clock_ends_nothing(void **state)
+{
+        enum { DAY_S = 24 * 3600, SIZE = 1 << 20, HOLD_MS = 300 };
+        struct failing *failing;
+        struct worker *w = *state;
+
+        if (SANITIZED)
+                skip();
+        failing = failing_share(true);
+        worker_start(w, "w", NULL);
+        for (int days = -1; days <= 1; days += 2) {
+                char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
+                struct ferry_operation old, offer, active, latest;
+                uint64_t before;
+
+                failing->wall_shift_s = 0;
+                region_make(w, SIZE, 3, source);
+                region_make(w, SIZE, 0, target);
+                offer_make(w, FERRY_READABLE, source, &old);
+                failing->wall_shift_s = (long)days * DAY_S;
+                /* A wait takes its time, no more and no less, and nothing expires. */
+                before = now_ms();
+                assert_int_equal(ferry_wait_operation(w->client, old.id, HOLD_MS, &latest), -ETIMEDOUT);
+                assert_in_range(now_ms() - before, HOLD_MS, 20 * HOLD_MS);
+                assert_int_equal(latest.status, FERRY_INITIALIZED);
+                ferry_operation_clear(&latest);
+                offer_make(w, FERRY_READABLE, source, &offer);
+                begin_make(w, FERRY_READ, target, offer.metadata, &active);
+                operation_assert_end(w, active.id, FERRY_COMPLETE, NULL);
+                operation_assert_end(w, offer.id, FERRY_COMPLETE, NULL);
+                region_assert_pattern(w, target, 3, 0, SIZE);
+                assert_int_equal(ferry_delete_operation(w->client, old.id), 0);
+                ferry_operation_clear(&old);
+                ferry_operation_clear(&offer);
+                ferry_operation_clear(&active);
+                region_drop(w, source);
+                region_drop(w, target);
+        }
+        worker_stop(w);
+        (void)failing_share(false);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(any_number_of_files_serves_or_is_too_few),
+                cmocka_unit_test(any_size_of_memory_serves_or_is_too_small),
+                cmocka_unit_test(any_number_of_threads_serves_or_is_too_few),
+                cmocka_unit_test(a_user_that_may_have_no_threads_is_told),
+                WITH_WORKER(a_groups_limit_is_kept),
+                WITH_WORKER(a_days_jump_of_the_clock_ends_nothing),
+        };
+
+        return cmocka_run_group_tests_name("few_resources", tests, NULL, NULL);
+}
