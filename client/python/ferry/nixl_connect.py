@@ -39,8 +39,9 @@ except ImportError:
     pydantic = None  # type: ignore[assignment]
 
 __all__ = [
-    "Connector", "Descriptor", "Device", "DeviceKind", "OperationFailed", "OperationKind", "OperationStatus",
-    "RdmaMetadata", "ReadOperation", "ReadableOperation", "SerializedDescriptor", "WritableOperation", "WriteOperation",
+    "AbstractOperation", "ActiveOperation", "Connection", "Connector", "Descriptor", "Device", "DeviceKind",
+    "OperationFailed", "OperationKind", "OperationStatus", "PassiveOperation", "RdmaMetadata", "ReadOperation",
+    "ReadableOperation", "SerializedDescriptor", "WritableOperation", "WriteOperation",
 ]
 
 
@@ -257,8 +258,11 @@ class Descriptor:
     """Memory that takes part in operations.
 
     data is a torch tensor; (array, device) with an array of numpy or cupy; bytes, bytearray or any other buffer; or
-    (ptr, size, device, reference). The memory must be contiguous, and is kept alive as long as the descriptor and the
+    (ptr, size, device, reference), of which the last two may be left out. The memory must be contiguous, and is kept alive as long as the descriptor and the
     operations that use it. One that is not registered is registered by each operation, and let go at its end.
+
+    Programs of upstream keep registered descriptors for data of any size: they set _data_size before an operation, and
+    look at the beginning of _data_ref after it.
     """
 
     def __init__(self, data: Any) -> None:
@@ -266,10 +270,13 @@ class Descriptor:
         self._connector: Connector | None = None
         self._device = Device("cpu")
         self._writable = True
-        if isinstance(data, tuple) and len(data) == 4:
+        self._data_ref: Any = data
+        if data is None:
+            raise ValueError("there is no data to describe")
+        if isinstance(data, tuple) and 2 <= len(data) <= 4 and isinstance(data[0], int):
             self._of_pointer(*data)
         elif isinstance(data, tuple) and len(data) == 2:
-            self._device = _device_of(data[1])
+            self._data_ref, self._device = data[0], _device_of(data[1])
             self._of_array(data[0])
         elif hasattr(data, "data_ptr") and hasattr(data, "is_contiguous"):
             self._of_tensor(data)
@@ -280,12 +287,13 @@ class Descriptor:
         else:
             self._of_buffer(data)
 
-    def _of_pointer(self, ptr: Any, size: Any, device: Any, reference: Any) -> None:
-        if not isinstance(ptr, int) or not isinstance(size, int):
+    def _of_pointer(self, ptr: int, size: Any, device: Any = "cpu", reference: Any = None) -> None:
+        if not isinstance(size, int):
             raise TypeError("a descriptor of an address is (ptr: int, size: int, device, reference)")
         if ptr <= 0 or size <= 0:
             raise ValueError("ptr and size must be greater than 0")
-        self._ptr, self._size, self._device, self._keep = ptr, size, _device_of(device), reference
+        self._ptr, self._data_size, self._device, self._keep = ptr, size, _device_of(device), reference
+        self._data_ref = reference
 
     def _of_tensor(self, tensor: Any) -> None:
         if not tensor.is_contiguous():
@@ -295,7 +303,7 @@ class Descriptor:
             raise ValueError("the tensor has no elements")
         device = tensor.device
         self._device = Device("cpu") if device.type == "cpu" else Device(f"{device.type}:{device.index or 0}")
-        self._ptr, self._size, self._keep = tensor.data_ptr(), size, tensor
+        self._ptr, self._data_size, self._keep = tensor.data_ptr(), size, tensor
 
     def _of_array(self, array: Any) -> None:
         interface = getattr(array, "__cuda_array_interface__", None) or getattr(array, "__array_interface__", None)
@@ -312,11 +320,11 @@ class Descriptor:
         if not size:
             raise ValueError("the array has no elements")
         self._ptr, read_only = interface["data"]
-        self._size, self._writable, self._keep = size, not read_only, array
+        self._data_size, self._writable, self._keep = size, not read_only, array
 
     def _of_buffer(self, data: Any) -> None:
         try:
-            self._ptr, self._size, keep = buffer_address(data, False)
+            self._ptr, self._data_size, keep = buffer_address(data, False)
             self._writable = not memoryview(data).readonly
         except TypeError:
             raise TypeError(f"no descriptor can be made of a {type(data).__name__}") from None
@@ -332,7 +340,7 @@ class Descriptor:
 
     @property
     def size(self) -> int:
-        return self._size
+        return self._data_size
 
     @property
     def is_registered(self) -> bool:
@@ -340,7 +348,7 @@ class Descriptor:
 
     @property
     def metadata(self) -> SerializedDescriptor:
-        return SerializedDescriptor(device=str(self._device), ptr=self._ptr, size=self._size)
+        return SerializedDescriptor(device=str(self._device), ptr=self._ptr, size=self._data_size)
 
     @staticmethod
     def from_serialized(serialized: SerializedDescriptor) -> Descriptor:
@@ -373,12 +381,12 @@ class Descriptor:
         if receives and not self._writable:
             raise ValueError("the memory is read-only and cannot receive bytes")
         if self._region is not None:
-            return self._region
-        found = worker.region_at(self._ptr, self._size, self._keep)
-        return found or worker.register(self._ptr, self._size, self._keep, str(self._device))
+            return self._region if self._data_size == self._region.size else self._region.slice(0, self._data_size)
+        found = worker.region_at(self._ptr, self._data_size, self._keep)
+        return found or worker.register(self._ptr, self._data_size, self._keep, str(self._device))
 
     def __repr__(self) -> str:
-        return f"Descriptor(ptr={self._ptr:#x}, size={self._size}, device='{self._device}')"
+        return f"Descriptor(ptr={self._ptr:#x}, size={self._data_size}, device='{self._device}')"
 
 
 _REMOTE = object()
@@ -466,6 +474,10 @@ class Connector:
     async def initialize(self) -> None:
         """There is nothing to do."""
 
+    async def _create_connection(self) -> Connector:
+        """What programs of upstream give to Descriptor.register_with_connector."""
+        return self
+
     def allocate(self, size: int) -> memoryview:
         """Bytes that local peers can map, so that transfers copy once: see ferry.Worker.allocate."""
         return self._worker().allocate(size)
@@ -494,6 +506,9 @@ class Connector:
         return f"Connector('{self._name}')"
 
 
+Connection = Connector  # upstream's name of what is shared by the connectors of a process
+
+
 def _in_order(first: Any, second: Any) -> tuple[Any, Any]:
     if not _is_metadata(first):
         first, second = second, first
@@ -504,11 +519,12 @@ def _in_order(first: Any, second: Any) -> tuple[Any, Any]:
 
 # ---- operations ----
 
-class _Operation(collections.abc.Coroutine):  # type: ignore[type-arg]
+class AbstractOperation(collections.abc.Coroutine):  # type: ignore[type-arg]
     """What all four have in common. Awaiting one gives itself, at once."""
 
     _kind = ""
     _receives = False
+    _operation_kind = OperationKind.UNSPECIFIED
 
     def __init__(self, connector: Connector, descriptors: Any, remote: str | None) -> None:
         self._connector = connector
@@ -521,6 +537,14 @@ class _Operation(collections.abc.Coroutine):  # type: ignore[type-arg]
     @property
     def connector(self) -> Connector:
         return self._connector
+
+    @property
+    def connection(self) -> Connector:
+        return self._connector
+
+    @property
+    def operation_kind(self) -> OperationKind:
+        return self._operation_kind
 
     @property
     def status(self) -> OperationStatus:
@@ -573,7 +597,7 @@ class _Operation(collections.abc.Coroutine):  # type: ignore[type-arg]
         return f"{type(self).__name__}({self._operation.id}, {self.status})"
 
 
-class _Passive(_Operation):
+class PassiveOperation(AbstractOperation):
     def __init__(self, connector: Connector, local_descriptors: Any) -> None:
         super().__init__(connector, local_descriptors, None)
         self._metadata = json.loads(self._operation.metadata)
@@ -586,9 +610,7 @@ class _Passive(_Operation):
         return RdmaMetadata(**metadata)
 
 
-class _Active(_Operation):
-    _operation_kind = OperationKind.UNSPECIFIED
-
+class ActiveOperation(AbstractOperation):
     def __init__(self, connector: Connector, remote_metadata: Any, local_descriptors: Any) -> None:
         descriptors = _descriptor_list(local_descriptors)
         kind = int(remote_metadata.operation_kind)
@@ -609,19 +631,19 @@ class _Active(_Operation):
         self._cancel()
 
 
-class ReadableOperation(_Passive):
+class ReadableOperation(PassiveOperation):
     """Offers memory to one read of a peer."""
 
-    _kind = "readable"
+    _kind, _operation_kind = "readable", OperationKind.READ
 
 
-class WritableOperation(_Passive):
+class WritableOperation(PassiveOperation):
     """Offers memory to one write of a peer."""
 
-    _kind, _receives = "writable", True
+    _kind, _receives, _operation_kind = "writable", True, OperationKind.WRITE
 
 
-class ReadOperation(_Active):
+class ReadOperation(ActiveOperation):
     """Reads a peer's memory; begins at once."""
 
     _kind, _receives, _operation_kind = "read", True, OperationKind.READ
@@ -633,7 +655,7 @@ class ReadOperation(_Active):
         return list(self._descriptors)
 
 
-class WriteOperation(_Active):
+class WriteOperation(ActiveOperation):
     """Writes into a peer's memory; begins at once."""
 
     _kind, _operation_kind = "write", OperationKind.WRITE
