@@ -50,8 +50,7 @@ static void devices_print(struct cli *cli, struct json_object *devices)
                 puts("No RDMA devices.");
         json_object_put(rows);
         table_format(devices, &(struct table_column){ "", "transports", TABLE_LIST }, text, sizeof(text));
-        printf("\nUCX transports: %s\n",
-               *text ? text : "none (the network side is off: ferryd --data-listen opens it)");
+        printf("\nTransports: %s\n", *text ? text : "none (ferryd --local or --data-listen opens one)");
         if (!json_object_object_get_ex(devices, "gpu_direct_rdma", &gpu) ||
             !json_object_object_get_ex(gpu, "missing", &missing))
                 return;

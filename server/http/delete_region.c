@@ -13,14 +13,9 @@ enum { NAMED_MAX = 8, DETAIL_SIZE = 256 };
 
 static const char *reason(int error)
 {
-        switch (error) {
-        case FERRY_E_REGION_IN_USE:
+        if (error == FERRY_E_REGION_IN_USE)
                 return "An operation or a content request uses it";
-        case FERRY_E_REGION_HELD:
-                return "It is memory of the program that runs the worker, which alone can remove it";
-        default:
-                return "No region of this id";
-        }
+        return "It is memory of the program that runs the worker, which alone can remove it";
 }
 
 /* The detail of region-in-use: some of those that are not done, the oldest first. */
@@ -65,5 +60,8 @@ void delete_region(struct http_request *request)
         }
         if (error == FERRY_E_REGION_IN_USE)
                 name_operations(request, id, detail);
-        request_problem(request, error, "%s", error == FERRY_E_REGION_IN_USE ? detail : reason(error));
+        if (error == FERRY_E_NOT_FOUND)
+                request_problem(request, error, "No region \"%s\"", request->resource_id);
+        else
+                request_problem(request, error, "%s", error == FERRY_E_REGION_IN_USE ? detail : reason(error));
 }

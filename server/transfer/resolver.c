@@ -109,7 +109,7 @@ int resolver_parse(const struct admission *admission, const char *text, int fami
 
 static void *run(void *context)
 {
-        char copy[ENGINE_ADDRESS_SIZE], *host, *port;
+        char copy[ENGINE_ADDRESS_SIZE], *host = NULL, *port = NULL;
         struct resolution *resolution = context;
         struct resolved resolved = { 0 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "wire.h"
@@ -35,6 +36,8 @@ static void nothing_of_it_is_left(void **state)
         assert_problem(w, "GET", region_path(region.id, ""), NULL, 404, "not-found", NULL);
         assert_problem(w, "GET", region_path(region.id, "/content"), NULL, 404, "not-found", NULL);
         assert_problem(w, "DELETE", region_path(region.id, ""), NULL, 404, "not-found", NULL);
+        assert_int_equal(ferry_delete_region(w->client, region.id), FERRY_E_NOT_FOUND);
+        assert_non_null(strstr(ferry_last_problem(w->client)->detail, region.id));
         wire_refused(w, 404, "not-found", "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx",
                      region_path(region.id, "/content"));
         worker_await_metric(w, "ferry_regions", 0);
