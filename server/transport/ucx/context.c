@@ -33,12 +33,6 @@
  *     and a rendezvous that would fit into the buffer travels without PUT (UCX_PUT_ABOVE).
  * Nothing else that can stand there sends: eager messages, RTS, ATP, ATS, data, keep-alive.
  *
- * One abort is left (seen with 1.13.1, once in about 1,000 ends of a link with parts under way): when the connection
- * manager's socket tells of the peer's end before the data's does, UCX completes the request of a part of which the
- * socket has taken a piece, and uct_tcp completes it once more when it finds its socket reset (uct_iface.h, comp->count
- * > 0). UCX_ZCOPY_THRESH=inf avoids it: parts are copied into UCX's buffers then, which costs 15 to 20 % of the speed
- * of 64 KiB to 4 MiB and of scattered pieces.
- *
  * From 1.16 on, UCX's rendezvous is another (UCX_PROTO_ENABLE), for which this was not shown: there PUT stays off.
  */
 static bool put_is_safe(void)
@@ -100,6 +94,14 @@ static void configure(const struct ucx *ucx, const struct ucx_config *config, co
                  * 4 KiB. From 30 on UCX 1.13 aborts: it allows itself 1,200 bytes of stack for the list.
                  */
                 { "TCP_MAX_IOV", "20", true },
+                /*
+                 * Parts are copied into UCX's buffers, at 15 to 20 % of the speed of 64 KiB to 4 MiB on loopback, and
+                 * at none of a network's. Sent from where they are, they abort the worker once in about 1,000 ends of a
+                 * link: when the connection manager's socket tells of the peer's end before the data's does, UCX 1.13
+                 * completes the request of a part of which the socket has taken a piece, and uct_tcp completes it once
+                 * more when it finds its socket reset (uct_iface.h, comp->count > 0).
+                 */
+                { "ZCOPY_THRESH", ucx_is_before(16) ? "inf" : NULL, false },
                 /*
                  * The kernel grows the buffer of a socket beyond what the cache holds: on loopback 256 MiB take 43 ms
                  * with this size, 47 without. Over a wire the buffer has to grow with the delay.
