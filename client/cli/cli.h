@@ -82,6 +82,7 @@ int cli_run_regions(struct cli *cli, int argc, char **argv);
 int cli_run_rm(struct cli *cli, int argc, char **argv);
 int cli_run_send(struct cli *cli, int argc, char **argv);
 int cli_run_show(struct cli *cli, int argc, char **argv);
+int cli_run_spread(struct cli *cli, int argc, char **argv);
 int cli_run_top(struct cli *cli, int argc, char **argv);
 int cli_run_version(struct cli *cli, int argc, char **argv);
 int cli_run_wait(struct cli *cli, int argc, char **argv);

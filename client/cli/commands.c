@@ -22,6 +22,15 @@ const struct cli_command cli_commands[] = {
           "FROM and TO are a region (rgn_ID, @NAME/rgn_ID, URL/v1/regions/rgn_ID) or a file; - is a standard stream. "
           "Between two workers the target's worker reads.",
           2, 2, cli_run_copy },
+        { "spread", "FILE|OFFER WORKER...", "bring a file, or what a worker offers, to many workers",
+          "Each worker, a URL or @NAME, reads from the one before it, while that still reads: all have the bytes in "
+          "about "
+          "the time of one, whatever the link of the source. They are checked by checksums on the way, and by digests "
+          "at "
+          "the end. Prints the region of each, which stays. A worker that fails is left out, and the next goes on from "
+          "an "
+          "earlier one. Exits with 1 where a worker lacks the bytes.",
+          2, COMMAND_MANY, cli_run_spread },
         { "ls", "", "list operations", NULL, 0, 0, cli_run_ls },
         { "show", "[ID]", "print an operation, a region, the worker or its limits",
           "ID is op_ID, rgn_ID, worker or limits.", 0, 1, cli_run_show },

@@ -4,7 +4,7 @@
 
 #include "cli.h"
 
-enum { SIGNALS_HANDLES = 4 };
+enum { SIGNALS_HANDLES = 1024 }; /* ferry spread has one for each worker */
 
 static _Atomic(struct ferry *) signals_handles[SIGNALS_HANDLES];
 static volatile sig_atomic_t signals_signal;

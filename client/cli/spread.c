@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "spread.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "content.h"
+#include "link.h"
+
+enum { SPREAD_WATCH_MS = 200 };
+
+/* ---- progress: one line on a terminal ---- */
+
+static void spread_show(const struct spread *spread, struct cli_progress *progress)
+{
+        struct winsize window = { .ws_col = 80 };
+        uint64_t took_ms = cli_clock_ms() - spread->start_ms, most = 0;
+        char rate[32];
+        int used;
+        if (!progress->stream)
+                return;
+        (void)ioctl(fileno(progress->stream), TIOCGWINSZ, &window);
+        for (size_t i = 0; i < spread->n; i++)
+                most = spread->members[i].bytes > most ? spread->members[i].bytes : most;
+        cli_bytes_format(rate, sizeof(rate), took_ms ? (double)most * 1000 / (double)took_ms : 0);
+        used = fprintf(progress->stream, "\r\033[K%s/s ", rate) - 4;
+        for (size_t i = 0; i < spread->n && used + 20 < (int)window.ws_col; i++) {
+                const struct member *member = &spread->members[i];
+                used += member->state == MEMBER_FAILED ? fprintf(progress->stream, " %s -", member->name)
+                                                       : fprintf(progress->stream, " %s %.0f%%", member->name,
+                                                                 (double)member->bytes * 100 / (double)spread->size);
+        }
+        fflush(progress->stream);
+        progress->drawn = true;
+}
+
+/* ---- the chain ---- */
+
+/* The last one that reads: the others are done before it, or soon after. n = none. */
+static size_t spread_last(const struct spread *spread)
+{
+        for (size_t i = spread->n; i-- > 0;)
+                if (spread->members[i].state == MEMBER_READS)
+                        return i;
+        return spread->n;
+}
+
+static bool spread_is_over(const struct spread *spread)
+{
+        for (size_t i = 0; i < spread->n; i++)
+                if (spread->members[i].state == MEMBER_WAITS || spread->members[i].state == MEMBER_READS)
+                        return false;
+        return true;
+}
+
+/* Where nothing moves yet, a region that is being made is what to wait for. */
+static void spread_await_region(struct spread *spread)
+{
+        struct ferry_answer answer;
+        char path[64 + FERRY_ID_SIZE];
+        for (size_t i = 0; i < spread->n; i++) {
+                const struct member *member = &spread->members[i];
+                if (member->state != MEMBER_WAITS || member->ready)
+                        continue;
+                snprintf(path, sizeof(path), "/v1/regions/%s?wait_ms=%d", member->home.region.id, SPREAD_WATCH_MS);
+                (void)ferry_request(member->worker.ferry, "GET", path, NULL, NULL, 0, &answer);
+                ferry_answer_clear(&answer);
+                return;
+        }
+}
+
+static int spread_run(struct spread *spread)
+{
+        struct cli_progress progress = cli_progress_make(spread->cli);
+        uint64_t limit_ms = UINT64_MAX;
+        int status = CLI_OK;
+        if (spread->cli->timeout && !cli_duration_parse(spread->cli->timeout, &limit_ms))
+                return cli_usage_error("not a duration: %s", spread->cli->timeout);
+        while (status == CLI_OK && !spread_is_over(spread)) {
+                size_t last;
+                for (size_t i = 0; status == CLI_OK && i < spread->n; i++)
+                        if (spread->members[i].state == MEMBER_WAITS)
+                                status = member_begin(spread, i);
+                last = spread_last(spread);
+                if (last == spread->n)
+                        spread_await_region(spread);
+                for (size_t i = 0; i < spread->n; i++)
+                        if (spread->members[i].state == MEMBER_READS)
+                                member_look(spread, i, i == last ? SPREAD_WATCH_MS : 0);
+                spread_show(spread, &progress);
+                if (signals_caught())
+                        status = CLI_PROBLEM;
+                else if (status == CLI_OK && cli_clock_ms() - spread->start_ms >= limit_ms && !spread_is_over(spread))
+                        status = CLI_LATE;
+        }
+        cli_progress_end(&progress);
+        if (status == CLI_LATE)
+                fprintf(stderr, "ferry: not done within %s: cancelled\n", spread->cli->timeout);
+        return status;
+}
+
+/* ---- the result ---- */
+
+static void report_member(const struct spread *spread, const struct member *member, struct json_object *list)
+{
+        struct json_object *object = json_object_new_object();
+        bool done = member->state == MEMBER_DONE;
+        json_object_object_add(object, "worker", json_object_new_string(member->name));
+        json_object_object_add(object, "status", json_object_new_string(done ? "COMPLETE" : "ERRORED"));
+        if (done) {
+                json_object_object_add(object, "region", json_object_new_string(member->home.region.id));
+                json_object_object_add(object, "transport", json_object_new_string(member->transport));
+        } else {
+                json_object_object_add(object, "detail", json_object_new_string(member->why));
+        }
+        json_object_array_add(list, object);
+}
+
+static int spread_report_json(const struct spread *spread)
+{
+        struct json_object *report = json_object_new_object(), *list = json_object_new_array();
+        json_object_object_add(report, "size", json_object_new_int64((int64_t)spread->size));
+        json_object_object_add(report, "duration_ms",
+                               json_object_new_int64((int64_t)(spread->ended_ms - spread->start_ms)));
+        for (size_t i = 0; i < spread->n; i++)
+                report_member(spread, &spread->members[i], list);
+        json_object_object_add(report, "members", list);
+        int status = cli_print(json_object_to_json_string_ext(report, JSON_C_TO_STRING_NOSLASHESCAPE));
+        json_object_put(report);
+        return status;
+}
+
+/* A line for each region, as ferry copy and ferry rm take it. */
+static int spread_report(const struct spread *spread)
+{
+        int status = CLI_OK;
+        if (spread->cli->json)
+                return spread_report_json(spread);
+        for (size_t i = 0; status == CLI_OK && i < spread->n; i++) {
+                const struct member *member = &spread->members[i];
+                char *line = NULL;
+                if (member->state != MEMBER_DONE)
+                        continue;
+                if (asprintf(&line, "%s%s%s", member->name, member->name[0] == '@' ? "/" : "/v1/regions/",
+                             member->home.region.id) < 0)
+                        return cli_usage_error("%s", strerror(ENOMEM));
+                status = cli_print(line);
+                free(line);
+        }
+        return status;
+}
+
+/* Those that have all keep it. */
+static int spread_end(struct spread *spread)
+{
+        size_t n_done = 0;
+        for (size_t i = 0; i < spread->n; i++)
+                n_done += spread->members[i].state == MEMBER_DONE;
+        int status = spread_report(spread);
+        for (size_t i = 0; status == CLI_OK && i < spread->n; i++)
+                spread->members[i].home.region.id[0] = '\0';
+        if (status != CLI_OK || n_done == spread->n)
+                return status;
+        return cli_problem("%zu of %zu workers have the bytes", n_done, spread->n);
+}
+
+/* ---- the source and the members ---- */
+
+static int spread_open_source(struct spread *spread, const char *text)
+{
+        struct content_input input = { .fd = -1 };
+        struct link link = { 0 };
+        int status, r = link_parse(text, "operations", "op_", &link);
+        link_clear(&link);
+        if (r == 0) {
+                status = remote_fetch(spread->cli, text, FERRY_READABLE, &spread->remote);
+                spread->size = spread->remote.size;
+                return status;
+        }
+        status = content_open(text, &input);
+        spread->size = input.size;
+        if (status == CLI_OK)
+                status = job_make_region(&spread->source, input.size, NULL);
+        if (status == CLI_OK)
+                status = content_fill(spread->source.worker, &spread->source.region, input.fd, input.name, input.size);
+        content_close(&input);
+        return status;
+}
+
+static int spread_open_members(struct spread *spread, char **names)
+{
+        int status = CLI_OK;
+        for (size_t i = 0; status == CLI_OK && i < spread->n; i++) {
+                struct member *member = &spread->members[i];
+                member->name = names[i];
+                member->home = member->read = (struct job){ .cli = spread->cli, .worker = &member->worker };
+                status = cli_worker_named(spread->cli, names[i], &member->worker);
+        }
+        return status;
+}
+
+int cli_run_spread(struct cli *cli, int argc, char **argv)
+{
+        struct spread spread = { .cli = cli,
+                                 .source = { .cli = cli, .worker = &cli->worker },
+                                 .n = (size_t)argc - 2,
+                                 .members = calloc((size_t)argc - 2, sizeof(struct member)) };
+        int status = spread.members ? cli_connect(cli) : cli_usage_error("%s", strerror(ENOMEM));
+        if (status == CLI_OK)
+                status = spread_open_members(&spread, argv + 2);
+        if (status == CLI_OK)
+                status = spread_open_source(&spread, argv[1]);
+        spread.start_ms = cli_clock_ms();
+        for (size_t i = 0; status == CLI_OK && i < spread.n; i++)
+                member_open(&spread, &spread.members[i]);
+        if (status == CLI_OK)
+                status = spread_run(&spread);
+        spread.ended_ms = cli_clock_ms();
+        if (status == CLI_OK)
+                status = spread_check(&spread);
+        if (status == CLI_OK && signals_caught())
+                status = CLI_PROBLEM;
+        if (status == CLI_OK)
+                status = spread_end(&spread);
+        for (size_t i = 0; spread.members && i < spread.n; i++)
+                member_end(&spread.members[i]);
+        for (size_t i = 0; spread.members && i < spread.n; i++)
+                worker_close(&spread.members[i].worker); /* others had offers there */
+        job_end(&spread.source);
+        remote_clear(&spread.remote);
+        free(spread.members);
+        return status;
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <string.h>
+
+#include "spread.h"
+
+enum { MEMBER_TRIES = 3 };
+
+/* ---- its end ---- */
+
+void member_end(struct member *member)
+{
+        job_end(&member->read);
+        job_end(&member->offer);
+        job_end(&member->home);
+}
+
+void member_fail_because(struct spread *spread, struct member *member, const char *why)
+{
+        member->state = MEMBER_FAILED;
+        snprintf(member->why, sizeof(member->why), "%s", why);
+        fprintf(stderr, "ferry: %s is left out: %s\n", member->name, why);
+        member_end(member);
+}
+
+/* What was at a worker that does not answer went with it, or with its time to live. */
+static void job_forget(struct job *job)
+{
+        ferry_operation_clear(&job->operation);
+        job->region = (struct ferry_region){ 0 };
+}
+
+void member_fail(struct spread *spread, struct member *member, int r)
+{
+        char why[sizeof(member->why)];
+        if (member->state == MEMBER_FAILED || signals_caught())
+                return;
+        snprintf(why, sizeof(why), "%s", ferry_last_message(member->worker.ferry));
+        if (r < 0) {
+                job_forget(&member->read);
+                job_forget(&member->home);
+                for (size_t i = 0; i < spread->n; i++)
+                        if (spread->members[i].offer.worker == &member->worker)
+                                job_forget(&spread->members[i].offer);
+        }
+        member_fail_because(spread, member, why);
+}
+
+/* It did not get a byte: it tries again, from one further back. */
+static void member_strike(struct spread *spread, struct member *member, const char *why)
+{
+        if (++member->strikes >= MEMBER_TRIES)
+                member_fail_because(spread, member, why);
+}
+
+/* ---- its region ---- */
+
+/* All are made at once, which takes long where they are large. */
+void member_open(struct spread *spread, struct member *member)
+{
+        static const char *const headers[] = { "Prefer: respond-async", NULL };
+        const char *name = spread->cli->name;
+        struct json_object *body = json_object_new_object(), *made = NULL, *id;
+        struct ferry_answer answer = { 0 };
+        json_object_object_add(body, "size", json_object_new_int64((int64_t)spread->size));
+        if (name)
+                json_object_object_add(body, "name", json_object_new_string(name));
+        const char *text = json_object_to_json_string(body);
+        struct ferry_exchange exchange = { .method = "POST",
+                                           .path = "/v1/regions",
+                                           .content_type = "application/json",
+                                           .body = text,
+                                           .size = strlen(text),
+                                           .headers = headers };
+        signals_defer();
+        int r = ferry_exchange_perform(member->worker.ferry, &exchange, &answer);
+        if (r == 0 && answer.body)
+                made = json_tokener_parse(answer.body);
+        if (json_object_object_get_ex(made, "id", &id))
+                snprintf(member->home.region.id, sizeof(member->home.region.id), "%s", json_object_get_string(id));
+        signals_resume();
+        if (r != 0)
+                member_fail(spread, member, r);
+        else if (!member->home.region.id[0])
+                member_fail_because(spread, member, "what answers is no worker");
+        json_object_put(made);
+        json_object_put(body);
+        ferry_answer_clear(&answer);
+}
+
+static void member_await_region(struct spread *spread, struct member *member)
+{
+        struct ferry_region region;
+        int r = ferry_get_region(member->worker.ferry, member->home.region.id, &region);
+        if (r != 0)
+                member_fail(spread, member, r);
+        else if (strcmp(region.state, "failed") == 0)
+                member_fail_because(spread, member, "its region could not be made");
+        else
+                member->ready = strcmp(region.state, "preparing") != 0;
+}
+
+/* ---- where it reads from ---- */
+
+/* The member before it that has not failed; as many further back as it has failed to read. NULL = the source. */
+static struct member *member_before(struct spread *spread, size_t i)
+{
+        unsigned skip = spread->members[i].strikes;
+        while (i-- > 0) {
+                if (spread->members[i].state == MEMBER_FAILED)
+                        continue;
+                if (skip-- == 0)
+                        return &spread->members[i];
+        }
+        return NULL;
+}
+
+/* What a member can get next from another one. false: nothing now. */
+static bool member_finds(const struct spread *spread, const struct member *member, const struct member *from,
+                         uint64_t *ret_to, const char **ret_follow)
+{
+        *ret_follow = NULL;
+        *ret_to = from->state == MEMBER_DONE ? spread->size : from->prefix;
+        if (member->prefix < *ret_to)
+                return true;
+        *ret_to = from->to;
+        *ret_follow = from->read.operation.id;
+        return from->state == MEMBER_READS && member->prefix < from->to;
+}
+
+static int offer_make(struct spread *spread, struct member *member, const struct job *home, const char *follow,
+                      uint64_t to)
+{
+        struct ferry_descriptor descriptor = { .region = home->region.id,
+                                               .offset = member->prefix,
+                                               .size = to - member->prefix };
+        struct ferry_operation_spec spec = { .kind = FERRY_READABLE,
+                                             .descriptors = &descriptor,
+                                             .n_descriptors = 1,
+                                             .include_metadata = true,
+                                             .label = spread->cli->label,
+                                             .follow = follow };
+        member->offer = (struct job){ .cli = spread->cli, .worker = home->worker };
+        signals_defer();
+        int r = ferry_create_operation(home->worker->ferry, &spec, &member->offer.operation);
+        signals_resume();
+        return r;
+}
+
+static int read_make(struct spread *spread, struct member *member, const char *metadata, uint64_t to)
+{
+        struct ferry_descriptor descriptor = { .region = member->home.region.id,
+                                               .offset = member->prefix,
+                                               .size = to - member->prefix };
+        struct ferry_operation_spec spec = { .kind = FERRY_READ,
+                                             .layout = FERRY_LAYOUT_STREAM,
+                                             .descriptors = &descriptor,
+                                             .n_descriptors = 1,
+                                             .remote_metadata = metadata,
+                                             .label = spread->cli->label,
+                                             .verify = true };
+        signals_defer();
+        int r = ferry_create_operation(member->worker.ferry, &spec, &member->read.operation);
+        signals_resume();
+        return r;
+}
+
+static void member_starts(struct spread *spread, struct member *member, const char *metadata, uint64_t to)
+{
+        int r = read_make(spread, member, metadata, to);
+        if (r != 0) {
+                member_fail(spread, member, r);
+                return;
+        }
+        member->to = to;
+        member->state = MEMBER_READS;
+}
+
+static int member_begin_at_source(struct spread *spread, struct member *member)
+{
+        if (!spread->source.region.id[0]) { /* an offer is read whole */
+                member->prefix = 0;
+                member_starts(spread, member, spread->remote.metadata, spread->size);
+                return CLI_OK;
+        }
+        int r = offer_make(spread, member, &spread->source, NULL, spread->size);
+        if (r == 0)
+                member_starts(spread, member, member->offer.operation.metadata, spread->size);
+        return cli_result(spread->source.worker, r);
+}
+
+int member_begin(struct spread *spread, size_t i)
+{
+        struct member *member = &spread->members[i], *from;
+        const char *follow;
+        uint64_t to;
+        if (!member->ready)
+                member_await_region(spread, member);
+        if (!member->ready || member->state != MEMBER_WAITS)
+                return CLI_OK;
+        from = member_before(spread, i);
+        if (!from)
+                return member_begin_at_source(spread, member);
+        if (!member_finds(spread, member, from, &to, &follow))
+                return CLI_OK;
+        int r = offer_make(spread, member, &from->home, follow, to);
+        if (r == 0)
+                member_starts(spread, member, member->offer.operation.metadata, to);
+        else if (r < 0 || r == FERRY_E_NOT_FOUND)
+                member_fail(spread, from, r);
+        else if (r != FERRY_E_GONE) /* what it was to follow has just failed: its end is seen in a moment */
+                member_strike(spread, member, ferry_last_message(from->worker.ferry));
+        return CLI_OK;
+}
+
+/* ---- how it goes ---- */
+
+static void member_ended(struct spread *spread, struct member *member, const struct ferry_operation *now)
+{
+        uint64_t before = member->prefix;
+        char why[sizeof(member->why)];
+        snprintf(why, sizeof(why), "%s: %.180s", now->error_code, now->error_detail);
+        member->prefix = now->status == FERRY_COMPLETE ? member->to : before + now->bytes_prefix;
+        member->bytes = member->prefix;
+        snprintf(member->transport, sizeof(member->transport), "%s", now->transport);
+        member->state = member->prefix == spread->size ? MEMBER_DONE : MEMBER_WAITS;
+        job_end(&member->read);
+        job_end(&member->offer);
+        if (member->prefix > before)
+                member->strikes = 0;
+        else
+                member_strike(spread, member, why);
+}
+
+void member_look(struct spread *spread, size_t i, uint64_t wait_ms)
+{
+        struct member *member = &spread->members[i];
+        struct ferry_operation now = { 0 };
+        int r = ferry_get_operation(member->worker.ferry, member->read.operation.id, wait_ms, 0, &now);
+        if (r != 0) {
+                member_fail(spread, member, r);
+                return;
+        }
+        member->bytes = member->prefix + now.bytes_done;
+        if (now.done) {
+                member->read.operation.done = true;
+                member_ended(spread, member, &now);
+        }
+        ferry_operation_clear(&now);
+}

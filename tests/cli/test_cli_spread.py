@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""ferry spread: a file, or what a worker offers, to many workers."""
+import json
+import signal
+import unittest
+import urllib.request
+
+from workers import LIMIT, Case
+
+MIB = 1 << 20
+NETWORK = ("--local", "off", "--data-listen", "127.0.0.1:0", "--transports", "tcp,self")
+
+
+class Spread(Case):
+    def members(self, n, *flags):
+        members = [self.worker(f"w{i}", *flags) for i in range(1, n + 1)]
+        lines = [f"{worker.name} {worker.url}\n" for worker in members]
+        (self.directory / "ferry").mkdir(exist_ok=True)
+        (self.directory / "ferry" / "workers").write_text("".join(lines))
+        return members
+
+    def content(self, worker, region):
+        with urllib.request.urlopen(f"{worker.url}/v1/regions/{region}/content", timeout=LIMIT) as answer:
+            return answer.read()
+
+    def holds(self, worker, region, data):
+        """The region has the bytes, and is all that the worker has."""
+        self.assertEqual(self.content(worker, region) == data, True, worker.name)
+        self.assertEqual(worker.left(), [region], worker.name)
+
+    def test_a_file_comes_to_all(self):
+        source, members = self.worker("source"), self.members(4)
+        file = self.file("file", 3 * MIB + 17)
+        output, errors = self.ferry("spread", file, "@w1", "@w2", members[2].url, "@w4", "-u", source.url, "--name", "x")
+        self.assertEqual(errors, "")
+        lines = output.decode().split()
+        self.assertEqual([line.split("rgn_")[0] for line in lines],
+                         ["@w1/", "@w2/", members[2].url + "/v1/regions/", "@w4/"])
+        for worker, line in zip(members, lines):
+            self.holds(worker, line[line.index("rgn_"):], file.read_bytes())
+            self.assertEqual(worker.get("/v1/regions")["regions"][0]["name"], "x")
+        self.nothing_left(source)
+
+    def test_an_offer_comes_to_all(self):
+        source, members = self.worker("source"), self.members(3, *NETWORK)
+        source.expect("HTTP")
+        file = self.file("file", 20 * MIB)
+        offer = self.start("offer", file, "--url", source.url)
+        output, _ = self.ferry("spread", self.line(offer), "@w1", "@w2", "@w3", "--json")
+        report = json.loads(output)
+        self.assertEqual((report["size"], [m["worker"] for m in report["members"]], {m["status"] for m in report["members"]}),
+                         (20 * MIB, ["@w1", "@w2", "@w3"], {"COMPLETE"}))
+        self.assertEqual([m["transport"] for m in report["members"]], ["http", "tcp", "tcp"])
+        self.finish(offer)
+        for worker, member in zip(members, report["members"]):
+            self.holds(worker, member["region"], file.read_bytes())
+
+    def offer(self, source, size):
+        """Of a region with a pattern. Returns its URL and its bytes."""
+        data = (b"".join(i.to_bytes(4, "little") for i in range(MIB // 4)) * (size // MIB))[:size]
+        made, _ = self.ferry("post", "/v1/regions", json.dumps({"size": size}), "-u", source.url)
+        region = json.loads(made)["id"]
+        self.ferry("put", f"/v1/regions/{region}/content", "-", "-u", source.url, data=data)
+        body = {"kind": "readable", "descriptors": [{"region": region}], "uses": 4}
+        made, _ = self.ferry("post", "/v1/operations", json.dumps(body), "-u", source.url)
+        self.offered = json.loads(made)["id"]
+        return f"{source.url}/v1/operations/{self.offered}", data
+
+    def resume(self):
+        self.source.process.send_signal(signal.SIGCONT)
+
+    def moving(self, worker):
+        return [one for one in worker.get("/v1/operations")["operations"]
+                if one["kind"] == "read" and one["bytes_done"] > 0]
+
+    def start_and_stop(self, *members, **more):
+        """A command whose source stands still in the middle."""
+        self.source = self.worker("source", *NETWORK)
+        self.source.expect("peer-lost", "operation ended")
+        for worker in members:
+            worker.expect("peer-lost", "operation ended", "stale-metadata")
+        url, data = self.offer(self.source, 96 * MIB)
+        process = self.start("spread", url, *(f"@{worker.name}" for worker in members), **more)
+        self.eventually(lambda: self.moving(members[0]))
+        self.source.process.send_signal(signal.SIGSTOP)
+        return process, data
+
+    def test_one_that_dies_is_left_out(self):
+        for victim in (0, 2):
+            members = self.members(4, *NETWORK)
+            process, data = self.start_and_stop(*members)
+            members[victim].process.kill()
+            members[victim].process.wait()
+            self.resume()
+            output, errors = self.finish(process, status=1)
+            self.ferry("rm", self.offered, "-u", self.source.url)
+            self.assertRegex(errors, rf"@w{victim + 1} is left out: .*\n(.*\n)*ferry: 3 of 4 workers have the bytes\n")
+            lines = output.decode().split()
+            self.assertEqual(len(lines), 3)
+            for line in lines:
+                name, region = line.removeprefix("@").split("/")
+                self.holds(next(worker for worker in members if worker.name == name), region, data)
+            for worker in [*members, self.source]:
+                worker.stop()
+
+    def test_nothing_is_left_when_it_is_interrupted(self):
+        members = self.members(3, *NETWORK)
+        process, _ = self.start_and_stop(*members)
+        process.send_signal(signal.SIGINT)
+        _, errors = self.finish(process, status=-signal.SIGINT)
+        self.assertIn("nothing was left behind", errors)
+        self.resume()
+        self.ferry("rm", self.offered, "-u", self.source.url)
+        self.nothing_left(*members)
+
+    def test_what_cannot_begin_is_told(self):
+        source, (member,) = self.worker("source"), self.members(1)
+        file = self.file("file", MIB)
+        self.complains("no worker nobody", "spread", file, "@nobody", "-u", source.url, status=2)
+        _, errors = self.ferry("spread", file, "http://127.0.0.1:1", "@w1", "-u", source.url, status=1)
+        self.assertIn("http://127.0.0.1:1 is left out", errors)
+        self.assertEqual(len(member.left()), 1)
+        self.nothing_left(source)
+        _, errors = self.ferry("spread", file, "http://127.0.0.1:1", "-u", source.url, status=1)
+        self.assertIn("0 of 1 workers have the bytes", errors)
+        self.nothing_left(source)
+
+
+if __name__ == "__main__":
+    unittest.main()
