@@ -20,12 +20,19 @@ static const struct {
         { "readyz", "/readyz" },
         { "metrics", "/metrics" },
         { "openapi", "/openapi.yaml" },
+        { "docs", "/docs" },
 };
 
 void get_root(struct http_request *request)
 {
         struct ferry_json_writer writer = { 0 };
+        const char *accept = request->headers.accept;
 
+        if (headers_accept(accept, "text/html") > headers_accept(accept, "application/json")) {
+                get_page(request);
+                return;
+        }
+        request_header_text(request, "Vary", "Accept", "");
         ferry_json_begin_object(&writer);
         ferry_json_add_string(&writer, "name", request->server->config.worker_name);
         ferry_json_add_string(&writer, "version", request->server->config.version);

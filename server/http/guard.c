@@ -46,6 +46,18 @@ bool guard_host_allowed(const char *header, const char *const *names, size_t n)
         return false;
 }
 
+bool guard_origin_own(const char *origin, const char *host, bool tls, const char *url)
+{
+        const char *scheme = tls ? "https://" : "http://";
+        size_t length = strlen(scheme), own = url ? strlen(url) : 0;
+
+        while (own && url[own - 1] == '/')
+                own--;
+        if (own && strlen(origin) == own && !strncasecmp(origin, url, own))
+                return true;
+        return host && !strncasecmp(origin, scheme, length) && !strcasecmp(origin + length, host);
+}
+
 bool guard_origin_allowed(const char *origin, const char *const *allowed, size_t n)
 {
         for (size_t i = 0; i < n; i++)
@@ -124,7 +136,8 @@ bool guard_admit(struct http_request *request)
                 request_problem(request, FERRY_E_INVALID_PARAMETER, "The request has no Host");
                 return false;
         }
-        if (!headers->origin)
+        if (!headers->origin || (!listener->local && guard_origin_own(headers->origin, headers->host,
+                                                                      listener->server->tls, config->advertise_url)))
                 return true;
         if (!guard_origin_allowed(headers->origin, config->allow_origin, config->n_allow_origin)) {
                 request_problem(request, FERRY_E_ORIGIN_REFUSED, "The worker was not started with this origin allowed");

@@ -25,6 +25,12 @@ const char *guard_framing_fault(const struct http_headers *headers, const char *
 bool guard_host_allowed(const char *header, const char *const *names, size_t n);
 
 /* Whether an Origin is one of the n allowed ones; they are compared without regard to case. Pure. */
+/*
+ * Whether the origin is the worker's own: its page at the host that the request names, which has been judged before, or
+ * at url (NULL = there is none).
+ */
+bool guard_origin_own(const char *origin, const char *host, bool tls, const char *url);
+
 bool guard_origin_allowed(const char *origin, const char *const *allowed, size_t n);
 
 /* What an Authorization header (NULL = none) of the scheme Bearer holds; NULL = nothing. Pure. */

@@ -38,6 +38,11 @@ void get_livez(struct http_request *request);
 void get_readyz(struct http_request *request);
 void get_metrics(struct http_request *request);
 void get_openapi(struct http_request *request);
+void get_openapi_json(struct http_request *request);
+void get_docs(struct http_request *request);
+void get_page(struct http_request *request);
+void get_page_script(struct http_request *request);
+void get_page_style(struct http_request *request);
 
 /* The next octets of an upload that put_region_content has admitted. */
 void upload_take(struct http_request *request, const char *data, size_t size);

@@ -13,6 +13,7 @@ static const struct {
         bool list; /* may come again; the first is what counts */
 } table[] = {
         { "Accept", offsetof(struct http_headers, accept), true },
+        { "Accept-Encoding", offsetof(struct http_headers, accept_encoding), true },
         { "Authorization", offsetof(struct http_headers, authorization), false },
         { "Content-Encoding", offsetof(struct http_headers, content_encoding), false },
         { "Content-Digest", offsetof(struct http_headers, content_digest), false },

@@ -9,6 +9,7 @@
 /* The request headers that Ferry looks at. Values are borrowed from the connection until the answer is queued. */
 struct http_headers {
         const char *accept;
+        const char *accept_encoding;
         const char *authorization;
         const char *content_encoding;
         const char *content_digest;
@@ -60,7 +61,7 @@ bool headers_media_type_is(const char *value, const char *type);
 
 /* What stands behind "key=" in a dictionary (RFC 8941), as Want-Repr-Digest is one; NULL = it has no such key. */
 const char *headers_dictionary_find(const char *value, const char *key);
-/* How much an Accept header wants the media type, which it must name: 1 to 1000; 0 = it does not, or there is none. */
+/* How much an Accept or Accept-Encoding header wants what it must name: 1 to 1000; 0 = not, or there is none. */
 unsigned headers_accept(const char *value, const char *type);
 
 /* Whether a dictionary of preferences, as Want-Content-Digest is one, has the key with one above 0. NULL has none. */

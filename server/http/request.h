@@ -43,9 +43,6 @@ struct http_request {
         struct http_listener *listener;
         struct MHD_Connection *connection;
         struct request_note *note; /* for the log, at the end; owned; NULL = it will not be logged */
-        bool target_fault;         /* the raw target hides a NUL, which would cut the decoded path short */
-        bool head_fault;           /* libmicrohttpd has passed over a part of the head */
-        bool slash_hidden;         /* its path has %2F, which is not the slash that parts names */
 
         /*
          * Borrowed from the connection until the answer is queued. libmicrohttpd promises no more, and takes their
@@ -58,6 +55,9 @@ struct http_request {
         char resource_id[FERRY_ID_TEXT_SIZE]; /* what stood for {id}; "" = none, or too long to be one */
         char id[REQUEST_ID_SIZE];
         bool cross_origin;
+        bool target_fault; /* the raw target hides a NUL, which would cut the decoded path short */
+        bool head_fault;   /* libmicrohttpd has passed over a part of the head */
+        bool slash_hidden; /* its path has %2F, which is not the slash that parts names */
 
         /* Where it stands. */
         enum { REQUEST_NEW, REQUEST_BEGIN, REQUEST_DATA, REQUEST_END } phase;

@@ -140,7 +140,7 @@ class Caller:
 def converse(call, a, b):
     call(b, "createPeer", 201, body={"url": a.url})
     for name in ("getRoot", "getWorker", "getDevices", "getLimits", "getLivez", "getReadyz", "getMetrics",
-                 "getOpenapi"):
+                 "getOpenapi", "getOpenapiJson", "getDocs", "getPageScript", "getPageStyle"):
         call(a, name, 200)
     call(a, "getWorker", 400, query="?no_such_parameter=1")
     call(a, "getWorker", 421, Host="attacker.example")

@@ -78,6 +78,21 @@ static void origins_match_exactly(void **state)
         assert_false(guard_origin_allowed("https://ui.example", NULL, 0));
 }
 
+static void the_own_origin_is_that_of_the_page(void **state)
+{
+        assert_true(guard_origin_own("http://localhost:9300", "localhost:9300", false, NULL));
+        assert_true(guard_origin_own("https://Worker.example", "worker.example", true, NULL));
+        assert_true(guard_origin_own("http://[::1]:9300", "[::1]:9300", false, NULL));
+        assert_true(guard_origin_own("https://proxy.example", "10.0.0.1:9300", false, "https://proxy.example/"));
+        assert_false(guard_origin_own("https://localhost:9300", "localhost:9300", false, NULL));
+        assert_false(guard_origin_own("http://localhost:9301", "localhost:9300", false, NULL));
+        assert_false(guard_origin_own("http://localhost:9300.evil", "localhost:9300", false, NULL));
+        assert_false(guard_origin_own("http://localhost:9300", NULL, false, NULL));
+        assert_false(guard_origin_own("https://proxy.example.evil", "x", false, "https://proxy.example"));
+        assert_false(guard_origin_own("null", "x", false, NULL));
+        assert_false(guard_origin_own("", "", false, ""));
+}
+
 static const struct guard_tokens none, alone = { .full = "full" },
                                        tokens = { .full = "full", .peer = "peer", .metrics = "metrics" };
 
@@ -130,6 +145,7 @@ int main(void)
                 cmocka_unit_test(own_names_and_literals_are_hosts),
                 cmocka_unit_test(foreign_names_are_no_hosts),
                 cmocka_unit_test(origins_match_exactly),
+                cmocka_unit_test(the_own_origin_is_that_of_the_page),
                 cmocka_unit_test(without_a_token_all_is_open),
                 cmocka_unit_test(the_full_token_opens_everything),
                 cmocka_unit_test(the_peer_token_opens_what_is_for_peers_only),

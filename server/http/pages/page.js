@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The page of a worker. It lists once, then follows /v1/events, which fetch reads because an EventSource cannot send a
+ * token. All that a worker says goes into text nodes, never into HTML.
+ */
+'use strict';
+const $ = (id) => document.getElementById(id);
+const SECONDS = 300, FAILURES = 20, SOON_MS = 60000, PASSIVE = { readable: true, writable: true };
+const RECEIVES = { read: true, writable: true };
+
+let token = null, skew = 0, dirty = false;
+let operations = new Map(), peers = [], failures = [], metrics = new Map();
+const moved = { received: new Array(SECONDS).fill(0), sent: new Array(SECONDS).fill(0), second: 0 };
+
+/* ---- asking ---- */
+
+class Refused extends Error {
+  constructor(status, detail) { super(detail); this.status = status; }
+}
+
+async function ask(path, options = {}) {
+  const headers = { ...options.headers };
+  if (token !== null) headers.Authorization = 'Bearer ' + token;
+  const answer = await fetch(path, { ...options, headers, cache: 'no-store', credentials: 'omit', redirect: 'error' });
+  if (answer.ok) return answer;
+  let detail = String(answer.status);
+  try { detail = (await answer.json()).detail || detail; } catch { /* not one of the worker's answers */ }
+  throw new Refused(answer.status, detail);
+}
+
+async function all(path, name) {
+  const list = [];
+  for (let next = ''; next !== undefined;) {
+    const page = await (await ask(path + 'limit=1000' + (next && '&after=' + encodeURIComponent(next)))).json();
+    list.push(...page[name]);
+    next = page.next;
+  }
+  return list;
+}
+
+/* ---- what is known ---- */
+
+const now = () => Date.now() + skew;
+
+function count(operation, bytes) {
+  const second = Math.floor(Date.now() / 1000);
+  for (; moved.second < second; moved.second++)
+    for (const way of ['received', 'sent']) moved[way][(moved.second + 1) % SECONDS] = 0;
+  moved[RECEIVES[operation.kind] ? 'received' : 'sent'][second % SECONDS] += bytes;
+}
+
+/* Keeps what an operation is now; at: the time of the event, 0 = of a list. */
+function take(operation, at) {
+  const old = operations.get(operation.id);
+  const known = old ? old.bytes_done : at ? 0 : operation.bytes_done;
+  const more = Math.max(0, operation.bytes_done - known);
+  if (at && more) count(operation, more);
+  operation.rate = old ? old.rate : 0;
+  operation.at = at || now();
+  if (old && more && operation.at > old.at) {
+    const rate = more * 1000 / (operation.at - old.at);
+    operation.rate = old.rate ? old.rate * 0.6 + rate * 0.4 : rate;
+  } else if (old && !more) {
+    operation.at = old.at;
+  }
+  if (!operation.done) operations.set(operation.id, operation);
+  else operations.delete(operation.id);
+  if (at && operation.status === 'ERRORED') failures = [operation, ...failures].slice(0, FAILURES);
+}
+
+/* Progress that came too soon after the one before has no event of its own. */
+async function refresh() {
+  for (const operation of await all('/v1/operations?done=false&', 'operations'))
+    if (operations.has(operation.id)) take(operation, now());
+  await look();
+}
+
+async function list() {
+  const running = await all('/v1/operations?done=false&', 'operations');
+  const failed = await (await ask('/v1/operations?status=ERRORED&order=newest&limit=' + FAILURES)).json();
+  operations = new Map();
+  for (const operation of running) take(operation, 0);
+  failures = failed.operations;
+  await look();
+}
+
+/* What has no event of its own, or none that says how much. */
+async function look() {
+  peers = await all('/v1/peers?', 'peers');
+  const text = await (await ask('/metrics')).text();
+  metrics = new Map();
+  for (const line of text.split('\n')) {
+    const at = line.lastIndexOf(' ');
+    if (line && line[0] !== '#') metrics.set(line.slice(0, at), Number(line.slice(at + 1)));
+  }
+  dirty = true;
+}
+
+const metric = (name) => metrics.get(name) || 0;
+let looking = null;
+function lookSoon() {
+  looking = looking || setTimeout(() => { looking = null; look().catch(() => {}); }, 500);
+}
+
+/* ---- following ---- */
+
+function happened(event) {
+  const family = event.type.split('.')[0];
+  if (event.operation) take(event.operation, Date.parse(event.time));
+  else if (family === 'peer' || family === 'region') lookSoon();
+  else if (family === 'limit') say($('limits'), event.type === 'limit.near'
+    ? `${event.limit.name}: ${event.limit.used} of ${event.limit.max} in use` : '', 'warn');
+  dirty = true;
+}
+
+async function read(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    text += value;
+    const parts = text.split('\n\n');
+    text = parts.pop();
+    for (const part of parts) {
+      const line = part.split('\n').find((l) => l.startsWith('data: '));
+      if (!line) continue;
+      const event = JSON.parse(line.slice(6));
+      if (event.type === 'hello') {
+        skew = Date.parse(event.time) - Date.now();
+        await describe();
+        await list(); /* what happens meanwhile comes after it */
+        state('live', 'live');
+      } else if (event.type === 'missed') {
+        await list();
+      } else {
+        happened(event);
+      }
+    }
+  }
+}
+
+async function follow() {
+  for (let wait = 500; ; wait = Math.min(wait * 2, 5000)) {
+    try {
+      const answer = await ask('/v1/events', { headers: { Accept: 'text/event-stream' } });
+      wait = 500;
+      await read(answer.body);
+      state('lost', 'the worker has ended, trying again');
+    } catch (error) {
+      if (error instanceof Refused && (error.status === 401 || error.status === 403)) return login(error);
+      state('lost', error instanceof Refused ? error.message : 'no answer from the worker, trying again');
+    }
+    await new Promise((resolve) => setTimeout(resolve, wait));
+  }
+}
+
+/* ---- showing ---- */
+
+function say(element, text, className) {
+  if (element.textContent !== text) element.textContent = text;
+  if (className !== undefined && element.className !== className) element.className = className;
+}
+
+function state(className, text) {
+  say($('state'), text, className);
+  document.body.className = className;
+}
+
+function size(bytes) {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+  let i = 0;
+  for (; bytes >= 1024 && i < units.length - 1; i++) bytes /= 1024;
+  return (i && bytes < 100 ? bytes.toFixed(1) : Math.round(bytes)) + ' ' + units[i];
+}
+
+function span(ms) {
+  const s = Math.max(0, Math.round(ms / 1000));
+  if (s < 60) return s + ' s';
+  return s < 3600 ? Math.floor(s / 60) + ' min ' + s % 60 + ' s' : Math.floor(s / 3600) + ' h ' + Math.floor(s / 60) % 60 + ' min';
+}
+
+const clock = (text) => new Date(text).toLocaleTimeString();
+const peerOf = (operation) => operation.peer ? operation.peer.worker || operation.peer.epoch : '';
+const rateOf = (operation) => now() - operation.at > 3000 ? 0 : operation.rate;
+
+function element(name, className, ...children) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  made.append(...children); /* a string becomes a text node */
+  return made;
+}
+
+/* A table whose rows are kept: columns make and fill their cell; each [name, class, make(), fill(parts, item)]. */
+function table(id, columns, keyOf) {
+  const body = $(id).tBodies[0], rows = new Map();
+  return (items) => {
+    const left = new Set(rows.keys());
+    let at = body.firstElementChild;
+    for (const item of items) {
+      const key = keyOf(item);
+      let row = rows.get(key);
+      if (!row) {
+        row = { tr: element('tr'), parts: columns.map(([name, className, make]) => {
+          const cell = element('td', className), parts = make ? make(item) : {};
+          if (name) cell.dataset.name = name;
+          if (parts.children) cell.append(...parts.children);
+          return { cell, ...parts };
+        }) };
+        row.tr.append(...row.parts.map((part) => part.cell));
+        rows.set(key, row);
+      }
+      left.delete(key);
+      columns.forEach(([, , , fill], i) => fill(row.parts[i], item));
+      if (row.tr !== at) body.insertBefore(row.tr, at);
+      else at = at.nextElementSibling;
+    }
+    for (const key of left) { rows.get(key).tr.remove(); rows.delete(key); }
+    $(id).classList.toggle('none', items.length === 0);
+  };
+}
+
+function named(text) {
+  const label = element('span'), id = element('span', 'id');
+  return { children: [label, id], label, id };
+}
+const fillNamed = (part, operation) => {
+  say(part.label, operation.label || '');
+  say(part.id, operation.id);
+};
+
+function cancelButton(operation) {
+  const button = element('button', '', 'Cancel');
+  button.type = 'button';
+  button.addEventListener('click', async () => {
+    button.disabled = true;
+    try {
+      await ask('/v1/operations/' + operation.id + '/cancel', { method: 'POST' });
+    } catch (error) {
+      button.disabled = false;
+      button.title = error.message;
+      button.textContent = 'Again';
+    }
+  });
+  return { children: [button], button };
+}
+const fillCancel = (part, operation) => {
+  if (!operation.cancel_requested) return;
+  part.button.disabled = true;
+  say(part.button, 'Cancelling');
+};
+
+function progress() {
+  const bar = element('progress'), text = element('span', 'id');
+  return { children: [bar, text], bar, text };
+}
+const fillProgress = (part, o) => {
+  part.bar.max = o.bytes_total;
+  part.bar.value = o.bytes_done;
+  say(part.text, `${size(o.bytes_done)} of ${size(o.bytes_total)}` + (o.uses > 1 ? `, use ${o.uses_done} of ${o.uses}` : ''));
+};
+const words = (text) => [undefined, (part, item) => say(part.cell, text(item))];
+
+const showTransfers = table('transfers', [
+  ['', 'plain', named, fillNamed], ['', 'plain tight', ...words((o) => o.kind)], ['from or to', '', ...words(peerOf)],
+  ['', 'plain grow', progress, fillProgress], ['', 'plain tight', ...words((o) => size(rateOf(o)) + '/s')],
+  ['for', 'tight', ...words((o) => span(now() - Date.parse(o.created_at)))], ['', 'plain tight', cancelButton, fillCancel],
+], (o) => o.id);
+const showOffers = table('offers', [
+  ['', 'plain', named, fillNamed], ['', 'plain tight', ...words((o) => o.kind)], ['', 'plain tight', ...words((o) => size(o.bytes_total))],
+  ['in', 'tight', ...words((o) => span(Date.parse(o.expires_at) - now()))], ['', 'plain tight', cancelButton, fillCancel],
+], (o) => o.id);
+const showPeers = table('peers', [
+  ['', 'plain', ...words((p) => p.worker || p.epoch)],
+  ['', 'plain', undefined, (part, p) => say(part.cell, p.status, 'plain ' + (p.error ? 'bad' : ''))],
+  ['by', '', ...words((p) => p.transport || '')], ['transfers', 'tight', ...words((p) => String(p.transfers))],
+  ['', 'plain grow', ...words((p) => [...(p.error ? [p.error.detail] : []),
+    ...p.unused.map((u) => `${u.transport}: ${u.reason}`)].join('; '))],
+], (p) => p.epoch);
+const showFailures = table('failures', [
+  ['', 'plain tight', ...words((o) => clock(o.ended_at))],
+  ['', 'plain', undefined, (part, o) => say(part.cell, o.error.code, 'plain bad')],
+  ['', 'plain', named, fillNamed], ['with', '', ...words(peerOf)], ['', 'plain grow', ...words((o) => o.error.detail)],
+], (o) => o.id);
+
+function draw() {
+  const second = Math.floor(Date.now() / 1000), sums = { received: 0, sent: 0 };
+  count({ kind: 'read' }, 0);
+  let top = 1024;
+  for (const way of ['received', 'sent']) top = Math.max(top, ...moved[way]);
+  $('graph').replaceChildren(...['received', 'sent'].map((way) => {
+    const path = document.createElementNS('http://www.w3.org/2000/svg', 'path');
+    let line = '';
+    /* The second that runs is not whole yet. */
+    for (let i = SECONDS - 1; i >= 1; i--)
+      line += `${line ? 'L' : 'M'}${SECONDS - i} ${(59 - 58 * moved[way][(second - i + SECONDS) % SECONDS] / top).toFixed(1)}`;
+    path.setAttribute('d', line);
+    path.setAttribute('class', way);
+    sums[way] = moved[way][(second - 1 + SECONDS) % SECONDS];
+    return path;
+  }));
+  for (const way of ['received', 'sent']) say($(way), `${way} ${size(sums[way])}/s`);
+}
+
+function show() {
+  const live = [...operations.values()];
+  const transfers = live.filter((o) => o.status === 'IN_PROGRESS' || !PASSIVE[o.kind]);
+  const offers = live.filter((o) => PASSIVE[o.kind] && o.status === 'INITIALIZED');
+  const soon = offers.filter((o) => o.expires_at && Date.parse(o.expires_at) - now() < SOON_MS)
+    .sort((a, b) => Date.parse(a.expires_at) - Date.parse(b.expires_at)).slice(0, 50);
+  const codes = new Map();
+  for (const o of failures) codes.set(o.error.code, (codes.get(o.error.code) || 0) + 1);
+  say($('n-transfers'), transfers.length ? `${transfers.length} running, ${size(transfers.reduce((s, o) => s + rateOf(o), 0))}/s` : '');
+  say($('n-failures'), failures.length ? `the last ${failures.length}` : '');
+  $('codes').replaceChildren(...[...codes].map(([code, n]) => element('li', '', `${code} × ${n}`)));
+  showTransfers(transfers);
+  showOffers(soon);
+  showPeers(peers);
+  showFailures(failures);
+  const used = metric('ferry_region_bytes'), limit = metric('ferry_memory_limit_bytes');
+  $('memory').textContent = `${size(used)} of ${size(limit)} in ${metric('ferry_regions')} regions`;
+  $('memory-bar').style.width = (limit ? Math.min(100, 100 * used / limit) : 0) + '%';
+  $('memory-bar').classList.toggle('full', limit > 0 && used >= 0.9 * limit);
+  say($('counts'), `${transfers.length} transfers, ${offers.length} offers, ${metric('ferry_http_waiters')} requests that wait, `
+    + `${metric('ferry_event_readers')} readers of events`);
+}
+
+function tick(again) {
+  if (!$('main').hidden) {
+    if (dirty || again) show();
+    dirty = false;
+    if (again) draw();
+  }
+}
+
+/* ---- the way in ---- */
+
+async function describe() {
+  const worker = await (await ask('/v1/worker')).json();
+  document.title = worker.name + ' – Ferry';
+  say($('name'), worker.name);
+  say($('about'), `ferryd ${worker.version}, UCX ${worker.ucx_version}, epoch ${worker.epoch}, up ${span(worker.uptime_ms)}`);
+  $('login').hidden = true;
+  $('main').hidden = false;
+}
+
+function login(error) {
+  $('main').hidden = true;
+  $('login').hidden = false;
+  say($('refused'), token === null ? '' : error.status === 403 ? error.message : 'That is not the token of this worker.');
+  token = null;
+  state('', 'closed');
+  $('token').focus();
+}
+
+$('login').addEventListener('submit', (event) => {
+  event.preventDefault();
+  token = $('token').value;
+  $('token').value = '';
+  $('login').hidden = true;
+  state('', 'connecting');
+  follow();
+});
+setInterval(() => tick(false), 250);
+setInterval(() => tick(true), 1000);
+setInterval(() => { if (document.body.className === 'live') refresh().catch(() => {}); }, 3000);
+moved.second = Math.floor(Date.now() / 1000);
+follow();

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "wire.h"
+
+/* What the worker serves as it was built: the pages, and the contract. */
+
+static const struct {
+        const char *path, *accept, *type;
+        bool page;
+} documents[] = {
+        { "/", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "text/html; charset=utf-8", true },
+        { "/docs", "*/*", "text/html; charset=utf-8", true },
+        { "/page.js", "*/*", "text/javascript; charset=utf-8", false },
+        { "/page.css", "*/*", "text/css; charset=utf-8", false },
+        { "/openapi.yaml", "*/*", "application/yaml", false },
+        { "/openapi.json", "*/*", "application/json", false },
+};
+enum { DOCUMENTS = sizeof(documents) / sizeof(documents[0]) };
+
+static void get(const struct worker *w, size_t i, const char *headers, struct raw_answer *ret_answer)
+{
+        wire_ask(w, ret_answer, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: %s\r\n%s\r\n", documents[i].path,
+                 documents[i].accept, headers);
+}
+
+static void documents_have_tags_by_which_clients_keep_them(void **state)
+{
+        struct worker *w = *state;
+        struct raw_answer answer;
+
+        worker_start(w, "w", NULL);
+        for (size_t i = 0; i < DOCUMENTS; i++) {
+                get(w, i, "", &answer);
+                assert_int_equal(answer.status, 200);
+                answer_assert_header(&answer, "Content-Type", documents[i].type);
+                answer_assert_header(&answer, "Content-Encoding", NULL);
+                answer_assert_header(&answer, "X-Content-Type-Options", "nosniff");
+                assert_true(answer.body_size > 1000);
+                char *tag = raw_header(&answer, "ETag");
+                char *header = text_format("If-None-Match: \"x\", W/%s\r\n", tag);
+                raw_answer_clear(&answer);
+                get(w, i, header, &answer);
+                assert_int_equal(answer.status, 304);
+                answer_assert_header(&answer, "ETag", tag);
+                raw_answer_clear(&answer);
+                free(header);
+                free(tag);
+        }
+        worker_stop(w);
+}
+
+static void documents_are_packed_for_those_who_take_gzip(void **state)
+{
+        struct worker *w = *state;
+        struct raw_answer plain, packed;
+
+        worker_start(w, "w", NULL);
+        for (size_t i = 0; i < DOCUMENTS; i++) {
+                get(w, i, "Accept-Encoding: br, gzip;q=0\r\n", &plain);
+                answer_assert_header(&plain, "Content-Encoding", NULL);
+                get(w, i, "Accept-Encoding: br;q=1.0, gzip;q=0.8\r\n", &packed);
+                answer_assert_header(&packed, "Content-Encoding", "gzip");
+                assert_true(packed.body_size < plain.body_size / 2);
+                assert_memory_equal(packed.body, "\x1f\x8b", 2);
+                char *tag = raw_header(&packed, "ETag"), *other = raw_header(&plain, "ETag");
+                assert_string_not_equal(tag, other);
+                free(tag);
+                free(other);
+                raw_answer_clear(&plain);
+                raw_answer_clear(&packed);
+        }
+        worker_stop(w);
+}
+
+/* Nothing in line, nothing of elsewhere; a page for reading runs no script at all. */
+static void pages_have_a_strict_policy(void **state)
+{
+        struct worker *w = *state;
+        struct raw_answer answer;
+
+        worker_start(w, "w", NULL);
+        for (size_t i = 0; i < DOCUMENTS; i++) {
+                if (!documents[i].page)
+                        continue;
+                get(w, i, "", &answer);
+                char *policy = raw_header(&answer, "Content-Security-Policy");
+                assert_non_null(policy);
+                assert_ptr_equal(strstr(policy, "default-src 'none';"), policy);
+                assert_non_null(strstr(policy, "frame-ancestors 'none'"));
+                assert_null(strstr(policy, "unsafe"));
+                assert_int_equal(strstr(policy, "script-src") != NULL, i == 0);
+                assert_int_equal(strstr(answer.body, "<script") != NULL, i == 0);
+                assert_null(strstr(answer.body, " style="));
+                answer_assert_header(&answer, "Referrer-Policy", "no-referrer");
+                free(policy);
+                raw_answer_clear(&answer);
+        }
+        worker_stop(w);
+}
+
+static void only_a_browser_gets_the_page(void **state)
+{
+        static const char *const json[] = { "", "Accept: */*\r\n", "Accept: application/json, text/html\r\n",
+                                            "Accept: text/html;q=0.5, application/json\r\n" };
+        struct worker *w = *state;
+        struct raw_answer answer;
+
+        worker_start(w, "w", NULL);
+        for (size_t i = 0; i < sizeof(json) / sizeof(json[0]); i++) {
+                wire_ask(w, &answer, "GET / HTTP/1.1\r\nHost: localhost\r\n%s\r\n", json[i]);
+                answer_assert_header(&answer, "Content-Type", "application/json");
+                answer_assert_header(&answer, "Vary", "Accept");
+                raw_answer_clear(&answer);
+        }
+        worker_stop(w);
+}
+
+/* The page's own requests carry its origin; those of any other page are refused as before. */
+static void the_page_may_ask_its_own_worker_alone(void **state)
+{
+        struct worker *w = *state;
+        char region[FERRY_ID_SIZE];
+        struct ferry_operation offer;
+
+        worker_start(w, "w", NULL);
+        region_make(w, 10, 0, region);
+        offer_make(w, FERRY_READABLE, region, &offer);
+        const char *authority = strrchr(w->url, '/') + 1, *port = strrchr(w->url, ':');
+        static const char *const others[] = { "https://127.0.0.1%s", "http://127.0.0.1%s.evil.example",
+                                              "http://localhost%s",  "http://127.0.0.1%s/",
+                                              "http://127.0.0.1",    "null",
+                                              "127.0.0.1%s" };
+        for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+                char origin[128];
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+#pragma GCC diagnostic ignored "-Wformat-extra-args"
+                (void)snprintf(origin, sizeof(origin), others[i], port);
+#pragma GCC diagnostic pop
+                wire_refused(w, 403, "origin-refused",
+                             "POST /v1/operations/%s/cancel HTTP/1.1\r\nHost: %s\r\nOrigin: %s\r\n\r\n", offer.id,
+                             authority, origin);
+        }
+        /* A page of elsewhere whose name leads here is stopped by its Host. */
+        wire_refused(
+                w, 421, "host-refused",
+                "POST /v1/operations/%s/cancel HTTP/1.1\r\nHost: evil.example\r\nOrigin: http://evil.example\r\n\r\n",
+                offer.id);
+        wire_expect(w, 200, "POST /v1/operations/%s/cancel HTTP/1.1\r\nHost: %s\r\nOrigin: http://%s\r\n\r\n", offer.id,
+                    authority, authority);
+        operation_assert_end(w, offer.id, FERRY_CANCELLED, NULL);
+        ferry_operation_clear(&offer);
+        worker_stop(w);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                WITH_WORKER(documents_have_tags_by_which_clients_keep_them),
+                WITH_WORKER(documents_are_packed_for_those_who_take_gzip),
+                WITH_WORKER(pages_have_a_strict_policy),
+                WITH_WORKER(only_a_browser_gets_the_page),
+                WITH_WORKER(the_page_may_ask_its_own_worker_alone),
+        };
+
+        return cmocka_run_group_tests_name("get_docs", tests, NULL, NULL);
+}

@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of a worker in a headless Chromium: test_pages.py FERRYD [SCREENSHOT-FOLDER]
+
+Exits with 77 where no Chromium is installed (scripts/setup --all installs it).
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+
+import browser
+
+TOKEN = "page-token-0123456789abcdef"
+MANY = 200
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+class Worker:
+    def __init__(self, ferryd, folder, name, *flags):
+        self.token = None
+        self.log = open(os.path.join(folder, name + ".log"), "wb")
+        self.process = subprocess.Popen([ferryd, "--listen", "127.0.0.1:0", "--name", name, "--local", folder, *flags],
+                                        stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.url = json.loads(self.process.stdout.readline())["http"][0]
+        self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def call(self, method, path, body=None, status=None, **headers):
+        headers = {key.replace("_", "-"): value for key, value in headers.items()}
+        if self.token:
+            headers.setdefault("Authorization", "Bearer " + self.token)
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body).encode()
+            headers["Content-Type"] = "application/json"
+        request = urllib.request.Request(self.url + path, data=body, method=method, headers=headers)
+        try:
+            answer = self.opener.open(request, timeout=60)
+        except urllib.error.HTTPError as error:
+            answer = error
+        with answer:
+            data = answer.read()
+            if status:
+                assert answer.status == status, (method, path, answer.status, data[:300])
+            elif answer.status >= 400:
+                raise AssertionError((method, path, answer.status, data[:300]))
+            if answer.headers.get_content_type().endswith("json") and data:
+                return json.loads(data)
+            return answer.headers, data
+
+    def region(self, size):
+        return self.call("POST", "/v1/regions", {"size": size})["id"]
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+        self.log.close()
+
+
+def transfers(worker, n, size=1 << 20):
+    """So many offers of which a client over HTTP has taken a part."""
+    region = worker.region(size)
+    offers = [{"kind": "readable", "label": f"weights/layer-{i:03}", "descriptors": [{"region": region}]}
+              for i in range(n)]
+    made = worker.call("POST", "/v1/operations?include=metadata", offers)
+    for i, offer in enumerate(made):
+        worker.call("GET", f"/v1/operations/{offer['id']}/content",
+                    Authorization="Bearer " + offer["metadata"]["notification_key"],
+                    Range=f"bytes=0-{size * (i % 90 + 5) // 100}")
+    return made
+
+
+def failures(here, there, n):
+    """Reads with metadata that another has used."""
+    source, target = there.region(4096), here.region(4096)
+    offer = there.call("POST", "/v1/operations?include=metadata",
+                       {"kind": "readable", "descriptors": [{"region": source}]})
+    for i in range(n + 1):
+        here.call("POST", "/v1/operations", {"kind": "read", "label": EVIL if i == n else f"again {i}",
+                                             "descriptors": [{"region": target}],
+                                             "remote_metadata": offer["metadata"]}, Prefer="wait=20")
+
+
+class Scene:
+    def __init__(self, ferryd, folder, shots):
+        self.folder, self.shots = folder, shots
+        token = os.path.join(folder, "token")
+        with open(token, "w", encoding="ascii") as file:
+            file.write(TOKEN + "\n")
+        self.a = Worker(ferryd, folder, "worker-a", "--token-file", token)
+        self.a.token = TOKEN
+        self.b = Worker(ferryd, folder, "worker-b")
+        self.browser = browser.Browser(browser.find())
+
+    def close(self):
+        self.browser.close()
+        self.a.stop()
+        self.b.stop()
+
+    def shoot(self, name):
+        if not self.shots:
+            return
+        for size, (width, height) in {"wide": (1280, 900), "narrow": (390, 844)}.items():
+            for dark in (False, True):
+                self.browser.look(width, height, dark)
+                self.browser.screenshot(os.path.join(self.shots, f"{name}-{size}-{'dark' if dark else 'light'}.png"))
+        self.browser.look(1280, 900, False)
+
+
+def enter(page, token):
+    page.eval(f"document.getElementById('token').value = {json.dumps(token)};"
+              "document.getElementById('login').requestSubmit()")
+
+
+def a_wrong_token_is_asked_for_again(scene):
+    page = scene.browser
+    page.open(scene.a.url + "/")
+    page.wait("document.getElementById('login') && !document.getElementById('login').hidden")
+    assert page.eval("document.getElementById('main').hidden")
+    enter(page, "wrong")
+    page.wait("document.getElementById('refused').textContent.includes('not the token')")
+    scene.shoot("wrong-token")
+
+
+def the_token_opens_the_page_and_stays_in_memory(scene):
+    page = scene.browser
+    enter(page, TOKEN)
+    page.wait("document.body.className === 'live'")
+    assert page.eval("document.getElementById('name').textContent") == "worker-a"
+    assert page.eval("localStorage.length + sessionStorage.length + document.cookie.length") == 0
+    assert TOKEN not in page.eval("location.href + document.documentElement.outerHTML")
+
+
+def transfers_appear_and_are_cancelled(scene):
+    page, made = scene.browser, transfers(scene.a, 2)
+    rows = "[...document.querySelectorAll('#transfers tbody tr')]"
+    page.wait(f"{rows}.length === 2")
+    bar = page.wait("(b => b.value / b.max)(document.querySelector('#transfers progress'))")
+    assert 0.04 < bar < 0.07, bar
+    page.eval(f"{rows}[0].querySelector('button').click()")
+    page.wait(f"{rows}.length === 1")
+    assert scene.a.call("GET", "/v1/operations/" + made[0]["id"])["status"] == "CANCELLED"
+    scene.a.call("POST", f"/v1/operations/{made[1]['id']}/cancel")
+    page.wait(f"{rows}.length === 0")
+
+
+def what_a_client_names_is_text(scene):
+    page = scene.browser
+    failures(scene.a, scene.b, 3)
+    page.wait("document.querySelectorAll('#failures tbody tr').length >= 3")
+    page.wait(f"document.getElementById('failures').textContent.includes({json.dumps(EVIL)})")
+    assert page.eval("document.querySelectorAll('main img').length") == 0
+    assert page.eval("document.getElementById('codes').textContent").startswith("already-claimed")
+    page.wait("document.querySelectorAll('#peers tbody tr').length === 1")
+
+
+def many_transfers_stay_readable(scene):
+    page = scene.browser
+    region = scene.a.region(256 << 20)
+    scene.a.call("POST", "/v1/operations", [{"kind": "writable", "label": f"kv/{i}", "ttl_ms": 45000,
+                                             "descriptors": [{"region": region, "size": 4096}]} for i in range(3)])
+    transfers(scene.a, MANY)
+    page.wait(f"document.querySelectorAll('#transfers tbody tr').length === {MANY}")
+    page.wait("document.querySelectorAll('#offers tbody tr').length === 3")
+    page.wait(f"document.getElementById('n-transfers').textContent.startsWith('{MANY} running')")
+    assert page.eval("document.documentElement.scrollWidth <= innerWidth")
+    assert page.eval("document.getElementById('transfers').parentElement.clientHeight < innerHeight")
+    if scene.shots:
+        page.wait("[...document.querySelectorAll('#transfers progress')].every(bar => bar.value > 0)")
+    scene.shoot("many")
+    if scene.shots:
+        page.eval("document.getElementById('peers').scrollIntoView()")
+        scene.shoot("many-below")
+    page.look(390, 844, False)
+    page.wait("innerWidth === 390 && document.documentElement.scrollWidth <= innerWidth")
+    page.look(1280, 900, False)
+
+
+def the_interface_is_a_page_without_a_script(scene):
+    page = scene.browser
+    page.open(scene.a.url + "/docs")
+    page.wait("document.querySelectorAll('#listEvents td').length > 5")
+    assert page.eval("document.scripts.length") == 0
+    names = page.eval("[...document.querySelectorAll('section[id]')].map(s => s.id)")
+    document = scene.a.call("GET", "/openapi.json")
+    wanted = {operation["operationId"] for item in document["paths"].values() for operation in item.values()
+              if isinstance(operation, dict)}
+    assert wanted <= set(names), wanted - set(names)
+    scene.shoot("docs")
+    if scene.shots:
+        page.eval("document.getElementById('createOperation').scrollIntoView()")
+        scene.shoot("docs-operation")
+    page.look(390, 844, False)
+    page.wait("document.documentElement.scrollWidth <= innerWidth")
+    page.look(1280, 900, False)
+
+
+def the_death_of_the_worker_is_seen(scene):
+    page = scene.browser
+    page.open(scene.a.url + "/")
+    page.wait("document.getElementById('login') && !document.getElementById('login').hidden")
+    enter(page, TOKEN)
+    page.wait("document.body.className === 'live'")
+    scene.a.process.kill()
+    page.wait("document.body.className === 'lost'")
+    scene.shoot("lost")
+
+
+TESTS = (a_wrong_token_is_asked_for_again, the_token_opens_the_page_and_stays_in_memory,
+         transfers_appear_and_are_cancelled, what_a_client_names_is_text, many_transfers_stay_readable,
+         the_interface_is_a_page_without_a_script)
+
+
+def main():
+    if not browser.find():
+        print("skipped: no Chromium here (scripts/setup --all installs it)")
+        return 77
+    with tempfile.TemporaryDirectory(prefix="ferry-pages-") as folder:
+        scene = Scene(os.path.abspath(sys.argv[1]), folder, sys.argv[2] if len(sys.argv) > 2 else None)
+        try:
+            for test in TESTS:
+                test(scene)
+                # A 401 is in the console, too; a breach of the policy or an exception must not be.
+                wrong = [text for text in scene.browser.complaints() if "401" not in text]
+                assert not wrong, (test.__name__, wrong)
+                print("ok", test.__name__, flush=True)
+            the_death_of_the_worker_is_seen(scene)
+            print("ok", the_death_of_the_worker_is_seen.__name__)
+        finally:
+            scene.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
