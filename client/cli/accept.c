@@ -19,7 +19,7 @@ static int accept_run(struct job *job, struct content_output *output, uint64_t s
         if (status == CLI_OK)
                 status = job_wait(job);
         if (status == CLI_OK)
-                status = content_save(job->worker, &job->region, output->fd, output->file, size);
+                status = content_save(job->worker, &job->region, output, size);
         return status == CLI_OK ? job_report(job) : status;
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "local.h"
+#include "mapping.h"
 
 enum { CONTENT_PIECE = 8 << 20 }; /* bytes between two looks at signals */
 
@@ -78,33 +79,37 @@ int content_fill(const struct cli_worker *worker, const struct ferry_region *reg
 
 /* ---- region → file ---- */
 
-static int content_write(int fd, const char *from, uint64_t size)
+static int content_write(const struct content_output *output, const char *from, uint64_t size)
 {
-        while (size && !signals_caught()) {
-                size_t piece = size < CONTENT_PIECE ? (size_t)size : CONTENT_PIECE;
-                int r = cli_write(fd, from, piece);
+        for (uint64_t done = 0, piece; done < size; done += piece) {
+                int r = 0;
+                piece = size - done < CONTENT_PIECE ? size - done : CONTENT_PIECE;
+                if (signals_caught())
+                        return -ECANCELED;
+                if (output->map)
+                        memcpy((char *)output->map + done, from + done, (size_t)piece);
+                else
+                        r = cli_write(output->fd, from + done, (size_t)piece);
                 if (r < 0)
                         return r;
-                from += piece;
-                size -= piece;
         }
-        return size ? -ECANCELED : 0;
+        return 0;
 }
 
-int content_save(const struct cli_worker *worker, const struct ferry_region *region, int fd, const char *name,
-                 uint64_t size)
+int content_save(const struct cli_worker *worker, const struct ferry_region *region,
+                 const struct content_output *output, uint64_t size)
 {
         void *map = local_map(worker->url, region, false);
         if (map) {
-                int r = content_write(fd, map, size);
+                int r = content_write(output, map, size);
                 munmap(map, (size_t)region->size);
-                return r == -EPIPE ? CLI_PROBLEM : content_file_result(r, name);
+                return r == -EPIPE ? CLI_PROBLEM : content_file_result(r, output->file);
         }
-        struct content_stream stream = { .fd = fd };
+        struct content_stream stream = { .fd = output->fd };
         int r = ferry_get_region_content_to(worker->ferry, region->id, 0, size, content_stream_write, &stream, NULL);
         if (stream.error == -EPIPE)
                 return CLI_PROBLEM;
-        return stream.error ? content_file_result(stream.error, name) : cli_result(worker, r);
+        return stream.error ? content_file_result(stream.error, output->file) : cli_result(worker, r);
 }
 
 /* ---- inputs ---- */
@@ -189,7 +194,7 @@ int content_create(const char *file, struct content_output *ret_output)
                 output.part = NULL;
                 errno = ENOMEM;
         } else {
-                output.fd = open(output.part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+                output.fd = open(output.part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
                 if (output.fd >= 0 && exists)
                         (void)fchmod(output.fd, status.st_mode & 07777);
         }
@@ -202,20 +207,32 @@ int content_create(const char *file, struct content_output *ret_output)
         return CLI_OK;
 }
 
-int content_reserve(const struct content_output *output, uint64_t size)
+int content_reserve(struct content_output *output, uint64_t size)
 {
         if (!output->part)
                 return 0;
         if (size > INT64_MAX)
                 return -EFBIG;
+        output->size = size;
+        output->map = mapping_new(output->fd, (size_t)size);
+        if (output->map)
+                return 0;
         /* Not posix_fallocate, which writes to each page where the file system cannot reserve. */
         int r = fallocate(output->fd, 0, 0, (off_t)size) < 0 ? -errno : 0;
         return r == -EOPNOTSUPP || r == -ENOSYS ? 0 : r;
 }
 
+static void content_unmap(struct content_output *output)
+{
+        if (output->map)
+                munmap(output->map, (size_t)output->size);
+        output->map = NULL;
+}
+
 int content_keep(struct content_output *output)
 {
         int status = CLI_OK;
+        content_unmap(output);
         if (output->part) {
                 /* Some file systems tell of a full disk only here. */
                 if (close(output->fd) < 0 || rename(output->part, output->file) < 0)
@@ -232,6 +249,7 @@ int content_keep(struct content_output *output)
 
 void content_discard(struct content_output *output)
 {
+        content_unmap(output);
         if (output->fd > STDERR_FILENO)
                 close(output->fd);
         if (output->part)

@@ -13,10 +13,6 @@
 int content_fill(const struct cli_worker *worker, const struct ferry_region *region, int fd, const char *name,
                  uint64_t size);
 
-/* Region → file, from its start. */
-int content_save(const struct cli_worker *worker, const struct ferry_region *region, int fd, const char *name,
-                 uint64_t size);
-
 /*
  * A file to read, "-" = standard input, which is spooled into memory when its size is not known. name is for messages.
  * CLI_OK or CLI_USAGE, also for an empty one.
@@ -37,11 +33,17 @@ struct content_output {
         int fd;
         char *part; /* NULL = written in place: a device, a pipe */
         const char *file;
+        void *map; /* of a file in memory, NULL = to be written */
+        uint64_t size;
 };
 int content_create(const char *file, struct content_output *ret_output);
 
 /* Takes the room on the disk. 0 or -errno. */
-int content_reserve(const struct content_output *output, uint64_t size);
+int content_reserve(struct content_output *output, uint64_t size);
+
+/* Region → file, from its start. CLI_OK, or an exit status after telling why. */
+int content_save(const struct cli_worker *worker, const struct ferry_region *region,
+                 const struct content_output *output, uint64_t size);
 int content_keep(struct content_output *output);
 void content_discard(struct content_output *output);
 

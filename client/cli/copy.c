@@ -50,7 +50,7 @@ static int copy_out(const struct end *from, const char *file)
         if (r < 0)
                 status = cli_usage_error("%s: %s", output.file, strerror(-r));
         if (status == CLI_OK)
-                status = content_save(&from->worker, &from->region, output.fd, output.file, from->region.size);
+                status = content_save(&from->worker, &from->region, &output, from->region.size);
         if (status == CLI_OK)
                 return content_keep(&output);
         content_discard(&output);

@@ -45,7 +45,7 @@ static int fetch_run(struct job *job, const struct remote *remote, struct conten
         if (status == CLI_OK)
                 status = job_wait(job);
         if (status == CLI_OK)
-                status = content_save(job->worker, &job->region, output->fd, output->file, remote->size);
+                status = content_save(job->worker, &job->region, output, remote->size);
         /* Standard output has the bytes. */
         return status == CLI_OK && output->part ? job_report(job) : status;
 }

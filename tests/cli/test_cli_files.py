@@ -25,6 +25,24 @@ class Files(Case):
         self.assertEqual(target.read_bytes(), source.read_bytes())
         self.nothing_left(self.a, self.b)
 
+    def test_a_large_file_in_memory(self):
+        """It is mapped on huge pages, where there are any, and its end is not a whole one."""
+        size = 34 * MIB + 3
+        source, target = self.file("source", size), self.directory / "target"
+        target.write_bytes(b"before")
+        target.chmod(0o640)
+        offer = self.start("offer", source, "--url", self.a.url)
+        self.ferry("fetch", self.line(offer), "-o", target, "-u", self.b.url)
+        self.finish(offer)
+        self.assertEqual(target.stat().st_mode & 0o777, 0o640)
+        self.assertEqual(target.stat().st_blocks * 512 // MIB, size // MIB)
+        self.assertTrue(target.read_bytes() == source.read_bytes())
+        accept = self.start("accept", "-o", target, "--size", size, "--url", self.b.url)
+        self.ferry("send", source, self.line(accept), "-u", self.a.url)
+        self.finish(accept)
+        self.assertTrue(target.read_bytes() == source.read_bytes())
+        self.nothing_left(self.a, self.b)
+
     def test_the_bytes_of_local_regions_do_not_pass_http(self):
         source, target = self.file("source", MIB), self.directory / "target"
         offer = self.start("offer", source, "--url", self.a.url)
