@@ -96,11 +96,31 @@ static void moving_end(struct moving *moving, const struct engine_outcome *outco
 
 /* ---- over HTTP ---- */
 
+static unsigned http_carrier(const char *url)
+{
+        return strncasecmp(url, "https:", 6) == 0 ? ENGINE_CARRIER_HTTPS : ENGINE_CARRIER_HTTP;
+}
+
+/* outcome NULL: it begins. */
+static void note(const struct moving *moving, const struct engine_outcome *outcome)
+{
+        const struct engine_transfer *transfer = &moving->transfer;
+        const struct engine_visit visit = {
+                .peer = transfer->peer,
+                .transport = http_carrier(transfer->peer.url) == ENGINE_CARRIER_HTTPS ? "https" : "http",
+                .chosen = transfer->carriers && !(transfer->carriers & ~(unsigned)CARRIERS_HTTP),
+                .outcome = outcome,
+        };
+
+        engine_note_visit(moving->mover->engine, &visit);
+}
+
 static void on_http_ended(void *context, const struct engine_outcome *outcome)
 {
         struct moving *moving = context;
         struct operation_store *operations = moving->mover->operations;
 
+        note(moving, outcome);
         moving_end(moving, outcome);
         operation_store_settle(operations);
 }
@@ -121,17 +141,14 @@ static bool start_http(struct moving *moving, char *detail, size_t detail_size)
         (void)snprintf(detail, detail_size, "the worker is shutting down");
         (void)pthread_rwlock_rdlock(&mover->lock);
         if (mover->peers)
+                note(moving, NULL); /* moving may be gone when it has begun */
+        if (mover->peers)
                 r = peers_transfer_start(mover->peers, &transfer, detail, detail_size);
         (void)pthread_rwlock_unlock(&mover->lock);
         explicit_bzero(transfer.key, sizeof(transfer.key));
         if (r < 0 && r != -ESHUTDOWN)
                 (void)snprintf(detail, detail_size, "%s", strerror(-r));
         return r == 0;
-}
-
-static unsigned http_carrier(const char *url)
-{
-        return strncasecmp(url, "https:", 6) == 0 ? ENGINE_CARRIER_HTTPS : ENGINE_CARRIER_HTTP;
 }
 
 static bool may_use_http(const struct engine_transfer *transfer)
@@ -219,6 +236,13 @@ void mover_transfer_cancel(void *context, uint64_t id, int reason)
         if (mover->peers)
                 peers_transfer_cancel(mover->peers, id, reason);
         (void)pthread_rwlock_unlock(&mover->lock);
+}
+
+void mover_note(void *context, const struct engine_visit *visit)
+{
+        struct mover *mover = context;
+
+        engine_note_visit(mover->engine, visit);
 }
 
 void mover_offer_revoke(void *context, uint64_t operation, int reason, int wire_reason)

@@ -29,6 +29,7 @@ struct mover *mover_free(struct mover *mover);
 /* For struct operation_config; as the functions of transfer/engine.h. context is the mover. */
 int mover_transfer_start(void *mover, const struct engine_transfer *transfer);
 void mover_transfer_cancel(void *mover, uint64_t id, int reason);
+void mover_note(void *mover, const struct engine_visit *visit);
 void mover_offer_revoke(void *mover, uint64_t operation, int reason, int wire_reason);
 void mover_offers_look(void *mover);
 

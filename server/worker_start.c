@@ -186,6 +186,7 @@ static int start_operations(struct ferry_worker *worker)
                 .mover = { .transfer_start = mover_transfer_start,
                            .transfer_cancel = mover_transfer_cancel,
                            .offer_revoke = mover_offer_revoke,
+                           .note = mover_note,
                            .offers_look = mover_offers_look,
                            .context = worker->mover },
                 .observer = { .changed = event_log_operation, .context = worker->events },
@@ -235,6 +236,11 @@ static int start_registry(struct ferry_worker *worker)
 static int start_peers(struct ferry_worker *worker)
 {
         const struct worker_settings *settings = worker->settings;
+        char worker_text[FERRY_ID_TEXT_SIZE + FERRY_METADATA_NAME_SIZE];
+
+        ferry_id_format("", worker->epoch, worker_text);
+        (void)snprintf(worker_text + strlen(worker_text), sizeof(worker_text) - strlen(worker_text), " %s",
+                       settings->options.name);
         const struct peers_config config = {
                 .admission = worker->admission,
                 .token = settings->peer_token,
@@ -242,6 +248,7 @@ static int start_peers(struct ferry_worker *worker)
                 .cert_file = settings->options.peer_cert,
                 .key_file = settings->options.peer_key,
                 .user_agent = "ferryd/" FERRY_VERSION,
+                .worker = worker_text,
                 .metrics = worker->metrics,
                 .registry = worker->registry,
         };

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <gnutls/crypto.h>
 #include <inttypes.h>
+#include <microhttpd.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <ferry/error.h>
@@ -14,6 +16,8 @@
 #include "operations/content.h"
 #include "operations/operations.h"
 #include "request.h"
+
+enum { EPOCH_DIGITS = 16 };
 
 /* A refusal in the words of HTTP: what the data plane tells a peer has no status of its own. */
 static void refuse(struct http_request *request, int error)
@@ -71,6 +75,20 @@ static bool read_transfer(struct http_request *request, uint64_t *ret_transfer)
         return false;
 }
 
+/* Ferry-Worker: which worker asks, as it says: "EPOCH NAME". Anything else is no worker. */
+static void read_worker(const struct http_request *request, struct operation_content_request *wanted)
+{
+        const char *header = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, "Ferry-Worker");
+        char epoch[FERRY_ID_TEXT_SIZE];
+
+        if (!header || strlen(header) < EPOCH_DIGITS + 2 || header[EPOCH_DIGITS] != ' ')
+                return;
+        (void)snprintf(epoch, sizeof(epoch), "%.*s", EPOCH_DIGITS, header);
+        if (!ferry_id_parse("", epoch, &wanted->peer_epoch))
+                return;
+        wanted->peer_name = header + EPOCH_DIGITS + 1;
+}
+
 bool content_check(struct http_request *request)
 {
         uint8_t key[FERRY_KEY_SIZE];
@@ -96,6 +114,7 @@ bool content_open(struct http_request *request, uint64_t first, uint64_t size)
 
         if (!read_transfer(request, &wanted.transfer))
                 return false;
+        read_worker(request, &wanted);
         error = operation_content_open(request->server->config.operations, request->operation, &wanted,
                                        &request->content);
         explicit_bzero(key, sizeof(key));

@@ -67,10 +67,12 @@ void peer_json_write(struct ferry_json_writer *writer, const struct engine_peer_
         if (peer->state != ENGINE_PEER_DISCONNECTED)
                 ferry_json_add_string(writer, "opened_by", peer->accepted ? "peer" : "this-worker");
         add_time(writer, "connected_at", peer->connected_unix_ms);
-        if (peer->state == ENGINE_PEER_CONNECTED)
+        if (peer->state == ENGINE_PEER_CONNECTED && peer->connect_us)
                 ferry_json_add_uint(writer, "connect_us", peer->connect_us);
         add_time(writer, "disconnected_at", peer->disconnected_unix_ms);
         ferry_json_add_uint(writer, "transfers", peer->n_transfers);
+        ferry_json_add_uint(writer, "transfers_completed", peer->n_completed);
+        ferry_json_add_uint(writer, "bytes_done", peer->bytes);
         add_unused(writer, peer);
         if (peer->error) {
                 ferry_json_key(writer, "error");

@@ -23,7 +23,9 @@ struct content_transfer {
         struct operation *operation;          /* a reference */
         uint64_t id;                          /* 0 = its client names none */
         const char *transport;
-        struct engine_offer offer; /* of the claim */
+        uint64_t peer_epoch;
+        char peer_name[FERRY_METADATA_NAME_SIZE]; /* "" = not known */
+        struct engine_offer offer;                /* of the claim */
         struct stream stream;
         unsigned references;             /* the operation's list, each open range, the timer */
         unsigned copying;                /* who touches the memory: the transfer cannot end meanwhile */
@@ -76,6 +78,19 @@ static void idle_disarm(struct content_transfer *transfer)
         transfer->references--;
 }
 
+/* outcome NULL: it begins. */
+static void transfer_note(const struct content_transfer *transfer, const struct engine_outcome *outcome)
+{
+        const struct operation_mover *mover = &transfer->operation->store->config.mover;
+        const struct engine_visit visit = { .peer = { .epoch = transfer->peer_epoch, .name = transfer->peer_name },
+                                            .transport = transfer->transport,
+                                            .accepted = true,
+                                            .outcome = outcome };
+
+        if (mover->note)
+                mover->note(mover->context, &visit);
+}
+
 /* With the lock held, which is given back. Nobody copies. error 0 = complete. */
 static void transfer_end_unlock(struct content_transfer *transfer, int error, const char *detail)
 {
@@ -88,6 +103,7 @@ static void transfer_end_unlock(struct content_transfer *transfer, int error, co
         idle_disarm(transfer);
         DL_DELETE(transfer->operation->contents, transfer);
         content_unlock(store);
+        transfer_note(transfer, &outcome);
         transfer->offer.ended(transfer->offer.context, &outcome);
         operation_store_settle(store);
         content_lock(store);
@@ -189,6 +205,8 @@ static int claim(struct content_transfer *transfer, const struct operation *oper
                 .transfer = transfer->id ? transfer->id : random_id(),
                 .direction = operation->kind == FERRY_READABLE ? ENGINE_READ : ENGINE_WRITE,
                 .total = operation->bytes_total,
+                .peer_epoch = transfer->peer_epoch,
+                .peer_name = transfer->peer_name,
         };
         int r;
 
@@ -212,7 +230,9 @@ static int transfer_begin_unlock(struct operation *operation, const struct opera
         *transfer = (struct content_transfer){ .operation = operation_ref(operation),
                                                .id = request->transfer,
                                                .transport = request->transport,
+                                               .peer_epoch = request->peer_epoch,
                                                .references = 1 };
+        (void)snprintf(transfer->peer_name, sizeof(transfer->peer_name), "%s", request->peer_name ?: "");
         DL_APPEND(operation->contents, transfer);
         part_add(part, transfer, request);
         content_unlock(store);
@@ -222,6 +242,8 @@ static int transfer_begin_unlock(struct operation *operation, const struct opera
                 offer = transfer->offer;
                 r = -ENOMEM;
         }
+        if (r == 0)
+                transfer_note(transfer, NULL);
         content_lock(store);
         if (r == 0) {
                 transfer->claimed = true;

@@ -38,12 +38,18 @@ static bool headers_make(struct content_lane *lane)
 {
         const struct content *content = lane->content;
         struct curl_slist **headers = &lane->headers;
-        char range[96], digest[48], text[FERRY_DIGEST_TEXT_SIZE];
+        const struct easy_settings *settings = lane->easy.settings;
+        char worker[128], range[96], digest[48], text[FERRY_DIGEST_TEXT_SIZE];
 
         headers_free(FERRY_STEAL(*headers));
         if (!add_header(headers, content->key_header) || !add_header(headers, content->transfer_header) ||
             !add_header(headers, "Expect:"))
                 return false;
+        if (settings->worker) {
+                (void)snprintf(worker, sizeof(worker), "Ferry-Worker: %s", settings->worker);
+                if (!add_header(headers, worker))
+                        return false;
+        }
         if (lane->closing)
                 return true;
         if (content->transfer.direction == ENGINE_READ)

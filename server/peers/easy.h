@@ -15,6 +15,7 @@ struct easy_settings {
         const struct admission *admission;
         struct curl_slist *_Atomic headers;                      /* of documents: the peer token is one of them */
         const char *ca_file, *cert_file, *key_file, *user_agent; /* NULL = none */
+        const char *worker;                                      /* "EPOCH NAME" of this one; NULL = not told */
         long connect_timeout_ms, timeout_ms;
         size_t max_body;
 };

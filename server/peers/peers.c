@@ -36,7 +36,7 @@ struct headers_kept {
 struct peers {
         /* fixed after peers_new */
         struct easy_settings settings;
-        char *strings[4];
+        char *strings[5];
         size_t max_fetches;
         struct registry *registry; /* borrowed; NULL = none */
         struct metric_family *fetches;
@@ -349,10 +349,9 @@ static int settings_make(struct peers *peers, const struct peers_config *config)
                 const char *from;
                 const char **to;
         } strings[] = {
-                { config->ca_file, &settings->ca_file },
-                { config->cert_file, &settings->cert_file },
-                { config->key_file, &settings->key_file },
-                { config->user_agent, &settings->user_agent },
+                { config->ca_file, &settings->ca_file },   { config->cert_file, &settings->cert_file },
+                { config->key_file, &settings->key_file }, { config->user_agent, &settings->user_agent },
+                { config->worker, &settings->worker },
         };
 
         _Static_assert(FERRY_ARRAY_SIZE(strings) == FERRY_ARRAY_SIZE(peers->strings), "a place for each");

@@ -10,6 +10,7 @@ struct contacts_page;
 struct engine;
 struct memory;
 struct requester;
+struct visit;
 
 /* What other threads ask of the engine: done in order by whoever holds the progress lock. */
 
@@ -21,6 +22,7 @@ enum command_type {
         COMMAND_UNREGISTER,
         COMMAND_RESOLVED,
         COMMAND_LIST,
+        COMMAND_NOTE,
         COMMAND_STOP,
 };
 
@@ -38,6 +40,7 @@ struct command {
         int reason, wire_reason;
         struct memory *memory;      /* UNREGISTER: the caller waits */
         struct contacts_page *page; /* LIST: the caller waits */
+        struct visit *visit;        /* NOTE: owned by the engine from then on */
         struct command_reply *reply;
         bool reserved; /* it goes back to the engine's reserve */
         struct command *next;

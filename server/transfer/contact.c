@@ -115,10 +115,9 @@ void contact_leave(struct peer *peer, int error, const char *detail)
         contact_tell(peer->engine, contact);
 }
 
-void contact_fail(struct engine *engine, struct contact *contact, int error, const char *detail)
+/* Without a link it is disconnected from now on, in the order of those; error 0 = nothing is wrong. */
+static void stay_left(struct engine *engine, struct contact *contact, int error, const char *detail)
 {
-        if (!contact)
-                return;
         set_error(contact, error, detail);
         if (!contact->peers) {
                 leave_left(engine, contact);
@@ -126,10 +125,76 @@ void contact_fail(struct engine *engine, struct contact *contact, int error, con
         }
 }
 
+void contact_fail(struct engine *engine, struct contact *contact, int error, const char *detail)
+{
+        if (contact)
+                stay_left(engine, contact, error, detail);
+}
+
 void contacts_clear(struct engine *engine)
 {
         while (engine->contacts_left)
                 forget(engine, engine->contacts_left);
+}
+
+/* ---- transfers that are not the engine's ---- */
+
+struct visit *visit_new(const struct engine_visit *visit)
+{
+        struct visit *copy = malloc(sizeof(*copy));
+
+        if (!copy)
+                return NULL;
+        copy->visit = *visit;
+        (void)snprintf(copy->name, sizeof(copy->name), "%s", visit->peer.name ?: "");
+        (void)snprintf(copy->url, sizeof(copy->url), "%s", visit->peer.url ?: "");
+        copy->visit.peer.name = copy->name;
+        copy->visit.peer.url = copy->url;
+        copy->visit.peer.data = NULL;
+        if (visit->outcome) {
+                copy->outcome = *visit->outcome;
+                copy->visit.outcome = &copy->outcome;
+        }
+        return copy;
+}
+
+static bool is_visited(const struct contact *contact, uint64_t now_us)
+{
+        return contact->visits_by && (contact->n_visits > 0 || now_us < contact->visited_us + ENGINE_VISIT_US);
+}
+
+void contact_note(struct engine *engine, struct visit *copy)
+{
+        const struct engine_visit *visit = &copy->visit;
+        struct contact *contact = contact_meet(engine, &visit->peer);
+        uint64_t now_us = clock_now_us();
+
+        if (contact) {
+                const struct engine_outcome *outcome = visit->outcome;
+
+                if (!is_visited(contact, now_us))
+                        contact->visits_since_us = now_us;
+                contact->visits_by = visit->transport;
+                contact->visits_accepted = visit->accepted;
+                contact->visits_chosen = visit->chosen;
+                contact->visited_us = now_us;
+                if (!outcome)
+                        contact->n_visits++;
+                else if (contact->n_visits > 0) /* else its begin is forgotten */
+                        contact->n_visits--;
+                if (outcome)
+                        contact_count(contact, outcome);
+                stay_left(engine, contact, 0, "");
+        }
+        free(copy);
+}
+
+void contact_count(struct contact *contact, const struct engine_outcome *outcome)
+{
+        if (!contact)
+                return;
+        contact->bytes += outcome->bytes;
+        contact->n_completed += outcome->error == 0;
 }
 
 /* ---- telling ---- */
@@ -157,7 +222,7 @@ static const struct peer *best_of(const struct contact *contact)
 static size_t count_transfers(const struct contact *contact)
 {
         const struct peer *peer;
-        size_t n = 0;
+        size_t n = contact->n_visits;
 
         DL_FOREACH2(contact->peers, peer, contact_next)
         n += peer->n_transfers;
@@ -167,6 +232,34 @@ static size_t count_transfers(const struct contact *contact)
 static uint64_t unix_ms_of(uint64_t at_us)
 {
         return clock_unix_ms() - (clock_now_us() - at_us) / 1000;
+}
+
+static void add_unused(struct engine_peer_view *view, const char *transport, const char *reason)
+{
+        struct engine_unused *unused = view->unused;
+
+        if (!reason)
+                return;
+        while (unused->transport)
+                unused++;
+        *unused = (struct engine_unused){ .transport = transport, .reason = reason };
+}
+
+static const char *why_not(const struct contact *contact, const char *tried)
+{
+        if (contact->visits_accepted)
+                return "the peer chose HTTP: its own list says why";
+        return contact->visits_chosen ? "\"transports\" allows nothing else" : tried;
+}
+
+/* Nothing is better than HTTP by less. */
+static void explain_visits(const struct engine *engine, const struct contact *contact, struct engine_peer_view *view)
+{
+        const char *no_rdma = engine->ucx ? ucx_transport_facts(engine->ucx)->no_rdma : NULL;
+
+        add_unused(view, "shm", why_not(contact, contact->no_shm));
+        add_unused(view, "rdma", why_not(contact, contact->no_ucx ?: no_rdma));
+        add_unused(view, "tcp", why_not(contact, contact->no_ucx));
 }
 
 static const char *why_no_shm(const struct contact *contact, const struct peer *best)
@@ -185,17 +278,6 @@ static const char *why_no_rdma(const struct engine *engine, const struct contact
         if (here)
                 return here;
         return best ? "UCX found no RDMA path between the two" : NULL;
-}
-
-static void add_unused(struct engine_peer_view *view, const char *transport, const char *reason)
-{
-        struct engine_unused *unused = view->unused;
-
-        if (!reason)
-                return;
-        while (unused->transport)
-                unused++;
-        *unused = (struct engine_unused){ .transport = transport, .reason = reason };
 }
 
 static void explain(const struct engine *engine, const struct contact *contact, const struct peer *best,
@@ -226,6 +308,14 @@ static void look_at_link(struct link *link, struct engine_peer_view *view)
         copy(view->transport, sizeof(view->transport), link->transport->ops->carrier(link));
 }
 
+static void look_at_visits(const struct contact *contact, struct engine_peer_view *view)
+{
+        view->state = ENGINE_PEER_CONNECTED;
+        view->accepted = contact->visits_accepted;
+        view->connected_unix_ms = unix_ms_of(contact->visits_since_us);
+        copy(view->transport, sizeof(view->transport), contact->visits_by);
+}
+
 static void look_at_end(const struct contact *contact, struct engine_peer_view *view)
 {
         const struct link *failed = contact->peers ? contact->peers->link : NULL; /* it is being closed */
@@ -240,15 +330,25 @@ static void look(const struct engine *engine, const struct contact *contact, str
 {
         const struct peer *best = best_of(contact);
 
-        *view = (struct engine_peer_view){ .epoch = contact->epoch, .n_transfers = count_transfers(contact) };
+        bool visited = !best && is_visited(contact, clock_now_us());
+
+        *view = (struct engine_peer_view){ .epoch = contact->epoch,
+                                           .n_transfers = count_transfers(contact),
+                                           .n_completed = contact->n_completed,
+                                           .bytes = contact->bytes };
         copy(view->name, sizeof(view->name), contact->name);
         copy(view->url, sizeof(view->url), contact->url);
         copy(view->data, sizeof(view->data), contact->data);
         if (best)
                 look_at_link(best->link, view);
+        else if (visited)
+                look_at_visits(contact, view);
         else
                 look_at_end(contact, view);
-        explain(engine, contact, best, view);
+        if (visited)
+                explain_visits(engine, contact, view);
+        else
+                explain(engine, contact, best, view);
 }
 
 void contact_tell(struct engine *engine, struct contact *contact)
@@ -268,8 +368,14 @@ static void forget_old(struct engine *engine)
 {
         uint64_t now_us = clock_now_us();
 
-        while (engine->contacts_left && now_us >= engine->contacts_left->left_us + ENGINE_CONTACT_US)
-                forget(engine, engine->contacts_left);
+        while (engine->contacts_left && now_us >= engine->contacts_left->left_us + ENGINE_CONTACT_US) {
+                struct contact *oldest = engine->contacts_left;
+
+                if (oldest->n_visits > 0)
+                        stay_left(engine, oldest, 0, "");
+                else
+                        forget(engine, oldest);
+        }
 }
 
 void contacts_list(struct engine *engine, struct contacts_page *page)

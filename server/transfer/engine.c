@@ -299,6 +299,14 @@ ssize_t engine_peers_page(struct engine *engine, uint64_t *cursor, struct engine
         return (ssize_t)contacts.n;
 }
 
+void engine_note_visit(struct engine *engine, const struct engine_visit *visit)
+{
+        struct visit *copy = visit->peer.epoch ? visit_new(visit) : NULL;
+
+        if (copy && command_post(engine, &(struct command){ .type = COMMAND_NOTE, .visit = copy }) < 0)
+                free(copy);
+}
+
 void engine_transfer_cancel(struct engine *engine, uint64_t id, int reason)
 {
         (void)command_post_surely(engine, &(struct command){ .type = COMMAND_CANCEL, .id = id, .reason = reason });

@@ -15,6 +15,7 @@ enum {
         ENGINE_BLOCKED_MS = 1,    /* … polls only this often */
         ENGINE_TICK_MS = 1000,
         ENGINE_IDLE_US = 60 * 1000 * 1000,     /* an unused link of UCX is closed after this */
+        ENGINE_VISIT_US = 60 * 1000 * 1000,    /* how long a peer counts as connected after a transfer by HTTP */
         ENGINE_CONTACTS_LEFT = 256,            /* workers without a link that are remembered for people … */
         ENGINE_CONTACT_US = 600 * 1000 * 1000, /* … and for how long */
         ENGINE_ACCEPTED_MAX = 4096,            /* links that peers opened */

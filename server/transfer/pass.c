@@ -91,6 +91,9 @@ static int run_command(struct engine *engine, const struct command *command)
         case COMMAND_LIST:
                 contacts_list(engine, command->page);
                 return 0;
+        case COMMAND_NOTE:
+                contact_note(engine, command->visit);
+                return 0;
         case COMMAND_STOP:
                 stop(engine);
                 return 0;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "contact.h"
 #include "engine_internal.h"
 #include "request.h"
 #include "requester_state.h"
@@ -266,6 +267,8 @@ static void end(struct requester *r)
                 (void)snprintf(outcome.transport, sizeof(outcome.transport), "%s", r->peer->link->carrier);
         if (r->peer && !r->was_up)
                 outcome.connect_us = r->peer->link->connect_us;
+        if (r->peer)
+                contact_count(r->peer->contact, &outcome);
         requester_set_state(r, REQUESTER_ENDED);
         if (r->hh.tbl)
                 HASH_DEL(engine->requesters_by_id, r);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "contact.h"
 #include "engine_internal.h"
 #include "responder_state.h"
 #include "tombstone.h"
@@ -121,6 +122,7 @@ static void end(struct responder *r)
         if (r->moved || r->bytes > 0)
                 (void)snprintf(outcome.transport, sizeof(outcome.transport), "%s", r->peer->link->carrier);
         (void)snprintf(outcome.detail, sizeof(outcome.detail), "%s", r->detail);
+        contact_count(r->peer->contact, &outcome);
         tombstone_add(engine, r->transfer, r->wire_error);
         responder_stop_pending(r);
         if (r->hh.tbl)

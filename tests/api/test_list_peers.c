@@ -316,9 +316,80 @@ static void pages_give_each_peer_once(void **state)
         worker_stop(&p->b);
 }
 
+/* A peer that is reached by HTTP alone is a peer like others, on both sides. */
+static void transfers_over_http_are_counted_on_both_sides(void **state)
+{
+        static const char *const apart[] = { "--local", "off", NULL };
+        static const char *const both[] = { "shm rdma tcp", "shm rdma tcp" };
+        struct pair *p = *state;
+        struct worker *sides[] = { &p->b, &p->a };
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        struct ferry_operation offer, active, end;
+
+        worker_start(&p->a, "a", apart);
+        worker_start(&p->b, "b", apart);
+        worker_expect(&p->a, "nothing can move bytes but HTTP");
+        worker_expect(&p->b, "nothing can move bytes but HTTP");
+        region_make(&p->a, SIZE, 7, offered);
+        region_make(&p->b, SIZE, 0, local);
+        for (int i = 0; i < MANY; i++) {
+                offer_make(&p->a, FERRY_READABLE, offered, &offer);
+                begin_make(&p->b, FERRY_READ, local, offer.metadata, &active);
+                operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+                operation_assert_end(&p->a, offer.id, FERRY_COMPLETE, &end);
+                ferry_operation_clear(&end);
+                ferry_operation_clear(&offer);
+                ferry_operation_clear(&active);
+        }
+        for (int i = 0; i < 2; i++) {
+                struct json_object *peer, *answer = only_peer(sides[i], &peer);
+
+                assert_string_equal(json_text(peer, "worker"), sides[!i]->name);
+                assert_string_equal(json_text(peer, "epoch"), sides[!i]->epoch);
+                assert_string_equal(json_text(peer, "status"), "connected");
+                assert_string_equal(json_text(peer, "transport"), "http");
+                assert_string_equal(json_text(peer, "opened_by"), i ? "peer" : "this-worker");
+                assert_int_equal(json_number(peer, "transfers"), 0);
+                assert_int_equal(json_number(peer, "transfers_completed"), MANY);
+                assert_int_equal(json_number(peer, "bytes_done"), MANY * SIZE);
+                assert_unused(peer, both[i]);
+                assert_reason(peer, "shm",
+                              i ? "the peer chose HTTP: its own list says why"
+                                : "the local transport is off (--local)");
+                assert_reason(peer, "tcp",
+                              i ? "the peer chose HTTP: its own list says why" : "it names no network address to try");
+                json_object_put(answer);
+        }
+        worker_stop(&p->b);
+        worker_stop(&p->a);
+}
+
+/* The same fields for what the engine carries. */
+static void transfers_over_links_are_counted_on_both_sides(void **state)
+{
+        struct pair *p = *state;
+
+        for (int network = 0; network < 2; network++) {
+                struct worker *sides[] = { &p->b, &p->a };
+
+                pair_start(p, network);
+                pair_assert_serving(p);
+                for (int i = 0; i < 2; i++) {
+                        struct json_object *peer, *answer = only_peer(sides[i], &peer);
+
+                        assert_int_equal(json_number(peer, "transfers_completed"), 1);
+                        assert_in_range(json_number(peer, "bytes_done"), 1, STEPS_MIB);
+                        json_object_put(answer);
+                }
+                pair_stop(p);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                WITH_PAIR(transfers_over_http_are_counted_on_both_sides),
+                WITH_PAIR(transfers_over_links_are_counted_on_both_sides),
                 WITH_PAIR(nobody_is_an_empty_list),
                 WITH_PAIR(both_sides_tell_of_a_local_link),
                 WITH_PAIR(the_network_side_says_why_it_is_not_shared_memory),

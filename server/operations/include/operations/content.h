@@ -33,6 +33,8 @@ struct operation_content_request {
         uint64_t transfer;     /* which of the operation's transfers; 0 = the client does not say */
         uint64_t first, size;  /* the range, inside the operation's bytes; size is not 0 */
         const char *transport; /* "http" or "https"; a literal */
+        uint64_t peer_epoch;   /* the worker that asks, as it says itself; 0 = it does not say, or is none */
+        const char *peer_name; /* its name; NULL = not known */
 };
 
 /*

@@ -72,6 +72,7 @@ struct operation_mover {
         void (*offer_revoke)(void *context, uint64_t operation, int reason, int wire_reason);
         void (*offers_look)(void *context);
         void *context;
+        void (*note)(void *context, const struct engine_visit *visit); /* of transfers over HTTP; may be NULL */
 };
 
 /*

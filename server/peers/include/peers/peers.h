@@ -30,6 +30,7 @@ struct peers_config {
         size_t max_body;                         /* 0 = 8 MiB */
         size_t max_fetches;                      /* at the same time; 0 = 256 */
         const char *user_agent;
+        const char *worker;        /* "EPOCH NAME", told to peers with transfers over HTTP; NULL = not told */
         struct metrics *metrics;   /* may be NULL */
         struct registry *registry; /* its work is done here, and it is freed later; NULL = no names for workers */
 };

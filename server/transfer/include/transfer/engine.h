@@ -285,7 +285,8 @@ struct engine_peer_view {
         bool accepted;                         /* the peer opened that link */
         uint64_t connected_unix_ms;            /* of that link; 0 = not connected */
         uint64_t connect_us;                   /* the same */
-        size_t n_transfers;                    /* both directions, over all of its links */
+        size_t n_transfers;                    /* that run, both directions, by whatever way */
+        uint64_t n_completed, bytes;           /* of those that have ended, while this worker has known it */
         int error;                             /* DISCONNECTED: FERRY_E_*; 0 = the link was closed for want of use */
         char detail[128];                      /* of error */
         uint64_t disconnected_unix_ms;
@@ -298,6 +299,18 @@ struct engine_peer_view {
  * -ESHUTDOWN, -ENOMEM.
  */
 ssize_t engine_peers_page(struct engine *engine, uint64_t *cursor, struct engine_peer_view *page, size_t max);
+
+/* The begin or the end of a transfer that is not the engine's: the peers' client or the HTTP server moves it. */
+struct engine_visit {
+        struct engine_peer peer;              /* epoch 0 = not known: nobody is told of it. Copied */
+        const char *transport;                /* "http", "https"; a literal */
+        bool accepted;                        /* the peer began it */
+        bool chosen;                          /* and nothing else was tried, as "transports" says */
+        const struct engine_outcome *outcome; /* copied; NULL = it begins */
+};
+
+/* For engine_peers_page alone. Any thread. */
+void engine_note_visit(struct engine *engine, const struct engine_visit *visit);
 
 /* ---- cancelling ---- */
 
