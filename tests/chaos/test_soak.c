@@ -5,90 +5,153 @@
 #include "harness.h"
 
 /*
- * After 10,000 operations a worker is what it was after the first 100. What it remembers of ended operations (some
- * hundred bytes each, by design for ten minutes) is kept small here, so that growth which is none of that is seen.
+ * After many operations a worker is what it was before. What it remembers of ended operations (some hundred bytes each,
+ * by design for ten minutes) is kept small here, so that growth which is none of that is seen. FERRY_CHAOS_OPERATIONS
+ * says how many of each worker, over shared memory and TCP together.
  */
 
 enum {
         CLIENTS = 4,
-        FIRST = 100,
-        OPERATIONS = 10000, /* of each worker */
-        REGION = 64 << 10,
-        SIZE_MAX_EACH = 16 << 10,
-        RSS_GROWTH_KB = 6 << 10, /* the 65,536 ids that answer 410 and the 4,096 idempotency keys fill up meanwhile */
+        BATCH = 50, /* operations of one request, and of a pair of regions */
+        OPERATIONS = 20000,
+        SLICE = 1280,
+        REGION = BATCH * SLICE,
+        PARTS = 4,
+        RSS_GROWTH_KB = 12 << 10, /* 4,096 operations, 65,536 ids that answer 410, 4,096 idempotency keys fill up … */
+        RSS_FULL = 200000,        /* … and are full after half of so many operations */
+        RSS_FLAT_KB = 6 << 10,    /* growth from then on: less than the smallest block of malloc for each */
 };
 
-static const char *const flags[] = { "--retention", "1s", "--max-operations", "1024", NULL };
+/* When the workers are looked at, in thousandths of the operations. */
+static const unsigned parts[PARTS] = { 10, 100, 500, 1000 };
+
+static const char *const flags[] = { "--retention", "1s", "--max-operations", "4096", NULL };
+
+static size_t operations_of_a_side(void)
+{
+        const char *text = getenv("FERRY_CHAOS_OPERATIONS");
+        size_t n = text ? strtoul(text, NULL, 10) : OPERATIONS;
+
+        return (n / 2 + CLIENTS * BATCH - 1) / (CLIENTS * BATCH) * (CLIENTS * BATCH);
+}
 
 /* A client that keeps its connections as long as it lives. */
 struct soaker {
         struct worker a, b;
-        size_t operations, number;
+        size_t batches, number;
         pthread_t thread;
 };
 
-static void one(struct soaker *s, const char *region_a, const char *region_b, uint64_t size, bool readable)
-{
-        struct ferry_descriptor at_a = { .region = region_a, .size = size },
-                                at_b = { .region = region_b, .size = size };
-        struct ferry_operation offer, move;
+/* One batch: what moves from a to b, and what moves the other way. */
+struct batch {
+        char region_a[FERRY_ID_SIZE], region_b[FERRY_ID_SIZE];
+        uint64_t seed;
+        struct ferry_descriptor at_a[BATCH], at_b[BATCH];
+        struct ferry_operation_spec specs[BATCH];
+};
 
-        assert_int_equal(ferry_create_operation(
-                                 s->a.client,
-                                 &(struct ferry_operation_spec){ .kind = readable ? FERRY_READABLE : FERRY_WRITABLE,
-                                                                 .descriptors = &at_a,
-                                                                 .n_descriptors = 1,
-                                                                 .include_metadata = true },
-                                 &offer),
-                         0);
-        assert_int_equal(
-                ferry_create_operation(s->b.client,
-                                       &(struct ferry_operation_spec){ .kind = readable ? FERRY_READ : FERRY_WRITE,
-                                                                       .descriptors = &at_b,
-                                                                       .n_descriptors = 1,
-                                                                       .remote_metadata = offer.metadata,
-                                                                       .wait_ms = WAIT_MS },
-                                       &move),
-                0);
-        assert_int_equal(move.status, FERRY_COMPLETE);
-        operation_assert_end(&s->a, offer.id, FERRY_COMPLETE, NULL); /* a moment later: its region is free then */
-        ferry_operation_clear(&move);
-        ferry_operation_clear(&offer);
+static bool moves_to_b(size_t i)
+{
+        return i % 2 == 0;
 }
 
-/* Operations of all sizes in both directions, and a new pair of regions for every fifty. */
+static void assert_all_complete(const struct ferry_operation_results *results)
+{
+        assert_int_equal(results->n, BATCH);
+        for (size_t i = 0; i < BATCH; i++) {
+                assert_int_equal(results->items[i].result, 0);
+                assert_int_equal(results->items[i].operation->status, FERRY_COMPLETE);
+        }
+}
+
+static void offer(struct soaker *s, struct batch *b, struct ferry_operation_results *ret_offers)
+{
+        for (size_t i = 0; i < BATCH; i++) {
+                uint64_t size = (b->seed + i) * 7919 % SLICE + 1;
+
+                b->at_a[i] = (struct ferry_descriptor){ .region = b->region_a, .offset = i * SLICE, .size = size };
+                b->at_b[i] = (struct ferry_descriptor){ .region = b->region_b, .offset = i * SLICE, .size = size };
+                b->specs[i] = (struct ferry_operation_spec){ .kind = moves_to_b(i) ? FERRY_READABLE : FERRY_WRITABLE,
+                                                             .descriptors = &b->at_a[i],
+                                                             .n_descriptors = 1,
+                                                             .include_metadata = true };
+        }
+        assert_int_equal(ferry_create_operations(s->a.client, b->specs, BATCH, ret_offers), 0);
+}
+
+static void move(struct soaker *s, struct batch *b, const struct ferry_operation_results *offers)
+{
+        struct ferry_operation_results moves;
+
+        for (size_t i = 0; i < BATCH; i++)
+                b->specs[i] = (struct ferry_operation_spec){ .kind = moves_to_b(i) ? FERRY_READ : FERRY_WRITE,
+                                                             .descriptors = &b->at_b[i],
+                                                             .n_descriptors = 1,
+                                                             .remote_metadata = offers->items[i].operation->metadata,
+                                                             .wait_ms = WAIT_MS };
+        assert_int_equal(ferry_create_operations(s->b.client, b->specs, BATCH, &moves), 0);
+        assert_all_complete(&moves);
+        ferry_operation_results_clear(&moves);
+}
+
+/* A moment later: their region is free then. */
+static void await_offers(struct soaker *s, const struct ferry_operation_results *offers)
+{
+        struct ferry_operation_results ends;
+        const char *ids[BATCH];
+
+        for (size_t i = 0; i < BATCH; i++)
+                ids[i] = offers->items[i].operation->id;
+        assert_int_equal(ferry_wait_operations(s->a.client, ids, BATCH, FERRY_WAIT_ALL, WAIT_MS, &ends), 0);
+        assert_all_complete(&ends);
+        ferry_operation_results_clear(&ends);
+}
+
+/* Each slice that arrived is the other side's, the rest is as it was. */
+static void assert_arrived(struct worker *w, const char *region, const struct batch *b, bool is_b)
+{
+        static _Thread_local uint8_t bytes[REGION], wanted[REGION], moved[REGION];
+        size_t size;
+
+        pattern_fill(2 * b->seed + (is_b ? 1 : 0), 0, wanted, REGION);
+        pattern_fill(2 * b->seed + (is_b ? 0 : 1), 0, moved, REGION);
+        for (size_t i = 0; i < BATCH; i++)
+                if (moves_to_b(i) == is_b)
+                        memcpy(wanted + i * SLICE, moved + i * SLICE, b->at_b[i].size);
+        assert_int_equal(ferry_get_region_content(w->client, region, 0, bytes, REGION, &size), 0);
+        assert_int_equal(size, REGION);
+        assert_memory_equal(bytes, wanted, REGION);
+}
+
 static void *soak(void *context)
 {
-        char region_a[FERRY_ID_SIZE], region_b[FERRY_ID_SIZE];
+        struct ferry_operation_results offers;
         struct soaker *s = context;
+        struct batch b;
 
-        for (size_t i = 0; i < s->operations; i++) {
-                bool fresh = i % 50 == 0;
-
-                if (fresh && i > 0) {
-                        region_drop(&s->a, region_a);
-                        region_drop(&s->b, region_b);
-                }
-                if (fresh) {
-                        region_make(&s->a, REGION, s->number, region_a);
-                        region_make(&s->b, REGION, s->number, region_b);
-                }
-                one(s, region_a, region_b, i * 7919 % SIZE_MAX_EACH + 1, i % 2 == 0);
+        for (size_t i = 0; i < s->batches; i++) {
+                b.seed = 1 + s->number + i * CLIENTS;
+                region_make(&s->a, REGION, 2 * b.seed, b.region_a);
+                region_make(&s->b, REGION, 2 * b.seed + 1, b.region_b);
+                offer(s, &b, &offers);
+                move(s, &b, &offers);
+                await_offers(s, &offers);
+                ferry_operation_results_clear(&offers);
+                assert_arrived(&s->a, b.region_a, &b, false);
+                assert_arrived(&s->b, b.region_b, &b, true);
+                region_drop(&s->a, b.region_a);
+                region_drop(&s->b, b.region_b);
         }
-        region_assert_pattern(&s->b, region_b, s->number, 0, REGION);
-        region_drop(&s->a, region_a);
-        region_drop(&s->b, region_b);
         return NULL;
 }
 
 /* With clients that are gone afterwards, with their connections. */
-static void run(struct pair *p, size_t operations)
+static void run(struct pair *p, size_t batches)
 {
         struct soaker soakers[CLIENTS];
 
         for (size_t i = 0; i < CLIENTS; i++) {
-                soakers[i] =
-                        (struct soaker){ .a = p->a, .b = p->b, .operations = operations / CLIENTS, .number = i + 1 };
+                soakers[i] = (struct soaker){ .a = p->a, .b = p->b, .batches = batches, .number = i };
                 assert_int_equal(ferry_new(p->a.url, NULL, &soakers[i].a.client), 0);
                 assert_int_equal(ferry_new(p->b.url, NULL, &soakers[i].b.client), 0);
                 assert_int_equal(pthread_create(&soakers[i].thread, NULL, soak, &soakers[i]), 0);
@@ -100,54 +163,70 @@ static void run(struct pair *p, size_t operations)
         }
 }
 
+/* ---- what a worker holds ---- */
+
 struct measure {
         const struct worker *worker;
-        uint64_t rss_kb;
-        size_t descriptors, files;
+        uint64_t rss_kb[PARTS];
+        size_t descriptors, files; /* the most that there may be */
 };
-
-static struct measure take_measure(const struct worker *w)
-{
-        return (struct measure){ .worker = w,
-                                 .rss_kb = worker_status_kb(w, "RssAnon"),
-                                 .descriptors = worker_descriptors(w),
-                                 .files = worker_files(w) };
-}
 
 static bool descriptors_are_back(void *context)
 {
-        const struct measure *first = context;
+        const struct measure *m = context;
 
-        return worker_descriptors(first->worker) <= first->descriptors;
+        return worker_descriptors(m->worker) <= m->descriptors;
 }
 
-static void compare(struct measure *first)
+/* The worker closes what clients have closed. */
+static void look(struct measure *m, size_t part)
 {
-        bool back = eventually(descriptors_are_back, first); /* the worker closes what clients have closed */
-        struct measure now = take_measure(first->worker);
+        m->rss_kb[part] = worker_status_kb(m->worker, "RssAnon");
+        if (part == 0) {
+                m->descriptors = worker_descriptors(m->worker);
+                m->files = worker_files(m->worker);
+                return;
+        }
+        assert_true(eventually(descriptors_are_back, m));
+        assert_int_equal(worker_files(m->worker), m->files);
+}
 
-        print_message("worker %s: %d → %d kB, %zu → %zu descriptors, %zu → %zu files\n", now.worker->name,
-                      (int)first->rss_kb, (int)now.rss_kb, first->descriptors, now.descriptors, first->files,
-                      now.files);
-        assert_true(back);
-        assert_int_equal(now.files, first->files);
+static void compare(const struct measure *m, size_t operations)
+{
+        uint64_t from_kb = m->rss_kb[operations >= RSS_FULL ? PARTS - 2 : 0];
+        uint64_t limit_kb = operations >= RSS_FULL ? RSS_FLAT_KB : RSS_GROWTH_KB;
+
+        print_message("worker %s: %d, %d, %d, %d kB after 1, 10, 50, 100 %%; %zu → %zu descriptors\n", m->worker->name,
+                      (int)m->rss_kb[0], (int)m->rss_kb[1], (int)m->rss_kb[2], (int)m->rss_kb[3], m->descriptors,
+                      worker_descriptors(m->worker));
         if (!SANITIZED)
-                assert_true(now.rss_kb < first->rss_kb + RSS_GROWTH_KB);
+                assert_true(m->rss_kb[PARTS - 1] < from_kb + limit_kb);
 }
 
-static void after_ten_thousand_operations_a_worker_is_as_after_a_hundred(void **state)
+static void a_worker_is_after_many_operations_what_it_was_before(void **state)
 {
-        struct measure first_a, first_b;
+        size_t operations = operations_of_a_side(), batches = operations / (CLIENTS * BATCH);
         struct pair *p = *state;
 
+        assert_int_equal(setenv("MALLOC_ARENA_MAX", "1", 1), 0); /* arenas fill up for as long as threads come and go */
         for (int network = 0; network < 2; network++) {
+                uint64_t started_ms = now_ms();
+                size_t done = 0;
+
                 pair_start_with(p, network, flags);
-                run(p, FIRST);
-                first_a = take_measure(&p->a);
-                first_b = take_measure(&p->b);
-                run(p, OPERATIONS - FIRST);
-                compare(&first_a);
-                compare(&first_b);
+                struct measure a = { .worker = &p->a }, b = { .worker = &p->b };
+                for (size_t i = 0; i < PARTS; i++) {
+                        size_t until = (batches * parts[i] + 999) / 1000;
+
+                        run(p, until - done);
+                        done = until;
+                        look(&a, i);
+                        look(&b, i);
+                }
+                compare(&a, operations);
+                compare(&b, operations);
+                print_message("%s side: %zu operations of each worker in %d s, lost: none\n", side_names[network],
+                              operations, (int)((now_ms() - started_ms) / 1000));
                 pair_stop(p);
         }
 }
@@ -155,7 +234,7 @@ static void after_ten_thousand_operations_a_worker_is_as_after_a_hundred(void **
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                WITH_PAIR(after_ten_thousand_operations_a_worker_is_as_after_a_hundred),
+                WITH_PAIR(a_worker_is_after_many_operations_what_it_was_before),
         };
 
         return cmocka_run_group_tests_name("soak", tests, NULL, NULL);
