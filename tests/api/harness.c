@@ -291,7 +291,7 @@ static bool is_expected(const struct worker *w, const char *line)
         return false;
 }
 
-static void assert_log_quiet(const struct worker *w)
+void worker_assert_quiet(const struct worker *w)
 {
         static const char *const alarms[] = { "level=warn", "level=error", "Sanitizer", "runtime error:" };
         char *log = worker_log(w), *save = NULL;
@@ -355,7 +355,7 @@ void worker_stop(struct worker *w)
         }
         assert_true(WIFEXITED(status));
         assert_int_equal(WEXITSTATUS(status), 0);
-        assert_log_quiet(w);
+        worker_assert_quiet(w);
         assert_int_equal(worker_files(w), 0);
         (void)unlink(w->log);
         w->log[0] = '\0';

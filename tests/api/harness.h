@@ -64,6 +64,9 @@ int ferryd_run(const char *const *flags, char **ret_output, char **ret_errors);
 /* The log may contain warnings and errors with this text (a string literal). Any other fails worker_stop. */
 void worker_expect(struct worker *w, const char *text);
 
+/* Fails where the log has a warning or an error that the test did not expect, or a sanitizer's report. */
+void worker_assert_quiet(const struct worker *w);
+
 /*
  * SIGTERM; asserts exit status 0, nothing on standard output after the ready line, no unexpected warning in the log (a
  * sanitizer's report counts), and no file of it.
