@@ -21,6 +21,32 @@ size_t ferry_uint_format(uint64_t number, char text[FERRY_UINT_TEXT_SIZE])
         return (size_t)(end - first) - 1;
 }
 
+const char *ferry_uint_read(const char *text, uint64_t *ret_number)
+{
+        const char *c = text;
+        uint64_t number = 0;
+
+        for (; *c >= '0' && *c <= '9'; c++)
+                if (__builtin_mul_overflow(number, 10, &number) ||
+                    __builtin_add_overflow(number, (uint64_t)(*c - '0'), &number))
+                        number = UINT64_MAX;
+        if (c == text)
+                return NULL;
+        *ret_number = number;
+        return c;
+}
+
+bool ferry_uint_parse(const char *text, uint64_t max, uint64_t *ret_number)
+{
+        uint64_t number;
+        const char *end = ferry_uint_read(text, &number);
+
+        if (!end || *end || number > max)
+                return false;
+        *ret_number = number;
+        return true;
+}
+
 void ferry_id_format(const char *prefix, uint64_t id, char *text)
 {
         size_t n = 0;
@@ -232,22 +258,16 @@ static const struct {
         { "TB", UINT64_C(1000000000000) },
 };
 
+/* Digits, fewer than 20, so that the scale, a power of ten, fits as well. */
 static bool parse_digits(const char **text, uint64_t *ret_value, uint64_t *ret_scale)
 {
-        uint64_t value = 0, scale = 1;
-        const char *c = *text;
+        const char *end = ferry_uint_read(*text, ret_value);
 
-        if (*c < '0' || *c > '9')
+        if (!end || end - *text >= 20)
                 return false;
-        for (; *c >= '0' && *c <= '9'; c++) {
-                if (__builtin_mul_overflow(value, 10, &value) ||
-                    __builtin_add_overflow(value, (uint64_t)(*c - '0'), &value) ||
-                    __builtin_mul_overflow(scale, 10, &scale))
-                        return false;
-        }
-        *text = c;
-        *ret_value = value;
-        *ret_scale = scale;
+        *ret_scale = 1;
+        for (; *text < end; (*text)++)
+                *ret_scale *= 10;
         return true;
 }
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <ferry/encoding.h>
+
 #include "client_internal.h"
 
 int content_make(struct ferry *f, const char *collection, const char *id, const char *key, struct content *ret_content)
@@ -56,15 +58,14 @@ static int download_take(void *context, const void *data, size_t size)
 /* Whether the worker sent the part that was asked for. */
 static bool download_starts_at(const struct reply *reply, uint64_t offset)
 {
-        char *end = NULL;
+        const char *end;
+        uint64_t start;
         if (reply->status != 206)
                 return true;
-        if (strncmp(reply->content_range, "bytes ", 6) != 0 || reply->content_range[6] < '0' ||
-            reply->content_range[6] > '9')
+        if (strncmp(reply->content_range, "bytes ", 6) != 0)
                 return false;
-        errno = 0;
-        uint64_t start = strtoull(reply->content_range + 6, &end, 10);
-        return errno == 0 && *end == '-' && start == offset;
+        end = ferry_uint_read(reply->content_range + 6, &start);
+        return end && *end == '-' && start == offset;
 }
 
 /* Range header, or "" for the whole. false when the numbers do not fit. */

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/encoding.h>
+
 #include "base/log.h"
 #include "base/util.h"
 #include "options.h"
@@ -38,12 +40,11 @@ static bool is_host_text(const char *text, size_t length)
 static bool is_host_port(const char *text)
 {
         const char *colon = strrchr(text, ':');
-        size_t digits;
+        uint64_t port;
 
         if (!colon || !is_host_text(text, (size_t)(colon - text)))
                 return false;
-        digits = strspn(colon + 1, "0123456789");
-        return digits > 0 && digits <= 5 && !colon[1 + digits] && strtoul(colon + 1, NULL, 10) <= UINT16_MAX;
+        return ferry_uint_parse(colon + 1, UINT16_MAX, &port);
 }
 
 static bool is_listen(const char *text)

@@ -37,20 +37,6 @@ static int complain(char message[OPTION_MESSAGE_SIZE], const char *format, ...)
         return -EINVAL;
 }
 
-static bool uint_parse(const char *text, uint64_t *ret_value, const char **ret_end)
-{
-        uint64_t value = 0;
-        const char *c;
-
-        for (c = text; isdigit((unsigned char)*c); c++)
-                if (__builtin_mul_overflow(value, UINT64_C(10), &value) ||
-                    __builtin_add_overflow(value, (uint64_t)(*c - '0'), &value))
-                        return false;
-        *ret_value = value;
-        *ret_end = c;
-        return c != text;
-}
-
 static bool duration_parse(const char *text, uint64_t *ret_ms)
 {
         static const struct {
@@ -60,7 +46,8 @@ static bool duration_parse(const char *text, uint64_t *ret_ms)
         const char *unit;
         uint64_t n;
 
-        if (!uint_parse(text, &n, &unit))
+        unit = ferry_uint_read(text, &n);
+        if (!unit)
                 return false;
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(units); i++)
                 if (strcmp(unit, units[i].unit) == 0)
@@ -70,7 +57,6 @@ static bool duration_parse(const char *text, uint64_t *ret_ms)
 
 static bool number_parse(const struct option *option, const char *text, uint64_t *ret_value)
 {
-        const char *end;
         bool good;
 
         if (option->type == OPTION_SIZE)
@@ -78,7 +64,7 @@ static bool number_parse(const struct option *option, const char *text, uint64_t
         else if (option->type == OPTION_DURATION)
                 good = duration_parse(text, ret_value);
         else
-                good = uint_parse(text, ret_value, &end) && !*end;
+                good = ferry_uint_parse(text, UINT64_MAX, ret_value);
         return good && *ret_value >= option->min && *ret_value <= option->max;
 }
 

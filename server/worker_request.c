@@ -111,20 +111,17 @@ struct ferry_worker_request *ferry_worker_request_free(struct ferry_worker_reque
 
 static bool set_uint32(void *target, const char *value)
 {
-        char *end;
-        unsigned long long number = strtoull(value, &end, 10);
+        uint64_t number;
 
+        if (!ferry_uint_parse(value, UINT32_MAX, &number))
+                return false;
         *(uint32_t *)target = (uint32_t)number;
-        return *value >= '0' && *value <= '9' && !*end && number > 0 && number <= UINT32_MAX;
+        return number > 0;
 }
 
 static bool set_uint64(void *target, const char *value)
 {
-        char *end;
-        unsigned long long number = strtoull(value, &end, 10);
-
-        *(uint64_t *)target = number;
-        return *value >= '0' && *value <= '9' && !*end && number > 0 && number < ULLONG_MAX;
+        return ferry_uint_parse(value, UINT64_MAX - 1, target) && *(uint64_t *)target > 0;
 }
 
 static bool set_bool(void *target, const char *value)

@@ -6,20 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <ferry/encoding.h>
+
 /* Digits only, at most 65535. */
 static bool parse_port(const char *text, uint16_t *ret_port)
 {
-        unsigned port = 0;
+        uint64_t port;
 
-        if (!*text)
+        if (!ferry_uint_parse(text, UINT16_MAX, &port))
                 return false;
-        for (; *text; text++) {
-                if (!isdigit((unsigned char)*text))
-                        return false;
-                port = port * 10 + (unsigned)(*text - '0');
-                if (port > UINT16_MAX)
-                        return false;
-        }
         *ret_port = (uint16_t)port;
         return true;
 }

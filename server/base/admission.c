@@ -9,6 +9,8 @@
 #include <strings.h>
 #include <sys/socket.h>
 
+#include <ferry/encoding.h>
+
 #include "base/log.h"
 #include "base/util.h"
 
@@ -99,7 +101,8 @@ static bool network_parse(const char *text, struct network *ret_network)
 {
         const char *slash = strchr(text, '/');
         size_t length = slash ? (size_t)(slash - text) : strlen(text);
-        unsigned width, bits = 0;
+        unsigned width;
+        uint64_t bits;
 
         if (!literal_parse(text, length, ret_network->address, &width))
                 return false;
@@ -107,14 +110,9 @@ static bool network_parse(const char *text, struct network *ret_network)
                 ret_network->bits = 128;
                 return true;
         }
-        for (const char *c = slash + 1; *c; c++) {
-                if (*c < '0' || *c > '9' || c - slash > 3)
-                        return false;
-                bits = bits * 10 + (unsigned)(*c - '0');
-        }
-        if (!slash[1] || bits > width)
+        if (strlen(slash + 1) > 3 || !ferry_uint_parse(slash + 1, width, &bits))
                 return false;
-        ret_network->bits = 128 - width + bits;
+        ret_network->bits = 128 - width + (unsigned)bits;
         return true;
 }
 

@@ -396,11 +396,8 @@ bool event_place_parse(struct event_log *log, const char *text, struct event_pla
                         return false;
                 text = dash + 1;
         }
-        if (!*text || strspn(text, "0123456789") != strlen(text))
+        if (!ferry_uint_parse(text, FERRY_JSON_INTEGER_MAX, &number))
                 return false;
-        for (; *text; text++)
-                if ((number = number * 10 + (uint64_t)(*text - '0')) > FERRY_JSON_INTEGER_MAX)
-                        return false;
         (void)pthread_mutex_lock(&log->lock);
         bool known = epoch == log->epoch && number <= log->newest;
         *ret_place = (struct event_place){ .next = known ? number + 1 : 1, .restarted = !known };

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include <ferry/encoding.h>
+
 #include "base/util.h"
 
 static const struct {
@@ -208,16 +210,7 @@ bool headers_media_type_is(const char *value, const char *type)
 
 bool headers_parse_length(const char *value, uint64_t *ret_length)
 {
-        uint64_t length = 0;
-
-        if (!*value)
-                return false;
-        for (; *value; value++)
-                if (!isdigit((unsigned char)*value) || __builtin_mul_overflow(length, 10, &length) ||
-                    __builtin_add_overflow(length, (uint64_t)(*value - '0'), &length) || length > INT64_MAX)
-                        return false;
-        *ret_length = length;
-        return true;
+        return ferry_uint_parse(value, INT64_MAX, ret_length);
 }
 
 bool headers_request_id_valid(const char *value)

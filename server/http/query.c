@@ -15,19 +15,7 @@ static const char cursor_prefix[] = "c_";
 
 static bool parse_number(const char *text, uint64_t *ret_value)
 {
-        uint64_t value = 0;
-
-        if (!*text)
-                return false;
-        for (; *text; text++) {
-                if (!isdigit((unsigned char)*text))
-                        return false;
-                value = value * 10 + (uint64_t)(*text - '0');
-                if (value > FERRY_JSON_INTEGER_MAX)
-                        return false;
-        }
-        *ret_value = value;
-        return true;
+        return ferry_uint_parse(text, FERRY_JSON_INTEGER_MAX, ret_value);
 }
 
 static bool parse_positive(const char *text, uint64_t *ret_value)

@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "range.h"
 
-#include <ctype.h>
 #include <stddef.h>
 #include <strings.h>
+
+#include <ferry/encoding.h>
 
 /* Reads digits at *text; a number that does not fit is as good as the largest. */
 static bool take_number(const char **text, uint64_t *ret_value)
 {
-        uint64_t value = 0;
+        const char *end = ferry_uint_read(*text, ret_value);
 
-        if (!isdigit((unsigned char)**text))
-                return false;
-        for (; isdigit((unsigned char)**text); (*text)++)
-                if (__builtin_mul_overflow(value, 10, &value) ||
-                    __builtin_add_overflow(value, (uint64_t)(**text - '0'), &value))
-                        value = UINT64_MAX;
-        *ret_value = value;
-        return true;
+        if (end)
+                *text = end;
+        return end;
 }
 
 static const char *skip_blanks(const char *text)

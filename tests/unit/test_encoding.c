@@ -329,10 +329,57 @@ static void numbers_are_written_in_decimal(void **state)
         }
 }
 
+static void digits_are_read_up_to_what_is_none(void **state)
+{
+        static const struct {
+                const char *text, *rest; /* NULL = there are no digits */
+                uint64_t number;
+        } cases[] = {
+                { "0", "", 0 },
+                { "12-3", "-3", 12 },
+                { "007 ", " ", 7 },
+                { "18446744073709551615", "", UINT64_MAX },
+                { "18446744073709551616x", "x", UINT64_MAX },
+                { "99999999999999999999999999999999999999999", "", UINT64_MAX },
+                { "", NULL, 0 },
+                { "-1", NULL, 0 },
+                { "+1", NULL, 0 },
+                { " 1", NULL, 0 },
+                { "x1", NULL, 0 },
+        };
+
+        for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+                uint64_t number = 0;
+                const char *rest = ferry_uint_read(cases[i].text, &number);
+
+                if (cases[i].rest)
+                        assert_string_equal(rest, cases[i].rest);
+                else
+                        assert_null(rest);
+                assert_int_equal(number, cases[i].number);
+        }
+}
+
+static void a_number_is_all_digits_and_within_its_limit(void **state)
+{
+        uint64_t number = 5;
+
+        assert_true(ferry_uint_parse("65535", 65535, &number));
+        assert_int_equal(number, 65535);
+        assert_false(ferry_uint_parse("65536", 65535, &number));
+        assert_false(ferry_uint_parse("", 65535, &number));
+        assert_false(ferry_uint_parse("12 ", 65535, &number));
+        assert_false(ferry_uint_parse("0x10", 65535, &number));
+        assert_false(ferry_uint_parse("18446744073709551616", UINT64_MAX - 1, &number));
+        assert_int_equal(number, 65535);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(numbers_are_written_in_decimal),
+                cmocka_unit_test(digits_are_read_up_to_what_is_none),
+                cmocka_unit_test(a_number_is_all_digits_and_within_its_limit),
                 cmocka_unit_test(an_id_is_its_prefix_and_sixteen_digits),
                 cmocka_unit_test(an_id_survives_the_round_trip),
                 cmocka_unit_test(other_texts_are_no_id),

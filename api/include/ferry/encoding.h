@@ -18,6 +18,15 @@ enum {
 /* A number in decimal into text; returns how many digits. A tenth of what printf takes for it. */
 size_t ferry_uint_format(uint64_t number, char text[FERRY_UINT_TEXT_SIZE]);
 
+/*
+ * Reads the decimal digits at the begin of text. Returns where they end; NULL when there are none. A number that is
+ * larger than UINT64_MAX saturates at that.
+ */
+const char *ferry_uint_read(const char *text, uint64_t *ret_number);
+
+/* The same of a text that is nothing but digits. false: it is not, or the number is larger than max. */
+bool ferry_uint_parse(const char *text, uint64_t max, uint64_t *ret_number);
+
 /* "op_" / "rgn_" + 16 lower case hexadecimal digits into text[FERRY_ID_TEXT_SIZE]. */
 void ferry_id_format(const char *prefix, uint64_t id, char *text);
 
