@@ -10,7 +10,8 @@ const struct cli_command cli_commands[] = {
           "Prints the URL that ferry fetch takes. - is standard input. Whatever ends it takes the offer back.", 1, 1,
           cli_run_offer },
         { "fetch", "URL", "fetch what a peer offers into a file",
-          "URL is what ferry offer prints, @NAME/op_ID or ferry://NAME/op_ID. Without -o the bytes go to standard "
+          "URL is what ferry offer prints, @NAME/op_ID, ferry://NAME/op_ID, or nats://HOST:PORT/NAME/op_ID through "
+          "ferry-nats. Without -o the bytes go to standard "
           "output, which must not "
           "be a terminal. The file has its name once it is complete; until then it is FILE.part-PID.",
           1, 1, cli_run_fetch },

@@ -6,9 +6,10 @@
 #include <string.h>
 
 #include "link.h"
+#include "tool.h"
 
 /* RdmaMetadata's operation_kind. */
-enum { REMOTE_READ = 1, REMOTE_WRITE = 2 };
+enum { REMOTE_READ = 1, REMOTE_WRITE = 2, REMOTE_METADATA_MAX = 8 << 20 };
 
 static int remote_decode(struct remote *remote, enum ferry_kind kind)
 {
@@ -48,10 +49,23 @@ static int remote_refused(const struct remote *remote, const char *id, int r)
         return cli_result(&remote->worker, r);
 }
 
+/* nats://HOST:PORT/WORKER/op_ID: ferry-nats asks, which has the NATS library. */
+static int remote_ask_nats(const char *url, enum ferry_kind kind, struct remote *remote)
+{
+        int status = tool_output("ferry-nats", (const char *const[]){ "ferry-nats", "metadata", url, NULL },
+                                 REMOTE_METADATA_MAX, &remote->metadata);
+        remote->worker.url = status == CLI_OK ? strdup(url) : NULL;
+        if (status == CLI_OK && !remote->worker.url)
+                return cli_usage_error("%s", strerror(ENOMEM));
+        return status == CLI_OK ? remote_decode(remote, kind) : status;
+}
+
 int remote_fetch(struct cli *cli, const char *text, enum ferry_kind kind, struct remote *ret_remote)
 {
         struct link link = { 0 };
         *ret_remote = (struct remote){ 0 };
+        if (strncmp(text, "nats://", 7) == 0 || strncmp(text, "tls://", 6) == 0)
+                return remote_ask_nats(text, kind, ret_remote);
         int r = link_parse(text, "operations", "op_", &link);
         if (r == -EINVAL)
                 return cli_usage_error("%s is not the URL of an offer: http://HOST:PORT/v1/operations/op_…/metadata",

@@ -319,7 +319,8 @@ static void on_done(struct easy *easy, CURLcode result)
         else
                 finish(call, error, detail, json ? ferry_json_root(json) : NULL);
         (void)ferry_json_free(json);
-        explicit_bzero(text, text ? size : 0); /* it may hold a token */
+        if (text)
+                explicit_bzero(text, size); /* it may hold a token */
         free(text);
 }
 

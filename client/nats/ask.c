@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bus.h"
+
+/* Asks the bridge of another worker: nats://HOST:PORT/WORKER/op_ID. */
+
+struct ask {
+        char *server; /* the URL without its path */
+        char name[BUS_NAME_SIZE];
+        char subject[BUS_SUBJECT_SIZE];
+        const char *id; /* borrowed from the URL */
+};
+
+static int ask_parse(const char *url, struct ask *ret_ask)
+{
+        const char *host = strstr(url, "://"), *worker = host ? strchr(host + 3, '/') : NULL;
+        const char *id = worker ? strchr(worker + 1, '/') : NULL;
+        size_t length = id ? (size_t)(id - worker) - 1 : 0;
+        if (!id || length >= sizeof(ret_ask->name) || !bus_is_operation(id + 1, strlen(id + 1)))
+                return bus_fail(BUS_USAGE, "%s is not nats://HOST:PORT/WORKER/op_ID or tls://HOST:PORT/WORKER/op_ID",
+                                url);
+        memcpy(ret_ask->name, worker + 1, length);
+        ret_ask->name[length] = '\0';
+        if (!bus_subject(ret_ask->name, ret_ask->subject))
+                return bus_fail(BUS_USAGE, "%s cannot be the name of a worker on NATS", ret_ask->name);
+        ret_ask->id = id + 1;
+        ret_ask->server = strndup(url, (size_t)(worker - url));
+        return ret_ask->server ? BUS_OK : bus_fail(BUS_USAGE, "%s", strerror(ENOMEM));
+}
+
+/* Metadata are an object with these; whoever reads them checks the rest. */
+static bool ask_is_metadata(struct json_object *root)
+{
+        static const char *const members[] = { "descriptors", "nixl_metadata", "notification_key", "operation_kind" };
+        for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
+                if (!json_object_is_type(root, json_type_object) || !json_object_object_get_ex(root, members[i], NULL))
+                        return false;
+        return true;
+}
+
+/* The bridge's "code", where it is one: anybody may answer on a bus. */
+static const char *ask_code(struct json_object *root)
+{
+        struct json_object *code = NULL;
+        const char *text;
+        if (!json_object_is_type(root, json_type_object) || !json_object_object_get_ex(root, "code", &code) ||
+            !json_object_is_type(code, json_type_string))
+                return NULL;
+        text = json_object_get_string(code);
+        return *text && strlen(text) < 64 && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(text)
+                       ? text
+                       : NULL;
+}
+
+static int ask_judge(const struct ask *ask, const char *data, size_t size)
+{
+        char *text = strndup(data, size);
+        struct json_object *root = text ? json_tokener_parse(text) : NULL;
+        const char *code = ask_code(root);
+        int status = BUS_OK;
+        if (ask_is_metadata(root))
+                status = printf("%s\n", text) < 0 || fflush(stdout) != 0 ? BUS_USAGE : BUS_OK;
+        else if (code)
+                status = bus_fail(BUS_PROBLEM, "%s of worker %s: %s", ask->id, ask->name, code);
+        else
+                status = bus_fail(BUS_UNREACHABLE, "what came for worker %s is not metadata", ask->name);
+        json_object_put(root);
+        if (text)
+                explicit_bzero(text, strlen(text));
+        free(text);
+        return status;
+}
+
+static int ask_exchange(natsConnection *connection, const struct ask *ask)
+{
+        natsMsg *reply = NULL;
+        natsStatus s =
+                natsConnection_Request(&reply, connection, ask->subject, ask->id, (int)strlen(ask->id), BUS_TIMEOUT_MS);
+        if (s == NATS_NO_RESPONDERS)
+                return bus_fail(BUS_PROBLEM, "nobody answers for worker %s on NATS (ferry-nats bridge)", ask->name);
+        if (s == NATS_TIMEOUT)
+                return bus_fail(BUS_UNREACHABLE, "no answer for worker %s within %d s", ask->name,
+                                BUS_TIMEOUT_MS / 1000);
+        if (s != NATS_OK)
+                return bus_fail(BUS_UNREACHABLE, "NATS: %s", natsStatus_GetText(s));
+        int status = ask_judge(ask, natsMsg_GetData(reply) ? natsMsg_GetData(reply) : "",
+                               (size_t)natsMsg_GetDataLength(reply));
+        natsMsg_Destroy(reply);
+        return status;
+}
+
+int ask_run(const struct bus_options *options, const char *url)
+{
+        natsConnection *connection = NULL;
+        struct ask ask = { 0 };
+        int status = ask_parse(url, &ask);
+        if (status == BUS_OK)
+                status = bus_connect(options, ask.server, true, &connection);
+        if (status == BUS_OK)
+                status = ask_exchange(connection, &ask);
+        natsConnection_Destroy(connection);
+        nats_CloseAndWait(BUS_TIMEOUT_MS);
+        free(ask.server);
+        return status;
+}

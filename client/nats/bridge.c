@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <ferry/ferry.h>
+
+#include "bus.h"
+
+/* Answers for one worker: metadata of the operation that a request names, else a problem. */
+
+enum { BRIDGE_TOKEN_MAX = 4096, BRIDGE_PROBLEM_SIZE = 128, BRIDGE_DRAIN_MS = 5000 };
+
+#define BRIDGE_QUEUE "ferry" /* of several bridges for one worker one answers */
+#define BRIDGE_URL "http://127.0.0.1:9300"
+
+static int bridge_token(const char *file, char **ret_token)
+{
+        char text[BRIDGE_TOKEN_MAX + 1];
+        int fd = open(file, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+        if (n < 0)
+                bus_fail(BUS_USAGE, "%s: %s", file, strerror(errno));
+        if (fd >= 0)
+                (void)close(fd);
+        if (n < 0)
+                return BUS_USAGE;
+        text[n] = '\0';
+        text[strcspn(text, "\r\n")] = '\0';
+        *ret_token = strdup(text);
+        explicit_bzero(text, sizeof(text));
+        return *ret_token ? BUS_OK : bus_fail(BUS_USAGE, "%s", strerror(ENOMEM));
+}
+
+static int bridge_open(const struct bus_options *options, struct ferry **ret_ferry, char name[BUS_NAME_SIZE])
+{
+        const char *url = options->url ? options->url : BRIDGE_URL;
+        struct ferry_options how = { .ca_file = options->ca_file,
+                                     .cert_file = options->worker_cert,
+                                     .key_file = options->worker_key,
+                                     /* A request on the bus waits no longer. */
+                                     .connect_timeout_ms = BUS_TIMEOUT_MS / 2,
+                                     .timeout_ms = BUS_TIMEOUT_MS / 2,
+                                     .retries = -1 };
+        struct ferry_worker_info worker;
+        char *token = NULL;
+        if (options->token_file && bridge_token(options->token_file, &token) != BUS_OK)
+                return BUS_USAGE;
+        how.token = token;
+        int r = ferry_new(url, &how, ret_ferry);
+        ferry_secret_free(token);
+        if (r < 0)
+                return bus_fail(BUS_USAGE, "%s, or a file for it, is not usable: %s", url, strerror(-r));
+        r = ferry_get_worker(*ret_ferry, &worker);
+        if (r)
+                return bus_fail(r < 0 ? BUS_UNREACHABLE : BUS_PROBLEM, "%s: %s", url, ferry_last_message(*ret_ferry));
+        (void)snprintf(name, BUS_NAME_SIZE, "%.*s", BUS_NAME_SIZE - 1, worker.name);
+        ferry_worker_info_clear(&worker);
+        return BUS_OK;
+}
+
+/* {"code":…}: as much as whoever asks may know. */
+static void bridge_refuse(natsConnection *connection, const char *reply, const char *code)
+{
+        char text[BRIDGE_PROBLEM_SIZE];
+        int n = snprintf(text, sizeof(text), "{\"code\":\"%s\"}", code);
+        (void)natsConnection_Publish(connection, reply, text, n);
+}
+
+/* Thread: the subscription's. */
+static void on_request(natsConnection *connection, natsSubscription *subscription, natsMsg *request, void *context)
+{
+        struct ferry *ferry = context;
+        const char *reply = natsMsg_GetReply(request), *id = natsMsg_GetData(request);
+        size_t size = (size_t)natsMsg_GetDataLength(request);
+        char text[BUS_ID_SIZE], *metadata = NULL;
+        (void)subscription;
+        if (!reply) { /* nobody waits */
+                natsMsg_Destroy(request);
+                return;
+        }
+        if (!bus_is_operation(id ? id : "", size)) {
+                bridge_refuse(connection, reply, "invalid-parameter");
+                natsMsg_Destroy(request);
+                return;
+        }
+        memcpy(text, id, size);
+        text[size] = '\0';
+        int r = ferry_get_operation_metadata(ferry, text, &metadata);
+        if (r > 0)
+                bridge_refuse(connection, reply, ferry_error_code(r));
+        else if (r < 0)
+                bridge_refuse(connection, reply, "peer-unreachable");
+        else if (strlen(metadata) > (size_t)natsConnection_GetMaxPayload(connection))
+                bridge_refuse(connection, reply, "too-large");
+        else
+                (void)natsConnection_Publish(connection, reply, metadata, (int)strlen(metadata));
+        ferry_secret_free(metadata);
+        natsMsg_Destroy(request);
+}
+
+/* Blocked in all threads, so that this one takes them. */
+static void bridge_block_signals(sigset_t *ret_set)
+{
+        (void)sigemptyset(ret_set);
+        (void)sigaddset(ret_set, SIGINT);
+        (void)sigaddset(ret_set, SIGTERM);
+        (void)sigprocmask(SIG_BLOCK, ret_set, NULL);
+        (void)signal(SIGPIPE, SIG_IGN);
+}
+
+static int bridge_serve(natsConnection *connection, struct ferry *ferry, const char *name, const sigset_t *signals)
+{
+        natsSubscription *subscription = NULL;
+        char subject[BUS_SUBJECT_SIZE];
+        int number;
+        if (!bus_subject(name, subject))
+                return bus_fail(BUS_USAGE, "the worker's name %s cannot be part of a NATS subject", name);
+        natsStatus s =
+                natsConnection_QueueSubscribe(&subscription, connection, subject, BRIDGE_QUEUE, on_request, ferry);
+        if (s == NATS_OK)
+                s = natsConnection_FlushTimeout(connection, BUS_TIMEOUT_MS); /* the server has it */
+        if (s != NATS_OK) {
+                natsSubscription_Destroy(subscription);
+                return bus_fail(BUS_UNREACHABLE, "%s cannot be subscribed to: %s", subject, natsStatus_GetText(s));
+        }
+        printf("{\"event\":\"ready\",\"subject\":\"%s\",\"worker\":\"%s\"}\n", subject, name);
+        (void)fflush(stdout);
+        (void)sigwait(signals, &number);
+        /* What was asked before is answered; its callback is over when the wait is. */
+        if (natsSubscription_DrainTimeout(subscription, BRIDGE_DRAIN_MS) == NATS_OK)
+                (void)natsSubscription_WaitForDrainCompletion(subscription, BRIDGE_DRAIN_MS);
+        natsSubscription_Destroy(subscription);
+        return BUS_OK;
+}
+
+int bridge_run(const struct bus_options *options)
+{
+        natsConnection *connection = NULL;
+        struct ferry *ferry = NULL;
+        char name[BUS_NAME_SIZE];
+        sigset_t signals;
+        bridge_block_signals(&signals);
+        int status = bridge_open(options, &ferry, name);
+        if (status == BUS_OK)
+                status = bus_connect(options, options->nats ? options->nats : NATS_DEFAULT_URL, false, &connection);
+        if (status == BUS_OK)
+                status = bridge_serve(connection, ferry, name, &signals);
+        natsConnection_Destroy(connection);
+        nats_CloseAndWait(BRIDGE_DRAIN_MS); /* no callback uses the handle any more */
+        ferry_free(ferry);
+        return status;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bus.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { BUS_RECONNECT_MS = 1000, BUS_HOST_SIZE = 256 };
+
+int bus_fail(int status, const char *format, ...)
+{
+        va_list arguments;
+        fputs("ferry-nats: ", stderr);
+        va_start(arguments, format);
+        vfprintf(stderr, format, arguments);
+        va_end(arguments);
+        fputc('\n', stderr);
+        return status;
+}
+
+/* Whether a URL leads to this machine, where nobody listens on the way. */
+static bool bus_is_loopback(const char *url)
+{
+        const char *host = strstr(url, "://"), *at;
+        host = host ? host + 3 : url;
+        at = strrchr(host, '@');
+        host = at ? at + 1 : host;
+        return strncmp(host, "127.", 4) == 0 || strncmp(host, "[::1]", 5) == 0 ||
+               (strncasecmp(host, "localhost", 9) == 0 && (!host[9] || host[9] == ':'));
+}
+
+static bool bus_is_secure(const struct bus_options *options, const char *url)
+{
+        return strncmp(url, "tls://", 6) == 0 || options->ca || options->cert;
+}
+
+static void on_lost(natsConnection *connection, void *context)
+{
+        (void)context;
+        if (natsConnection_IsClosed(connection)) /* we are done with it */
+                return;
+        fputs("ferry-nats: the connection to NATS is lost; trying again\n", stderr);
+}
+
+static void on_back(natsConnection *connection, void *context)
+{
+        (void)connection;
+        (void)context;
+        fputs("ferry-nats: the connection to NATS is back\n", stderr);
+}
+
+static natsStatus bus_prepare(const struct bus_options *options, const char *url, bool once, natsOptions *nats)
+{
+        natsStatus s = natsOptions_SetURL(nats, url);
+        if (s == NATS_OK)
+                s = natsOptions_SetName(nats, "ferry-nats");
+        if (s == NATS_OK)
+                s = natsOptions_SetTimeout(nats, BUS_TIMEOUT_MS);
+        if (s == NATS_OK && options->creds)
+                s = natsOptions_SetUserCredentialsFromFiles(nats, options->creds, NULL);
+        if (s == NATS_OK && bus_is_secure(options, url))
+                s = natsOptions_SetSecure(nats, true);
+        if (s == NATS_OK && options->ca)
+                s = natsOptions_LoadCATrustedCertificates(nats, options->ca);
+        if (s == NATS_OK && options->cert)
+                s = natsOptions_LoadCertificatesChain(nats, options->cert, options->key);
+        if (s == NATS_OK && once)
+                return natsOptions_SetAllowReconnect(nats, false);
+        if (s == NATS_OK)
+                s = natsOptions_SetMaxReconnect(nats, -1);
+        if (s == NATS_OK)
+                s = natsOptions_SetReconnectWait(nats, BUS_RECONNECT_MS);
+        if (s == NATS_OK)
+                s = natsOptions_SetDisconnectedCB(nats, on_lost, NULL);
+        if (s == NATS_OK)
+                s = natsOptions_SetReconnectedCB(nats, on_back, NULL);
+        return s;
+}
+
+int bus_connect(const struct bus_options *options, const char *url, bool once, natsConnection **ret_connection)
+{
+        natsOptions *nats = NULL;
+        if (strncmp(url, "nats://", 7) != 0 && strncmp(url, "tls://", 6) != 0)
+                return bus_fail(BUS_USAGE, "%s is not a NATS server's URL: nats://HOST:PORT or tls://HOST:PORT", url);
+        if (!options->cert != !options->key)
+                return bus_fail(BUS_USAGE, "--nats-cert and --nats-key need each other");
+        /* Metadata are a bearer secret. */
+        if (!bus_is_secure(options, url) && !bus_is_loopback(url) && !options->insecure)
+                return bus_fail(BUS_USAGE, "without TLS whoever is on the way can read the metadata: use tls://, or "
+                                           "--insecure");
+        natsStatus s = natsOptions_Create(&nats);
+        if (s == NATS_OK)
+                s = bus_prepare(options, url, once, nats);
+        if (s != NATS_OK) {
+                natsOptions_Destroy(nats);
+                return bus_fail(BUS_USAGE, "%s or a file for it is not usable: %s", url, natsStatus_GetText(s));
+        }
+        s = natsConnection_Connect(ret_connection, nats);
+        natsOptions_Destroy(nats);
+        if (s != NATS_OK)
+                return bus_fail(BUS_UNREACHABLE, "no NATS server takes us at %s: %s", url, natsStatus_GetText(s));
+        return BUS_OK;
+}
+
+bool bus_subject(const char *name, char subject[BUS_SUBJECT_SIZE])
+{
+        static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
+        size_t length = strlen(name);
+        /* Dots separate parts, none of which may be empty. */
+        if (length < 1 || length >= BUS_NAME_SIZE || strspn(name, letters) != length || name[0] == '.' ||
+            name[length - 1] == '.' || strstr(name, ".."))
+                return false;
+        (void)snprintf(subject, BUS_SUBJECT_SIZE, "ferry.v1.%s.metadata", name);
+        return true;
+}
+
+bool bus_is_operation(const char *text, size_t size)
+{
+        static const char digits[] = "0123456789abcdef";
+        if (size != strlen("op_") + 16 || strncmp(text, "op_", 3) != 0)
+                return false;
+        for (size_t i = 3; i < size; i++)
+                if (!text[i] || !strchr(digits, text[i]))
+                        return false;
+        return true;
+}

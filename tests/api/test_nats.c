@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "steps.h"
+
+/* ferry-nats and ferry fetch nats://…, with a real nats-server. */
+
+enum { SIZE = 5000, LINE_SIZE = 512, ARGUMENTS = 16, LOOK_MS = 20 };
+
+static struct nats {
+        pid_t pid; /* 0 = not running */
+        int port;
+        char url[48];
+} nats;
+
+/* A program of the test, which reads its first line. */
+struct program {
+        pid_t pid;
+        int out;
+};
+
+static const char *server_path(void)
+{
+        static const char *const paths[] = { "/usr/sbin/nats-server", "/usr/bin/nats-server",
+                                             "/usr/local/bin/nats-server" };
+
+        for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+                if (access(paths[i], X_OK) == 0)
+                        return paths[i];
+        return NULL;
+}
+
+#define NEEDS_NATS()                                                                                                   \
+        do {                                                                                                           \
+                if (!nats.pid)                                                                                         \
+                        skip();                                                                                        \
+        } while (0)
+
+/* output false: to nowhere. */
+static struct program program_start(const char *const *argv, bool output)
+{
+        struct program program = { .out = -1 };
+        pid_t parent = getpid();
+        int out[2];
+
+        assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+        program.pid = fork();
+        if (program.pid == 0) {
+                (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+                if (getppid() != parent)
+                        _exit(127);
+                if (output)
+                        (void)dup2(out[1], STDOUT_FILENO);
+                else
+                        (void)dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
+                (void)dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+                execv(argv[0], (char *const *)argv);
+                _exit(127);
+        }
+        assert_true(program.pid > 0);
+        (void)close(out[1]);
+        program.out = out[0];
+        return program;
+}
+
+/* Ends by the signal; returns the wait status. */
+static int program_end(struct program *program, int number)
+{
+        int status;
+
+        assert_int_equal(kill(program->pid, number), 0);
+        assert_int_equal(waitpid(program->pid, &status, 0), program->pid);
+        (void)close(program->out);
+        return status;
+}
+
+/* ---- the server, and a client that speaks its protocol as it likes ---- */
+
+static int nats_connect(void)
+{
+        struct sockaddr_in address = { .sin_family = AF_INET,
+                                       .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                       .sin_port = htons((uint16_t)nats.port) };
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        assert_true(fd >= 0);
+        if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+                return fd;
+        (void)close(fd);
+        return -1;
+}
+
+static bool nats_listens(void *context)
+{
+        int fd = nats_connect();
+
+        (void)context;
+        if (fd >= 0)
+                (void)close(fd);
+        return fd >= 0;
+}
+
+/* more: further arguments, ended by NULL; NULL = none. */
+static void nats_start(const char *const *more)
+{
+        char port[16];
+        const char *argv[ARGUMENTS] = { server_path(), "-a", "127.0.0.1", "-p", port };
+        size_t n = 5;
+
+        for (; more && *more; more++)
+                argv[n++] = *more;
+        (void)snprintf(port, sizeof(port), "%d", nats.port);
+        struct program program = program_start(argv, false);
+        nats.pid = program.pid;
+        (void)close(program.out);
+        assert_true(eventually(nats_listens, NULL));
+}
+
+static void nats_kill(void)
+{
+        if (nats.pid <= 0)
+                return;
+        (void)kill(nats.pid, SIGKILL);
+        (void)waitpid(nats.pid, NULL, 0);
+        nats.pid = 0;
+}
+
+/* Reads a line; the NUL is in place of its line break. */
+static void read_text(int fd, char line[LINE_SIZE])
+{
+        size_t n = 0;
+
+        do {
+                struct pollfd p = { .fd = fd, .events = POLLIN };
+
+                assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+                assert_int_equal(read(fd, line + n, 1), 1);
+                assert_true(n + 1 < LINE_SIZE || line[n] == '\n');
+                n += n + 1 < LINE_SIZE;
+        } while (line[n - 1] != '\n');
+        line[n - 1] = '\0';
+        if (n > 1 && line[n - 2] == '\r')
+                line[n - 2] = '\0';
+}
+
+/* A client that has subscribed to a subject; the server has heard of it. */
+static int nats_subscribe(const char *subject)
+{
+        char line[4096], *text = text_format("CONNECT {\"verbose\":false}\r\nSUB %s 1\r\nPING\r\n", subject);
+        int fd = nats_connect();
+        size_t n = 0;
+
+        assert_true(fd >= 0);
+        raw_send(fd, text, strlen(text));
+        free(text);
+        /* INFO is longer than a line of ours. */
+        do {
+                assert_true(n < sizeof(line) - 1);
+                assert_int_equal(read(fd, line + n, 1), 1);
+                line[++n] = '\0';
+        } while (!strstr(line, "PONG\r\n"));
+        return fd;
+}
+
+/* One request as no client of ours makes it; the answer's first line. */
+static void nats_ask(const char *subject, const char *payload, char answer[LINE_SIZE])
+{
+        char line[LINE_SIZE];
+        char *text = text_format("PUB %s _INBOX.test %zu\r\n%s\r\n", subject, strlen(payload), payload);
+        int fd = nats_subscribe("_INBOX.test");
+
+        raw_send(fd, text, strlen(text));
+        free(text);
+        read_text(fd, line); /* MSG _INBOX.test 1 SIZE */
+        assert_non_null(strstr(line, "MSG _INBOX.test"));
+        read_text(fd, answer);
+        (void)close(fd);
+}
+
+/* Answers the next request with text. */
+static void nats_answer(int fd, const char *text)
+{
+        char line[LINE_SIZE], id[LINE_SIZE], reply[LINE_SIZE], *message;
+
+        read_text(fd, line); /* MSG SUBJECT SID REPLY SIZE */
+        assert_int_equal(sscanf(line, "MSG %*s %*s %511s %*s", reply), 1);
+        read_text(fd, id);
+        message = text_format("PUB %s %zu\r\n%s\r\n", reply, strlen(text), text);
+        raw_send(fd, message, strlen(message));
+        free(message);
+}
+
+/* ---- the bridge ---- */
+
+static struct program bridge_start(const struct worker *w, const char *const *more)
+{
+        const char *argv[ARGUMENTS] = { getenv("FERRY_NATS_PROGRAM"), "bridge", "--nats", nats.url, "--url", w->url };
+        struct program bridge;
+        char line[LINE_SIZE];
+        size_t n = 6;
+
+        for (; more && *more; more++)
+                argv[n++] = *more;
+        bridge = program_start(argv, true);
+        read_text(bridge.out, line);
+        char *expected = text_format("{\"event\":\"ready\",\"subject\":\"ferry.v1.%s.metadata\",\"worker\":\"%s\"}",
+                                     w->name, w->name);
+        assert_string_equal(line, expected);
+        free(expected);
+        return bridge;
+}
+
+static int run(const char *const *argv, char **ret_output, char **ret_errors)
+{
+        return command_run(argv, NULL, ret_output, ret_errors);
+}
+
+/* Runs ferry-nats metadata; the exit status, and what must stand in its errors. */
+static void assert_asks(const char *url, int status, const char *errors)
+{
+        char *output, *text;
+        int r = run((const char *const[]){ getenv("FERRY_NATS_PROGRAM"), "metadata", url, NULL }, &output, &text);
+
+        if (r != status || !strstr(text, errors))
+                fail_msg("%s: %d, %s", url, r, text);
+        assert_true(status == 0 || !*output);
+        free(output);
+        free(text);
+}
+
+static char *offer_url(const char *server, const struct worker *w, const char *id)
+{
+        return text_format("%s/%s/%s", server, w->name, id);
+}
+
+/* b fetches a's offer, named by NATS, into a file of the scene, with further environment. */
+static void assert_fetched(struct shared_scene *s, const char *server)
+{
+        struct pair *p = &s->pair;
+        char offered[FERRY_ID_SIZE], *file = text_format("%s/out", s->path), *output, *errors, *url;
+        struct ferry_operation passive;
+        unsigned char expected[SIZE], found[SIZE + 1];
+        int fd;
+
+        region_make(&p->a, SIZE, 1, offered);
+        offer_make(&p->a, FERRY_READABLE, offered, &passive);
+        url = offer_url(server, &p->a, passive.id);
+        if (run((const char *const[]){ getenv("FERRY"), "--url", p->b.url, "fetch", url, "-o", file, NULL }, &output,
+                &errors) != 0)
+                fail_msg("%s", errors);
+        operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+        pattern_fill(1, 0, expected, SIZE);
+        fd = open(file, O_RDONLY | O_CLOEXEC);
+        assert_int_equal(read(fd, found, sizeof(found)), SIZE);
+        assert_memory_equal(found, expected, SIZE);
+        (void)close(fd);
+        (void)unlink(file);
+        ferry_operation_clear(&passive);
+        free(url);
+        free(file);
+        free(output);
+        free(errors);
+}
+
+static void a_file_is_fetched_by_metadata_that_came_over_nats(void **state)
+{
+        struct shared_scene *s = *state;
+        struct program bridge;
+        int status;
+
+        NEEDS_NATS();
+        pair_start(&s->pair, false);
+        bridge = bridge_start(&s->pair.a, NULL);
+        assert_fetched(s, nats.url);
+        status = program_end(&bridge, SIGTERM);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        pair_stop(&s->pair);
+}
+
+static void a_request_with_nobody_there_fails_at_once(void **state)
+{
+        char *url = text_format("%s/nobody/op_0123456789abcdef", nats.url);
+        const uint64_t began = now_ms();
+
+        (void)state;
+        if (!nats.pid) {
+                free(url);
+                skip();
+        }
+        assert_asks(url, 1, "nobody answers for worker nobody");
+        assert_true(now_ms() - began < 2000 * SLOWNESS); /* a request may take five seconds */
+        free(url);
+}
+
+static void what_the_worker_refuses_is_told(void **state)
+{
+        struct worker *w = *state;
+        struct program bridge;
+        char *url, answer[LINE_SIZE];
+
+        NEEDS_NATS();
+        worker_start(w, "a", NULL);
+        bridge = bridge_start(w, NULL);
+        url = offer_url(nats.url, w, "op_0123456789abcdef");
+        assert_asks(url, 1, "not-found");
+        nats_ask("ferry.v1.a.metadata", "op_0123456789ABCDEF", answer);
+        assert_string_equal(answer, "{\"code\":\"invalid-parameter\"}");
+        nats_ask("ferry.v1.a.metadata", "op_x/../../worker??", answer);
+        assert_string_equal(answer, "{\"code\":\"invalid-parameter\"}");
+        nats_ask("ferry.v1.a.metadata", "", answer);
+        assert_string_equal(answer, "{\"code\":\"invalid-parameter\"}");
+        worker_stop(w);
+        assert_asks(url, 1, "peer-unreachable");
+        (void)program_end(&bridge, SIGTERM);
+        free(url);
+}
+
+static void write_token(const char *path, const char *text)
+{
+        int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+        assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+        (void)close(fd);
+}
+
+static void the_peer_token_is_enough_for_the_bridge(void **state)
+{
+        struct shared_scene *s = *state;
+        char *full = text_format("%s/token", s->path), *peer = text_format("%s/peer-token", s->path), *url;
+        struct worker *w = &s->pair.a;
+        struct program bridge;
+
+        if (nats.pid) {
+                write_token(full, "full\n");
+                write_token(peer, "peer\n");
+                worker_start_plain(w, "a",
+                                   (const char *const[]){ "--listen", "127.0.0.1:0", "--name", "a", "--token-file",
+                                                          full, "--peer-token-file", peer, NULL });
+                bridge = bridge_start(w, (const char *const[]){ "--token-file", peer, NULL });
+                url = offer_url(nats.url, w, "op_0123456789abcdef");
+                assert_asks(url, 1, "not-found");
+                (void)program_end(&bridge, SIGTERM);
+                worker_stop(w);
+                free(url);
+        }
+        free(full);
+        free(peer);
+        NEEDS_NATS();
+}
+
+static void an_answer_that_is_not_metadata_is_refused(void **state)
+{
+        static const struct {
+                const char *text;
+                int status;
+                const char *errors;
+        } cases[] = {
+                { "", 3, "is not metadata" },
+                { "hello", 3, "is not metadata" },
+                { "[]", 3, "is not metadata" },
+                { "null", 3, "is not metadata" },
+                { "{\"descriptors\":[]}", 3, "is not metadata" },
+                { "{\"code\":5}", 3, "is not metadata" },
+                { "{\"code\":\"\\u001b[2J\"}", 3, "is not metadata" },
+                { "{\"code\":\"gone\"}", 1, "gone" },
+        };
+        char *url = text_format("%s/liar/op_0123456789abcdef", nats.url);
+
+        (void)state;
+        if (!nats.pid) {
+                free(url);
+                skip();
+        }
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                int fd = nats_subscribe("ferry.v1.liar.metadata"), status;
+                pid_t pid = fork();
+
+                if (pid == 0) {
+                        nats_answer(fd, cases[i].text);
+                        _exit(0);
+                }
+                assert_asks(url, cases[i].status, cases[i].errors);
+                assert_int_equal(waitpid(pid, &status, 0), pid);
+                (void)close(fd);
+        }
+        free(url);
+}
+
+static void a_bridge_outlives_its_server(void **state)
+{
+        struct worker *w = *state;
+        struct program bridge;
+        char answer[LINE_SIZE];
+        struct pollfd p;
+
+        NEEDS_NATS();
+        worker_start(w, "a", NULL);
+        bridge = bridge_start(w, NULL);
+        nats_kill();
+        nats_start(NULL);
+        /* Nobody is there until it has connected anew. */
+        do {
+                char *text = text_format("PUB ferry.v1.a.metadata _INBOX.test 1\r\nx\r\n");
+                int fd = nats_subscribe("_INBOX.test");
+
+                raw_send(fd, text, strlen(text));
+                free(text);
+                p = (struct pollfd){ .fd = fd, .events = POLLIN };
+                answer[0] = '\0';
+                if (poll(&p, 1, LOOK_MS) == 1) {
+                        read_text(fd, answer);
+                        read_text(fd, answer);
+                }
+                (void)close(fd);
+        } while (!*answer);
+        assert_string_equal(answer, "{\"code\":\"invalid-parameter\"}");
+        (void)program_end(&bridge, SIGTERM);
+        worker_stop(w);
+}
+
+static void a_bus_beyond_this_machine_takes_tls(void **state)
+{
+        (void)state;
+        assert_asks("nats://192.0.2.1:4222/a/op_0123456789abcdef", 2, "without TLS");
+        assert_asks("http://127.0.0.1:4222/a/op_0123456789abcdef", 2, "not a NATS server's URL");
+        assert_asks("nats://127.0.0.1:4222/a/b/op_0123456789abcdef", 2, "is not nats://HOST:PORT/WORKER/op_ID");
+        assert_asks("nats://127.0.0.1:4222/a/op_1", 2, "is not nats://HOST:PORT/WORKER/op_ID");
+        assert_asks("nats://127.0.0.1:4222/a..b/op_0123456789abcdef", 2, "cannot be the name of a worker on NATS");
+        assert_asks("nats://127.0.0.1:1/a/op_0123456789abcdef", 3, "no NATS server takes us");
+}
+
+static void metadata_go_over_tls(void **state)
+{
+        struct shared_scene *s = *state;
+        const char *tls = getenv("FERRY_TEST_TLS");
+        char *cert = text_format("%s/server.pem", tls), *key = text_format("%s/server-key.pem", tls);
+        char *ca = text_format("%s/ca.pem", tls), *server;
+        struct program bridge;
+
+        if (!nats.pid) {
+                free(cert);
+                free(key);
+                free(ca);
+                skip();
+        }
+        nats_kill();
+        nats_start((const char *const[]){ "--tls", "--tlscert", cert, "--tlskey", key, NULL });
+        pair_start(&s->pair, false);
+        server = text_format("tls://127.0.0.1:%d", nats.port);
+        char *url = offer_url(server, &s->pair.a, "op_0123456789abcdef");
+        assert_asks(url, 3, "no NATS server takes us"); /* whose certificate nobody vouches for */
+        assert_int_equal(setenv("FERRY_NATS_CA", ca, 1), 0);
+        bridge = bridge_start(&s->pair.a, NULL);
+        assert_fetched(s, server);
+        (void)program_end(&bridge, SIGTERM);
+        assert_int_equal(unsetenv("FERRY_NATS_CA"), 0);
+        pair_stop(&s->pair);
+        nats_kill();
+        nats_start(NULL);
+        free(url);
+        free(server);
+        free(cert);
+        free(key);
+        free(ca);
+}
+
+static int setup(void **state)
+{
+        char url[64];
+
+        (void)state;
+        if (!server_path()) {
+                print_message("Skipped: no nats-server here (scripts/setup --all installs it)\n");
+                return 0;
+        }
+        (void)close(listen_somewhere(url, sizeof(url), ""));
+        nats.port = atoi(strrchr(url, ':') + 1);
+        (void)snprintf(nats.url, sizeof(nats.url), "nats://127.0.0.1:%d", nats.port);
+        nats_start(NULL);
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        (void)state;
+        nats_kill();
+        return 0;
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                WITH_SHARED(a_file_is_fetched_by_metadata_that_came_over_nats),
+                cmocka_unit_test(a_request_with_nobody_there_fails_at_once),
+                WITH_WORKER(what_the_worker_refuses_is_told),
+                WITH_SHARED(the_peer_token_is_enough_for_the_bridge),
+                cmocka_unit_test(an_answer_that_is_not_metadata_is_refused),
+                WITH_WORKER(a_bridge_outlives_its_server),
+                cmocka_unit_test(a_bus_beyond_this_machine_takes_tls),
+                WITH_SHARED(metadata_go_over_tls),
+        };
+
+        return cmocka_run_group_tests(tests, setup, teardown);
+}
