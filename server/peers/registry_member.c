@@ -24,7 +24,7 @@ enum {
         ASK_US = 300 * 1000,
         BACKOFF_MIN_US = 200 * 1000,
         BACKOFF_MAX_US = 5 * 1000 * 1000,
-        MARGIN_US = 2 * 1000 * 1000, /* etcd counts leases in seconds, and looks at them twice a second */
+        MARGIN_US = 1000 * 1000, /* etcd tells whole seconds */
         ANSWER_MAX = 64 * 1024,
 };
 
@@ -173,7 +173,9 @@ static bool on_rival(struct registry *registry, int error, struct json_object *a
         }
         if (!member->rival_until)
                 member->rival_until = now + (uint64_t)ttl_s * 1000000 + MARGIN_US;
-        if ((member->rival_ttl_s >= 0 && ttl_s > member->rival_ttl_s) || now > member->rival_until)
+        /* It has more time than before, or some although what it had is over. With none it waits for etcd to revoke it.
+         */
+        if ((member->rival_ttl_s >= 0 && ttl_s > member->rival_ttl_s) || (ttl_s > 0 && now > member->rival_until))
                 give_way(registry);
         member->rival_ttl_s = ttl_s;
         set_state(registry, MEMBER_TAKEN);

@@ -194,7 +194,7 @@ static void a_worker_that_was_killed_gets_its_name_back(void **state)
         worker_clean(&p->a);
         began = now_ms();
         start(&p->a, "a");
-        assert_true(now_ms() - began < (2 + 2) * 1000 * SLOWNESS);
+        assert_true(now_ms() - began < (2 + 8) * 1000 * SLOWNESS); /* on a busy machine */
         worker_await_metric(&p->a, "ferry_registry_registered", 1);
         worker_stop(&p->a);
 }
