@@ -35,7 +35,7 @@ struct cli {
         const struct cli_command *command; /* NULL = none was given */
         const char *url, *token_file, *peer_token_file, *ca_file, *cert, *key;
         const char *output, *size, *timeout, *ttl, *name, *kind, *status, *interval, *count, *label, *uses;
-        bool json, quiet, help, version, verify, mdoc, any, done, running, newest, watch;
+        bool json, quiet, help, version, verify, mdoc, any, done, running, newest, watch, follow;
         struct cli_worker worker; /* the one that commands talk to */
 };
 
@@ -76,6 +76,7 @@ int cli_run_help(struct cli *cli, int argc, char **argv);
 int cli_run_ls(struct cli *cli, int argc, char **argv);
 int cli_run_offer(struct cli *cli, int argc, char **argv);
 int cli_run_peers(struct cli *cli, int argc, char **argv);
+int cli_run_events(struct cli *cli, int argc, char **argv);
 int cli_run_post(struct cli *cli, int argc, char **argv);
 int cli_run_put(struct cli *cli, int argc, char **argv);
 int cli_run_regions(struct cli *cli, int argc, char **argv);

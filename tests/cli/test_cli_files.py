@@ -3,6 +3,7 @@
 """ferry offer, fetch, accept, send and copy: files through two workers."""
 import json
 import os
+import signal
 import unittest
 
 from workers import Case
@@ -145,6 +146,21 @@ class Files(Case):
         self.assertIn("CANCELLED", self.ferry("ls", "-u", self.a.url)[0].decode())
         self.ferry("rm", operation, region, "-u", self.a.url)
         self.nothing_left(self.a)
+
+    def test_events_tell_what_happened_and_what_happens(self):
+        self.region(self.a, 4096)
+        told = self.ferry("events", "-u", self.a.url)[0].decode().splitlines()
+        self.assertEqual(len(told), 1)
+        self.assertRegex(told[0], r"^\S+Z region.created rgn_[0-9a-f]{16} .*4\.0 KiB")
+        follow = self.start("events", "--follow", "--json", "--label", "mine", "-u", self.a.url)
+        for label in ("theirs", "mine"):
+            region = self.region(self.a, 1)
+            self.ferry("post", "/v1/operations", json.dumps(
+                {"kind": "readable", "label": label, "descriptors": [{"region": region}]}), "-u", self.a.url)
+        event = json.loads(self.line(follow))
+        self.assertEqual((event["type"], event["operation"]["label"]), ("operation.created", "mine"))
+        follow.send_signal(signal.SIGINT)
+        self.finish(follow)
 
     def test_bench_and_doctor_between_two_workers(self):
         output, _ = self.ferry("bench", self.b.url, "--size", "64K", "--json", "-u", self.a.url)

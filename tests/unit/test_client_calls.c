@@ -117,6 +117,7 @@ static void a_peer_is_connected_to(void **state)
 
 static void texts_come_as_they_are(void **state)
 {
+#define EVENTS "{\"events\":[],\"next\":\"00000000000000ff-7\"}"
 #define TEXT(type, body) "HTTP/1.1 200 OK\r\nContent-Type: " type "\r\nConnection: close\r\n\r\n" body
         START(x, { JSON("200", "{ \"a\":1 }"), .end = SERVER_CLOSE }, { JSON("200", "{}"), .end = SERVER_CLOSE },
               { JSON("200", "{}"), .end = SERVER_CLOSE },
@@ -145,6 +146,20 @@ static void texts_come_as_they_are(void **state)
                                              "GET /readyz" };
         for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
                 sent(&x, i, lines[i], "");
+        finish(&x);
+}
+
+static void events_are_asked_for_from_where_the_caller_was(void **state)
+{
+        START(x, { JSON("200", EVENTS), .end = SERVER_CLOSE }, { JSON("200", EVENTS), .end = SERVER_CLOSE });
+        char *text = NULL;
+        assert_int_equal(ferry_list_events(x.ferry, NULL, NULL, 0, &text), 0);
+        assert_string_equal(text, EVENTS);
+        free(text);
+        assert_int_equal(ferry_list_events(x.ferry, "00000000000000ff-6", "a b", 500, &text), 0);
+        free(text);
+        sent(&x, 0, "GET /v1/events?limit=1000", "");
+        sent(&x, 1, "GET /v1/events?limit=1000&after=00000000000000ff-6&label=a%20b&wait_ms=500", "");
         finish(&x);
 }
 
@@ -655,6 +670,7 @@ int main(void)
                 cmocka_unit_test(the_worker_is_described),
                 cmocka_unit_test(a_peer_is_connected_to),
                 cmocka_unit_test(texts_come_as_they_are),
+                cmocka_unit_test(events_are_asked_for_from_where_the_caller_was),
                 cmocka_unit_test(a_region_is_created),
                 cmocka_unit_test(regions_are_fetched_listed_and_deleted),
                 cmocka_unit_test(content_is_read_by_parts),

@@ -161,6 +161,14 @@ int ferry_get_devices(struct ferry *f, char **ret_json);
 /* The worker's limits and timeouts as JSON text, for free(). Errors: the common ones. */
 int ferry_get_limits(struct ferry *f, char **ret_json);
 
+/*
+ * What happened after the event whose id is after ("next" of an earlier answer; NULL = from the oldest that the worker
+ * keeps), at most 1,000 events as JSON text, for free(). label: only events of operations with it; NULL = all. When
+ * there is none yet, the worker waits for wait_ms. "next" says where to go on, "missed" how many were not kept any
+ * more. Errors: the common ones.
+ */
+int ferry_list_events(struct ferry *f, const char *after, const char *label, unsigned wait_ms, char **ret_json);
+
 /* Metrics in Prometheus' text format, for free(). Errors: the common ones. */
 int ferry_get_metrics(struct ferry *f, char **ret_text);
 

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "table.h"
+
+enum { EVENTS_WAIT_MS = 50000 };
+
+/* What of the object of an event stands on its line; what is missing is left out. */
+static const struct table_column events_columns[] = {
+        { "", "id", TABLE_TEXT },           { "", "worker", TABLE_TEXT },    { "", "name", TABLE_TEXT },
+        { "", "kind", TABLE_TEXT },         { "", "status", TABLE_TEXT },    { "", "bytes_done", TABLE_BYTES },
+        { "", "bytes_total", TABLE_BYTES }, { "", "size", TABLE_BYTES },     { "", "used", TABLE_NUMBER },
+        { "", "max", TABLE_NUMBER },        { "", "transport", TABLE_TEXT }, { "", "label", TABLE_TEXT },
+};
+
+static const char *events_text(struct json_object *object, const char *member)
+{
+        struct json_object *value;
+        return json_object_object_get_ex(object, member, &value) ? json_object_get_string(value) : NULL;
+}
+
+static int events_print(const struct cli *cli, struct json_object *event)
+{
+        const char *type = events_text(event, "type"), *time = events_text(event, "time"), *code;
+        struct json_object *object, *error, *value;
+        char family[16], text[256];
+        if (cli->json)
+                return cli_print(json_object_to_json_string_ext(event, JSON_C_TO_STRING_NOSLASHESCAPE));
+        if (!type || !time)
+                return CLI_OK;
+        printf("%s %s", time, type);
+        snprintf(family, sizeof(family), "%.*s", (int)strcspn(type, "."), type);
+        if (json_object_object_get_ex(event, family, &object)) {
+                for (size_t i = 0; i < sizeof(events_columns) / sizeof(events_columns[0]); i++) {
+                        if (!json_object_object_get_ex(object, events_columns[i].member, &value))
+                                continue;
+                        table_format(object, &events_columns[i], text, sizeof(text));
+                        printf(" %s", text);
+                }
+                if (json_object_object_get_ex(object, "error", &error) && (code = events_text(error, "code")))
+                        printf(" %s", code);
+        }
+        putchar('\n');
+        return CLI_OK;
+}
+
+/* What the worker does not know any more is told on standard error: the lists say what is there. */
+static void events_missed(struct json_object *page)
+{
+        const char *missed = events_text(page, "missed");
+        if (events_text(page, "restarted"))
+                fputs("ferry: the worker was started anew\n", stderr);
+        if (missed)
+                fprintf(stderr, "ferry: %s events were missed\n", missed);
+}
+
+static int events_page(struct cli *cli, const char *after, unsigned wait_ms, struct json_object **ret_page)
+{
+        char *path = NULL;
+        size_t size;
+        FILE *stream = open_memstream(&path, &size);
+        if (!stream)
+                return cli_usage_error("memory is short");
+        fputs("/v1/events?limit=1000", stream);
+        if (after) {
+                fputs("&after=", stream);
+                table_encode(stream, after);
+        }
+        if (cli->label) {
+                fputs("&label=", stream);
+                table_encode(stream, cli->label);
+        }
+        if (wait_ms)
+                fprintf(stream, "&wait_ms=%u", wait_ms);
+        int status = fclose(stream) == 0 ? table_get(&cli->worker, path, ret_page) : cli_usage_error("memory is short");
+        free(path);
+        return status;
+}
+
+int cli_run_events(struct cli *cli, int argc, char **argv)
+{
+        char *after = NULL;
+        bool more = true;
+        int status = cli_connect(cli);
+        while (status == CLI_OK && more) {
+                struct json_object *page = NULL, *list;
+                const char *next;
+                status = events_page(cli, after, cli->follow && after ? EVENTS_WAIT_MS : 0, &page);
+                if (status != CLI_OK)
+                        break;
+                events_missed(page);
+                size_t n = json_object_object_get_ex(page, "events", &list) ? json_object_array_length(list) : 0;
+                for (size_t i = 0; status == CLI_OK && i < n; i++)
+                        status = events_print(cli, json_object_array_get_idx(list, i));
+                if (fflush(stdout) != 0)
+                        status = CLI_PROBLEM;
+                free(after);
+                after = (next = events_text(page, "next")) ? strdup(next) : NULL;
+                more = after && (cli->follow || n > 0);
+                json_object_put(page);
+        }
+        free(after);
+        return signals_caught() ? CLI_OK : status;
+}
