@@ -24,7 +24,7 @@
 
 enum {
         PIECE = 64 << 10, /* bytes that are taken from the log at a time, about */
-        BLOCK = 16 << 10, /* that libmicrohttpd asks for at most */
+        BLOCK = 1 << 10,  /* that every answer reserves; it is used for HTTP/1.0 alone */
 };
 
 /* Belongs to its connection's thread. Owned by the response. */

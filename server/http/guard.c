@@ -102,7 +102,8 @@ static void answer_preflight(struct http_request *request)
 {
         request_header(request, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE");
         request_header(request, "Access-Control-Allow-Headers",
-                       "Authorization, Content-Type, Idempotency-Key, If-None-Match, Prefer, Range, Request-Id");
+                       "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, Prefer, Range, "
+                       "Request-Id");
         request_header(request, "Access-Control-Max-Age", "600");
         request_answer_empty(request, 204);
 }
