@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 enum { HOST_LINE = 256, HOST_REACH_MS = 3000, HOST_MTU = 1500 };
@@ -69,15 +70,24 @@ static void host_check_memlock(struct doctor *d)
                 doctor_find(d, FINDING_GOOD, NULL, "Locked memory is limited to %s, which only RDMA would need.", text);
 }
 
+/* Whether MADV_COLLAPSE makes huge pages where the setting says "never", but not where it says "deny". */
+static bool host_collapses(void)
+{
+        struct utsname system;
+        int major = 0, minor = 0;
+        return uname(&system) == 0 && sscanf(system.release, "%d.%d", &major, &minor) == 2 &&
+               (major > 6 || (major == 6 && minor >= 1));
+}
+
 static void host_check_huge_pages(struct doctor *d)
 {
         char line[HOST_LINE];
         if (!host_read("/sys/kernel/mm/transparent_hugepage/shmem_enabled", line, sizeof(line)))
                 return;
-        bool never = strstr(line, "[never]") || strstr(line, "[deny]");
-        doctor_find(d, never ? FINDING_NOTE : FINDING_GOOD,
-                    never ? "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled (as root)" : NULL,
-                    "Huge pages for regions: %s.", never ? "off, which makes large regions slower" : "on");
+        bool off = strstr(line, "[deny]") || (strstr(line, "[never]") && !host_collapses());
+        doctor_find(d, off ? FINDING_NOTE : FINDING_GOOD,
+                    off ? "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled (as root)" : NULL,
+                    "Huge pages for regions: %s.", off ? "off, which makes large regions slower" : "on");
 }
 
 void doctor_memory(struct doctor *d)
