@@ -110,6 +110,14 @@ class TestClient(unittest.TestCase):
             offer.delete()
         self.assertIn("name", self.there.worker())
 
+    def test_what_a_worker_tells(self):
+        peer = self.there.connect(self.here.url)
+        self.assertEqual(peer["worker"], self.here.worker()["name"])
+        self.assertEqual([one["status"] for one in self.there.peers()], ["connected"])
+        self.assertGreater(self.here.limits()["ids_max"], 0)
+        self.assertIn("shm", self.here.devices()["transports"])
+        self.assertEqual(self.region(self.here).body["state"], "ready")
+
     def test_threads_share_a_client(self):
         region, problems = self.region(self.here, b"x" * SIZE), []
 

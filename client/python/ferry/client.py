@@ -141,6 +141,22 @@ class Client:
         """Name, version, addresses, …"""
         return self.request("GET", "/v1/worker")
 
+    def limits(self) -> dict[str, Any]:
+        """Limits and timeouts: ids_max, wait_ms_max, …"""
+        return self.request("GET", "/v1/limits")
+
+    def devices(self) -> dict[str, Any]:
+        """Memory devices, RDMA devices, transports."""
+        return self.request("GET", "/v1/devices")
+
+    def peers(self) -> Iterator[dict[str, Any]]:
+        """Other workers that it is connected to, by what, and why not by something better."""
+        return self._pages("/v1/peers", "peers")
+
+    def connect(self, url: str) -> dict[str, Any]:
+        """Connects it to the worker at url, before the first transfer needs that."""
+        return self.request("POST", "/v1/peers", {"url": url})
+
     def region(self, size: int, name: str | None = None) -> Region:
         """Makes a region of zeros."""
         body: dict[str, Any] = {"size": size}
@@ -202,6 +218,7 @@ class Region:
 
     def __init__(self, client: Client, body: dict[str, Any]) -> None:
         self._client = client
+        self.body = body
         self.id: str = body["id"]
         self.size: int = body["size"]
         self.device: str = body["device"]
