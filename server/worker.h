@@ -38,7 +38,7 @@ struct worker_options {
         uint64_t chunk_size; /* bytes */
         uint32_t window, spin_us;
         uint64_t ttl_ms, stall_ms, retention_ms, grace_ms;
-        uint64_t max_operations, max_regions, max_connections, max_waiters;
+        uint64_t max_operations, max_regions, max_connections, max_waiters, max_links;
         uint32_t http_threads;
 };
 

@@ -310,6 +310,7 @@ static bool defaults_fill(struct worker_settings *settings)
                 { &options->max_regions, 4096 },
                 { &options->max_connections, 10000 },
                 { &options->max_waiters, 8192 },
+                { &options->max_links, 4096 },
         };
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(defaults); i++)

@@ -128,6 +128,7 @@ static int start_engine(struct ferry_worker *worker)
                 .window = options->window,
                 .spin_us = spin_us(options),
                 .grace_ms = (uint32_t)options->grace_ms,
+                .max_links = (uint32_t)options->max_links,
                 .admission = worker->admission,
                 .operations = { .claim = on_claim, .settle = on_settle, .context = worker },
                 .observer = { .peer_changed = event_log_peer, .context = worker->events },
@@ -343,6 +344,7 @@ static int start_http(struct ferry_worker *worker)
                             .descriptors_max = FERRY_METADATA_DESCRIPTORS,
                             .wait_ms_max = 55 * 1000, /* proxies give up after 60 s of silence */
                             .waiters_max = options->max_waiters,
+                            .links_max = options->max_links,
                             .connections_max = connections_possible(options->max_connections),
                             .page_max = 1000,
                             .regions_max = options->max_regions,

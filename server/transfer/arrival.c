@@ -97,9 +97,9 @@ static bool on_accepted(void *context, struct link *link)
 
         if (engine->stopping)
                 return false;
-        if (engine->n_accepted >= ENGINE_ACCEPTED_MAX) {
+        if (engine->n_accepted >= engine->max_links) {
                 log_event(LOG_WARN, "link refused: too many are open", LOG_S("transport", link->transport->name),
-                          LOG_U("limit", ENGINE_ACCEPTED_MAX));
+                          LOG_U("limit", engine->max_links));
                 return false;
         }
         if (!peer_new(engine, link))

@@ -103,6 +103,7 @@ static int open_local(struct engine *engine, const struct engine_config *config)
                 .copy_threads = config->copy_threads,
                 .chunk_size = config->chunk_size,
                 .window = config->window,
+                .max_links = config->max_links,
         };
         int r = local_transport_new(&local, &handlers, engine->n_transports, &engine->local);
 
@@ -154,6 +155,7 @@ static struct engine *allocate(const struct engine_config *config)
                 return NULL;
         engine->epoch = config->epoch;
         engine->spin_us = or_default(config->spin_us, ENGINE_SPIN_DEFAULT_US);
+        engine->max_links = or_default(config->max_links, ENGINE_LINKS_DEFAULT);
         engine->grace_us = or_default(config->grace_ms, ENGINE_GRACE_MS) * UINT64_C(1000);
         engine->connect_us = or_default(config->connect_ms, ENGINE_CONNECT_MS) * UINT64_C(1000);
         engine->admission = config->admission;

@@ -16,6 +16,7 @@ static void flags_are_what_is_shown(void **state)
                 { "--max-regions", "77", "regions_max", 77 },
                 { "--max-operations", "55", "operations_max", 55 },
                 { "--max-waiters", "33", "waiters_max", 33 },
+                { "--max-links", "44", "links_max", 44 },
                 { "--max-connections", "100", "connections_max", 100 },
                 { "--ttl", "90s", "ttl_ms_default", 90000 },
                 { "--stall-limit", "4s", "stall_ms", 4000 },

@@ -385,6 +385,36 @@ static void transfers_over_links_are_counted_on_both_sides(void **state)
         }
 }
 
+static void no_more_links_than_allowed(struct pair *p, struct worker *third, bool network)
+{
+        const char *flags[] = {
+                "--max-links", "1", network ? "--local" : NULL, "off", "--data-listen", "127.0.0.1:0", "--transports",
+                "tcp,self",    NULL
+        };
+        struct ferry_peer refused;
+
+        worker_start(&p->a, "a", flags);
+        worker_start(&p->b, "b", network ? flags + 2 : NULL);
+        worker_start(third, "c", network ? flags + 2 : NULL);
+        worker_expect(&p->a, network ? "link refused: too many are open" : "a local peer is turned away");
+        connect_to(&p->b, &p->a);
+        assert_int_equal(ferry_connect_peer(third->client, p->a.url, &refused), FERRY_E_PEER_UNREACHABLE);
+        worker_stop(&p->b);
+        while (ferry_connect_peer(third->client, p->a.url, &refused) != 0) /* a hears of the end a little later */
+                ;
+        ferry_peer_clear(&refused);
+        worker_stop(third);
+        worker_stop(&p->a);
+}
+
+static void no_more_links_are_taken_than_max_links_says(void **state)
+{
+        struct worker third = { 0 };
+
+        for (int network = 0; network < 2; network++)
+                no_more_links_than_allowed(*state, &third, network);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -399,6 +429,7 @@ int main(void)
                 WITH_PAIR(who_could_not_be_reached_is_listed_with_every_reason),
                 WITH_PAIR(an_address_that_is_not_admitted_is_the_reason),
                 WITH_PAIR(pages_give_each_peer_once),
+                WITH_PAIR(no_more_links_are_taken_than_max_links_says),
         };
 
         return cmocka_run_group_tests_name("list_peers", tests, NULL, NULL);

@@ -31,14 +31,14 @@ struct local {
         uint64_t lease_number; /* the last one that was granted */
         uint8_t *datagram;     /* FRAME_DATAGRAM_MAX + 1: what is being read or put together */
 
-        struct channel *channels; /* all with a socket */
-        size_t n_accepted, n_strangers;
-        struct channel *closing; /* failed or deaf ones: the next progress() ends them */
-        struct channel *recent;  /* spoke last; NULL = none */
-        unsigned unpolled;       /* progress() calls since the last epoll_wait */
-        uint64_t accept_at_us;   /* the listener rests until then; 0 = it does not */
-        uint64_t retry_at_us;    /* when queues are tried again; 0 = when a socket has room */
-        bool full;               /* links were turned away, and that was logged */
+        struct channel *channels;                  /* all with a socket */
+        size_t n_accepted, n_strangers, max_links; /* … that peers open */
+        struct channel *closing;                   /* failed or deaf ones: the next progress() ends them */
+        struct channel *recent;                    /* spoke last; NULL = none */
+        unsigned unpolled;                         /* progress() calls since the last epoll_wait */
+        uint64_t accept_at_us;                     /* the listener rests until then; 0 = it does not */
+        uint64_t retry_at_us;                      /* when queues are tried again; 0 = when a socket has room */
+        bool full;                                 /* links were turned away, and that was logged */
 
         struct pull *pulls; /* of all links, in the order of their next piece */
 };

@@ -12,7 +12,6 @@
 #include "base/log.h"
 
 enum {
-        ACCEPTED_MAX = 4096,
         ACCEPT_BURST = 16,        /* connections taken in at once */
         ACCEPT_PAUSE_US = 100000, /* when no descriptor is left */
 };
@@ -43,7 +42,7 @@ static void accept_one(struct local *local, int fd)
         bool was_full = local->full;
         int r;
 
-        local->full = local->n_accepted >= ACCEPTED_MAX;
+        local->full = local->n_accepted >= local->max_links;
         if (local->full && was_full) {
                 (void)close(fd); /* logged once */
         } else if (local->full) {

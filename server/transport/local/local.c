@@ -26,6 +26,7 @@ enum {
         DRAIN_WAIT_MS = 10,
         CHUNK_DEFAULT = 16 << 20,
         WINDOW_DEFAULT = 4,
+        LINKS_DEFAULT = 4096,
 };
 
 static struct local *local_of(const struct transport *transport)
@@ -357,6 +358,7 @@ int local_transport_new(const struct local_config *config, const struct transpor
         if (local->chunk_size > WIRE_CHUNK_MAX)
                 local->chunk_size = WIRE_CHUNK_MAX;
         local->window = config->window ? config->window : WINDOW_DEFAULT;
+        local->max_links = config->max_links ? config->max_links : LINKS_DEFAULT;
         local->listener = -1;
         local->directory.fd = -1;
         r = open_parts(local, config);

@@ -32,6 +32,7 @@ struct http_limits {
         uint64_t descriptors_max; /* of one operation */
         uint64_t wait_ms_max;     /* of one parked request */
         uint64_t waiters_max;     /* parked at the same time */
+        uint64_t links_max;       /* that other workers have opened */
         uint64_t connections_max;
         uint64_t page_max; /* elements of one page */
         uint64_t regions_max;

@@ -131,6 +131,7 @@ struct engine_config {
         uint32_t window;         /* chunks in flight to one peer; 0 = default */
         uint32_t spin_us;        /* how long the thread polls, after something moved, before it sleeps; 0 = default */
         uint32_t grace_ms;   /* how long a cancel waits for bytes in flight before it closes the link; 0 = default */
+        uint32_t max_links;  /* that peers open; 0 = default */
         uint32_t connect_ms; /* how long a first answer may take; 0 = default */
         /* Which hosts the UCX transport may connect to; borrowed. NULL = all. Who is on this machine may always be
          * talked to. */

@@ -17,6 +17,7 @@ struct local_config {
         const char *directory; /* "auto" = $XDG_RUNTIME_DIR/ferry, else /tmp/ferry-UID; else the directory itself */
         unsigned copy_threads; /* that share large copies with the progress thread; 0 = that one alone */
         uint32_t chunk_size;   /* bytes that one request asks for at most; 0 = default */
+        uint32_t max_links;    /* that peers open; 0 = default */
         uint32_t window;       /* requests of chunk_size in flight over one link; 0 = default */
 };
 
