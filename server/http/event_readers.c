@@ -86,7 +86,8 @@ void event_readers_run(struct http_thread *thread)
         if (news) {
                 readers->due = false;
                 readers->round_us = now;
-                atomic_store(&readers->told, false); /* what comes from now on is told anew */
+                /* What comes from now on is told anew. Not a store: see run_queued of server_thread.c. */
+                (void)atomic_exchange(&readers->told, false);
         }
         if (beat)
                 readers->beat_us = atomic_load(&readers->n_idle) ? now + beat_interval_us(thread) : 0;
