@@ -203,6 +203,28 @@ static void finish(struct registry_call *call, int error, const char *detail, st
 
 /* ---- what it means ---- */
 
+/* What etcd says of a failure, as far as it can stand in a line. */
+static void say_status(long status, const char *text, size_t size, char detail[EASY_DETAIL_SIZE])
+{
+        struct ferry_json_errors errors = { 0 };
+        struct json_object *message = NULL;
+        struct ferry_json *json = NULL;
+
+        (void)snprintf(detail, EASY_DETAIL_SIZE, "it answers HTTP %ld", status);
+        if (ferry_json_parse_in_place(text, size, NULL, &json, &errors) != 0)
+                return;
+        if (json_object_is_type(ferry_json_root(json), json_type_object) &&
+            json_object_object_get_ex(ferry_json_root(json), "message", &message) &&
+            json_object_is_type(message, json_type_string)) {
+                (void)snprintf(detail, EASY_DETAIL_SIZE, "it answers HTTP %ld, %.160s", status,
+                               json_object_get_string(message));
+                for (char *c = detail; *c; c++)
+                        if (*c < ' ' || *c >= 0x7f)
+                                *c = '?';
+        }
+        (void)ferry_json_free(json);
+}
+
 /* An answer to the question or to the name and password: 0, or FERRY_E_* with a sentence; -ENOMEM. */
 static int judge(const struct registry_call *call, CURLcode result, const char *text, size_t size,
                  struct ferry_json **ret_json, char detail[EASY_DETAIL_SIZE])
@@ -219,7 +241,8 @@ static int judge(const struct registry_call *call, CURLcode result, const char *
                 return FERRY_E_PEER_UNREACHABLE;
         }
         (void)curl_easy_getinfo(call->easy.curl, CURLINFO_RESPONSE_CODE, &status);
-        (void)snprintf(detail, EASY_DETAIL_SIZE, "it answers HTTP %ld", status);
+        if (status != 200)
+                say_status(status, text, size, detail);
         if (status == 401 || status == 403)
                 return FERRY_E_PEER_REFUSED;
         if (status == 404 && memmem(text, size, "lease not found", strlen("lease not found")))

@@ -101,12 +101,9 @@ static bool on_put(struct registry *registry, int error, struct json_object *ans
         struct registry_member *member = &registry->member;
         struct etcd_put put;
 
-        if (error) { /* the lease has run out meanwhile */
+        if (error) /* the lease has run out meanwhile */
                 member->lease = 0;
-                set_state(registry, MEMBER_OUT);
-                return true;
-        }
-        if (!etcd_read_put(answer, registry->prefix, &put))
+        if (error || !etcd_read_put(answer, registry->prefix, &put))
                 return false;
         /* An answer that was lost may have told of it before. */
         if (put.put || (put.lease && put.lease == member->lease))
@@ -279,6 +276,9 @@ static void on_called(void *context, int error, const char *detail, struct json_
                 on_failed(registry, error ? detail : "its answer is not one of etcd's");
                 return;
         }
+        /* Between the two it may yet refuse: who may take a lease need not be allowed to put a name. */
+        if (member->state != MEMBER_IN && member->state != MEMBER_TAKEN)
+                return;
         if (registry->away)
                 log_event(LOG_INFO, "the registry answers again");
         registry->away = false;

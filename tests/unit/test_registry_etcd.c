@@ -30,9 +30,11 @@ static struct etcd etcd;
 static uint64_t ttl_ms; /* of the test's members */
 static char prefix[32]; /* of the test: what one that failed left behind is not in the way of the next */
 
+static const char *user; /* of the test's members; NULL = none */
+
 static void member_start_at(struct member *member, const char *url)
 {
-        const struct registry_config config = { .url = url, .prefix = prefix, .ttl_ms = ttl_ms };
+        const struct registry_config config = { .url = url, .prefix = prefix, .ttl_ms = ttl_ms, .user = user };
 
         assert_int_equal(registry_new(&config, &member->registry), 0);
         const struct peers_config peers = { .registry = member->registry };
@@ -188,6 +190,7 @@ static int each_setup(void **state)
 
         (void)state;
         ttl_ms = TTL_MS;
+        user = NULL;
         (void)snprintf(prefix, sizeof(prefix), "/test/%u", n++);
         return 0;
 }
@@ -376,6 +379,40 @@ static void the_next_endpoint_is_asked_when_one_fails(void **state)
                 member_leave(&members[i]);
 }
 
+static void a_user_of_etcd_is_let_in_and_nobody_else(void **state)
+{
+        static const char *const strangers[] = { NULL, "root:wrong", "nobody:right" };
+        const struct registry_query query = { .name = "a", .limit = 1 };
+        struct found *found = calloc(1, sizeof(*found));
+        char message[256] = "";
+        struct member a, b;
+
+        (void)state;
+        NEEDS_ETCD();
+        assert_non_null(found);
+        free(etcd_ask(&etcd, "/v3/auth/user/add", "{\"name\":\"root\",\"password\":\"right\"}"));
+        free(etcd_ask(&etcd, "/v3/auth/user/grant", "{\"user\":\"root\",\"role\":\"root\"}"));
+        free(etcd_ask(&etcd, "/v3/auth/enable", "{}"));
+        user = "root:right";
+        member_start(&a, "a", 17);
+        await_status(&a, REGISTRY_REGISTERED);
+        for (size_t i = 0; i < UNIT_COUNT(strangers); i++) {
+                user = strangers[i];
+                member_start_at(&b, etcd.url);
+                assert_int_equal(member_join(&b, "b", 18, message), 0);
+                await_status(&b, REGISTRY_UNREACHABLE);
+                find(&b, &query, found);
+                assert_int_not_equal(found->error, 0);
+                assert_non_null(strstr(found->detail, "etcdserver: ")); /* in its own words */
+                member_die(&b);
+        }
+        etcd_start_again(&etcd, false); /* it has forgotten the tokens that it gave */
+        await_epoch(&a, "a", 17);
+        member_leave(&a);
+        etcd_start_again(&etcd, true);
+        free(found);
+}
+
 static void a_watch_ends_with_the_next_change(void **state)
 {
         const struct registry_query now = { .limit = MEMBERS };
@@ -478,6 +515,7 @@ int main(void)
                 cmocka_unit_test_setup(a_worker_cut_off_longer_than_its_lease_comes_back, each_setup),
                 cmocka_unit_test_setup(a_lookup_ends_although_the_registry_says_nothing, each_setup),
                 cmocka_unit_test_setup(a_worker_that_starts_without_its_registry_joins_it_later, each_setup),
+                cmocka_unit_test_setup(a_user_of_etcd_is_let_in_and_nobody_else, each_setup),
                 cmocka_unit_test_setup(a_hundred_workers_live_through_a_restart, each_setup),
         };
 
