@@ -48,7 +48,7 @@ static bool wait_until_there(struct http_request *request, uint64_t first, uint6
                 case WAIT_PARKED:
                         return true;
                 case WAIT_FULL:
-                        request_problem(request, FERRY_E_LIMIT_REACHED, "Too many requests wait");
+                        request_refuse_wait(request);
                         return true;
                 case WAIT_NEEDLESS:
                         break;
