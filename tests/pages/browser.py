@@ -37,10 +37,14 @@ class Browser:
         os.close(from_write)
         self.write_fd, self.read_fd = to_write, from_read
         self.pending, self.last, self.events, self.session = b"", 0, [], None
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.call(domain + ".enable")
+        try:
+            target = self.call("Target.createTarget", url="about:blank")["targetId"]
+            self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+            for domain in ("Page", "Runtime", "Log", "Network"):
+                self.call(domain + ".enable")
+        except BaseException:
+            self.close()
+            raise
 
     def message(self, deadline):
         while b"\0" not in self.pending:

@@ -4,6 +4,7 @@
 
 Exits with 77 where no Chromium is installed (scripts/setup --all installs it).
 """
+import contextlib
 import json
 import os
 import subprocess
@@ -89,15 +90,18 @@ class Scene:
         token = os.path.join(folder, "token")
         with open(token, "w", encoding="ascii") as file:
             file.write(TOKEN + "\n")
-        self.a = Worker(ferryd, folder, "worker-a", "--token-file", token)
-        self.a.token = TOKEN
-        self.b = Worker(ferryd, folder, "worker-b")
-        self.browser = browser.Browser(browser.find())
+        with contextlib.ExitStack() as stack:  # what is there already ends when the rest does not start
+            self.a = Worker(ferryd, folder, "worker-a", "--token-file", token)
+            stack.callback(self.a.stop)
+            self.a.token = TOKEN
+            self.b = Worker(ferryd, folder, "worker-b")
+            stack.callback(self.b.stop)
+            self.browser = browser.Browser(browser.find())
+            stack.callback(self.browser.close)
+            self.ends = stack.pop_all()
 
     def close(self):
-        self.browser.close()
-        self.a.stop()
-        self.b.stop()
+        self.ends.close()
 
     def shoot(self, name):
         if not self.shots:
