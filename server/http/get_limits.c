@@ -10,7 +10,10 @@
 #include "handlers.h"
 #include "head.h"
 #include "http_internal.h"
+#include "operations/content.h"
 #include "operations/operations.h"
+#include "peers/peers.h"
+#include "range.h"
 #include "request.h"
 #include "server_thread.h"
 
@@ -38,6 +41,9 @@ static const struct {
         { "body_ms", CONNECTION_BODY_US / 1000 },
         { "read_ms", CONNECTION_READ_US / 1000 },
         { "rate_min", CONNECTION_RATE },
+        { "content_ranges_max", CONTENT_RANGES_MAX },
+        { "digest_max", RANGE_DIGEST_MAX },
+        { "fetches_max", PEERS_FETCHES_MAX },
         { "event_readers_max", EVENT_READERS_MAX },
         { "events_kept", EVENTS_KEPT },
 };

@@ -17,7 +17,6 @@
 /* Copied out of the operation's memory piece by piece, so that a cancel waits for no client that reads slowly. */
 enum {
         PIECE = 256 << 10,
-        DIGEST_MAX = 64 << 20, /* bytes that are read for a digest beforehand, on this thread */
 };
 
 static ssize_t read_piece(void *context, uint64_t position, char *to, size_t size)
@@ -58,14 +57,14 @@ static bool wait_until_there(struct http_request *request, uint64_t first, uint6
 
 static void answer(struct http_request *request, uint64_t first, uint64_t last, uint64_t total, bool part)
 {
-        bool whole = headers_prefer(request->headers.want_repr_digest, "sha-256") && total <= DIGEST_MAX;
+        bool whole = headers_prefer(request->headers.want_repr_digest, "sha-256") && total <= RANGE_DIGEST_MAX;
         struct MHD_Response *response;
 
         if (!content_check(request) || wait_until_there(request, whole ? 0 : first, whole ? total : last - first + 1))
                 return;
         if (!content_open(request, first, last - first + 1))
                 return;
-        if (headers_prefer(request->headers.want_content_digest, "xxh3") && last - first < DIGEST_MAX &&
+        if (headers_prefer(request->headers.want_content_digest, "xxh3") && last - first < RANGE_DIGEST_MAX &&
             !content_add_digest(request))
                 return;
         if (whole && !content_add_repr_digest(request))

@@ -13,8 +13,6 @@
 #include "request.h"
 #include "wire/stream.h"
 
-enum { DIGEST_MAX = 64 << 20 /* bytes that are read for a digest beforehand, on this thread */ };
-
 /* The last octet was sent, or the client left. Any thread of libmicrohttpd. */
 static void release(void *context)
 {
@@ -40,7 +38,7 @@ static void answer(struct http_request *request, struct region *region, uint64_t
 {
         struct MHD_Response *response;
 
-        if (headers_prefer(request->headers.want_content_digest, "xxh3") && last - first < DIGEST_MAX)
+        if (headers_prefer(request->headers.want_content_digest, "xxh3") && last - first < RANGE_DIGEST_MAX)
                 add_digest(request, region, first, last - first + 1);
         response = MHD_create_response_from_buffer_with_free_callback_cls(
                 (size_t)(last - first + 1), (uint8_t *)region->address + first, release, region);

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { RANGE_DIGEST_MAX = 64 << 20 /* bytes that are read for a digest before an answer begins */ };
+
 enum range_result {
         RANGE_WHOLE, /* no range, several ranges, another unit, or malformed: the whole content is the answer */
         RANGE_PART,

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CONTENT_RANGES_MAX = 128 };
+#include "operations/content.h"
 
 /* Which bytes of a stream have moved. Zero-initialise. Pure. */
 struct content_ranges {

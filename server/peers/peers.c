@@ -23,7 +23,6 @@ enum {
         DEFAULT_CONNECT_MS = 3000,
         DEFAULT_TIMEOUT_MS = 10000,
         DEFAULT_BODY = 8 << 20,
-        DEFAULT_FETCHES = 256,
         CONNECTIONS_KEPT = 64,
 };
 
@@ -359,7 +358,7 @@ static int settings_make(struct peers *peers, const struct peers_config *config)
         settings->connect_timeout_ms = (long)(config->connect_timeout_ms ?: DEFAULT_CONNECT_MS);
         settings->timeout_ms = (long)(config->timeout_ms ?: DEFAULT_TIMEOUT_MS);
         settings->max_body = config->max_body ?: DEFAULT_BODY;
-        peers->max_fetches = config->max_fetches ?: DEFAULT_FETCHES;
+        peers->max_fetches = config->max_fetches ?: PEERS_FETCHES_MAX;
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(strings); i++) {
                 if (!strings[i].from)
                         continue;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -237,18 +238,25 @@ static void the_digest_of_the_whole_comes_with_any_part(void **state)
         struct pair *p = *state;
         char region[FERRY_ID_SIZE], *offer;
         struct raw_answer answer;
+        int fd;
 
         worker_start(&p->a, "a", NULL);
         region_make(&p->a, 6, 0, region);
         assert_int_equal(ferry_put_region_content(p->a.client, region, 0, "-a--bc", 6), 0);
         offer = offer_abc(&p->a, "readable", region);
+        fd = raw_connect(&p->a); /* on one connection, a range is over when the next one is asked for */
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                wire_ask(&p->a, &answer, "GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n", offer,
-                         rows[i].headers);
+                char *request = text_format("GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n",
+                                            offer, rows[i].headers);
+
+                raw_send(fd, request, strlen(request));
+                raw_receive(fd, false, &answer);
+                free(request);
                 assert_int_equal(answer.status, rows[i].status);
                 answer_assert_header(&answer, "Repr-Digest", rows[i].digest);
                 raw_answer_clear(&answer);
         }
+        (void)close(fd);
         operation_assert_end(&p->a, offer, FERRY_COMPLETE, NULL);
         free(offer);
         worker_stop(&p->a);
@@ -290,6 +298,45 @@ static void an_upload_that_is_not_what_its_digest_says_fails(void **state)
                         operation_assert_error(&p->a, offer, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
                 free(offer);
         }
+        worker_stop(&p->a);
+}
+
+/* A client that skips about costs memory: so far and no further, and then it is told. */
+static void ranges_apart_from_each_other_are_counted(void **state)
+{
+        struct pair *p = *state;
+        char region[FERRY_ID_SIZE];
+        struct ferry_operation offer, end;
+        struct json_object *limits;
+        uint64_t max, digest_max;
+
+        worker_start(&p->a, "a", NULL);
+        limits = call_json(&p->a, 200, "GET", "/v1/limits", NULL);
+        max = json_number(limits, "content_ranges_max");
+        digest_max = json_number(limits, "digest_max");
+        json_object_put(limits);
+        region_make(&p->a, digest_max + 1, 0, region);
+        offer_make(&p->a, FERRY_READABLE, region, &offer);
+        for (uint64_t i = 0; i <= max; i++) {
+                struct raw_answer answer;
+
+                wire_ask(&p->a, &answer,
+                         "GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nRange: bytes=%" PRIu64
+                         "-%" PRIu64 "\r\nWant-Repr-Digest: sha-256=1\r\n\r\n",
+                         offer.id, 2 * i, 2 * i);
+                answer_assert_header(&answer, "Repr-Digest", NULL); /* of so much, none is told */
+                if (i < max) {
+                        assert_int_equal(answer.status, 206);
+                        raw_answer_clear(&answer);
+                } else {
+                        answer_assert_problem(&answer, 429, "limit-reached");
+                }
+        }
+        worker_await_metric(&p->a, "ferry_http_problems_total{code=\"limit-reached\"}", 1);
+        assert_int_equal(ferry_cancel_operation(p->a.client, offer.id, &end), 0);
+        ferry_operation_clear(&end);
+        ferry_operation_clear(&offer);
+        worker_expect(&p->a, "level=warn");
         worker_stop(&p->a);
 }
 
@@ -364,6 +411,7 @@ int main(void)
                 WITH_PAIR(an_untrusted_network_is_crossed_by_https),
                 WITH_PAIR(the_key_opens_its_own_operation_alone),
                 WITH_PAIR(the_digest_of_the_whole_comes_with_any_part),
+                WITH_PAIR(ranges_apart_from_each_other_are_counted),
                 WITH_PAIR(an_upload_that_is_not_what_its_digest_says_fails),
                 WITH_PAIR(a_program_without_a_worker_reads_and_writes),
         };

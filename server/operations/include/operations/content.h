@@ -28,6 +28,8 @@ struct operation_store;
 
 struct operation_content; /* one open range */
 
+enum { CONTENT_RANGES_MAX = 128 /* of one transfer, that do not touch each other */ };
+
 struct operation_content_request {
         const uint8_t *key;    /* FERRY_KEY_SIZE bytes that the client has shown; NULL = it may do everything */
         uint64_t transfer;     /* which of the operation's transfers; 0 = the client does not say */

@@ -21,6 +21,8 @@ struct registry;
 
 struct peers;
 
+enum { PEERS_FETCHES_MAX = 256 };
+
 struct peers_config {
         const struct admission *admission;       /* whom it may talk to; borrowed */
         const char *token;                       /* Bearer sent to peers; NULL = none */
@@ -28,7 +30,7 @@ struct peers_config {
         const char *cert_file, *key_file;        /* client certificate; NULL = none */
         unsigned connect_timeout_ms, timeout_ms; /* 0 = defaults: 3 s, 10 s */
         size_t max_body;                         /* 0 = 8 MiB */
-        size_t max_fetches;                      /* at the same time; 0 = 256 */
+        size_t max_fetches;                      /* at the same time; 0 = PEERS_FETCHES_MAX */
         const char *user_agent;
         const char *worker;        /* "EPOCH NAME", told to peers with transfers over HTTP; NULL = not told */
         struct metrics *metrics;   /* may be NULL */
