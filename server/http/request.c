@@ -2,6 +2,7 @@
 #include "request.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <microhttpd.h>
 #include <stdio.h>
@@ -214,6 +215,15 @@ uint64_t request_wait_ms(struct http_request *request)
 
 void request_refuse_wait(struct http_request *request)
 {
+        struct http_waits *waits = &request->server->waits;
+
+        pthread_mutex_lock(&waits->lock);
+        bool full = waits->n_parked >= request->server->config.limits.waiters_max;
+        pthread_mutex_unlock(&waits->lock);
+        if (!full) {
+                request_problem(request, -ENOMEM, NULL);
+                return;
+        }
         request_problem(request, FERRY_E_LIMIT_REACHED, "--max-waiters is %" PRIu64 ", and as many requests wait",
                         request->server->config.limits.waiters_max);
 }

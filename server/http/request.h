@@ -169,7 +169,7 @@ uint64_t request_wait_ms(struct http_request *request);
 /* Whether it is more than 0. */
 bool request_waits(const struct http_request *request);
 
-/* Answers that no further request can wait. */
+/* Answers that no further request can wait: as many do as may, or memory is short. */
 void request_refuse_wait(struct http_request *request);
 
 /* Answers with request->operation as it is now. 410 when it was deleted. */
