@@ -109,6 +109,8 @@ static int operation_add(struct ferry *f, struct ferry_json_writer *writer, cons
                 if (numbers[i].value)
                         ferry_json_add_uint(writer, numbers[i].name, numbers[i].value);
         }
+        if (spec->relay)
+                ferry_json_add_bool(writer, "relay", true);
         if (spec->follow)
                 ferry_json_add_string(writer, "follow", spec->follow);
         if (spec->verify)

@@ -33,6 +33,7 @@ static const struct decode_field operation_fields[] = {
         DECODE_FIELD("uses", DECODE_UINT, false, struct operation_answer, o.uses),
         DECODE_FIELD("uses_done", DECODE_UINT, false, struct operation_answer, o.uses_done),
         DECODE_FIELD("follow", DECODE_TEXT, false, struct operation_answer, o.follow),
+        DECODE_FIELD("relay", DECODE_BOOL, false, struct operation_answer, o.relay),
         DECODE_FIELD("bytes_prefix", DECODE_UINT, false, struct operation_answer, o.bytes_prefix),
         DECODE_FIELD("readers", DECODE_UINT, false, struct operation_answer, o.readers),
         DECODE_FIELD("readers_done", DECODE_UINT, false, struct operation_answer, o.readers_done),

@@ -81,6 +81,13 @@ static void on_arrived(void *context, uint64_t offset, uint64_t length)
         moving->transfer.arrived(moving->transfer.context, offset, length);
 }
 
+static uint64_t on_request_max(void *context)
+{
+        struct moving *moving = context;
+
+        return moving->transfer.request_max(moving->transfer.context);
+}
+
 static int on_stopping(void *context)
 {
         struct moving *moving = context;
@@ -136,6 +143,7 @@ static bool start_http(struct moving *moving, char *detail, size_t detail_size)
         transfer.started = on_started;
         transfer.progress = on_progress;
         transfer.arrived = transfer.arrived ? on_arrived : NULL;
+        transfer.request_max = transfer.request_max ? on_request_max : NULL;
         transfer.stopping = on_stopping;
         transfer.ended = on_http_ended;
         (void)snprintf(detail, detail_size, "the worker is shutting down");
@@ -183,6 +191,7 @@ static int start_engine(struct mover *mover, struct moving *moving)
         transfer.started = on_started;
         transfer.progress = on_progress;
         transfer.arrived = transfer.arrived ? on_arrived : NULL;
+        transfer.request_max = transfer.request_max ? on_request_max : NULL;
         transfer.ended = on_engine_ended;
         r = engine_transfer_start(mover->engine, &transfer);
         explicit_bzero(transfer.key, sizeof(transfer.key));

@@ -160,6 +160,7 @@ static int read_make(struct spread *spread, struct member *member, const char *m
                                              .n_descriptors = 1,
                                              .remote_metadata = metadata,
                                              .label = spread->cli->label,
+                                             .relay = member < &spread->members[spread->n - 1],
                                              .verify = true };
         signals_defer();
         int r = ferry_create_operation(member->worker.ferry, &spec, &member->read.operation);

@@ -24,7 +24,7 @@ struct raw_body {
         const char *kind, *label, *layout, *remote_url, *follow;
         struct json_object *descriptors, *remote_metadata, *transports;
         uint64_t uses, readers, ttl_ms, timeout_ms;
-        bool verify;
+        bool verify, relay;
 };
 
 struct raw_descriptor {
@@ -57,6 +57,7 @@ static bool decode_raw(const struct http_config *config, struct json_object *doc
                 { "timeout_ms", FERRY_JSON_UINT, false, offsetof(struct raw_body, timeout_ms), 1,
                   limits->timeout_ms_max, NULL },
                 { "verify", FERRY_JSON_BOOL, false, offsetof(struct raw_body, verify), 0, 0, NULL },
+                { "relay", FERRY_JSON_BOOL, false, offsetof(struct raw_body, relay), 0, 0, NULL },
                 { "transports", FERRY_JSON_ARRAY, false, offsetof(struct raw_body, transports), 1, CARRIERS_MAX, NULL },
                 { "remote_metadata", FERRY_JSON_KEPT, false, offsetof(struct raw_body, remote_metadata), 0, 0, NULL },
                 { "remote_url", FERRY_JSON_STRING, false, offsetof(struct raw_body, remote_url), 1,
@@ -84,6 +85,7 @@ static void check_kind(const struct raw_body *raw, enum ferry_kind kind, struct 
                 ferry_json_complain(errors, FERRY_E_INVALID_PARAMETER, "/readers",
                                     "is another name of uses, and differs");
         refuse(raw->follow && kind != FERRY_READABLE, "/follow", "readable", errors);
+        refuse(raw->relay && kind != FERRY_READ, "/relay", "read", errors);
         refuse(raw->ttl_ms && !passive, "/ttl_ms", "readable and writable", errors);
         refuse(raw->timeout_ms && passive, "/timeout_ms", "read and write", errors);
         refuse(raw->verify && passive, "/verify", "read and write", errors);
@@ -282,6 +284,7 @@ int operation_body_decode(const struct http_config *config, struct json_object *
         body->spec.ttl_ms = raw.ttl_ms;
         body->spec.timeout_ms = raw.timeout_ms;
         body->spec.verify = raw.verify;
+        body->spec.relay = raw.relay;
         body->remote_url = raw.remote_url;
         if (raw.transports)
                 (void)carriers_decode(raw.transports, &body->spec.carriers, errors);

@@ -79,6 +79,8 @@ static void add_options(struct ferry_json_writer *writer, const struct operation
                 ferry_json_add_uint(writer, "timeout_ms", view->timeout_ms);
         if (view->verify)
                 ferry_json_add_bool(writer, "verify", true);
+        if (view->relay)
+                ferry_json_add_bool(writer, "relay", true);
         carriers_write(writer, view->carriers);
 }
 

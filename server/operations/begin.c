@@ -207,6 +207,7 @@ int operation_begin(struct operation_store *store, struct operation *operation, 
                 .started = transfer_started,
                 .progress = attempt_progress,
                 .arrived = operation->kind == FERRY_READ ? follow_arrived : NULL,
+                .request_max = operation->kind == FERRY_READ ? follow_request_max : NULL,
                 .stopping = transfer_stopping,
                 .ended = attempt_ended,
         };

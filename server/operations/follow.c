@@ -12,6 +12,11 @@
  * read's stream of bytes; a list of pieces, made when the readable is, says where the readable's own bytes are in that.
  */
 
+enum {
+        FOLLOWED_PARTS = 128,   /* a read that is followed asks for its bytes in so many parts … */
+        FOLLOWED_MIN = 1 << 20, /* … but for no less than this */
+};
+
 /* ---- where the bytes are ---- */
 
 /* A run of bytes of a region, and where it is in an operation's stream. */
@@ -214,6 +219,20 @@ void follow_arrived(void *context, uint64_t offset, uint64_t length)
                 follower->awaited = false;
         }
         store_unlock(store, &after);
+}
+
+/*
+ * A request's bytes arrive all at once, and go on only then: what a chain loses is one request a member. Over long
+ * links requests are large, because small ones leave gaps; here the gap is the lesser loss.
+ */
+uint64_t follow_request_max(void *context)
+{
+        const struct operation *operation = ((const struct operation_attempt *)context)->operation;
+        uint64_t part = operation->bytes_total / FOLLOWED_PARTS;
+
+        if (!operation->relay && !atomic_load(&operation->n_followers))
+                return UINT64_MAX;
+        return part > FOLLOWED_MIN ? part : FOLLOWED_MIN;
 }
 
 /* The piece that has the byte. */

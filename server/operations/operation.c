@@ -52,7 +52,7 @@ static bool spec_valid(const struct operation_limits *limits, const struct opera
                 return false;
         if ((spec->verify || spec->carriers) && passive)
                 return false;
-        if (spec->follow && spec->kind != FERRY_READABLE)
+        if ((spec->follow && spec->kind != FERRY_READABLE) || (spec->relay && spec->kind != FERRY_READ))
                 return false;
         return slices_valid(spec->slices, spec->n_slices, ret_total);
 }
@@ -110,6 +110,7 @@ static int operation_new(struct operation_store *store, const struct operation_s
         operation_draw(operation);
         operation->layout = spec->layout;
         operation->verify = spec->verify;
+        operation->relay = spec->relay;
         operation->carriers = spec->carriers;
         operation->uses = spec->uses;
         memcpy(operation->label, spec->label, sizeof(operation->label));
@@ -206,6 +207,7 @@ void operation_look(struct operation_store *store, struct operation *operation, 
                 .kind = operation->kind,
                 .layout = operation->layout,
                 .verify = operation->verify,
+                .relay = operation->relay,
                 .carriers = operation->carriers,
                 .follow = operation->follow ? operation->follow->source->id : 0,
                 .bytes_total = operation->bytes_total,

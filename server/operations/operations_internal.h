@@ -70,6 +70,7 @@ struct operation {
         enum ferry_kind kind;
         enum ferry_layout layout;
         bool verify;
+        bool relay;
         unsigned carriers;
         uint32_t uses;
         char label[OPERATION_LABEL_SIZE], request_id[OPERATION_REQUEST_SIZE];
@@ -221,6 +222,7 @@ struct follow *follow_free(struct follow *follow);
 /* Callbacks of an attempt, for struct engine_transfer and struct engine_offer. */
 void follow_arrived(void *attempt, uint64_t offset, uint64_t length);
 uint64_t follow_there(void *attempt, uint64_t offset, uint64_t length);
+uint64_t follow_request_max(void *attempt);
 
 /* ---- attempt.c ---- */
 

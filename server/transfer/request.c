@@ -54,11 +54,21 @@ static struct chunk *take_chunk(struct requester *r, uint64_t length)
         return chunk;
 }
 
+/* How much one READ asks for. */
+static uint64_t read_size(const struct requester *r)
+{
+        struct link *link = r->peer->link;
+        uint64_t length = link->transport->ops->request_size(link, &r->stream, r->next, r->spec.total - r->next);
+        uint64_t most = r->spec.request_max ? r->spec.request_max(r->spec.context) : length;
+
+        return length < most ? length : most;
+}
+
 /* false: no chunk is free. */
 static bool ask_read(struct requester *r)
 {
         struct link *link = r->peer->link;
-        uint64_t length = link->transport->ops->request_size(link, &r->stream, r->next, r->spec.total - r->next);
+        uint64_t length = read_size(r);
         struct chunk *chunk = take_chunk(r, length);
         struct message *message;
 

@@ -231,6 +231,28 @@ static void who_waits_for_a_range_is_woken_when_more_is_there(void **state)
         (void)operation_unref(follower);
 }
 
+/* What is asked for at once arrives at once: who follows would wait for it. */
+static void a_read_that_is_followed_asks_for_less_at_once(void **state)
+{
+        struct fixture *f = *state;
+        struct operation *read = make_read(f), *follower;
+        const struct engine_transfer *transfer = &f->mover.transfer;
+
+        assert_true(transfer->request_max(transfer->context) == UINT64_MAX);
+        follower = follow_all(f, read);
+        assert_int_equal(transfer->request_max(transfer->context), 1 << 20);
+        operation_cancel(f->store, follower);
+        assert_true(transfer->request_max(transfer->context) == UINT64_MAX);
+        end_transfer(f, 0);
+        (void)operation_unref(read);
+        (void)operation_unref(follower);
+        assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ, .relay = true }, &read), 0);
+        begin(f, read); /* before anybody follows */
+        assert_int_equal(transfer->request_max(transfer->context), 1 << 20);
+        end_transfer(f, 0);
+        (void)operation_unref(read);
+}
+
 /* Where a new read of the rest may begin. */
 static void a_read_that_fails_tells_how_far_it_came(void **state)
 {
@@ -285,6 +307,7 @@ int main(void)
                 CASE(it_ends_with_the_error_of_its_source),
                 CASE(its_own_end_does_not_touch_its_source),
                 CASE(who_waits_for_a_range_is_woken_when_more_is_there),
+                CASE(a_read_that_is_followed_asks_for_less_at_once),
                 CASE(a_read_that_fails_tells_how_far_it_came),
                 CASE(ranges_without_end_delay_and_do_no_harm),
         };

@@ -385,6 +385,7 @@ struct ferry_operation {
         char transports[64];                  /* that it is restricted to, "shm,tcp"; "" = any */
         char follow[FERRY_ID_SIZE];           /* the read that it follows, or has followed; "" = none */
         uint64_t bytes_prefix;                /* of a read that has failed: those from the start on that are in place */
+        bool relay;                           /* others were to follow it */
 };
 /* Frees what the operation owns, wipes the metadata, and zeroes the struct. Any thread. */
 FERRY_SIZED void ferry_operation_clear(struct ferry_operation *operation);
@@ -407,6 +408,7 @@ struct ferry_operation_spec {
         uint64_t uses;               /* passive: transfers that it serves; 0 = one */
         const char *transports;      /* active: nothing else carries the bytes, "shm,tcp"; NULL = any */
         const char *follow;          /* readable: the id of a read that fills its descriptors; NULL = all is there */
+        bool relay;                  /* read: others will follow it */
 };
 
 /* NULL or zero = any. Names as ferry_kind_name and ferry_status_name give them. */

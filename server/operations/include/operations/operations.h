@@ -154,6 +154,7 @@ struct operation_spec {
          * the requests for the rest. It ends with the read's error when that fails. NULL = all bytes are there.
          */
         struct operation *follow;
+        bool relay;                       /* read; others will follow it: it asks for less at once, from the start on */
         char label[OPERATION_LABEL_SIZE]; /* the client's own; "" = none */
         const char *request_id;           /* of the request that asks for it; NULL = none. Copied */
 };
@@ -212,6 +213,7 @@ struct operation_view {
         bool deleted;
         bool cancel_requested;
         bool verify;
+        bool relay;
         bool brief; /* shown without descriptors; for whoever shows it */
         unsigned carriers;
         uint64_t follow; /* the read that it follows, or has followed; 0 = none */

@@ -227,6 +227,8 @@ struct engine_transfer {
         /* Of a read: these bytes are in place, and checked where verify asks for that. Each once. NULL = nobody cares.
          */
         void (*arrived)(void *context, uint64_t offset, uint64_t length);
+        /* How many bytes one request asks for at most, as things are. NULL = as many as suit the link. */
+        uint64_t (*request_max)(void *context);
         /* Why its end was asked for; 0 = it was not. For whoever moves it after the engine could not. Until ended. */
         int (*stopping)(void *context);
         /* Over and quiet. Exactly once for every successful engine_transfer_start. */
