@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <string.h>
 
 #include <ferry/encoding.h>
 #include <ferry/error.h>
@@ -16,14 +17,16 @@ _Static_assert((int)FERRY_WORKER_ID_SIZE == (int)FERRY_ID_TEXT_SIZE, "an id fits
 int ferry_worker_region_add(struct ferry_worker *worker, void *address, size_t size, const char *device,
                             const char *name, char ret_id[FERRY_WORKER_ID_SIZE])
 {
+        const struct region_spec spec = { .size = size, .device = device ?: "cpu", .name = name, .held = true };
+        char detail[REGION_DETAIL_SIZE];
         struct region *region;
         int r;
 
         if (!worker_is_ours(worker->generation))
                 return -ECHILD;
-        r = region_adopt(worker->regions, address, size, device ?: "cpu", name ?: "", &region);
+        r = region_adopt(worker->regions, address, &spec, &region, detail);
         if (r)
-                return worker_fail(r, NULL);
+                return worker_fail(r, detail[0] ? "%s" : NULL, detail);
         ferry_id_format("rgn_", region->id, ret_id);
         region_unref(region);
         return 0;
@@ -33,7 +36,11 @@ int ferry_worker_region_alloc(struct ferry_worker *worker, size_t size, const ch
                               void **ret_address, char ret_id[FERRY_WORKER_ID_SIZE])
 {
         const struct region_spec spec = {
-                .size = size, .device = device ?: "cpu", .name = name, .sealed = true, .held = true
+                .size = size,
+                .device = device ?: "cpu",
+                .name = name,
+                .sealed = !device || strcmp(device, "cpu") == 0,
+                .held = true,
         };
         char detail[REGION_DETAIL_SIZE] = "";
         struct region *region;

@@ -31,12 +31,19 @@ enum { CONNECTIONS_A_DESCRIPTOR = 32 };
 /* ---- downward calls' callbacks ---- */
 
 /* Thread: a maker's, or whoever makes a small region or adopts memory. */
-static int on_enroll(void *context, void *address, size_t size, int fd, uint64_t id, void **ret_registration)
+static int on_enroll(void *context, const struct region *region, void **ret_registration)
 {
+        const struct engine_memory spec = {
+                .address = region->address,
+                .size = region->size,
+                .space = region->space,
+                .fd = region->fd,
+                .id = region->id,
+        };
         struct memory *memory;
         int r;
 
-        r = engine_memory_register(context, address, size, fd, id, &memory);
+        r = engine_memory_register(context, &spec, &memory);
         if (r == 0)
                 *ret_registration = memory;
         return r;

@@ -66,7 +66,7 @@ static void answer(struct http_request *request, struct region *region)
 static void answer_error(struct http_request *request, int error, const char *detail)
 {
         if (error == FERRY_E_UNKNOWN_DEVICE)
-                request_problem_at(request, error, "/device", NULL);
+                request_problem_at(request, error, "/device", *detail ? detail : NULL);
         else if (error > 0 && *detail)
                 request_problem(request, error, "%s", detail);
         else

@@ -4,6 +4,7 @@
 
 #include <ferry/error.h>
 
+#include "base/space.h"
 #include "base/util.h"
 #include "handlers.h"
 #include "memory/region.h"
@@ -62,8 +63,6 @@ static void begin(struct http_request *request)
         if (!region_content_allowed(region))
                 request_problem(request, FERRY_E_FORBIDDEN,
                                 "The region is memory of the program that runs the worker, which takes no content");
-        else if (strcmp(region->device, "cpu"))
-                request_problem(request, FERRY_E_UNKNOWN_DEVICE, "Only the content of host memory goes over HTTP");
         else if (offset > region->size)
                 request_problem(request, FERRY_E_OUT_OF_BOUNDS, "The region has %zu bytes", region->size);
         else if ((end != UINT64_MAX && end > region->size) || request->content_length > region->size - offset)
@@ -98,14 +97,19 @@ void put_region_content(struct http_request *request)
  * The clients put what they do to the bytes of a region in order, not the worker: other requests, transfers and
  * programs may read and write the same ones. A function of its own, so that tests/tsan.supp can name it.
  */
-__attribute__((noinline)) static void upload_store(void *to, const void *from, size_t size)
+__attribute__((noinline)) static int upload_store(const struct region *region, uint64_t offset, const void *from,
+                                                  size_t size)
 {
-        memcpy(to, from, size);
+        int r = space_copy(region->space, (uint8_t *)region->address + offset, NULL, from, size);
+        int finished = space_finish(region->space, NULL);
+
+        return r < 0 ? r : finished;
 }
 
 void upload_take(struct http_request *request, const char *data, size_t size)
 {
         struct region *region = request->region;
+        int r;
 
         if (size > request->upload_end - request->upload_offset) {
                 if (request->headers.content_range)
@@ -115,6 +119,10 @@ void upload_take(struct http_request *request, const char *data, size_t size)
                 release(request);
                 return;
         }
-        upload_store((uint8_t *)region->address + request->upload_offset, data, size);
+        r = upload_store(region, request->upload_offset, data, size);
         request->upload_offset += size;
+        if (r == 0)
+                return;
+        request_problem(request, FERRY_E_GONE, "The bytes were not stored: %s", space_error(r));
+        release(request);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "memory/device.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +11,13 @@
 
 #include "base/util.h"
 #include "device_internal.h"
+#include "memory/gpu.h"
 
 enum { PATH_SIZE = 512 };
+_Static_assert((int)GPU_MODEL_SIZE <= (int)DEVICE_NAME_SIZE, "a model fits");
 
 static const struct device_paths system_paths = {
         .cpuinfo = "/proc/cpuinfo",
-        .gpus = "/proc/driver/nvidia/gpus",
         .modules = "/sys/module",
 };
 
@@ -58,18 +58,18 @@ static void cpu_fill(const char *cpuinfo, struct device_memory *memory)
                 memory->total_bytes = (uint64_t)info.totalram * info.mem_unit;
 }
 
-static int is_visible(const struct dirent *entry)
+static void gpu_fill(unsigned n, struct device_inventory *inventory)
 {
-        return entry->d_name[0] != '.';
-}
+        struct device_memory *memory = &inventory->memories[inventory->n_memories];
+        struct gpu_view view;
 
-static void gpu_fill(const char *directory, const char *entry, unsigned number, struct device_memory *memory)
-{
-        char path[PATH_SIZE];
-        (void)snprintf(memory->name, sizeof(memory->name), "cuda:%u", number);
-        int n = snprintf(path, sizeof(path), "%s/%s/information", directory, entry);
-        if (n > 0 && (size_t)n < sizeof(path))
-                (void)line_value(path, "Model", memory->model, sizeof(memory->model));
+        if (!gpu_look(n, &view))
+                return;
+        memcpy(memory->name, view.name, sizeof(view.name));
+        memcpy(memory->model, view.model, sizeof(view.model));
+        memory->total_bytes = view.total_bytes;
+        inventory->n_memories++;
+        inventory->n_gpus_direct += view.gpu_direct;
 }
 
 static bool module_is_loaded(const char *directory, const char *name)
@@ -79,37 +79,23 @@ static bool module_is_loaded(const char *directory, const char *name)
         return n > 0 && (size_t)n < sizeof(path) && access(path, F_OK) == 0;
 }
 
-static void entries_free(struct dirent **entries, size_t n)
-{
-        for (size_t i = 0; i < n; i++)
-                free(entries[i]);
-        free(entries);
-}
-
-/*
- * GPUs are numbered in the order of their PCI addresses, which are the names of the driver's folders: that of CUDA with
- * CUDA_DEVICE_ORDER=PCI_BUS_ID. The driver does not tell the size of their memory there.
- */
 int device_memories_fill(const struct device_paths *paths, struct device_inventory *inventory)
 {
-        struct dirent **gpus = NULL;
-        int n = scandir(paths->gpus, &gpus, is_visible, alphasort);
-        if (n < 0 && errno == ENOMEM)
+        const char *reason = "";
+        const unsigned n_gpus = gpu_count(&reason);
+
+        inventory->memories = calloc(1 + n_gpus, sizeof(*inventory->memories));
+        if (!inventory->memories)
                 return -ENOMEM;
-        inventory->n_gpus = n > 0 ? (size_t)n : 0;
+        inventory->n_gpus = n_gpus;
+        if (n_gpus == 0)
+                (void)snprintf(inventory->gpu_error, sizeof(inventory->gpu_error), "%s", reason);
         inventory->peer_memory =
                 module_is_loaded(paths->modules, "nvidia_peermem") || module_is_loaded(paths->modules, "nv_peer_mem");
-
-        inventory->memories = calloc(1 + inventory->n_gpus, sizeof(*inventory->memories));
-        int r = inventory->memories ? 0 : -ENOMEM;
-        if (r == 0) {
-                cpu_fill(paths->cpuinfo, &inventory->memories[inventory->n_memories++]);
-                for (size_t i = 0; inventory->ucx_cuda && i < inventory->n_gpus; i++)
-                        gpu_fill(paths->gpus, gpus[i]->d_name, (unsigned)i,
-                                 &inventory->memories[inventory->n_memories++]);
-        }
-        entries_free(gpus, inventory->n_gpus);
-        return r;
+        cpu_fill(paths->cpuinfo, &inventory->memories[inventory->n_memories++]);
+        for (unsigned n = 0; n < n_gpus; n++)
+                gpu_fill(n, inventory);
+        return 0;
 }
 
 int device_inventory_new(bool ucx_cuda, const struct device_source *source, struct device_inventory **ret_inventory)

@@ -21,6 +21,8 @@ static void missing_add(struct device_gpu_direct *answer, const char *sentence)
 
 void device_gpu_direct(const struct device_inventory *inventory, struct device_gpu_direct *ret_answer)
 {
+        char no_gpu[128];
+
         *ret_answer = (struct device_gpu_direct){ 0 };
         if (inventory->rdma_error[0] != '\0' && !has_active_port(inventory)) {
                 char sentence[128];
@@ -28,6 +30,8 @@ void device_gpu_direct(const struct device_inventory *inventory, struct device_g
                                inventory->rdma_error);
                 missing_add(ret_answer, sentence);
         }
+        (void)snprintf(no_gpu, sizeof(no_gpu), "%.120s.",
+                       *inventory->gpu_error ? inventory->gpu_error : "There is no GPU");
 
         const struct {
                 bool missing;
@@ -37,8 +41,9 @@ void device_gpu_direct(const struct device_inventory *inventory, struct device_g
                   "There is no RDMA network card: install one and load its kernel driver (ibv_devinfo lists it)." },
                 { inventory->n_nics > 0 && !has_active_port(inventory),
                   "No port of an RDMA network card is ACTIVE: connect it and set its link up (ibv_devinfo shows it)." },
-                { inventory->n_gpus == 0,
-                  "There is no GPU with a driver: install the NVIDIA kernel driver (nvidia-smi lists the GPUs)." },
+                { inventory->n_gpus == 0, no_gpu },
+                { inventory->n_gpus > 0 && inventory->n_gpus_direct == 0,
+                  "The driver lets no RDMA card reach the memory of these GPUs: that takes data centre or RTX ones." },
                 { !inventory->ucx_cuda,
                   "This UCX cannot move CUDA memory: install a UCX that was built --with-cuda, and its CUDA modules." },
                 { !inventory->peer_memory,

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/util.h"
+#include "memory/gpu.h"
 #include "region_internal.h"
 
 /* A region without memory, with one reference. NULL when memory is short. */
@@ -23,6 +24,7 @@ static struct region_private *private_new(struct region_table *table, const stru
         atomic_init(&private->state, REGION_PREPARING);
         atomic_init(&private->huge, true);
         private->owned = owned;
+        private->on_gpu = strcmp(spec->device, "cpu") != 0;
         private->pages.fd = -1;
         struct region *region = &private->region;
         region->private = private;
@@ -39,15 +41,42 @@ static struct region_private *private_new(struct region_table *table, const stru
 
 struct region_private *region_private_free(struct region_private *private)
 {
+        gpu_free(private->region.space);
         region_table_unref(private->table);
         free(private);
         return NULL;
 }
 
+/* Whether there is such a device. 0 or FERRY_E_UNKNOWN_DEVICE. */
+static int device_check(const char *device, char detail[REGION_DETAIL_SIZE])
+{
+        const char *reason;
+        unsigned n, count;
+
+        if (device && strcmp(device, "cpu") == 0)
+                return 0;
+        if (!device || !gpu_parse(device, &n))
+                return FERRY_E_UNKNOWN_DEVICE;
+        count = gpu_count(&reason);
+        if (n < count)
+                return 0;
+        if (count == 0)
+                (void)snprintf(detail, REGION_DETAIL_SIZE, "%s", reason);
+        else
+                (void)snprintf(detail, REGION_DETAIL_SIZE, "The last GPU of this worker is cuda:%u", count - 1);
+        return FERRY_E_UNKNOWN_DEVICE;
+}
+
 static int parameters_check(const struct region_spec *spec, char detail[REGION_DETAIL_SIZE])
 {
-        if (!spec->device || strcmp(spec->device, "cpu") != 0)
-                return FERRY_E_UNKNOWN_DEVICE;
+        int r = device_check(spec->device, detail);
+
+        if (r != 0)
+                return r;
+        if (spec->sealed && strcmp(spec->device, "cpu") != 0) {
+                (void)snprintf(detail, REGION_DETAIL_SIZE, "Only host memory can be sealed");
+                return FERRY_E_INVALID_PARAMETER;
+        }
         if (spec->size == 0 || (spec->name && strlen(spec->name) >= REGION_NAME_SIZE))
                 return FERRY_E_INVALID_PARAMETER;
         if (spec->size <= INT64_MAX && spec->size <= SIZE_MAX)
@@ -112,7 +141,7 @@ int region_create(struct region_table *table, const struct region_spec *spec, st
         private = private_new(table, spec, true);
         if (!private)
                 r = -ENOMEM;
-        else if (now && spec->size <= REGION_SMALL)
+        else if (now && !region_is_large(private))
                 r = small_create(private, detail);
         else
                 r = large_create(private);
@@ -126,27 +155,30 @@ int region_create(struct region_table *table, const struct region_spec *spec, st
         return 0;
 }
 
-int region_adopt(struct region_table *table, void *address, size_t size, const char *device, const char *name,
-                 struct region **ret_region)
+int region_adopt(struct region_table *table, void *address, const struct region_spec *spec, struct region **ret_region,
+                 char detail[REGION_DETAIL_SIZE])
 {
-        const struct region_spec spec = { .size = size, .device = device, .name = name, .held = true };
-        char detail[REGION_DETAIL_SIZE];
         struct region_private *private;
         bool now;
         int r;
 
-        r = parameters_check(&spec, detail);
+        detail[0] = '\0';
+        r = parameters_check(spec, detail);
         if (r == 0 && !address)
                 r = FERRY_E_INVALID_PARAMETER;
         if (r == 0)
                 r = region_table_reserve(table, 0, &now, detail);
         if (r != 0)
                 return r;
-        private = private_new(table, &spec, false);
+        private = private_new(table, spec, false);
         r = -ENOMEM;
         if (private) {
                 private->region.address = address;
-                r = region_enroll(private, detail);
+                r = private->on_gpu
+                            ? gpu_adopt(spec->device, address, (size_t)spec->size, &private->region.space, detail)
+                            : 0;
+                if (r == 0)
+                        r = region_enroll(private, detail);
                 if (r == 0)
                         r = ready_list(private);
         }
@@ -170,7 +202,7 @@ struct region *region_unref(struct region *region)
 {
         if (!region || atomic_fetch_sub(&region->private->references, 1) != 1)
                 return NULL;
-        if (region->private->pages.fd >= 0)
+        if (region->private->owned && region->address)
                 region_memory_release(region->private);
         else
                 region_private_free(region->private);

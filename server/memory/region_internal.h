@@ -51,6 +51,7 @@ struct region_private {
         UT_hash_handle hh; /* by region.id; the table's lock */
 
         bool owned;         /* the worker's own memory; fixed */
+        bool on_gpu;        /* fixed */
         bool enrolled;      /* of whoever makes the region, then of whoever withdraws it */
         struct pages pages; /* the same */
         struct maker_job job;
@@ -68,9 +69,10 @@ struct region_private {
 /* So many bytes are made and freed by the thread that asks: that takes 0.1 ms, and waking another one 0.05. */
 enum { REGION_SMALL = 256 << 10 };
 
+/* Whether maker threads make and free it: what takes long, as the first allocation on a GPU does. */
 static inline bool region_is_large(const struct region_private *private)
 {
-        return private->owned && private->region.size > REGION_SMALL;
+        return private->owned && (private->on_gpu || private->region.size > REGION_SMALL);
 }
 
 /* ---- the table ---- */
@@ -137,6 +139,9 @@ void region_retire(struct region_private *private);
 
 /* Frees a region without references and its memory, which is owned; large memory by a maker thread. */
 void region_memory_release(struct region_private *private);
+
+/* The worker's own memory, of either kind. Harmless when there is none. */
+void region_memory_free(struct region_private *private);
 
 /* The registrar, where there is one. 0 or an error. */
 int region_enroll(struct region_private *private, char detail[REGION_DETAIL_SIZE]);

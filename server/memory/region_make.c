@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "memory/gpu.h"
 #include "memory/room.h"
 #include "region_internal.h"
 
@@ -93,6 +94,17 @@ static int room_check(const struct region_table *table, uint64_t bytes, char det
         return FERRY_E_NO_SPACE;
 }
 
+void region_memory_free(struct region_private *private)
+{
+        struct region *region = &private->region;
+
+        if (private->on_gpu)
+                gpu_free(FERRY_STEAL(region->space));
+        else
+                pages_free(&private->pages);
+        region->address = NULL;
+}
+
 /* ---- registration ---- */
 
 int region_enroll(struct region_private *private, char detail[REGION_DETAIL_SIZE])
@@ -102,8 +114,7 @@ int region_enroll(struct region_private *private, char detail[REGION_DETAIL_SIZE
         int r = 0;
 
         if (registrar->enroll)
-                r = registrar->enroll(registrar->context, region->address, region->size, region->fd, region->id,
-                                      &region->registration);
+                r = registrar->enroll(registrar->context, region, &region->registration);
         private->enrolled = r == 0;
         return classify(r, STAGE_REGISTER, detail);
 }
@@ -117,12 +128,15 @@ void region_withdraw(struct region_private *private)
         private->enrolled = false;
 }
 
-/* The pages are there. 0 or an error, with the pages still there and not registered. */
+/* The memory is there. 0 or an error, with the memory still there and not registered. */
 static int finish(struct region_private *private, char detail[REGION_DETAIL_SIZE])
 {
         struct region *region = &private->region;
-        int r = pages_seal(&private->pages, region->sealed);
+        int r;
 
+        if (private->on_gpu)
+                return region_enroll(private, detail);
+        r = pages_seal(&private->pages, region->sealed);
         if (r < 0)
                 return r;
         region->fd = private->pages.fd;
@@ -214,15 +228,18 @@ static enum maker_verdict make_begin(struct maker_job *job)
                 return MAKER_GO;
         private->piece = piece_size(table, size);
         r = region_table_admit(table, &leaving, detail);
-        if (r == 0)
+        if (r == 0 && !private->on_gpu)
                 r = room_check(table, size, detail);
         if (r != 0 && leaving)
                 return MAKER_WAIT;
-        if (r == 0)
+        if (r == 0 && private->on_gpu)
+                r = gpu_allocate(private->region.device, size, &private->region.space, &private->region.address,
+                                 detail);
+        else if (r == 0)
                 r = classify(pages_new(size, &private->pages), STAGE_OPEN, detail);
         if (r != 0)
                 make_fail(private, r, detail);
-        else
+        else if (!private->on_gpu)
                 job->n_pieces = (size - 1) / private->piece + 1;
         return MAKER_GO;
 }
@@ -279,7 +296,7 @@ static void make_end(struct maker_job *job)
         if (!atomic_load(&private->failed) && region_table_ready(private->table, private))
                 return;
         region_withdraw(private);
-        pages_free(&private->pages);
+        region_memory_free(private);
         if (region_table_failed(private->table, private))
                 failure_log(region);
         (void)region_unref(region);
@@ -323,7 +340,7 @@ static void release_end(struct maker_job *job)
 {
         struct region_private *private = private_of(job);
 
-        pages_free(&private->pages);
+        region_memory_free(private);
         region_table_left(private->table, private);
         region_private_free(private);
 }

@@ -322,7 +322,7 @@ static void content_copied(struct operation_content *part, uint64_t from)
         uint64_t moved;
 
         content_lock(transfer->operation->store);
-        if (stored)
+        if (stored && part->position > from)
                 content_ranges_add(&transfer->moved, from, part->position);
         moved = stored ? transfer->moved.total : transfer->moved.total + (part->position - part->first);
         content_unlock(transfer->operation->store);
@@ -336,38 +336,34 @@ static void content_copied(struct operation_content *part, uint64_t from)
  * The clients put what they do to the bytes of a region in order, not the worker: other requests, transfers and
  * programs may read and write the same ones. A function of its own, so that tests/tsan.supp can name it.
  */
-__attribute__((noinline)) static void content_load(void *to, const void *from, size_t size)
+__attribute__((noinline)) static int content_load(const struct stream *stream, uint64_t offset, void *to, size_t size)
 {
-        memcpy(to, from, size);
+        return stream_load(stream, offset, to, size);
 }
 
-__attribute__((noinline)) static void content_store(const struct stream *stream, uint64_t offset, const void *from,
-                                                    size_t size)
+__attribute__((noinline)) static int content_store(const struct stream *stream, uint64_t offset, const void *from,
+                                                   size_t size)
 {
-        stream_store(stream, offset, from, size);
+        return stream_store(stream, offset, from, size);
 }
 
 ssize_t operation_content_read(struct operation_content *part, void *to, size_t size)
 {
-        const struct stream *stream = &part->transfer->stream;
         uint64_t from = part->position;
         uint64_t left = part->end - from < size ? part->end - from : size;
-        uint8_t *address;
+        int r;
 
         if (!left)
                 return 0;
         if (!content_copies(part->transfer))
                 return -1;
-        for (uint8_t *next = to; left > 0;) {
-                uint64_t run = stream_run(stream, part->position, left, &address);
-
-                content_load(next, address, run);
-                next += run;
-                left -= run;
-                part->position += run;
-        }
+        r = content_load(&part->transfer->stream, from, to, left);
+        if (r == 0)
+                part->position += left;
         content_copied(part, from);
-        return (ssize_t)(part->position - from);
+        if (r < 0)
+                operation_content_fail(part, FERRY_E_TRANSFER_FAILED);
+        return r < 0 ? -1 : (ssize_t)left;
 }
 
 /* What the client of a transfer that is over is told. */
@@ -379,6 +375,7 @@ static int told(const struct content_transfer *transfer)
 int operation_content_write(struct operation_content *part, const void *from, size_t size)
 {
         uint64_t at = part->position;
+        int r;
 
         if (size > part->end - at)
                 return FERRY_E_TOO_LARGE;
@@ -386,23 +383,30 @@ int operation_content_write(struct operation_content *part, const void *from, si
                 return 0;
         if (!content_copies(part->transfer))
                 return told(part->transfer);
-        content_store(&part->transfer->stream, at, from, size);
-        part->position += size;
+        r = content_store(&part->transfer->stream, at, from, size);
+        if (r == 0)
+                part->position += size;
         content_copied(part, at);
-        return 0;
+        if (r == 0)
+                return 0;
+        operation_content_fail(part, FERRY_E_TRANSFER_FAILED);
+        return FERRY_E_TRANSFER_FAILED;
 }
 
 bool operation_content_checksum(struct operation_content *part, uint64_t *ret_checksum)
 {
         struct content_transfer *transfer = part->transfer;
+        int r;
 
         if (!content_copies(transfer))
                 return false;
-        *ret_checksum = stream_checksum(&transfer->stream, part->first, part->end - part->first);
+        r = stream_checksum(&transfer->stream, part->first, part->end - part->first, ret_checksum);
         content_lock(transfer->operation->store);
         transfer->copying--;
         transfer_look_unlock(transfer);
-        return true;
+        if (r < 0)
+                operation_content_fail(part, FERRY_E_TRANSFER_FAILED);
+        return r == 0;
 }
 
 /* The data are the clients' to order, as above. */

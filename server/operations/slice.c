@@ -74,6 +74,7 @@ size_t slice_segments(const struct operation_slice *slice, struct segment *segme
                                 .address = (uint8_t *)slice->region->address + slice->offset + start,
                                 .size = end - start,
                                 .memory = slice->region->registration,
+                                .space = slice->region->space,
                         };
                 n++;
         }

@@ -13,6 +13,7 @@
 #include <ferry/json.h>
 
 #include "base/clock.h"
+#include "base/space.h"
 #include "base/util.h"
 
 enum {
@@ -62,7 +63,8 @@ static void lane_start(struct content_lane *lane)
 {
         lane->content->contacted = true;
         if (!lane_send(lane))
-                content_stop(lane->content, FERRY_E_TRANSFER_FAILED, "memory is short");
+                content_stop(lane->content, FERRY_E_TRANSFER_FAILED,
+                             space_error(lane->content->memory_error ? lane->content->memory_error : -ENOMEM));
 }
 
 /* After the last range it says that all has arrived, before it that the transfer is given up. */
@@ -139,6 +141,10 @@ static void lane_failed(struct content_lane *lane, CURLcode result, long status)
                 error = easy_judge(&lane->easy, result, "the content", detail);
         if (content->ended)
                 return;
+        if (content->memory_error) {
+                content_stop(content, FERRY_E_TRANSFER_FAILED, space_error(content->memory_error));
+                return;
+        }
         if (!content->failing_us)
                 content->failing_us = now;
         if (may_retry(lane, result, status, error) && now - content->failing_us < PATIENCE_US) {
@@ -155,10 +161,18 @@ static void lane_failed(struct content_lane *lane, CURLcode result, long status)
 static void lane_done(struct content_lane *lane)
 {
         struct content *content = lane->content;
+        uint64_t checksum = 0;
 
+        if (content->transfer.direction == ENGINE_READ && content->transfer.verify && lane->has_digest) {
+                int r = stream_checksum(&content->stream, lane->first, lane->end - lane->first, &checksum);
+
+                if (r < 0) {
+                        content_stop(content, FERRY_E_TRANSFER_FAILED, space_error(r));
+                        return;
+                }
+        }
         if (content->transfer.direction == ENGINE_READ && content->transfer.verify &&
-            (!lane->has_digest ||
-             lane->digest != stream_checksum(&content->stream, lane->first, lane->end - lane->first))) {
+            (!lane->has_digest || lane->digest != checksum)) {
                 content_stop(content, lane->has_digest ? FERRY_E_CHECKSUM_MISMATCH : FERRY_E_TRANSFER_FAILED,
                              lane->has_digest ? "" : "The peer sent no digest");
                 return;

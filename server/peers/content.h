@@ -29,6 +29,7 @@ struct content {
         uint64_t bytes;       /* in ranges that are done */
         uint64_t retry_us;    /* when waiting lanes try again */
         uint64_t failing_us;  /* since when nothing but failures; 0 = it goes well */
+        int memory_error;     /* -errno: its memory cannot be copied; 0 = it can */
         bool claimed;         /* the peer has answered a range */
         bool contacted;       /* a request has left */
         bool ended;           /* transfer.ended was called; what still runs is the DELETE */

@@ -36,10 +36,11 @@ static void headers_free(struct curl_slist *headers)
 
 static bool headers_make(struct content_lane *lane)
 {
-        const struct content *content = lane->content;
+        struct content *content = lane->content;
         struct curl_slist **headers = &lane->headers;
         const struct easy_settings *settings = lane->easy.settings;
         char worker[128], range[96], digest[48], text[FERRY_DIGEST_TEXT_SIZE];
+        uint64_t checksum;
 
         headers_free(FERRY_STEAL(*headers));
         if (!add_header(headers, content->key_header) || !add_header(headers, content->transfer_header) ||
@@ -60,7 +61,10 @@ static bool headers_make(struct content_lane *lane)
                 return false;
         if (!content->transfer.verify)
                 return true;
-        ferry_digest_format(stream_checksum(&content->stream, lane->first, lane->end - lane->first), text);
+        content->memory_error = stream_checksum(&content->stream, lane->first, lane->end - lane->first, &checksum);
+        if (content->memory_error)
+                return false;
+        ferry_digest_format(checksum, text);
         (void)snprintf(digest, sizeof(digest), "Content-Digest: %s", text);
         return add_header(headers, digest);
 }
@@ -142,7 +146,9 @@ static size_t on_body(char *data, size_t one, size_t size, void *context)
         }
         if (size > lane->end - lane->position)
                 return 0;
-        stream_store(&content->stream, lane->position, data, size);
+        content->memory_error = stream_store(&content->stream, lane->position, data, size);
+        if (content->memory_error)
+                return 0;
         lane->position += size;
         if (!content->transfer.verify)
                 content_arrived(content, lane->position - size, size);
@@ -153,14 +159,16 @@ static size_t on_body(char *data, size_t one, size_t size, void *context)
 static size_t on_send(char *to, size_t one, size_t size, void *context)
 {
         struct content_lane *lane = context;
+        struct content *content = lane->content;
         uint64_t left = lane->end - lane->position;
-        uint8_t *address;
 
         size *= one;
         if (!left)
                 return 0;
-        size = stream_run(&lane->content->stream, lane->position, left < size ? left : size, &address);
-        memcpy(to, address, size);
+        size = left < size ? left : size;
+        content->memory_error = stream_load(&content->stream, lane->position, to, size);
+        if (content->memory_error)
+                return CURL_READFUNC_ABORT;
         lane->position += size;
         return size;
 }

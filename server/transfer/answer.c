@@ -62,7 +62,14 @@ static struct requester *requester_of(struct engine *engine, struct peer *peer, 
 /* Bytes of a READ are in place: as they were sent? If not, the transfer has failed. */
 static bool check_bytes(struct requester *r, const struct wire_header *data)
 {
-        if (!r->spec.verify || stream_checksum(&r->stream, data->offset, data->length) == data->checksum)
+        uint64_t checksum;
+        int fault = r->spec.verify ? stream_checksum(&r->stream, data->offset, data->length, &checksum) : 0;
+
+        if (fault < 0) {
+                requester_fault(r, fault);
+                return false;
+        }
+        if (!r->spec.verify || checksum == data->checksum)
                 return true;
         requester_fail(r, FERRY_E_CHECKSUM_MISMATCH, "the chunk at byte %llu differs",
                        (unsigned long long)data->offset);
@@ -93,6 +100,7 @@ static void data_received(struct message *message, enum message_result result)
         struct requester *r = message->owner;
         struct chunk *chunk = window_find(&r->window, message->seq);
 
+        requester_note_way(r, message->way);
         chunk->receives--;
         r->copying -= message->answer.total;
         switch (result) {
@@ -107,6 +115,9 @@ static void data_received(struct message *message, enum message_result result)
                 break;
         case MESSAGE_NO_MEMORY:
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
+                break;
+        case MESSAGE_FAULT:
+                requester_fault(r, message->fault);
                 break;
         case MESSAGE_CANCELLED:
         case MESSAGE_LOST:
@@ -180,6 +191,7 @@ void answer_on_data(struct engine *engine, struct peer *peer, const struct wire_
 {
         struct requester *r = requester_of(engine, peer, h);
         struct chunk *chunk = r && r->spec.direction == ENGINE_READ ? window_find(&r->window, h->seq) : NULL;
+        int fault;
 
         if (!chunk)
                 return;
@@ -198,8 +210,11 @@ void answer_on_data(struct engine *engine, struct peer *peer, const struct wire_
                 receive(r, chunk, h, payload);
                 return;
         }
-        stream_store(&r->stream, h->offset, payload->bytes, h->length);
-        if (check_bytes(r, h))
+        fault = stream_store(&r->stream, h->offset, payload->bytes, h->length);
+        requester_note_way(r, r->stream.off_host ? TRANSPORT_WAY_STAGED : TRANSPORT_WAY_HOST);
+        if (fault < 0)
+                requester_fault(r, fault);
+        else if (check_bytes(r, h))
                 data_is_there(r, chunk, h);
         requester_mark(r);
 }

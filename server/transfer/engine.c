@@ -225,17 +225,17 @@ void engine_abandon(const struct engine *engine)
                 local_transport_unlink(engine->local);
 }
 
-int engine_memory_register(struct engine *engine, void *address, size_t size, int fd, uint64_t id,
-                           struct memory **ret_memory)
+int engine_memory_register(struct engine *engine, const struct engine_memory *spec, struct memory **ret_memory)
 {
         struct memory *memory = calloc(1, sizeof(*memory));
 
         if (!memory)
                 return -ENOMEM;
-        memory->address = address;
-        memory->size = size;
-        memory->fd = fd;
-        memory->id = id;
+        memory->address = spec->address;
+        memory->size = spec->size;
+        memory->space = spec->space;
+        memory->fd = spec->fd;
+        memory->id = spec->id;
         for (size_t i = 0; i < engine->n_transports; i++) {
                 int r = engine->transports[i]->ops->register_memory(engine->transports[i], memory);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "request.h"
 
+#include <errno.h>
+
 #include "engine_internal.h"
 #include "requester_state.h"
 
@@ -19,6 +21,7 @@ static void read_sent(struct message *message, enum message_result result)
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
 }
 
+/* But for a WRITE's checksum. */
 static struct wire_header request_header(const struct requester *r, const struct chunk *chunk, uint64_t offset,
                                          uint64_t length)
 {
@@ -28,11 +31,8 @@ static struct wire_header request_header(const struct requester *r, const struct
         h.seq = chunk->seq;
         h.offset = offset;
         h.length = length;
-        if (r->spec.verify) {
+        if (r->spec.verify)
                 h.flags |= WIRE_VERIFY;
-                if (write)
-                        h.checksum = stream_checksum(&r->stream, offset, length);
-        }
         /* A READ is final only when its data come inside the message: nobody touches this side's memory afterwards. */
         if (length == r->spec.total && (write || length <= WIRE_INLINE_MAX))
                 h.flags |= WIRE_FINAL;
@@ -110,10 +110,13 @@ static void write_sent(struct message *message, enum message_result result)
         struct requester *r = message->owner;
         struct chunk *chunk = window_find(&r->window, message->seq);
 
+        requester_note_way(r, message->way);
         if (result == MESSAGE_OK)
                 requester_note_started(r);
         else if (result == MESSAGE_NO_MEMORY)
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
+        else if (result == MESSAGE_FAULT)
+                requester_fault(r, message->fault);
         chunk->sends--;
         request_chunk_is_written(r, chunk);
         requester_mark(r);
@@ -121,13 +124,15 @@ static void write_sent(struct message *message, enum message_result result)
 
 static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset, uint64_t length, bool inside)
 {
-        struct message *message = message_new(r->peer->link->transport);
+        struct wire_header header = request_header(r, chunk, offset, length);
+        int fault = r->spec.verify ? stream_checksum(&r->stream, offset, length, &header.checksum) : 0;
+        struct message *message = fault == 0 ? message_new(r->peer->link->transport) : NULL;
 
         if (!message) {
-                requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
+                requester_fault(r, fault == 0 ? -ENOMEM : fault);
                 return false;
         }
-        message->header = request_header(r, chunk, offset, length);
+        message->header = header;
         message->stream = &r->stream;
         message->offset = offset;
         message->length = length;

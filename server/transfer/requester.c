@@ -264,7 +264,8 @@ static void end(struct requester *r)
                 (void)snprintf(outcome.detail, sizeof(outcome.detail), "%s", r->detail);
         }
         if (r->peer && (r->moved || outcome.bytes > 0))
-                (void)snprintf(outcome.transport, sizeof(outcome.transport), "%s", r->peer->link->carrier);
+                (void)snprintf(outcome.transport, sizeof(outcome.transport), "%.20s%s", r->peer->link->carrier,
+                               transport_way_name(r->way));
         if (r->peer && !r->was_up)
                 outcome.connect_us = r->peer->link->connect_us;
         if (r->peer)

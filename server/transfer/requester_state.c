@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/space.h"
 #include "engine_internal.h"
 
 static const bool allowed[][REQUESTER_ENDED + 1] = {
@@ -84,6 +85,17 @@ void requester_note_started(struct requester *r)
         r->started = true;
         if (r->spec.started)
                 r->spec.started(r->spec.context);
+}
+
+void requester_note_way(struct requester *r, enum transport_way way)
+{
+        if (way > r->way)
+                r->way = way;
+}
+
+void requester_fault(struct requester *r, int fault)
+{
+        requester_fail(r, FERRY_E_TRANSFER_FAILED, "%s", space_error(fault));
 }
 
 void requester_tell_progress(struct requester *r)

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/space.h"
 #include "engine_internal.h"
 
 static const bool allowed[][RESPONDER_ENDED + 1] = {
@@ -87,6 +88,17 @@ struct wire_header responder_header(const struct responder *r, enum wire_type ty
 }
 
 /* ---- progress ---- */
+
+void responder_note_way(struct responder *r, enum transport_way way)
+{
+        if (way > r->way)
+                r->way = way;
+}
+
+void responder_fault(struct responder *r, int fault)
+{
+        responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, space_error(fault));
+}
 
 void responder_tell_progress(struct responder *r)
 {

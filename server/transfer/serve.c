@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "serve.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "claim.h"
@@ -11,6 +12,7 @@ static void data_sent(struct message *message, enum message_result result)
 {
         struct responder *r = message->owner;
 
+        responder_note_way(r, message->way);
         r->in_flight--;
         r->peer->serving -= message->length;
         if (r->peer->pending)
@@ -21,6 +23,9 @@ static void data_sent(struct message *message, enum message_result result)
                 break;
         case MESSAGE_NO_MEMORY:
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
+                break;
+        case MESSAGE_FAULT:
+                responder_fault(r, message->fault);
                 break;
         case MESSAGE_CANCELLED:
                 if ((message->header.flags & WIRE_FINAL) && r->state == RESPONDER_SERVED)
@@ -41,22 +46,24 @@ static bool data_wanted(struct message *message)
         return r->error == 0;
 }
 
-/* Sends bytes that were asked for: all of them, or a part. false when memory is short. */
-static bool send_data(struct responder *r, const struct responder_read *read, uint64_t offset, uint64_t length,
+/* Sends bytes that were asked for: all of them, or a part. */
+static void send_data(struct responder *r, const struct responder_read *read, uint64_t offset, uint64_t length,
                       bool inside)
 {
-        struct message *message = message_new(r->peer->link->transport);
+        struct wire_header header = responder_header(r, WIRE_DATA);
+        int fault = read->verify ? stream_checksum(&r->stream, offset, length, &header.checksum) : 0;
+        struct message *message = fault == 0 ? message_new(r->peer->link->transport) : NULL;
 
-        if (!message)
-                return false;
-        message->header = responder_header(r, WIRE_DATA);
-        message->header.seq = read->seq;
-        message->header.offset = offset;
-        message->header.length = length;
-        if (read->verify) {
-                message->header.flags |= WIRE_VERIFY;
-                message->header.checksum = stream_checksum(&r->stream, offset, length);
+        if (!message) {
+                responder_fault(r, fault == 0 ? -ENOMEM : fault);
+                return;
         }
+        header.seq = read->seq;
+        header.offset = offset;
+        header.length = length;
+        if (read->verify)
+                header.flags |= WIRE_VERIFY;
+        message->header = header;
         if (length == r->stream.total && length <= WIRE_INLINE_MAX) {
                 message->header.flags |= WIRE_FINAL;
                 responder_set_state(r, RESPONDER_SERVED);
@@ -72,7 +79,6 @@ static bool send_data(struct responder *r, const struct responder_read *read, ui
         r->in_flight++;
         r->peer->serving += length;
         r->peer->link->transport->ops->send(r->peer->link, message);
-        return true;
 }
 
 /* How much of the rest of a READ is there. */
@@ -104,10 +110,7 @@ static void serve(struct responder *r)
                 part = ops->fit(link, &r->stream, read->offset + read->sent, part, &inside);
                 if (part == 0)
                         return;
-                if (!send_data(r, read, read->offset + read->sent, part, inside)) {
-                        responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
-                        return;
-                }
+                send_data(r, read, read->offset + read->sent, part, inside);
                 read->sent += part;
                 if (read->sent < read->length)
                         continue;
@@ -174,6 +177,6 @@ void serve_on_read(struct engine *engine, struct peer *peer, const struct wire_h
         }
         if (h->length > WIRE_INLINE_MAX || r->n_reads > 0 || r->offer.there)
                 queue_read(r, &read);
-        else if (!send_data(r, &read, h->offset, h->length, false))
-                responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
+        else
+                send_data(r, &read, h->offset, h->length, false);
 }

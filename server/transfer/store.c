@@ -22,12 +22,16 @@ static uint64_t follow_parts(struct responder *r, const struct wire_header *writ
 static void stored(struct responder *r, const struct wire_header *write)
 {
         struct wire_header ack = responder_header(r, WIRE_ACK);
+        uint64_t checksum;
+        int fault =
+                write->flags & WIRE_VERIFY ? stream_checksum(&r->stream, write->offset, write->length, &checksum) : 0;
 
         ack.seq = write->seq;
         ack.offset = follow_parts(r, write);
         ack.length = write->offset + write->length - ack.offset;
-        if ((write->flags & WIRE_VERIFY) &&
-            stream_checksum(&r->stream, write->offset, write->length) != write->checksum)
+        if (fault < 0)
+                responder_fault(r, fault);
+        else if ((write->flags & WIRE_VERIFY) && checksum != write->checksum)
                 responder_fail(r, FERRY_E_CHECKSUM_MISMATCH, FERRY_E_CHECKSUM_MISMATCH,
                                "the chunk that arrived differs");
         if (r->error)
@@ -47,12 +51,15 @@ static void write_received(struct message *message, enum message_result result)
 {
         struct responder *r = message->owner;
 
+        responder_note_way(r, message->way);
         r->in_flight--;
         r->copying -= message->answer.total;
         if (result == MESSAGE_OK)
                 stored(r, &message->answer);
         else if (result == MESSAGE_NO_MEMORY)
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
+        else if (result == MESSAGE_FAULT)
+                responder_fault(r, message->fault);
         responder_mark(r); /* after MESSAGE_REVOKED the requester's DONE says why */
 }
 
@@ -113,8 +120,15 @@ void store_on_write(struct engine *engine, struct peer *peer, const struct wire_
                 return;
         }
         if (payload->bytes) {
-                stream_store(&r->stream, h->offset, payload->bytes, h->length);
-                stored(r, h);
+                int fault = stream_store(&r->stream, h->offset, payload->bytes, h->length);
+
+                responder_note_way(r, r->stream.off_host ? TRANSPORT_WAY_STAGED : TRANSPORT_WAY_HOST);
+                if (fault < 0) {
+                        responder_refuse(engine, peer, h, WIRE_ACK, FERRY_E_TRANSFER_FAILED);
+                        responder_fault(r, fault);
+                } else {
+                        stored(r, h);
+                }
                 return;
         }
         message = message_new(peer->link->transport);

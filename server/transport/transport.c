@@ -85,3 +85,16 @@ void link_was_heard(struct link *link)
         if (link->connect_us == 0)
                 link->connect_us = 1; /* 0 would say that the peer was not heard */
 }
+
+const char *transport_way_name(enum transport_way way)
+{
+        static const char *const names[] = {
+                [TRANSPORT_WAY_HOST] = "",
+                [TRANSPORT_WAY_GPU_DIRECT] = "+gpudirect",
+                [TRANSPORT_WAY_CUDA_IPC] = "+cuda_ipc",
+                [TRANSPORT_WAY_CUDA_COPY] = "+cuda_copy",
+                [TRANSPORT_WAY_STAGED] = "+staged",
+        };
+
+        return names[way];
+}

@@ -5,12 +5,17 @@
 #define XXH_STATIC_LINKING_ONLY /* the state's struct, to have it on the stack */
 #include <xxhash.h>
 
+#include "base/space.h"
+#include "base/util.h"
 #include "wire/stream.h"
+
+enum { CHECKSUM_PIECE = 1 << 20 }; /* of what is not host memory, brought here at a time */
 
 int stream_init(struct stream *stream, const struct segment *segments, size_t n)
 {
         uint64_t total = 0;
         uint64_t *starts = NULL;
+        bool off_host = false;
 
         if (n > 1) {
                 starts = calloc(n, sizeof(*starts));
@@ -20,12 +25,14 @@ int stream_init(struct stream *stream, const struct segment *segments, size_t n)
         for (size_t i = 0; i < n; i++) {
                 if (starts)
                         starts[i] = total;
+                off_host |= segments[i].space != NULL;
                 if (__builtin_add_overflow(total, segments[i].size, &total)) {
                         free(starts);
                         return -EOVERFLOW;
                 }
         }
-        *stream = (struct stream){ .segments = segments, .n = n, .starts = starts, .total = total };
+        *stream =
+                (struct stream){ .segments = segments, .n = n, .starts = starts, .total = total, .off_host = off_host };
         return 0;
 }
 
@@ -59,7 +66,8 @@ uint64_t stream_run(const struct stream *stream, uint64_t offset, uint64_t limit
         uint64_t run = stream->segments[i].size - inside;
 
         /* Neighbours in the list that are neighbours in memory make one run. */
-        while (run < limit && i + 1 < stream->n && stream->segments[i + 1].address == address + run)
+        while (run < limit && i + 1 < stream->n && stream->segments[i + 1].address == address + run &&
+               stream->segments[i + 1].space == stream->segments[i].space)
                 run += stream->segments[++i].size;
         *ret_address = address;
         return run < limit ? run : limit;
@@ -103,7 +111,58 @@ size_t stream_pieces(const struct stream *stream, uint64_t offset, uint64_t leng
         return n;
 }
 
-uint64_t stream_checksum(const struct stream *stream, uint64_t offset, uint64_t length)
+const struct space *stream_space(const struct stream *stream, uint64_t offset)
+{
+        return stream->off_host ? stream->segments[segment_at(stream, offset)].space : NULL;
+}
+
+/* Waits for the copies of a range, which is off the host; r: what they have come to so far. */
+static int finish(const struct stream *stream, int r)
+{
+        for (size_t i = 0; i < stream->n; i++) {
+                int finished = stream->segments[i].space ? space_finish(stream->segments[i].space, NULL) : 0;
+
+                if (r == 0)
+                        r = finished;
+        }
+        return r;
+}
+
+int stream_store(const struct stream *stream, uint64_t offset, const void *data, uint64_t length)
+{
+        const uint8_t *from = data;
+        int r = 0;
+
+        while (length > 0 && r == 0) {
+                uint8_t *address;
+                uint64_t run = stream_run(stream, offset, length, &address);
+
+                r = space_copy(stream_space(stream, offset), address, NULL, from, run);
+                from += run;
+                offset += run;
+                length -= run;
+        }
+        return stream->off_host ? finish(stream, r) : 0;
+}
+
+int stream_load(const struct stream *stream, uint64_t offset, void *to, uint64_t length)
+{
+        uint8_t *next = to;
+        int r = 0;
+
+        while (length > 0 && r == 0) {
+                uint8_t *address;
+                uint64_t run = stream_run(stream, offset, length, &address);
+
+                r = space_copy(NULL, next, stream_space(stream, offset), address, run);
+                next += run;
+                offset += run;
+                length -= run;
+        }
+        return stream->off_host ? finish(stream, r) : 0;
+}
+
+static uint64_t checksum_here(const struct stream *stream, uint64_t offset, uint64_t length)
 {
         uint8_t *address;
         uint64_t run = stream_run(stream, offset, length, &address);
@@ -122,17 +181,29 @@ uint64_t stream_checksum(const struct stream *stream, uint64_t offset, uint64_t 
         }
 }
 
-void stream_store(const struct stream *stream, uint64_t offset, const void *data, uint64_t length)
+int stream_checksum(const struct stream *stream, uint64_t offset, uint64_t length, uint64_t *ret_checksum)
 {
-        const uint8_t *from = data;
+        FERRY_CLEANUP(cleanup_free) void *piece = NULL;
+        XXH3_state_t state;
 
-        while (length > 0) {
-                uint8_t *address;
-                uint64_t run = stream_run(stream, offset, length, &address);
-
-                memcpy(address, from, run);
-                from += run;
-                offset += run;
-                length -= run;
+        if (!stream->off_host) {
+                *ret_checksum = checksum_here(stream, offset, length);
+                return 0;
         }
+        piece = malloc(CHECKSUM_PIECE);
+        if (!piece)
+                return -ENOMEM;
+        (void)XXH3_64bits_reset(&state);
+        while (length > 0) {
+                uint64_t n = length < CHECKSUM_PIECE ? length : CHECKSUM_PIECE;
+                int r = stream_load(stream, offset, piece, n);
+
+                if (r < 0)
+                        return r;
+                (void)XXH3_64bits_update(&state, piece, n);
+                offset += n;
+                length -= n;
+        }
+        *ret_checksum = XXH3_64bits_digest(&state);
+        return 0;
 }

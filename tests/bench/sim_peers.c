@@ -113,7 +113,10 @@ static void node_open(struct node *node)
         if (r < 0 || !node->segment.address)
                 fail("a data plane cannot be opened: %s", strerror(r < 0 ? -r : ENOMEM));
         memset(node->segment.address, 0x5a, SLICE);
-        r = engine_memory_register(node->engine, node->segment.address, SLICE, -1, 1, &node->segment.memory);
+        r = engine_memory_register(
+                node->engine,
+                &(struct engine_memory){ .address = node->segment.address, .size = SLICE, .fd = -1, .id = 1 },
+                &node->segment.memory);
         if (r < 0)
                 fail("memory cannot be registered: %s", strerror(-r));
 }

@@ -112,9 +112,11 @@ static uint64_t digest(uint8_t *bytes, size_t size)
 {
         struct segment segment = { .address = bytes, .size = size };
         struct stream stream;
+        uint64_t sum = 0;
 
         (void)stream_init(&stream, &segment, 1);
-        return stream_checksum(&stream, 0, size);
+        (void)stream_checksum(&stream, 0, size, &sum);
+        return sum;
 }
 
 static uint8_t pattern(const struct flight *f, uint64_t at)
@@ -356,9 +358,15 @@ void engines_open(struct fuzz_engines *engines, bool mapped)
                         .operations = { .claim = i ? claim_second : claim_first, .context = engines },
                 };
 
+                const struct engine_memory memory = {
+                        .address = memories[i],
+                        .size = MEMORY,
+                        .fd = mapped ? files[i] : -1,
+                        .id = 1 + (uint64_t)i,
+                };
+
                 FUZZ_CHECK(engine_new(&config, &engines->engine[i]) == 0);
-                FUZZ_CHECK(engine_memory_register(engines->engine[i], memories[i], MEMORY, mapped ? files[i] : -1,
-                                                  1 + (uint64_t)i, &engines->memory[i]) == 0);
+                FUZZ_CHECK(engine_memory_register(engines->engine[i], &memory, &engines->memory[i]) == 0);
         }
 }
 

@@ -216,7 +216,8 @@ static void send_inside(struct hostile *h)
         memset(bytes + FRAME_PAYLOAD, 0xd1, size);
         (void)tape_take(&h->tape, bytes + FRAME_PAYLOAD, size < 4 ? size : 4);
         (void)stream_init(&stream, &segment, 1);
-        header.checksum = size > 0 ? stream_checksum(&stream, 0, size) : 0;
+        if (size > 0)
+                (void)stream_checksum(&stream, 0, size, &header.checksum);
         frame.size = size;
         memcpy(bytes, &frame, sizeof(frame));
         wire_encode(&header, bytes + sizeof(frame));

@@ -193,7 +193,11 @@ struct world *world_new_with(enum carrier way, size_t size, struct world_knobs k
                 };
                 assert_int_equal(engine_new(&config, &w->engine[i]), 0);
                 memory_new(w, i);
-                assert_int_equal(engine_memory_register(w->engine[i], w->memory[i], size, w->file[i], MEMORY_ID,
+                assert_int_equal(engine_memory_register(w->engine[i],
+                                                        &(struct engine_memory){ .address = w->memory[i],
+                                                                                 .size = size,
+                                                                                 .fd = w->file[i],
+                                                                                 .id = MEMORY_ID },
                                                         &w->registered[i]),
                                  0);
                 w->segments[i][0] = (struct segment){ w->memory[i], size, w->registered[i] };

@@ -16,9 +16,9 @@ const struct operation_limits default_limits = {
         .uses_max = 8,
 };
 
-static int fake_enroll(void *context, void *address, size_t size, int fd, uint64_t id, void **ret_registration)
+static int fake_enroll(void *context, const struct region *region, void **ret_registration)
 {
-        *ret_registration = address;
+        *ret_registration = region->address;
         return 0;
 }
 

@@ -86,9 +86,11 @@ static uint64_t digest(uint8_t *bytes, size_t size)
 {
         struct segment segment = { .address = bytes, .size = size };
         struct stream stream;
+        uint64_t sum;
 
         (void)stream_init(&stream, &segment, 1);
-        return stream_checksum(&stream, 0, size);
+        (void)stream_checksum(&stream, 0, size, &sum);
+        return sum;
 }
 
 static uint8_t pattern(const struct flight *f, uint64_t at)
@@ -386,7 +388,11 @@ static void memory_new(struct swarm *s, enum carrier way, int side)
         s->memory[side] = mmap(NULL, size, PROT_READ | PROT_WRITE,
                                way == MAPPED ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, s->file[side], 0);
         assert_true(s->memory[side] != MAP_FAILED);
-        assert_int_equal(engine_memory_register(s->engine[side], s->memory[side], size, s->file[side], MEMORY_ID,
+        assert_int_equal(engine_memory_register(s->engine[side],
+                                                &(struct engine_memory){ .address = s->memory[side],
+                                                                         .size = size,
+                                                                         .fd = s->file[side],
+                                                                         .id = MEMORY_ID },
                                                 &s->registered[side]),
                          0);
 }

@@ -61,7 +61,7 @@ static bool is_missing(const struct device_gpu_direct *answer, const char *word)
 static struct device_inventory *complete(const char *port_state)
 {
         struct device_inventory *inventory = inventory_of(true, fill_one_nic, (void *)(uintptr_t)port_state);
-        inventory->n_gpus = 1;
+        inventory->n_gpus = inventory->n_gpus_direct = 1;
         inventory->peer_memory = true;
         return inventory;
 }
@@ -89,7 +89,7 @@ static void gpu_direct_is_possible_when_all_is_there(void **state)
 static void machine_without_nic_says_so(void **state)
 {
         struct device_inventory *inventory = inventory_of(true, fill_nothing, NULL);
-        inventory->n_gpus = 1;
+        inventory->n_gpus = inventory->n_gpus_direct = 1;
         inventory->peer_memory = true;
         struct device_gpu_direct answer = answer_and_free(inventory);
         assert_int_equal(answer.n_missing, 1);
@@ -112,7 +112,13 @@ static void each_missing_piece_of_software_says_so(void **state)
         inventory->n_gpus = 0;
         struct device_gpu_direct answer = answer_and_free(inventory);
         assert_int_equal(answer.n_missing, 1);
-        assert_true(is_missing(&answer, "NVIDIA kernel driver"));
+        assert_true(is_missing(&answer, "NVIDIA driver"));
+
+        inventory = complete("ACTIVE");
+        inventory->n_gpus_direct = 0;
+        answer = answer_and_free(inventory);
+        assert_int_equal(answer.n_missing, 1);
+        assert_true(is_missing(&answer, "lets no RDMA card"));
 
         inventory = complete("ACTIVE");
         inventory->ucx_cuda = false;
@@ -186,7 +192,6 @@ static int make_root(void **state)
                 return -1;
         put("cpuinfo", "processor\t: 0\nmodel name\t: A CPU @ 2.0 GHz\nmodel\t\t: 7\n");
         put("modules", NULL);
-        put("gpus", NULL);
         return 0;
 }
 
@@ -200,54 +205,28 @@ static int drop_root(void **state)
         return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-static struct device_inventory *faked_memories(bool ucx_cuda)
+static struct device_inventory *faked_memories(void)
 {
-        char paths[3][96];
-        static const char *const names[] = { "cpuinfo", "gpus", "modules" };
-        for (size_t i = 0; i < 3; i++)
+        char paths[2][96];
+        static const char *const names[] = { "cpuinfo", "modules" };
+        for (size_t i = 0; i < 2; i++)
                 snprintf(paths[i], sizeof(paths[i]), "%s/%s", root, names[i]);
         struct device_inventory *inventory = calloc(1, sizeof(*inventory));
-        inventory->ucx_cuda = ucx_cuda;
-        assert_int_equal(device_memories_fill(&(struct device_paths){ paths[0], paths[1], paths[2] }, inventory), 0);
+        assert_int_equal(device_memories_fill(&(struct device_paths){ paths[0], paths[1] }, inventory), 0);
         return inventory;
-}
-
-static void gpus_are_listed_in_pci_order_when_ucx_can_move_their_memory(void **state)
-{
-        put("gpus/0000:5a:00.0", NULL);
-        put("gpus/0000:5a:00.0/information", "Model: \t\t NVIDIA B\nIRQ:   \t\t 57\n");
-        put("gpus/0000:1b:00.0", NULL);
-        put("gpus/0000:1b:00.0/information", "Device Minor: 0\nModel: \t\t NVIDIA A\n");
-        put("gpus/0000:9b:00.0", NULL);
-        struct device_inventory *inventory = faked_memories(true);
-        assert_int_equal(inventory->n_gpus, 3);
-        assert_int_equal(inventory->n_memories, 4);
-        assert_string_equal(inventory->memories[0].model, "A CPU @ 2.0 GHz");
-        assert_string_equal(inventory->memories[1].name, "cuda:0");
-        assert_string_equal(inventory->memories[1].model, "NVIDIA A");
-        assert_string_equal(inventory->memories[2].name, "cuda:1");
-        assert_string_equal(inventory->memories[2].model, "NVIDIA B");
-        assert_string_equal(inventory->memories[3].model, "");
-        device_inventory_free(inventory);
-
-        inventory = faked_memories(false);
-        assert_int_equal(inventory->n_gpus, 3);
-        assert_int_equal(inventory->n_memories, 1);
-        device_inventory_free(inventory);
 }
 
 static void peer_memory_is_either_kernel_module(void **state)
 {
-        struct device_inventory *inventory = faked_memories(true);
+        struct device_inventory *inventory = faked_memories();
         assert_false(inventory->peer_memory);
-        assert_int_equal(inventory->n_gpus, 0);
         device_inventory_free(inventory);
         put("modules/nv_peer_mem", NULL);
-        inventory = faked_memories(true);
+        inventory = faked_memories();
         assert_true(inventory->peer_memory);
         device_inventory_free(inventory);
         put("modules/nvidia_peermem", NULL);
-        inventory = faked_memories(true);
+        inventory = faked_memories();
         assert_true(inventory->peer_memory);
         device_inventory_free(inventory);
 }
@@ -259,14 +238,12 @@ static void strange_files_do_no_harm(void **state)
         memcpy(huge, "model name: ", 12);
         huge[sizeof(huge) - 1] = '\0';
         put("cpuinfo", huge);
-        put("gpus/not-a-folder", "Model: x\n");
-        struct device_inventory *inventory = faked_memories(true);
+        struct device_inventory *inventory = faked_memories();
         assert_int_equal(strlen(inventory->memories[0].model), DEVICE_NAME_SIZE - 1);
-        assert_int_equal(inventory->n_memories, 2);
         device_inventory_free(inventory);
 
         put("cpuinfo", "processor : 0\nmodel names: no\nmodel name:\n");
-        inventory = faked_memories(false);
+        inventory = faked_memories();
         assert_true(inventory->memories[0].model[0] != '\0');
         assert_string_not_equal(inventory->memories[0].model, "no");
         device_inventory_free(inventory);
@@ -284,7 +261,6 @@ int main(void)
                 cmocka_unit_test(error_of_libibverbs_is_told_with_all_else_that_is_missing),
                 cmocka_unit_test(source_without_memory_fails_the_inventory),
                 cmocka_unit_test(real_inventory_has_the_cpu_and_never_fails),
-                ROOT_TEST(gpus_are_listed_in_pci_order_when_ucx_can_move_their_memory),
                 ROOT_TEST(peer_memory_is_either_kernel_module),
                 ROOT_TEST(strange_files_do_no_harm),
         };

@@ -123,8 +123,12 @@ static void memory_without_a_file_is_moved_as_well(void **state)
                         uint8_t *memory = malloc(w->size);
 
                         memset(memory, 3 + side, w->size);
-                        assert_int_equal(engine_memory_register(w->engine[side], memory, w->size, -1, 5, &registered),
-                                         0);
+                        assert_int_equal(
+                                engine_memory_register(w->engine[side],
+                                                       &(struct engine_memory){
+                                                               .address = memory, .size = w->size, .fd = -1, .id = 5 },
+                                                       &registered),
+                                0);
                         w->segments[side][0] = (struct segment){ memory, w->size, registered };
                         world_offer(w, (enum engine_direction)direction);
                         world_start(w, (enum engine_direction)direction, false);
@@ -353,7 +357,11 @@ static void await_commands(struct engine *engine)
         static uint8_t page[4096] __attribute__((aligned(4096)));
         struct memory *memory;
 
-        assert_int_equal(engine_memory_register(engine, page, sizeof(page), -1, 6, &memory), 0);
+        assert_int_equal(engine_memory_register(
+                                 engine,
+                                 &(struct engine_memory){ .address = page, .size = sizeof(page), .fd = -1, .id = 6 },
+                                 &memory),
+                         0);
         engine_memory_unregister(engine, memory);
 }
 
@@ -509,7 +517,9 @@ static void revoke_in_between(struct world *w, uint64_t bytes)
 
         engine_offer_revoke(w->engine[1], OPERATION, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
         /* Commands are done in order, so it has heard when this returns. */
-        if (engine_memory_register(w->engine[1], page, sizeof(page), -1, 6, &memory) == 0)
+        if (engine_memory_register(w->engine[1],
+                                   &(struct engine_memory){ .address = page, .size = sizeof(page), .fd = -1, .id = 6 },
+                                   &memory) == 0)
                 engine_memory_unregister(w->engine[1], memory);
 }
 

@@ -99,7 +99,12 @@ static void end_start(struct end *end, bool local, bool network, size_t size)
 
         assert_int_equal(engine_new(&config, &end->engine), 0);
         end->segment = (struct segment){ .address = calloc(1, size), .size = size };
-        assert_int_equal(engine_memory_register(end->engine, end->segment.address, size, -1, 1, &end->registered), 0);
+        assert_int_equal(
+                engine_memory_register(
+                        end->engine,
+                        &(struct engine_memory){ .address = end->segment.address, .size = size, .fd = -1, .id = 1 },
+                        &end->registered),
+                0);
         end->segment.memory = end->registered;
 }
 

@@ -132,10 +132,11 @@ static void on_look(void *context)
         engine_offers_look(((struct node *)context)->engine);
 }
 
-static int on_enroll(void *context, void *address, size_t size, int fd, uint64_t id, void **ret_registration)
+static int on_enroll(void *context, const struct region *region, void **ret_registration)
 {
+        const struct engine_memory spec = { region->address, region->size, region->space, region->fd, region->id };
         struct memory *memory = NULL;
-        int r = engine_memory_register(((struct node *)context)->engine, address, size, fd, id, &memory);
+        int r = engine_memory_register(((struct node *)context)->engine, &spec, &memory);
 
         *ret_registration = memory;
         return r;

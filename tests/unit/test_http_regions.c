@@ -262,10 +262,11 @@ static void memory_of_the_program_is_read_but_neither_removed_nor_stored_into(vo
 {
         static char owned[] = "of the program";
         struct http_fixture *h = *state;
+        const struct region_spec spec = { .size = sizeof(owned) - 1, .device = "cpu", .held = true };
         struct region *region = NULL;
-        char path[64], content[80], upload[200];
+        char path[64], content[80], upload[200], detail[REGION_DETAIL_SIZE];
 
-        assert_int_equal(region_adopt(h->f->regions, owned, sizeof(owned) - 1, "cpu", NULL, &region), 0);
+        assert_int_equal(region_adopt(h->f->regions, owned, &spec, &region, detail), 0);
         snprintf(path, sizeof(path), "/v1/regions/rgn_%016llx", (unsigned long long)region->id);
         snprintf(content, sizeof(content), "%s/content", path);
         snprintf(upload, sizeof(upload),

@@ -164,11 +164,13 @@ static int ask_for_much(struct http_fixture *h, const struct region *region)
 static void a_reader_must_read(void **state)
 {
         static char memory[64 << 20]; /* more than the kernel keeps for two sockets */
+        const struct region_spec spec = { .size = sizeof(memory), .device = "cpu", .held = true };
+        char detail[REGION_DETAIL_SIZE];
         struct http_fixture *h = *state;
         struct region *region;
         int fd;
 
-        assert_int_equal(region_adopt(h->f->regions, memory, sizeof(memory), "cpu", NULL, &region), 0);
+        assert_int_equal(region_adopt(h->f->regions, memory, &spec, &region, detail), 0);
         fd = ask_for_much(h, region);
         settle(h);
         pass(h, 4);

@@ -43,16 +43,26 @@ static struct gate {
 static struct metrics *metrics;
 static struct region_table *table;
 
-static int enroll(void *context, void *address, size_t size, int fd, uint64_t id, void **ret_registration)
+static int adopt(void *address, size_t size, const char *device, struct region **ret_region)
 {
+        const struct region_spec spec = { .size = size, .device = device, .held = true };
+        char detail[REGION_DETAIL_SIZE];
+
+        return region_adopt(table, address, &spec, ret_region, detail);
+}
+
+static int enroll(void *context, const struct region *region, void **ret_registration)
+{
+        char *address = region->address;
+
         assert_ptr_equal(context, &enrolled);
-        assert_int_not_equal(id, 0);
+        assert_int_not_equal(region->id, 0);
         if (enroll_error)
                 return enroll_error;
         /* The memory must be there, all of it. */
-        ((char *)address)[0] = ((char *)address)[size - 1] = 0;
-        if (fd >= 0)
-                assert_true(fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK);
+        address[0] = address[region->size - 1] = 0;
+        if (region->fd >= 0)
+                assert_true(fcntl(region->fd, F_GET_SEALS) & F_SEAL_SHRINK);
         atomic_fetch_add(&enrolled, 1);
         *ret_registration = address;
         return 0;
@@ -486,7 +496,7 @@ static void own_memory_may_be_deleted_under_a_stream_but_foreign_memory_may_not(
         memset(own->address, 1, own->size); /* the stream keeps it mapped */
         region_stream_end(own);
 
-        assert_int_equal(region_adopt(table, foreign, sizeof(foreign), "cpu", NULL, &adopted), 0);
+        assert_int_equal(adopt(foreign, sizeof(foreign), "cpu", &adopted), 0);
         assert_int_equal(region_stream_begin(adopted), 0);
         assert_int_equal(region_let_go(table, adopted->id), FERRY_E_REGION_IN_USE);
         region_stream_end(adopted);
@@ -501,7 +511,7 @@ static void only_its_holder_removes_a_held_region(void **state)
         const struct region_spec spec = { .size = 4096, .device = "cpu", .held = true };
         struct region *regions[2] = { NULL, NULL };
 
-        assert_int_equal(region_adopt(table, foreign, sizeof(foreign), "cpu", NULL, &regions[0]), 0);
+        assert_int_equal(adopt(foreign, sizeof(foreign), "cpu", &regions[0]), 0);
         assert_int_equal(region_create(table, &spec, &regions[1], NULL), 0);
         for (size_t i = 0; i < 2; i++) {
                 assert_int_equal(region_delete(table, regions[i]->id), FERRY_E_REGION_HELD);
@@ -526,7 +536,7 @@ static void adopted_memory_is_registered_but_not_counted_against_the_limit(void 
 {
         static char memory[2 * LIMIT];
         struct region *region = NULL;
-        assert_int_equal(region_adopt(table, memory, sizeof(memory), "cpu", NULL, &region), 0);
+        assert_int_equal(adopt(memory, sizeof(memory), "cpu", &region), 0);
         assert_ptr_equal(region->address, memory);
         assert_string_equal(region->path, "");
         assert_string_equal(region->name, "");
@@ -537,11 +547,11 @@ static void adopted_memory_is_registered_but_not_counted_against_the_limit(void 
         memset(memory, 'm', sizeof(memory));
 
         region = NULL;
-        assert_int_equal(region_adopt(table, NULL, 1, "cpu", NULL, &region), FERRY_E_INVALID_PARAMETER);
-        assert_int_equal(region_adopt(table, memory, 0, "cpu", NULL, &region), FERRY_E_INVALID_PARAMETER);
-        assert_int_equal(region_adopt(table, memory, 1, "cuda:0", NULL, &region), FERRY_E_UNKNOWN_DEVICE);
+        assert_int_equal(adopt(NULL, 1, "cpu", &region), FERRY_E_INVALID_PARAMETER);
+        assert_int_equal(adopt(memory, 0, "cpu", &region), FERRY_E_INVALID_PARAMETER);
+        assert_int_equal(adopt(memory, 1, "cuda:0", &region), FERRY_E_UNKNOWN_DEVICE);
         enroll_error = -EFAULT;
-        assert_int_equal(region_adopt(table, memory, 1, "cpu", NULL, &region), -EFAULT);
+        assert_int_equal(adopt(memory, 1, "cpu", &region), -EFAULT);
         enroll_error = 0;
         assert_null(region);
 }

@@ -13,6 +13,14 @@
 
 static uint8_t memory[4096];
 
+static uint64_t sum_of(const struct stream *stream, uint64_t offset, uint64_t length)
+{
+        uint64_t sum;
+
+        assert_int_equal(stream_checksum(stream, offset, length, &sum), 0);
+        return sum;
+}
+
 static void a_run_ends_where_its_segment_ends(void **state)
 {
         const struct segment segments[] = { { memory + 100, 10, NULL }, { memory, 7, NULL }, { memory + 50, 1, NULL } };
@@ -88,11 +96,11 @@ static void pieces_store_and_checksum_agree_with_a_flat_copy(void **state)
                 }
                 assert_int_equal(at, length);
                 assert_memory_equal(back, copy + offset, length);
-                assert_true(stream_checksum(&scattered, offset, length) == stream_checksum(&flat, offset, length));
+                assert_true(sum_of(&scattered, offset, length) == sum_of(&flat, offset, length));
                 free(pieces);
         }
         memory[(17 % N) * 40] ^= 1;
-        assert_false(stream_checksum(&scattered, 0, total) == stream_checksum(&flat, 0, total));
+        assert_false(sum_of(&scattered, 0, total) == sum_of(&flat, 0, total));
         stream_clear(&scattered);
         stream_clear(&flat);
 }

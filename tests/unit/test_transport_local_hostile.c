@@ -216,7 +216,7 @@ static void sends_reserved_bits(void)
         struct frame frame = frame_of(FRAME_FORGET);
 
         greet();
-        frame.reserved = 1;
+        frame.way = 1;
         send_frame(frame, -1);
 }
 

@@ -129,17 +129,26 @@ enum { FERRY_WORKER_ID_SIZE = 24 }; /* bytes of an id as text, with the NUL */
 /*
  * Registers memory that the program owns, on device (NULL = "cpu"), named name (at most 64 bytes; NULL = unnamed). It
  * must stay mapped until ferry_worker_region_remove returned 0 or ferry_worker_free returned. ret_id gets "rgn_…".
- * FERRY_E_INVALID_PARAMETER (no address, size 0, name too long); FERRY_E_UNKNOWN_DEVICE; FERRY_E_LIMIT_REACHED
+ *
+ * device "cuda:N": address is a device pointer of CUDA's device N, as cudaMalloc or cuMemAlloc return, or inside such
+ * memory. Ferry uses the device's primary context, as the CUDA runtime does, and streams of its own, which wait for no
+ * other stream: the program finishes its own work on the memory before it offers it, and may use what it finds there
+ * once the operation is terminal. If the program frees the memory all the same, or resets the device, operations on it
+ * end with FERRY_E_TRANSFER_FAILED; a peer on this host may still hold the memory open then.
+ *
+ * FERRY_E_INVALID_PARAMETER (no address, size 0, name too long, not memory of that device); FERRY_E_UNKNOWN_DEVICE;
+ * FERRY_E_LIMIT_REACHED
  * ("max-regions"); FERRY_E_NO_SPACE (the system will not lock the memory for RDMA); -ENOMEM; another -errno.
  */
 int ferry_worker_region_add(struct ferry_worker *worker, void *address, size_t size, const char *device,
                             const char *name, char ret_id[FERRY_WORKER_ID_SIZE]);
 
 /*
- * Allocates size bytes of zeros as a region that local peers can map and nobody but this process can write. Transfers
- * from such memory need no second copy. Blocks until every page is there (about 0.3 s per GiB). *ret_address is valid
- * until ferry_worker_region_remove returned 0, which frees it, or ferry_worker_free. Errors as of
- * ferry_worker_region_add; FERRY_E_NO_SPACE also for "memory-limit", and for what the system has.
+ * Allocates size bytes of zeros as a region that local peers can map and nobody but this process can write; on
+ * "cuda:N", memory of that GPU, of which *ret_address is the device pointer. Transfers from such memory need no second
+ * copy. Blocks until every page is there (about 0.3 s per GiB). *ret_address is valid until ferry_worker_region_remove
+ * returned 0, which frees it, or ferry_worker_free. Errors as of ferry_worker_region_add; FERRY_E_NO_SPACE also for
+ * "memory-limit", and for what the system has.
  */
 int ferry_worker_region_alloc(struct ferry_worker *worker, size_t size, const char *device, const char *name,
                               void **ret_address, char ret_id[FERRY_WORKER_ID_SIZE]);
@@ -241,8 +250,8 @@ int ferry_worker_operation_result(struct ferry_worker_operation *operation);
 uint64_t ferry_worker_operation_bytes_done(struct ferry_worker_operation *operation);
 uint64_t ferry_worker_operation_bytes_total(struct ferry_worker_operation *operation);
 
-/* Of a terminal operation: what carried the bytes ("shm", "tcp", …; "" = nothing did, or it is not terminal; valid
- * until ferry_worker_operation_free), and how long it took from the first chunk, in microseconds. */
+/* Of a terminal operation: what carried the bytes ("shm", "tcp", "shm+cuda_ipc", …; "" = nothing did, or it is not
+ * terminal; valid until ferry_worker_operation_free), and how long it took from the first chunk, in microseconds. */
 const char *ferry_worker_operation_transport(struct ferry_worker_operation *operation);
 uint64_t ferry_worker_operation_duration_us(struct ferry_worker_operation *operation);
 

@@ -28,6 +28,8 @@ struct local {
         uint64_t chunk_size, window;
         int listener; /* -1 = stopping */
         struct crew *crew;
+        struct copier *copier;
+        int copied_fd;         /* readable when the copier has something to tell */
         uint64_t lease_number; /* the last one that was granted */
         uint8_t *datagram;     /* FRAME_DATAGRAM_MAX + 1: what is being read or put together */
 
@@ -51,10 +53,23 @@ struct waiting {
         uint8_t bytes[];
 };
 
-/* A memory that the peer has got. */
+/* A memory that the peer has got, or was offered: a GPU's, which the peer may not be able to open. */
 struct lent {
         uint64_t id;
+        enum { LENT, LENT_ASKED, LENT_REFUSED } state;
         UT_hash_handle hh;
+};
+
+/* A GPU's memory that the peer has lent, and that is being opened. */
+struct opening {
+        struct copier_task task;
+        struct channel *channel;
+        struct mapping *mapping; /* in use */
+        struct gpu_share share;
+        int result; /* of the task, as the next two */
+        const struct space *space;
+        const void *address;
+        struct opening *prev, *next;
 };
 
 struct channel {
@@ -80,6 +95,7 @@ struct channel {
         const struct lease_slot *peer_page;
         size_t peer_page_size;
         struct mappings mappings;
+        struct opening *openings;   /* utlist; memories of GPUs that the copier opens */
         bool pulling[FRAME_LEASES]; /* slots of the peer's that it was not released yet */
 };
 

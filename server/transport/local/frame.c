@@ -4,6 +4,11 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "memory/gpu.h"
+#include "transport/transport.h"
+
+_Static_assert(sizeof(struct gpu_share) == 88, "no padding");
+
 enum { FRAME_MAGIC = 0x4c435246 }; /* "FRCL" in memory order */
 
 _Static_assert(sizeof(struct frame) == 40 && sizeof(struct frame_extent) == 24, "no padding");
@@ -11,14 +16,17 @@ _Static_assert(FRAME_EXTENTS_MAX * sizeof(struct frame_extent) <= FRAME_INSIDE_M
 
 /* Which fields each type uses; the others must be 0. */
 static const struct {
-        bool id, size, number;
-        size_t descriptors;
+        bool id, size, number, way;
+        size_t descriptors, body;
+        uint32_t n_max;
 } shapes[FRAME_TYPE_END] = {
         [FRAME_HELLO] = { .id = true, .descriptors = 1 },
-        [FRAME_MESSAGE] = { .size = true, .number = true },
+        [FRAME_MESSAGE] = { .size = true, .number = true, .way = true },
         [FRAME_LEND] = { .id = true, .size = true, .descriptors = 1 },
-        [FRAME_RELEASE] = { .number = true },
+        [FRAME_RELEASE] = { .number = true, .way = true },
         [FRAME_FORGET] = { .id = true },
+        [FRAME_LEND_GPU] = { .id = true, .size = true, .body = sizeof(struct gpu_share) },
+        [FRAME_LENT] = { .id = true, .n_max = 1 },
 };
 
 struct frame frame_of(enum frame_type type)
@@ -41,16 +49,17 @@ static bool is_other(const struct frame *f, size_t size)
 {
         bool named = !shapes[f->type].number || f->number != 0;
 
-        return size == sizeof(*f) && f->n == 0 && named &&
+        return size == sizeof(*f) + shapes[f->type].body && f->n <= shapes[f->type].n_max && named &&
                (f->type == FRAME_RELEASE ? f->slot < FRAME_LEASES : f->slot == 0);
 }
 
 static bool is_sane(const struct frame *f, size_t size, size_t n_descriptors)
 {
-        if (f->type == 0 || f->type >= FRAME_TYPE_END || f->reserved || n_descriptors != shapes[f->type].descriptors)
+        if (f->type == 0 || f->type >= FRAME_TYPE_END || f->way > TRANSPORT_WAY_STAGED ||
+            n_descriptors != shapes[f->type].descriptors)
                 return false;
         if ((!shapes[f->type].id && f->id) || (!shapes[f->type].size && f->size) ||
-            (!shapes[f->type].number && f->number))
+            (!shapes[f->type].number && f->number) || (!shapes[f->type].way && f->way))
                 return false;
         return f->type == FRAME_MESSAGE ? is_message(f, size) : is_other(f, size);
 }

@@ -11,7 +11,7 @@
  * Pure; any thread. */
 
 enum {
-        FRAME_VERSION = 1,
+        FRAME_VERSION = 2,
         FRAME_LEASES = 256,          /* slots of a link's lease page */
         FRAME_EXTENTS_MAX = 256,     /* of one message */
         FRAME_MEMORIES_MAX = 4096,   /* that a peer may lend over one link at a time */
@@ -24,6 +24,8 @@ enum frame_type {
         FRAME_LEND,      /* id, size: of a memory, whose descriptor it carries; before its first use */
         FRAME_RELEASE,   /* slot, number: the receiver is done with that lease, or refused it; once for each */
         FRAME_FORGET,    /* id: the memory is gone */
+        FRAME_LEND_GPU, /* id, size: of a memory on a GPU; a struct gpu_share follows. Used only after its FRAME_LENT */
+        FRAME_LENT,     /* id; n: 1 = the receiver has opened that memory, 0 = it cannot; once for each LEND_GPU */
         FRAME_TYPE_END
 };
 
@@ -31,7 +33,7 @@ struct frame {
         uint32_t magic; /* these two stay where they are in every version */
         uint16_t version;
         uint8_t type;
-        uint8_t reserved;
+        uint8_t way; /* enum transport_way: MESSAGE, how the lender, RELEASE, how the receiver has moved the bytes */
         uint64_t id;
         uint64_t size; /* MESSAGE: of the payload. LEND: of the memory */
         uint64_t number;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "incoming.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,193 +9,12 @@
 #include <ferry/error.h>
 
 #include "base/log.h"
+#include "lending.h"
+#include "opening.h"
 #include "outgoing.h"
+#include "pulls.h"
 
 enum { READ_MAX = 32 }; /* datagrams of one link before the others' turn */
-
-/* ---- pulls ---- */
-
-static void release(struct channel *channel, const struct pull *pull)
-{
-        struct frame frame = frame_of(FRAME_RELEASE);
-
-        frame.slot = pull->slot;
-        frame.number = pull->number;
-        channel->pulling[pull->slot] = false;
-        channel_post_frame(channel, frame, NULL);
-}
-
-/* tell = false: its done is not to run. */
-static void pull_end(struct pull *pull, enum message_result result, bool tell)
-{
-        struct channel *channel = pull->channel;
-        struct message *message = pull->message;
-        struct local *local = channel_local(channel);
-
-        DL_DELETE(local->pulls, pull);
-        crew_stop(local->crew, pull);
-        release(channel, pull);
-        pull_free(pull, &channel->mappings);
-        if (tell)
-                message_finish(message, result);
-        else
-                message_free(&local->base, message);
-}
-
-/* Resolves the extents at once: a later FORGET may name their memory. NULL with *ret_wrong. */
-static struct pull *pull_of(struct channel *channel, const struct frame *frame, const uint8_t *bytes,
-                            const char **ret_wrong)
-{
-        struct pull *pull = pull_new(frame->n);
-        uint64_t sum = 0;
-
-        *ret_wrong = pull ? NULL : "out of memory";
-        for (uint32_t i = 0; pull && i < frame->n && !*ret_wrong; i++) {
-                struct pull_extent *to = &pull->extents[i];
-                struct frame_extent from;
-
-                memcpy(&from, bytes + i * sizeof(from), sizeof(from));
-                to->size = from.size;
-                to->address = mapping_get(&channel->mappings, from.memory, from.offset, from.size, &to->mapping);
-                if (to->address)
-                        pull->n++;
-                if (!to->address || __builtin_add_overflow(sum, from.size, &sum))
-                        *ret_wrong = "it named memory that it has not lent";
-        }
-        if (!*ret_wrong && sum != frame->size)
-                *ret_wrong = "its extents are not as long as its payload";
-        if (!*ret_wrong && channel->pulling[frame->slot])
-                *ret_wrong = "it used a lease's slot twice";
-        if (pull && *ret_wrong) {
-                pull_free(pull, &channel->mappings);
-                return NULL;
-        }
-        return pull;
-}
-
-void incoming_receive(struct link *link, struct message *message, struct payload *payload)
-{
-        struct local *local = channel_local(channel_of(link));
-        struct pull *pull = payload->descriptor;
-
-        assert(pull && !payload->taken); /* what came inside is not received */
-        message->link = link;
-        message->copied = 0;
-        pull->message = message;
-        payload->taken = true;
-        DL_APPEND(local->pulls, pull);
-}
-
-/* Whether it is still there. */
-static bool pull_begin(struct local *local, struct pull *pull)
-{
-        if (pull->begun)
-                return true;
-        pull->begun = true;
-        if (pull->message->begin && !pull->message->begin(pull->message)) {
-                pull_end(pull, MESSAGE_CANCELLED, false);
-                return false;
-        }
-        return true;
-}
-
-static void tell_copied(struct local *local, struct pull *pull, uint64_t copied)
-{
-        struct message *message = pull->message;
-
-        if (copied <= message->copied)
-                return;
-        message->copied = copied;
-        if (local->base.handlers.copied)
-                local->base.handlers.copied(local->base.handlers.context, message);
-}
-
-/* One step of one pull. Bytes that were copied here; *ret_did whether anything was done. */
-static uint64_t pull_step(struct local *local, struct pull *pull, uint64_t limit, bool *ret_did)
-{
-        uint64_t size, copied;
-
-        if (!link_is_usable(&pull->channel->link))
-                return 0; /* the next progress() ends it */
-        if (!pull_begin(local, pull)) {
-                *ret_did = true;
-                return 0;
-        }
-        crew_share(local->crew, pull);
-        size = crew_copy(local->crew, pull, limit);
-        *ret_did |= size > 0;
-        switch (crew_look(local->crew, pull, &copied)) {
-        case CREW_COPIED:
-                pull->message->copied = copied;
-                pull_end(pull, MESSAGE_OK, true);
-                *ret_did = true;
-                break;
-        case CREW_REVOKED:
-                pull_end(pull, MESSAGE_REVOKED, true);
-                *ret_did = true;
-                break;
-        case CREW_MORE:
-        case CREW_WAITS:
-                tell_copied(local, pull, copied); /* which may end it */
-                break;
-        }
-        return size;
-}
-
-bool incoming_copy(struct local *local)
-{
-        uint64_t limit = PULL_PIECE;
-        struct pull *pull;
-        bool did = false;
-        size_t n;
-
-        DL_COUNT(local->pulls, pull, n);
-        for (; n > 0 && limit > 0 && local->pulls; n--) {
-                pull = local->pulls;
-                DL_DELETE(local->pulls, pull); /* to the end of the list: the others' turn */
-                DL_APPEND(local->pulls, pull);
-                limit -= pull_step(local, pull, limit, &did);
-        }
-        return did;
-}
-
-bool incoming_has_work(const struct local *local)
-{
-        const struct pull *pull;
-        uint64_t copied;
-
-        DL_FOREACH (local->pulls, pull)
-                if (crew_look(local->crew, pull, &copied) != CREW_WAITS)
-                        return true;
-        return false;
-}
-
-static struct pull *find(const struct channel *channel, const uint64_t *transfer)
-{
-        struct pull *pull;
-
-        DL_FOREACH (channel_local(channel)->pulls, pull)
-                if (pull->channel == channel && (!transfer || pull->message->transfer == *transfer))
-                        return pull;
-        return NULL;
-}
-
-void incoming_cancel(struct channel *channel, uint64_t transfer)
-{
-        for (struct pull *pull; (pull = find(channel, &transfer));)
-                pull_end(pull, MESSAGE_CANCELLED, pull->begun || !pull->message->begin);
-}
-
-void incoming_end(struct channel *channel)
-{
-        for (struct pull *pull; (pull = find(channel, NULL));)
-                pull_end(pull, MESSAGE_LOST, pull->begun || !pull->message->begin);
-}
-
-bool incoming_is_idle(const struct channel *channel)
-{
-        return !find(channel, NULL);
-}
 
 /* ---- datagrams; NULL or what is wrong ---- */
 
@@ -260,22 +78,14 @@ static const char *on_lent(struct channel *channel, const struct frame *frame, c
 {
         struct payload payload = { .length = frame->size };
         const char *wrong;
-        struct pull *pull = pull_of(channel, frame, extents, &wrong);
+        struct pull *pull = pull_arrived(channel, frame, extents, &wrong);
 
         if (!pull)
                 return wrong;
-        pull->channel = channel;
-        pull->length = frame->size;
-        pull->lease = &channel->peer_page[frame->slot];
-        pull->number = frame->number;
-        pull->slot = frame->slot;
-        channel->pulling[frame->slot] = true;
         payload.descriptor = pull;
         hand_over(channel, header, &payload);
-        if (!payload.taken) {
-                release(channel, pull);
-                pull_free(pull, &channel->mappings);
-        }
+        if (!payload.taken)
+                pull_refuse(pull);
         return NULL;
 }
 
@@ -322,7 +132,9 @@ static const char *on_lend(struct channel *channel, const struct frame *frame, s
 static const char *on_release(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
         (void)datagram;
-        return outgoing_released(channel, frame->slot, frame->number) ? NULL : "it released what it was not lent";
+        return outgoing_released(channel, frame->slot, frame->number, (enum transport_way)frame->way)
+                       ? NULL
+                       : "it released what it was not lent";
 }
 
 static const char *on_forget(struct channel *channel, const struct frame *frame, struct datagram *datagram)
@@ -331,10 +143,30 @@ static const char *on_forget(struct channel *channel, const struct frame *frame,
         return mappings_forget(&channel->mappings, frame->id) == 0 ? NULL : "it took back what it had not lent";
 }
 
+static const char *on_lend_gpu(struct channel *channel, const struct frame *frame, struct datagram *datagram)
+{
+        switch (opening_new(channel, frame->id, frame->size, datagram->bytes + sizeof(*frame))) {
+        case 0:
+                return NULL;
+        case -EBADMSG:
+                return "it lent what cannot be lent";
+        default:
+                return "it lent too much";
+        }
+}
+
+static const char *on_lent_answer(struct channel *channel, const struct frame *frame, struct datagram *datagram)
+{
+        (void)datagram;
+        lending_answered(channel, frame->id, frame->n == 1);
+        return NULL;
+}
+
 static const char *(*const handlers[FRAME_TYPE_END])(struct channel *channel, const struct frame *frame,
                                                      struct datagram *datagram) = {
-        [FRAME_HELLO] = on_hello,     [FRAME_MESSAGE] = on_message, [FRAME_LEND] = on_lend,
-        [FRAME_RELEASE] = on_release, [FRAME_FORGET] = on_forget,
+        [FRAME_HELLO] = on_hello,      [FRAME_MESSAGE] = on_message, [FRAME_LEND] = on_lend,
+        [FRAME_RELEASE] = on_release,  [FRAME_FORGET] = on_forget,   [FRAME_LEND_GPU] = on_lend_gpu,
+        [FRAME_LENT] = on_lent_answer,
 };
 
 static const char *handle(struct channel *channel, struct datagram *datagram)

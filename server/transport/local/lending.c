@@ -7,6 +7,7 @@
 #include <utlist.h>
 
 #include "base/log.h"
+#include "base/util.h"
 
 /* One message and the ring may still add theirs. */
 enum { LENT_MAX = FRAME_MEMORIES_MAX - FRAME_EXTENTS_MAX - 1 };
@@ -54,38 +55,102 @@ static struct memfd *memfd_of_memory(const struct channel *channel, const struct
         return memory->handles[channel->link.transport->index];
 }
 
-static bool peer_has(const struct channel *channel, uint64_t id)
+static struct lent *find_lent(const struct channel *channel, uint64_t id)
 {
         struct lent *lent;
 
         HASH_FIND(hh, channel->lent_by_id, &id, sizeof(id), lent);
-        return lent != NULL;
+        return lent;
+}
+
+static bool peer_has(const struct channel *channel, uint64_t id)
+{
+        const struct lent *lent = find_lent(channel, id);
+
+        return lent && lent->state == LENT;
 }
 
 static bool may_lend(const struct channel *channel, const struct memory *memory)
 {
+        if (memory->space)
+                return peer_has(channel, memory->id);
         return memfd_of_memory(channel, memory) &&
                (HASH_COUNT(channel->lent_by_id) < LENT_MAX || peer_has(channel, memory->id));
+}
+
+/* 0 or -ENOMEM. */
+static int lent_add(struct channel *channel, uint64_t id, int state)
+{
+        struct lent *lent = malloc(sizeof(*lent));
+
+        if (!lent)
+                return -ENOMEM;
+        lent->id = id;
+        lent->state = state;
+        HASH_ADD(hh, channel->lent_by_id, id, sizeof(id), lent);
+        if (!lent->hh.tbl) {
+                free(lent);
+                return -ENOMEM;
+        }
+        return 0;
 }
 
 /* 0 or -ENOMEM. */
 static int lend(struct channel *channel, uint64_t id, uint64_t size, struct memfd *memfd)
 {
         struct frame frame = frame_of(FRAME_LEND);
-        struct lent *lent = malloc(sizeof(*lent));
+        int r = lent_add(channel, id, LENT);
 
-        if (!lent)
-                return -ENOMEM;
-        lent->id = id;
-        HASH_ADD(hh, channel->lent_by_id, id, sizeof(id), lent);
-        if (!lent->hh.tbl) {
-                free(lent);
-                return -ENOMEM;
-        }
+        if (r < 0)
+                return r;
         frame.id = id;
         frame.size = size;
         channel_post_frame(channel, frame, memfd);
         return 0;
+}
+
+/* ---- memory of GPUs ---- */
+
+/* Offers it, once. Where it cannot be offered, it is staged, as where the peer refuses it. */
+static void offer(struct channel *channel, const struct memory *memory)
+{
+        struct frame frame = frame_of(FRAME_LEND_GPU);
+        struct gpu_share share;
+        struct iovec pieces[] = { { &frame, sizeof(frame) }, { &share, sizeof(share) } };
+
+        if (HASH_COUNT(channel->lent_by_id) >= LENT_MAX || gpu_share(memory->space, &share) < 0 ||
+            lent_add(channel, memory->id, LENT_ASKED) < 0)
+                return;
+        frame.id = memory->id;
+        frame.size = memory->size;
+        channel_post(channel, pieces, FERRY_ARRAY_SIZE(pieces), NULL);
+}
+
+bool lending_is_settled(struct channel *channel, const struct stream *stream, uint64_t offset)
+{
+        const struct lent *lent;
+        struct memory *memory;
+        uint8_t *address;
+
+        if (!stream_space(stream, offset))
+                return true;
+        (void)stream_run_in_segment(stream, offset, 1, &address, &memory);
+        if (!find_lent(channel, memory->id))
+                offer(channel, memory);
+        lent = find_lent(channel, memory->id);
+        return !lent || lent->state != LENT_ASKED;
+}
+
+void lending_answered(struct channel *channel, uint64_t id, bool opened)
+{
+        struct lent *lent = find_lent(channel, id);
+
+        if (!lent || lent->state != LENT_ASKED)
+                return; /* the memory has gone meanwhile */
+        lent->state = opened ? LENT : LENT_REFUSED;
+        if (!opened)
+                log_event(LOG_INFO, "a local peer cannot open GPU memory, which is staged for it",
+                          LOG_U("peer_epoch", channel->link.peer_epoch));
 }
 
 /* ---- extents ---- */
@@ -149,7 +214,7 @@ int lending_announce(struct channel *channel, const struct stream *stream, uint6
                 uint8_t *address;
 
                 done += stream_run_in_segment(stream, offset + done, length - done, &address, &memory);
-                if (memory->id == last || peer_has(channel, memory->id))
+                if (memory->id == last || find_lent(channel, memory->id))
                         continue;
                 last = memory->id;
                 if (lend(channel, memory->id, memory->size, memfd_of_memory(channel, memory)) < 0)

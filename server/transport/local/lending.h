@@ -27,6 +27,14 @@ uint64_t lending_find_other(const struct channel *channel, const struct stream *
                             uint64_t limit);
 /* Lends the peer each memory of these bytes that it has not got. 0 or -ENOMEM. */
 int lending_announce(struct channel *channel, const struct stream *stream, uint64_t offset, uint64_t length);
+/*
+ * Whether lending_find knows about the bytes at offset. false: they are in a GPU's memory, which the peer was asked to
+ * open, and its answer is not here yet.
+ */
+bool lending_is_settled(struct channel *channel, const struct stream *stream, uint64_t offset);
+/* The peer's answer. */
+void lending_answered(struct channel *channel, uint64_t id, bool opened);
+
 /* Makes the ring and lends it, where that was not done. 0 or -errno. */
 int lending_make_ring(struct channel *channel);
 

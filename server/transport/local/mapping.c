@@ -10,11 +10,10 @@
 
 static const uint64_t bytes_max = UINT64_C(1) << 44; /* a tenth of what a process can address */
 
-int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd)
+/* Of which nothing is mapped. 0, -EBADMSG, -ENOSPC or -ENOMEM. */
+static int mapping_new(const struct mappings *mappings, uint64_t id, uint64_t size, struct mapping **ret_mapping)
 {
         struct mapping *mapping;
-        void *address = NULL;
-        int r;
 
         HASH_FIND(hh, mappings->by_id, &id, sizeof(id), mapping);
         if (mapping)
@@ -27,15 +26,18 @@ int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd)
         mapping->id = id;
         mapping->size = size;
         mapping->users = 1; /* the peer's */
-        r = memfd_map(fd, size, &address, &mapping->mapped);
-        if (r < 0) {
-                free(mapping);
-                return r;
-        }
-        mapping->address = address;
+        *ret_mapping = mapping;
+        return 0;
+}
+
+/* Drops it where it cannot be entered. 0, -ENOSPC or -ENOMEM. */
+static int mapping_enter(struct mappings *mappings, struct mapping *mapping)
+{
+        int r = 0;
+
         mappings->n++;
         mappings->bytes += mapping->mapped;
-        HASH_ADD(hh, mappings->by_id, id, sizeof(id), mapping);
+        HASH_ADD(hh, mappings->by_id, id, sizeof(mapping->id), mapping);
         if (mappings->bytes > bytes_max || !mapping->hh.tbl) {
                 r = mapping->hh.tbl ? -ENOSPC : -ENOMEM;
                 if (mapping->hh.tbl)
@@ -43,6 +45,37 @@ int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd)
                 mapping_put(mappings, mapping);
         }
         return r;
+}
+
+int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd)
+{
+        struct mapping *mapping;
+        void *address = NULL;
+        int r = mapping_new(mappings, id, size, &mapping);
+
+        if (r < 0)
+                return r;
+        r = memfd_map(fd, size, &address, &mapping->mapped);
+        if (r < 0) {
+                free(mapping);
+                return r;
+        }
+        mapping->address = address;
+        return mapping_enter(mappings, mapping);
+}
+
+int mappings_add_gpu(struct mappings *mappings, uint64_t id, uint64_t size, struct mapping **ret_mapping)
+{
+        struct mapping *mapping;
+        int r = mapping_new(mappings, id, size, &mapping);
+
+        if (r == 0)
+                r = mapping_enter(mappings, mapping);
+        if (r < 0)
+                return r;
+        mapping->users++;
+        *ret_mapping = mapping;
+        return 0;
 }
 
 int mappings_forget(struct mappings *mappings, uint64_t id)
@@ -64,7 +97,8 @@ const uint8_t *mapping_get(struct mappings *mappings, uint64_t id, uint64_t offs
         uint64_t end;
 
         HASH_FIND(hh, mappings->by_id, &id, sizeof(id), mapping);
-        if (!mapping || size == 0 || __builtin_add_overflow(offset, size, &end) || end > mapping->size)
+        if (!mapping || !mapping->address || size == 0 || __builtin_add_overflow(offset, size, &end) ||
+            end > mapping->size)
                 return NULL;
         mapping->users++;
         *ret_mapping = mapping;
@@ -77,7 +111,10 @@ void mapping_put(struct mappings *mappings, struct mapping *mapping)
                 return;
         mappings->n--;
         mappings->bytes -= mapping->mapped;
-        (void)munmap((void *)(uintptr_t)mapping->address, mapping->mapped);
+        if (mapping->mapped)
+                (void)munmap((void *)(uintptr_t)mapping->address, mapping->mapped);
+        else
+                gpu_close(mapping->space);
         free(mapping);
 }
 

@@ -5,15 +5,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "memory/gpu.h"
+
 #include <uthash.h>
 
-/* The memories that a peer has lent over one link, mapped here. The progress thread. */
+/* The memories that a peer has lent over one link, mapped or opened here. The progress thread. */
 
 struct mapping {
         uint64_t id;
-        const uint8_t *address;
-        uint64_t size; /* that was lent */
-        size_t mapped; /* of the whole file */
+        const uint8_t *address;    /* NULL = not opened yet, or it cannot be: a GPU's */
+        const struct space *space; /* of the address; NULL = host memory */
+        uint64_t size;             /* that was lent */
+        size_t mapped;             /* of the whole file; 0 = a GPU's */
         unsigned users;
         UT_hash_handle hh;
 };
@@ -30,10 +33,13 @@ struct mappings {
  */
 int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd);
 
+/* The same of a GPU's memory, with one more use for the caller, who opens it. */
+int mappings_add_gpu(struct mappings *mappings, uint64_t id, uint64_t size, struct mapping **ret_mapping);
+
 /* The memory is gone: unmaps it with its last user. -EBADMSG when it is not known. */
 int mappings_forget(struct mappings *mappings, uint64_t id);
 
-/* The bytes of [offset, offset + size) of a memory, with a use of *ret_mapping; NULL when they are not lent. */
+/* The bytes of [offset, offset + size) of a memory, with a use of *ret_mapping; NULL when they are not here. */
 const uint8_t *mapping_get(struct mappings *mappings, uint64_t id, uint64_t offset, uint64_t size,
                            struct mapping **ret_mapping);
 void mapping_put(struct mappings *mappings, struct mapping *mapping);

@@ -48,6 +48,8 @@ uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t o
                 return limit;
         if (channel->loans.n_free == 0)
                 return wait_for_room(channel);
+        if (!lending_is_settled(channel, stream, offset))
+                return wait_for_room(channel);
         if (limit > WIRE_CHUNK_MAX)
                 limit = WIRE_CHUNK_MAX;
         found = lending_find(channel, stream, offset, limit, &extents);
@@ -76,8 +78,11 @@ void outgoing_tell_room(struct channel *channel)
         local->base.handlers.room(local->base.handlers.context, &channel->link);
 }
 
-static void gather(uint8_t *to, const struct stream *stream, uint64_t offset, uint64_t length)
+/* 0 or -errno of space_copy. */
+static int gather(uint8_t *to, const struct stream *stream, uint64_t offset, uint64_t length)
 {
+        if (stream->off_host)
+                return stream_load(stream, offset, to, length);
         while (length > 0) {
                 uint8_t *address;
                 uint64_t run = stream_run(stream, offset, length, &address);
@@ -87,6 +92,7 @@ static void gather(uint8_t *to, const struct stream *stream, uint64_t offset, ui
                 offset += run;
                 length -= run;
         }
+        return 0;
 }
 
 static struct iovec *frame_pieces(struct iovec pieces[2], struct frame *frame, uint8_t header[WIRE_SIZE])
@@ -107,7 +113,7 @@ static void send_inside(struct channel *channel, struct message *message)
         frame.size = length;
         wire_encode(&message->header, header);
         next = frame_pieces(pieces, &frame, header);
-        while (done < length && next < pieces + 2 + PIECES_MAX) {
+        while (done < length && next < pieces + 2 + PIECES_MAX && !message->stream->off_host) {
                 uint8_t *address;
                 uint64_t run = stream_run(message->stream, message->offset + done, length - done, &address);
 
@@ -120,7 +126,13 @@ static void send_inside(struct channel *channel, struct message *message)
                         message_finish(message, MESSAGE_NO_MEMORY);
                         return;
                 }
-                gather(copy, message->stream, message->offset, length);
+                message->fault = gather(copy, message->stream, message->offset, length);
+                if (message->fault < 0) {
+                        free(copy);
+                        message_finish(message, MESSAGE_FAULT);
+                        return;
+                }
+                message->way = message->stream->off_host ? TRANSPORT_WAY_STAGED : TRANSPORT_WAY_HOST;
                 next = pieces + 2;
                 *next++ = (struct iovec){ copy, length };
         }
@@ -140,6 +152,7 @@ static void send_lent(struct channel *channel, struct message *message, const st
         frame.size = message->length;
         frame.number = ++local->lease_number;
         frame.n = (uint32_t)extents->n;
+        frame.way = (uint8_t)message->way;
         wire_encode(&message->header, header);
         next = frame_pieces(pieces, &frame, header);
         *next++ = (struct iovec){ (void *)(uintptr_t)extents->list, extents->n * sizeof(extents->list[0]) };
@@ -156,7 +169,13 @@ static int send_by_ring(struct channel *channel, struct message *message, struct
 
         if (buffer < 0)
                 return -ENOBUFS;
-        gather(loans_buffer(&channel->loans, buffer), message->stream, message->offset, message->length);
+        message->fault =
+                gather(loans_buffer(&channel->loans, buffer), message->stream, message->offset, message->length);
+        if (message->fault < 0) {
+                message_finish(message, MESSAGE_FAULT);
+                return 0;
+        }
+        message->way = message->stream->off_host ? TRANSPORT_WAY_STAGED : TRANSPORT_WAY_HOST;
         extents->n = 1;
         extents->list[0] =
                 (struct frame_extent){ lending_ring_id, (uint64_t)buffer * LOAN_BUFFER_SIZE, message->length };
@@ -224,12 +243,14 @@ void outgoing_end(struct channel *channel)
                 take_back(channel, slot, NULL, MESSAGE_LOST);
 }
 
-bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number)
+bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum transport_way way)
 {
         struct message *message;
 
         if (!loan_release(&channel->loans, slot, number, &message))
                 return false;
+        if (message && way > message->way)
+                message->way = way;
         if (message)
                 message_finish(message, MESSAGE_OK);
         return true;

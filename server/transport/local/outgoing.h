@@ -13,8 +13,8 @@ void outgoing_send(struct link *link, struct message *message);
 
 /* The sends of a transfer that are lent. */
 void outgoing_cancel(struct channel *channel, uint64_t transfer);
-/* The peer released a lease. false: it has no such one. */
-bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number);
+/* The peer released a lease, and says how it has copied. false: it has no such one. */
+bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum transport_way way);
 /* Tells the engine that there is room, if it waits for that. */
 void outgoing_tell_room(struct channel *channel);
 /* The link has failed: ends all sends. */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pull.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/copy.h"
+#include "base/space.h"
 
 struct pull *pull_new(size_t n)
 {
@@ -71,6 +73,56 @@ static void copy_runs(const struct piece *piece, bool past_caches)
                         inside = 0;
                 }
         }
+}
+
+/* Queues the copies; their end is not waited for. */
+static int copy_off_host(const struct pull *pull)
+{
+        const struct message *message = pull->message;
+        uint64_t offset = message->offset;
+        int r = 0;
+
+        for (size_t i = 0; i < pull->n; i++) {
+                const struct pull_extent *from = &pull->extents[i];
+
+                for (uint64_t done = 0, run; done < from->size && r == 0; done += run, offset += run) {
+                        uint8_t *to;
+
+                        if (atomic_load(&pull->unwanted))
+                                return -ECANCELED;
+                        run = stream_run(message->stream, offset, from->size - done, &to);
+                        r = space_copy(stream_space(message->stream, offset), to, from->space, from->address + done,
+                                       run);
+                }
+        }
+        return r;
+}
+
+/* Nothing is queued any more afterwards. */
+static int finish_off_host(const struct pull *pull)
+{
+        const struct stream *stream = pull->message->stream;
+        int r = 0;
+
+        for (size_t i = 0; i < pull->n && r == 0; i++)
+                r = space_finish(NULL, pull->extents[i].space);
+        for (size_t i = 0; i < stream->n && r == 0; i++)
+                r = space_finish(stream->segments[i].space, NULL);
+        return r;
+}
+
+int pull_copy(const struct pull *pull)
+{
+        int r, finished;
+
+        if (!lease_holds(pull->lease, pull->number))
+                return -ESTALE;
+        r = copy_off_host(pull);
+        finished = finish_off_host(pull);
+        /* Only now has the device read all of it. */
+        if (!lease_held(pull->lease, pull->number))
+                return -ESTALE;
+        return r < 0 ? r : finished;
 }
 
 bool piece_copy(const struct piece *piece)

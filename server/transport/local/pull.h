@@ -2,11 +2,13 @@
 #ifndef LOCAL_PULL_H
 #define LOCAL_PULL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "mapping.h"
+#include "transport/copier.h"
 #include "transport/transport.h"
 #include "wire/lease.h"
 
@@ -24,7 +26,8 @@ enum {
 struct pull_extent {
         const uint8_t *address;
         uint64_t size;
-        struct mapping *mapping; /* in use */
+        struct mapping *mapping;   /* in use */
+        const struct space *space; /* of the address; NULL = host memory */
 };
 
 struct pull {
@@ -34,7 +37,18 @@ struct pull {
         const struct lease_slot *lease;
         uint64_t number;
         uint32_t slot;
-        bool begun;               /* message->begin was asked */
+        bool begun;             /* message->begin was asked */
+        enum transport_way way; /* how the bytes have moved, so far */
+        /* Where a GPU's memory is on either side, a thread of the copier copies all of it. */
+        bool off_host;
+        bool from_gpu; /* there is some in the extents */
+        bool copying;  /* the copier has the task */
+        bool ended;    /* it ends as soon as the task has run, with the next two */
+        bool tell;
+        enum message_result result;
+        struct copier_task task;
+        atomic_bool unwanted;     /* the task need not go on */
+        int copy_result;          /* of the task: pull_copy's */
         struct pull *prev, *next; /* the transport's list */
 
         size_t extent; /* of the next piece, and where in it */
@@ -59,6 +73,9 @@ struct piece {
 struct pull *pull_new(size_t n);
 /* Ends the use of the mappings. */
 void pull_free(struct pull *pull, struct mappings *mappings);
+
+/* Copies all of it, off the host. 0; -ESTALE: the lease has ended; -errno of space_copy. Any thread. */
+int pull_copy(const struct pull *pull);
 
 /* memcpy, known to tests/tsan.supp: the bytes of regions are for their programs to order. Any thread. */
 void local_copy(void *to, const void *from, size_t size, bool past_caches);

@@ -202,8 +202,12 @@ int ucx_register_memory(struct transport *transport, struct memory *memory)
                 .length = memory->size,
         };
         ucp_mem_h handle;
-        ucs_status_t status = ucp_mem_map(ucx_of(transport)->context, &params, &handle);
+        ucs_status_t status;
         uint64_t limit;
+
+        if (memory->space)
+                return 0; /* it is staged */
+        status = ucp_mem_map(ucx_of(transport)->context, &params, &handle);
 
         if (status == UCS_OK) {
                 memory->handles[transport->index] = handle;

@@ -119,8 +119,9 @@ void ucx_receive(struct link *base, struct message *message, struct payload *pay
                         ucx_message_drop(ucx_of_link(link), m);
                         return;
                 }
-                stream_store(message->stream, message->offset, payload->bytes, message->length);
-                ucx_message_end(m, MESSAGE_OK);
+                message->fault = stream_store(message->stream, message->offset, payload->bytes, message->length);
+                message->way = message->stream->off_host ? TRANSPORT_WAY_STAGED : TRANSPORT_WAY_HOST;
+                ucx_message_end(m, message->fault ? MESSAGE_FAULT : MESSAGE_OK);
                 return;
         }
         m->descriptor = payload->descriptor;

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 /*
- * What memory and RDMA hardware there is. device_inventory asks libibverbs and sysfs; the inventory itself is plain
- * data, so that a unit test can feed a faked one to device_gpu_direct and to the JSON of /v1/devices.
+ * What memory and RDMA hardware there is. device_inventory asks libibverbs, CUDA's driver and sysfs; the inventory
+ * itself is plain data, so that a unit test can feed a faked one to device_gpu_direct and to the JSON of /v1/devices.
  */
 
 enum { DEVICE_NAME_SIZE = 64, DEVICE_GID_SIZE = 40, DEVICE_GIDS_MAX = 16, DEVICE_MISSING_MAX = 6 };
@@ -41,7 +41,9 @@ struct device_inventory {
         struct device_memory *memories;
         size_t n_nics;
         struct device_nic *nics;
-        size_t n_gpus;        /* that a driver runs, also where UCX cannot move their memory */
+        size_t n_gpus;        /* that the CUDA driver lets this process use */
+        size_t n_gpus_direct; /* whose driver lets RDMA cards reach their memory */
+        char gpu_error[128];  /* why there is none; "" = there is */
         bool ucx_cuda;        /* this UCX can move CUDA memory (ucp_context_query) */
         bool peer_memory;     /* kernel module nvidia_peermem (or nv_peer_mem) is loaded */
         char rdma_error[128]; /* why RDMA devices could not be listed; "" = they could */

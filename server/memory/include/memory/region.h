@@ -8,13 +8,15 @@
 
 struct metrics;
 struct room_paths;
+struct space;
 
 /*
  * Regions: memory registered once, used by many operations.
  *
  * A worker's own region is a memfd, sealed against shrinking and growing, with every page there and mapped once. A
  * large one is made and freed by the maker threads (makers_internal.h); until it is ready it is listed, and that is
- * all. A foreign region is memory that the embedding program owns. All functions: any thread, unless said otherwise.
+ * all. A region on a GPU is made by a maker thread, of whatever size. A foreign region is memory that the embedding
+ * program owns. All functions: any thread, unless said otherwise.
  *
  * Reference counting: whoever got a region from region_find or region_create holds one reference and gives it back with
  * region_unref. "In use" is counted apart: region_use/region_unuse by operations; a region in use
@@ -37,9 +39,8 @@ struct region_table;
  * them.
  */
 struct region_registrar {
-        /* fd: the memfd that the memory is, which stays open until withdraw; -1 = foreign. 0 with *ret_registration, or
-         * -errno. */
-        int (*enroll)(void *context, void *address, size_t size, int fd, uint64_t id, void **ret_registration);
+        /* The region's memory, address, space and fd are there until withdraw. 0 with *ret_registration, or -errno. */
+        int (*enroll)(void *context, const struct region *region, void **ret_registration);
         void (*withdraw)(void *context, void *registration);
         void *context;
 };
@@ -73,10 +74,11 @@ struct region {
         uint64_t created_unix_ms;
         struct region_private *private;
         /* REGION_READY: */
-        int fd;                      /* -1 = foreign memory */
-        char path[REGION_PATH_SIZE]; /* that a program of the same user can map; "" = foreign memory */
+        int fd;                      /* -1 = foreign memory, or a GPU's */
+        char path[REGION_PATH_SIZE]; /* that a program of the same user can map; "" = there is none, as of fd */
         void *address;
-        void *registration; /* the registrar's */
+        const struct space *space; /* of the address; NULL = host memory, else host code must not touch it */
+        void *registration;        /* the registrar's */
         /* REGION_FAILED: */
         int error;                       /* FERRY_E_* or -errno */
         char detail[REGION_DETAIL_SIZE]; /* a sentence for the user; "" = none */
@@ -104,11 +106,11 @@ int region_table_new(const struct region_config *config, struct region_table **r
 struct region_table *region_table_free(struct region_table *table);
 
 struct region_spec {
-        uint64_t size; /* bytes */
-        const char *device;
-        const char *name; /* NULL or "" = unnamed; names need not be unique */
-        bool sealed;      /* seal it against writing by other processes */
-        bool held;        /* by the program around the worker, as adopted memory is */
+        uint64_t size;      /* bytes */
+        const char *device; /* "cpu", "cuda:0" */
+        const char *name;   /* NULL or "" = unnamed; names need not be unique */
+        bool sealed;        /* seal it against writing by other processes; of "cpu" alone */
+        bool held;          /* by the program around the worker, as adopted memory is */
 };
 
 /*
@@ -140,9 +142,12 @@ bool region_unwait(struct region *region, struct region_waiter *waiter);
 /* Blocks until the region is not being prepared: 0 when it is ready, its error, or FERRY_E_NOT_FOUND (deleted). */
 int region_await(struct region *region);
 
-/* Registers memory that the caller owns and keeps until region_let_go. Same results as region_create's. */
-int region_adopt(struct region_table *table, void *address, size_t size, const char *device, const char *name,
-                 struct region **ret_region);
+/*
+ * Registers memory that the caller owns and keeps until region_let_go. Same results as region_create's, and
+ * FERRY_E_INVALID_PARAMETER where the address is not memory of that GPU.
+ */
+int region_adopt(struct region_table *table, void *address, const struct region_spec *spec, struct region **ret_region,
+                 char detail[REGION_DETAIL_SIZE]);
 
 /* NULL when there is none (or it was deleted). */
 struct region *region_find(struct region_table *table, uint64_t id);

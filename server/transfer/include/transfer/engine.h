@@ -14,6 +14,7 @@
 
 struct admission;
 struct metrics;
+struct space;
 
 /*
  * The engine of the data plane. The active side (requester) pulls or pushes the bytes of an operation in chunks, the
@@ -53,7 +54,8 @@ enum { ENGINE_TRANSPORT_SIZE = 32, ENGINE_ADDRESS_SIZE = 280, ENGINE_SPIN_DEFAUL
 struct engine_outcome {
         int error;      /* 0 = every byte moved and both sides know; else FERRY_E_* */
         uint64_t bytes; /* moved */
-        /* What carried the bytes: "shm", or by UCX's name "tcp", "rc_verbs", …; "" = none did. */
+        /* What carried the bytes: "shm", or by UCX's name "tcp", "rc_verbs", …, and transport_way_name; "" = none did.
+         */
         char transport[ENGINE_TRANSPORT_SIZE];
         char detail[128];    /* for people; may be "" */
         uint64_t connect_us; /* of the active side: from the link's creation to the peer's first message; 0 = it was
@@ -183,13 +185,17 @@ const struct engine_facts *engine_get_facts(const struct engine *engine);
 /* Unlinks the local transport's socket, for a process that ends at once. Any thread. */
 void engine_abandon(const struct engine *engine);
 
-/*
- * Registers memory with every transport. fd: the sealed memfd that is mapped there from its offset 0 on, so that peers
- * on this host may map it too; -1 = none. id: names it to those, and is never used again. May take long, where
- * hardware pins the pages. Any thread. 0 or -errno.
- */
-int engine_memory_register(struct engine *engine, void *address, size_t size, int fd, uint64_t id,
-                           struct memory **ret_memory);
+struct engine_memory {
+        void *address;
+        size_t size;
+        const struct space *space; /* of the address; NULL = host memory. Stays until engine_memory_unregister */
+        int fd;      /* the sealed memfd that is mapped there from its offset 0 on, so that peers on this host may map
+                        it too; -1 = none */
+        uint64_t id; /* names it to those, and is never used again */
+};
+
+/* Registers memory with every transport. May take long, where hardware pins the pages. Any thread. 0 or -errno. */
+int engine_memory_register(struct engine *engine, const struct engine_memory *spec, struct memory **ret_memory);
 /* Waits for the engine's thread, so not from a callback. Takes NULL. */
 void engine_memory_unregister(struct engine *engine, struct memory *memory);
 

@@ -32,6 +32,7 @@ enum {
 
 struct link;
 struct message;
+struct space;
 struct transport;
 
 /* ---- memory ---- */
@@ -43,9 +44,10 @@ struct transport;
 struct memory {
         uint8_t *address;
         size_t size;
-        uint64_t id; /* names it to peers; never used again by this worker */
-        int fd;      /* a memfd, sealed against shrinking, that is mapped at address from its offset 0 on, readable and
-                        writable; -1 = the memory is no file, and cannot be lent. Borrowed */
+        const struct space *space; /* of the address; NULL = host memory */
+        uint64_t id;               /* names it to peers; never used again by this worker */
+        int fd; /* a memfd, sealed against shrinking, that is mapped at address from its offset 0 on, readable and
+                   writable; -1 = the memory is no file, and cannot be lent. Borrowed */
         void *handles[TRANSPORTS_MAX]; /* by struct transport's index */
 };
 
@@ -57,7 +59,20 @@ enum message_result {
         MESSAGE_REVOKED,   /* a receive whose bytes the sender took back: what is in place does not count */
         MESSAGE_LOST,      /* the link has failed */
         MESSAGE_NO_MEMORY,
+        MESSAGE_FAULT, /* this side's memory off the host cannot be copied (message->fault) */
 };
+
+/* What a GPU had to do with the bytes, from the best to the worst. transport_way_name says it to users. */
+enum transport_way {
+        TRANSPORT_WAY_HOST,       /* nothing */
+        TRANSPORT_WAY_GPU_DIRECT, /* the network card reached its memory */
+        TRANSPORT_WAY_CUDA_IPC,   /* its driver copied from the peer's memory on it */
+        TRANSPORT_WAY_CUDA_COPY,  /* its driver copied out of or into the peer's host memory, once */
+        TRANSPORT_WAY_STAGED,     /* by way of a buffer in host memory */
+};
+
+/* "", "+gpudirect", "+cuda_ipc", "+cuda_copy", "+staged"; goes behind the carrier's name. */
+const char *transport_way_name(enum transport_way way);
 
 /*
  * One send or receive. The engine fills in the first part and hands the message over; the transport owns it until done
@@ -79,6 +94,9 @@ struct message {
          * receive() of the same message unless the link has failed or everything could be done at once: be ready for
          * that. */
         void (*done)(struct message *message, enum message_result result);
+        /* The transport's answer, once done runs. */
+        enum transport_way way; /* of MESSAGE_OK */
+        int fault;              /* of MESSAGE_FAULT: -errno, as of space_copy */
         /* The engine's own. */
         void *owner;
         uint64_t transfer; /* messages of one transfer keep their order; ops->cancel names them by it */

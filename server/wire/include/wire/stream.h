@@ -2,17 +2,20 @@
 #ifndef WIRE_STREAM_H
 #define WIRE_STREAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
 struct memory; /* registered memory: transport/transport.h */
+struct space;  /* base/space.h */
 
 /* A run of bytes in registered memory. */
 struct segment {
         uint8_t *address;
         size_t size; /* never 0 */
         struct memory *memory;
+        const struct space *space; /* of the address; NULL = host memory, else host code must not touch it */
 };
 
 /* A list of segments seen as one logical stream of bytes. Pure. */
@@ -21,6 +24,7 @@ struct stream {
         size_t n;
         uint64_t *starts; /* offset of each segment in the stream; NULL when n is 1 */
         uint64_t total;
+        bool off_host; /* some of it is not host memory */
 };
 
 /* 0; -ENOMEM; -EOVERFLOW when the sizes do not add up in 64 bits. */
@@ -43,10 +47,17 @@ uint64_t stream_run_in_segment(const struct stream *stream, uint64_t offset, uin
  */
 size_t stream_pieces(const struct stream *stream, uint64_t offset, uint64_t length, struct iovec **ret_pieces);
 
-/* XXH3-64 of [offset, offset + length). */
-uint64_t stream_checksum(const struct stream *stream, uint64_t offset, uint64_t length);
+/* The space of the byte at offset, and of the run that begins there; NULL = host memory. */
+const struct space *stream_space(const struct stream *stream, uint64_t offset);
 
-/* Stores data into [offset, offset + length). */
-void stream_store(const struct stream *stream, uint64_t offset, const void *data, uint64_t length);
+/*
+ * The bytes of [offset, offset + length), in whatever memory they lie, from and to host memory. They are in place on
+ * return. Never fails where the stream is all host memory; else 0 or -errno as of space_copy.
+ */
+int stream_store(const struct stream *stream, uint64_t offset, const void *data, uint64_t length);
+int stream_load(const struct stream *stream, uint64_t offset, void *to, uint64_t length);
+
+/* XXH3-64 of [offset, offset + length). Errors as of stream_load, and -ENOMEM off the host. */
+int stream_checksum(const struct stream *stream, uint64_t offset, uint64_t length, uint64_t *ret_checksum);
 
 #endif

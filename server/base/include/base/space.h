@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BASE_SPACE_H
+#define BASE_SPACE_H
+
+#include <stddef.h>
+
+/*
+ * Memory that host code must not touch, such as a GPU's: the driver of the space copies its bytes. Where a struct space
+ * is asked for, NULL is host memory. server/memory/gpu.c makes them.
+ */
+
+struct space;
+
+struct space_ops {
+        /*
+         * Queues a copy of size bytes, of which to or from lies in a space of these ops. 0; -EFAULT when the program
+         * that owns the memory has freed it; -ENODEV when the device is gone or was reset; -ENOMEM; -EIO.
+         */
+        int (*copy)(const struct space *to_space, void *to, const struct space *from_space, const void *from,
+                    size_t size);
+        /* Waits for the copies that this thread has queued. 0, or the first of their errors. */
+        int (*finish)(const struct space *space);
+};
+
+struct space {
+        const struct space_ops *ops;
+};
+
+/*
+ * Copies between any two spaces. Where one of them is not host memory, the copy is only queued: source and destination
+ * stay untouched until the same thread has called space_finish, also after an error. Any thread; may block.
+ */
+int space_copy(const struct space *to_space, void *to, const struct space *from_space, const void *from, size_t size);
+
+/* Waits for this thread's copies to and from the two spaces, of which either may be NULL. 0 or -errno, as of copy. */
+int space_finish(const struct space *to_space, const struct space *from_space);
+
+/* A sentence for users about an error of the two. */
+const char *space_error(int error);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/space.h"
+
+#include <errno.h>
+#include <string.h>
+
+int space_copy(const struct space *to_space, void *to, const struct space *from_space, const void *from, size_t size)
+{
+        const struct space *space = to_space ? to_space : from_space;
+
+        if (space)
+                return space->ops->copy(to_space, to, from_space, from, size);
+        memcpy(to, from, size);
+        return 0;
+}
+
+int space_finish(const struct space *to_space, const struct space *from_space)
+{
+        int r = to_space ? to_space->ops->finish(to_space) : 0;
+        int from = from_space ? from_space->ops->finish(from_space) : 0;
+
+        return r < 0 ? r : from;
+}
+
+const char *space_error(int error)
+{
+        switch (error) {
+        case -EFAULT:
+                return "the program has freed GPU memory of the operation";
+        case -ENODEV:
+                return "a GPU of the operation is gone or was reset";
+        case -ENOMEM:
+                return "out of memory";
+        default:
+                return "GPU memory could not be copied";
+        }
+}

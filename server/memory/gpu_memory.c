@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <ferry/error.h>
+
+#include "base/util.h"
+#include "gpu_internal.h"
+
+/* Memory of this process on a GPU, and host memory that the driver knows. */
+
+static int gone(const char *name, char detail[GPU_DETAIL_SIZE])
+{
+        (void)snprintf(detail, GPU_DETAIL_SIZE, "%s is gone or was reset", name);
+        return FERRY_E_UNKNOWN_DEVICE;
+}
+
+/* Device "cuda:N". Results as of gpu_allocate. */
+static int use(const char *name, const struct gpu_device **ret_device, char detail[GPU_DETAIL_SIZE])
+{
+        unsigned n;
+
+        detail[0] = '\0';
+        return gpu_parse(name, &n) ? gpu_device_use(n, ret_device, detail) : FERRY_E_UNKNOWN_DEVICE;
+}
+
+static struct gpu_memory *memory_new(const struct gpu_device *device, size_t size)
+{
+        struct gpu_memory *memory = calloc(1, sizeof(*memory));
+
+        if (memory)
+                *memory = (struct gpu_memory){ .space.ops = &gpu_space_ops, .device = device, .size = size };
+        return memory;
+}
+
+/* With the context. 0 or a result of the driver, after which nothing is allocated. */
+static cuda_result allocate_zeros(struct gpu_memory *memory, cuda_stream stream)
+{
+        const struct cuda_driver *cuda = gpu_driver();
+        cuda_result result = cuda->mem_alloc(&memory->address, memory->size);
+
+        if (result != CUDA_SUCCESS)
+                return result;
+        result = cuda->memset_d8_async(memory->address, 0, memory->size, stream);
+        if (result == CUDA_SUCCESS)
+                result = cuda->stream_synchronize(stream);
+        if (result != CUDA_SUCCESS)
+                (void)cuda->mem_free(memory->address);
+        return result;
+}
+
+int gpu_allocate(const char *name, size_t size, const struct space **ret_space, void **ret_address,
+                 char detail[GPU_DETAIL_SIZE])
+{
+        FERRY_CLEANUP(cleanup_free) struct gpu_memory *memory = NULL;
+        const struct gpu_device *device;
+        cuda_result result;
+        cuda_stream stream;
+        int r = use(name, &device, detail);
+
+        if (r != 0)
+                return r;
+        memory = memory_new(device, size);
+        if (!memory)
+                return -ENOMEM;
+        if (!gpu_enter(device))
+                return gone(name, detail);
+        r = gpu_stream(device, &stream);
+        result = r == 0 ? allocate_zeros(memory, stream) : CUDA_SUCCESS;
+        gpu_leave();
+        if (r < 0)
+                return r == -ENODEV ? gone(name, detail) : r;
+        if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+                (void)snprintf(detail, GPU_DETAIL_SIZE, "%s has no room for %zu bytes", name, size);
+                return FERRY_E_NO_SPACE;
+        }
+        if (result != CUDA_SUCCESS) {
+                r = gpu_fail(device, "allocate", result);
+                return r == -ENODEV ? gone(name, detail) : r;
+        }
+        *ret_space = &memory->space;
+        *ret_address = (void *)(uintptr_t)memory->address; /* one address space for hosts and devices */
+        memory = NULL;
+        return 0;
+}
+
+/* With the context. Whether size bytes at the address are this device's: 0, FERRY_E_INVALID_PARAMETER. */
+static int adopt_check(const struct gpu_device *device, cuda_pointer address, size_t size, char detail[GPU_DETAIL_SIZE])
+{
+        const struct cuda_driver *cuda = gpu_driver();
+        unsigned type = 0;
+        int ordinal = -1;
+        cuda_pointer base, end;
+        size_t range;
+
+        if (cuda->pointer_get_attribute(&type, CUDA_POINTER_MEMORY_TYPE, address) != CUDA_SUCCESS ||
+            type != CUDA_MEMORY_DEVICE ||
+            cuda->pointer_get_attribute(&ordinal, CUDA_POINTER_DEVICE_ORDINAL, address) != CUDA_SUCCESS ||
+            ordinal != (int)device->number) {
+                (void)snprintf(detail, GPU_DETAIL_SIZE, "The address is not memory of cuda:%u", device->number);
+                return FERRY_E_INVALID_PARAMETER;
+        }
+        if (cuda->mem_range(&base, &range, address) == CUDA_SUCCESS && !__builtin_add_overflow(address, size, &end) &&
+            end <= base + range)
+                return 0;
+        (void)snprintf(detail, GPU_DETAIL_SIZE, "The memory of cuda:%u at this address is not so large",
+                       device->number);
+        return FERRY_E_INVALID_PARAMETER;
+}
+
+int gpu_adopt(const char *name, void *address, size_t size, const struct space **ret_space,
+              char detail[GPU_DETAIL_SIZE])
+{
+        FERRY_CLEANUP(cleanup_free) struct gpu_memory *memory = NULL;
+        const struct gpu_device *device;
+        int r = use(name, &device, detail);
+
+        if (r != 0)
+                return r;
+        memory = memory_new(device, size);
+        if (!memory)
+                return -ENOMEM;
+        memory->kind = GPU_ADOPTED;
+        memory->address = (uintptr_t)address;
+        if (!gpu_enter(device))
+                return gone(name, detail);
+        r = adopt_check(device, memory->address, size, detail);
+        if (r == 0 && gpu_driver()->pointer_get_attribute(&memory->buffer_id, CUDA_POINTER_BUFFER_ID,
+                                                          memory->address) != CUDA_SUCCESS)
+                r = -EIO;
+        gpu_leave();
+        if (r != 0)
+                return r;
+        *ret_space = &memory->space;
+        memory = NULL;
+        return 0;
+}
+
+void gpu_free(const struct space *space)
+{
+        struct gpu_memory *memory = space ? FERRY_CONTAINER_OF(space, struct gpu_memory, space) : NULL;
+
+        if (!memory)
+                return;
+        gpu_unshare(memory);
+        if (memory->kind == GPU_ALLOCATED && gpu_enter(memory->device)) {
+                (void)gpu_driver()->mem_free(
+                        memory->address); /* fails on a device that is gone, and with it went this */
+                gpu_leave();
+        }
+        free(memory);
+}
+
+/* ---- host memory ---- */
+
+bool gpu_pin(void *address, size_t size, bool read_only)
+{
+        const struct gpu_device *device = gpu_device_any();
+        cuda_result result;
+
+        if (!device || !gpu_enter(device))
+                return false;
+        result = gpu_driver()->host_register(address, size, CUDA_HOST_PORTABLE | (read_only ? CUDA_HOST_READ_ONLY : 0));
+        gpu_leave();
+        return result == CUDA_SUCCESS;
+}
+
+void gpu_unpin(void *address)
+{
+        const struct gpu_device *device = gpu_device_any();
+
+        if (!device || !gpu_enter(device))
+                return;
+        (void)gpu_driver()->host_unregister(address);
+        gpu_leave();
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/util.h"
+#include "gpu_internal.h"
+
+/*
+ * Memory of other processes on this host, by CUDA's IPC handles. A process opens a handle once for each of its
+ * contexts, and cannot open its own ones; so one table has what is open, with the number of its users, and one what
+ * this process has shared. A handle names a whole allocation.
+ */
+
+_Static_assert(sizeof(((struct gpu_share *)0)->handle) == sizeof(struct cuda_ipc_handle), "a handle fits");
+_Static_assert(sizeof(((struct gpu_share *)0)->device) == sizeof(struct cuda_uuid), "a UUID fits");
+
+struct gpu_import {
+        const struct gpu_device *device;
+        struct cuda_ipc_handle handle;
+        cuda_pointer base;
+        size_t size;
+        unsigned users;
+        struct gpu_import *prev, *next;
+};
+
+struct gpu_export {
+        const struct gpu_memory *memory;
+        struct gpu_share share;
+        struct gpu_export *prev, *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf, but for the driver's; guards the two */
+static struct gpu_import *imports;
+static struct gpu_export *exports;
+
+/* ---- out ---- */
+
+int gpu_share(const struct space *space, struct gpu_share *ret_share)
+{
+        const struct gpu_memory *memory = FERRY_CONTAINER_OF(space, const struct gpu_memory, space);
+        struct gpu_export *export = calloc(1, sizeof(*export));
+        struct cuda_ipc_handle handle;
+        cuda_pointer base;
+        size_t size;
+        int r = export ? gpu_check(memory) : -ENOMEM;
+
+        if (r == 0 && !gpu_enter(memory->device))
+                r = -ENODEV;
+        if (r < 0) {
+                free(export);
+                return r;
+        }
+        /* Memory of pools, managed and mapped memory have no such handles. */
+        if (gpu_driver()->ipc_get(&handle, memory->address) != CUDA_SUCCESS ||
+            gpu_driver()->mem_range(&base, &size, memory->address) != CUDA_SUCCESS)
+                r = -ENOTSUP;
+        gpu_leave();
+        if (r < 0) {
+                free(export);
+                return r;
+        }
+        export->memory = memory;
+        memcpy(export->share.device, memory->device->uuid.bytes, sizeof(export->share.device));
+        memcpy(export->share.handle, handle.bytes, sizeof(export->share.handle));
+        export->share.offset = memory->address - base;
+        *ret_share = export->share;
+        (void)pthread_mutex_lock(&lock);
+        DL_APPEND(exports, export);
+        (void)pthread_mutex_unlock(&lock);
+        return 0;
+}
+
+void gpu_unshare(const struct gpu_memory *memory)
+{
+        struct gpu_export *export, *next;
+
+        (void)pthread_mutex_lock(&lock);
+        DL_FOREACH_SAFE (exports, export, next) {
+                if (export->memory != memory)
+                        continue;
+                DL_DELETE(exports, export);
+                free(export);
+        }
+        (void)pthread_mutex_unlock(&lock);
+}
+
+/* ---- in ---- */
+
+static int device_of_uuid(const uint8_t uuid[GPU_UUID_SIZE], const struct gpu_device **ret_device)
+{
+        const char *reason;
+        unsigned count = gpu_count(&reason);
+
+        for (unsigned n = 0; n < count; n++) {
+                struct cuda_uuid own;
+                char detail[GPU_DETAIL_SIZE];
+                cuda_device device;
+
+                if (gpu_driver()->device_get(&device, (int)n) == CUDA_SUCCESS &&
+                    gpu_driver()->device_get_uuid(&own, device) == CUDA_SUCCESS &&
+                    memcmp(own.bytes, uuid, sizeof(own.bytes)) == 0)
+                        return gpu_device_use(n, ret_device, detail) == 0 ? 0 : -ENODEV;
+        }
+        return -ENODEV;
+}
+
+/* With the lock. What this process has shared itself; NULL = another process has. */
+static const struct gpu_memory *find_export(const struct gpu_share *share)
+{
+        struct gpu_export *export;
+
+        DL_FOREACH (exports, export)
+                if (memcmp(&export->share, share, sizeof(*share)) == 0)
+                        return export->memory;
+        return NULL;
+}
+
+/* With the lock and the context. 0 or a result of the driver. */
+static cuda_result import_open(struct gpu_import *import)
+{
+        const struct cuda_driver *cuda = gpu_driver();
+        cuda_pointer pointer;
+        cuda_result result = cuda->ipc_open(&pointer, import->handle, CUDA_IPC_LAZY_PEER_ACCESS);
+
+        if (result != CUDA_SUCCESS)
+                return result;
+        result = cuda->mem_range(&import->base, &import->size, pointer);
+        if (result != CUDA_SUCCESS)
+                (void)cuda->ipc_close(pointer);
+        return result;
+}
+
+/* With the lock. An import with one more user; NULL with *ret_error. */
+static struct gpu_import *import_get(const struct gpu_device *device, const struct gpu_share *share, int *ret_error)
+{
+        struct gpu_import *import;
+        cuda_result result;
+
+        DL_FOREACH (imports, import)
+                if (import->device == device &&
+                    memcmp(import->handle.bytes, share->handle, sizeof(share->handle)) == 0) {
+                        import->users++;
+                        return import;
+                }
+        *ret_error = -ENOMEM;
+        import = calloc(1, sizeof(*import));
+        if (!import)
+                return NULL;
+        import->device = device;
+        import->users = 1;
+        memcpy(import->handle.bytes, share->handle, sizeof(share->handle));
+        *ret_error = -ENODEV;
+        result = CUDA_ERROR_UNKNOWN;
+        if (gpu_enter(device)) {
+                result = import_open(import);
+                gpu_leave();
+                *ret_error = -ENOTSUP;
+        }
+        if (result != CUDA_SUCCESS) {
+                free(import);
+                return NULL;
+        }
+        DL_APPEND(imports, import);
+        return import;
+}
+
+/* With the lock. */
+static void import_put(struct gpu_import *import)
+{
+        if (--import->users > 0)
+                return;
+        DL_DELETE(imports, import);
+        if (gpu_enter(import->device)) {
+                (void)gpu_driver()->ipc_close(import->base);
+                gpu_leave();
+        }
+        free(import);
+}
+
+/* With the lock. */
+static int open_foreign(struct gpu_memory *memory, const struct gpu_share *share)
+{
+        uint64_t end;
+        int r;
+        struct gpu_import *import = import_get(memory->device, share, &r);
+
+        if (!import)
+                return r;
+        if (__builtin_add_overflow(share->offset, memory->size, &end) || end > import->size) {
+                import_put(import);
+                return -EBADMSG;
+        }
+        memory->kind = GPU_OPENED;
+        memory->import = import;
+        memory->address = import->base + share->offset;
+        return 0;
+}
+
+/* The same memory by another name: the program may free it, as it may free its own. */
+static int open_own(struct gpu_memory *memory, const struct gpu_memory *own)
+{
+        if (memory->size > own->size)
+                return -EBADMSG;
+        memory->kind = own->kind == GPU_ALLOCATED ? GPU_OPENED : own->kind;
+        memory->address = own->address;
+        memory->buffer_id = own->buffer_id;
+        return 0;
+}
+
+int gpu_open(const struct gpu_share *share, uint64_t size, const struct space **ret_space, const void **ret_address)
+{
+        const struct gpu_memory *own;
+        const struct gpu_device *device;
+        struct gpu_memory *memory;
+        int r = device_of_uuid(share->device, &device);
+
+        if (r < 0)
+                return r;
+        memory = calloc(1, sizeof(*memory));
+        if (!memory)
+                return -ENOMEM;
+        *memory = (struct gpu_memory){ .space.ops = &gpu_space_ops, .device = device, .size = size };
+        (void)pthread_mutex_lock(&lock);
+        own = find_export(share);
+        r = own ? open_own(memory, own) : open_foreign(memory, share);
+        (void)pthread_mutex_unlock(&lock);
+        if (r < 0) {
+                free(memory);
+                return r;
+        }
+        *ret_space = &memory->space;
+        *ret_address = (const void *)(uintptr_t)memory->address;
+        return 0;
+}
+
+void gpu_close(const struct space *space)
+{
+        struct gpu_memory *memory = space ? FERRY_CONTAINER_OF(space, struct gpu_memory, space) : NULL;
+
+        if (!memory)
+                return;
+        (void)pthread_mutex_lock(&lock);
+        if (memory->import)
+                import_put(memory->import);
+        (void)pthread_mutex_unlock(&lock);
+        free(memory);
+}

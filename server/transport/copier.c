@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/copier.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "base/log.h"
+
+enum { THREADS = 4 };
+
+enum task_state { TASK_WAITS, TASK_RUNS, TASK_HAS_RUN };
+
+struct copier {
+        void (*notify)(void *context);
+        void *context;
+        pthread_mutex_t lock;         /* guards what follows, and each task's state */
+        pthread_cond_t work;          /* waiting, ending */
+        pthread_cond_t ran;           /* a task has run */
+        struct copier_task *waiting;  /* utlist */
+        struct copier_task *finished; /* utlist */
+        bool ending;
+        /* The progress thread's. */
+        unsigned n_threads;
+        pthread_t threads[THREADS];
+};
+
+int copier_new(void (*notify)(void *context), void *context, struct copier **ret_copier)
+{
+        struct copier *copier = calloc(1, sizeof(*copier));
+
+        if (!copier)
+                return -ENOMEM;
+        copier->notify = notify;
+        copier->context = context;
+        (void)pthread_mutex_init(&copier->lock, NULL);
+        (void)pthread_cond_init(&copier->work, NULL);
+        (void)pthread_cond_init(&copier->ran, NULL);
+        *ret_copier = copier;
+        return 0;
+}
+
+struct copier *copier_free(struct copier *copier)
+{
+        if (!copier)
+                return NULL;
+        (void)pthread_mutex_lock(&copier->lock);
+        copier->ending = true;
+        (void)pthread_cond_broadcast(&copier->work);
+        (void)pthread_mutex_unlock(&copier->lock);
+        while (copier->n_threads > 0)
+                (void)pthread_join(copier->threads[--copier->n_threads], NULL);
+        (void)pthread_cond_destroy(&copier->ran);
+        (void)pthread_cond_destroy(&copier->work);
+        (void)pthread_mutex_destroy(&copier->lock);
+        free(copier);
+        return NULL;
+}
+
+/* With the lock, which is dropped meanwhile. */
+static void run_next(struct copier *copier)
+{
+        struct copier_task *task = copier->waiting;
+
+        DL_DELETE(copier->waiting, task);
+        task->state = TASK_RUNS;
+        (void)pthread_mutex_unlock(&copier->lock);
+        task->run(task);
+        (void)pthread_mutex_lock(&copier->lock);
+        task->state = TASK_HAS_RUN;
+        DL_APPEND(copier->finished, task);
+        (void)pthread_cond_broadcast(&copier->ran);
+}
+
+static void *copier_run(void *context)
+{
+        struct copier *copier = context;
+
+        (void)pthread_mutex_lock(&copier->lock);
+        while (!copier->ending) {
+                if (!copier->waiting) {
+                        (void)pthread_cond_wait(&copier->work, &copier->lock);
+                        continue;
+                }
+                run_next(copier);
+                (void)pthread_mutex_unlock(&copier->lock);
+                copier->notify(copier->context);
+                (void)pthread_mutex_lock(&copier->lock);
+        }
+        (void)pthread_mutex_unlock(&copier->lock);
+        return NULL;
+}
+
+/* The program's signals are not for these threads. */
+static void start_threads(struct copier *copier)
+{
+        sigset_t all, before;
+
+        (void)sigfillset(&all);
+        (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+        while (copier->n_threads < THREADS) {
+                int r = pthread_create(&copier->threads[copier->n_threads], NULL, copier_run, copier);
+
+                if (r != 0) {
+                        log_event(LOG_WARN, "no further thread for GPU copies", LOG_I("errno", r));
+                        break;
+                }
+                (void)pthread_setname_np(copier->threads[copier->n_threads++], "ferry-gpu");
+        }
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void copier_add(struct copier *copier, struct copier_task *task)
+{
+        if (copier->n_threads == 0)
+                start_threads(copier);
+        (void)pthread_mutex_lock(&copier->lock);
+        task->state = TASK_WAITS;
+        DL_APPEND(copier->waiting, task);
+        (void)pthread_cond_signal(&copier->work);
+        while (copier->n_threads == 0 && copier->waiting)
+                run_next(copier);
+        (void)pthread_mutex_unlock(&copier->lock);
+        if (copier->n_threads == 0)
+                copier->notify(copier->context);
+}
+
+bool copier_collect(struct copier *copier)
+{
+        struct copier_task *task;
+        bool any = false;
+
+        for (;;) {
+                (void)pthread_mutex_lock(&copier->lock);
+                task = copier->finished;
+                if (task)
+                        DL_DELETE(copier->finished, task);
+                (void)pthread_mutex_unlock(&copier->lock);
+                if (!task)
+                        return any;
+                any = true;
+                task->done(task);
+        }
+}
+
+/* With the lock. */
+static bool remove_idle(struct copier *copier, struct copier_task *task)
+{
+        if (task->state == TASK_RUNS)
+                return false;
+        if (task->state == TASK_WAITS)
+                DL_DELETE(copier->waiting, task);
+        else
+                DL_DELETE(copier->finished, task);
+        return true;
+}
+
+bool copier_try_remove(struct copier *copier, struct copier_task *task)
+{
+        bool removed;
+
+        (void)pthread_mutex_lock(&copier->lock);
+        removed = remove_idle(copier, task);
+        (void)pthread_mutex_unlock(&copier->lock);
+        return removed;
+}
+
+void copier_remove(struct copier *copier, struct copier_task *task)
+{
+        (void)pthread_mutex_lock(&copier->lock);
+        while (!remove_idle(copier, task))
+                (void)pthread_cond_wait(&copier->ran, &copier->lock);
+        (void)pthread_mutex_unlock(&copier->lock);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "opening.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/log.h"
+#include "base/util.h"
+
+static void open_run(struct copier_task *task)
+{
+        struct opening *opening = FERRY_CONTAINER_OF(task, struct opening, task);
+
+        opening->result = gpu_open(&opening->share, opening->mapping->size, &opening->space, &opening->address);
+}
+
+/* The mapping has what was opened. Frees the opening. */
+static void opening_end(struct opening *opening)
+{
+        opening->mapping->space = opening->space;
+        opening->mapping->address = opening->address;
+        DL_DELETE(opening->channel->openings, opening);
+        mapping_put(&opening->channel->mappings, opening->mapping);
+        free(opening);
+}
+
+static void open_ran(struct copier_task *task)
+{
+        struct opening *opening = FERRY_CONTAINER_OF(task, struct opening, task);
+        struct frame frame = frame_of(FRAME_LENT);
+
+        if (opening->result < 0)
+                log_event(LOG_INFO, "the GPU memory of a local peer cannot be opened; the peer stages it",
+                          LOG_U("peer_epoch", opening->channel->link.peer_epoch),
+                          LOG_S("reason", strerror(-opening->result)));
+        frame.id = opening->mapping->id;
+        frame.n = opening->result == 0;
+        channel_post_frame(opening->channel, frame, NULL);
+        opening_end(opening);
+}
+
+int opening_new(struct channel *channel, uint64_t id, uint64_t size, const void *share)
+{
+        struct opening *opening = calloc(1, sizeof(*opening));
+        int r = opening ? mappings_add_gpu(&channel->mappings, id, size, &opening->mapping) : -ENOMEM;
+
+        if (r < 0) {
+                free(opening);
+                return r;
+        }
+        opening->task = (struct copier_task){ .run = open_run, .done = open_ran };
+        opening->channel = channel;
+        memcpy(&opening->share, share, sizeof(opening->share));
+        DL_APPEND(channel->openings, opening);
+        copier_add(channel_local(channel)->copier, &opening->task);
+        return 0;
+}
+
+void openings_end(struct channel *channel)
+{
+        for (struct opening *opening; (opening = channel->openings);) {
+                copier_remove(channel_local(channel)->copier, &opening->task);
+                opening_end(opening);
+        }
+}

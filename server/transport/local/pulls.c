@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pulls.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/util.h"
+#include "outgoing.h"
+
+static void release(struct channel *channel, const struct pull *pull)
+{
+        struct frame frame = frame_of(FRAME_RELEASE);
+
+        frame.slot = pull->slot;
+        frame.number = pull->number;
+        frame.way = (uint8_t)pull->way;
+        channel->pulling[pull->slot] = false;
+        channel_post_frame(channel, frame, NULL);
+}
+
+/* tell = false: its done is not to run. */
+static void pull_end(struct pull *pull, enum message_result result, bool tell)
+{
+        struct channel *channel = pull->channel;
+        struct message *message = pull->message;
+        struct local *local = channel_local(channel);
+
+        DL_DELETE(local->pulls, pull);
+        if (pull->copying)
+                copier_remove(local->copier, &pull->task);
+        crew_stop(local->crew, pull);
+        message->way = pull->way;
+        release(channel, pull);
+        pull_free(pull, &channel->mappings);
+        if (tell)
+                message_finish(message, result);
+        else
+                message_free(&local->base, message);
+}
+
+/* Resolves the extents at once: a later FORGET may name their memory. NULL with *ret_wrong. */
+static struct pull *pull_resolve(struct channel *channel, const struct frame *frame, const uint8_t *bytes,
+                                 const char **ret_wrong)
+{
+        struct pull *pull = pull_new(frame->n);
+        uint64_t sum = 0;
+
+        *ret_wrong = pull ? NULL : "out of memory";
+        for (uint32_t i = 0; pull && i < frame->n && !*ret_wrong; i++) {
+                struct pull_extent *to = &pull->extents[i];
+                struct frame_extent from;
+
+                memcpy(&from, bytes + i * sizeof(from), sizeof(from));
+                to->size = from.size;
+                to->address = mapping_get(&channel->mappings, from.memory, from.offset, from.size, &to->mapping);
+                if (to->address) {
+                        to->space = to->mapping->space;
+                        pull->from_gpu |= to->space != NULL;
+                        pull->n++;
+                }
+                if (!to->address || __builtin_add_overflow(sum, from.size, &sum))
+                        *ret_wrong = "it named memory that it has not lent";
+        }
+        if (!*ret_wrong && sum != frame->size)
+                *ret_wrong = "its extents are not as long as its payload";
+        if (!*ret_wrong && channel->pulling[frame->slot])
+                *ret_wrong = "it used a lease's slot twice";
+        if (pull && *ret_wrong) {
+                pull_free(pull, &channel->mappings);
+                return NULL;
+        }
+        return pull;
+}
+
+struct pull *pull_arrived(struct channel *channel, const struct frame *frame, const uint8_t *extents,
+                          const char **ret_wrong)
+{
+        struct pull *pull = pull_resolve(channel, frame, extents, ret_wrong);
+
+        if (!pull)
+                return NULL;
+        pull->channel = channel;
+        pull->length = frame->size;
+        pull->lease = &channel->peer_page[frame->slot];
+        pull->number = frame->number;
+        pull->slot = frame->slot;
+        pull->way = (enum transport_way)frame->way;
+        channel->pulling[frame->slot] = true;
+        return pull;
+}
+
+void pull_refuse(struct pull *pull)
+{
+        release(pull->channel, pull);
+        pull_free(pull, &pull->channel->mappings);
+}
+
+void pulls_receive(struct link *link, struct message *message, struct payload *payload)
+{
+        struct local *local = channel_local(channel_of(link));
+        struct pull *pull = payload->descriptor;
+
+        assert(pull && !payload->taken); /* what came inside is not received */
+        message->link = link;
+        message->copied = 0;
+        pull->message = message;
+        pull->off_host = pull->from_gpu || message->stream->off_host;
+        payload->taken = true;
+        DL_APPEND(local->pulls, pull);
+}
+
+/* Whether it is still there. */
+static bool pull_begin(struct local *local, struct pull *pull)
+{
+        if (pull->begun)
+                return true;
+        pull->begun = true;
+        if (pull->message->begin && !pull->message->begin(pull->message)) {
+                pull_end(pull, MESSAGE_CANCELLED, false);
+                return false;
+        }
+        return true;
+}
+
+static void tell_copied(struct local *local, struct pull *pull, uint64_t copied)
+{
+        struct message *message = pull->message;
+
+        if (copied <= message->copied)
+                return;
+        message->copied = copied;
+        if (local->base.handlers.copied)
+                local->base.handlers.copied(local->base.handlers.context, message);
+}
+
+/* ---- pulls off the host, by the copier ---- */
+
+static struct pull *pull_of_task(struct copier_task *task)
+{
+        return FERRY_CONTAINER_OF(task, struct pull, task);
+}
+
+static void pull_run(struct copier_task *task)
+{
+        struct pull *pull = pull_of_task(task);
+
+        pull->copy_result = pull_copy(pull);
+}
+
+static void pull_ran(struct copier_task *task)
+{
+        struct pull *pull = pull_of_task(task);
+        int r = pull->copy_result;
+
+        pull->copying = false;
+        if (pull->ended) {
+                pull_end(pull, pull->result, pull->tell);
+                return;
+        }
+        if (r == 0)
+                pull->message->copied = pull->length;
+        pull->message->fault = r;
+        pull_end(pull, r == 0 ? MESSAGE_OK : r == -ESTALE ? MESSAGE_REVOKED : MESSAGE_FAULT, true);
+}
+
+static void pull_hand_over(struct local *local, struct pull *pull)
+{
+        enum transport_way way = pull->from_gpu ? TRANSPORT_WAY_CUDA_IPC : TRANSPORT_WAY_CUDA_COPY;
+
+        if (way > pull->way)
+                pull->way = way;
+        pull->copying = true;
+        pull->task = (struct copier_task){ .run = pull_run, .done = pull_ran };
+        copier_add(local->copier, &pull->task);
+}
+
+/* Nobody wants it any more: it ends now, or as soon as its task has run. */
+static void pull_give_up(struct pull *pull, enum message_result result, bool tell)
+{
+        struct local *local = channel_local(pull->channel);
+
+        if (pull->copying && !copier_try_remove(local->copier, &pull->task)) {
+                atomic_store(&pull->unwanted, true);
+                pull->ended = true;
+                pull->result = result;
+                pull->tell = tell;
+                return;
+        }
+        pull->copying = false;
+        pull_end(pull, result, tell);
+}
+
+/* One step of one pull. Bytes that were copied here; *ret_did whether anything was done. */
+static uint64_t pull_step(struct local *local, struct pull *pull, uint64_t limit, bool *ret_did)
+{
+        uint64_t size, copied;
+
+        if (!link_is_usable(&pull->channel->link) || pull->copying)
+                return 0; /* the next progress() ends it, or its task does */
+        if (!pull_begin(local, pull)) {
+                *ret_did = true;
+                return 0;
+        }
+        if (pull->off_host) {
+                pull_hand_over(local, pull);
+                *ret_did = true;
+                return 0;
+        }
+        crew_share(local->crew, pull);
+        size = crew_copy(local->crew, pull, limit);
+        *ret_did |= size > 0;
+        switch (crew_look(local->crew, pull, &copied)) {
+        case CREW_COPIED:
+                pull->message->copied = copied;
+                pull_end(pull, MESSAGE_OK, true);
+                *ret_did = true;
+                break;
+        case CREW_REVOKED:
+                pull_end(pull, MESSAGE_REVOKED, true);
+                *ret_did = true;
+                break;
+        case CREW_MORE:
+        case CREW_WAITS:
+                tell_copied(local, pull, copied); /* which may end it */
+                break;
+        }
+        return size;
+}
+
+bool pulls_copy(struct local *local)
+{
+        uint64_t limit = PULL_PIECE;
+        struct pull *pull;
+        bool did = false;
+        size_t n;
+
+        DL_COUNT(local->pulls, pull, n);
+        for (; n > 0 && limit > 0 && local->pulls; n--) {
+                pull = local->pulls;
+                DL_DELETE(local->pulls, pull); /* to the end of the list: the others' turn */
+                DL_APPEND(local->pulls, pull);
+                limit -= pull_step(local, pull, limit, &did);
+        }
+        return did;
+}
+
+bool pulls_have_work(const struct local *local)
+{
+        const struct pull *pull;
+        uint64_t copied;
+
+        DL_FOREACH (local->pulls, pull)
+                if (!pull->copying && crew_look(local->crew, pull, &copied) != CREW_WAITS)
+                        return true;
+        return false;
+}
+
+/* One of the channel; with a transfer, one of that which is not about to end. */
+static struct pull *find(const struct channel *channel, const uint64_t *transfer)
+{
+        struct pull *pull;
+
+        DL_FOREACH (channel_local(channel)->pulls, pull)
+                if (pull->channel == channel && (!transfer || (pull->message->transfer == *transfer && !pull->ended)))
+                        return pull;
+        return NULL;
+}
+
+void pulls_cancel(struct channel *channel, uint64_t transfer)
+{
+        for (struct pull *pull; (pull = find(channel, &transfer));)
+                pull_give_up(pull, MESSAGE_CANCELLED, pull->begun || !pull->message->begin);
+}
+
+void pulls_end(struct channel *channel)
+{
+        for (struct pull *pull; (pull = find(channel, NULL));)
+                pull_end(pull, MESSAGE_LOST, pull->begun || !pull->message->begin);
+}
+
+bool pulls_are_idle(const struct channel *channel)
+{
+        return !find(channel, NULL);
+}

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <ferry/error.h>
+
+#include "cuda_internal.h"
+#include "memory/gpu.h"
+
+/* On tests/cuda/standin.c, which LD_LIBRARY_PATH names. What a program calls by itself goes to it directly. */
+
+enum { SIZE = 3 << 20 };
+
+static char faults[64];
+static char detail[GPU_DETAIL_SIZE];
+
+#define CALL(name, type, ...) ((cuda_result(*) type)driver_symbol(#name))(__VA_ARGS__)
+
+static void *driver_symbol(const char *name)
+{
+        static void *library;
+        void *symbol;
+
+        if (!library)
+                library = dlopen("libcuda.so.1", RTLD_NOW);
+        assert_non_null(library);
+        symbol = dlsym(library, name);
+        assert_non_null(symbol);
+        return symbol;
+}
+
+static void set_faults(const char *words)
+{
+        FILE *file = fopen(faults, "we");
+
+        assert_non_null(file);
+        assert_true(fputs(words, file) >= 0);
+        assert_int_equal(fclose(file), 0);
+}
+
+/* What the program around the worker does: its own context, and memory in it. */
+static void *program_allocate(int device, size_t size)
+{
+        cuda_context context;
+        cuda_pointer pointer;
+
+        assert_int_equal(CALL(cuInit, (unsigned), 0), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuDevicePrimaryCtxRetain, (cuda_context *, cuda_device), &context, device), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuCtxPushCurrent_v2, (cuda_context), context), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuMemAlloc_v2, (cuda_pointer *, size_t), &pointer, size), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuCtxPopCurrent_v2, (cuda_context *), &context), CUDA_SUCCESS);
+        return (void *)(uintptr_t)pointer;
+}
+
+static void program_free(int device, void *address)
+{
+        cuda_context context;
+
+        assert_int_equal(CALL(cuDevicePrimaryCtxRetain, (cuda_context *, cuda_device), &context, device), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuCtxPushCurrent_v2, (cuda_context), context), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuMemFree_v2, (cuda_pointer), (uintptr_t)address), CUDA_SUCCESS);
+        assert_int_equal(CALL(cuCtxPopCurrent_v2, (cuda_context *), &context), CUDA_SUCCESS);
+}
+
+static int store(const struct space *space, void *to, const void *from, size_t size)
+{
+        int r = space_copy(space, to, NULL, from, size), finished = space_finish(space, NULL);
+
+        return r < 0 ? r : finished;
+}
+
+static int load(const struct space *space, void *to, const void *from, size_t size)
+{
+        int r = space_copy(NULL, to, space, from, size), finished = space_finish(NULL, space);
+
+        return r < 0 ? r : finished;
+}
+
+static void allocate(const char *device, const struct space **space, void **address)
+{
+        assert_int_equal(gpu_allocate(device, SIZE, space, address, detail), 0);
+}
+
+static void only_well_formed_names_are_gpus(void **state)
+{
+        static const char *const wrong[] = { "",        "cuda",     "cuda:",  "cuda:-1", "cuda:01",
+                                             "cuda:1 ", "cuda:0x1", "CUDA:0", "cpu:0",   "cuda:99999999999" };
+        unsigned n = 0;
+
+        for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+                assert_false(gpu_parse(wrong[i], &n));
+        assert_true(gpu_parse("cuda:0", &n));
+        assert_true(gpu_parse("cuda:17", &n));
+        assert_int_equal(n, 17);
+}
+
+static void memory_begins_as_zeros_and_keeps_what_is_stored(void **state)
+{
+        const struct space *space;
+        char *here = malloc(SIZE), *zeros = calloc(1, SIZE);
+        void *address;
+
+        allocate("cuda:1", &space, &address);
+        memset(here, 7, SIZE);
+        assert_int_equal(load(space, here, address, SIZE), 0);
+        assert_memory_equal(here, zeros, SIZE);
+        memset(here, 9, SIZE);
+        assert_int_equal(store(space, (char *)address + 100, here, 1000), 0);
+        assert_int_equal(load(space, here, address, SIZE), 0);
+        assert_int_equal(here[99], 0);
+        assert_int_equal(here[100], 9);
+        assert_int_equal(here[1099], 9);
+        assert_int_equal(here[1100], 0);
+        gpu_free(space);
+        free(here);
+        free(zeros);
+}
+
+/* Without this, the tests would prove nothing of host code that touches device memory, or that does not wait. */
+static void the_standin_is_strict(void **state)
+{
+        const struct space *space;
+        char here = 1;
+        void *address;
+        int status;
+        pid_t child;
+
+        allocate("cuda:0", &space, &address);
+        assert_int_equal(space_copy(NULL, &here, space, address, 1), 0);
+        assert_int_equal(here, 1);
+        assert_int_equal(space_finish(NULL, space), 0);
+        assert_int_equal(here, 0);
+        child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+                (void)signal(SIGSEGV, SIG_DFL);
+                *(volatile char *)address = 1;
+                _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+        gpu_free(space);
+}
+
+static void bytes_move_between_gpus(void **state)
+{
+        static const char *const devices[][2] = { { "cuda:0", "cuda:0" }, { "cuda:0", "cuda:1" } };
+
+        for (size_t i = 0; i < 2; i++) {
+                const struct space *from, *to;
+                void *source, *target;
+                char text[32];
+
+                allocate(devices[i][0], &from, &source);
+                allocate(devices[i][1], &to, &target);
+                assert_int_equal(store(from, (char *)source + 5, "across", 7), 0);
+                assert_int_equal(space_copy(to, target, from, (char *)source + 5, 7), 0);
+                assert_int_equal(space_finish(to, from), 0);
+                assert_int_equal(load(to, text, target, 7), 0);
+                assert_string_equal(text, "across");
+                gpu_free(from);
+                gpu_free(to);
+        }
+}
+
+static void what_is_no_memory_of_the_gpu_is_not_adopted(void **state)
+{
+        const struct space *space;
+        char *address = program_allocate(0, SIZE);
+        static char host[16];
+
+        assert_int_equal(gpu_adopt("cuda:0", host, sizeof(host), &space, detail), FERRY_E_INVALID_PARAMETER);
+        assert_non_null(strstr(detail, "not memory of cuda:0"));
+        assert_int_equal(gpu_adopt("cuda:1", address, SIZE, &space, detail), FERRY_E_INVALID_PARAMETER);
+        assert_int_equal(gpu_adopt("cuda:0", address + 1, SIZE, &space, detail), FERRY_E_INVALID_PARAMETER);
+        assert_non_null(strstr(detail, "not so large"));
+        assert_int_equal(gpu_adopt("cuda:0", address, SIZE_MAX, &space, detail), FERRY_E_INVALID_PARAMETER);
+        assert_int_equal(gpu_adopt("cuda:9", address, SIZE, &space, detail), FERRY_E_UNKNOWN_DEVICE);
+        program_free(0, address);
+}
+
+static void memory_that_the_program_frees_is_not_touched_again(void **state)
+{
+        const struct space *space;
+        char *address = program_allocate(0, SIZE), *again;
+        char byte;
+
+        assert_int_equal(gpu_adopt("cuda:0", address + 4096, SIZE - 4096, &space, detail), 0);
+        assert_int_equal(store(space, address + 4096, "x", 1), 0);
+        program_free(0, address);
+        assert_int_equal(load(space, &byte, address + 4096, 1), -EFAULT);
+        /* The driver gives the same address to what comes next. */
+        again = program_allocate(0, SIZE);
+        if (again == address)
+                assert_int_equal(store(space, address + 4096, "y", 1), -EFAULT);
+        assert_non_null(strstr(space_error(-EFAULT), "freed"));
+        gpu_free(space);
+        program_free(0, again);
+}
+
+static void a_gpu_that_is_gone_says_so(void **state)
+{
+        const struct space *space, *other;
+        void *address;
+        char byte;
+
+        allocate("cuda:0", &space, &address);
+        set_faults("gone");
+        assert_int_equal(load(space, &byte, address, 1), -ENODEV);
+        assert_int_equal(gpu_allocate("cuda:0", SIZE, &other, &address, detail), FERRY_E_UNKNOWN_DEVICE);
+        assert_non_null(strstr(detail, "gone"));
+        set_faults("");
+        gpu_free(space);
+}
+
+static void a_gpu_without_room_says_so(void **state)
+{
+        const struct space *space;
+        void *address;
+
+        assert_int_equal(gpu_allocate("cuda:0", SIZE_MAX / 2, &space, &address, detail), FERRY_E_NO_SPACE);
+        assert_non_null(strstr(detail, "no room"));
+}
+
+/* The other process: opens what it gets, and answers with its first byte, or the error. */
+static void serve_open(int fd)
+{
+        struct gpu_share share;
+
+        while (read(fd, &share, sizeof(share)) == (ssize_t)sizeof(share)) {
+                const struct space *space;
+                const void *address;
+                char byte = 0;
+                int answer = gpu_open(&share, SIZE, &space, &address);
+
+                if (answer == 0) {
+                        answer = load(space, &byte, address, 1);
+                        answer = answer == 0 ? byte : answer;
+                        gpu_close(space);
+                }
+                if (write(fd, &answer, sizeof(answer)) != (ssize_t)sizeof(answer))
+                        break;
+        }
+        _exit(0);
+}
+
+static int ask(int fd, const struct gpu_share *share)
+{
+        int answer;
+
+        assert_int_equal(write(fd, share, sizeof(*share)), sizeof(*share));
+        assert_int_equal(read(fd, &answer, sizeof(answer)), sizeof(answer));
+        return answer;
+}
+
+static int other, other_pid;
+
+/* CUDA cannot be used after a fork, so the other process begins before the first call. */
+static int start_other(void **state)
+{
+        int fds[2];
+
+        (void)snprintf(faults, sizeof(faults), "/tmp/ferry-unit-gpu-%d", (int)getpid());
+        if (setenv("CUDA_STANDIN_FAULTS", faults, 1) != 0 ||
+            socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
+                return -1;
+        other_pid = fork();
+        if (other_pid == 0) {
+                (void)close(fds[0]);
+                serve_open(fds[1]);
+        }
+        (void)close(fds[1]);
+        other = fds[0];
+        return other_pid < 0 ? -1 : 0;
+}
+
+static int stop_other(void **state)
+{
+        int status;
+
+        (void)close(other);
+        (void)unlink(faults);
+        return waitpid(other_pid, &status, 0) == other_pid && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
+}
+
+static void another_process_opens_what_is_shared(void **state)
+{
+        char *address = program_allocate(1, 2 * SIZE);
+        const struct space *space;
+        struct gpu_share share, wrong;
+
+        assert_int_equal(gpu_adopt("cuda:1", address + 64, SIZE, &space, detail), 0);
+        assert_int_equal(store(space, address + 64, "q", 1), 0);
+        assert_int_equal(gpu_share(space, &share), 0);
+        assert_int_equal(share.offset, 64);
+        assert_int_equal(ask(other, &share), 'q');
+        wrong = share;
+        wrong.offset = 2 * SIZE;
+        assert_int_equal(ask(other, &wrong), -EBADMSG);
+        wrong.offset = UINT64_MAX;
+        assert_int_equal(ask(other, &wrong), -EBADMSG);
+        wrong = share;
+        wrong.device[0] ^= 1;
+        assert_int_equal(ask(other, &wrong), -ENODEV);
+        wrong = share;
+        wrong.handle[0] ^= 1;
+        assert_int_equal(ask(other, &wrong), -ENOTSUP);
+        gpu_free(space);
+        program_free(1, address);
+}
+
+static void a_process_opens_what_it_has_shared_itself(void **state)
+{
+        const struct space *space, *opened;
+        struct gpu_share share;
+        const void *address;
+        void *memory;
+        char byte;
+
+        allocate("cuda:0", &space, &memory);
+        assert_int_equal(store(space, memory, "s", 1), 0);
+        assert_int_equal(gpu_share(space, &share), 0);
+        assert_int_equal(gpu_open(&share, SIZE, &opened, &address), 0);
+        assert_int_equal(load(opened, &byte, address, 1), 0);
+        assert_int_equal(byte, 's');
+        gpu_close(opened);
+        assert_int_equal(gpu_open(&share, SIZE + 1, &opened, &address), -EBADMSG);
+        gpu_free(space);
+        set_faults("share");
+        allocate("cuda:0", &space, &memory);
+        assert_int_equal(gpu_share(space, &share), -ENOTSUP);
+        gpu_free(space);
+        set_faults("");
+}
+
+static void host_memory_is_pinned_once(void **state)
+{
+        static char host[8192];
+
+        assert_true(gpu_pin(host, sizeof(host), false));
+        assert_false(gpu_pin(host + 100, 100, true));
+        gpu_unpin(host);
+        assert_true(gpu_pin(host, sizeof(host), true));
+        gpu_unpin(host);
+        set_faults("pin");
+        assert_false(gpu_pin(host, sizeof(host), false));
+        set_faults("");
+}
+
+static void *copy_once(void *context)
+{
+        void **memory = context;
+        char byte;
+
+        assert_int_equal(load(memory[0], &byte, memory[1], 1), 0);
+        return NULL;
+}
+
+static void threads_that_have_copied_may_end(void **state)
+{
+        const struct space *space;
+        void *address;
+
+        allocate("cuda:0", &space, &address);
+        for (int i = 0; i < 3; i++) {
+                void *memory[] = { (void *)(uintptr_t)space, address };
+                pthread_t thread;
+
+                assert_int_equal(pthread_create(&thread, NULL, copy_once, memory), 0);
+                assert_int_equal(pthread_join(thread, NULL), 0);
+        }
+        gpu_free(space);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(only_well_formed_names_are_gpus),
+                cmocka_unit_test(memory_begins_as_zeros_and_keeps_what_is_stored),
+                cmocka_unit_test(the_standin_is_strict),
+                cmocka_unit_test(bytes_move_between_gpus),
+                cmocka_unit_test(what_is_no_memory_of_the_gpu_is_not_adopted),
+                cmocka_unit_test(memory_that_the_program_frees_is_not_touched_again),
+                cmocka_unit_test(a_gpu_that_is_gone_says_so),
+                cmocka_unit_test(a_gpu_without_room_says_so),
+                cmocka_unit_test(another_process_opens_what_is_shared),
+                cmocka_unit_test(a_process_opens_what_it_has_shared_itself),
+                cmocka_unit_test(host_memory_is_pinned_once),
+                cmocka_unit_test(threads_that_have_copied_may_end),
+        };
+
+        return cmocka_run_group_tests(tests, start_other, stop_other);
+}
