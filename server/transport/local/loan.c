@@ -4,6 +4,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "memory/gpu.h"
+
 enum { PAGE_SIZE_BYTES = FRAME_LEASES * sizeof(struct lease_slot) };
 
 int loans_new(struct loans *loans)
@@ -24,6 +26,9 @@ void loans_clear(struct loans *loans)
 {
         if (loans->page)
                 (void)munmap(loans->page, PAGE_SIZE_BYTES);
+        if (loans->pins == LOANS_PINNED)
+                gpu_unpin(loans->ring);
+        loans->pins = LOANS_NOT_PINNED;
         if (loans->ring)
                 (void)munmap(loans->ring, (size_t)LOAN_BUFFERS * LOAN_BUFFER_SIZE);
         loans->memfd = memfd_drop(loans->memfd);
@@ -39,6 +44,13 @@ int loans_make_ring(struct loans *loans, struct memfd **ret_memfd)
         if (r == 0)
                 loans->ring = ring;
         return r;
+}
+
+void loans_pin_ring(struct loans *loans)
+{
+        if (loans->pins == LOANS_NOT_PINNED)
+                loans->pins = gpu_pin(loans->ring, (size_t)LOAN_BUFFERS * LOAN_BUFFER_SIZE, false) ? LOANS_PINNED
+                                                                                                   : LOANS_UNPINNABLE;
 }
 
 int loans_find_buffer(const struct loans *loans)

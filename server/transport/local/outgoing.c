@@ -169,6 +169,8 @@ static int send_by_ring(struct channel *channel, struct message *message, struct
 
         if (buffer < 0)
                 return -ENOBUFS;
+        if (message->stream->off_host)
+                loans_pin_ring(&channel->loans);
         message->fault =
                 gather(loans_buffer(&channel->loans, buffer), message->stream, message->offset, message->length);
         if (message->fault < 0) {
