@@ -350,7 +350,8 @@ void worker_stop(struct worker *w)
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
                 char *log = worker_log(w);
 
-                print_error("worker %s ended with status %#x; log:\n%s\n", w->name, status, log);
+                print_error("worker %s ended with status %#x; log:\n", w->name, status);
+                (void)fputs(log, stderr); /* cmocka would cut it */
                 free(log);
         }
         assert_true(WIFEXITED(status));
