@@ -637,6 +637,20 @@ static void a_shut_down_flushes_what_was_sent(void **state)
 }
 
 /* A header of other bytes, beneath the transport. */
+/* The peer stands still while it connects: UCX has nobody to flush to, and aborts when it is made to wait. */
+static void a_shut_down_does_not_wait_for_a_peer_that_never_spoke(void **state)
+{
+        enum { PATIENCE_US = 100000 };
+        struct pair *p = pair_new();
+        int error = 0;
+
+        assert_non_null(connect_to(&p->n[0], ucx_transport_facts(p->n[1].transport)->data_address, &error));
+        AWAIT(p, p->n[1].accepted == 1);
+        p->n[1].transport->ops->shut_down(p->n[1].transport, clock_now_us() + PATIENCE_US);
+        assert_int_equal(p->n[1].ended, 1);
+        pair_free(p);
+}
+
 static void send_raw(struct node *node, const void *header, size_t size)
 {
         ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_AM_SEND_FLAG_REPLY };
@@ -971,6 +985,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(without_ucxs_cache_links_carry_and_end_all_the_same, cache_off,
                                                 cache_on),
                 cmocka_unit_test(a_shut_down_flushes_what_was_sent),
+                cmocka_unit_test(a_shut_down_does_not_wait_for_a_peer_that_never_spoke),
                 cmocka_unit_test(foreign_bytes_are_dropped),
                 cmocka_unit_test(another_version_ends_the_link_and_is_named),
                 cmocka_unit_test(nobody_is_unreachable),

@@ -134,8 +134,8 @@ static void close_idle(struct ucx *ucx)
                 if (!link_is_usable(base) || !is_idle(link))
                         continue;
                 ucx_link_fail(link, FERRY_E_PEER_LOST, "the worker is shutting down");
-                /* One that never got through has nothing to flush; UCX would wait for it, and in the end abort. */
-                close_endpoint(link, !base->accepted && base->connect_us == 0 ? UCP_EP_CLOSE_FLAG_FORCE : 0);
+                /* Of a peer that never spoke nothing is to be flushed; UCX would wait for it, and in the end abort. */
+                close_endpoint(link, base->connect_us == 0 ? UCP_EP_CLOSE_FLAG_FORCE : 0);
         }
 }
 
