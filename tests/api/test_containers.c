@@ -20,7 +20,9 @@ enum { MIB = 1 << 20, SIZE = 64 * MIB };
         "mount -t tmpfs -o size=64k none /dev/shm && mount --bind \"$0\" /mnt && "                                     \
         "mount -t tmpfs -o size=64k none /tmp && mkdir -p \"$0\" && mount --move /mnt \"$0\" && "
 
-static const char script[] = MOUNTS "exec \"$FERRYD\" --name \"$1\" --listen \"unix:$0/$1.sock\" --local \"$0/local\"";
+/* The program need not lie where the container sees it, such as below /tmp: descriptor 9 is it. */
+static const char script[] =
+        MOUNTS "exec /proc/self/fd/9 --name \"$1\" --listen \"unix:$0/$1.sock\" --local \"$0/local\"";
 
 static const char *const *unshare_arguments(const char *directory, const char *name)
 {
@@ -89,6 +91,7 @@ static void container_start(struct shared_scene *s, struct worker *w, const char
                         _exit(127);
                 (void)dup2(out[1], 1);
                 (void)dup2(errors, 2);
+                (void)dup2(open(getenv("FERRYD"), O_RDONLY), 9);
                 (void)execvp(arguments[0], (char *const *)arguments);
                 _exit(127);
         }
