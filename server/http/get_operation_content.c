@@ -40,7 +40,7 @@ static bool wait_until_there(struct http_request *request, uint64_t first, uint6
                 if (operation_content_there(store, request->operation, first, size, &revision))
                         return false;
                 if (revision == before) { /* nothing has changed, and it does not wait: its end is near */
-                        request_problem(request, FERRY_E_DRAINING, NULL);
+                        request_problem(request, FERRY_E_DRAINING, "The operation ends; its status says how");
                         return true;
                 }
                 switch (wait_park(request, revision, request->server->config.limits.wait_ms_max, answer_range)) {

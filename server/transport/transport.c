@@ -90,7 +90,6 @@ const char *transport_way_name(enum transport_way way)
 {
         static const char *const names[] = {
                 [TRANSPORT_WAY_HOST] = "",
-                [TRANSPORT_WAY_GPU_DIRECT] = "+gpudirect",
                 [TRANSPORT_WAY_CUDA_IPC] = "+cuda_ipc",
                 [TRANSPORT_WAY_CUDA_COPY] = "+cuda_copy",
                 [TRANSPORT_WAY_STAGED] = "+staged",

@@ -64,14 +64,13 @@ enum message_result {
 
 /* What a GPU had to do with the bytes, from the best to the worst. transport_way_name says it to users. */
 enum transport_way {
-        TRANSPORT_WAY_HOST,       /* nothing */
-        TRANSPORT_WAY_GPU_DIRECT, /* the network card reached its memory */
-        TRANSPORT_WAY_CUDA_IPC,   /* its driver copied from the peer's memory on it */
-        TRANSPORT_WAY_CUDA_COPY,  /* its driver copied out of or into the peer's host memory, once */
-        TRANSPORT_WAY_STAGED,     /* by way of a buffer in host memory */
+        TRANSPORT_WAY_HOST,      /* nothing */
+        TRANSPORT_WAY_CUDA_IPC,  /* its driver copied from the peer's memory on it */
+        TRANSPORT_WAY_CUDA_COPY, /* its driver copied out of or into the peer's host memory, once */
+        TRANSPORT_WAY_STAGED,    /* by way of a buffer in host memory */
 };
 
-/* "", "+gpudirect", "+cuda_ipc", "+cuda_copy", "+staged"; goes behind the carrier's name. */
+/* "", "+cuda_ipc", "+cuda_copy", "+staged"; goes behind the carrier's name. */
 const char *transport_way_name(enum transport_way way);
 
 /*
