@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "steps.h"
@@ -170,6 +174,50 @@ static void it_is_made_where_there_is_none(void **state)
         }
 }
 
+/* What is in the directory; -1: it is not there. */
+static int count_files(const char *directory)
+{
+        DIR *d = opendir(directory);
+        int n = 0;
+
+        if (!d)
+                return -1;
+        for (const struct dirent *entry; (entry = readdir(d));)
+                n += entry->d_name[0] != '.';
+        (void)closedir(d);
+        return n;
+}
+
+/* At every point of the start, as far as milliseconds reach: at most the socket stays, until the next worker starts. */
+static void one_killed_while_it_starts_leaves_a_socket_at_most(void **state)
+{
+        enum { KILLS = 20 };
+        struct shared_scene *s = *state;
+        char *directory = below(s, "local");
+        const char *flags[] = { "--local", directory, NULL };
+        struct worker w;
+
+        for (int ms = 0; ms < KILLS; ms++) {
+                pid_t pid = fork();
+
+                if (pid == 0) {
+                        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+                        (void)execl(getenv("FERRYD"), "ferryd", "--listen", "127.0.0.1:0", "--log-level", "error",
+                                    "--local", directory, NULL);
+                        _exit(127);
+                }
+                (void)usleep((useconds_t)ms * 1000);
+                assert_int_equal(kill(pid, SIGKILL), 0);
+                assert_int_equal(waitpid(pid, NULL, 0), pid);
+                assert_in_range(count_files(directory) + 1, 0, 2);
+                worker_start(&w, "next", flags);
+                assert_int_equal(count_files(directory), 1);
+                worker_stop(&w);
+                assert_int_equal(count_files(directory), 0);
+        }
+        free(directory);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -180,6 +228,7 @@ int main(void)
                 WITH_SHARED(one_that_is_not_writable_is_refused),
                 WITH_SHARED(one_that_cannot_be_made_is_refused),
                 WITH_SHARED(it_is_made_where_there_is_none),
+                WITH_SHARED(one_killed_while_it_starts_leaves_a_socket_at_most),
         };
 
         return cmocka_run_group_tests_name("local directory", tests, NULL, NULL);
