@@ -6,7 +6,7 @@ import signal
 import subprocess
 import unittest
 
-from workers import Case, FERRY, environment
+from workers import Case, FERRY, environment, stand_still
 
 MIB = 1 << 20
 
@@ -130,7 +130,7 @@ class Faults(Case):
 
         def stop(data):
             if b"nixl_metadata" in data:
-                self.a.process.send_signal(signal.SIGSTOP)
+                stand_still(self.a.process)
 
         tunnel = self.tunnel(self.a, stop)
         fetch = self.start("fetch", url.replace(self.a.url, tunnel), "-o", self.directory / "x", "-u", self.b.url)

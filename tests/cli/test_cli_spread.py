@@ -6,7 +6,7 @@ import signal
 import unittest
 import urllib.request
 
-from workers import LIMIT, Case
+from workers import LIMIT, Case, stand_still
 
 MIB = 1 << 20
 NETWORK = ("--local", "off", "--data-listen", "127.0.0.1:0", "--transports", "tcp,self")
@@ -83,7 +83,7 @@ class Spread(Case):
         url, data = self.offer(self.source, 96 * MIB)
         process = self.start("spread", url, *(f"@{worker.name}" for worker in members), **more)
         self.eventually(lambda: self.moving(members[0]))
-        self.source.process.send_signal(signal.SIGSTOP)
+        stand_still(self.source.process)
         return process, data
 
     def test_one_that_dies_is_left_out(self):

@@ -5,6 +5,7 @@ import os
 import pathlib
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -58,6 +59,12 @@ class Worker:
 def environment(directory, **more):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FERRY_")}
     return {**kept, "XDG_CONFIG_HOME": str(directory), "XDG_RUNTIME_DIR": str(directory), **more}
+
+
+def stand_still(process):
+    """SIGSTOP, and waits until every thread of it has stopped: on a busy machine they run on for a while."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
 
 
 class Case(unittest.TestCase):

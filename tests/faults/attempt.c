@@ -69,14 +69,17 @@ static pid_t start(const char *const *flags, void (*prepare)(const void *context
                    int errors)
 {
         const char *arguments[64] = { getenv("FERRYD") };
+        int program = open(arguments[0], O_RDONLY | O_CLOEXEC); /* another user may not reach it by its path */
         pid_t parent = getpid(), pid;
         size_t n = 1;
 
         for (; flags && *flags; flags++)
                 arguments[n++] = *flags;
         pid = fork();
-        if (pid)
+        if (pid) {
+                (void)close(program);
                 return pid;
+        }
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
                 _exit(127);
@@ -85,7 +88,7 @@ static pid_t start(const char *const *flags, void (*prepare)(const void *context
         (void)close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
         if (prepare)
                 prepare(context);
-        (void)execv(arguments[0], (char *const *)(uintptr_t)arguments);
+        (void)fexecve(program, (char *const *)(uintptr_t)arguments, environ);
         _exit(126);
 }
 
