@@ -9,6 +9,8 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/notify.h"
@@ -81,17 +83,25 @@ static int signals_take(void)
 }
 
 /*
- * The ready line is all that ever goes to standard output: what a library might print goes to standard error. The
- * duplicate stays open, so that whoever reads sees its end only when the worker ends.
+ * The ready line is all that ever goes to standard output: what a library prints goes to standard error. UCX prints
+ * when it is loaded, before main ("failed to get boot id", where /proc is hidden). So standard output is taken before
+ * any library's constructor runs, those of sanitizers included, and by system calls alone. The duplicate stays open, so
+ * that a reader sees its end only when the worker ends.
  */
-static int output_take(void)
-{
-        int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+static int ready_output = -1; /* -1 = standard output is as it was: it or standard error is closed */
 
-        if (fd < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
-                return -errno;
-        return fd;
+__attribute__((no_sanitize("address", "thread", "undefined"))) static void output_take(void)
+{
+        long fd = syscall(SYS_fcntl, STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+
+        if (fd >= 0 && syscall(SYS_dup3, STDERR_FILENO, STDOUT_FILENO, 0) < 0) {
+                (void)syscall(SYS_close, fd);
+                fd = -1;
+        }
+        ready_output = (int)fd;
 }
+
+__attribute__((section(".preinit_array"), used)) static void (*const output_take_first)(void) = output_take;
 
 static int line_write(int fd, const char *text)
 {
@@ -204,6 +214,8 @@ static int complain(const char *message, int status)
 /* --help and --version: their text is the whole output. */
 static int print_and_exit(const struct options *options)
 {
+        if (ready_output >= 0)
+                (void)dup2(ready_output, STDOUT_FILENO);
         if (options->help)
                 options_help(stdout);
         else
@@ -217,18 +229,21 @@ static int run(const struct options *options)
 {
         struct ferry_worker *worker = NULL;
         char message[MESSAGE_SIZE];
-        int signals, output, r;
+        int signals, r;
 
         log_setup((enum log_level)options->log_level, (enum log_format)options->log_format);
         raise_file_limit();
         signals = signals_take();
-        output = signals < 0 ? signals : output_take();
-        if (output < 0)
-                return complain(strerror(-output), EXIT_FAILURE);
+        if (signals < 0)
+                return complain(strerror(-signals), EXIT_FAILURE);
+        if (ready_output < 0)
+                output_take();
+        if (ready_output < 0)
+                return complain(strerror(errno), EXIT_FAILURE);
         r = worker_new(&options->worker, &worker, message, sizeof(message));
         if (r < 0)
                 return complain(message, r == -EINVAL ? EXIT_USAGE : EXIT_FAILURE);
-        r = line_write(output, ferry_worker_ready_line(worker));
+        r = line_write(ready_output, ferry_worker_ready_line(worker));
         if (r < 0) {
                 worker = ferry_worker_free(worker);
                 (void)snprintf(message, sizeof(message), "the ready line could not be written: %s", strerror(-r));

@@ -154,6 +154,8 @@ void attempt_run(const char *const *flags, void (*prepare)(const void *context),
                 (void)kill(pid, SIGTERM);
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (n_output && strncmp(output, "{\"event\":\"ready\",", 17) != 0)
+                fail_msg("on standard output: %s", output);
         (void)close(out[0]);
         (void)close(errors[0]);
         if (!WIFEXITED(status) || (told && WEXITSTATUS(status)) || (!told && !strstr(last_line(said), ": ")))

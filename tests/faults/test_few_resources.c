@@ -113,6 +113,20 @@ static void a_user_that_may_have_no_threads_is_told(void **state)
         assert_int_equal(rmdir(directory), 0); /* neither has left anything */
 }
 
+static void a_library_that_prints_leaves_standard_output_alone(void **state)
+{
+        struct attempt attempt;
+
+        (void)failing_share(true);
+        assert_int_equal(setenv("FERRY_FAILING_PRINTS", "1", 1), 0);
+        attempt_run(quiet, NULL, NULL, true, &attempt);
+        (void)unsetenv("FERRY_FAILING_PRINTS");
+        (void)failing_share(false);
+        assert_true(attempt.ready);
+        assert_non_null(strstr(attempt.errors, "loaded\n"));
+        attempt_clear(&attempt);
+}
+
 /* ---- a group that may have so much memory ---- */
 
 enum { GROUP_MIB = 96 };
@@ -231,6 +245,7 @@ int main(void)
                 cmocka_unit_test(any_size_of_memory_serves_or_is_too_small),
                 cmocka_unit_test(any_number_of_threads_serves_or_is_too_few),
                 cmocka_unit_test(a_user_that_may_have_no_threads_is_told),
+                cmocka_unit_test(a_library_that_prints_leaves_standard_output_alone),
                 WITH_WORKER(a_groups_limit_is_kept),
                 WITH_WORKER(a_days_jump_of_the_clock_ends_nothing),
         };
