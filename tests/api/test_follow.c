@@ -252,8 +252,8 @@ static void content_of_a_follower_waits_for_its_range(void **state)
         raw_answer_clear(&answer);
         (void)close(fd);
         free(ask);
-        call_json_with(&s->p.b, 200, "DELETE", path, NULL,
-                       (const char *const[]){ "Ferry-Transfer: xfr_0123456789abcdef", NULL });
+        json_object_put(call_json_with(&s->p.b, 200, "DELETE", path, NULL,
+                                       (const char *const[]){ "Ferry-Transfer: xfr_0123456789abcdef", NULL }));
         operation_assert_end(&s->c, s->read.id, FERRY_COMPLETE, NULL);
         operation_assert_end(&s->p.b, s->follower.id, FERRY_COMPLETE, NULL);
         free(path);

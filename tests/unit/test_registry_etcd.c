@@ -152,7 +152,7 @@ static void find(struct member *member, const struct registry_query *query, stru
 static uint64_t epoch_of(struct member *member, const char *name)
 {
         const struct registry_query query = { .name = name, .limit = 1 };
-        struct found *found = calloc(1, sizeof(*found));
+        struct found *found;
         uint64_t epoch;
 
         assert_non_null(found);
@@ -383,12 +383,13 @@ static void a_user_of_etcd_is_let_in_and_nobody_else(void **state)
 {
         static const char *const strangers[] = { NULL, "root:wrong", "nobody:right" };
         const struct registry_query query = { .name = "a", .limit = 1 };
-        struct found *found = calloc(1, sizeof(*found));
+        struct found *found;
         char message[256] = "";
         struct member a, b;
 
         (void)state;
         NEEDS_ETCD();
+        found = calloc(1, sizeof(*found));
         assert_non_null(found);
         free(etcd_ask(&etcd, "/v3/auth/user/add", "{\"name\":\"root\",\"password\":\"right\"}"));
         free(etcd_ask(&etcd, "/v3/auth/user/grant", "{\"user\":\"root\",\"role\":\"root\"}"));
@@ -417,12 +418,13 @@ static void a_watch_ends_with_the_next_change(void **state)
 {
         const struct registry_query now = { .limit = MEMBERS };
         struct registry_query next = { .limit = MEMBERS, .wait_ms = WAIT_MS };
-        struct found *found = calloc(1, sizeof(*found));
+        struct found *found;
         struct member a, b;
         uint64_t began;
 
         (void)state;
         NEEDS_ETCD();
+        found = calloc(1, sizeof(*found));
         assert_non_null(found);
         member_start(&a, "a", 17);
         find(&a, &now, found);
@@ -474,12 +476,14 @@ static void assert_all_there(struct member *member, struct found *found)
 
 static void a_hundred_workers_live_through_a_restart(void **state)
 {
-        struct member *members = calloc(MEMBERS, sizeof(*members));
-        struct found *found = calloc(1, sizeof(*found));
+        struct member *members;
+        struct found *found;
         char name[16];
 
         (void)state;
         NEEDS_ETCD();
+        members = calloc(MEMBERS, sizeof(*members));
+        found = calloc(1, sizeof(*found));
         assert_true(members && found);
         ttl_ms = MANY_TTL_MS; /* a busy machine may take a while for so many */
         for (size_t i = 0; i < MEMBERS; i++) {
