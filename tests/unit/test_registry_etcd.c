@@ -152,7 +152,7 @@ static void find(struct member *member, const struct registry_query *query, stru
 static uint64_t epoch_of(struct member *member, const char *name)
 {
         const struct registry_query query = { .name = name, .limit = 1 };
-        struct found *found;
+        struct found *found = calloc(1, sizeof(*found));
         uint64_t epoch;
 
         assert_non_null(found);
