@@ -63,23 +63,24 @@ enum {
         CUDA_DEVICE_GPU_DIRECT_RDMA = 116,
 };
 
+/* clang-format off */
 /* field, exported name, parameters */
 #define CUDA_FUNCTIONS(F)                                                                                              \
         F(init, cuInit, (unsigned flags))                                                                              \
         F(get_error_name, cuGetErrorName, (cuda_result result, const char **ret_name))                                 \
         F(device_get_count, cuDeviceGetCount, (int *ret_count))                                                        \
-        F(device_get, cuDeviceGet, (cuda_device * ret_device, int ordinal))                                            \
+        F(device_get, cuDeviceGet, (cuda_device *ret_device, int ordinal))                                             \
         F(device_get_name, cuDeviceGetName, (char *ret_name, int size, cuda_device device))                            \
-        F(device_get_uuid, cuDeviceGetUuid_v2, (struct cuda_uuid * ret_uuid, cuda_device device))                      \
+        F(device_get_uuid, cuDeviceGetUuid_v2, (struct cuda_uuid *ret_uuid, cuda_device device))                       \
         F(device_get_attribute, cuDeviceGetAttribute, (int *ret_value, int attribute, cuda_device device))             \
-        F(device_total_mem, cuDeviceTotalMem_v2, (size_t * ret_bytes, cuda_device device))                             \
-        F(primary_retain, cuDevicePrimaryCtxRetain, (cuda_context * ret_context, cuda_device device))                  \
+        F(device_total_mem, cuDeviceTotalMem_v2, (size_t *ret_bytes, cuda_device device))                              \
+        F(primary_retain, cuDevicePrimaryCtxRetain, (cuda_context *ret_context, cuda_device device))                   \
         F(primary_release, cuDevicePrimaryCtxRelease_v2, (cuda_device device))                                         \
         F(ctx_push, cuCtxPushCurrent_v2, (cuda_context context))                                                       \
-        F(ctx_pop, cuCtxPopCurrent_v2, (cuda_context * ret_context))                                                   \
-        F(mem_alloc, cuMemAlloc_v2, (cuda_pointer * ret_pointer, size_t size))                                         \
+        F(ctx_pop, cuCtxPopCurrent_v2, (cuda_context *ret_context))                                                    \
+        F(mem_alloc, cuMemAlloc_v2, (cuda_pointer *ret_pointer, size_t size))                                          \
         F(mem_free, cuMemFree_v2, (cuda_pointer pointer))                                                              \
-        F(mem_range, cuMemGetAddressRange_v2, (cuda_pointer * ret_base, size_t * ret_size, cuda_pointer pointer))      \
+        F(mem_range, cuMemGetAddressRange_v2, (cuda_pointer *ret_base, size_t *ret_size, cuda_pointer pointer))        \
         F(pointer_get_attribute, cuPointerGetAttribute, (void *ret_value, int attribute, cuda_pointer pointer))        \
         F(memset_d8_async, cuMemsetD8Async, (cuda_pointer to, unsigned char value, size_t n, cuda_stream stream))      \
         F(copy_to_device, cuMemcpyHtoDAsync_v2, (cuda_pointer to, const void *from, size_t size, cuda_stream stream))  \
@@ -88,15 +89,16 @@ enum {
         F(copy_peer, cuMemcpyPeerAsync,                                                                                \
           (cuda_pointer to, cuda_context to_context, cuda_pointer from, cuda_context from_context, size_t size,        \
            cuda_stream stream))                                                                                        \
-        F(stream_create, cuStreamCreate, (cuda_stream * ret_stream, unsigned flags))                                   \
+        F(stream_create, cuStreamCreate, (cuda_stream *ret_stream, unsigned flags))                                    \
         F(stream_synchronize, cuStreamSynchronize, (cuda_stream stream))                                               \
         F(stream_destroy, cuStreamDestroy_v2, (cuda_stream stream))                                                    \
         F(host_register, cuMemHostRegister_v2, (void *address, size_t size, unsigned flags))                           \
         F(host_unregister, cuMemHostUnregister, (void *address))                                                       \
-        F(ipc_get, cuIpcGetMemHandle, (struct cuda_ipc_handle * ret_handle, cuda_pointer pointer))                     \
+        F(ipc_get, cuIpcGetMemHandle, (struct cuda_ipc_handle *ret_handle, cuda_pointer pointer))                      \
         F(ipc_open, cuIpcOpenMemHandle_v2,                                                                             \
-          (cuda_pointer * ret_pointer, struct cuda_ipc_handle handle, unsigned flags))                                 \
+          (cuda_pointer *ret_pointer, struct cuda_ipc_handle handle, unsigned flags))                                  \
         F(ipc_close, cuIpcCloseMemHandle, (cuda_pointer pointer))
+/* clang-format on */
 
 struct cuda_driver {
 #define CUDA_FIELD(field, name, parameters) cuda_result(*field) parameters;

@@ -311,7 +311,7 @@ struct region *region_find(struct region_table *table, uint64_t id)
         return region;
 }
 
-static int delete (struct region_table *table, uint64_t id, bool by_holder)
+static int delete_listed(struct region_table *table, uint64_t id, bool by_holder)
 {
         struct region_waiter *waiters = NULL;
         enum after after = AFTER_UNREF;
@@ -344,12 +344,12 @@ static int delete (struct region_table *table, uint64_t id, bool by_holder)
 
 int region_delete(struct region_table *table, uint64_t id)
 {
-        return delete (table, id, false);
+        return delete_listed(table, id, false);
 }
 
 int region_let_go(struct region_table *table, uint64_t id)
 {
-        return delete (table, id, true);
+        return delete_listed(table, id, true);
 }
 
 size_t region_page(struct region_table *table, uint64_t *cursor, struct region **page, size_t n)

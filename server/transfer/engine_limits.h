@@ -19,8 +19,9 @@ enum {
         ENGINE_CONTACTS_LEFT = 256,            /* workers without a link that are remembered for people … */
         ENGINE_CONTACT_US = 600 * 1000 * 1000, /* … and for how long */
         ENGINE_LINKS_DEFAULT = 4096,           /* links that peers opened */
-        ENGINE_TOMBSTONE_LISTS = 128, /* ended claims that are remembered for their late messages: so many … */
-        ENGINE_TOMBSTONE_LIST = 8,    /* … times as many */
+        /* Ended claims that are remembered for their late messages: so many lists of so many. */
+        ENGINE_TOMBSTONE_LISTS = 128,
+        ENGINE_TOMBSTONE_LIST = 8,
 };
 
 #endif
