@@ -154,7 +154,7 @@ static void stall(struct pair *p, enum ferry_kind passive_kind, struct worker *p
 
 static void a_transfer_that_moves_no_byte_ends_by_the_stall_limit(void **state)
 {
-        static const char *const flags[] = { "--stall-limit", "300ms", "--grace", "200ms", NULL };
+        static const char *const flags[] = { "--stall-limit", LIMIT_MS(300), "--grace", LIMIT_MS(200), NULL };
         struct pair *p = *state;
 
         for (int network = 0; network < 2; network++) {
