@@ -299,29 +299,37 @@ static void running_begin(struct pair *p, struct running *r)
         ferry_operation_clear(&active);
 }
 
+/* Whether the worker's operation has ended, and how far it came. */
+static bool running_look(const struct pair *p, const struct running *r, struct worker *w, uint64_t *ret_bytes)
+{
+        struct ferry_operation now;
+        bool done;
+
+        assert_int_equal(ferry_get_operation(w->client, w == &p->a ? r->passive : r->active, 0, 0, &now), 0);
+        done = now.done;
+        *ret_bytes = now.bytes_done;
+        ferry_operation_clear(&now);
+        return done;
+}
+
 /*
  * Lets one worker run for moments, until the transfer stands in its middle, as the other worker sees it. false: it was
- * past that before it could be stopped; the worker runs.
+ * past that before it could be stopped, or has failed on either side; the worker runs.
  */
 static bool running_step(struct pair *p, const struct running *r, struct worker *paused)
 {
         struct worker *w = paused == &p->a ? &p->b : &p->a;
-        struct ferry_operation now;
-        uint64_t bytes;
+        uint64_t bytes, bytes_of_paused;
         bool done;
 
-        for (;;) {
+        do {
                 worker_pause(paused);
-                assert_int_equal(ferry_get_operation(w->client, w == &p->a ? r->passive : r->active, 0, 0, &now), 0);
-                done = now.done;
-                bytes = now.bytes_done;
-                ferry_operation_clear(&now);
+                done = running_look(p, r, w, &bytes);
                 if (!done && bytes > 0 && bytes < r->size - r->size / 4)
                         return true;
                 worker_resume(paused);
-                if (done || bytes > 0)
-                        return false;
-        }
+        } while (!done && bytes == 0 && !running_look(p, r, paused, &bytes_of_paused));
+        return false;
 }
 
 void running_start(struct pair *p, enum ferry_kind passive_kind, uint64_t size, uint64_t seed, struct worker *paused,
