@@ -92,13 +92,13 @@ static void create_one(struct http_request *request)
         }
 }
 
-/* ---- a batch ---- */
+/* ---- a batch, whose set is the request's state ---- */
 
 static void answer_batch(struct http_request *request)
 {
         struct ferry_json_writer writer = { 0 };
 
-        operation_set_write(request->set, request, query_has(&request->query, HTTP_PARAMETER_INCLUDE), &writer);
+        operation_set_write(request->state, request, query_has(&request->query, HTTP_PARAMETER_INCLUDE), &writer);
         request_answer_json(request, 200, &writer);
 }
 
@@ -107,7 +107,7 @@ static void answer_batch_in_time(struct http_request *request)
         uint64_t wait_ms = request_wait_ms(request);
 
         if (!wait_ms ||
-            wait_park_event(request, operation_set_wait(request->set, false), wait_ms, answer_batch) != WAIT_PARKED)
+            wait_park_event(request, operation_set_wait(request->state, false), wait_ms, answer_batch) != WAIT_PARKED)
                 answer_batch(request);
 }
 
@@ -118,15 +118,15 @@ static uint64_t make_result(struct http_request *request, size_t i, const char *
         struct operation *operation = NULL;
         struct ferry_json *json = NULL;
 
-        refusal.error = ferry_json_parse_in_place(text, size, "remote_metadata", &json, &refusal.errors);
+        refusal.error = ferry_json_parse_in_place(text, size, request->route->kept, &json, &refusal.errors);
         if (!refusal.error)
                 operation = operation_make(request, ferry_json_root(json), false, false, &refusal);
         (void)ferry_json_free(json);
         if (!operation) {
-                operation_set_refuse(request->set, i, request, &refusal);
+                operation_set_refuse(request->state, i, request, &refusal);
                 return 0;
         }
-        operation_set_put(request->set, i, operation);
+        operation_set_put(request->state, i, operation);
         return operation_id(operation);
 }
 
@@ -140,7 +140,7 @@ static void make_batch(struct http_request *request, uint64_t *ids)
         for (size_t i = 0; ferry_json_next_text(&at, &text, &size); i++) {
                 if (ids[i]) {
                         ferry_id_format("op_", ids[i], id);
-                        operation_set_find(request->set, i, id);
+                        operation_set_find(request->state, i, id);
                 } else {
                         ids[i] = make_result(request, i, text, size);
                 }
@@ -163,7 +163,7 @@ static void create_batch(struct http_request *request, size_t n)
                 return;
         }
         ids = calloc(n, sizeof(ids[0]));
-        error = ids ? operation_set_new(request->server->config.operations, n, &request->set) : -ENOMEM;
+        error = ids ? operation_set_begin(request, n) : -ENOMEM;
         if (error)
                 request_problem(request, error, NULL);
         else if (replay_begin(request, ids, n) != REPLAY_ANSWERED)

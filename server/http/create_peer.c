@@ -83,7 +83,7 @@ static void answer_connected(struct http_request *request, const struct connecti
 
 static void answer(struct http_request *request)
 {
-        const struct connecting_result *result = connecting_look(request->connecting);
+        const struct connecting_result *result = connecting_look(request->state);
 
         if (!result && atomic_load(&request->server->draining))
                 request_problem(request, FERRY_E_DRAINING, PROBLEM_DRAINING);
@@ -98,27 +98,25 @@ static void answer(struct http_request *request)
                 answer_connected(request, result);
 }
 
+static void end(struct http_request *request)
+{
+        connecting_unref(request->state);
+}
+
 /* Asking again is harmless, so Idempotency-Key is not looked at. */
 void create_peer(struct http_request *request)
 {
         char detail[CONNECTING_DETAIL_SIZE] = "";
+        struct connecting *connecting;
         struct peer_body body = { 0 };
 
         if (!decode(request, &body))
                 return;
-        int error = connecting_begin(&request->server->config, body.url, &request->connecting, detail, sizeof(detail));
+        int error = connecting_begin(&request->server->config, body.url, &connecting, detail, sizeof(detail));
         if (error) {
                 answer_error(request, error, detail);
                 return;
         }
-        switch (wait_park_event(request, connecting_over(request->connecting), WAIT_MS, answer)) {
-        case WAIT_PARKED:
-                break;
-        case WAIT_NEEDLESS:
-                answer(request);
-                break;
-        case WAIT_FULL:
-                request_refuse_wait(request);
-                break;
-        }
+        request_keep(request, connecting, end);
+        wait_event_or_answer(request, connecting_over(connecting), WAIT_MS, answer);
 }

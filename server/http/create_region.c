@@ -78,7 +78,7 @@ static void answer_error(struct http_request *request, int error, const char *de
 /* The request made the region and answers with something else: nothing is left of it. */
 static void unmake(struct http_request *request)
 {
-        (void)region_delete(request->server->config.regions, making_region(request->making)->id);
+        (void)region_delete(request->server->config.regions, making_region(request->state)->id);
 }
 
 static bool client_is_gone(const struct http_request *request)
@@ -88,16 +88,16 @@ static bool client_is_gone(const struct http_request *request)
 
 static void answer_waited(struct http_request *request)
 {
-        struct region *region = region_ref(making_region(request->making));
+        struct region *region = region_ref(making_region(request->state));
 
-        request->making = making_free(request->making);
+        request_drop(request);
         answer(request, region);
 }
 
 /* The wait is over, by the region's end or otherwise. */
 static void answer_made(struct http_request *request)
 {
-        struct region *region = making_region(request->making);
+        struct region *region = making_region(request->state);
         enum region_state state = region_state(region);
 
         if (region_deleted(region)) {
@@ -125,7 +125,7 @@ static void answer_made(struct http_request *request)
 /* The same for a request that repeats the one that made it, and leaves it alone. */
 static void answer_again(struct http_request *request)
 {
-        struct region *region = making_region(request->making);
+        struct region *region = making_region(request->state);
 
         if (region_deleted(region))
                 request_problem(request, FERRY_E_GONE, "The region that this key made was deleted");
@@ -143,7 +143,7 @@ static bool wait_made(struct http_request *request, struct region *region, void 
                 request_header(request, "Preference-Applied", "respond-async");
                 wait_ms = request_wait_ms(request);
         }
-        error = making_new(region, &request->making);
+        error = making_begin(request, region);
         if (error) {
                 region_unref(region);
                 request_problem(request, error, NULL);
@@ -153,14 +153,14 @@ static bool wait_made(struct http_request *request, struct region *region, void 
                 resume(request);
                 return true;
         }
-        switch (wait_park_event(request, making_over(request->making), wait_ms, resume)) {
+        switch (wait_park_event(request, making_over(request->state), wait_ms, resume)) {
         case WAIT_PARKED:
                 break;
         case WAIT_NEEDLESS:
                 resume(request);
                 break;
         case WAIT_FULL:
-                request_refuse_wait(request);
+                wait_refuse(request);
                 return false;
         }
         return true;

@@ -13,11 +13,9 @@
 #include "base/util.h"
 #include "connection.h"
 #include "guard.h"
-#include "handlers.h"
 #include "head.h"
 #include "http_internal.h"
 #include "idempotency.h"
-#include "operation_content.h"
 #include "problem.h"
 #include "request.h"
 #include "routes.h"
@@ -145,7 +143,7 @@ static bool check_body(struct http_request *request)
 static bool admit_method(struct http_request *request)
 {
         bool adds = (!strcmp(request->method, "POST") || !strcmp(request->method, "PUT")) &&
-                    request->route->handler != cancel_operation && request->route->handler != put_operation_content;
+                    !request->route->while_draining;
 
         if (!adds || !atomic_load(&request->server->draining))
                 return true;
@@ -222,7 +220,7 @@ static bool take_data(struct http_request *request, const char *data, size_t siz
 
         if (!request->answered) {
                 if (request->route->body == HTTP_BODY_STREAM) {
-                        request->content ? content_take(request, data, size) : upload_take(request, data, size);
+                        request->route->take(request, data, size);
                 } else if ((error = append_body(request, data, size))) {
                         request_problem(request, error, "The body may have %llu bytes",
                                         (unsigned long long)request->server->config.limits.body_max);
@@ -252,8 +250,7 @@ static bool parse_body(struct http_request *request)
         if (request->headers.idempotency_key)
                 request->idempotency_hash =
                         XXH3_64bits_withSeed(request->body, request->body_size, request->target_hash);
-        /* A peer's metadata are a document of their own, for their own decoder. */
-        int error = ferry_json_parse_in_place(request->body, request->body_size, "remote_metadata", &request->json,
+        int error = ferry_json_parse_in_place(request->body, request->body_size, request->route->kept, &request->json,
                                               &errors);
         if (error < 0)
                 request_problem(request, error, NULL);

@@ -9,7 +9,6 @@
 
 #include "events.h"
 
-struct event_wait;
 struct http_server;
 struct http_thread;
 
@@ -64,9 +63,6 @@ void event_readers_end(struct http_thread *thread);
 /* Whether event_readers_run has something new to do at once, and until when it has not; 0 = for ever. */
 bool event_readers_called(const struct http_thread *thread);
 uint64_t event_readers_due(const struct http_thread *thread);
-
-/* What a request waits for (list_events.c). Takes NULL; returns NULL. */
-struct event_wait *event_wait_free(struct event_wait *wait);
 
 /* ---- any thread: */
 

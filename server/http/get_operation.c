@@ -29,14 +29,5 @@ void get_operation(struct http_request *request)
                 answer(request);
                 return;
         }
-        switch (wait_park(request, query_value(&request->query, HTTP_PARAMETER_REVISION), wait_ms, answer)) {
-        case WAIT_PARKED:
-                break;
-        case WAIT_NEEDLESS:
-                answer(request);
-                break;
-        case WAIT_FULL:
-                request_refuse_wait(request);
-                break;
-        }
+        wait_or_answer(request, query_value(&request->query, HTTP_PARAMETER_REVISION), wait_ms, answer);
 }

@@ -47,7 +47,7 @@ static bool wait_until_there(struct http_request *request, uint64_t first, uint6
                 case WAIT_PARKED:
                         return true;
                 case WAIT_FULL:
-                        request_refuse_wait(request);
+                        wait_refuse(request);
                         return true;
                 case WAIT_NEEDLESS:
                         break;
@@ -69,7 +69,7 @@ static void answer(struct http_request *request, uint64_t first, uint64_t last, 
                 return;
         if (whole && !content_add_repr_digest(request))
                 return;
-        response = MHD_create_response_from_callback(last - first + 1, PIECE, read_piece, request->content, NULL);
+        response = MHD_create_response_from_callback(last - first + 1, PIECE, read_piece, request->state, NULL);
         if (response) {
                 MHD_add_response_header(response, "Content-Type", "application/octet-stream");
                 MHD_add_response_header(response, "Cache-Control", "no-store");

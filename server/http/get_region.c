@@ -23,7 +23,7 @@ static void answer(struct http_request *request, const struct region *region)
 
 static void answer_in_time(struct http_request *request)
 {
-        answer(request, making_region(request->making));
+        answer(request, making_region(request->state));
 }
 
 void get_region(struct http_request *request)
@@ -34,10 +34,10 @@ void get_region(struct http_request *request)
         if (!region)
                 return;
         wait_ms = request_wait_ms(request);
-        if (!wait_ms || region_state(region) != REGION_PREPARING || making_new(region, &request->making) < 0) {
+        if (!wait_ms || region_state(region) != REGION_PREPARING || making_begin(request, region) < 0) {
                 answer(request, region);
                 region_unref(region);
-        } else if (wait_park_event(request, making_over(request->making), wait_ms, answer_in_time) != WAIT_PARKED) {
+        } else if (wait_park_event(request, making_over(request->state), wait_ms, answer_in_time) != WAIT_PARKED) {
                 answer_in_time(request);
         }
 }

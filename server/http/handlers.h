@@ -44,7 +44,8 @@ void get_page(struct http_request *request);
 void get_page_script(struct http_request *request);
 void get_page_style(struct http_request *request);
 
-/* The next octets of an upload that put_region_content has admitted. */
-void upload_take(struct http_request *request, const char *data, size_t size);
+/* The next octets of an upload that the handler has admitted. */
+void take_operation_content(struct http_request *request, const char *data, size_t size);
+void take_region_content(struct http_request *request, const char *data, size_t size);
 
 #endif

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <stdlib.h>
 
 #include <ferry/error.h>
@@ -26,14 +25,13 @@ struct event_wait {
         struct http_thread *thread;
 };
 
-struct event_wait *event_wait_free(struct event_wait *wait)
+static void event_wait_end(struct http_request *request)
 {
-        if (!wait)
-                return NULL;
+        struct event_wait *wait = request->state;
+
         event_reader_leave(wait->thread, &wait->reader);
         event_destroy(&wait->come);
         free(wait);
-        return NULL;
 }
 
 static void on_come(struct event_reader *reader)
@@ -41,22 +39,22 @@ static void on_come(struct event_reader *reader)
         event_happen(&FERRY_CONTAINER_OF(reader, struct event_wait, reader)->come);
 }
 
-static int event_wait_new(struct http_request *request, const struct event_filter *filter,
-                          const struct event_place *place)
+/* Makes it the request's state. NULL: memory is short. */
+static struct event_wait *event_wait_new(struct http_request *request, const struct event_filter *filter,
+                                         const struct event_place *place)
 {
         struct event_wait *wait = calloc(1, sizeof(*wait));
 
         if (!wait)
-                return -ENOMEM;
-        int error = event_init(&wait->come);
-        if (error) {
+                return NULL;
+        if (event_init(&wait->come)) {
                 free(wait);
-                return error;
+                return NULL;
         }
         wait->thread = connection_of(request->connection)->shard->thread;
         wait->reader = (struct event_reader){ .wake = on_come, .filter = *filter, .place = *place };
-        request->events = wait;
-        return 0;
+        request_keep(request, wait, event_wait_end);
+        return wait;
 }
 
 /* ---- answering ---- */
@@ -98,7 +96,7 @@ static void answer_events(struct http_request *request, const struct event_filte
 
 static void answer_in_time(struct http_request *request)
 {
-        struct event_wait *wait = request->events;
+        struct event_wait *wait = request->state;
 
         event_reader_leave(wait->thread, &wait->reader);
         answer_events(request, &wait->reader.filter, wait->reader.place);
@@ -108,21 +106,13 @@ static void answer_in_time(struct http_request *request)
 static void answer_later(struct http_request *request, const struct event_filter *filter,
                          const struct event_place *place, uint64_t wait_ms)
 {
-        if (event_wait_new(request, filter, place) < 0 ||
-            !event_reader_idle(request->events->thread, &request->events->reader)) {
+        struct event_wait *wait = event_wait_new(request, filter, place);
+
+        if (!wait || !event_reader_idle(wait->thread, &wait->reader)) {
                 answer_events(request, filter, *place);
                 return;
         }
-        switch (wait_park_event(request, &request->events->come, wait_ms, answer_in_time)) {
-        case WAIT_PARKED:
-                break;
-        case WAIT_NEEDLESS:
-                answer_in_time(request);
-                break;
-        case WAIT_FULL:
-                request_refuse_wait(request);
-                break;
-        }
+        wait_event_or_answer(request, &wait->come, wait_ms, answer_in_time);
 }
 
 /* ---- asking ---- */

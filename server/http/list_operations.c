@@ -17,7 +17,7 @@
 
 #define FIND_PARAMETERS (1u << HTTP_PARAMETER_IDS | 1u << HTTP_PARAMETER_WAIT_MS | 1u << HTTP_PARAMETER_WAIT_FOR)
 
-/* ---- several by their ids ---- */
+/* ---- several by their ids; the set is the request's state ---- */
 
 static void answer_found(struct http_request *request)
 {
@@ -25,7 +25,7 @@ static void answer_found(struct http_request *request)
 
         ferry_json_begin_object(&writer);
         ferry_json_key(&writer, "operations");
-        operation_set_write(request->set, request, false, &writer);
+        operation_set_write(request->state, request, false, &writer);
         ferry_json_end_object(&writer);
         request_answer_json(request, 200, &writer);
 }
@@ -34,16 +34,7 @@ static void wait_for_found(struct http_request *request, uint64_t wait_ms)
 {
         const bool any = query_value(&request->query, HTTP_PARAMETER_WAIT_FOR) == HTTP_WAIT_FOR_ANY;
 
-        switch (wait_park_event(request, operation_set_wait(request->set, any), wait_ms, answer_found)) {
-        case WAIT_PARKED:
-                break;
-        case WAIT_NEEDLESS:
-                answer_found(request);
-                break;
-        case WAIT_FULL:
-                request_refuse_wait(request);
-                break;
-        }
+        wait_event_or_answer(request, operation_set_wait(request->state, any), wait_ms, answer_found);
 }
 
 static size_t count_ids(const char *ids)
@@ -85,12 +76,12 @@ static void find_operations(struct http_request *request)
                                 (unsigned long long)max);
                 return;
         }
-        error = ids ? operation_set_new(request->server->config.operations, n, &request->set) : -ENOMEM;
+        error = ids ? operation_set_begin(request, n) : -ENOMEM;
         if (error) {
                 request_problem(request, error, NULL);
                 return;
         }
-        find_ids(request->set, ids);
+        find_ids(request->state, ids);
         wait_ms = request_wait_ms(request);
         if (wait_ms)
                 wait_for_found(request, wait_ms);

@@ -59,7 +59,7 @@ static void answer_page(struct http_request *request, const struct registry_page
 
 static void answer(struct http_request *request)
 {
-        const struct registered_result *result = registered_look(request->registered);
+        const struct registered_result *result = registered_look(request->state);
 
         if (result && !result->error)
                 answer_page(request, &result->page);
@@ -77,6 +77,11 @@ static void answer(struct http_request *request)
                 request_problem(request, FERRY_E_PEER_UNREACHABLE, "The registry cannot be asked: %s", result->detail);
 }
 
+static void end(struct http_request *request)
+{
+        registered_unref(request->state);
+}
+
 /* A wait is for a change since a revision that an earlier answer told. */
 static uint64_t wait_of(struct http_request *request)
 {
@@ -92,25 +97,18 @@ void list_registered(struct http_request *request)
                 .revision = query_value(&request->query, HTTP_PARAMETER_REVISION),
                 .wait_ms = wait_of(request),
         };
+        struct registered *registered;
         int error;
 
         if (!registry) {
                 request_problem(request, FERRY_E_INVALID_PARAMETER, "This worker has no registry (--registry)");
                 return;
         }
-        error = registered_begin(registry, &query, &request->registered);
+        error = registered_begin(registry, &query, &registered);
         if (error) {
                 request_problem(request, error == FERRY_E_CANCELLED ? FERRY_E_DRAINING : error, NULL);
                 return;
         }
-        switch (wait_park_event(request, registered_over(request->registered), query.wait_ms + WAIT_MS, answer)) {
-        case WAIT_PARKED:
-                break;
-        case WAIT_NEEDLESS:
-                answer(request);
-                break;
-        case WAIT_FULL:
-                request_refuse_wait(request);
-                break;
-        }
+        request_keep(request, registered, end);
+        wait_event_or_answer(request, registered_over(registered), query.wait_ms + WAIT_MS, answer);
 }

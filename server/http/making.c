@@ -8,6 +8,7 @@
 #include "base/util.h"
 #include "event.h"
 #include "memory/region.h"
+#include "request.h"
 
 struct making {
         struct region *region;  /* a reference, the request's */
@@ -33,7 +34,17 @@ static void on_over(struct region_waiter *waiter)
         making_unref(making);
 }
 
-int making_new(struct region *region, struct making **ret_making)
+static void making_end(struct http_request *request)
+{
+        struct making *making = request->state;
+
+        if (region_unwait(making->region, &making->waiter))
+                making_unref(making);
+        region_unref(making->region);
+        making_unref(making);
+}
+
+int making_begin(struct http_request *request, struct region *region)
 {
         struct making *making = calloc(1, sizeof(*making));
         int error;
@@ -50,19 +61,8 @@ int making_new(struct region *region, struct making **ret_making)
         atomic_init(&making->references, 2);
         if (!region_wait(region, &making->waiter))
                 on_over(&making->waiter);
-        *ret_making = making;
+        request_keep(request, making, making_end);
         return 0;
-}
-
-struct making *making_free(struct making *making)
-{
-        if (!making)
-                return NULL;
-        if (region_unwait(making->region, &making->waiter))
-                making_unref(making);
-        region_unref(making->region);
-        making_unref(making);
-        return NULL;
 }
 
 struct http_event *making_over(struct making *making)

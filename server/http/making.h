@@ -5,18 +5,18 @@
 #include <stdbool.h>
 
 struct http_event;
+struct http_request;
 struct region;
 
 /*
- * A request that waits for a region being prepared. Owned by the request; only the event is touched by other threads.
+ * A request's wait for a region being prepared: its state, which ends the wait and gives the region back. Only the
+ * event is touched by other threads.
  */
 struct making;
 
-/* Takes over a reference of region when it succeeds. 0 or -ENOMEM, another -errno. */
-int making_new(struct region *region, struct making **ret_making);
-
-/* Ends the wait, and gives back the reference. Takes NULL; returns NULL. */
-struct making *making_free(struct making *making);
+/* Makes it the request's state, and takes over a reference of region, when it succeeds. 0 or -ENOMEM, another -errno.
+ */
+int making_begin(struct http_request *request, struct region *region);
 
 /* Happens when the region is no longer being prepared. */
 struct http_event *making_over(struct making *making);

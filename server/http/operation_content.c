@@ -101,6 +101,16 @@ bool content_check(struct http_request *request)
         return may;
 }
 
+void content_close(struct http_request *request, bool done)
+{
+        operation_content_close(FERRY_STEAL(request->state), done);
+}
+
+static void clean_content(struct http_request *request)
+{
+        content_close(request, request->sent);
+}
+
 bool content_open(struct http_request *request, uint64_t first, uint64_t size)
 {
         uint8_t key[FERRY_KEY_SIZE];
@@ -110,16 +120,18 @@ bool content_open(struct http_request *request, uint64_t first, uint64_t size)
                 .size = size,
                 .transport = request->server->tls && !request->listener->local ? "https" : "http",
         };
+        struct operation_content *content;
         int error;
 
         if (!read_transfer(request, &wanted.transfer))
                 return false;
         read_worker(request, &wanted);
-        error = operation_content_open(request->server->config.operations, request->operation, &wanted,
-                                       &request->content);
+        error = operation_content_open(request->server->config.operations, request->operation, &wanted, &content);
         explicit_bzero(key, sizeof(key));
         if (error)
                 refuse(request, error);
+        else
+                request_keep(request, content, clean_content);
         return !error;
 }
 
@@ -144,7 +156,7 @@ bool content_end(struct http_request *request, bool *ret_complete)
 
 void content_take(struct http_request *request, const char *data, size_t size)
 {
-        int error = operation_content_write(request->content, data, size);
+        int error = operation_content_write(request->state, data, size);
 
         if (!error)
                 return;
@@ -152,7 +164,7 @@ void content_take(struct http_request *request, const char *data, size_t size)
                 request_problem(request, error, "The body has more bytes than were announced or fit");
         else
                 refuse(request, error);
-        operation_content_close(FERRY_STEAL(request->content), false);
+        content_close(request, false);
 }
 
 bool content_add_digest(struct http_request *request)
@@ -160,7 +172,7 @@ bool content_add_digest(struct http_request *request)
         char text[FERRY_DIGEST_TEXT_SIZE];
         uint64_t checksum;
 
-        if (!operation_content_checksum(request->content, &checksum)) {
+        if (!operation_content_checksum(request->state, &checksum)) {
                 request_problem(request, FERRY_E_GONE, "The operation is over");
                 return false;
         }
@@ -188,7 +200,7 @@ static bool hash_all(struct http_request *request, uint8_t ret_digest[SHA256_SIZ
                 request_problem(request, -ENOMEM, NULL);
                 return false;
         }
-        all = operation_content_visit(request->content, hash_piece, &hash);
+        all = operation_content_visit(request->state, hash_piece, &hash);
         gnutls_hash_deinit(hash, ret_digest);
         if (!all)
                 request_problem(request, FERRY_E_GONE, "The operation is over");
@@ -241,7 +253,7 @@ static bool check_repr_digest(struct http_request *request)
                 return false;
         if (!memcmp(digest, wanted, sizeof(digest)))
                 return true;
-        operation_content_fail(request->content, FERRY_E_CHECKSUM_MISMATCH);
+        operation_content_fail(request->state, FERRY_E_CHECKSUM_MISMATCH);
         request_problem(request, FERRY_E_CHECKSUM_MISMATCH, "The bytes stored are not those of the Repr-Digest");
         return false;
 }
@@ -253,13 +265,13 @@ bool content_check_digest(struct http_request *request)
 
         if (!header || !ferry_digest_parse(header, strlen(header), &wanted))
                 return check_repr_digest(request);
-        if (!operation_content_checksum(request->content, &checksum)) {
+        if (!operation_content_checksum(request->state, &checksum)) {
                 request_problem(request, FERRY_E_GONE, "The operation is over");
                 return false;
         }
         if (checksum == wanted)
                 return check_repr_digest(request);
-        operation_content_fail(request->content, FERRY_E_CHECKSUM_MISMATCH);
+        operation_content_fail(request->state, FERRY_E_CHECKSUM_MISMATCH);
         request_problem(request, FERRY_E_CHECKSUM_MISMATCH, "The bytes stored are not those of the Content-Digest");
         return false;
 }

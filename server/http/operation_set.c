@@ -12,6 +12,7 @@
 
 #include "base/util.h"
 #include "event.h"
+#include "http_internal.h"
 #include "metadata_json.h"
 #include "operation_json.h"
 #include "operations/operations.h"
@@ -36,25 +37,6 @@ struct operation_set {
         struct operation_entry entries[];
 };
 
-int operation_set_new(struct operation_store *store, size_t n, struct operation_set **ret_set)
-{
-        struct operation_set *set = calloc(1, sizeof(*set) + n * sizeof(set->entries[0]));
-        int error;
-
-        if (!set)
-                return -ENOMEM;
-        error = event_init(&set->over);
-        if (error) {
-                free(set);
-                return error;
-        }
-        set->store = store;
-        set->n = n;
-        atomic_init(&set->references, 1);
-        *ret_set = set;
-        return 0;
-}
-
 /* Gives n references back. */
 static void set_unref(struct operation_set *set, unsigned n)
 {
@@ -68,16 +50,33 @@ static void set_unref(struct operation_set *set, unsigned n)
         free(set);
 }
 
-struct operation_set *operation_set_free(struct operation_set *set)
+static void set_end(struct http_request *request)
 {
+        struct operation_set *set = request->state;
         unsigned n = 1;
 
-        if (!set)
-                return NULL;
         for (size_t i = 0; i < set->n; i++)
                 n += set->entries[i].set && operation_unwait(set->store, &set->entries[i].waiter);
         set_unref(set, n);
-        return NULL;
+}
+
+int operation_set_begin(struct http_request *request, size_t n)
+{
+        struct operation_set *set = calloc(1, sizeof(*set) + n * sizeof(set->entries[0]));
+        int error;
+
+        if (!set)
+                return -ENOMEM;
+        error = event_init(&set->over);
+        if (error) {
+                free(set);
+                return error;
+        }
+        set->store = request->server->config.operations;
+        set->n = n;
+        atomic_init(&set->references, 1);
+        request_keep(request, set, set_end);
+        return 0;
 }
 
 void operation_set_put(struct operation_set *set, size_t i, struct operation *operation)

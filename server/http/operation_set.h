@@ -11,7 +11,6 @@ struct http_event;
 struct http_request;
 struct operation;
 struct operation_set;
-struct operation_store;
 struct refusal;
 
 /*
@@ -19,11 +18,8 @@ struct refusal;
  * the request and used by its thread only; the event below may happen on any.
  */
 
-/* 0 or -errno. */
-int operation_set_new(struct operation_store *store, size_t n, struct operation_set **ret_set);
-
-/* Ends the wait. Takes NULL; returns NULL. */
-struct operation_set *operation_set_free(struct operation_set *set);
+/* Makes a set of n results the request's state, which ends the wait and frees it. 0 or -errno. */
+int operation_set_begin(struct http_request *request, size_t n);
 
 /* Makes result i an operation, whose reference it takes over. */
 void operation_set_put(struct operation_set *set, size_t i, struct operation *operation);
@@ -37,7 +33,7 @@ void operation_set_find(struct operation_set *set, size_t i, const char *id);
 
 /*
  * The event that all results, or any, are done. A problem is done, and a deleted operation is. Called once at most; the
- * event stays until operation_set_free.
+ * event stays until the request ends.
  */
 struct http_event *operation_set_wait(struct operation_set *set, bool any);
 

@@ -57,6 +57,11 @@ static void begin(struct http_request *request)
                 (void)content_open(request, first, size);
 }
 
+void take_operation_content(struct http_request *request, const char *data, size_t size)
+{
+        content_take(request, data, size);
+}
+
 void put_operation_content(struct http_request *request)
 {
         if (request->phase == REQUEST_BEGIN) {
@@ -66,6 +71,6 @@ void put_operation_content(struct http_request *request)
         if (!content_check_digest(request))
                 return;
         /* Whoever has the answer to the last range finds the operation complete. */
-        operation_content_close(FERRY_STEAL(request->content), true);
+        content_close(request, true);
         request_answer_empty(request, 204);
 }

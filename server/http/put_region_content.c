@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <ferry/error.h>
@@ -10,6 +12,36 @@
 #include "memory/region.h"
 #include "range.h"
 #include "request.h"
+
+/* Where the upload stands; the request's state while it holds the region's memory. */
+struct upload {
+        struct region *region; /* a stream of it: region_stream_end */
+        uint64_t offset;       /* where the next byte goes */
+        uint64_t end;          /* where none goes any more */
+};
+
+static void upload_end(struct http_request *request)
+{
+        struct upload *upload = request->state;
+
+        region_stream_end(upload->region);
+        free(upload);
+}
+
+/* Takes over the stream of region. false: answered. */
+static bool upload_begin(struct http_request *request, struct region *region, uint64_t offset, uint64_t end)
+{
+        struct upload *upload = malloc(sizeof(*upload));
+
+        if (!upload) {
+                region_stream_end(region);
+                request_problem(request, -ENOMEM, NULL);
+                return false;
+        }
+        *upload = (struct upload){ region, offset, end };
+        request_keep(request, upload, upload_end);
+        return true;
+}
 
 static void refuse_length(struct http_request *request, uint64_t room)
 {
@@ -57,9 +89,8 @@ static void begin(struct http_request *request)
         }
         if (!find_place(request, &offset, &end) || !(region = request_stream_region(request)))
                 return;
-        request->region = region; /* the stream ends with the request, however that ends */
-        request->upload_offset = offset;
-        request->upload_end = end < region->size ? end : region->size;
+        if (!upload_begin(request, region, offset, end < region->size ? end : region->size))
+                return;
         if (!region_content_allowed(region))
                 request_problem(request, FERRY_E_FORBIDDEN,
                                 "The region is memory of the program that runs the worker, which takes no content");
@@ -69,25 +100,21 @@ static void begin(struct http_request *request)
                 refuse_length(request, region->size - offset);
 }
 
-/* Before the answer is sent: whoever has it finds the memory free of this upload. */
-static void release(struct http_request *request)
-{
-        region_stream_end(FERRY_STEAL(request->region));
-}
-
 void put_region_content(struct http_request *request)
 {
-        bool deleted;
+        const struct upload *upload = request->state;
+        bool deleted, whole;
 
         if (request->phase == REQUEST_BEGIN) {
                 begin(request);
                 return;
         }
-        deleted = region_deleted(request->region);
-        release(request);
+        deleted = region_deleted(upload->region);
+        whole = upload->offset == upload->end;
+        request_drop(request); /* before the answer: a client that has it finds the memory free of this upload */
         if (deleted)
                 request_problem(request, FERRY_E_GONE, "The region was deleted during the upload");
-        else if (request->headers.content_range && request->upload_offset != request->upload_end)
+        else if (request->headers.content_range && !whole)
                 refuse_range(request, "names more bytes than the body has");
         else
                 request_answer_empty(request, 204);
@@ -106,23 +133,24 @@ __attribute__((noinline)) static int upload_store(const struct region *region, u
         return r < 0 ? r : finished;
 }
 
-void upload_take(struct http_request *request, const char *data, size_t size)
+void take_region_content(struct http_request *request, const char *data, size_t size)
 {
-        struct region *region = request->region;
+        struct upload *upload = request->state;
+        struct region *region = upload->region;
         int r;
 
-        if (size > request->upload_end - request->upload_offset) {
+        if (size > upload->end - upload->offset) {
                 if (request->headers.content_range)
                         refuse_range(request, "names fewer bytes than the body has");
                 else
                         refuse_length(request, region->size - query_value(&request->query, HTTP_PARAMETER_OFFSET));
-                release(request);
+                request_drop(request);
                 return;
         }
-        r = upload_store(region, request->upload_offset, data, size);
-        request->upload_offset += size;
+        r = upload_store(region, upload->offset, data, size);
+        upload->offset += size;
         if (r == 0)
                 return;
         request_problem(request, FERRY_E_GONE, "The bytes were not stored: %s", space_error(r));
-        release(request);
+        request_drop(request);
 }

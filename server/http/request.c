@@ -2,6 +2,7 @@
 #include "request.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <microhttpd.h>
@@ -19,18 +20,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "connecting.h"
-#include "event_readers.h"
 #include "head.h"
 #include "http_internal.h"
 #include "idempotency.h"
-#include "making.h"
 #include "memory/region.h"
 #include "operation_json.h"
-#include "operation_set.h"
-#include "operations/content.h"
 #include "operations/operations.h"
-#include "registered.h"
 
 struct request_note {
         uint64_t started_us;
@@ -92,17 +87,24 @@ struct http_request *request_free(struct http_request *request)
         if (request->body)
                 explicit_bzero(request->body, request->body_size); /* it may have held a notification key */
         free(request->body);
-        operation_set_free(request->set);
-        connecting_unref(request->connecting);
-        registered_unref(request->registered);
-        making_free(request->making);
-        event_wait_free(request->events);
-        if (request->region)
-                region_stream_end(request->region);
-        operation_content_close(request->content, request->sent);
+        request_drop(request);
         operation_unref(request->operation);
         free(request);
         return NULL;
+}
+
+void request_keep(struct http_request *request, void *state, void (*clean)(struct http_request *request))
+{
+        assert(!request->state);
+        request->state = state;
+        request->clean = clean;
+}
+
+void request_drop(struct http_request *request)
+{
+        if (request->state)
+                request->clean(request);
+        request->state = NULL;
 }
 
 /* If-Match, and If-None-Match of what changes something. etag "" = the resource has none. false: answered with 412. */
@@ -211,21 +213,6 @@ uint64_t request_wait_ms(struct http_request *request)
         (void)ferry_uint_format(wait_ms / 1000, seconds);
         request_header_text(request, "Preference-Applied", "wait=", seconds);
         return wait_ms;
-}
-
-void request_refuse_wait(struct http_request *request)
-{
-        struct http_waits *waits = &request->server->waits;
-
-        pthread_mutex_lock(&waits->lock);
-        bool full = waits->n_parked >= request->server->config.limits.waiters_max;
-        pthread_mutex_unlock(&waits->lock);
-        if (!full) {
-                request_problem(request, -ENOMEM, NULL);
-                return;
-        }
-        request_problem(request, FERRY_E_LIMIT_REACHED, "--max-waiters is %" PRIu64 ", and as many requests wait",
-                        request->server->config.limits.waiters_max);
 }
 
 void request_answer_operation(struct http_request *request, unsigned status)

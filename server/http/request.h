@@ -14,17 +14,11 @@
 
 struct MHD_Connection;
 struct MHD_Response;
-struct connecting;
-struct registered;
-struct event_wait;
 struct ferry_json;
 struct ferry_json_errors;
 struct ferry_json_writer;
 struct http_listener;
-struct making;
 struct operation;
-struct operation_content;
-struct operation_set;
 struct region;
 
 enum {
@@ -79,17 +73,10 @@ struct http_request {
         struct ferry_json *json; /* owned; NULL = the body was empty, which only HTTP_BODY_OPTIONAL_JSON lets by */
 
         /* What the handler holds; given back when the request ends. */
-        struct operation *operation;       /* a reference */
-        struct operation_set *set;         /* of a request about several; owned */
-        struct connecting *connecting;     /* a reference */
-        struct registered *registered;     /* a reference */
-        struct making *making;             /* what it waits for; owned */
-        struct event_wait *events;         /* the same, of events; owned */
-        struct region *region;             /* an upload into it: region_stream_end */
-        uint64_t upload_offset;            /* where the next byte goes */
-        uint64_t upload_end;               /* where none goes any more */
-        struct operation_content *content; /* a range of an operation's bytes; owned */
-        uint64_t idempotency_hash;         /* of target and body */
+        struct operation *operation;                 /* a reference */
+        void *state;                                 /* the endpoint's own; NULL = none */
+        void (*clean)(struct http_request *request); /* frees state */
+        uint64_t idempotency_hash;                   /* of target and body */
         uint64_t target_hash;
 
         uint32_t n_headers, n_headers_text;
@@ -109,6 +96,12 @@ void request_note(struct http_request *request);
 
 /* Gives everything back. Takes NULL; returns NULL. */
 struct http_request *request_free(struct http_request *request);
+
+/* Makes state the request's, which has none; clean is called with it when the request ends, or is dropped before. */
+void request_keep(struct http_request *request, void *state, void (*clean)(struct http_request *request));
+
+/* Gives the state back now, where there is one. */
+void request_drop(struct http_request *request);
 
 /* ---- answering: exactly one answer for each request ---- */
 
@@ -168,9 +161,6 @@ struct region *request_stream_region(struct http_request *request);
 uint64_t request_wait_ms(struct http_request *request);
 /* Whether it is more than 0. */
 bool request_waits(const struct http_request *request);
-
-/* Answers that no further request can wait: as many do as may, or memory is short. */
-void request_refuse_wait(struct http_request *request);
 
 /* Answers with request->operation as it is now. 410 when it was deleted. */
 void request_answer_operation(struct http_request *request, unsigned status);

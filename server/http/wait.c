@@ -2,11 +2,14 @@
 #include "wait.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <microhttpd.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <time.h>
+
+#include <ferry/error.h>
 
 #include "base/clock.h"
 #include "base/loop.h"
@@ -279,6 +282,43 @@ enum wait_result wait_park_event(struct http_request *request, struct http_event
                                  void (*resume)(struct http_request *request))
 {
         return park_request(request, NULL, 0, event, wait_ms, resume);
+}
+
+void wait_refuse(struct http_request *request)
+{
+        struct http_waits *waits = &request->server->waits;
+
+        pthread_mutex_lock(&waits->lock);
+        bool full = waits->n_parked >= request->server->config.limits.waiters_max;
+        pthread_mutex_unlock(&waits->lock);
+        if (!full) {
+                request_problem(request, -ENOMEM, NULL);
+                return;
+        }
+        request_problem(request, FERRY_E_LIMIT_REACHED, "--max-waiters is %" PRIu64 ", and as many requests wait",
+                        request->server->config.limits.waiters_max);
+}
+
+/* Answers a request that is not parked. */
+static void answer_unless_parked(struct http_request *request, enum wait_result result,
+                                 void (*answer)(struct http_request *request))
+{
+        if (result == WAIT_NEEDLESS)
+                answer(request);
+        else if (result == WAIT_FULL)
+                wait_refuse(request);
+}
+
+void wait_or_answer(struct http_request *request, uint64_t revision, uint64_t wait_ms,
+                    void (*answer)(struct http_request *request))
+{
+        answer_unless_parked(request, wait_park(request, revision, wait_ms, answer), answer);
+}
+
+void wait_event_or_answer(struct http_request *request, struct http_event *event, uint64_t wait_ms,
+                          void (*answer)(struct http_request *request))
+{
+        answer_unless_parked(request, wait_park_event(request, event, wait_ms, answer), answer);
 }
 
 void waits_stop(struct http_server *server, uint64_t limit_us)

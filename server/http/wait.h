@@ -71,4 +71,13 @@ enum wait_result wait_park(struct http_request *request, uint64_t revision, uint
 enum wait_result wait_park_event(struct http_request *request, struct http_event *event, uint64_t wait_ms,
                                  void (*resume)(struct http_request *request));
 
+/* Answers a request that was not parked because too many are, or because memory is short. */
+void wait_refuse(struct http_request *request);
+
+/* As the two above, and answer is called at once where nothing is left to wait for; refused where too many wait. */
+void wait_or_answer(struct http_request *request, uint64_t revision, uint64_t wait_ms,
+                    void (*answer)(struct http_request *request));
+void wait_event_or_answer(struct http_request *request, struct http_event *event, uint64_t wait_ms,
+                          void (*answer)(struct http_request *request));
+
 #endif

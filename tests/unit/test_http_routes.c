@@ -90,6 +90,7 @@ static void the_table_is_well_formed(void **state)
                 const struct http_route *route = &http_routes[i];
                 assert_int_equal(route->path[0], '/');
                 assert_non_null(route->handler);
+                assert_true((route->body == HTTP_BODY_STREAM) == (route->take != NULL));
                 assert_true(islower((unsigned char)route->operation_id[0]));
                 assert_true(route->parameters < 1u << HTTP_PARAMETER_COUNT);
                 for (size_t k = 0; k < i; k++) {

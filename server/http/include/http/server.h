@@ -150,6 +150,10 @@ struct http_route {
         enum { HTTP_BODY_NONE, HTTP_BODY_JSON, HTTP_BODY_OPTIONAL_JSON, HTTP_BODY_STREAM } body;
         void (*handler)(struct http_request *request);
         unsigned parameters; /* 1u << HTTP_PARAMETER_*, ored */
+        const char *kept;    /* a member of the JSON body that stays text, for a decoder of its own; NULL = none */
+        bool while_draining; /* a POST or PUT that ends what runs, and starts nothing */
+        /* The next octets of a stream, in order; on the connection's thread. */
+        void (*take)(struct http_request *request, const char *data, size_t size);
 };
 
 extern const struct http_route http_routes[];
