@@ -10,6 +10,8 @@
 
 /* ferry fetch into a file in memory, beside cp of a file there. */
 
+enum { TRIES = 3 }; /* a round's figures are the quickest of these; regions.c tells why */
+
 static void run_to_end(const char *const *arguments)
 {
         int null = open("/dev/null", O_WRONLY | O_CLOEXEC), status = finish(spawn(arguments, -1, null));
@@ -46,9 +48,26 @@ static double copy_once(const char *source, const char *file)
         return seconds_since(start);
 }
 
+static void fetch_round(const struct pair *p, const char *region, const char *source, const char *file)
+{
+        double copied_s = 0, fetched_s = 0;
+
+        for (int i = 0; i < TRIES; i++) {
+                double seconds = copy_once(source, file);
+
+                (void)unlink(file);
+                copied_s = i == 0 || seconds < copied_s ? seconds : copied_s;
+                seconds = fetch_once(p, region, file);
+                (void)unlink(file);
+                fetched_s = i == 0 || seconds < fetched_s ? seconds : fetched_s;
+        }
+        sample("s", copied_s, "fetch.cp");
+        sample("s", fetched_s, "fetch.ferry");
+}
+
 void bench_fetch(void)
 {
-        unsigned n = rounds(5, 15);
+        unsigned n = rounds(3, 7);
         uint64_t size = GIB;
         char directory[] = "/dev/shm/ferry-bench-XXXXXX", source[64], file[64];
         struct region region;
@@ -69,10 +88,7 @@ void bench_fetch(void)
         (void)fetch_once(&p, region.info.id, source); /* connects, and is what cp copies */
         for (unsigned i = 0; i < n; i++) {
                 begin_round("round %u of %u", i + 1, n);
-                sample("s", copy_once(source, file), "fetch.cp");
-                (void)unlink(file);
-                sample("s", fetch_once(&p, region.info.id, file), "fetch.ferry");
-                (void)unlink(file);
+                fetch_round(&p, region.info.id, source, file);
         }
         (void)unlink(source);
         (void)rmdir(directory);

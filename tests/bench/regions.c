@@ -9,9 +9,19 @@
 
 enum { LOOKS_MAX = 100000, PAUSE_US = 300, SMALL_N = 200, QUIET_LOOKS = 1000 };
 
+/*
+ * A virtual machine's host takes free memory back and gives it again at its first touch, ten times slower than memory
+ * that it has left there; which of both a program gets is chance. So a round's figures are the quickest of some.
+ */
+enum { TRIES = 3 };
+
 struct looks {
         size_t n;
         double seconds[LOOKS_MAX];
+};
+
+struct large {
+        double made_s, deleted_s, livez_s;
 };
 
 static int compare(const void *a, const void *b)
@@ -52,37 +62,51 @@ static double call_while_looking(struct http *h, const char *method, const char 
         return seconds_since(start);
 }
 
-static void large_round(struct http *h, struct http *other, struct reference *bare, uint64_t size, bool counts)
+static void large_once(struct http *h, struct http *other, uint64_t size, struct looks *looks, struct large *ret_large)
 {
-        static struct looks looks;
         char body[64], path[128], id[FERRY_ID_SIZE];
-        double made_s, deleted_s, bare_s;
 
-        looks.n = 0;
-        while (looks.n < QUIET_LOOKS)
-                look(other, &looks);
-        if (counts)
-                sample("us", percentile_99(&looks) * 1e6, "regions.livez.quiet");
-        bare_s = reference_run(bare, size);
-        looks.n = 0;
+        looks->n = 0;
         (void)snprintf(body, sizeof(body), "{\"size\":%llu}", (unsigned long long)size);
-        made_s = call_while_looking(h, "POST", "/v1/regions", body, other, &looks);
+        ret_large->made_s = call_while_looking(h, "POST", "/v1/regions", body, other, looks);
         if (h->status != 201)
                 bench_fail("POST /v1/regions: %d %.300s", h->status, h->body);
         http_take_id(h, id);
         (void)snprintf(path, sizeof(path), "/v1/regions/%s", id);
-        deleted_s = call_while_looking(h, "DELETE", path, NULL, other, &looks);
+        ret_large->deleted_s = call_while_looking(h, "DELETE", path, NULL, other, looks);
         /* It waits until the large one is freed. */
-        (void)call_while_looking(h, "POST", "/v1/regions", "{\"size\":1048576}", other, &looks);
+        (void)call_while_looking(h, "POST", "/v1/regions", "{\"size\":1048576}", other, looks);
         http_take_id(h, id);
         (void)snprintf(path, sizeof(path), "/v1/regions/%s", id);
         http_call(h, "DELETE", path, NULL, 204);
-        if (!counts)
-                return;
-        sample("us", percentile_99(&looks) * 1e6, "regions.livez.busy");
+        ret_large->livez_s = percentile_99(looks);
+}
+
+static void large_round(struct http *h, struct http *other, struct reference *bare, uint64_t size)
+{
+        static struct looks looks;
+        double bare_s = 0, quiet_s;
+        struct large best = { 0 };
+
+        looks.n = 0;
+        while (looks.n < QUIET_LOOKS)
+                look(other, &looks);
+        quiet_s = percentile_99(&looks);
+        for (int i = 0; i < TRIES; i++) {
+                double seconds = reference_run(bare, size);
+                struct large large;
+
+                large_once(h, other, size, &looks, &large);
+                if (i == 0 || seconds < bare_s)
+                        bare_s = seconds;
+                if (i == 0 || large.made_s < best.made_s)
+                        best = large;
+        }
+        sample("us", quiet_s * 1e6, "regions.livez.quiet");
+        sample("us", best.livez_s * 1e6, "regions.livez.busy");
         sample("GB/s", gigabytes_per_second(size, bare_s), "regions.populate");
-        sample("GB/s", gigabytes_per_second(size, made_s), "regions.make");
-        sample("ms", deleted_s * 1e3, "regions.delete");
+        sample("GB/s", gigabytes_per_second(size, best.made_s), "regions.make");
+        sample("ms", best.deleted_s * 1e3, "regions.delete");
 }
 
 static void small_round(struct http *h)
@@ -109,7 +133,7 @@ static void small_round(struct http *h)
 void bench_regions(void)
 {
         uint64_t size = bench_full ? 8 * GIB : GIB;
-        unsigned n = rounds(3, 9);
+        unsigned n = rounds(3, 5);
         struct reference bare;
         struct http h, other;
         struct worker w;
@@ -124,11 +148,9 @@ void bench_regions(void)
         reference_start(&bare, "ref_populate", (const char *const[]){ NULL });
         http_open(&h, w.url);
         http_open(&other, w.url);
-        progress("a region of %llu MiB for the first time", (unsigned long long)(size / MIB));
-        large_round(&h, &other, &bare, size, false);
         for (unsigned i = 0; i < n; i++) {
                 begin_round("round %u of %u", i + 1, n);
-                large_round(&h, &other, &bare, size, true);
+                large_round(&h, &other, &bare, size);
                 small_round(&h);
         }
         http_close(&other);
