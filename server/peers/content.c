@@ -74,6 +74,17 @@ static void lane_close(struct content_lane *lane)
         lane_start(lane);
 }
 
+/* Bytes of the next range. What is followed comes in small ones: with verify none is passed on before its end. */
+static uint64_t part_size(const struct content *content)
+{
+        const struct engine_transfer *transfer = &content->transfer;
+        uint64_t part = content->claimed ? PART : FIRST_PART, left = content->stream.total - content->next_offset;
+        uint64_t most = transfer->request_max ? transfer->request_max(transfer->context) : UINT64_MAX;
+
+        part = part < most ? part : most;
+        return part < left ? part : left;
+}
+
 /* Gives idle lanes what is left. */
 static void content_fill(struct content *content)
 {
@@ -81,15 +92,14 @@ static void content_fill(struct content *content)
 
         for (size_t i = 0; i < content->n_lanes && !content->ended; i++) {
                 struct content_lane *lane = &content->lanes[i];
-                uint64_t left = content->stream.total - content->next_offset;
-                uint64_t part = content->claimed ? PART : FIRST_PART;
+                uint64_t size = part_size(content);
 
-                if (lane->busy || lane->waiting || !left || (!content->claimed && i)) {
+                if (lane->busy || lane->waiting || !size || (!content->claimed && i)) {
                         any |= lane->busy || lane->waiting;
                         continue;
                 }
                 lane->first = lane->position = content->next_offset;
-                lane->end = lane->first + (part < left ? part : left);
+                lane->end = lane->first + size;
                 content->next_offset = lane->end;
                 any = true;
                 lane_start(lane);

@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """ferry spread: a file, or what a worker offers, to many workers."""
 import json
+import re
 import signal
+import socket
+import threading
 import unittest
 import urllib.request
 
@@ -102,6 +105,51 @@ class Spread(Case):
                 name, region = line.removeprefix("@").split("/")
                 self.holds(next(worker for worker in members if worker.name == name), region, data)
             for worker in [*members, self.source]:
+                worker.stop()
+
+    def received(self, worker):
+        """Bytes that its reads have got, those that failed included."""
+        with urllib.request.urlopen(worker.url + "/metrics", timeout=LIMIT) as answer:
+            lines = re.findall(r'^ferry_transferred_bytes_total\{[^}]*"received"[^}]*\} (\d+)$', answer.read().decode(), re.M)
+        return sum(map(int, lines))
+
+    def source_that_waits(self, size):
+        """A worker that lets only so much of its content out until an event is set. Returns both."""
+        listener, gate, lock, passed = socket.create_server(("127.0.0.1", 0)), threading.Event(), threading.Lock(), [0]
+
+        def pass_some(data):
+            with lock:
+                passed[0] += len(data)
+            if passed[0] > size:
+                gate.wait(LIMIT)
+
+        source = self.worker("source", "--local", "off", "--advertise", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        self.tunnel(source, pass_some, listener)
+        return source, gate
+
+    def test_what_has_arrived_is_not_sent_again(self):
+        size, half = 48 * MIB, 24 * MIB
+        for victim in (0, 1):
+            source, gate = self.source_that_waits(half)
+            source.expect("nothing can move bytes but HTTP", "peer-lost")
+            members = self.members(3, *NETWORK)
+            file = self.file("file", size)
+            process = self.start("spread", file, "@w1", "@w2", "@w3", "--url", source.url)
+            survivors = [worker for worker in members if worker is not members[victim]]
+            for worker in members:
+                worker.expect("peer-lost", "operation ended", "stale-metadata")
+            # The last one has most of what the source has let out.
+            self.eventually(lambda: any(one["bytes_done"] >= half // 2 for one in self.moving(members[2])))
+            members[victim].process.kill()
+            members[victim].process.wait()
+            gate.set()
+            _, errors = self.finish(process, status=1)
+            self.assertIn("2 of 3 workers have the bytes", errors)
+            for worker in survivors:
+                # What was on its way when a link ended is lost, and not more.
+                self.assertLess(self.received(worker), size + half // 4, worker.name)
+                self.holds(worker, worker.get("/v1/regions")["regions"][0]["id"], file.read_bytes())
+            for worker in [*members, source]:
                 worker.stop()
 
     def test_nothing_is_left_when_it_is_interrupted(self):

@@ -132,9 +132,9 @@ class Case(unittest.TestCase):
         for worker in workers:
             self.assertEqual(worker.left(), [], worker.name)
 
-    def tunnel(self, worker, on_answer=None):
+    def tunnel(self, worker, on_answer=None, listener=None):
         """A port of ours that leads to the worker's. on_answer sees what the worker says before it is passed on."""
-        listener = socket.create_server(("127.0.0.1", 0))
+        listener = listener or socket.create_server(("127.0.0.1", 0))
         host, port = worker.url.removeprefix("http://").split(":")
 
         def pump(source, target, see):
