@@ -2,18 +2,13 @@
 #ifndef TESTS_HARNESS_H
 #define TESTS_HARNESS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 
-#include <cmocka.h>
-
 #include <ferry/ferry.h>
+
+#include "test.h"
 
 /*
  * Real workers for the API tests: ferryd on port 0, found by its ready line, dead with the test (also when the test is
@@ -200,23 +195,24 @@ bool operation_await_middle(struct worker *w, const char *id);
 
 /* ---- setup and teardown of tests ---- */
 
-/* *state is a struct worker; one that a failed test leaves running ends. */
+/* WITH_WORKER(what_it_shows) { … } has struct worker *w; one that a failed test leaves running ends. */
 int worker_setup(void **state);
 int worker_teardown(void **state);
-#define WITH_WORKER(test) cmocka_unit_test_setup_teardown(test, worker_setup, worker_teardown)
+#define WITH_WORKER(name) TEST_OF(struct worker *w, name, worker_setup, worker_teardown)
 
-/* The same with a struct pair. */
+/* The same with struct pair *p. */
 int pair_setup(void **state);
 int pair_teardown(void **state);
-#define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, pair_setup, pair_teardown)
+#define WITH_PAIR(name) TEST_OF(struct pair *p, name, pair_setup, pair_teardown)
 
-/* The same with a pair and a fresh directory of mode 0700, which goes with all that is in it. */
+/* The same with struct shared_scene *s: a pair and a fresh directory of mode 0700, which goes with all that is in it.
+ */
 struct shared_scene {
         char path[64];
         struct pair pair;
 };
 int shared_scene_setup(void **state);
 int shared_scene_teardown(void **state);
-#define WITH_SHARED(test) cmocka_unit_test_setup_teardown(test, shared_scene_setup, shared_scene_teardown)
+#define WITH_SHARED(name) TEST_OF(struct shared_scene *s, name, shared_scene_setup, shared_scene_teardown)
 
 #endif

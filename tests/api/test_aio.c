@@ -84,10 +84,32 @@ static void on_offered(void *context, const struct ferry_aio_result *result)
                          0);
 }
 
-static void hundreds_of_operations_run_at_once_from_one_thread(void **state)
+static int setup(void **state)
+{
+        static struct fixture x;
+
+        x = (struct fixture){ 0 };
+        worker_start(&x.w, "w", NULL);
+        *state = &x;
+        return ferry_aio_new(x.w.client, &x.aio);
+}
+
+static int teardown(void **state)
+{
+        struct fixture *x = *state;
+
+        ferry_aio_free(x->aio);
+        if (x->w.pid)
+                worker_stop(&x->w);
+        worker_clean(&x->w);
+        return 0;
+}
+
+#define CASE(name) TEST_OF(struct fixture *x, name, setup, teardown)
+
+CASE(hundreds_of_operations_run_at_once_from_one_thread)
 {
         static struct block blocks[OPERATIONS];
-        struct fixture *x = *state;
         struct ferry_operation_list left;
 
         region_make(&x->w, OPERATIONS * BLOCK, 7, x->source);
@@ -132,9 +154,8 @@ static void on_seen(void *context, const struct ferry_aio_result *result)
         snprintf(seen->message, sizeof(seen->message), "%s", result->message);
 }
 
-static void a_wait_ends_in_time_or_with_the_operation(void **state)
+CASE(a_wait_ends_in_time_or_with_the_operation)
 {
-        struct fixture *x = *state;
         struct ferry_operation offer;
         struct seen late = { 0 }, done = { 0 }, cancelled = { 0 }, missing = { 0 };
 
@@ -200,10 +221,9 @@ static void on_many_begun(void *context, const struct ferry_aio_result *result)
                          0);
 }
 
-static void many_are_made_by_one_call_and_waited_for_by_another(void **state)
+CASE(many_are_made_by_one_call_and_waited_for_by_another)
 {
         static struct batch batch;
-        struct fixture *x = *state;
         struct ferry_operation_results offered;
         const uint64_t order[] = { 1, 0 };
 
@@ -237,9 +257,8 @@ static void many_are_made_by_one_call_and_waited_for_by_another(void **state)
         ferry_operation_results_clear(&offered);
 }
 
-static void any_of_several_ends_a_wait(void **state)
+CASE(any_of_several_ends_a_wait)
 {
-        struct fixture *x = *state;
         struct ferry_operation first, second;
         struct ferry_operation_results results;
         struct ferry_operation_list list;
@@ -270,9 +289,8 @@ static void any_of_several_ends_a_wait(void **state)
         ferry_operation_clear(&second);
 }
 
-static void wrong_arguments_are_told_at_once(void **state)
+CASE(wrong_arguments_are_told_at_once)
 {
-        struct fixture *x = *state;
         struct seen seen = { 0 };
 
         assert_int_equal(ferry_aio_wait_operation(x->aio, "", 0, on_seen, &seen), -EINVAL);
@@ -284,9 +302,8 @@ static void wrong_arguments_are_told_at_once(void **state)
         assert_int_equal(seen.calls, 0);
 }
 
-static void what_still_runs_is_cancelled_with_its_set(void **state)
+CASE(what_still_runs_is_cancelled_with_its_set)
 {
-        struct fixture *x = *state;
         struct ferry_operation offer;
         struct seen seen[3] = { 0 };
 
@@ -303,51 +320,12 @@ static void what_still_runs_is_cancelled_with_its_set(void **state)
         ferry_operation_clear(&offer);
 }
 
-static void a_worker_that_is_gone_is_told(void **state)
+CASE(a_worker_that_is_gone_is_told)
 {
-        struct fixture *x = *state;
         struct seen seen = { 0 };
 
         worker_stop(&x->w);
         assert_int_equal(ferry_aio_delete_operation(x->aio, "op_1", on_seen, &seen), 0);
         dispatch_until_quiet(x->aio);
         assert_int_equal(seen.result, -ECONNREFUSED);
-}
-
-static int setup(void **state)
-{
-        static struct fixture x;
-
-        x = (struct fixture){ 0 };
-        worker_start(&x.w, "w", NULL);
-        *state = &x;
-        return ferry_aio_new(x.w.client, &x.aio);
-}
-
-static int teardown(void **state)
-{
-        struct fixture *x = *state;
-
-        ferry_aio_free(x->aio);
-        if (x->w.pid)
-                worker_stop(&x->w);
-        worker_clean(&x->w);
-        return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(hundreds_of_operations_run_at_once_from_one_thread),
-                TEST(a_wait_ends_in_time_or_with_the_operation),
-                TEST(many_are_made_by_one_call_and_waited_for_by_another),
-                TEST(any_of_several_ends_a_wait),
-                TEST(wrong_arguments_are_told_at_once),
-                TEST(what_still_runs_is_cancelled_with_its_set),
-                TEST(a_worker_that_is_gone_is_told),
-        };
-
-        return cmocka_run_group_tests_name("aio", tests, NULL, NULL);
 }

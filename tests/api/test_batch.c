@@ -91,9 +91,8 @@ static struct json_object *batch(struct worker *w, const char *path, char *body,
         return results;
 }
 
-static void a_full_batch_is_offered_read_and_waited_for(void **state)
+WITH_PAIR(a_full_batch_is_offered_read_and_waited_for)
 {
-        struct pair *p = *state;
         struct json_object *offered, *done, *page;
         char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *body, *path;
 
@@ -125,10 +124,9 @@ static void a_full_batch_is_offered_read_and_waited_for(void **state)
         pair_stop(p);
 }
 
-static void a_peer_that_dies_ends_all_of_a_batch(void **state)
+WITH_PAIR(a_peer_that_dies_ends_all_of_a_batch)
 {
         enum { N = 64 };
-        struct pair *p = *state;
         struct json_object *offered, *begun, *page;
         char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *path;
 
@@ -153,10 +151,9 @@ static void a_peer_that_dies_ends_all_of_a_batch(void **state)
 }
 
 /* Clients wait for the same operations in many ways, some leave, and one operation after the other is deleted. */
-static void waits_for_several_end_under_load(void **state)
+WITH_PAIR(waits_for_several_end_under_load)
 {
         enum { N = 16, CROWD = 120 };
-        struct pair *p = *state;
         struct json_object *offered, *document;
         struct raw_answer answer;
         char source[FERRY_ID_SIZE], *path[2];
@@ -197,10 +194,9 @@ static void waits_for_several_end_under_load(void **state)
         worker_stop(&p->a);
 }
 
-static void a_batch_beyond_the_limit_of_bodies_is_refused(void **state)
+WITH_PAIR(a_batch_beyond_the_limit_of_bodies_is_refused)
 {
         enum { SIZE = 8 * STEPS_MIB };
-        struct pair *p = *state;
         char *body = malloc(SIZE + 2);
 
         assert_non_null(body);
@@ -215,18 +211,4 @@ static void a_batch_beyond_the_limit_of_bodies_is_refused(void **state)
         assert_problem(&p->a, "POST", "/v1/operations", body, 400, "invalid-parameter", NULL);
         free(body);
         worker_stop(&p->a);
-}
-
-#define TEST(name) WITH_PAIR(name)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(a_full_batch_is_offered_read_and_waited_for),
-                TEST(a_peer_that_dies_ends_all_of_a_batch),
-                TEST(waits_for_several_end_under_load),
-                TEST(a_batch_beyond_the_limit_of_bodies_is_refused),
-        };
-
-        return cmocka_run_group_tests_name("batch", tests, NULL, NULL);
 }

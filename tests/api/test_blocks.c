@@ -106,11 +106,10 @@ static void move(struct pair *p, bool readable, const struct shape *source, cons
         free(expected);
 }
 
-static void blocks_arrive_in_the_order_of_their_list(void **state)
+WITH_PAIR(blocks_arrive_in_the_order_of_their_list)
 {
         struct shape source = shape_blocks(3, 4000, 999, 400), target = shape_blocks(100, 1000, 3996, 1001);
         struct shape whole = shape_slice(5, 999 * 4000);
-        struct pair *p = *state;
 
         for (int network = 0; network < 2; network++) {
                 pair_start(p, network);
@@ -127,11 +126,10 @@ static void blocks_arrive_in_the_order_of_their_list(void **state)
         shape_clear(&whole);
 }
 
-static void as_many_blocks_as_there_may_be_are_one_descriptor(void **state)
+WITH_PAIR(as_many_blocks_as_there_may_be_are_one_descriptor)
 {
         struct shape blocks = shape_blocks(0, 64, MOST, 4097), more = shape_blocks(0, 1, MOST + 1, 1);
         struct shape whole = shape_slice(0, MOST * 64);
-        struct pair *p = *state;
         struct json_object *operation;
         char region[FERRY_ID_SIZE], *body;
 
@@ -153,16 +151,4 @@ static void as_many_blocks_as_there_may_be_are_one_descriptor(void **state)
         shape_clear(&blocks);
         shape_clear(&more);
         shape_clear(&whole);
-}
-
-#define TEST(name) WITH_PAIR(name)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(blocks_arrive_in_the_order_of_their_list),
-                TEST(as_many_blocks_as_there_may_be_are_one_descriptor),
-        };
-
-        return cmocka_run_group_tests_name("blocks", tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@ enum { BODY_MAX = 8 << 20 };
 
 static const char *const resources[] = { "/v1/regions", "/v1/operations" };
 
-static void what_is_not_json_is_refused(void **state)
+WITH_WORKER(what_is_not_json_is_refused)
 {
         static const char *const texts[] = {
                 "{",
@@ -84,7 +84,6 @@ static void what_is_not_json_is_refused(void **state)
                 "[[[[[[[[[1]]]]]]]]]",
                 "{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":1}}}}}}}}}",
         };
-        struct worker *w = *state;
 
         worker_start(w, "w", NULL);
         for (size_t r = 0; r < 2; r++)
@@ -94,7 +93,7 @@ static void what_is_not_json_is_refused(void **state)
         worker_stop(w);
 }
 
-static void a_nul_byte_is_not_json(void **state)
+WITH_WORKER(a_nul_byte_is_not_json)
 {
         static const struct {
                 const char *bytes;
@@ -107,7 +106,6 @@ static void a_nul_byte_is_not_json(void **state)
                 { "{\"size\0\":1}", 11 },
                 { "{\0s\0i\0z\0e\0", 10 }, /* UTF-16 */
         };
-        struct worker *w = *state;
 
         worker_start(w, "w", NULL);
         for (size_t r = 0; r < 2; r++)
@@ -118,10 +116,9 @@ static void a_nul_byte_is_not_json(void **state)
 }
 
 /* 8 MiB of brackets cost neither stack nor patience. */
-static void bottomless_nesting_is_refused(void **state)
+WITH_WORKER(bottomless_nesting_is_refused)
 {
         static const char *const openings[] = { "[", "{\"a\":" };
-        struct worker *w = *state;
         char *text = malloc(BODY_MAX);
 
         worker_start(w, "w", NULL);
@@ -138,10 +135,9 @@ static void bottomless_nesting_is_refused(void **state)
         worker_stop(w);
 }
 
-static void what_is_not_an_object_is_refused(void **state)
+WITH_WORKER(what_is_not_an_object_is_refused)
 {
         static const char *const texts[] = { "[]", "1", "\"x\"", "true", "null", " 7 ", "1e5", "-0" };
-        struct worker *w = *state;
 
         worker_start(w, "w", NULL);
         for (size_t r = 0; r < 2; r++)
@@ -152,7 +148,7 @@ static void what_is_not_an_object_is_refused(void **state)
         worker_stop(w);
 }
 
-static void no_body_is_told_so(void **state)
+WITH_WORKER(no_body_is_told_so)
 {
         static const char *const heads[] = {
                 "Content-Type: application/json\r\nContent-Length: 0\r\n\r\n",
@@ -162,7 +158,6 @@ static void no_body_is_told_so(void **state)
                 "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
                 "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n\r\n",
         };
-        struct worker *w = *state;
 
         worker_start(w, "w", NULL);
         for (size_t r = 0; r < 2; r++)
@@ -185,9 +180,8 @@ static ssize_t pour_blanks(void *context, void *buffer, size_t size)
         return (ssize_t)n;
 }
 
-static void too_large_a_body_is_refused(void **state)
+WITH_WORKER(too_large_a_body_is_refused)
 {
-        struct worker *w = *state;
         uint64_t resident;
 
         worker_start(w, "w", NULL);
@@ -216,10 +210,9 @@ static void too_large_a_body_is_refused(void **state)
         worker_stop(w);
 }
 
-static void the_limit_of_a_body_is_exact(void **state)
+WITH_WORKER(the_limit_of_a_body_is_exact)
 {
         static const char good[] = "{\"size\":1}";
-        struct worker *w = *state;
         struct ferry_answer answer;
         char *text = malloc(BODY_MAX + 1);
 
@@ -243,10 +236,9 @@ static struct json_object *errors_of(struct worker *w, const char *path, const c
         return json_member(*problem, "errors");
 }
 
-static void one_answer_names_every_fault(void **state)
+WITH_WORKER(one_answer_names_every_fault)
 {
         static const char *const pointers[] = { "/size", "/device", "/nam" };
-        struct worker *w = *state;
         struct json_object *problem, *errors;
 
         worker_start(w, "w", NULL);
@@ -262,9 +254,8 @@ static void one_answer_names_every_fault(void **state)
         worker_stop(w);
 }
 
-static void an_answer_does_not_grow_with_the_faults(void **state)
+WITH_WORKER(an_answer_does_not_grow_with_the_faults)
 {
-        struct worker *w = *state;
         struct json_object *problem, *errors;
         char *body = malloc(100000), *at = stpcpy(body, "{\"size\":1");
 
@@ -281,10 +272,9 @@ static void an_answer_does_not_grow_with_the_faults(void **state)
 }
 
 /* A key of any length and in any script comes back as a pointer that is still good JSON. */
-static void an_answer_is_good_json_whatever_the_key(void **state)
+WITH_WORKER(an_answer_is_good_json_whatever_the_key)
 {
         static const char *const letters[] = { "x", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "~", "/", "\\\"" };
-        struct worker *w = *state;
 
         worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++) {
@@ -305,32 +295,10 @@ static void an_answer_is_good_json_whatever_the_key(void **state)
         worker_stop(w);
 }
 
-static void a_syntax_error_is_located(void **state)
+WITH_WORKER(a_syntax_error_is_located)
 {
-        struct worker *w = *state;
-
         worker_start(w, "w", NULL);
         body_refused_text(w, "/v1/regions", "{\n  \"size\": 1,\n  \"name\": oops\n}", 400, "invalid-json", "");
         assert_non_null(strstr(ferry_last_problem(w->client)->detail, "line 3, column 11"));
         worker_stop(w);
-}
-
-int main(void)
-{
-#define TEST(name) WITH_WORKER(name)
-        const struct CMUnitTest tests[] = {
-                TEST(what_is_not_json_is_refused),
-                TEST(a_nul_byte_is_not_json),
-                TEST(bottomless_nesting_is_refused),
-                TEST(what_is_not_an_object_is_refused),
-                TEST(no_body_is_told_so),
-                TEST(too_large_a_body_is_refused),
-                TEST(the_limit_of_a_body_is_exact),
-                TEST(one_answer_names_every_fault),
-                TEST(an_answer_does_not_grow_with_the_faults),
-                TEST(an_answer_is_good_json_whatever_the_key),
-                TEST(a_syntax_error_is_located),
-        };
-
-        return cmocka_run_group_tests_name("bodies", tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ struct field_case {
 #define UNKNOWN(body, pointer) { body, 400, "unknown-field", pointer }
 /* clang-format on */
 
-static void each_field_of_a_region_is_checked(void **state)
+WITH_WORKER(each_field_of_a_region_is_checked)
 {
         static const struct field_case rows[] = {
                 INVALID("{}", "/size"),
@@ -55,7 +55,6 @@ static void each_field_of_a_region_is_checked(void **state)
                 UNKNOWN("{\"size\":1,\"a/b~c\":1}", "/a~1b~0c"),
                 UNKNOWN("{\"size\":1,\"x\":{\"y\":[1,2,{\"z\":null}]}}", "/x"),
         };
-        struct worker *w = *state;
 
         worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -82,7 +81,7 @@ static char *with_region(const char *body, const char *id)
 #define SLICE(members)                                                                                                 \
         "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"REGION\"},{\"region\":\"REGION\"," members "}]}"
 
-static void each_field_of_an_operation_is_checked(void **state)
+WITH_WORKER(each_field_of_an_operation_is_checked)
 {
         static const struct field_case rows[] = {
                 INVALID("{}", "/kind"),
@@ -200,7 +199,6 @@ static void each_field_of_an_operation_is_checked(void **state)
                 INVALID("{\"kind\":\"read\"," ONE ",\"remote_url\":\"\"}", "/remote_url"),
                 INVALID("{\"kind\":\"read\"," ONE ",\"remote_url\":7}", "/remote_url"),
         };
-        struct worker *w = *state;
         struct ferry_region region;
         char id[FERRY_ID_SIZE];
 
@@ -219,9 +217,8 @@ static void each_field_of_an_operation_is_checked(void **state)
         worker_stop(w);
 }
 
-static void too_many_descriptors_are_refused(void **state)
+WITH_WORKER(too_many_descriptors_are_refused)
 {
-        struct worker *w = *state;
         struct json_object *limits;
         uint64_t most;
         char *body;
@@ -243,7 +240,7 @@ static void too_many_descriptors_are_refused(void **state)
 }
 
 /* Its body may be left out; what is there is checked. */
-static void the_body_of_renew_is_checked_too(void **state)
+WITH_WORKER(the_body_of_renew_is_checked_too)
 {
         static const struct field_case rows[] = {
                 { "{", 400, "invalid-json", "" },
@@ -254,7 +251,6 @@ static void the_body_of_renew_is_checked_too(void **state)
                 INVALID("{\"ttl_ms\":86400001}", "/ttl_ms"),
                 UNKNOWN("{\"ttl\":5}", "/ttl"),
         };
-        struct worker *w = *state;
         struct ferry_operation operation;
         char region[FERRY_ID_SIZE], *path;
 
@@ -268,17 +264,4 @@ static void the_body_of_renew_is_checked_too(void **state)
         free(path);
         ferry_operation_clear(&operation);
         worker_stop(w);
-}
-
-int main(void)
-{
-#define TEST(name) WITH_WORKER(name)
-        const struct CMUnitTest tests[] = {
-                TEST(each_field_of_a_region_is_checked),
-                TEST(each_field_of_an_operation_is_checked),
-                TEST(too_many_descriptors_are_refused),
-                TEST(the_body_of_renew_is_checked_too),
-        };
-
-        return cmocka_run_group_tests_name("body_fields", tests, NULL, NULL);
 }

@@ -5,9 +5,8 @@
 
 enum { SIZE = 64 * STEPS_MIB, SEED = 5, OTHER_SEED = 6 };
 
-static void what_nobody_uses_is_cancelled_at_once(void **state)
+WITH_PAIR(what_nobody_uses_is_cancelled_at_once)
 {
-        struct pair *p = *state;
         struct worker *w = &p->a;
         struct ferry_operation operation, now;
         char region[FERRY_ID_SIZE];
@@ -33,9 +32,8 @@ static void what_nobody_uses_is_cancelled_at_once(void **state)
         worker_stop(w);
 }
 
-static void cancelling_a_terminal_operation_changes_nothing(void **state)
+WITH_PAIR(cancelling_a_terminal_operation_changes_nothing)
 {
-        struct pair *p = *state;
         struct ferry_operation passive, active;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
 
@@ -117,10 +115,9 @@ static void cancel_running(struct pair *p, enum ferry_kind passive_kind, bool ca
         pair_assert_serving(p);
 }
 
-static void cancelled_means_quiet_also_when_the_peer_stands_still(void **state)
+WITH_PAIR(cancelled_means_quiet_also_when_the_peer_stands_still)
 {
         static const char *const flags[] = { "--grace", "300ms", NULL };
-        struct pair *p = *state;
 
         for (int network = 0; network < 2; network++) {
                 pair_start_with(p, network, flags);
@@ -164,10 +161,8 @@ static bool cancel_both_run(struct pair *p, enum ferry_kind passive_kind, bool c
         return cancelled;
 }
 
-static void a_cancel_from_either_side_ends_both(void **state)
+WITH_PAIR(a_cancel_from_either_side_ends_both)
 {
-        struct pair *p = *state;
-
         for (int network = 0; network < 2; network++) {
                 pair_start(p, network);
                 for (int i = 0; i < 4; i++) {
@@ -182,9 +177,8 @@ static void a_cancel_from_either_side_ends_both(void **state)
 }
 
 /* An operation that waits for metadata from a peer that does not answer. */
-static void an_operation_that_has_not_begun_is_cancelled_at_once(void **state)
+WITH_PAIR(an_operation_that_has_not_begun_is_cancelled_at_once)
 {
-        struct pair *p = *state;
         struct ferry_operation passive, now;
         struct json_object *active;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *url, *more, *body, *id;
@@ -217,17 +211,4 @@ static void an_operation_that_has_not_begun_is_cancelled_at_once(void **state)
         free(body);
         ferry_operation_clear(&passive);
         pair_stop(p);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(what_nobody_uses_is_cancelled_at_once),
-                WITH_PAIR(cancelling_a_terminal_operation_changes_nothing),
-                WITH_PAIR(cancelled_means_quiet_also_when_the_peer_stands_still),
-                WITH_PAIR(a_cancel_from_either_side_ends_both),
-                WITH_PAIR(an_operation_that_has_not_begun_is_cancelled_at_once),
-        };
-
-        return cmocka_run_group_tests_name("cancel_operation", tests, NULL, NULL);
 }

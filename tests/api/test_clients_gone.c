@@ -34,7 +34,7 @@ static void send_and_leave(const struct worker *w, const char *part, bool polite
  * libmicrohttpd sees the polite end of a connection behind an unfinished request line only by its idle time-out: for
  * the first parts, clients leave with a reset.
  */
-static void half_a_request_holds_nothing(void **state)
+WITH_WORKER(half_a_request_holds_nothing)
 {
         enum { UNFINISHED_LINES = 3 };
         static const char *const parts[] = {
@@ -56,7 +56,6 @@ static void half_a_request_holds_nothing(void **state)
                 "Expect: 100-continue\r\n\r\n",
                 "POST /nowhere HTTP/1.1\r\n" HOST "Content-Length: 1000\r\n\r\nabc",
         };
-        struct worker *w = *state;
         size_t sockets;
 
         worker_start(w, "w", NULL);
@@ -71,10 +70,8 @@ static void half_a_request_holds_nothing(void **state)
 }
 
 /* The request is whole, but nobody is there for the answer: what it made is there all the same. */
-static void a_whole_request_counts_although_its_client_has_left(void **state)
+WITH_WORKER(a_whole_request_counts_although_its_client_has_left)
 {
-        struct worker *w = *state;
-
         worker_start(w, "w", NULL);
         send_and_leave(w,
                        "POST /v1/regions HTTP/1.1\r\n" HOST
@@ -85,10 +82,9 @@ static void a_whole_request_counts_although_its_client_has_left(void **state)
         worker_stop(w);
 }
 
-static void broken_uploads_leave_the_region_as_good_as_before(void **state)
+WITH_WORKER(broken_uploads_leave_the_region_as_good_as_before)
 {
         enum { CLIENTS = 20, LARGE = MIB };
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE], *bytes = calloc(1, LARGE);
         size_t sockets;
 
@@ -119,10 +115,9 @@ static void broken_uploads_leave_the_region_as_good_as_before(void **state)
         worker_stop(w);
 }
 
-static void broken_downloads_give_their_connection_back(void **state)
+WITH_WORKER(broken_downloads_give_their_connection_back)
 {
         enum { CLIENTS = 20 };
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
         int readers[CLIENTS];
         size_t sockets;
@@ -147,10 +142,9 @@ static void broken_downloads_give_their_connection_back(void **state)
 }
 
 /* A client that has closed its sending side still gets its answers: the end of the requests is not the end of it. */
-static void half_closed_is_not_gone(void **state)
+WITH_WORKER(half_closed_is_not_gone)
 {
         static const char request[] = "GET /livez HTTP/1.1\r\n" HOST "\r\n";
-        struct worker *w = *state;
         struct raw_answer answer;
         char *rest;
         int fd;
@@ -169,12 +163,11 @@ static void half_closed_is_not_gone(void **state)
         worker_stop(w);
 }
 
-static void hundreds_of_abandoned_connections_are_given_back(void **state)
+WITH_WORKER(hundreds_of_abandoned_connections_are_given_back)
 {
         enum { CLIENTS = 200 };
         static const char *const parts[] = { "", "GET /livez HTTP/1.1\r\n", "GET /livez HTTP/1.1\r\n" HOST "\r\n",
                                              "POST /v1/regions HTTP/1.1\r\n" HOST "Content-Length: 99\r\n\r\n" };
-        struct worker *w = *state;
         int clients[CLIENTS];
         size_t sockets;
 
@@ -199,11 +192,10 @@ static void hundreds_of_abandoned_connections_are_given_back(void **state)
 }
 
 /* At the limit, new clients wait or are turned away; those that are there are served, and so is who comes after. */
-static void the_limit_of_connections_is_not_the_end(void **state)
+WITH_WORKER(the_limit_of_connections_is_not_the_end)
 {
         enum { CLIENTS = 64 }; /* four times the limit */
         static const char request[] = "GET /livez HTTP/1.1\r\n" HOST "\r\n";
-        struct worker *w = *state;
         struct raw_answer answer;
         int clients[CLIENTS];
         size_t sockets;
@@ -220,20 +212,4 @@ static void the_limit_of_connections_is_not_the_end(void **state)
         assert_int_equal(answer.status, 200);
         raw_answer_clear(&answer);
         worker_stop(w);
-}
-
-int main(void)
-{
-#define TEST(name) WITH_WORKER(name)
-        const struct CMUnitTest tests[] = {
-                TEST(half_a_request_holds_nothing),
-                TEST(a_whole_request_counts_although_its_client_has_left),
-                TEST(broken_uploads_leave_the_region_as_good_as_before),
-                TEST(broken_downloads_give_their_connection_back),
-                TEST(half_closed_is_not_gone),
-                TEST(hundreds_of_abandoned_connections_are_given_back),
-                TEST(the_limit_of_connections_is_not_the_end),
-        };
-
-        return cmocka_run_group_tests_name("clients_gone", tests, NULL, NULL);
 }

@@ -167,10 +167,8 @@ static void move_all(struct worker *a, struct worker *b)
         pair_assert_serving(&(struct pair){ .a = *b, .b = *a });
 }
 
-static void two_containers_with_one_directory_use_shared_memory(void **state)
+WITH_SHARED(two_containers_with_one_directory_use_shared_memory)
 {
-        struct shared_scene *s = *state;
-
         if (!containers_are_allowed(s)) {
                 print_message("Skipped: this system does not let us unshare namespaces\n");
                 skip();
@@ -182,9 +180,8 @@ static void two_containers_with_one_directory_use_shared_memory(void **state)
         container_stop(&s->pair.a);
 }
 
-static void a_container_and_its_host_use_shared_memory(void **state)
+WITH_SHARED(a_container_and_its_host_use_shared_memory)
 {
-        struct shared_scene *s = *state;
         char *local = text_format("%s/local", s->path);
 
         if (!containers_are_allowed(s)) {
@@ -198,14 +195,4 @@ static void a_container_and_its_host_use_shared_memory(void **state)
         worker_stop(&s->pair.b);
         container_stop(&s->pair.a);
         free(local);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_SHARED(two_containers_with_one_directory_use_shared_memory),
-                WITH_SHARED(a_container_and_its_host_use_shared_memory),
-        };
-
-        return cmocka_run_group_tests_name("containers", tests, NULL, NULL);
 }

@@ -59,10 +59,9 @@ static void move(struct pair *p, enum ferry_kind passive_kind, bool by_url, cons
         region_drop(&p->b, local);
 }
 
-static void all_four_kinds_move_by_metadata_and_by_url(void **state)
+WITH_PAIR(all_four_kinds_move_by_metadata_and_by_url)
 {
         static const char *const wait[] = { "Prefer: wait=20", NULL };
-        struct pair *p = *state;
 
         for (int network = 0; network < 2; network++) {
                 pair_start(p, network);
@@ -84,9 +83,8 @@ static void assert_names(struct json_object *object, const char *wanted)
         free(names);
 }
 
-static void absent_fields_are_left_out(void **state)
+WITH_PAIR(absent_fields_are_left_out)
 {
-        struct pair *p = *state;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *more;
         struct json_object *operation;
         struct ferry_operation passive;
@@ -123,9 +121,8 @@ static void absent_fields_are_left_out(void **state)
         pair_stop(p);
 }
 
-static void the_answer_names_the_new_operation(void **state)
+WITH_PAIR(the_answer_names_the_new_operation)
 {
-        struct pair *p = *state;
         struct worker *w = &p->a;
         struct raw_answer answer;
         struct json_object *object;
@@ -158,9 +155,8 @@ static void the_answer_names_the_new_operation(void **state)
         worker_stop(w);
 }
 
-static void metadata_comes_in_the_same_answer_when_asked_for(void **state)
+WITH_PAIR(metadata_comes_in_the_same_answer_when_asked_for)
 {
-        struct pair *p = *state;
         struct worker *w = &p->a;
         char region[FERRY_ID_SIZE], path[128], *body;
         struct json_object *operation, *metadata;
@@ -183,7 +179,7 @@ static void metadata_comes_in_the_same_answer_when_asked_for(void **state)
 
 #define URL ",\"remote_url\":\"http://127.0.0.1:9/v1/operations/x/metadata\""
 
-static void fields_that_are_wrong_are_named(void **state)
+WITH_PAIR(fields_that_are_wrong_are_named)
 {
         /* $ stands for the region. */
         static const struct {
@@ -219,7 +215,6 @@ static void fields_that_are_wrong_are_named(void **state)
                 { "readable", ",\"layout\":\"heap\"", "invalid-parameter", "/layout" },
                 { "readable", ",\"kind\":\"read\"", "invalid-json", "" },
         };
-        struct pair *p = *state;
         struct worker *w = &p->a;
         char region[FERRY_ID_SIZE];
         struct ferry_operation_list list;
@@ -243,7 +238,7 @@ static void fields_that_are_wrong_are_named(void **state)
         worker_stop(w);
 }
 
-static void descriptors_that_are_wrong_are_named(void **state)
+WITH_PAIR(descriptors_that_are_wrong_are_named)
 {
         /* $ stands for a region of 1000 bytes. */
         static const struct {
@@ -275,7 +270,6 @@ static void descriptors_that_are_wrong_are_named(void **state)
                 { "[{\"region\":\"$\"},{\"region\":\"$\",\"size\":999},{\"region\":\"$\",\"size\":1001}]", 400,
                   "out-of-bounds", "/descriptors/2/size" },
         };
-        struct pair *p = *state;
         struct worker *w = &p->a;
         char region[FERRY_ID_SIZE];
 
@@ -315,10 +309,9 @@ static char *many_slices(const char *region, size_t n)
         return text;
 }
 
-static void descriptors_are_bounded_in_number(void **state)
+WITH_PAIR(descriptors_are_bounded_in_number)
 {
         enum { MOST = 65536 };
-        struct pair *p = *state;
         struct worker *w = &p->a;
         struct json_object *operation;
         char region[FERRY_ID_SIZE], *body;
@@ -337,10 +330,9 @@ static void descriptors_are_bounded_in_number(void **state)
         worker_stop(w);
 }
 
-static void an_idempotency_key_makes_one_operation(void **state)
+WITH_PAIR(an_idempotency_key_makes_one_operation)
 {
         static const char *const key[] = { "Idempotency-Key: same", NULL };
-        struct pair *p = *state;
         struct worker *w = &p->a;
         char region[FERRY_ID_SIZE], *body, *other;
         struct json_object *first, *again, *problem;
@@ -371,20 +363,4 @@ static void an_idempotency_key_makes_one_operation(void **state)
         free(body);
         free(other);
         worker_stop(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(all_four_kinds_move_by_metadata_and_by_url),
-                WITH_PAIR(absent_fields_are_left_out),
-                WITH_PAIR(the_answer_names_the_new_operation),
-                WITH_PAIR(metadata_comes_in_the_same_answer_when_asked_for),
-                WITH_PAIR(fields_that_are_wrong_are_named),
-                WITH_PAIR(descriptors_that_are_wrong_are_named),
-                WITH_PAIR(descriptors_are_bounded_in_number),
-                WITH_PAIR(an_idempotency_key_makes_one_operation),
-        };
-
-        return cmocka_run_group_tests_name("create_operation", tests, NULL, NULL);
 }

@@ -57,10 +57,8 @@ static uint64_t move(struct pair *p, const char *offered, const char *local)
         return connect_us;
 }
 
-static void the_first_call_connects_and_what_follows_finds_it(void **state)
+WITH_PAIR(the_first_call_connects_and_what_follows_finds_it)
 {
-        struct pair *p = *state;
-
         for (int network = 0; network < 2; network++) {
                 char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
                 struct json_object *answer;
@@ -96,10 +94,8 @@ static void the_first_call_connects_and_what_follows_finds_it(void **state)
         }
 }
 
-static void a_transfer_that_has_to_connect_tells_what_that_took(void **state)
+WITH_PAIR(a_transfer_that_has_to_connect_tells_what_that_took)
 {
-        struct pair *p = *state;
-
         for (int network = 0; network < 2; network++) {
                 char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
                 struct json_object *answer;
@@ -116,7 +112,7 @@ static void a_transfer_that_has_to_connect_tells_what_that_took(void **state)
         }
 }
 
-static void what_is_no_url_of_a_peer_is_refused(void **state)
+WITH_PAIR(what_is_no_url_of_a_peer_is_refused)
 {
         static const struct {
                 const char *url;
@@ -135,7 +131,6 @@ static void what_is_no_url_of_a_peer_is_refused(void **state)
                 { "http://peer.invalid:9300", 403, "forbidden" },
                 { "http://3221225985", 403, "forbidden" },
         };
-        struct pair *p = *state;
 
         pair_start(p, false);
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
@@ -153,10 +148,9 @@ static void what_is_no_url_of_a_peer_is_refused(void **state)
         pair_stop(p);
 }
 
-static void the_list_of_peers_decides(void **state)
+WITH_PAIR(the_list_of_peers_decides)
 {
         static const char *const only_other[] = { "--allow-peer", "192.0.2.0/24", NULL };
-        struct pair *p = *state;
 
         pair_start_with(p, false, only_other);
         assert_refused(&p->b, p->a.url, 403, "forbidden", "/url");
@@ -189,7 +183,7 @@ static void ask_served(struct worker *w, int listener, const char *url, const ch
         free(body);
 }
 
-static void a_server_that_is_no_worker_is_survived(void **state)
+WITH_PAIR(a_server_that_is_no_worker_is_survived)
 {
         static const struct {
                 const char *answer, *code;
@@ -204,7 +198,6 @@ static void a_server_that_is_no_worker_is_survived(void **state)
                 { "SSH-2.0-OpenSSH_9.2\r\n", "peer-unreachable" },
                 { "", "peer-unreachable" },
         };
-        struct pair *p = *state;
         char url[URL_SIZE];
         int listener = listen_somewhere(url, sizeof(url), "");
 
@@ -219,11 +212,10 @@ static void a_server_that_is_no_worker_is_survived(void **state)
 }
 
 /* What it says of itself may be old or a lie: another worker is at the address, a dead one, or something silent. */
-static void a_description_that_leads_nowhere_is_unreachable(void **state)
+WITH_PAIR(a_description_that_leads_nowhere_is_unreachable)
 {
         static const char form[] = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
                                    "{\"name\":\"a\",\"epoch\":\"0123456789abcdef\",\"addresses\":{\"data\":\"%s\"}}";
-        struct pair *p = *state;
         char url[URL_SIZE], silent[URL_SIZE], *text;
         int listener = listen_somewhere(url, sizeof(url), ""), mute = listen_somewhere(silent, sizeof(silent), "");
         uint64_t start_ms;
@@ -255,9 +247,8 @@ static char *description_of(const struct worker *w)
 }
 
 /* Over the data plane alone: the HTTP side of a is played. */
-static void a_peer_that_stands_still_is_unreachable_until_it_goes_on(void **state)
+WITH_PAIR(a_peer_that_stands_still_is_unreachable_until_it_goes_on)
 {
-        struct pair *p = *state;
         char url[URL_SIZE], *text;
         int listener = listen_somewhere(url, sizeof(url), "");
 
@@ -279,9 +270,8 @@ static void a_peer_that_stands_still_is_unreachable_until_it_goes_on(void **stat
         (void)close(listener);
 }
 
-static void a_peer_that_died_is_not_reused(void **state)
+WITH_PAIR(a_peer_that_died_is_not_reused)
 {
-        struct pair *p = *state;
         char url[URL_SIZE], *text;
         int listener = listen_somewhere(url, sizeof(url), "");
 
@@ -308,9 +298,8 @@ static void a_peer_that_died_is_not_reused(void **state)
 
 /* It is not kept waiting, and not told of a time that has not gone by. libmicrohttpd may see the end first, and close.
  */
-static void a_client_that_closes_its_end_is_let_go_at_once(void **state)
+WITH_PAIR(a_client_that_closes_its_end_is_let_go_at_once)
 {
-        struct pair *p = *state;
         char url[URL_SIZE], *body, *request;
         int listener = listen_somewhere(url, sizeof(url), ""), fd, asked;
         struct raw_answer answer;
@@ -338,11 +327,10 @@ static void a_client_that_closes_its_end_is_let_go_at_once(void **state)
 }
 
 /* The request waits for a server that says nothing; the end of the worker answers it. */
-static void the_end_of_the_worker_answers_who_waits(void **state)
+WITH_PAIR(the_end_of_the_worker_answers_who_waits)
 {
         static const char form[] = "POST /v1/peers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                                    "Content-Length: %zu\r\n\r\n%s";
-        struct pair *p = *state;
         char url[URL_SIZE], *body, *request;
         int listener = listen_somewhere(url, sizeof(url), ""), fd;
         struct pollfd asked = { .fd = listener, .events = POLLIN };
@@ -363,22 +351,4 @@ static void the_end_of_the_worker_answers_who_waits(void **state)
         (void)close(listener);
         free(request);
         free(body);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(the_first_call_connects_and_what_follows_finds_it),
-                WITH_PAIR(a_transfer_that_has_to_connect_tells_what_that_took),
-                WITH_PAIR(what_is_no_url_of_a_peer_is_refused),
-                WITH_PAIR(the_list_of_peers_decides),
-                WITH_PAIR(a_server_that_is_no_worker_is_survived),
-                WITH_PAIR(a_description_that_leads_nowhere_is_unreachable),
-                WITH_PAIR(a_peer_that_stands_still_is_unreachable_until_it_goes_on),
-                WITH_PAIR(a_peer_that_died_is_not_reused),
-                WITH_PAIR(a_client_that_closes_its_end_is_let_go_at_once),
-                WITH_PAIR(the_end_of_the_worker_answers_who_waits),
-        };
-
-        return cmocka_run_group_tests_name("create_peer", tests, NULL, NULL);
 }

@@ -25,9 +25,8 @@ static int create_sized(struct worker *w, uint64_t size, struct ferry_region *re
 
 /* ---- the answer ---- */
 
-static void the_answer_is_the_region(void **state)
+WITH_WORKER(the_answer_is_the_region)
 {
-        struct worker *w = *state;
         struct json_object *region, *again;
         static const char body[] = "{\"size\":1048577,\"device\":\"cpu\",\"name\":\"kv0 \xc3\xa9\xe2\x82\xac\"}";
         struct raw_answer answer;
@@ -61,9 +60,8 @@ static void the_answer_is_the_region(void **state)
         worker_stop(w);
 }
 
-static void device_and_name_may_be_left_out(void **state)
+WITH_WORKER(device_and_name_may_be_left_out)
 {
-        struct worker *w = *state;
         struct json_object *region;
 
         worker_start(w, "w", NULL);
@@ -75,10 +73,9 @@ static void device_and_name_may_be_left_out(void **state)
 }
 
 /* The memory of a region is for programs of the same user. */
-static void a_local_program_can_map_it(void **state)
+WITH_WORKER(a_local_program_can_map_it)
 {
         enum { SIZE = 12345 };
-        struct worker *w = *state;
         struct ferry_region region;
         struct stat status;
         uint8_t *mapped, *wanted = malloc(SIZE);
@@ -123,12 +120,11 @@ static void a_local_program_can_map_it(void **state)
 
 /* ---- limits ---- */
 
-static void a_name_has_limits(void **state)
+WITH_WORKER(a_name_has_limits)
 {
         enum { MOST = 64 };
         static const char *const bad[] = { "a\\u0000b", "a\\nb", "\\u001b[31m", "\\u007f" };
         char name[MOST + 2], body[256];
-        struct worker *w = *state;
         struct json_object *region;
 
         worker_start(w, "w", NULL);
@@ -154,12 +150,11 @@ static void a_name_has_limits(void **state)
         worker_stop(w);
 }
 
-static void an_unknown_device_is_refused(void **state)
+WITH_WORKER(an_unknown_device_is_refused)
 {
         static const char *const devices[] = {
                 "cuda:99", "gpu", "CPU", "cpu:0", "cpu ", "rocm:0", "/dev/mem", "../cpu"
         };
-        struct worker *w = *state;
         char body[128];
 
         worker_start(w, "w", NULL);
@@ -172,10 +167,8 @@ static void an_unknown_device_is_refused(void **state)
         worker_stop(w);
 }
 
-static void a_size_must_be_positive(void **state)
+WITH_WORKER(a_size_must_be_positive)
 {
-        struct worker *w = *state;
-
         worker_start(w, "w", NULL);
         assert_problem(w, "POST", "/v1/regions", "{\"size\":0}", 400, "invalid-parameter", "/size");
         assert_problem(w, "POST", "/v1/regions", "{\"size\":-1}", 400, "invalid-parameter", "/size");
@@ -199,9 +192,8 @@ static void assert_no_room(struct worker *w, const char *body)
         answer_assert_problem(&answer, 507, "limit-reached");
 }
 
-static void the_memory_limit_holds_and_gives_back(void **state)
+WITH_WORKER(the_memory_limit_holds_and_gives_back)
 {
-        struct worker *w = *state;
         struct ferry_region first, second;
 
         worker_start(w, "w", (const char *const[]){ "--memory-limit", "1M", NULL });
@@ -219,9 +211,8 @@ static void the_memory_limit_holds_and_gives_back(void **state)
         worker_stop(w);
 }
 
-static void the_number_of_regions_has_a_limit(void **state)
+WITH_WORKER(the_number_of_regions_has_a_limit)
 {
-        struct worker *w = *state;
         struct raw_answer answer;
         char ids[3][FERRY_ID_SIZE];
 
@@ -241,10 +232,9 @@ static void the_number_of_regions_has_a_limit(void **state)
 
 /* ---- large regions ---- */
 
-static void a_large_region_comes_ready_or_later_as_the_client_prefers(void **state)
+WITH_WORKER(a_large_region_comes_ready_or_later_as_the_client_prefers)
 {
         enum { SIZE = 256 * MIB };
-        struct worker *w = *state;
         struct raw_answer answer;
         struct json_object *region;
         char path[80], id[2][FERRY_ID_SIZE];
@@ -279,9 +269,8 @@ static void a_large_region_comes_ready_or_later_as_the_client_prefers(void **sta
 }
 
 /* It may be the first thing that a worker is told, and the last. */
-static void a_worker_ends_while_it_makes_a_region(void **state)
+WITH_WORKER(a_worker_ends_while_it_makes_a_region)
 {
-        struct worker *w = *state;
         struct json_object *region;
 
         worker_start(w, "w", NULL);
@@ -301,10 +290,9 @@ static void a_worker_ends_while_it_makes_a_region(void **state)
 
 /* ---- sealed ---- */
 
-static void nobody_else_can_write_a_sealed_region(void **state)
+WITH_WORKER(nobody_else_can_write_a_sealed_region)
 {
         enum { SIZE = 12345 };
-        struct worker *w = *state;
         struct json_object *region;
         uint8_t *mapped, wanted[SIZE];
         char id[FERRY_ID_SIZE];
@@ -357,10 +345,8 @@ static void assert_refused_by(struct worker *w, const char *body, const char *li
         answer_assert_problem(&answer, 507, "limit-reached");
 }
 
-static void the_limit_that_refuses_is_named(void **state)
+WITH_WORKER(the_limit_that_refuses_is_named)
 {
-        struct worker *w = *state;
-
         worker_start(w, "w", (const char *const[]){ "--memory-limit", "4096T", NULL });
         assert_refused_by(w, "{\"size\":9007199254740991}", "--memory-limit is 4503599627370496 bytes");
         assert_refused_by(w, "{\"size\":4503599627370496}", "bytes are needed, and ");
@@ -414,9 +400,8 @@ static bool group_enter(const char *path, pid_t pid)
 }
 
 /* Where the kernel would kill the worker. */
-static void a_full_control_group_is_refused_and_kills_nobody(void **state)
+WITH_WORKER(a_full_control_group_is_refused_and_kills_nobody)
 {
-        struct worker *w = *state;
         char path[128], id[FERRY_ID_SIZE];
         const char *name = NULL;
 
@@ -456,9 +441,8 @@ static bool small_shared_memory(const char *options)
 }
 
 /* A container's usual 64 MiB. The last test of this file: what it mounts stays until the process ends. */
-static void a_region_takes_nothing_of_shared_memory(void **state)
+WITH_WORKER(a_region_takes_nothing_of_shared_memory)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
 
         if (!small_shared_memory("size=64m"))
@@ -499,9 +483,8 @@ static void assert_keyed(struct worker *w, const char *key, const char *body, in
         free(text);
 }
 
-static void the_same_key_makes_one_region(void **state)
+WITH_WORKER(the_same_key_makes_one_region)
 {
-        struct worker *w = *state;
         char *id, *other;
 
         worker_start(w, "w", NULL);
@@ -525,10 +508,8 @@ static void the_same_key_makes_one_region(void **state)
         worker_stop(w);
 }
 
-static void a_refused_request_does_not_use_up_its_key(void **state)
+WITH_WORKER(a_refused_request_does_not_use_up_its_key)
 {
-        struct worker *w = *state;
-
         worker_start(w, "w", (const char *const[]){ "--memory-limit", "1M", NULL });
         assert_keyed(w, "key", "{\"size\":0}", 400, "invalid-parameter");
         assert_keyed(w, "key", "{\"size\":1048577}", 507, "limit-reached");
@@ -536,9 +517,8 @@ static void a_refused_request_does_not_use_up_its_key(void **state)
         worker_stop(w);
 }
 
-static void a_key_has_limits(void **state)
+WITH_WORKER(a_key_has_limits)
 {
-        struct worker *w = *state;
         char key[257];
 
         worker_start(w, "w", NULL);
@@ -557,13 +537,12 @@ static void a_key_has_limits(void **state)
 }
 
 /* Requests with one key at the same time: one region; whoever comes too early is told to try again. */
-static void a_race_with_one_key_makes_one_region(void **state)
+WITH_WORKER(a_race_with_one_key_makes_one_region)
 {
         enum { RACERS = 16 };
         static const char request[] = "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\n"
                                       "Content-Type: application/json\r\nIdempotency-Key: race\r\n"
                                       "Content-Length: 16\r\n\r\n{\"size\":8388608}";
-        struct worker *w = *state;
         int fds[RACERS];
         char *id;
 
@@ -597,31 +576,4 @@ static void a_race_with_one_key_makes_one_region(void **state)
         worker_await_metric(w, "ferry_regions", 1);
         free(id);
         worker_stop(w);
-}
-
-int main(void)
-{
-#define TEST(name) WITH_WORKER(name)
-        const struct CMUnitTest tests[] = {
-                TEST(the_answer_is_the_region),
-                TEST(device_and_name_may_be_left_out),
-                TEST(a_local_program_can_map_it),
-                TEST(a_name_has_limits),
-                TEST(an_unknown_device_is_refused),
-                TEST(a_size_must_be_positive),
-                TEST(the_memory_limit_holds_and_gives_back),
-                TEST(the_number_of_regions_has_a_limit),
-                TEST(the_same_key_makes_one_region),
-                TEST(a_refused_request_does_not_use_up_its_key),
-                TEST(a_key_has_limits),
-                TEST(a_race_with_one_key_makes_one_region),
-                TEST(a_large_region_comes_ready_or_later_as_the_client_prefers),
-                TEST(a_worker_ends_while_it_makes_a_region),
-                TEST(nobody_else_can_write_a_sealed_region),
-                TEST(the_limit_that_refuses_is_named),
-                TEST(a_full_control_group_is_refused_and_kills_nobody),
-                TEST(a_region_takes_nothing_of_shared_memory),
-        };
-
-        return cmocka_run_group_tests_name("create_region", tests, NULL, NULL);
 }

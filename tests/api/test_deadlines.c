@@ -5,10 +5,9 @@
 
 enum { SIZE = 64 * STEPS_MIB };
 
-static void an_offer_that_nobody_uses_expires(void **state)
+WITH_PAIR(an_offer_that_nobody_uses_expires)
 {
         static const char *const flags[] = { "--ttl", "50ms", NULL };
-        struct pair *p = *state;
         struct worker *w = &p->a;
         struct ferry_descriptor descriptor;
         struct ferry_operation_spec spec = { .kind = FERRY_WRITABLE, .descriptors = &descriptor, .n_descriptors = 1 };
@@ -37,10 +36,9 @@ static void an_offer_that_nobody_uses_expires(void **state)
         worker_stop(w);
 }
 
-static void a_claimed_offer_is_not_reaped_under_its_reader(void **state)
+WITH_PAIR(a_claimed_offer_is_not_reaped_under_its_reader)
 {
         static const char *const flags[] = { "--ttl", "1s", NULL };
-        struct pair *p = *state;
         struct ferry_operation now;
         struct running r;
 
@@ -86,10 +84,9 @@ static void begin_against_stopped(struct pair *p, enum ferry_kind passive_kind, 
         ferry_operation_clear(&active);
 }
 
-static void a_timeout_ends_an_operation_whose_peer_stands_still(void **state)
+WITH_PAIR(a_timeout_ends_an_operation_whose_peer_stands_still)
 {
         static const char *const flags[] = { "--grace", "200ms", NULL };
-        struct pair *p = *state;
 
         for (int network = 0; network < 2; network++) {
                 pair_start_with(p, network, flags);
@@ -103,9 +100,8 @@ static void a_timeout_ends_an_operation_whose_peer_stands_still(void **state)
         }
 }
 
-static void a_timeout_also_counts_while_metadata_is_fetched(void **state)
+WITH_PAIR(a_timeout_also_counts_while_metadata_is_fetched)
 {
-        struct pair *p = *state;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *url, *more, *body;
         struct ferry_operation passive;
         struct json_object *active;
@@ -152,10 +148,9 @@ static void stall(struct pair *p, enum ferry_kind passive_kind, struct worker *p
         pair_assert_serving(p);
 }
 
-static void a_transfer_that_moves_no_byte_ends_by_the_stall_limit(void **state)
+WITH_PAIR(a_transfer_that_moves_no_byte_ends_by_the_stall_limit)
 {
         static const char *const flags[] = { "--stall-limit", LIMIT_MS(300), "--grace", LIMIT_MS(200), NULL };
-        struct pair *p = *state;
 
         for (int network = 0; network < 2; network++) {
                 pair_start_with(p, network, flags);
@@ -167,17 +162,4 @@ static void a_transfer_that_moves_no_byte_ends_by_the_stall_limit(void **state)
                 begin_against_stopped(p, FERRY_READABLE, 0, FERRY_E_STALLED);
                 pair_stop(p);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(an_offer_that_nobody_uses_expires),
-                WITH_PAIR(a_claimed_offer_is_not_reaped_under_its_reader),
-                WITH_PAIR(a_timeout_ends_an_operation_whose_peer_stands_still),
-                WITH_PAIR(a_timeout_also_counts_while_metadata_is_fetched),
-                WITH_PAIR(a_transfer_that_moves_no_byte_ends_by_the_stall_limit),
-        };
-
-        return cmocka_run_group_tests_name("deadlines", tests, NULL, NULL);
 }

@@ -3,9 +3,8 @@
 
 /* DELETE /v1/operations/{id}: cancel and forget. */
 
-static void a_deleted_operation_is_gone(void **state)
+WITH_PAIR(a_deleted_operation_is_gone)
 {
-        struct pair *p = *state;
         struct worker *w = &p->a;
         struct ferry_operation operation;
         struct ferry_operation_list list;
@@ -40,9 +39,8 @@ static void a_deleted_operation_is_gone(void **state)
         worker_stop(w);
 }
 
-static void a_terminal_operation_can_be_deleted(void **state)
+WITH_PAIR(a_terminal_operation_can_be_deleted)
 {
-        struct pair *p = *state;
         struct worker *w = &p->a;
         struct ferry_operation operation, now;
         char region[FERRY_ID_SIZE];
@@ -82,10 +80,8 @@ static void delete_running(struct pair *p, enum ferry_kind passive_kind, bool de
         pair_assert_serving(p);
 }
 
-static void deleting_a_running_operation_ends_both_sides(void **state)
+WITH_PAIR(deleting_a_running_operation_ends_both_sides)
 {
-        struct pair *p = *state;
-
         for (int network = 0; network < 2; network++) {
                 pair_start(p, network);
                 delete_running(p, FERRY_READABLE, false);
@@ -94,15 +90,4 @@ static void deleting_a_running_operation_ends_both_sides(void **state)
                 delete_running(p, FERRY_WRITABLE, true);
                 pair_stop(p);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(a_deleted_operation_is_gone),
-                WITH_PAIR(a_terminal_operation_can_be_deleted),
-                WITH_PAIR(deleting_a_running_operation_ends_both_sides),
-        };
-
-        return cmocka_run_group_tests_name("delete_operation", tests, NULL, NULL);
 }

@@ -27,9 +27,8 @@ static bool has_so_few_descriptors(void *context)
         return worker_descriptors(descriptors->w) <= descriptors->most;
 }
 
-static void nothing_of_it_is_left(void **state)
+WITH_WORKER(nothing_of_it_is_left)
 {
-        struct worker *w = *state;
         struct ferry_region region;
         struct ferry_region_spec spec = { .size = 100 };
         struct raw_answer answer;
@@ -57,9 +56,8 @@ static void nothing_of_it_is_left(void **state)
         worker_stop(w);
 }
 
-static void it_waits_for_every_operation_to_end(void **state)
+WITH_WORKER(it_waits_for_every_operation_to_end)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
         struct ferry_operation first, second;
 
@@ -84,9 +82,8 @@ static void it_waits_for_every_operation_to_end(void **state)
 }
 
 /* Two descriptors of one operation on one region, and a region that only one of two descriptors uses. */
-static void each_region_of_an_operation_is_held(void **state)
+WITH_WORKER(each_region_of_an_operation_is_held)
 {
-        struct worker *w = *state;
         char a[FERRY_ID_SIZE], b[FERRY_ID_SIZE], *body;
         struct json_object *operation;
 
@@ -108,10 +105,9 @@ static void each_region_of_an_operation_is_held(void **state)
 }
 
 /* Either side of a transfer that stands in its middle refuses, and agrees once it has ended. */
-static void a_running_transfer_holds_its_regions(void **state)
+WITH_PAIR(a_running_transfer_holds_its_regions)
 {
         enum { SIZE = 64 * MIB };
-        struct pair *p = *state;
 
         for (int network = 0; network < 2; network++) {
                 struct worker *paused = network ? &p->a : &p->b, *other = network ? &p->b : &p->a;
@@ -130,10 +126,9 @@ static void a_running_transfer_holds_its_regions(void **state)
 }
 
 /* The bytes still come, although the region is gone; its memory counts until they have. */
-static void a_download_goes_on_to_its_end(void **state)
+WITH_WORKER(a_download_goes_on_to_its_end)
 {
         enum { SIZE = 32 * MIB };
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE], *bytes;
         uint8_t *wanted = malloc(SIZE);
         size_t n;
@@ -158,10 +153,9 @@ static void a_download_goes_on_to_its_end(void **state)
 }
 
 /* A reader that leaves gives the memory back as well. */
-static void a_download_that_breaks_off_gives_the_memory_back(void **state)
+WITH_WORKER(a_download_that_breaks_off_gives_the_memory_back)
 {
         enum { SIZE = 32 * MIB };
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
         int reader;
 
@@ -175,10 +169,9 @@ static void a_download_that_breaks_off_gives_the_memory_back(void **state)
 }
 
 /* The writer learns that its bytes went nowhere; whoever has it mapped is not disturbed. */
-static void an_upload_ends_as_gone(void **state)
+WITH_WORKER(an_upload_ends_as_gone)
 {
         static const char half[50] = "half";
-        struct worker *w = *state;
         struct raw_answer answer;
         char id[FERRY_ID_SIZE], *head, *continued;
         int writer;
@@ -203,10 +196,9 @@ static void an_upload_ends_as_gone(void **state)
         worker_stop(w);
 }
 
-static void two_at_once_delete_it_once(void **state)
+WITH_WORKER(two_at_once_delete_it_once)
 {
         enum { RACERS = 8 };
-        struct worker *w = *state;
         struct raw_answer answer;
         char id[FERRY_ID_SIZE];
         int fds[RACERS], deleted = 0;
@@ -227,21 +219,4 @@ static void two_at_once_delete_it_once(void **state)
         assert_int_equal(deleted, 1);
         worker_await_metric(w, "ferry_regions", 0);
         worker_stop(w);
-}
-
-int main(void)
-{
-#define TEST(name) WITH_WORKER(name)
-        const struct CMUnitTest tests[] = {
-                TEST(nothing_of_it_is_left),
-                TEST(it_waits_for_every_operation_to_end),
-                TEST(each_region_of_an_operation_is_held),
-                WITH_PAIR(a_running_transfer_holds_its_regions),
-                TEST(a_download_goes_on_to_its_end),
-                TEST(a_download_that_breaks_off_gives_the_memory_back),
-                TEST(an_upload_ends_as_gone),
-                TEST(two_at_once_delete_it_once),
-        };
-
-        return cmocka_run_group_tests_name("delete_region", tests, NULL, NULL);
 }

@@ -32,12 +32,11 @@ static int reap(struct worker *w)
         return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-static void each_signal_lets_a_transfer_finish(void **state)
+WITH_PAIR(each_signal_lets_a_transfer_finish)
 {
         static const int signals[] = { SIGTERM, SIGINT };
 
         for (size_t i = 0; i < 2; i++) {
-                struct pair *p = *state;
                 struct running running;
 
                 pair_start(p, i == 1);
@@ -53,9 +52,8 @@ static void each_signal_lets_a_transfer_finish(void **state)
         }
 }
 
-static void the_active_side_of_a_transfer_finishes_it_too(void **state)
+WITH_PAIR(the_active_side_of_a_transfer_finishes_it_too)
 {
-        struct pair *p = *state;
         struct running running;
 
         pair_start(p, false);
@@ -68,10 +66,9 @@ static void the_active_side_of_a_transfer_finishes_it_too(void **state)
         worker_stop(&p->a);
 }
 
-static void a_second_signal_ends_the_worker_at_once(void **state)
+WITH_PAIR(a_second_signal_ends_the_worker_at_once)
 {
         char directory[] = "/tmp/ferry-test-XXXXXX", *path, *flag;
-        struct pair *p = *state;
         struct running running;
 
         assert_non_null(mkdtemp(directory));
@@ -95,9 +92,8 @@ static void a_second_signal_ends_the_worker_at_once(void **state)
         free(flag);
 }
 
-static void what_does_not_finish_in_the_drain_time_is_cancelled(void **state)
+WITH_PAIR(what_does_not_finish_in_the_drain_time_is_cancelled)
 {
-        struct pair *p = *state;
         struct running running;
         uint64_t started_ms;
 
@@ -115,11 +111,10 @@ static void what_does_not_finish_in_the_drain_time_is_cancelled(void **state)
 }
 
 /* Nobody would come for it any more, and whoever waits for it gets an answer. */
-static void an_offer_that_nobody_has_taken_is_cancelled_at_once(void **state)
+WITH_PAIR(an_offer_that_nobody_has_taken_is_cancelled_at_once)
 {
         struct ferry_operation offer;
         char region[FERRY_ID_SIZE];
-        struct pair *p = *state;
         struct raw_answer answer;
         char *target;
         int fd;
@@ -142,10 +137,9 @@ static void an_offer_that_nobody_has_taken_is_cancelled_at_once(void **state)
 }
 
 /* A drain takes nothing new, but what runs can be ended, looked at and waited for. */
-static void what_runs_can_be_cancelled_while_draining(void **state)
+WITH_PAIR(what_runs_can_be_cancelled_while_draining)
 {
         struct ferry_operation operation;
-        struct pair *p = *state;
         struct running running;
         char *path;
 
@@ -165,18 +159,4 @@ static void what_runs_can_be_cancelled_while_draining(void **state)
         worker_resume(&p->b);
         operation_assert_left(&p->b, running.active);
         worker_stop(&p->b);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(each_signal_lets_a_transfer_finish),
-                WITH_PAIR(the_active_side_of_a_transfer_finishes_it_too),
-                WITH_PAIR(a_second_signal_ends_the_worker_at_once),
-                WITH_PAIR(what_does_not_finish_in_the_drain_time_is_cancelled),
-                WITH_PAIR(an_offer_that_nobody_has_taken_is_cancelled_at_once),
-                WITH_PAIR(what_runs_can_be_cancelled_while_draining),
-        };
-
-        return cmocka_run_group_tests_name("drain", tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static void assert_complains(struct run run, int status, const char *text)
         run_clear(&run);
 }
 
-static void version_and_help_need_no_worker(void **state)
+TEST(version_and_help_need_no_worker)
 {
         static const char *const words[] = { "get",     "post",  "put",       "delete",       "wait",       "connect",
                                              "version", "--url", "FERRY_URL", "--token-file", "Exit status" };
@@ -76,12 +76,11 @@ static void version_and_help_need_no_worker(void **state)
         free(wanted);
 }
 
-static void resources_are_made_read_and_deleted(void **state)
+WITH_WORKER(resources_are_made_read_and_deleted)
 {
         static const char content[] = "what travels by ferry";
         char path[] = "/tmp/ferry-test-XXXXXX", *target;
         struct json_object *region;
-        struct worker *w = *state;
         struct run run;
         int fd;
 
@@ -129,10 +128,9 @@ static void resources_are_made_read_and_deleted(void **state)
         worker_stop(w);
 }
 
-static void bodies_come_from_the_argument_a_file_or_standard_input(void **state)
+WITH_WORKER(bodies_come_from_the_argument_a_file_or_standard_input)
 {
         char path[] = "/tmp/ferry-test-XXXXXX", *at;
-        struct worker *w = *state;
         struct run run;
         int fd;
 
@@ -155,10 +153,8 @@ static void bodies_come_from_the_argument_a_file_or_standard_input(void **state)
         worker_stop(w);
 }
 
-static void a_problem_is_told_and_is_status_one(void **state)
+WITH_WORKER(a_problem_is_told_and_is_status_one)
 {
-        struct worker *w = *state;
-
         worker_start(w, "w", NULL);
         assert_complains(FERRY(w, "get", "/v1/regions/rgn_0000000000000001"), PROBLEM, "not-found");
         assert_complains(FERRY(w, "get", "/nowhere"), PROBLEM, "not-found");
@@ -169,7 +165,7 @@ static void a_problem_is_told_and_is_status_one(void **state)
         worker_stop(w);
 }
 
-static void wrong_arguments_are_status_two(void **state)
+TEST(wrong_arguments_are_status_two)
 {
         assert_complains(FERRY(NULL, "--url", "http://127.0.0.1:1"), USAGE, "no command");
         assert_complains(FERRY(NULL, "fly"), USAGE, "fly");
@@ -181,9 +177,8 @@ static void wrong_arguments_are_status_two(void **state)
         assert_complains(FERRY(NULL, "wait", "op_1", "--timeout", "soon"), USAGE, "soon");
 }
 
-static void no_worker_is_status_three(void **state)
+WITH_WORKER(no_worker_is_status_three)
 {
-        struct worker *w = *state;
         char *url;
 
         worker_start(w, "w", NULL);
@@ -194,11 +189,10 @@ static void no_worker_is_status_three(void **state)
         free(url);
 }
 
-static void wait_tells_how_an_operation_ended(void **state)
+WITH_WORKER(wait_tells_how_an_operation_ended)
 {
         struct ferry_operation offer;
         char region[FERRY_ID_SIZE];
-        struct worker *w = *state;
         struct run run;
 
         worker_start(w, "w", NULL);
@@ -213,10 +207,9 @@ static void wait_tells_how_an_operation_ended(void **state)
         worker_stop(w);
 }
 
-static void several_are_waited_for_and_found_by_their_label(void **state)
+WITH_WORKER(several_are_waited_for_and_found_by_their_label)
 {
         char region[FERRY_ID_SIZE];
-        struct worker *w = *state;
         struct ferry_operation_results offers;
         struct run run;
 
@@ -249,7 +242,7 @@ static void several_are_waited_for_and_found_by_their_label(void **state)
         worker_stop(w);
 }
 
-static void two_curls_and_a_wait_move_a_region(void **state)
+TEST(two_curls_and_a_wait_move_a_region)
 {
         char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *body, *more, *url;
         struct json_object *offer, *read;
@@ -284,10 +277,9 @@ static void two_curls_and_a_wait_move_a_region(void **state)
         pair_stop(&p);
 }
 
-static void the_environment_names_worker_and_token(void **state)
+WITH_WORKER(the_environment_names_worker_and_token)
 {
         char path[] = "/tmp/ferry-test-XXXXXX";
-        struct worker *w = *state;
         struct run run;
         int fd = mkstemp(path);
 
@@ -306,22 +298,4 @@ static void the_environment_names_worker_and_token(void **state)
         (void)unsetenv("FERRY_TOKEN_FILE");
         assert_int_equal(unlink(path), 0);
         worker_stop(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(version_and_help_need_no_worker),
-                WITH_WORKER(resources_are_made_read_and_deleted),
-                WITH_WORKER(bodies_come_from_the_argument_a_file_or_standard_input),
-                WITH_WORKER(a_problem_is_told_and_is_status_one),
-                cmocka_unit_test(wrong_arguments_are_status_two),
-                WITH_WORKER(no_worker_is_status_three),
-                WITH_WORKER(wait_tells_how_an_operation_ended),
-                WITH_WORKER(several_are_waited_for_and_found_by_their_label),
-                cmocka_unit_test(two_curls_and_a_wait_move_a_region),
-                WITH_WORKER(the_environment_names_worker_and_token),
-        };
-
-        return cmocka_run_group_tests_name("ferry", tests, NULL, NULL);
 }

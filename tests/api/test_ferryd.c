@@ -13,7 +13,7 @@
 
 /* ---- without a worker ---- */
 
-static void help_names_every_option(void **state)
+TEST(help_names_every_option)
 {
         static const char *const flags[] = {
                 "listen",          "allow-host",  "metrics-token-file", "advertise",    "name",        "local",
@@ -41,7 +41,7 @@ static void help_names_every_option(void **state)
         free(errors);
 }
 
-static void version_is_one_line(void **state)
+TEST(version_is_one_line)
 {
         char *output, *errors, *wanted = text_format("ferryd %s\n", ferry_version());
 
@@ -73,7 +73,7 @@ static void refused(const char *const *flags, int status, const char *text)
         free(errors);
 }
 
-static void what_is_no_flag_or_no_value_is_refused_in_one_line(void **state)
+TEST(what_is_no_flag_or_no_value_is_refused_in_one_line)
 {
         static const struct {
                 const char *flags[5], *text;
@@ -120,7 +120,7 @@ static void what_is_no_flag_or_no_value_is_refused_in_one_line(void **state)
         refused((const char *const[]){ "--token-file", "/nonexistent/token", NULL }, 1, "/nonexistent/token");
 }
 
-static void a_bad_environment_is_refused_by_its_own_name(void **state)
+TEST(a_bad_environment_is_refused_by_its_own_name)
 {
         static const char *const listen[] = { "--listen", "127.0.0.1:0", NULL };
 
@@ -134,9 +134,8 @@ static void a_bad_environment_is_refused_by_its_own_name(void **state)
 
 /* ---- with one ---- */
 
-static void a_taken_port_is_refused(void **state)
+WITH_WORKER(a_taken_port_is_refused)
 {
-        struct worker *w = *state;
         const char *http, *data;
 
         worker_start(w, "w", (const char *const[]){ "--data-listen", "127.0.0.1:0", NULL });
@@ -147,10 +146,9 @@ static void a_taken_port_is_refused(void **state)
         worker_stop(w);
 }
 
-static void the_environment_sets_flags_and_the_command_line_wins(void **state)
+WITH_WORKER(the_environment_sets_flags_and_the_command_line_wins)
 {
         struct json_object *limits, *ready;
-        struct worker *w = *state;
 
         assert_int_equal(setenv("FERRY_MEMORY_LIMIT", "1MiB", 1), 0);
         assert_int_equal(setenv("FERRY_STALL_LIMIT", "7s", 1), 0);
@@ -174,9 +172,8 @@ static void the_environment_sets_flags_and_the_command_line_wins(void **state)
         worker_stop(w);
 }
 
-static void the_ready_line_has_these_keys_and_no_other(void **state)
+WITH_WORKER(the_ready_line_has_these_keys_and_no_other)
 {
-        struct worker *w = *state;
         struct json_object *ready;
         char *names;
 
@@ -202,11 +199,10 @@ static void the_ready_line_has_these_keys_and_no_other(void **state)
         worker_stop(w);
 }
 
-static void it_listens_wherever_it_is_told(void **state)
+WITH_WORKER(it_listens_wherever_it_is_told)
 {
         char directory[] = "/tmp/ferry-test-XXXXXX", *path, *flag;
         struct json_object *ready, *http;
-        struct worker *w = *state;
         struct stat status;
 
         assert_non_null(mkdtemp(directory));
@@ -237,11 +233,10 @@ static void it_listens_wherever_it_is_told(void **state)
         free(flag);
 }
 
-static void a_socket_that_a_dead_worker_left_is_taken_over_but_no_other_file(void **state)
+WITH_WORKER(a_socket_that_a_dead_worker_left_is_taken_over_but_no_other_file)
 {
         char directory[] = "/tmp/ferry-test-XXXXXX", *path, *flag;
         const char *listen[3] = { "--listen" };
-        struct worker *w = *state;
         FILE *f;
 
         assert_non_null(mkdtemp(directory));
@@ -270,9 +265,8 @@ static void a_socket_that_a_dead_worker_left_is_taken_over_but_no_other_file(voi
 
 /* ---- logs ---- */
 
-static void logs_are_logfmt_or_json(void **state)
+WITH_WORKER(logs_are_logfmt_or_json)
 {
-        struct worker *w = *state;
         char *log, *save = NULL;
 
         worker_start(w, "w", NULL);
@@ -308,11 +302,11 @@ static void logs_are_logfmt_or_json(void **state)
 
 /* ---- what flags do ---- */
 
-static void the_advertised_name_stands_in_links_and_metadata(void **state)
+WITH_WORKER(the_advertised_name_stands_in_links_and_metadata)
 {
         char region[FERRY_ID_SIZE], *wanted;
         struct ferry_operation offer, read;
-        struct worker *w = *state, other;
+        struct worker other;
         struct ferry_worker_info info;
         char *url;
 
@@ -351,7 +345,7 @@ static void the_advertised_name_stands_in_links_and_metadata(void **state)
 }
 
 /* The default of --name tells workers apart. */
-static void a_worker_without_a_name_takes_the_hosts_and_its_process_id(void **state)
+TEST(a_worker_without_a_name_takes_the_hosts_and_its_process_id)
 {
         struct json_object *ready;
         const char *end;
@@ -390,9 +384,8 @@ static size_t count_threads(const struct worker *w)
         return n;
 }
 
-static void http_threads_are_as_many_as_asked_for(void **state)
+WITH_WORKER(http_threads_are_as_many_as_asked_for)
 {
-        struct worker *w = *state;
         size_t two;
 
         worker_start(w, "w", (const char *const[]){ "--http-threads", "2", NULL });
@@ -404,10 +397,9 @@ static void http_threads_are_as_many_as_asked_for(void **state)
 }
 
 /* The names of a transport's settings are others from 1.17 on; one that UCX does not know has no effect. */
-static void ucx_knows_every_setting(void **state)
+WITH_WORKER(ucx_knows_every_setting)
 {
         static const char *const flags[] = { "--data-listen", "127.0.0.1:0", "--log-level", "debug", NULL };
-        struct worker *w = *state;
         char *log;
 
         worker_start(w, "w", flags);
@@ -418,7 +410,7 @@ static void ucx_knows_every_setting(void **state)
         worker_stop(w);
 }
 
-static void a_transfer_moves_in_chunks_of_the_size_asked_for(void **state)
+WITH_WORKER(a_transfer_moves_in_chunks_of_the_size_asked_for)
 {
         enum { CHUNK = 64 << 10, TRIES = 20 };
         static const char *const flags[] = { "--chunk-size", "64KiB", "--window", "1", NULL };
@@ -444,39 +436,14 @@ static void a_transfer_moves_in_chunks_of_the_size_asked_for(void **state)
         pair_stop(&p);
 }
 
-static void too_few_open_files_are_said_at_once(void **state)
+TEST(too_few_open_files_are_said_at_once)
 {
         const char *const argv[] = { "sh", "-c", "ulimit -n 31; exec \"$FERRYD\" --listen 127.0.0.1:0", NULL };
         char *output, *errors;
 
-        (void)state;
         assert_int_equal(command_run(argv, NULL, &output, &errors), 1);
         assert_string_equal(output, "");
         assert_non_null(strstr(errors, "open files"));
         free(output);
         free(errors);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(too_few_open_files_are_said_at_once),
-                cmocka_unit_test(help_names_every_option),
-                cmocka_unit_test(version_is_one_line),
-                cmocka_unit_test(what_is_no_flag_or_no_value_is_refused_in_one_line),
-                cmocka_unit_test(a_bad_environment_is_refused_by_its_own_name),
-                WITH_WORKER(a_taken_port_is_refused),
-                WITH_WORKER(the_environment_sets_flags_and_the_command_line_wins),
-                WITH_WORKER(the_ready_line_has_these_keys_and_no_other),
-                WITH_WORKER(it_listens_wherever_it_is_told),
-                WITH_WORKER(a_socket_that_a_dead_worker_left_is_taken_over_but_no_other_file),
-                WITH_WORKER(logs_are_logfmt_or_json),
-                WITH_WORKER(the_advertised_name_stands_in_links_and_metadata),
-                cmocka_unit_test(a_worker_without_a_name_takes_the_hosts_and_its_process_id),
-                WITH_WORKER(http_threads_are_as_many_as_asked_for),
-                WITH_WORKER(ucx_knows_every_setting),
-                WITH_WORKER(a_transfer_moves_in_chunks_of_the_size_asked_for),
-        };
-
-        return cmocka_run_group_tests_name("ferryd", tests, NULL, NULL);
 }

@@ -89,9 +89,10 @@ static void stop(struct scene *s)
 }
 
 /* Two readers of one follower, of which one comes late; and a follower of a part. */
-static void followers_get_what_arrives_and_then_the_rest(void **state)
+#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+
+WITH_SCENE(followers_get_what_arrives_and_then_the_rest)
 {
-        struct scene *s = *state;
         struct ferry_operation second, part;
         char other[FERRY_ID_SIZE];
 
@@ -131,9 +132,8 @@ static void assert_names_source(struct scene *s, const char *id, int error)
         ferry_operation_clear(&end);
 }
 
-static void the_end_of_a_source_is_that_of_its_followers(void **state)
+WITH_SCENE(the_end_of_a_source_is_that_of_its_followers)
 {
-        struct scene *s = *state;
         struct ferry_operation idle, cancelled;
 
         for (int killed = 0; killed < 2; killed++) {
@@ -169,9 +169,8 @@ static void the_end_of_a_source_is_that_of_its_followers(void **state)
 }
 
 /* The reader's limit is shorter than the source stands still. Its other end lives, and says so. */
-static void a_held_request_is_no_stall(void **state)
+WITH_SCENE(a_held_request_is_no_stall)
 {
-        struct scene *s = *state;
         struct ferry_operation now;
 
         start(s, true, (const char *const[]){ "--chunk-size", "262144", NULL });
@@ -188,9 +187,8 @@ static void a_held_request_is_no_stall(void **state)
         stop(s);
 }
 
-static void a_follower_that_ends_leaves_its_source_alone(void **state)
+WITH_SCENE(a_follower_that_ends_leaves_its_source_alone)
 {
-        struct scene *s = *state;
         struct ferry_operation end;
 
         start(s, false, (const char *const[]){ "--chunk-size", "262144", NULL });
@@ -217,9 +215,8 @@ static void a_follower_that_ends_leaves_its_source_alone(void **state)
 }
 
 /* A range that is there is answered at once, another one when it is. */
-static void content_of_a_follower_waits_for_its_range(void **state)
+WITH_SCENE(content_of_a_follower_waits_for_its_range)
 {
-        struct scene *s = *state;
         struct raw_answer answer;
         uint8_t *pattern = malloc(SIZE);
         char *path, *ask;
@@ -278,9 +275,8 @@ static bool a_request_waits(void *context)
 }
 
 /* Workers that reach each other over HTTP alone. */
-static void a_chain_of_http_holds_too(void **state)
+WITH_SCENE(a_chain_of_http_holds_too)
 {
-        struct scene *s = *state;
         static const char *const apart[] = { "--local", "off", NULL };
         static const char warning[] = "nothing can move bytes but HTTP";
 
@@ -302,9 +298,8 @@ static void a_chain_of_http_holds_too(void **state)
         stop(s);
 }
 
-static void what_cannot_be_followed_is_refused(void **state)
+WITH_SCENE(what_cannot_be_followed_is_refused)
 {
-        struct scene *s = *state;
         const struct {
                 const char *format; /* region, its size + 1, read */
                 int status;
@@ -352,20 +347,4 @@ static void what_cannot_be_followed_is_refused(void **state)
         ferry_operation_clear(&s->follower);
         worker_resume(&s->p.a);
         stop(s);
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-        const struct CMUnitTest tests[] = {
-                CASE(followers_get_what_arrives_and_then_the_rest),
-                CASE(the_end_of_a_source_is_that_of_its_followers),
-                CASE(a_held_request_is_no_stall),
-                CASE(a_follower_that_ends_leaves_its_source_alone),
-                CASE(content_of_a_follower_waits_for_its_range),
-                CASE(a_chain_of_http_holds_too),
-                CASE(what_cannot_be_followed_is_refused),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

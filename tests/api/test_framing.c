@@ -37,7 +37,7 @@ static void assert_counts(struct worker *w, const char *bytes, size_t answers, s
 }
 
 /* What could be read in two ways is refused, and what follows on the connection is not read at all. */
-static void an_ambiguous_length_is_refused_and_the_connection_closed(void **state)
+WITH_WORKER(an_ambiguous_length_is_refused_and_the_connection_closed)
 {
         static const char *const heads[] = {
                 "Content-Length: 10\r\nContent-Length: 10\r\n",
@@ -65,7 +65,6 @@ static void an_ambiguous_length_is_refused_and_the_connection_closed(void **stat
                 "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
         };
         static const char *const bodies[] = { GOOD, "a\r\n" GOOD "\r\n0\r\n\r\n" };
-        struct worker *w = *state;
 
         worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
@@ -91,10 +90,9 @@ static void an_ambiguous_length_is_refused_and_the_connection_closed(void **stat
 }
 
 /* The gate judges first heads alone; what libmicrohttpd says to later ones depends on its version. */
-static void a_later_head_with_a_bad_length_ends_the_connection(void **state)
+WITH_WORKER(a_later_head_with_a_bad_length_ends_the_connection)
 {
         static const char *const lengths[] = { "-1", "ten", "10, 10", "18446744073709551626" };
-        struct worker *w = *state;
 
         worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
@@ -112,10 +110,8 @@ static void a_later_head_with_a_bad_length_ends_the_connection(void **state)
         worker_stop(w);
 }
 
-static void old_http_has_no_chunks(void **state)
+WITH_WORKER(old_http_has_no_chunks)
 {
-        struct worker *w = *state;
-
         worker_start(w, "w", NULL);
         wire_expect(w, 400,
                     "POST /v1/regions HTTP/1.0\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -126,7 +122,7 @@ static void old_http_has_no_chunks(void **state)
         worker_stop(w);
 }
 
-static void broken_chunks_make_nothing(void **state)
+WITH_WORKER(broken_chunks_make_nothing)
 {
         static const char *const bodies[] = {
                 "x\r\n" GOOD "\r\n0\r\n\r\n",
@@ -142,7 +138,6 @@ static void broken_chunks_make_nothing(void **state)
                 "a",
                 "",
         };
-        struct worker *w = *state;
 
         worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
@@ -159,7 +154,7 @@ static void broken_chunks_make_nothing(void **state)
         worker_stop(w);
 }
 
-static void what_is_not_http_gets_no_success(void **state)
+WITH_WORKER(what_is_not_http_gets_no_success)
 {
         static const struct {
                 const char *bytes;
@@ -186,7 +181,6 @@ static void what_is_not_http_gets_no_success(void **state)
                 BYTES("\xff\xfe\xfd\xfc\r\n\r\n"),
 #undef BYTES
         };
-        struct worker *w = *state;
 
         worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -203,7 +197,7 @@ static void what_is_not_http_gets_no_success(void **state)
 }
 
 /* No line ends in these, so that nothing can be answered; the worker waits for more, and serves the others. */
-static void bytes_without_a_line_disturb_nobody(void **state)
+WITH_WORKER(bytes_without_a_line_disturb_nobody)
 {
         static const char zeros[4096], blanks[] = "\r\n\r\n\r\n\r\n",
                                        tls[] = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
@@ -217,7 +211,6 @@ static void bytes_without_a_line_disturb_nobody(void **state)
                 { GOOD, 10 },
         };
         enum { N = sizeof(rows) / sizeof(rows[0]) };
-        struct worker *w = *state;
         int fds[N];
 
         worker_start(w, "w", NULL);
@@ -232,10 +225,9 @@ static void bytes_without_a_line_disturb_nobody(void **state)
         worker_stop(w);
 }
 
-static void oversized_heads_are_refused(void **state)
+WITH_WORKER(oversized_heads_are_refused)
 {
         enum { LARGE = 1 << 20 };
-        struct worker *w = *state;
         char *large = malloc(LARGE + 1), *request, *said;
 
         worker_start(w, "w", NULL);
@@ -275,7 +267,7 @@ static void oversized_heads_are_refused(void **state)
 }
 
 /* Every head is answered: with what was asked for, or with why not. */
-static void no_head_is_left_without_an_answer(void **state)
+WITH_WORKER(no_head_is_left_without_an_answer)
 {
         enum { LARGE = 20 << 10 };
         static const struct {
@@ -291,7 +283,6 @@ static void no_head_is_left_without_an_answer(void **state)
                 { "GET /v1/worker?", "a&", 20, 1000, 20 },
                 { "GET /", "x", 11000, 17000, 97 },
         };
-        struct worker *w = *state;
         char *text = malloc(LARGE);
 
         worker_start(w, "w", NULL);
@@ -320,10 +311,8 @@ static void no_head_is_left_without_an_answer(void **state)
         worker_stop(w);
 }
 
-static void the_absolute_form_and_hidden_slashes_are_understood(void **state)
+WITH_WORKER(the_absolute_form_and_hidden_slashes_are_understood)
 {
-        struct worker *w = *state;
-
         worker_start(w, "w", NULL);
         wire_expect(w, 200, "GET http://localhost/livez HTTP/1.1\r\n" HOST "\r\n");
         wire_expect(w, 200, "GET http://localhost HTTP/1.1\r\nHost: evil.example\r\n\r\n");
@@ -357,10 +346,9 @@ static void send_full_targets(struct worker *w, unsigned n)
 }
 
 /* libmicrohttpd finds no room for the query after it has told of the target, and then forgets to tell of the end. */
-static void a_target_that_leaves_no_room_leaves_nothing_behind(void **state)
+WITH_WORKER(a_target_that_leaves_no_room_leaves_nothing_behind)
 {
         static const char *const one_thread[] = { "--http-threads", "1", NULL };
-        struct worker *w = *state;
         uint64_t before_kb;
 
         worker_start(w, "w", one_thread);
@@ -372,10 +360,9 @@ static void a_target_that_leaves_no_room_leaves_nothing_behind(void **state)
         worker_stop(w);
 }
 
-static void a_large_head_that_fits_is_served(void **state)
+WITH_WORKER(a_large_head_that_fits_is_served)
 {
         enum { LARGE = 12 << 10 };
-        struct worker *w = *state;
         char *large = malloc(LARGE + 1);
 
         worker_start(w, "w", NULL);
@@ -388,9 +375,8 @@ static void a_large_head_that_fits_is_served(void **state)
 
 /* ---- connections ---- */
 
-static void http_1_0_closes(void **state)
+WITH_WORKER(http_1_0_closes)
 {
-        struct worker *w = *state;
         char *said;
 
         worker_start(w, "w", NULL);
@@ -401,10 +387,9 @@ static void http_1_0_closes(void **state)
         worker_stop(w);
 }
 
-static void pipelined_requests_are_answered_in_order(void **state)
+WITH_WORKER(pipelined_requests_are_answered_in_order)
 {
         enum { N = 100 };
-        struct worker *w = *state;
         char *requests = malloc(N * 200), *at = requests, *said;
         const char *answer;
         int fd;
@@ -439,10 +424,8 @@ static void pipelined_requests_are_answered_in_order(void **state)
 }
 
 /* After any refusal whose request was whole, the connection goes on. */
-static void a_connection_outlives_refusals(void **state)
+WITH_WORKER(a_connection_outlives_refusals)
 {
-        struct worker *w = *state;
-
         worker_start(w, "w", NULL);
         assert_counts(w,
                       "GET /nowhere HTTP/1.1\r\n" HOST "\r\n"
@@ -459,10 +442,8 @@ static void a_connection_outlives_refusals(void **state)
 }
 
 /* A body where none is taken is read and forgotten. */
-static void a_body_that_nobody_wants_is_no_second_request(void **state)
+WITH_WORKER(a_body_that_nobody_wants_is_no_second_request)
 {
-        struct worker *w = *state;
-
         worker_start(w, "w", NULL);
         assert_counts(w,
                       "GET /livez HTTP/1.1\r\n" HOST
@@ -472,10 +453,9 @@ static void a_body_that_nobody_wants_is_no_second_request(void **state)
         worker_stop(w);
 }
 
-static void a_request_may_come_byte_by_byte(void **state)
+WITH_WORKER(a_request_may_come_byte_by_byte)
 {
         static const char request[] = POST "Content-Length: 10\r\n\r\n" GOOD;
-        struct worker *w = *state;
         struct raw_answer answer;
         int fd;
 
@@ -492,9 +472,8 @@ static void a_request_may_come_byte_by_byte(void **state)
 
 /* ---- Expect: 100-continue ---- */
 
-static void a_good_request_is_told_to_continue(void **state)
+WITH_WORKER(a_good_request_is_told_to_continue)
 {
-        struct worker *w = *state;
         struct raw_answer answer;
         char *head;
         int fd;
@@ -515,7 +494,7 @@ static void a_good_request_is_told_to_continue(void **state)
 }
 
 /* The refusal comes before the body, so that a gigabyte is not sent for nothing. */
-static void a_refusal_comes_instead_of_continue(void **state)
+WITH_WORKER(a_refusal_comes_instead_of_continue)
 {
         static const struct {
                 const char *head;
@@ -537,7 +516,6 @@ static void a_refusal_comes_instead_of_continue(void **state)
                 { "PATCH /v1/regions HTTP/1.1\r\n" HOST "Content-Length: 10\r\n", 405, "method-not-allowed" },
                 { "PUT /nowhere HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n", 404, "not-found" },
         };
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
@@ -567,31 +545,4 @@ static void a_refusal_comes_instead_of_continue(void **state)
         }
         region_assert_pattern(w, id, 1, 0, 10);
         worker_stop(w);
-}
-
-int main(void)
-{
-#define TEST(name) WITH_WORKER(name)
-        const struct CMUnitTest tests[] = {
-                TEST(an_ambiguous_length_is_refused_and_the_connection_closed),
-                TEST(a_later_head_with_a_bad_length_ends_the_connection),
-                TEST(old_http_has_no_chunks),
-                TEST(broken_chunks_make_nothing),
-                TEST(what_is_not_http_gets_no_success),
-                TEST(bytes_without_a_line_disturb_nobody),
-                TEST(oversized_heads_are_refused),
-                TEST(no_head_is_left_without_an_answer),
-                TEST(the_absolute_form_and_hidden_slashes_are_understood),
-                TEST(a_target_that_leaves_no_room_leaves_nothing_behind),
-                TEST(a_large_head_that_fits_is_served),
-                TEST(http_1_0_closes),
-                TEST(pipelined_requests_are_answered_in_order),
-                TEST(a_connection_outlives_refusals),
-                TEST(a_body_that_nobody_wants_is_no_second_request),
-                TEST(a_request_may_come_byte_by_byte),
-                TEST(a_good_request_is_told_to_continue),
-                TEST(a_refusal_comes_instead_of_continue),
-        };
-
-        return cmocka_run_group_tests_name("framing", tests, NULL, NULL);
 }

@@ -9,9 +9,8 @@ static bool list_has(struct json_object *list, const char *text)
         return false;
 }
 
-static void host_memory_comes_first_and_is_not_empty(void **state)
+WITH_WORKER(host_memory_comes_first_and_is_not_empty)
 {
-        struct worker *w = *state;
         struct json_object *devices, *cpu;
 
         worker_start(w, "w", NULL);
@@ -23,9 +22,8 @@ static void host_memory_comes_first_and_is_not_empty(void **state)
         worker_stop(w);
 }
 
-static void transports_are_those_of_the_sides_that_are_open(void **state)
+WITH_WORKER(transports_are_those_of_the_sides_that_are_open)
 {
-        struct worker *w = *state;
         struct json_object *devices;
 
         worker_start(w, "w", NULL);
@@ -47,9 +45,8 @@ static void transports_are_those_of_the_sides_that_are_open(void **state)
 }
 
 /* Whatever machine this is: each network card is described, and gpu_direct_rdma and its reasons agree. */
-static void rdma_is_described_or_its_absence_explained(void **state)
+WITH_WORKER(rdma_is_described_or_its_absence_explained)
 {
-        struct worker *w = *state;
         struct json_object *devices, *rdma, *gpu, *missing;
 
         worker_start(w, "w", NULL);
@@ -80,9 +77,8 @@ static void rdma_is_described_or_its_absence_explained(void **state)
 }
 
 /* A region can be made on each memory device that is listed as host memory, and on nothing that is not listed. */
-static void what_is_not_listed_takes_no_region(void **state)
+WITH_WORKER(what_is_not_listed_takes_no_region)
 {
-        struct worker *w = *state;
         struct json_object *devices;
 
         worker_start(w, "w", NULL);
@@ -93,16 +89,4 @@ static void what_is_not_listed_takes_no_region(void **state)
                                "/device");
         json_object_put(devices);
         worker_stop(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_WORKER(host_memory_comes_first_and_is_not_empty),
-                WITH_WORKER(transports_are_those_of_the_sides_that_are_open),
-                WITH_WORKER(rdma_is_described_or_its_absence_explained),
-                WITH_WORKER(what_is_not_listed_takes_no_region),
-        };
-
-        return cmocka_run_group_tests_name("get_devices", tests, NULL, NULL);
 }

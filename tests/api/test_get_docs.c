@@ -24,9 +24,8 @@ static void get(const struct worker *w, size_t i, const char *headers, struct ra
                  documents[i].accept, headers);
 }
 
-static void documents_have_tags_by_which_clients_keep_them(void **state)
+WITH_WORKER(documents_have_tags_by_which_clients_keep_them)
 {
-        struct worker *w = *state;
         struct raw_answer answer;
 
         worker_start(w, "w", NULL);
@@ -50,9 +49,8 @@ static void documents_have_tags_by_which_clients_keep_them(void **state)
         worker_stop(w);
 }
 
-static void documents_are_packed_for_those_who_take_gzip(void **state)
+WITH_WORKER(documents_are_packed_for_those_who_take_gzip)
 {
-        struct worker *w = *state;
         struct raw_answer plain, packed;
 
         worker_start(w, "w", NULL);
@@ -74,9 +72,8 @@ static void documents_are_packed_for_those_who_take_gzip(void **state)
 }
 
 /* Nothing in line, nothing of elsewhere; a page for reading runs no script at all. */
-static void pages_have_a_strict_policy(void **state)
+WITH_WORKER(pages_have_a_strict_policy)
 {
-        struct worker *w = *state;
         struct raw_answer answer;
 
         worker_start(w, "w", NULL);
@@ -99,11 +96,10 @@ static void pages_have_a_strict_policy(void **state)
         worker_stop(w);
 }
 
-static void only_a_browser_gets_the_page(void **state)
+WITH_WORKER(only_a_browser_gets_the_page)
 {
         static const char *const json[] = { "", "Accept: */*\r\n", "Accept: application/json, text/html\r\n",
                                             "Accept: text/html;q=0.5, application/json\r\n" };
-        struct worker *w = *state;
         struct raw_answer answer;
 
         worker_start(w, "w", NULL);
@@ -117,9 +113,8 @@ static void only_a_browser_gets_the_page(void **state)
 }
 
 /* The page's own requests carry its origin; those of any other page are refused as before. */
-static void the_page_may_ask_its_own_worker_alone(void **state)
+WITH_WORKER(the_page_may_ask_its_own_worker_alone)
 {
-        struct worker *w = *state;
         char region[FERRY_ID_SIZE];
         struct ferry_operation offer;
 
@@ -153,17 +148,4 @@ static void the_page_may_ask_its_own_worker_alone(void **state)
         operation_assert_end(w, offer.id, FERRY_CANCELLED, NULL);
         ferry_operation_clear(&offer);
         worker_stop(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_WORKER(documents_have_tags_by_which_clients_keep_them),
-                WITH_WORKER(documents_are_packed_for_those_who_take_gzip),
-                WITH_WORKER(pages_have_a_strict_policy),
-                WITH_WORKER(only_a_browser_gets_the_page),
-                WITH_WORKER(the_page_may_ask_its_own_worker_alone),
-        };
-
-        return cmocka_run_group_tests_name("get_docs", tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 #include "wire.h"
 
-static void flags_are_what_is_shown(void **state)
+WITH_WORKER(flags_are_what_is_shown)
 {
         static const struct {
                 const char *flag, *value, *field;
@@ -24,7 +24,6 @@ static void flags_are_what_is_shown(void **state)
         };
         enum { N = sizeof(rows) / sizeof(rows[0]) };
         const char *flags[2 * N + 1] = { NULL };
-        struct worker *w = *state;
         struct json_object *limits;
 
         for (size_t i = 0; i < N; i++) {
@@ -40,9 +39,8 @@ static void flags_are_what_is_shown(void **state)
 }
 
 /* Every limit is a positive number that JavaScript keeps exact. */
-static void every_limit_is_a_number(void **state)
+WITH_WORKER(every_limit_is_a_number)
 {
-        struct worker *w = *state;
         struct json_object *limits;
 
         worker_start(w, "w", NULL);
@@ -63,10 +61,9 @@ static void every_limit_is_a_number(void **state)
         worker_stop(w);
 }
 
-static void a_head_holds_no_more_than_the_limit_says(void **state)
+WITH_WORKER(a_head_holds_no_more_than_the_limit_says)
 {
         static const char start[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\nX: ";
-        struct worker *w = *state;
         struct json_object *limits;
 
         worker_start(w, "w", (const char *const[]){ "--max-connections", "80", NULL });
@@ -80,9 +77,8 @@ static void a_head_holds_no_more_than_the_limit_says(void **state)
         worker_stop(w);
 }
 
-static void a_page_holds_what_the_limit_says(void **state)
+WITH_WORKER(a_page_holds_what_the_limit_says)
 {
-        struct worker *w = *state;
         struct json_object *limits;
         char path[128];
 
@@ -102,11 +98,10 @@ static void a_page_holds_what_the_limit_says(void **state)
 }
 
 /* The last test: the hard limit does not rise again. */
-static void open_files_are_taken_to_the_hard_limit_and_no_further(void **state)
+WITH_WORKER(open_files_are_taken_to_the_hard_limit_and_no_further)
 {
         const struct rlimit files = { .rlim_cur = 300, .rlim_max = 2000 };
         const char *const flags[] = { "--max-connections", "5000", NULL };
-        struct worker *w = *state;
         struct json_object *limits;
         char *log;
 
@@ -120,17 +115,4 @@ static void open_files_are_taken_to_the_hard_limit_and_no_further(void **state)
         assert_non_null(strstr(log, "wanted=5000"));
         free(log);
         worker_stop(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_WORKER(flags_are_what_is_shown),
-                WITH_WORKER(every_limit_is_a_number),
-                WITH_WORKER(a_head_holds_no_more_than_the_limit_says),
-                WITH_WORKER(a_page_holds_what_the_limit_says),
-                WITH_WORKER(open_files_are_taken_to_the_hard_limit_and_no_further),
-        };
-
-        return cmocka_run_group_tests_name("get_limits", tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire.h"
 
-static void a_worker_that_answers_lives(void **state)
+WITH_WORKER(a_worker_that_answers_lives)
 {
-        struct worker *w = *state;
         struct raw_answer answer;
 
         worker_start(w, "w", NULL);
@@ -18,10 +17,8 @@ static void a_worker_that_answers_lives(void **state)
 }
 
 /* A load balancer's probe: HTTP/1.0, no Host. */
-static void an_old_probe_is_answered(void **state)
+WITH_WORKER(an_old_probe_is_answered)
 {
-        struct worker *w = *state;
-
         worker_start(w, "w", NULL);
         wire_expect(w, 200, "GET /livez HTTP/1.0\r\n\r\n");
         wire_expect(w, 200, "HEAD /livez HTTP/1.0\r\n\r\n");
@@ -29,10 +26,9 @@ static void an_old_probe_is_answered(void **state)
 }
 
 /* Parked requests hold no thread: more of them than there are threads, and the probe is answered at once. */
-static void it_answers_beside_parked_requests(void **state)
+WITH_WORKER(it_answers_beside_parked_requests)
 {
         enum { PARKED = 64 };
-        struct worker *w = *state;
         struct ferry_operation operation;
         char region[FERRY_ID_SIZE], *target;
         int fds[PARKED];
@@ -56,16 +52,4 @@ static void it_answers_beside_parked_requests(void **state)
         free(target);
         ferry_operation_clear(&operation);
         worker_stop(w);
-}
-
-int main(void)
-{
-#define TEST(name) WITH_WORKER(name)
-        const struct CMUnitTest tests[] = {
-                TEST(a_worker_that_answers_lives),
-                TEST(an_old_probe_is_answered),
-                TEST(it_answers_beside_parked_requests),
-        };
-
-        return cmocka_run_group_tests_name("get_livez", tests, NULL, NULL);
 }

@@ -6,9 +6,8 @@
 
 enum { SIZE = 3 << 20 };
 
-static void it_is_prometheus_text(void **state)
+WITH_PAIR(it_is_prometheus_text)
 {
-        struct pair *p = *state;
         struct raw_answer answer;
 
         worker_start(&p->a, "w", NULL);
@@ -21,7 +20,7 @@ static void it_is_prometheus_text(void **state)
 }
 
 /* A dashboard or an alert finds what it asks for before anything has happened. */
-static void every_family_is_there_from_the_start(void **state)
+WITH_PAIR(every_family_is_there_from_the_start)
 {
         static const char *const samples[] = {
                 "\nferry_build_info{version=\"",
@@ -40,7 +39,6 @@ static void every_family_is_there_from_the_start(void **state)
                 "\n# TYPE ferry_http_requests_total counter\n",
                 "\n# TYPE ferry_peer_fetches_total counter\n",
         };
-        struct pair *p = *state;
         char *text;
 
         worker_start(&p->a, "w", (const char *const[]){ "--memory-limit", "1M", NULL });
@@ -53,9 +51,8 @@ static void every_family_is_there_from_the_start(void **state)
         worker_stop(&p->a);
 }
 
-static void errors_are_counted_by_code(void **state)
+WITH_PAIR(errors_are_counted_by_code)
 {
-        struct pair *p = *state;
         struct ferry_operation operation;
         char region[FERRY_ID_SIZE];
 
@@ -84,9 +81,8 @@ static void make_some_of_everything(struct pair *p)
         wire_expect(&p->a, 405, "BREW /v1/worker HTTP/1.1\r\nHost: localhost\r\n\r\n");
 }
 
-static void promtool_has_nothing_to_say(void **state)
+WITH_PAIR(promtool_has_nothing_to_say)
 {
-        struct pair *p = *state;
         char path[] = "/tmp/ferry-test-metrics-XXXXXX", *text, *command, said[4096];
         int fd = mkstemp(path), status;
         FILE *promtool;
@@ -119,9 +115,8 @@ static void promtool_has_nothing_to_say(void **state)
         pair_stop(p);
 }
 
-static void regions_and_their_bytes_are_counted(void **state)
+WITH_PAIR(regions_and_their_bytes_are_counted)
 {
-        struct pair *p = *state;
         struct worker *w = &p->a;
         char first[FERRY_ID_SIZE], second[FERRY_ID_SIZE];
 
@@ -137,7 +132,7 @@ static void regions_and_their_bytes_are_counted(void **state)
         worker_stop(w);
 }
 
-static void requests_are_counted_by_route_and_code(void **state)
+WITH_PAIR(requests_are_counted_by_route_and_code)
 {
         static const struct {
                 const char *request, *sample;
@@ -153,7 +148,6 @@ static void requests_are_counted_by_route_and_code(void **state)
                   "Content-Length: 10\r\n\r\n{\"size\":1}",
                   "{route=\"createRegion\",code=\"201\"}" },
         };
-        struct pair *p = *state;
         struct worker *w = &p->a;
 
         worker_start(w, "w", NULL);
@@ -173,9 +167,8 @@ static void requests_are_counted_by_route_and_code(void **state)
 }
 
 /* What clients make up must not become labels, or they could fill the worker's memory. */
-static void paths_and_methods_of_clients_are_no_labels(void **state)
+WITH_PAIR(paths_and_methods_of_clients_are_no_labels)
 {
-        struct pair *p = *state;
         struct worker *w = &p->a;
         char *text;
 
@@ -193,10 +186,9 @@ static void paths_and_methods_of_clients_are_no_labels(void **state)
         worker_stop(w);
 }
 
-static void moved_bytes_and_operations_are_counted(void **state)
+WITH_PAIR(moved_bytes_and_operations_are_counted)
 {
         static const char *const transports[] = { "shm", "tcp" };
-        struct pair *p = *state;
 
         for (int network = 0; network < 2; network++) {
                 char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *sample;
@@ -236,9 +228,8 @@ static void moved_bytes_and_operations_are_counted(void **state)
         }
 }
 
-static void parked_requests_are_counted(void **state)
+WITH_PAIR(parked_requests_are_counted)
 {
-        struct pair *p = *state;
         struct worker *w = &p->a;
         struct ferry_operation operation;
         char region[FERRY_ID_SIZE], *target;
@@ -256,22 +247,4 @@ static void parked_requests_are_counted(void **state)
         free(target);
         ferry_operation_clear(&operation);
         worker_stop(w);
-}
-
-int main(void)
-{
-#define TEST(name) WITH_PAIR(name)
-        const struct CMUnitTest tests[] = {
-                TEST(it_is_prometheus_text),
-                TEST(promtool_has_nothing_to_say),
-                TEST(every_family_is_there_from_the_start),
-                TEST(errors_are_counted_by_code),
-                TEST(regions_and_their_bytes_are_counted),
-                TEST(requests_are_counted_by_route_and_code),
-                TEST(paths_and_methods_of_clients_are_no_labels),
-                TEST(moved_bytes_and_operations_are_counted),
-                TEST(parked_requests_are_counted),
-        };
-
-        return cmocka_run_group_tests_name("get_metrics", tests, NULL, NULL);
 }

@@ -4,10 +4,9 @@
 #include "wire.h"
 
 /* FERRY_OPENAPI names openapi/openapi.yaml of the source tree. */
-static void it_is_the_document_byte_for_byte(void **state)
+WITH_WORKER(it_is_the_document_byte_for_byte)
 {
         const char *path = getenv("FERRY_OPENAPI");
-        struct worker *w = *state;
         struct raw_answer answer;
         char *wanted;
         size_t size;
@@ -35,9 +34,8 @@ static void it_is_the_document_byte_for_byte(void **state)
         worker_stop(w);
 }
 
-static void the_library_gives_it_as_text(void **state)
+WITH_WORKER(the_library_gives_it_as_text)
 {
-        struct worker *w = *state;
         char *yaml;
 
         worker_start(w, "w", NULL);
@@ -45,15 +43,4 @@ static void the_library_gives_it_as_text(void **state)
         assert_non_null(strstr(yaml, "operationId: getOpenapi"));
         free(yaml);
         worker_stop(w);
-}
-
-int main(void)
-{
-#define TEST(name) WITH_WORKER(name)
-        const struct CMUnitTest tests[] = {
-                TEST(it_is_the_document_byte_for_byte),
-                TEST(the_library_gives_it_as_text),
-        };
-
-        return cmocka_run_group_tests_name("get_openapi", tests, NULL, NULL);
 }

@@ -20,10 +20,8 @@ static void assert_like(const char *text, const char *pattern)
 
 #define TIME "^20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]\\.[0-9]{3}Z$"
 
-static void an_operation_tells_how_it_went(void **state)
+WITH_PAIR(an_operation_tells_how_it_went)
 {
-        struct pair *p = *state;
-
         for (int network = 0; network < 2; network++) {
                 char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
                 struct ferry_operation passive, active;
@@ -74,9 +72,8 @@ static struct raw_answer get(struct worker *w, const char *method, const char *i
         return answer;
 }
 
-static void the_etag_follows_the_revision(void **state)
+WITH_PAIR(the_etag_follows_the_revision)
 {
-        struct pair *p = *state;
         struct worker *w = &p->a;
         struct ferry_operation operation;
         struct raw_answer answer;
@@ -114,9 +111,8 @@ static void the_etag_follows_the_revision(void **state)
         worker_stop(w);
 }
 
-static void a_head_is_a_get_without_a_body(void **state)
+WITH_PAIR(a_head_is_a_get_without_a_body)
 {
-        struct pair *p = *state;
         struct worker *w = &p->a;
         struct ferry_operation operation;
         struct raw_answer whole, head;
@@ -141,7 +137,7 @@ static void a_head_is_a_get_without_a_body(void **state)
         worker_stop(w);
 }
 
-static void an_id_that_is_not_there_is_404_at_once(void **state)
+WITH_PAIR(an_id_that_is_not_there_is_404_at_once)
 {
         static const char *const ids[] = { "op_0123456789abcdef",
                                            "op_0123456789abcdef?wait_ms=60000",
@@ -154,7 +150,6 @@ static void an_id_that_is_not_there_is_404_at_once(void **state)
                                            "%00",
                                            "op_%2e%2e%2fworker",
                                            "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" };
-        struct pair *p = *state;
         struct worker *w = &p->a;
         uint64_t start;
 
@@ -174,7 +169,7 @@ static void an_id_that_is_not_there_is_404_at_once(void **state)
         worker_stop(w);
 }
 
-static void parameters_are_checked(void **state)
+WITH_PAIR(parameters_are_checked)
 {
         static const char *const bad[] = { "wait_ms=",
                                            "wait_ms=-1",
@@ -185,7 +180,6 @@ static void parameters_are_checked(void **state)
                                            "wait_ms=1&wait_ms=2",
                                            "wait=5",
                                            "include=metadata" };
-        struct pair *p = *state;
         struct worker *w = &p->a;
         struct ferry_operation operation;
         char region[FERRY_ID_SIZE];
@@ -201,15 +195,4 @@ static void parameters_are_checked(void **state)
         }
         ferry_operation_clear(&operation);
         worker_stop(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(an_operation_tells_how_it_went), WITH_PAIR(the_etag_follows_the_revision),
-                WITH_PAIR(a_head_is_a_get_without_a_body), WITH_PAIR(an_id_that_is_not_there_is_404_at_once),
-                WITH_PAIR(parameters_are_checked),
-        };
-
-        return cmocka_run_group_tests_name("get_operation", tests, NULL, NULL);
 }

@@ -42,10 +42,9 @@ static void assert_like_upstream(struct json_object *metadata, int kind, const u
         }
 }
 
-static void the_document_is_upstreams_with_exactly_four_keys(void **state)
+WITH_PAIR(the_document_is_upstreams_with_exactly_four_keys)
 {
         static const uint64_t sizes[] = { 1, 4097, 100 };
-        struct pair *p = *state;
         struct worker *w = &p->a;
         struct ferry_descriptor descriptors[3];
         char region[FERRY_ID_SIZE];
@@ -85,10 +84,9 @@ static size_t blob_length(struct worker *w, const char *region)
 }
 
 /* Ids and digests are random, so that zlib's output varies by a few bytes; 100 registrations would show. */
-static void the_blob_does_not_grow_with_what_else_is_there(void **state)
+WITH_PAIR(the_blob_does_not_grow_with_what_else_is_there)
 {
         enum { MORE = 100, SLACK = 24 };
-        struct pair *p = *state;
 
         for (int network = 0; network < 2; network++) {
                 char region[FERRY_ID_SIZE], other[FERRY_ID_SIZE];
@@ -108,9 +106,8 @@ static void the_blob_does_not_grow_with_what_else_is_there(void **state)
         }
 }
 
-static void it_is_not_to_be_stored_and_every_offer_has_its_own_key(void **state)
+WITH_PAIR(it_is_not_to_be_stored_and_every_offer_has_its_own_key)
 {
-        struct pair *p = *state;
         struct worker *w = &p->a;
         struct ferry_operation one, two;
         struct json_object *first, *second;
@@ -139,9 +136,8 @@ static void it_is_not_to_be_stored_and_every_offer_has_its_own_key(void **state)
         worker_stop(w);
 }
 
-static void only_live_passive_operations_have_it(void **state)
+WITH_PAIR(only_live_passive_operations_have_it)
 {
-        struct pair *p = *state;
         struct ferry_operation passive, active;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *path;
 
@@ -201,10 +197,9 @@ static char *all_answers(struct worker *w, const char *id)
         return all;
 }
 
-static void the_key_appears_nowhere_else(void **state)
+WITH_PAIR(the_key_appears_nowhere_else)
 {
         static const char *const flags[] = { "--log-level", "debug", NULL };
-        struct pair *p = *state;
 
         for (int network = 0; network < 2; network++) {
                 char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *changed, *body, *more, *text;
@@ -257,17 +252,4 @@ static void the_key_appears_nowhere_else(void **state)
                 ferry_operation_clear(&passive);
                 pair_stop(p);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(the_document_is_upstreams_with_exactly_four_keys),
-                WITH_PAIR(the_blob_does_not_grow_with_what_else_is_there),
-                WITH_PAIR(it_is_not_to_be_stored_and_every_offer_has_its_own_key),
-                WITH_PAIR(only_live_passive_operations_have_it),
-                WITH_PAIR(the_key_appears_nowhere_else),
-        };
-
-        return cmocka_run_group_tests_name("get_operation_metadata", tests, NULL, NULL);
 }

@@ -5,9 +5,8 @@
 
 #include "wire.h"
 
-static void a_started_worker_is_ready(void **state)
+WITH_PAIR(a_started_worker_is_ready)
 {
-        struct pair *p = *state;
         struct raw_answer answer;
 
         worker_start(&p->a, "w", NULL);
@@ -32,9 +31,8 @@ static void await_draining(struct worker *w)
 /* SIGTERM while a transfer stands in its middle: not ready, alive, no new work; the transfer ends well, then the
  * worker.
  */
-static void a_draining_worker_is_alive_but_not_ready(void **state)
+WITH_PAIR(a_draining_worker_is_alive_but_not_ready)
 {
-        struct pair *p = *state;
         struct worker *a = &p->a;
         struct raw_answer answer;
         struct running running;
@@ -65,14 +63,4 @@ static void a_draining_worker_is_alive_but_not_ready(void **state)
         assert_int_equal(WEXITSTATUS(status), 0);
         assert_int_equal(worker_files(a), 0);
         worker_stop(&p->b);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(a_started_worker_is_ready),
-                WITH_PAIR(a_draining_worker_is_alive_but_not_ready),
-        };
-
-        return cmocka_run_group_tests_name("get_readyz", tests, NULL, NULL);
 }

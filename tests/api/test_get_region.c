@@ -11,9 +11,8 @@ static uint64_t in_use(struct worker *w, const char *id)
         return region.in_use;
 }
 
-static void in_use_counts_operations_that_run(void **state)
+WITH_WORKER(in_use_counts_operations_that_run)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
         struct ferry_operation first, second;
 
@@ -35,9 +34,8 @@ static void in_use_counts_operations_that_run(void **state)
 }
 
 /* The worker's own memory may be deleted under a stream, so that a stream does not count. */
-static void in_use_does_not_count_streams(void **state)
+WITH_WORKER(in_use_does_not_count_streams)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
         int reader;
 
@@ -49,7 +47,7 @@ static void in_use_does_not_count_streams(void **state)
         worker_stop(w);
 }
 
-static void an_unknown_id_is_not_found(void **state)
+WITH_WORKER(an_unknown_id_is_not_found)
 {
         static const char *const ids[] = {
                 "rgn_0000000000000001",
@@ -70,7 +68,6 @@ static void an_unknown_id_is_not_found(void **state)
                 "rgn_000000000000000g",
                 "rgn_0000000000000001%20",
         };
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE], *upper;
 
         worker_start(w, "w", NULL);
@@ -92,10 +89,9 @@ static void an_unknown_id_is_not_found(void **state)
         worker_stop(w);
 }
 
-static void an_id_of_thousands_of_characters_is_not_found(void **state)
+WITH_WORKER(an_id_of_thousands_of_characters_is_not_found)
 {
         enum { LENGTH = 8000 };
-        struct worker *w = *state;
         char *id = malloc(LENGTH + 1);
 
         memset(id, 'a', LENGTH);
@@ -107,9 +103,8 @@ static void an_id_of_thousands_of_characters_is_not_found(void **state)
         worker_stop(w);
 }
 
-static void a_deleted_region_is_not_found(void **state)
+WITH_WORKER(a_deleted_region_is_not_found)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
         struct ferry_region region;
 
@@ -118,16 +113,4 @@ static void a_deleted_region_is_not_found(void **state)
         region_drop(w, id);
         assert_int_equal(ferry_get_region(w->client, id, &region), FERRY_E_NOT_FOUND);
         worker_stop(w);
-}
-
-int main(void)
-{
-#define TEST(name) WITH_WORKER(name)
-        const struct CMUnitTest tests[] = {
-                TEST(in_use_counts_operations_that_run), TEST(in_use_does_not_count_streams),
-                TEST(an_unknown_id_is_not_found),        TEST(an_id_of_thousands_of_characters_is_not_found),
-                TEST(a_deleted_region_is_not_found),
-        };
-
-        return cmocka_run_group_tests_name("get_region", tests, NULL, NULL);
 }

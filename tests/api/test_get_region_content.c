@@ -12,9 +12,8 @@ static void make_digits(struct worker *w, char *id)
         assert_int_equal(ferry_put_region_content(w->client, id, 0, "0123456789", 10), 0);
 }
 
-static void the_whole_is_raw_octets(void **state)
+WITH_WORKER(the_whole_is_raw_octets)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
         struct raw_answer answer;
 
@@ -32,7 +31,7 @@ static void the_whole_is_raw_octets(void **state)
         worker_stop(w);
 }
 
-static void ranges_are_those_of_rfc_9110(void **state)
+WITH_WORKER(ranges_are_those_of_rfc_9110)
 {
         static const struct {
                 const char *range;
@@ -79,7 +78,6 @@ static void ranges_are_those_of_rfc_9110(void **state)
                 { "1-2", 200, NULL, "0123456789" },
                 { "", 200, NULL, "0123456789" },
         };
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
@@ -106,9 +104,8 @@ static void ranges_are_those_of_rfc_9110(void **state)
 }
 
 /* Content has no entity tag, so that no If-Range can hold. */
-static void if_range_gives_the_whole(void **state)
+WITH_WORKER(if_range_gives_the_whole)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
         struct raw_answer answer;
 
@@ -122,7 +119,7 @@ static void if_range_gives_the_whole(void **state)
         worker_stop(w);
 }
 
-static void head_has_the_headers_alone(void **state)
+WITH_WORKER(head_has_the_headers_alone)
 {
         static const struct {
                 const char *range;
@@ -132,7 +129,6 @@ static void head_has_the_headers_alone(void **state)
                 { "", 200, "10", NULL },
                 { "Range: bytes=2-5\r\n", 206, "4", "bytes 2-5/10" },
         };
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
@@ -161,9 +157,8 @@ static void head_has_the_headers_alone(void **state)
 }
 
 /* Two regions are compared without their bytes; the digest is that of the range, to a HEAD as well. */
-static void a_digest_comes_to_who_wants_it(void **state)
+WITH_WORKER(a_digest_comes_to_who_wants_it)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE], other[FERRY_ID_SIZE];
         static const char want[] = "Want-Content-Digest: xxh3=10";
         const struct {
@@ -203,14 +198,13 @@ static void a_digest_comes_to_who_wants_it(void **state)
         worker_stop(w);
 }
 
-static void any_slice_of_a_large_region_is_right(void **state)
+WITH_WORKER(any_slice_of_a_large_region_is_right)
 {
         enum { SIZE = 5 * MIB + 3 };
         static const struct {
                 uint64_t offset, size;
         } slices[] = { { 0, 1 },         { 0, SIZE },       { 1, SIZE - 1 },       { SIZE - 1, 1 },  { 4095, 2 },
                        { MIB - 1, MIB }, { 65535, 131073 }, { SIZE - 4097, 4097 }, { 3 * MIB, 4096 } };
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
         uint8_t *buffer = malloc(SIZE);
         size_t n;
@@ -234,10 +228,9 @@ static int discard(void *context, const void *data, size_t size)
 }
 
 /* Streamed straight from the region: the worker's own memory does not grow by a copy. */
-static void a_download_is_not_copied(void **state)
+WITH_WORKER(a_download_is_not_copied)
 {
         enum { SIZE = 64 * MIB, MOST_KB = 8 * 1024 };
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
         uint64_t anonymous, resident, n;
 
@@ -259,10 +252,9 @@ static void a_download_is_not_copied(void **state)
 }
 
 /* Eight clients at once, each its own part, one of them a slow one that never reads on. */
-static void downloads_do_not_wait_for_each_other(void **state)
+WITH_WORKER(downloads_do_not_wait_for_each_other)
 {
         enum { SIZE = 16 * MIB, STALLED = 8 };
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
         int stalled[STALLED];
 
@@ -275,17 +267,4 @@ static void downloads_do_not_wait_for_each_other(void **state)
                 (void)close(stalled[i]);
         region_drop(w, id);
         worker_stop(w);
-}
-
-int main(void)
-{
-#define TEST(name) WITH_WORKER(name)
-        const struct CMUnitTest tests[] = {
-                TEST(the_whole_is_raw_octets),        TEST(ranges_are_those_of_rfc_9110),
-                TEST(if_range_gives_the_whole),       TEST(head_has_the_headers_alone),
-                TEST(a_digest_comes_to_who_wants_it), TEST(any_slice_of_a_large_region_is_right),
-                TEST(a_download_is_not_copied),       TEST(downloads_do_not_wait_for_each_other),
-        };
-
-        return cmocka_run_group_tests_name("get_region_content", tests, NULL, NULL);
 }

@@ -4,9 +4,8 @@
 
 #include "wire.h"
 
-static void it_names_the_worker_and_links_to_what_is_there(void **state)
+WITH_WORKER(it_names_the_worker_and_links_to_what_is_there)
 {
-        struct worker *w = *state;
         struct json_object *root, *links;
         size_t n = 0;
 
@@ -30,9 +29,8 @@ static void it_names_the_worker_and_links_to_what_is_there(void **state)
         worker_stop(w);
 }
 
-static void it_needs_no_token_but_what_it_links_to_does(void **state)
+WITH_WORKER(it_needs_no_token_but_what_it_links_to_does)
 {
-        struct worker *w = *state;
         char path[] = "/tmp/ferry-test-token-XXXXXX";
         int fd = mkstemp(path);
 
@@ -44,14 +42,4 @@ static void it_needs_no_token_but_what_it_links_to_does(void **state)
         wire_expect(w, 200, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
         wire_refused(w, 401, "unauthenticated", "GET /v1/worker HTTP/1.1\r\nHost: localhost\r\n\r\n");
         worker_stop(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_WORKER(it_names_the_worker_and_links_to_what_is_there),
-                WITH_WORKER(it_needs_no_token_but_what_it_links_to_does),
-        };
-
-        return cmocka_run_group_tests_name("get_root", tests, NULL, NULL);
 }

@@ -19,9 +19,8 @@ static const char *address_text(struct json_object *worker, const char *name)
         return json_object_get_string(json_object_array_get_idx(list, 0));
 }
 
-static void it_says_who_the_worker_is(void **state)
+WITH_WORKER(it_says_who_the_worker_is)
 {
-        struct worker *w = *state;
         struct ferry_worker_info info;
         struct json_object *worker;
 
@@ -46,9 +45,8 @@ static void it_says_who_the_worker_is(void **state)
         worker_stop(w);
 }
 
-static void it_gives_the_addresses_of_the_ready_line(void **state)
+WITH_WORKER(it_gives_the_addresses_of_the_ready_line)
 {
-        struct worker *w = *state;
         struct json_object *worker;
 
         worker_start(w, "w", NULL);
@@ -69,9 +67,8 @@ static void it_gives_the_addresses_of_the_ready_line(void **state)
         worker_stop(w);
 }
 
-static void it_gives_the_advertised_name(void **state)
+WITH_WORKER(it_gives_the_advertised_name)
 {
-        struct worker *w = *state;
         struct json_object *worker;
         char *wanted;
 
@@ -84,9 +81,8 @@ static void it_gives_the_advertised_name(void **state)
         worker_stop(w);
 }
 
-static void each_start_has_an_epoch_of_its_own(void **state)
+WITH_WORKER(each_start_has_an_epoch_of_its_own)
 {
-        struct worker *w = *state;
         char first[sizeof(w->epoch)];
 
         worker_start(w, "w", NULL);
@@ -95,16 +91,4 @@ static void each_start_has_an_epoch_of_its_own(void **state)
         worker_start(w, "w", NULL);
         assert_string_not_equal(w->epoch, first);
         worker_stop(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_WORKER(it_says_who_the_worker_is),
-                WITH_WORKER(it_gives_the_addresses_of_the_ready_line),
-                WITH_WORKER(it_gives_the_advertised_name),
-                WITH_WORKER(each_start_has_an_epoch_of_its_own),
-        };
-
-        return cmocka_run_group_tests_name("get_worker", tests, NULL, NULL);
 }

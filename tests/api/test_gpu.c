@@ -123,9 +123,10 @@ static void move(struct pair *p, const struct course *c, const char *passive_tra
 
 /* ---- devices and regions ---- */
 
-static void gpus_are_listed_with_their_names_and_memory(void **state)
+#define WITH_GPUS(name) TEST_OF(struct gpu_scene *s, name, setup, teardown)
+
+WITH_GPUS(gpus_are_listed_with_their_names_and_memory)
 {
-        struct gpu_scene *s = *state;
         struct worker *w = &s->pair.a;
         struct json_object *devices, *memory;
 
@@ -141,9 +142,8 @@ static void gpus_are_listed_with_their_names_and_memory(void **state)
         worker_stop(w);
 }
 
-static void a_gpu_that_is_not_there_is_an_unknown_device(void **state)
+WITH_GPUS(a_gpu_that_is_not_there_is_an_unknown_device)
 {
-        struct gpu_scene *s = *state;
         struct worker *w = &s->pair.a;
 
         worker_start(w, "a", NULL);
@@ -161,9 +161,8 @@ static void a_gpu_that_is_not_there_is_an_unknown_device(void **state)
         worker_stop(w);
 }
 
-static void a_region_on_a_gpu_begins_as_zeros_and_keeps_what_is_put(void **state)
+WITH_GPUS(a_region_on_a_gpu_begins_as_zeros_and_keeps_what_is_put)
 {
-        struct gpu_scene *s = *state;
         struct worker *w = &s->pair.a;
         char id[FERRY_ID_SIZE];
         struct json_object *region;
@@ -186,9 +185,8 @@ static void a_region_on_a_gpu_begins_as_zeros_and_keeps_what_is_put(void **state
         worker_stop(w);
 }
 
-static void a_gpu_without_room_says_so(void **state)
+WITH_GPUS(a_gpu_without_room_says_so)
 {
-        struct gpu_scene *s = *state;
         struct worker *w = &s->pair.a;
         char id[FERRY_ID_SIZE];
 
@@ -224,20 +222,17 @@ static void move_all(struct pair *p, const char *source, const char *target, con
                 }
 }
 
-static void bytes_move_between_host_and_gpu_in_both_directions(void **state)
+WITH_GPUS(bytes_move_between_host_and_gpu_in_both_directions)
 {
-        struct gpu_scene *s = *state;
-
         pair_start(&s->pair, false);
         move_all(&s->pair, "cpu", "cuda:0", "shm+cuda_copy", "shm+cuda_copy");
         move_all(&s->pair, "cuda:0", "cpu", "shm+cuda_ipc", "shm+cuda_ipc");
         pair_stop(&s->pair);
 }
 
-static void bytes_move_between_gpus_the_same_and_another(void **state)
+WITH_GPUS(bytes_move_between_gpus_the_same_and_another)
 {
         const struct course several_chunks = { FERRY_READABLE, "cuda:0", "cuda:1", 70 * MIB + 7, NULL };
-        struct gpu_scene *s = *state;
 
         pair_start(&s->pair, false);
         move_all(&s->pair, "cuda:0", "cuda:0", "shm+cuda_ipc", "shm+cuda_ipc");
@@ -246,10 +241,8 @@ static void bytes_move_between_gpus_the_same_and_another(void **state)
         pair_stop(&s->pair);
 }
 
-static void a_peer_that_cannot_open_the_memory_gets_it_by_host_memory(void **state)
+WITH_GPUS(a_peer_that_cannot_open_the_memory_gets_it_by_host_memory)
 {
-        struct gpu_scene *s = *state;
-
         pair_start(&s->pair, false);
         set_faults(s, "open");
         move_all(&s->pair, "cuda:0", "cuda:1", "shm+staged", "shm+staged");
@@ -260,10 +253,8 @@ static void a_peer_that_cannot_open_the_memory_gets_it_by_host_memory(void **sta
         pair_stop(&s->pair);
 }
 
-static void a_peer_that_does_not_see_the_gpu_gets_its_memory_by_host_memory(void **state)
+WITH_GPUS(a_peer_that_does_not_see_the_gpu_gets_its_memory_by_host_memory)
 {
-        struct gpu_scene *s = *state;
-
         worker_start(&s->pair.a, "a", NULL);
         (void)setenv("CUDA_STANDIN_FIRST", "4", 1);
         worker_start(&s->pair.b, "b", NULL);
@@ -272,9 +263,8 @@ static void a_peer_that_does_not_see_the_gpu_gets_its_memory_by_host_memory(void
         worker_stop(&s->pair.b);
 }
 
-static void checksums_are_made_of_gpu_memory(void **state)
+WITH_GPUS(checksums_are_made_of_gpu_memory)
 {
-        struct gpu_scene *s = *state;
         struct course c = { .kind = FERRY_READABLE, .offered = "cuda:0", .local = "cuda:0", .size = 5 * MIB + 1 };
 
         c.more = ",\"verify\":true";
@@ -285,9 +275,8 @@ static void checksums_are_made_of_gpu_memory(void **state)
         pair_stop(&s->pair);
 }
 
-static void a_worker_moves_bytes_between_its_own_gpus(void **state)
+WITH_GPUS(a_worker_moves_bytes_between_its_own_gpus)
 {
-        struct gpu_scene *s = *state;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         struct ferry_operation passive, active;
         struct worker *w = &s->pair.a;
@@ -307,9 +296,8 @@ static void a_worker_moves_bytes_between_its_own_gpus(void **state)
 
 /* ---- between hosts, and over HTTP ---- */
 
-static void bytes_move_between_hosts_by_way_of_host_memory(void **state)
+WITH_GPUS(bytes_move_between_hosts_by_way_of_host_memory)
 {
-        struct gpu_scene *s = *state;
         static const char *const devices[][2] = { { "cuda:0", "cuda:1" }, { "cuda:0", "cpu" }, { "cpu", "cuda:1" } };
 
         pair_start(&s->pair, true);
@@ -328,9 +316,8 @@ static void bytes_move_between_hosts_by_way_of_host_memory(void **state)
         pair_stop(&s->pair);
 }
 
-static void bytes_move_over_http(void **state)
+WITH_GPUS(bytes_move_over_http)
 {
-        struct gpu_scene *s = *state;
         struct course c = { .offered = "cuda:0", .local = "cuda:1", .size = 3 * MIB + 1 };
 
         pair_start_with(&s->pair, false, (const char *const[]){ "--local", "off", NULL });
@@ -371,10 +358,8 @@ static void await_running(struct worker *w, const char *id)
         ferry_operation_clear(&now);
 }
 
-static void a_cancel_waits_for_the_copy_that_the_gpu_has_begun(void **state)
+WITH_GPUS(a_cancel_waits_for_the_copy_that_the_gpu_has_begun)
 {
-        struct gpu_scene *s = *state;
-
         for (int kind = 0; kind < 2; kind++) {
                 char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
                 struct ferry_operation passive, active, now;
@@ -397,9 +382,8 @@ static void a_cancel_waits_for_the_copy_that_the_gpu_has_begun(void **state)
         }
 }
 
-static void a_peer_that_is_killed_ends_the_transfer(void **state)
+WITH_GPUS(a_peer_that_is_killed_ends_the_transfer)
 {
-        struct gpu_scene *s = *state;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         struct ferry_operation passive, active;
 
@@ -416,10 +400,9 @@ static void a_peer_that_is_killed_ends_the_transfer(void **state)
         worker_stop(&s->pair.b);
 }
 
-static void a_gpu_that_falls_off_the_bus_ends_its_operations_and_nothing_else(void **state)
+WITH_GPUS(a_gpu_that_falls_off_the_bus_ends_its_operations_and_nothing_else)
 {
         static const char *const words[] = { "gone", "reset" };
-        struct gpu_scene *s = *state;
 
         for (size_t i = 0; i < 2; i++)
                 for (int network = 0; network < 2; network++) {
@@ -447,29 +430,4 @@ static void a_gpu_that_falls_off_the_bus_ends_its_operations_and_nothing_else(vo
                         pair_stop(&s->pair);
                         set_faults(s, "");
                 }
-}
-
-#define WITH_GPUS(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_GPUS(gpus_are_listed_with_their_names_and_memory),
-                WITH_GPUS(a_gpu_that_is_not_there_is_an_unknown_device),
-                WITH_GPUS(a_region_on_a_gpu_begins_as_zeros_and_keeps_what_is_put),
-                WITH_GPUS(a_gpu_without_room_says_so),
-                WITH_GPUS(bytes_move_between_host_and_gpu_in_both_directions),
-                WITH_GPUS(bytes_move_between_gpus_the_same_and_another),
-                WITH_GPUS(a_peer_that_cannot_open_the_memory_gets_it_by_host_memory),
-                WITH_GPUS(a_peer_that_does_not_see_the_gpu_gets_its_memory_by_host_memory),
-                WITH_GPUS(checksums_are_made_of_gpu_memory),
-                WITH_GPUS(a_worker_moves_bytes_between_its_own_gpus),
-                WITH_GPUS(bytes_move_between_hosts_by_way_of_host_memory),
-                WITH_GPUS(bytes_move_over_http),
-                WITH_GPUS(a_cancel_waits_for_the_copy_that_the_gpu_has_begun),
-                WITH_GPUS(a_peer_that_is_killed_ends_the_transfer),
-                WITH_GPUS(a_gpu_that_falls_off_the_bus_ends_its_operations_and_nothing_else),
-        };
-
-        return cmocka_run_group_tests_name("gpu", tests, NULL, NULL);
 }

@@ -118,20 +118,17 @@ static void assert_all_refused(struct worker *w, talk *say)
                         assert_refused(w, say, head, good);
 }
 
-static void heads_that_hide_something_are_refused_wherever_they_stand(void **state)
+WITH_WORKER(heads_that_hide_something_are_refused_wherever_they_stand)
 {
-        struct worker *w = *state;
-
         worker_start(w, "w", NULL);
         assert_all_refused(w, say_plainly);
         worker_await_metric(w, "ferry_regions", 0);
         worker_stop(w);
 }
 
-static void they_are_refused_within_tls(void **state)
+WITH_WORKER(they_are_refused_within_tls)
 {
         static const char good[] = POST "Content-Length: 10\r\nX:\r\nY: \t z\r\n\r\n" GOOD;
-        struct worker *w = *state;
         char certificate[512], key[512], *said;
 
         assert_non_null(getenv("FERRY_TEST_TLS"));
@@ -145,14 +142,4 @@ static void they_are_refused_within_tls(void **state)
         assert_non_null(strstr(said, "HTTP/1.1 201"));
         free(said);
         worker_stop(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_WORKER(heads_that_hide_something_are_refused_wherever_they_stand),
-                WITH_WORKER(they_are_refused_within_tls),
-        };
-
-        return cmocka_run_group_tests_name("hidden_heads", tests, NULL, NULL);
 }

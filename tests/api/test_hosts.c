@@ -6,7 +6,7 @@
 
 #define HOST "Host: localhost\r\n"
 
-static void a_foreign_host_name_is_refused(void **state)
+WITH_WORKER(a_foreign_host_name_is_refused)
 {
         static const struct {
                 const char *host;
@@ -43,7 +43,6 @@ static void a_foreign_host_name_is_refused(void **state)
                 { "local host", false },
                 { "ferry.example", false },
         };
-        struct worker *w = *state;
 
         worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -62,10 +61,8 @@ static void a_foreign_host_name_is_refused(void **state)
         worker_stop(w);
 }
 
-static void the_advertised_name_passes(void **state)
+WITH_WORKER(the_advertised_name_passes)
 {
-        struct worker *w = *state;
-
         worker_start(w, "w", (const char *const[]){ "--advertise", "ferry.example", NULL });
         wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: ferry.example:9300\r\n\r\n");
         wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: FERRY.example\r\n\r\n");
@@ -73,10 +70,8 @@ static void the_advertised_name_passes(void **state)
         worker_stop(w);
 }
 
-static void allowed_names_pass(void **state)
+WITH_WORKER(allowed_names_pass)
 {
-        struct worker *w = *state;
-
         worker_start(w, "w",
                      (const char *const[]){ "--allow-host", "ferry_upstream", "--allow-host", "tool.example", NULL });
         wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: ferry_upstream\r\n\r\n");
@@ -86,10 +81,8 @@ static void allowed_names_pass(void **state)
         worker_stop(w);
 }
 
-static void a_request_needs_one_host(void **state)
+WITH_WORKER(a_request_needs_one_host)
 {
-        struct worker *w = *state;
-
         worker_start(w, "w", NULL);
         wire_expect(w, 400, "GET /livez HTTP/1.1\r\n\r\n");
         wire_expect(w, 400, "GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n");
@@ -97,13 +90,12 @@ static void a_request_needs_one_host(void **state)
         worker_stop(w);
 }
 
-static void a_foreign_origin_is_refused(void **state)
+WITH_WORKER(a_foreign_origin_is_refused)
 {
         static const char *const origins[] = {
                 "https://evil.example",     "http://localhost:9300", "http://127.0.0.1", "null", "",
                 "https://app.example.evil", "http://app.example"
         };
-        struct worker *w = *state;
         struct raw_answer answer;
 
         worker_start(w, "w", (const char *const[]){ "--allow-origin", "https://app.example", NULL });
@@ -124,9 +116,8 @@ static void a_foreign_origin_is_refused(void **state)
         worker_stop(w);
 }
 
-static void an_allowed_origin_may_read_the_answers(void **state)
+WITH_WORKER(an_allowed_origin_may_read_the_answers)
 {
-        struct worker *w = *state;
         struct raw_answer answer;
 
         worker_start(w, "w", (const char *const[]){ "--allow-origin", "https://app.example", NULL });
@@ -148,19 +139,4 @@ static void an_allowed_origin_may_read_the_answers(void **state)
         wire_refused(w, 421, "host-refused",
                      "GET /v1/worker HTTP/1.1\r\nHost: evil.example\r\nOrigin: https://app.example\r\n\r\n");
         worker_stop(w);
-}
-
-int main(void)
-{
-#define TEST(name) WITH_WORKER(name)
-        const struct CMUnitTest tests[] = {
-                TEST(a_foreign_host_name_is_refused),
-                TEST(the_advertised_name_passes),
-                TEST(allowed_names_pass),
-                TEST(a_request_needs_one_host),
-                TEST(a_foreign_origin_is_refused),
-                TEST(an_allowed_origin_may_read_the_answers),
-        };
-
-        return cmocka_run_group_tests_name("hosts", tests, NULL, NULL);
 }

@@ -109,10 +109,8 @@ static void both_ways(struct pair *p, struct list *source, struct list *target, 
         }
 }
 
-static void for_each_side(void **state, void (*story)(struct pair *p))
+static void for_each_side(struct pair *p, void (*story)(struct pair *p))
 {
-        struct pair *p = *state;
-
         for (int network = 0; network < 2; network++) {
                 pair_start(p, network);
                 story(p);
@@ -138,9 +136,9 @@ static void story_pairwise(struct pair *p)
         both_ways(p, &source, &target, FERRY_LAYOUT_PAIRWISE);
 }
 
-static void slices_arrive_where_they_belong(void **state)
+WITH_PAIR(slices_arrive_where_they_belong)
 {
-        for_each_side(state, story_pairwise);
+        for_each_side(p, story_pairwise);
 }
 
 static void story_many(struct pair *p)
@@ -158,9 +156,9 @@ static void story_many(struct pair *p)
         both_ways(p, &source, &target, FERRY_LAYOUT_PAIRWISE);
 }
 
-static void a_thousand_uneven_slices_arrive(void **state)
+WITH_PAIR(a_thousand_uneven_slices_arrive)
 {
-        for_each_side(state, story_many);
+        for_each_side(p, story_many);
 }
 
 static void story_stream(struct pair *p)
@@ -181,9 +179,9 @@ static void story_stream(struct pair *p)
         both_ways(p, &many, &few, FERRY_LAYOUT_STREAM);
 }
 
-static void a_stream_may_be_cut_differently(void **state)
+WITH_PAIR(a_stream_may_be_cut_differently)
 {
-        for_each_side(state, story_stream);
+        for_each_side(p, story_stream);
 }
 
 static void story_rows(struct pair *p)
@@ -209,15 +207,14 @@ static void story_rows(struct pair *p)
         both_ways(p, &touching, &plain, FERRY_LAYOUT_STREAM);
 }
 
-static void a_row_pairs_with_as_many_bytes_of_any_shape(void **state)
+WITH_PAIR(a_row_pairs_with_as_many_bytes_of_any_shape)
 {
-        for_each_side(state, story_rows);
+        for_each_side(p, story_rows);
 }
 
-static void a_row_is_shown_as_it_was_given_and_offered_as_one(void **state)
+WITH_PAIR(a_row_is_shown_as_it_was_given_and_offered_as_one)
 {
         enum { COUNT = 65535 };
-        struct pair *p = *state;
         struct ferry_descriptor given[2];
         struct ferry_operation_spec spec = {
                 .kind = FERRY_READABLE, .descriptors = given, .n_descriptors = 2, .include_metadata = true
@@ -253,10 +250,9 @@ static void a_row_is_shown_as_it_was_given_and_offered_as_one(void **state)
         pair_stop(p);
 }
 
-static void slices_of_many_regions_are_one_stream(void **state)
+WITH_PAIR(slices_of_many_regions_are_one_stream)
 {
         enum { N = 40, EACH = 50000 };
-        struct pair *p = *state;
 
         for (int network = 0; network < 2; network++) {
                 char ids[N][FERRY_ID_SIZE], whole[FERRY_ID_SIZE];
@@ -296,18 +292,4 @@ static void slices_of_many_regions_are_one_stream(void **state)
                 ferry_operation_clear(&active);
                 pair_stop(p);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(slices_arrive_where_they_belong),
-                WITH_PAIR(a_thousand_uneven_slices_arrive),
-                WITH_PAIR(a_stream_may_be_cut_differently),
-                WITH_PAIR(a_row_pairs_with_as_many_bytes_of_any_shape),
-                WITH_PAIR(a_row_is_shown_as_it_was_given_and_offered_as_one),
-                WITH_PAIR(slices_of_many_regions_are_one_stream),
-        };
-
-        return cmocka_run_group_tests_name("layouts", tests, NULL, NULL);
 }

@@ -76,9 +76,8 @@ static void stream_close(struct stream *s)
         free(s->text);
 }
 
-static void a_stream_tells_of_a_life_from_region_to_region(void **state)
+WITH_PAIR(a_stream_tells_of_a_life_from_region_to_region)
 {
-        struct pair *p = *state;
         struct ferry_operation offer, read;
         char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
 
@@ -118,10 +117,8 @@ static void a_stream_tells_of_a_life_from_region_to_region(void **state)
         pair_stop(p);
 }
 
-static void the_death_of_a_peer_is_told(void **state)
+WITH_PAIR(the_death_of_a_peer_is_told)
 {
-        struct pair *p = *state;
-
         pair_start(p, false);
         pair_assert_serving(p);
         struct stream b = stream_begin(&p->b, "?type=peer", "");
@@ -132,10 +129,9 @@ static void the_death_of_a_peer_is_told(void **state)
         worker_stop(&p->b);
 }
 
-static void progress_comes_ten_times_a_second_at_most(void **state)
+WITH_PAIR(progress_comes_ten_times_a_second_at_most)
 {
         enum { SIZE = 128 * MIB };
-        struct pair *p = *state;
         struct ferry_operation offer, write, ended;
         char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
 
@@ -167,9 +163,8 @@ static char *last_id(const struct stream *s)
         return strndup(id + strlen("\nid: "), strcspn(id + strlen("\nid: "), "\n"));
 }
 
-static void a_stream_that_was_cut_goes_on_where_it_was(void **state)
+WITH_WORKER(a_stream_that_was_cut_goes_on_where_it_was)
 {
-        struct worker *w = *state;
         char first[FERRY_ID_SIZE], second[FERRY_ID_SIZE], third[FERRY_ID_SIZE];
 
         worker_start(w, "a", NULL);
@@ -198,10 +193,8 @@ static void a_stream_that_was_cut_goes_on_where_it_was(void **state)
         worker_stop(w);
 }
 
-static void a_reader_of_an_earlier_worker_hears_of_the_restart(void **state)
+WITH_WORKER(a_reader_of_an_earlier_worker_hears_of_the_restart)
 {
-        struct worker *w = *state;
-
         worker_start(w, "a", NULL);
         struct stream s = stream_begin(w, "", "Last-Event-ID: 00000000000000aa-17\r\n");
         assert_non_null(strstr(stream_await(&s, "event: missed\n"), "\"count\":0,\"restarted\":true}"));
@@ -212,9 +205,8 @@ static void a_reader_of_an_earlier_worker_hears_of_the_restart(void **state)
         worker_stop(w);
 }
 
-static void a_label_lets_its_own_operations_pass(void **state)
+WITH_WORKER(a_label_lets_its_own_operations_pass)
 {
-        struct worker *w = *state;
         char region[FERRY_ID_SIZE];
 
         worker_start(w, "a", NULL);
@@ -235,9 +227,8 @@ static void a_label_lets_its_own_operations_pass(void **state)
         worker_stop(w);
 }
 
-static void events_need_the_full_token(void **state)
+WITH_WORKER(events_need_the_full_token)
 {
-        struct worker *w = *state;
         char path[] = "/tmp/ferry-token-XXXXXX", peer_path[] = "/tmp/ferry-token-XXXXXX";
         int fd = mkstemp(path), peer_fd = mkstemp(peer_path);
 
@@ -261,10 +252,9 @@ static void events_need_the_full_token(void **state)
         (void)unlink(peer_path);
 }
 
-static void near_limits_are_told(void **state)
+WITH_WORKER(near_limits_are_told)
 {
         static const char *const flags[] = { "--max-regions", "10", NULL };
-        struct worker *w = *state;
         char ids[10][FERRY_ID_SIZE];
 
         worker_start(w, "a", flags);
@@ -279,9 +269,8 @@ static void near_limits_are_told(void **state)
         worker_stop(w);
 }
 
-static void a_crowd_of_readers_costs_nothing_until_something_happens(void **state)
+WITH_WORKER(a_crowd_of_readers_costs_nothing_until_something_happens)
 {
-        struct worker *w = *state;
         static struct stream crowd[CROWD];
         char region[FERRY_ID_SIZE];
 
@@ -306,9 +295,8 @@ static void a_crowd_of_readers_costs_nothing_until_something_happens(void **stat
         worker_stop(w);
 }
 
-static void a_worker_that_stops_ends_its_streams(void **state)
+WITH_WORKER(a_worker_that_stops_ends_its_streams)
 {
-        struct worker *w = *state;
         char region[FERRY_ID_SIZE];
         struct ferry_operation offer;
 
@@ -323,21 +311,4 @@ static void a_worker_that_stops_ends_its_streams(void **state)
         assert_non_null(strstr(s.text, "\r\n0\r\n\r\n"));
         ferry_operation_clear(&offer);
         stream_close(&s);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(a_stream_tells_of_a_life_from_region_to_region),
-                WITH_PAIR(the_death_of_a_peer_is_told),
-                WITH_PAIR(progress_comes_ten_times_a_second_at_most),
-                WITH_WORKER(a_stream_that_was_cut_goes_on_where_it_was),
-                WITH_WORKER(a_reader_of_an_earlier_worker_hears_of_the_restart),
-                WITH_WORKER(a_label_lets_its_own_operations_pass),
-                WITH_WORKER(events_need_the_full_token),
-                WITH_WORKER(near_limits_are_told),
-                WITH_WORKER(a_crowd_of_readers_costs_nothing_until_something_happens),
-                WITH_WORKER(a_worker_that_stops_ends_its_streams),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,10 +7,9 @@
 
 enum { N = 25 };
 
-static void pages_list_every_operation_once_in_order_of_creation(void **state)
+WITH_PAIR(pages_list_every_operation_once_in_order_of_creation)
 {
         static const unsigned limits[] = { 1, 4, 5, 24, 25, 26, 0 };
-        struct pair *p = *state;
         struct worker *w = &p->a;
         char region[FERRY_ID_SIZE], ids[N][FERRY_ID_SIZE];
 
@@ -48,9 +47,8 @@ static void pages_list_every_operation_once_in_order_of_creation(void **state)
         worker_stop(w);
 }
 
-static void a_page_goes_on_when_its_last_operation_was_deleted(void **state)
+WITH_PAIR(a_page_goes_on_when_its_last_operation_was_deleted)
 {
-        struct pair *p = *state;
         struct worker *w = &p->a;
         struct ferry_operation_query query = { .limit = 2 };
         struct ferry_operation_list list, rest;
@@ -95,9 +93,8 @@ static size_t count(struct worker *w, const char *kind, const char *status)
         return n;
 }
 
-static void filters_select_by_kind_and_status(void **state)
+WITH_PAIR(filters_select_by_kind_and_status)
 {
-        struct pair *p = *state;
         struct ferry_operation readable, writable, other, read;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
 
@@ -127,9 +124,8 @@ static void filters_select_by_kind_and_status(void **state)
         pair_stop(p);
 }
 
-static void a_list_shows_no_secret_and_an_empty_one_is_a_list(void **state)
+WITH_PAIR(a_list_shows_no_secret_and_an_empty_one_is_a_list)
 {
-        struct pair *p = *state;
         struct worker *w = &p->a;
         struct ferry_operation operation;
         struct json_object *metadata, *list;
@@ -154,13 +150,12 @@ static void a_list_shows_no_secret_and_an_empty_one_is_a_list(void **state)
         worker_stop(w);
 }
 
-static void parameters_are_checked(void **state)
+WITH_PAIR(parameters_are_checked)
 {
         static const char *const bad[] = { "limit=0",   "limit=-1",  "wait_for=any",    "limit=x",
                                            "limit=",    "after=x",   "after=c_zz",      "after=",
                                            "kind=",     "kind=Read", "status=done",     "status=",
                                            "wait_ms=5", "sort=id",   "limit=1&limit=2", "after=op_0123456789abcdef" };
-        struct pair *p = *state;
         struct worker *w = &p->a;
 
         worker_start(w, "a", NULL);
@@ -171,17 +166,4 @@ static void parameters_are_checked(void **state)
                 free(path);
         }
         worker_stop(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(pages_list_every_operation_once_in_order_of_creation),
-                WITH_PAIR(a_page_goes_on_when_its_last_operation_was_deleted),
-                WITH_PAIR(filters_select_by_kind_and_status),
-                WITH_PAIR(a_list_shows_no_secret_and_an_empty_one_is_a_list),
-                WITH_PAIR(parameters_are_checked),
-        };
-
-        return cmocka_run_group_tests_name("list_operations", tests, NULL, NULL);
 }

@@ -85,9 +85,8 @@ static void assert_http(struct json_object *peer, const char *url)
                 assert_string_equal(json_object_get_string(json_object_array_get_idx(http, 0)), url);
 }
 
-static void nobody_is_an_empty_list(void **state)
+WITH_PAIR(nobody_is_an_empty_list)
 {
-        struct pair *p = *state;
         struct ferry_peer_list list;
 
         worker_start(&p->a, "a", NULL);
@@ -98,9 +97,8 @@ static void nobody_is_an_empty_list(void **state)
         worker_stop(&p->a);
 }
 
-static void both_sides_tell_of_a_local_link(void **state)
+WITH_PAIR(both_sides_tell_of_a_local_link)
 {
-        struct pair *p = *state;
         struct json_object *answer, *peer;
         struct ferry_peer_list list;
 
@@ -138,9 +136,8 @@ static void both_sides_tell_of_a_local_link(void **state)
         pair_stop(p);
 }
 
-static void the_network_side_says_why_it_is_not_shared_memory(void **state)
+WITH_PAIR(the_network_side_says_why_it_is_not_shared_memory)
 {
-        struct pair *p = *state;
         struct json_object *answer, *peer;
 
         pair_start(p, true);
@@ -161,9 +158,8 @@ static void the_network_side_says_why_it_is_not_shared_memory(void **state)
         pair_stop(p);
 }
 
-static void workers_with_other_directories_do_not_see_each_others_sockets(void **state)
+WITH_PAIR(workers_with_other_directories_do_not_see_each_others_sockets)
 {
-        struct pair *p = *state;
         char *directory = text_format("%s/other", worker_directory());
         const char *const flags[] = { "--data-listen", "127.0.0.1:0", NULL };
         const char *const elsewhere[] = { "--data-listen", "127.0.0.1:0", "--local", directory, NULL };
@@ -181,9 +177,8 @@ static void workers_with_other_directories_do_not_see_each_others_sockets(void *
         free(directory);
 }
 
-static void running_transfers_are_counted_on_both_sides(void **state)
+WITH_PAIR(running_transfers_are_counted_on_both_sides)
 {
-        struct pair *p = *state;
         struct json_object *answer, *peer;
         struct running running;
 
@@ -205,9 +200,8 @@ static void running_transfers_are_counted_on_both_sides(void **state)
         }
 }
 
-static void a_dead_peer_is_told_of_with_the_reason(void **state)
+WITH_PAIR(a_dead_peer_is_told_of_with_the_reason)
 {
-        struct pair *p = *state;
         struct json_object *answer, *peer;
 
         for (int network = 0; network < 2; network++) {
@@ -249,11 +243,10 @@ static void assert_unreachable(struct pair *p, const char *detail)
         ferry_operation_clear(&passive);
 }
 
-static void who_could_not_be_reached_is_listed_with_every_reason(void **state)
+WITH_PAIR(who_could_not_be_reached_is_listed_with_every_reason)
 {
         static const char *const off[] = { "--local", "off", "--data-listen", "127.0.0.1:0", NULL };
         static const char detail[] = "the local transport is off (--local); it names no network address to try";
-        struct pair *p = *state;
         struct json_object *answer, *peer;
 
         worker_start(&p->a, "a", NULL);
@@ -272,12 +265,11 @@ static void who_could_not_be_reached_is_listed_with_every_reason(void **state)
         worker_stop(&p->a);
 }
 
-static void an_address_that_is_not_admitted_is_the_reason(void **state)
+WITH_PAIR(an_address_that_is_not_admitted_is_the_reason)
 {
         static const char *const flags[] = { "--data-listen", "127.0.0.1:0", "--local", "off", NULL };
         static const char *const only_other[] = { "--data-listen", "127.0.0.1:0",  "--local", "off",
                                                   "--allow-peer",  "192.0.2.0/24", NULL };
-        struct pair *p = *state;
         struct json_object *answer, *peer;
 
         worker_start(&p->a, "a", flags);
@@ -290,9 +282,8 @@ static void an_address_that_is_not_admitted_is_the_reason(void **state)
         worker_stop(&p->a);
 }
 
-static void pages_give_each_peer_once(void **state)
+WITH_PAIR(pages_give_each_peer_once)
 {
-        struct pair *p = *state;
         struct worker others[MANY] = { 0 };
         struct ferry_peer_list list;
         char *after = NULL;
@@ -317,11 +308,10 @@ static void pages_give_each_peer_once(void **state)
 }
 
 /* A peer that is reached by HTTP alone is a peer like others, on both sides. */
-static void transfers_over_http_are_counted_on_both_sides(void **state)
+WITH_PAIR(transfers_over_http_are_counted_on_both_sides)
 {
         static const char *const apart[] = { "--local", "off", NULL };
         static const char *const both[] = { "shm rdma tcp", "shm rdma tcp" };
-        struct pair *p = *state;
         struct worker *sides[] = { &p->b, &p->a };
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         struct ferry_operation offer, active, end;
@@ -365,10 +355,8 @@ static void transfers_over_http_are_counted_on_both_sides(void **state)
 }
 
 /* The same fields for what the engine carries. */
-static void transfers_over_links_are_counted_on_both_sides(void **state)
+WITH_PAIR(transfers_over_links_are_counted_on_both_sides)
 {
-        struct pair *p = *state;
-
         for (int network = 0; network < 2; network++) {
                 struct worker *sides[] = { &p->b, &p->a };
 
@@ -407,30 +395,10 @@ static void no_more_links_than_allowed(struct pair *p, struct worker *third, boo
         worker_stop(&p->a);
 }
 
-static void no_more_links_are_taken_than_max_links_says(void **state)
+WITH_PAIR(no_more_links_are_taken_than_max_links_says)
 {
         struct worker third = { 0 };
 
         for (int network = 0; network < 2; network++)
-                no_more_links_than_allowed(*state, &third, network);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(transfers_over_http_are_counted_on_both_sides),
-                WITH_PAIR(transfers_over_links_are_counted_on_both_sides),
-                WITH_PAIR(nobody_is_an_empty_list),
-                WITH_PAIR(both_sides_tell_of_a_local_link),
-                WITH_PAIR(the_network_side_says_why_it_is_not_shared_memory),
-                WITH_PAIR(workers_with_other_directories_do_not_see_each_others_sockets),
-                WITH_PAIR(running_transfers_are_counted_on_both_sides),
-                WITH_PAIR(a_dead_peer_is_told_of_with_the_reason),
-                WITH_PAIR(who_could_not_be_reached_is_listed_with_every_reason),
-                WITH_PAIR(an_address_that_is_not_admitted_is_the_reason),
-                WITH_PAIR(pages_give_each_peer_once),
-                WITH_PAIR(no_more_links_are_taken_than_max_links_says),
-        };
-
-        return cmocka_run_group_tests_name("list_peers", tests, NULL, NULL);
+                no_more_links_than_allowed(p, &third, network);
 }

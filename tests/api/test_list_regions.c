@@ -30,9 +30,8 @@ static char *assert_page(struct worker *w, unsigned limit, const char *after, ch
         return next;
 }
 
-static void no_regions_are_an_empty_list(void **state)
+WITH_WORKER(no_regions_are_an_empty_list)
 {
-        struct worker *w = *state;
         struct raw_answer answer;
 
         worker_start(w, "w", NULL);
@@ -44,10 +43,9 @@ static void no_regions_are_an_empty_list(void **state)
         worker_stop(w);
 }
 
-static void pages_give_each_region_once_in_order_of_creation(void **state)
+WITH_WORKER(pages_give_each_region_once_in_order_of_creation)
 {
         static char ids[MANY][FERRY_ID_SIZE];
-        struct worker *w = *state;
         char *next, *after = NULL;
 
         worker_start(w, "w", NULL);
@@ -75,9 +73,8 @@ static void pages_give_each_region_once_in_order_of_creation(void **state)
         worker_stop(w);
 }
 
-static void an_element_is_what_get_gives(void **state)
+WITH_WORKER(an_element_is_what_get_gives)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
         struct json_object *list, *region;
 
@@ -91,10 +88,9 @@ static void an_element_is_what_get_gives(void **state)
         worker_stop(w);
 }
 
-static void a_cursor_outlives_its_region(void **state)
+WITH_WORKER(a_cursor_outlives_its_region)
 {
         static char ids[10][FERRY_ID_SIZE];
-        struct worker *w = *state;
         char *next;
 
         worker_start(w, "w", NULL);
@@ -114,10 +110,9 @@ static void a_cursor_outlives_its_region(void **state)
         worker_stop(w);
 }
 
-static void a_region_made_meanwhile_comes_last(void **state)
+WITH_WORKER(a_region_made_meanwhile_comes_last)
 {
         static char ids[4][FERRY_ID_SIZE];
-        struct worker *w = *state;
         char *next;
 
         worker_start(w, "w", NULL);
@@ -129,7 +124,7 @@ static void a_region_made_meanwhile_comes_last(void **state)
         worker_stop(w);
 }
 
-static void bad_parameters_are_refused(void **state)
+WITH_WORKER(bad_parameters_are_refused)
 {
         static const char *const queries[] = {
                 "limit=0",
@@ -164,7 +159,6 @@ static void bad_parameters_are_refused(void **state)
                 "offset=1",
                 "after=..%2f..%2fetc",
         };
-        struct worker *w = *state;
 
         worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++)
@@ -175,9 +169,8 @@ static void bad_parameters_are_refused(void **state)
 }
 
 /* A cursor that this worker would not have made is past everything or before it, but never an error of the worker. */
-static void a_foreign_cursor_is_harmless(void **state)
+WITH_WORKER(a_foreign_cursor_is_harmless)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
         struct ferry_region_list list;
 
@@ -188,19 +181,4 @@ static void a_foreign_cursor_is_harmless(void **state)
         assert_null(list.next);
         ferry_region_list_clear(&list);
         worker_stop(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_WORKER(no_regions_are_an_empty_list),
-                WITH_WORKER(pages_give_each_region_once_in_order_of_creation),
-                WITH_WORKER(an_element_is_what_get_gives),
-                WITH_WORKER(a_cursor_outlives_its_region),
-                WITH_WORKER(a_region_made_meanwhile_comes_last),
-                WITH_WORKER(bad_parameters_are_refused),
-                WITH_WORKER(a_foreign_cursor_is_harmless),
-        };
-
-        return cmocka_run_group_tests_name("list_regions", tests, NULL, NULL);
 }

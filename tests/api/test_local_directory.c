@@ -52,9 +52,8 @@ static void assert_refused(const char *directory, const char *advice)
         free(errors);
 }
 
-static void a_symbolic_link_is_refused(void **state)
+WITH_SHARED(a_symbolic_link_is_refused)
 {
-        struct shared_scene *s = *state;
         char *link = below(s, "link"), *target = below(s, "own");
 
         assert_int_equal(mkdir(target, 0700), 0);
@@ -67,9 +66,8 @@ static void a_symbolic_link_is_refused(void **state)
         free(target);
 }
 
-static void what_is_no_directory_is_refused(void **state)
+WITH_SHARED(what_is_no_directory_is_refused)
 {
-        struct shared_scene *s = *state;
         char *file = below(s, "file");
         FILE *f = fopen(file, "wxe");
 
@@ -79,9 +77,8 @@ static void what_is_no_directory_is_refused(void **state)
         free(file);
 }
 
-static void another_users_is_refused(void **state)
+WITH_SHARED(another_users_is_refused)
 {
-        struct shared_scene *s = *state;
         char *others = below(s, "others");
 
         if (geteuid() == 0) {
@@ -94,10 +91,9 @@ static void another_users_is_refused(void **state)
         free(others);
 }
 
-static void one_that_others_may_enter_is_refused(void **state)
+WITH_SHARED(one_that_others_may_enter_is_refused)
 {
         static const mode_t modes[] = { 0701, 0710, 0740, 0755, 01777 };
-        struct shared_scene *s = *state;
         char *open = below(s, "open");
 
         assert_int_equal(mkdir(open, 0700), 0);
@@ -109,9 +105,8 @@ static void one_that_others_may_enter_is_refused(void **state)
 }
 
 /* Root may write wherever the file system lets it. */
-static void one_that_is_not_writable_is_refused(void **state)
+WITH_SHARED(one_that_is_not_writable_is_refused)
 {
-        struct shared_scene *s = *state;
         char *script, *output, *errors, *closed = below(s, "closed");
         int status;
 
@@ -139,9 +134,8 @@ static void one_that_is_not_writable_is_refused(void **state)
         free(closed);
 }
 
-static void one_that_cannot_be_made_is_refused(void **state)
+WITH_SHARED(one_that_cannot_be_made_is_refused)
 {
-        struct shared_scene *s = *state;
         char *deep = below(s, "no/such");
 
         assert_refused(deep, "make it with mode 0700");
@@ -149,9 +143,8 @@ static void one_that_cannot_be_made_is_refused(void **state)
 }
 
 /* It is made for this user alone, whatever the umask; a long path will do as well. */
-static void it_is_made_where_there_is_none(void **state)
+WITH_SHARED(it_is_made_where_there_is_none)
 {
-        struct shared_scene *s = *state;
         char name[161] = "";
         struct stat status;
 
@@ -189,10 +182,9 @@ static int count_files(const char *directory)
 }
 
 /* At every point of the start, as far as milliseconds reach: at most the socket stays, until the next worker starts. */
-static void one_killed_while_it_starts_leaves_a_socket_at_most(void **state)
+WITH_SHARED(one_killed_while_it_starts_leaves_a_socket_at_most)
 {
         enum { KILLS = 20 };
-        struct shared_scene *s = *state;
         char *directory = below(s, "local");
         const char *flags[] = { "--local", directory, NULL };
         struct worker w;
@@ -216,20 +208,4 @@ static void one_killed_while_it_starts_leaves_a_socket_at_most(void **state)
                 assert_int_equal(count_files(directory), 0);
         }
         free(directory);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_SHARED(a_symbolic_link_is_refused),
-                WITH_SHARED(what_is_no_directory_is_refused),
-                WITH_SHARED(another_users_is_refused),
-                WITH_SHARED(one_that_others_may_enter_is_refused),
-                WITH_SHARED(one_that_is_not_writable_is_refused),
-                WITH_SHARED(one_that_cannot_be_made_is_refused),
-                WITH_SHARED(it_is_made_where_there_is_none),
-                WITH_SHARED(one_killed_while_it_starts_leaves_a_socket_at_most),
-        };
-
-        return cmocka_run_group_tests_name("local directory", tests, NULL, NULL);
 }

@@ -71,10 +71,9 @@ static void all_at_once(struct pair *p, struct move *moves)
                 move_check(&moves[i], i);
 }
 
-static void two_hundred_at_once_in_both_directions(void **state)
+WITH_PAIR(two_hundred_at_once_in_both_directions)
 {
         struct move *moves = calloc(MANY, sizeof(*moves));
-        struct pair *p = *state;
 
         for (int network = 0; network < 2; network++) {
                 pair_start(p, network);
@@ -116,10 +115,8 @@ static void move_slice(struct worker *from, struct worker *to, const char *sourc
         ferry_operation_clear(&active);
 }
 
-static void a_thousand_small_ones_in_sequence(void **state)
+WITH_PAIR(a_thousand_small_ones_in_sequence)
 {
-        struct pair *p = *state;
-
         for (int network = 0; network < 2; network++) {
                 char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
                 uint64_t offset = 0;
@@ -167,11 +164,10 @@ static void *create_and_move(void *context)
         return NULL;
 }
 
-static void eight_clients_create_at_the_same_time(void **state)
+WITH_PAIR(eight_clients_create_at_the_same_time)
 {
         struct client_thread clients[THREADS];
         struct ferry_operation_list list;
-        struct pair *p = *state;
 
         pair_start(p, false);
         for (uint64_t i = 0; i < THREADS; i++) {
@@ -192,15 +188,4 @@ static void eight_clients_create_at_the_same_time(void **state)
                 assert_int_equal(list.items[i].status, FERRY_COMPLETE);
         ferry_operation_list_clear(&list);
         pair_stop(p);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(two_hundred_at_once_in_both_directions),
-                WITH_PAIR(a_thousand_small_ones_in_sequence),
-                WITH_PAIR(eight_clients_create_at_the_same_time),
-        };
-
-        return cmocka_run_group_tests_name("many", tests, NULL, NULL);
 }

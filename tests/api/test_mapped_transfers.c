@@ -133,10 +133,26 @@ static void assert_both_serve(struct scene *s)
         pair_assert_serving(&s->pair);
 }
 
-static void a_cancel_of_the_offer_ends_both_and_is_quiet(void **state)
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct scene));
+        return 0;
+}
+
+static int teardown(void **state)
 {
         struct scene *s = *state;
 
+        pair_clean(&s->pair);
+        free(s->copy);
+        free(s);
+        return 0;
+}
+
+#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+
+WITH_SCENE(a_cancel_of_the_offer_ends_both_and_is_quiet)
+{
         for (int readable = 0; readable < 2; readable++) {
                 scene_start(s, readable ? FERRY_READABLE : FERRY_WRITABLE);
                 in_the_middle(s, cancel_passive);
@@ -149,10 +165,8 @@ static void a_cancel_of_the_offer_ends_both_and_is_quiet(void **state)
         }
 }
 
-static void a_cancel_of_the_mover_ends_both(void **state)
+WITH_SCENE(a_cancel_of_the_mover_ends_both)
 {
-        struct scene *s = *state;
-
         for (int readable = 0; readable < 2; readable++) {
                 scene_start(s, readable ? FERRY_READABLE : FERRY_WRITABLE);
                 in_the_middle(s, cancel_active);
@@ -167,9 +181,8 @@ static void a_cancel_of_the_mover_ends_both(void **state)
  * The offer may end before the mover goes on only if the mover was between two pieces. It often is in one: then the
  * offer has to wait, and says so.
  */
-static void a_mover_that_stands_still_changes_nothing_after_the_end(void **state)
+WITH_SCENE(a_mover_that_stands_still_changes_nothing_after_the_end)
 {
-        struct scene *s = *state;
         struct ferry_operation now;
 
         scene_start(s, FERRY_WRITABLE);
@@ -193,10 +206,8 @@ static void a_mover_that_stands_still_changes_nothing_after_the_end(void **state
         scene_stop(s);
 }
 
-static void a_mover_that_stands_still_and_is_killed_lets_the_offer_end(void **state)
+WITH_SCENE(a_mover_that_stands_still_and_is_killed_lets_the_offer_end)
 {
-        struct scene *s = *state;
-
         scene_start(s, FERRY_READABLE);
         in_the_middle(s, stop_active);
         cancel_passive(s);
@@ -209,10 +220,8 @@ static void a_mover_that_stands_still_and_is_killed_lets_the_offer_end(void **st
 }
 
 /* A worker that has ended its part goes; it need not wait for a mover that stands still. */
-static void a_worker_can_leave_while_a_mover_stands_still(void **state)
+WITH_SCENE(a_worker_can_leave_while_a_mover_stands_still)
 {
-        struct scene *s = *state;
-
         scene_start(s, FERRY_READABLE);
         worker_expect(&s->pair.a, "drain time is over");
         worker_expect(&s->pair.a, "did not end in time");
@@ -250,9 +259,9 @@ static bool maps_no_deleted_file(void *context)
         return !maps_a_deleted_file(context);
 }
 
-static void a_deleted_region_does_not_live_on_in_the_peer(void **state)
+WITH_SCENE(a_deleted_region_does_not_live_on_in_the_peer)
 {
-        struct pair *p = &((struct scene *)*state)->pair;
+        struct pair *p = &((struct scene *)s)->pair;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         struct ferry_operation passive, active;
 
@@ -268,36 +277,4 @@ static void a_deleted_region_does_not_live_on_in_the_peer(void **state)
         ferry_operation_clear(&passive);
         ferry_operation_clear(&active);
         pair_stop(p);
-}
-
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct scene));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        struct scene *s = *state;
-
-        pair_clean(&s->pair);
-        free(s->copy);
-        free(s);
-        return 0;
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(a_cancel_of_the_offer_ends_both_and_is_quiet, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_cancel_of_the_mover_ends_both, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_mover_that_stands_still_changes_nothing_after_the_end, setup,
-                                                teardown),
-                cmocka_unit_test_setup_teardown(a_mover_that_stands_still_and_is_killed_lets_the_offer_end, setup,
-                                                teardown),
-                cmocka_unit_test_setup_teardown(a_worker_can_leave_while_a_mover_stands_still, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_deleted_region_does_not_live_on_in_the_peer, setup, teardown),
-        };
-
-        return cmocka_run_group_tests_name("mapped transfers", tests, NULL, NULL);
 }

@@ -271,9 +271,8 @@ static void assert_fetched(struct shared_scene *s, const char *server)
         free(errors);
 }
 
-static void a_file_is_fetched_by_metadata_that_came_over_nats(void **state)
+WITH_SHARED(a_file_is_fetched_by_metadata_that_came_over_nats)
 {
-        struct shared_scene *s = *state;
         struct program bridge;
         int status;
 
@@ -286,12 +285,11 @@ static void a_file_is_fetched_by_metadata_that_came_over_nats(void **state)
         pair_stop(&s->pair);
 }
 
-static void a_request_with_nobody_there_fails_at_once(void **state)
+TEST(a_request_with_nobody_there_fails_at_once)
 {
         char *url = text_format("%s/nobody/op_0123456789abcdef", nats.url);
         const uint64_t began = now_ms();
 
-        (void)state;
         if (!nats.pid) {
                 free(url);
                 skip();
@@ -301,9 +299,8 @@ static void a_request_with_nobody_there_fails_at_once(void **state)
         free(url);
 }
 
-static void what_the_worker_refuses_is_told(void **state)
+WITH_WORKER(what_the_worker_refuses_is_told)
 {
-        struct worker *w = *state;
         struct program bridge;
         char *url, answer[LINE_SIZE];
 
@@ -332,9 +329,8 @@ static void write_token(const char *path, const char *text)
         (void)close(fd);
 }
 
-static void the_peer_token_is_enough_for_the_bridge(void **state)
+WITH_SHARED(the_peer_token_is_enough_for_the_bridge)
 {
-        struct shared_scene *s = *state;
         char *full = text_format("%s/token", s->path), *peer = text_format("%s/peer-token", s->path), *url;
         struct worker *w = &s->pair.a;
         struct program bridge;
@@ -357,7 +353,7 @@ static void the_peer_token_is_enough_for_the_bridge(void **state)
         NEEDS_NATS();
 }
 
-static void an_answer_that_is_not_metadata_is_refused(void **state)
+TEST(an_answer_that_is_not_metadata_is_refused)
 {
         static const struct {
                 const char *text;
@@ -375,7 +371,6 @@ static void an_answer_that_is_not_metadata_is_refused(void **state)
         };
         char *url = text_format("%s/liar/op_0123456789abcdef", nats.url);
 
-        (void)state;
         if (!nats.pid) {
                 free(url);
                 skip();
@@ -395,9 +390,8 @@ static void an_answer_that_is_not_metadata_is_refused(void **state)
         free(url);
 }
 
-static void a_bridge_outlives_its_server(void **state)
+WITH_WORKER(a_bridge_outlives_its_server)
 {
-        struct worker *w = *state;
         struct program bridge;
         char answer[LINE_SIZE];
         struct pollfd p;
@@ -427,9 +421,8 @@ static void a_bridge_outlives_its_server(void **state)
         worker_stop(w);
 }
 
-static void a_bus_beyond_this_machine_takes_tls(void **state)
+TEST(a_bus_beyond_this_machine_takes_tls)
 {
-        (void)state;
         assert_asks("nats://192.0.2.1:4222/a/op_0123456789abcdef", 2, "without TLS");
         assert_asks("http://127.0.0.1:4222/a/op_0123456789abcdef", 2, "not a NATS server's URL");
         assert_asks("nats://127.0.0.1:4222/a/b/op_0123456789abcdef", 2, "is not nats://HOST:PORT/WORKER/op_ID");
@@ -438,9 +431,8 @@ static void a_bus_beyond_this_machine_takes_tls(void **state)
         assert_asks("nats://127.0.0.1:1/a/op_0123456789abcdef", 3, "no NATS server takes us");
 }
 
-static void metadata_go_over_tls(void **state)
+WITH_SHARED(metadata_go_over_tls)
 {
-        struct shared_scene *s = *state;
         const char *tls = getenv("FERRY_TEST_TLS");
         char *cert = text_format("%s/server.pem", tls), *key = text_format("%s/server-key.pem", tls);
         char *ca = text_format("%s/ca.pem", tls), *server;
@@ -496,18 +488,4 @@ static int teardown(void **state)
         return 0;
 }
 
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_SHARED(a_file_is_fetched_by_metadata_that_came_over_nats),
-                cmocka_unit_test(a_request_with_nobody_there_fails_at_once),
-                WITH_WORKER(what_the_worker_refuses_is_told),
-                WITH_SHARED(the_peer_token_is_enough_for_the_bridge),
-                cmocka_unit_test(an_answer_that_is_not_metadata_is_refused),
-                WITH_WORKER(a_bridge_outlives_its_server),
-                cmocka_unit_test(a_bus_beyond_this_machine_takes_tls),
-                WITH_SHARED(metadata_go_over_tls),
-        };
-
-        return cmocka_run_group_tests(tests, setup, teardown);
-}
+TEST_GROUP(setup, teardown)

@@ -50,9 +50,8 @@ static void manager_hears(const struct manager *m, const char *line)
         assert_string_equal(text, line);
 }
 
-static void a_manager_hears_of_start_reload_and_stop(void **state)
+WITH_WORKER(a_manager_hears_of_start_reload_and_stop)
 {
-        struct worker *w = *state;
         struct manager m;
 
         manager_open(&m);
@@ -68,9 +67,8 @@ static void a_manager_hears_of_start_reload_and_stop(void **state)
 }
 
 /* A reload that fails is one that has ended, too: systemctl must not wait for it. */
-static void a_manager_hears_of_the_end_of_a_reload_that_failed(void **state)
+WITH_WORKER(a_manager_hears_of_the_end_of_a_reload_that_failed)
 {
-        struct worker *w = *state;
         char token[] = "/tmp/ferry-test-XXXXXX";
         int fd = mkstemp(token);
         struct manager m;
@@ -91,25 +89,12 @@ static void a_manager_hears_of_the_end_of_a_reload_that_failed(void **state)
         manager_close(&m);
 }
 
-static void a_manager_that_is_gone_stops_no_worker(void **state)
+WITH_WORKER(a_manager_that_is_gone_stops_no_worker)
 {
-        struct worker *w = *state;
-
         assert_int_equal(setenv("NOTIFY_SOCKET", "/nowhere/notify", 1), 0);
         worker_start(w, "w", NULL);
         assert_int_equal(unsetenv("NOTIFY_SOCKET"), 0);
         worker_expect(w, "the service manager ($NOTIFY_SOCKET) could not be told");
         assert_int_equal(ferry_get_readyz(w->client), 0);
         worker_stop(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_WORKER(a_manager_hears_of_start_reload_and_stop),
-                WITH_WORKER(a_manager_hears_of_the_end_of_a_reload_that_failed),
-                WITH_WORKER(a_manager_that_is_gone_stops_no_worker),
-        };
-
-        return cmocka_run_group_tests_name("notify", tests, NULL, NULL);
 }

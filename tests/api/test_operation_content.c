@@ -32,10 +32,8 @@ static char *offer_small(struct worker *w, enum ferry_kind kind, uint64_t seed, 
         return bearer(ret_offer->metadata);
 }
 
-static void workers_without_another_way_use_it(void **state)
+WITH_PAIR(workers_without_another_way_use_it)
 {
-        struct pair *p = *state;
-
         worker_start(&p->a, "a", apart);
         worker_start(&p->b, "b", apart);
         worker_expect(&p->a, warning);
@@ -68,9 +66,8 @@ static void workers_without_another_way_use_it(void **state)
         worker_stop(&p->a);
 }
 
-static void a_transfer_over_http_ends_on_both_sides(void **state)
+WITH_PAIR(a_transfer_over_http_ends_on_both_sides)
 {
-        struct pair *p = *state;
         struct running running;
 
         pair_expect_failures(p);
@@ -100,9 +97,8 @@ static void a_transfer_over_http_ends_on_both_sides(void **state)
         }
 }
 
-static void the_key_opens_its_own_operation_alone(void **state)
+WITH_PAIR(the_key_opens_its_own_operation_alone)
 {
-        struct pair *p = *state;
         char region[FERRY_ID_SIZE], other_region[FERRY_ID_SIZE], file[64], *path, *key, *other_key;
         struct ferry_operation offer, other;
         FILE *token;
@@ -154,12 +150,11 @@ static void the_key_opens_its_own_operation_alone(void **state)
 }
 
 /* A program that has the metadata alone, by libferry: both kinds, in two pieces. */
-static void a_program_without_a_worker_reads_and_writes(void **state)
+WITH_PAIR(a_program_without_a_worker_reads_and_writes)
 {
         static const char secret[] = "an-only-slightly-secret-token-of-the-worker";
         static char bytes[SMALL], wanted[SMALL];
         enum { FIRST = 100000 };
-        struct pair *p = *state;
         char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], file[64];
         struct ferry_operation readable, writable, end;
         struct ferry *peer;
@@ -222,7 +217,7 @@ static char *offer_abc(struct worker *w, const char *kind, const char *region)
         return id;
 }
 
-static void the_digest_of_the_whole_comes_with_any_part(void **state)
+WITH_PAIR(the_digest_of_the_whole_comes_with_any_part)
 {
         static const struct {
                 const char *headers, *digest;
@@ -235,7 +230,6 @@ static void the_digest_of_the_whole_comes_with_any_part(void **state)
                 { "Range: bytes=1-1\r\n", NULL, 206 },
                 { "Want-Repr-Digest: sha-512=3, sha-256=1\r\n", ABC_DIGEST, 200 },
         };
-        struct pair *p = *state;
         char region[FERRY_ID_SIZE], *offer;
         struct raw_answer answer;
         int fd;
@@ -262,7 +256,7 @@ static void the_digest_of_the_whole_comes_with_any_part(void **state)
         worker_stop(&p->a);
 }
 
-static void an_upload_that_is_not_what_its_digest_says_fails(void **state)
+WITH_PAIR(an_upload_that_is_not_what_its_digest_says_fails)
 {
         static const struct {
                 const char *last, *digest;
@@ -272,7 +266,6 @@ static void an_upload_that_is_not_what_its_digest_says_fails(void **state)
                 { "d", ABC_DIGEST, 409 },
                 { "d", "sha-512=:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=:", 204 },
         };
-        struct pair *p = *state;
         char region[FERRY_ID_SIZE], *offer;
         struct raw_answer answer;
 
@@ -302,9 +295,8 @@ static void an_upload_that_is_not_what_its_digest_says_fails(void **state)
 }
 
 /* A client that skips about costs memory: so far and no further, and then it is told. */
-static void ranges_apart_from_each_other_are_counted(void **state)
+WITH_PAIR(ranges_apart_from_each_other_are_counted)
 {
-        struct pair *p = *state;
         char region[FERRY_ID_SIZE];
         struct ferry_operation offer, end;
         struct json_object *limits;
@@ -351,10 +343,9 @@ static const char *tls_file(const char *name)
 }
 
 /* The offer's worker asks for a token; the peer has none, but the metadata, and trusts the certificate or does not. */
-static void an_untrusted_network_is_crossed_by_https(void **state)
+WITH_PAIR(an_untrusted_network_is_crossed_by_https)
 {
         static const char token[] = "an-only-slightly-secret-token-of-the-worker";
-        struct pair *p = *state;
         char file[64], region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *body;
         const char *const authorities[] = { "other-ca.pem", "ca.pem" };
         struct ferry_operation offer;
@@ -401,20 +392,4 @@ static void an_untrusted_network_is_crossed_by_https(void **state)
                 worker_stop(&p->b);
         }
         worker_stop(&p->a);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(workers_without_another_way_use_it),
-                WITH_PAIR(a_transfer_over_http_ends_on_both_sides),
-                WITH_PAIR(an_untrusted_network_is_crossed_by_https),
-                WITH_PAIR(the_key_opens_its_own_operation_alone),
-                WITH_PAIR(the_digest_of_the_whole_comes_with_any_part),
-                WITH_PAIR(ranges_apart_from_each_other_are_counted),
-                WITH_PAIR(an_upload_that_is_not_what_its_digest_says_fails),
-                WITH_PAIR(a_program_without_a_worker_reads_and_writes),
-        };
-
-        return cmocka_run_group_tests_name("operation_content", tests, NULL, NULL);
 }

@@ -88,10 +88,9 @@ static void assert_still_good(struct fixture *f)
 }
 
 /* Runs a story for both sides of the data plane and both kinds of offers. */
-static void for_each(void **state, void (*story)(struct fixture *f))
+static void for_each(struct fixture *f, void (*story)(struct fixture *f))
 {
         static const enum ferry_kind kinds[] = { FERRY_READABLE, FERRY_WRITABLE };
-        struct fixture *f = *state;
 
         for (int i = 0; i < 4; i++) {
                 fixture_start(f, i & 1, kinds[i >> 1]);
@@ -110,9 +109,24 @@ static void story_kind(struct fixture *f)
         assert_still_good(f);
 }
 
-static void metadata_of_the_other_kind_is_refused(void **state)
+static int setup(void **state)
 {
-        for_each(state, story_kind);
+        *state = calloc(1, sizeof(struct fixture));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(&((struct fixture *)*state)->p);
+        free(*state);
+        return 0;
+}
+
+#define CASE(name) TEST_OF(struct fixture *f, name, setup, teardown)
+
+CASE(metadata_of_the_other_kind_is_refused)
+{
+        for_each(f, story_kind);
 }
 
 static void story_sizes(struct fixture *f)
@@ -147,9 +161,9 @@ static void story_sizes(struct fixture *f)
         assert_still_good(f);
 }
 
-static void sizes_that_differ_are_refused(void **state)
+CASE(sizes_that_differ_are_refused)
 {
-        for_each(state, story_sizes);
+        for_each(f, story_sizes);
 }
 
 /* ---- metadata that was changed ---- */
@@ -164,9 +178,9 @@ static void story_wrong_key(struct fixture *f)
         assert_still_good(f);
 }
 
-static void a_wrong_key_is_refused_and_does_not_use_up_the_offer(void **state)
+CASE(a_wrong_key_is_refused_and_does_not_use_up_the_offer)
 {
-        for_each(state, story_wrong_key);
+        for_each(f, story_wrong_key);
 }
 
 /* Either it is refused at once, or the operation fails; it never completes. */
@@ -271,9 +285,9 @@ static void story_changed(struct fixture *f)
         assert_still_good(f);
 }
 
-static void metadata_changed_in_any_byte_never_completes(void **state)
+CASE(metadata_changed_in_any_byte_never_completes)
 {
-        for_each(state, story_changed);
+        for_each(f, story_changed);
 }
 
 /* ---- metadata whose time is over ---- */
@@ -285,9 +299,9 @@ static void story_used(struct fixture *f)
         pair_assert_serving(&f->p);
 }
 
-static void metadata_serves_once(void **state)
+CASE(metadata_serves_once)
 {
-        for_each(state, story_used);
+        for_each(f, story_used);
 }
 
 static void story_ended(struct fixture *f)
@@ -305,9 +319,9 @@ static void story_ended(struct fixture *f)
         assert_still_good(f);
 }
 
-static void metadata_of_an_ended_offer_tells_how_it_ended(void **state)
+CASE(metadata_of_an_ended_offer_tells_how_it_ended)
 {
-        for_each(state, story_ended);
+        for_each(f, story_ended);
 }
 
 static void story_expired(struct fixture *f)
@@ -334,9 +348,9 @@ static void story_expired(struct fixture *f)
         assert_still_good(f);
 }
 
-static void expired_metadata_is_refused(void **state)
+CASE(expired_metadata_is_refused)
 {
-        for_each(state, story_expired);
+        for_each(f, story_expired);
 }
 
 /* ---- the worker is not there any more ---- */
@@ -360,10 +374,9 @@ static void story_gone(struct fixture *f, bool connected)
         worker_clean(&f->p.a);
 }
 
-static void a_worker_that_is_gone_is_unreachable_within_seconds(void **state)
+CASE(a_worker_that_is_gone_is_unreachable_within_seconds)
 {
         static const enum ferry_kind kinds[] = { FERRY_READABLE, FERRY_WRITABLE };
-        struct fixture *f = *state;
 
         for (int i = 0; i < 4; i++) {
                 fixture_start(f, i & 1, kinds[i >> 1]);
@@ -398,10 +411,9 @@ static void restart_on_the_same_ports(struct pair *p)
         free(data);
 }
 
-static void metadata_of_a_restarted_worker_is_stale(void **state)
+CASE(metadata_of_a_restarted_worker_is_stale)
 {
         static const enum ferry_kind kinds[] = { FERRY_READABLE, FERRY_WRITABLE };
-        struct fixture *f = *state;
 
         for (int i = 0; i < 4; i++) {
                 struct ferry_worker_info info;
@@ -419,34 +431,4 @@ static void metadata_of_a_restarted_worker_is_stale(void **state)
                 pair_assert_serving(&f->p);
                 fixture_stop(f);
         }
-}
-
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct fixture));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(&((struct fixture *)*state)->p);
-        free(*state);
-        return 0;
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(metadata_of_the_other_kind_is_refused, setup, teardown),
-                cmocka_unit_test_setup_teardown(sizes_that_differ_are_refused, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_wrong_key_is_refused_and_does_not_use_up_the_offer, setup, teardown),
-                cmocka_unit_test_setup_teardown(metadata_changed_in_any_byte_never_completes, setup, teardown),
-                cmocka_unit_test_setup_teardown(metadata_serves_once, setup, teardown),
-                cmocka_unit_test_setup_teardown(metadata_of_an_ended_offer_tells_how_it_ended, setup, teardown),
-                cmocka_unit_test_setup_teardown(expired_metadata_is_refused, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_worker_that_is_gone_is_unreachable_within_seconds, setup, teardown),
-                cmocka_unit_test_setup_teardown(metadata_of_a_restarted_worker_is_stale, setup, teardown),
-        };
-
-        return cmocka_run_group_tests_name("pairs", tests, NULL, NULL);
 }

@@ -22,13 +22,12 @@ static int listening(const void *address, sa_family_t family, socklen_t size)
 }
 
 /* Clients that come while no worker runs are served by the next. */
-static void a_worker_serves_on_sockets_that_stay_their_makers(void **state)
+WITH_WORKER(a_worker_serves_on_sockets_that_stay_their_makers)
 {
         static const char request[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
         struct sockaddr_in loopback = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         struct sockaddr_un local = { .sun_family = AF_UNIX };
         char directory[] = "/tmp/ferry-test-XXXXXX";
-        struct worker *w = *state;
         struct raw_answer answer;
         int fds[2], fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -73,7 +72,7 @@ static void refused(const char *text)
         free(errors);
 }
 
-static void sockets_that_must_not_be_served_on_are_refused(void **state)
+TEST(sockets_that_must_not_be_served_on_are_refused)
 {
         struct sockaddr_in any = { .sin_family = AF_INET };
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -87,14 +86,4 @@ static void sockets_that_must_not_be_served_on_are_refused(void **state)
         refused("--listen systemd:3 can be reached from other machines");
         worker_pass(NULL, 0);
         (void)close(fd);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_WORKER(a_worker_serves_on_sockets_that_stay_their_makers),
-                cmocka_unit_test(sockets_that_must_not_be_served_on_are_refused),
-        };
-
-        return cmocka_run_group_tests_name("passed_sockets", tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ static void detail_says(struct worker *w, int status, const char *method, const 
         json_object_put(problem);
 }
 
-static void a_detail_names_its_subject(void **state)
+WITH_WORKER(a_detail_names_its_subject)
 {
         static const struct {
                 const char *method, *path, *body;
@@ -36,7 +36,6 @@ static void a_detail_names_its_subject(void **state)
                 { "GET", "/v1/nothing%c3%a4", NULL, 404, "\"/v1/nothing??\"" },
                 { "POST", "/v1/worker", NULL, 405, "Allowed: GET, HEAD" },
         };
-        struct worker *w = *state;
 
         worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -44,12 +43,11 @@ static void a_detail_names_its_subject(void **state)
         worker_stop(w);
 }
 
-static void a_limit_is_named_with_its_value(void **state)
+WITH_WORKER(a_limit_is_named_with_its_value)
 {
         const char *flags[] = {
                 "--max-operations", "1", "--max-regions", "1", "--max-waiters", "1", "--memory-limit", "1M", NULL
         };
-        struct worker *w = *state;
         struct ferry_operation operation;
         char region[FERRY_ID_SIZE], *path, *body;
 
@@ -70,14 +68,4 @@ static void a_limit_is_named_with_its_value(void **state)
         wire_abort(waiting);
         ferry_operation_clear(&operation);
         worker_stop(w);
-}
-
-int main(void)
-{
-#define TEST(name) WITH_WORKER(name)
-        const struct CMUnitTest tests[] = {
-                TEST(a_detail_names_its_subject),
-                TEST(a_limit_is_named_with_its_value),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

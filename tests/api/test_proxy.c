@@ -105,9 +105,10 @@ static void skip_without_nginx(void)
         }
 }
 
-static void the_name_of_the_upstream_needs_allow_host(void **state)
+#define WITH_PROXY(name) TEST_OF(struct proxy *proxy, name, setup, teardown)
+
+WITH_PROXY(the_name_of_the_upstream_needs_allow_host)
 {
-        struct proxy *proxy = *state;
         struct ferry *client;
 
         skip_without_nginx();
@@ -121,9 +122,8 @@ static void the_name_of_the_upstream_needs_allow_host(void **state)
         worker_stop(&proxy->worker);
 }
 
-static void a_transfer_is_made_through_nginx(void **state)
+WITH_PROXY(a_transfer_is_made_through_nginx)
 {
-        struct proxy *proxy = *state;
         struct worker *w = &proxy->worker;
         char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
         struct ferry_operation offer, read;
@@ -163,13 +163,4 @@ static void a_transfer_is_made_through_nginx(void **state)
         region_drop(w, source);
         region_drop(w, target);
         worker_stop(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(the_name_of_the_upstream_needs_allow_host, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_transfer_is_made_through_nginx, setup, teardown),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 enum { MIB = 1 << 20 };
 
-static void bytes_go_where_offset_says(void **state)
+WITH_WORKER(bytes_go_where_offset_says)
 {
         static const struct {
                 const char *query, *bytes, *then;
@@ -36,7 +36,6 @@ static void bytes_go_where_offset_says(void **state)
                 { "?offset=1&offset=2", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
                 { "?ofset=1", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
         };
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
@@ -58,9 +57,8 @@ static void bytes_go_where_offset_says(void **state)
         worker_stop(w);
 }
 
-static void no_bytes_are_stored_anywhere_up_to_the_end(void **state)
+WITH_WORKER(no_bytes_are_stored_anywhere_up_to_the_end)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
@@ -79,9 +77,8 @@ static void no_bytes_are_stored_anywhere_up_to_the_end(void **state)
         worker_stop(w);
 }
 
-static void chunks_are_bytes(void **state)
+WITH_WORKER(chunks_are_bytes)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE], start[6];
         size_t n;
 
@@ -114,9 +111,8 @@ static bool library_may_refuse_extensions(void)
         return version >= 9077 && version < 1000010;
 }
 
-static void chunk_extensions_are_ignored(void **state)
+WITH_WORKER(chunk_extensions_are_ignored)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
         struct raw_answer answer;
 
@@ -146,9 +142,8 @@ static ssize_t pour(void *context, void *buffer, size_t size)
 }
 
 /* An endless upload of unknown length ends at the end of the region; the one next to it keeps its bytes. */
-static void a_chunked_upload_that_is_too_long_stores_nothing_beyond(void **state)
+WITH_WORKER(a_chunked_upload_that_is_too_long_stores_nothing_beyond)
 {
-        struct worker *w = *state;
         char before[FERRY_ID_SIZE], id[FERRY_ID_SIZE], after[FERRY_ID_SIZE];
         uint64_t left = 3 * MIB;
         struct ferry_answer answer;
@@ -173,9 +168,8 @@ static void a_chunked_upload_that_is_too_long_stores_nothing_beyond(void **state
 }
 
 /* What can be told from Content-Length is refused before the first byte is stored, however many pieces it comes in. */
-static void an_announced_upload_that_is_too_long_stores_nothing(void **state)
+WITH_WORKER(an_announced_upload_that_is_too_long_stores_nothing)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
         uint64_t left = MIB + 1;
 
@@ -188,7 +182,7 @@ static void an_announced_upload_that_is_too_long_stores_nothing(void **state)
         worker_stop(w);
 }
 
-static void only_octets_are_taken(void **state)
+WITH_WORKER(only_octets_are_taken)
 {
         static const struct {
                 const char *type;
@@ -203,7 +197,6 @@ static void only_octets_are_taken(void **state)
                 { "application/octet-streams", 415 },
                 { "", 415 },
         };
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
@@ -243,9 +236,8 @@ static void await_digits(struct worker *w, const char *id, const char *wanted)
 }
 
 /* What came before the client left is there; the region is free at once. */
-static void a_client_that_leaves_half_way_frees_the_region(void **state)
+WITH_WORKER(a_client_that_leaves_half_way_frees_the_region)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE], *request;
 
         worker_start(w, "w", NULL);
@@ -280,10 +272,9 @@ static void a_client_that_leaves_half_way_frees_the_region(void **state)
 
 /* ---- size and company ---- */
 
-static void an_upload_is_not_copied(void **state)
+WITH_WORKER(an_upload_is_not_copied)
 {
         enum { SIZE = 64 * MIB, MOST_KB = 8 * 1024 };
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
         uint64_t anonymous, resident;
 
@@ -305,10 +296,9 @@ static void an_upload_is_not_copied(void **state)
 }
 
 /* While a transfer stands in its middle, the worker takes uploads; afterwards the transfer goes on. */
-static void uploads_and_transfers_share_a_worker(void **state)
+WITH_PAIR(uploads_and_transfers_share_a_worker)
 {
         enum { SIZE = 64 * MIB, OTHER = 8 * MIB + 1 };
-        struct pair *p = *state;
         struct running running;
         char other[FERRY_ID_SIZE];
 
@@ -326,10 +316,9 @@ static void uploads_and_transfers_share_a_worker(void **state)
 }
 
 /* Two clients write the two halves of a region, piece by piece in turn. */
-static void two_uploads_into_one_region_do_not_mix(void **state)
+WITH_WORKER(two_uploads_into_one_region_do_not_mix)
 {
         enum { HALF = 256 << 10, PIECE = 16 << 10 };
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
         uint8_t piece[PIECE];
         int fds[2];
@@ -360,24 +349,4 @@ static void two_uploads_into_one_region_do_not_mix(void **state)
         }
         region_assert_pattern(w, id, 31, 0, 2 * HALF);
         worker_stop(w);
-}
-
-int main(void)
-{
-#define TEST(name) WITH_WORKER(name)
-        const struct CMUnitTest tests[] = {
-                TEST(bytes_go_where_offset_says),
-                TEST(no_bytes_are_stored_anywhere_up_to_the_end),
-                TEST(chunks_are_bytes),
-                TEST(chunk_extensions_are_ignored),
-                TEST(a_chunked_upload_that_is_too_long_stores_nothing_beyond),
-                TEST(an_announced_upload_that_is_too_long_stores_nothing),
-                TEST(only_octets_are_taken),
-                TEST(a_client_that_leaves_half_way_frees_the_region),
-                TEST(an_upload_is_not_copied),
-                WITH_PAIR(uploads_and_transfers_share_a_worker),
-                TEST(two_uploads_into_one_region_do_not_mix),
-        };
-
-        return cmocka_run_group_tests_name("put_region_content", tests, NULL, NULL);
 }

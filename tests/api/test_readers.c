@@ -47,10 +47,27 @@ static void assert_readers(struct worker *w, const char *id, uint64_t done, enum
         ferry_operation_clear(&now);
 }
 
-static void many_readers_read_at_the_same_time(void **state)
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct fixture));
+        return 0;
+}
+
+static int teardown(void **state)
 {
         struct fixture *f = *state;
 
+        worker_clean(&f->c);
+        worker_clean(&f->d);
+        pair_clean(&f->p);
+        free(*state);
+        return 0;
+}
+
+#define CASE(name) TEST_OF(struct fixture *f, name, setup, teardown)
+
+CASE(many_readers_read_at_the_same_time)
+{
         for (int network = 0; network < 2; network++) {
                 struct worker *workers[READERS] = { &f->p.b, &f->c, &f->d };
                 struct ferry_operation passive, active[READERS], late;
@@ -97,10 +114,9 @@ static void read_halfway(struct fixture *f, const char *metadata, const char *re
         ferry_operation_clear(&active);
 }
 
-static void a_reader_that_dies_costs_only_its_own_attempt(void **state)
+CASE(a_reader_that_dies_costs_only_its_own_attempt)
 {
         enum { LARGE = 512 * STEPS_MIB };
-        struct fixture *f = *state;
 
         for (int network = 0; network < 2; network++) {
                 struct ferry_operation passive, c, d, late;
@@ -147,9 +163,8 @@ static void a_reader_that_dies_costs_only_its_own_attempt(void **state)
         }
 }
 
-static void an_offer_to_many_ends_for_all_when_it_is_cancelled(void **state)
+CASE(an_offer_to_many_ends_for_all_when_it_is_cancelled)
 {
-        struct fixture *f = *state;
         struct ferry_operation passive, first, late;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
 
@@ -173,32 +188,4 @@ static void an_offer_to_many_ends_for_all_when_it_is_cancelled(void **state)
         worker_stop(&f->c);
         worker_stop(&f->d);
         pair_stop(&f->p);
-}
-
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct fixture));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        struct fixture *f = *state;
-
-        worker_clean(&f->c);
-        worker_clean(&f->d);
-        pair_clean(&f->p);
-        free(*state);
-        return 0;
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(many_readers_read_at_the_same_time, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_reader_that_dies_costs_only_its_own_attempt, setup, teardown),
-                cmocka_unit_test_setup_teardown(an_offer_to_many_ends_for_all_when_it_is_cancelled, setup, teardown),
-        };
-
-        return cmocka_run_group_tests_name("readers", tests, NULL, NULL);
 }

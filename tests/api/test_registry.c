@@ -42,10 +42,8 @@ static struct json_object *begin(struct worker *w, const char *region, const cha
         return answer;
 }
 
-static void a_read_names_the_worker_that_offers(void **state)
+WITH_PAIR(a_read_names_the_worker_that_offers)
 {
-        struct pair *p = *state;
-
         NEEDS_ETCD();
         pair_register(p);
         for (size_t i = 0; i < 2; i++) {
@@ -67,9 +65,8 @@ static void a_read_names_the_worker_that_offers(void **state)
         pair_stop(p);
 }
 
-static void a_worker_is_connected_to_by_name(void **state)
+WITH_PAIR(a_worker_is_connected_to_by_name)
 {
-        struct pair *p = *state;
         struct json_object *answer, *peers, *peer;
 
         NEEDS_ETCD();
@@ -87,9 +84,8 @@ static void a_worker_is_connected_to_by_name(void **state)
         pair_stop(p);
 }
 
-static void a_name_that_nobody_has_is_told(void **state)
+WITH_PAIR(a_name_that_nobody_has_is_told)
 {
-        struct pair *p = *state;
         char local[FERRY_ID_SIZE];
         struct json_object *operation;
         struct ferry_operation ended;
@@ -112,9 +108,8 @@ static void a_name_that_nobody_has_is_told(void **state)
         pair_stop(p);
 }
 
-static void without_a_registry_names_are_refused(void **state)
+WITH_PAIR(without_a_registry_names_are_refused)
 {
-        struct pair *p = *state;
         char local[FERRY_ID_SIZE], *body;
 
         worker_start(&p->b, "b", NULL);
@@ -126,9 +121,8 @@ static void without_a_registry_names_are_refused(void **state)
         worker_stop(&p->b);
 }
 
-static void the_registry_cannot_widen_allow_peer(void **state)
+WITH_PAIR(the_registry_cannot_widen_allow_peer)
 {
-        struct pair *p = *state;
         char local[FERRY_ID_SIZE];
         struct json_object *operation;
 
@@ -145,9 +139,8 @@ static void the_registry_cannot_widen_allow_peer(void **state)
         pair_stop(p);
 }
 
-static void the_worker_says_how_its_name_stands(void **state)
+WITH_PAIR(the_worker_says_how_its_name_stands)
 {
-        struct pair *p = *state;
         struct json_object *answer, *registry;
 
         NEEDS_ETCD();
@@ -162,9 +155,8 @@ static void the_worker_says_how_its_name_stands(void **state)
         worker_stop(&p->a);
 }
 
-static void a_second_living_worker_of_a_name_does_not_start(void **state)
+WITH_PAIR(a_second_living_worker_of_a_name_does_not_start)
 {
-        struct pair *p = *state;
         char *output, *errors;
         int status;
 
@@ -183,9 +175,8 @@ static void a_second_living_worker_of_a_name_does_not_start(void **state)
         worker_stop(&p->a);
 }
 
-static void a_worker_that_was_killed_gets_its_name_back(void **state)
+WITH_PAIR(a_worker_that_was_killed_gets_its_name_back)
 {
-        struct pair *p = *state;
         uint64_t began;
 
         NEEDS_ETCD();
@@ -199,9 +190,8 @@ static void a_worker_that_was_killed_gets_its_name_back(void **state)
         worker_stop(&p->a);
 }
 
-static void a_worker_that_drains_is_not_found_any_more(void **state)
+WITH_PAIR(a_worker_that_drains_is_not_found_any_more)
 {
-        struct pair *p = *state;
         char *answer;
 
         NEEDS_ETCD();
@@ -212,10 +202,8 @@ static void a_worker_that_drains_is_not_found_any_more(void **state)
         free(answer);
 }
 
-static void without_its_registry_a_worker_serves(void **state)
+WITH_PAIR(without_its_registry_a_worker_serves)
 {
-        struct pair *p = *state;
-
         NEEDS_ETCD();
         pair_register(p);
         worker_expect(&p->a, "the registry does not answer");
@@ -230,9 +218,8 @@ static void without_its_registry_a_worker_serves(void **state)
 
 /* ---- the list ---- */
 
-static void the_registered_workers_are_listed(void **state)
+WITH_PAIR(the_registered_workers_are_listed)
 {
-        struct pair *p = *state;
         struct json_object *answer, *peers, *peer;
         char *names;
 
@@ -264,9 +251,8 @@ static void the_registered_workers_are_listed(void **state)
         pair_stop(p);
 }
 
-static void a_wait_for_the_list_ends_with_a_change(void **state)
+WITH_PAIR(a_wait_for_the_list_ends_with_a_change)
 {
-        struct pair *p = *state;
         struct json_object *answer;
         struct raw_answer raw;
         char *path;
@@ -303,10 +289,8 @@ static void a_wait_for_the_list_ends_with_a_change(void **state)
         (void)close(fd);
 }
 
-static void the_list_says_when_there_is_no_registry(void **state)
+WITH_PAIR(the_list_says_when_there_is_no_registry)
 {
-        struct pair *p = *state;
-
         worker_start(&p->a, "a", NULL);
         assert_problem(&p->a, "GET", "/v1/peers?registry=1", NULL, 400, "invalid-parameter", NULL);
         assert_problem(&p->a, "GET", "/v1/peers?wait_ms=1", NULL, 400, "invalid-parameter", NULL);
@@ -324,9 +308,8 @@ static void the_list_says_when_there_is_no_registry(void **state)
 
 /* ---- the ferry command ---- */
 
-static void ferry_lists_workers_and_fetches_by_name(void **state)
+WITH_SHARED(ferry_lists_workers_and_fetches_by_name)
 {
-        struct shared_scene *s = *state;
         struct pair *p = &s->pair;
         const char *ferry = getenv("FERRY");
         char offered[FERRY_ID_SIZE], *output, *errors, *url, *file = text_format("%s/out", s->path);
@@ -398,9 +381,8 @@ static void await_line(FILE *lines, const char *event, const char *name)
         while (!strstr(line, event) || !strstr(line, name));
 }
 
-static void ferry_watches_workers_come_and_go(void **state)
+WITH_PAIR(ferry_watches_workers_come_and_go)
 {
-        struct pair *p = *state;
         int output, status;
         FILE *lines;
         pid_t pid;
@@ -438,25 +420,4 @@ static int teardown(void **state)
         return 0;
 }
 
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(a_read_names_the_worker_that_offers),
-                WITH_PAIR(a_worker_is_connected_to_by_name),
-                WITH_PAIR(a_name_that_nobody_has_is_told),
-                WITH_PAIR(without_a_registry_names_are_refused),
-                WITH_PAIR(the_registry_cannot_widen_allow_peer),
-                WITH_PAIR(the_worker_says_how_its_name_stands),
-                WITH_PAIR(a_second_living_worker_of_a_name_does_not_start),
-                WITH_PAIR(a_worker_that_was_killed_gets_its_name_back),
-                WITH_PAIR(a_worker_that_drains_is_not_found_any_more),
-                WITH_PAIR(without_its_registry_a_worker_serves),
-                WITH_PAIR(the_registered_workers_are_listed),
-                WITH_PAIR(a_wait_for_the_list_ends_with_a_change),
-                WITH_PAIR(the_list_says_when_there_is_no_registry),
-                WITH_SHARED(ferry_lists_workers_and_fetches_by_name),
-                WITH_PAIR(ferry_watches_workers_come_and_go),
-        };
-
-        return cmocka_run_group_tests(tests, setup, teardown);
-}
+TEST_GROUP(setup, teardown)

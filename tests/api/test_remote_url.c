@@ -29,7 +29,7 @@ static void assert_fails(struct pair *p, const char *region, const char *url, in
         json_object_put(operation);
 }
 
-static void urls_that_are_none_are_refused(void **state)
+WITH_PAIR(urls_that_are_none_are_refused)
 {
         static const struct {
                 const char *url;
@@ -51,7 +51,6 @@ static void urls_that_are_none_are_refused(void **state)
                 { "http://127.0.0.1:9300/v1/worker", 400, "invalid-parameter" },
                 { "http://127.0.0.1:9300/v1/operations", 400, "invalid-parameter" },
         };
-        struct pair *p = *state;
         char local[FERRY_ID_SIZE];
 
         pair_start(p, false);
@@ -69,10 +68,8 @@ static void urls_that_are_none_are_refused(void **state)
         pair_stop(p);
 }
 
-static void what_the_peer_answers_decides(void **state)
+WITH_PAIR(what_the_peer_answers_decides)
 {
-        struct pair *p = *state;
-
         for (int network = 0; network < 2; network++) {
                 char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], nowhere[URL_SIZE], *url;
                 struct ferry_operation passive, active;
@@ -106,9 +103,8 @@ static void what_the_peer_answers_decides(void **state)
         }
 }
 
-static void sizes_of_fetched_metadata_are_checked(void **state)
+WITH_PAIR(sizes_of_fetched_metadata_are_checked)
 {
-        struct pair *p = *state;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *url;
         struct ferry_operation passive, now;
 
@@ -129,7 +125,7 @@ static void sizes_of_fetched_metadata_are_checked(void **state)
         pair_stop(p);
 }
 
-static void a_server_that_is_no_worker_is_survived(void **state)
+WITH_PAIR(a_server_that_is_no_worker_is_survived)
 {
         static const struct {
                 const char *answer;
@@ -147,7 +143,6 @@ static void a_server_that_is_no_worker_is_survived(void **state)
                 { "SSH-2.0-OpenSSH_9.2\r\n", FERRY_E_TRANSFER_FAILED },
                 { "", FERRY_E_TRANSFER_FAILED },
         };
-        struct pair *p = *state;
         char local[FERRY_ID_SIZE], url[URL_SIZE];
         int listener = listen_somewhere(url, sizeof(url), TARGET);
 
@@ -172,10 +167,9 @@ static void a_server_that_is_no_worker_is_survived(void **state)
 }
 
 /* A worker that listens beyond loopback admits nobody unless told; metadata by value names hosts too. */
-static void the_list_of_peers_can_be_set(void **state)
+WITH_PAIR(the_list_of_peers_can_be_set)
 {
         static const char *const only_other[] = { "--allow-peer", "192.0.2.0/24", NULL };
-        struct pair *p = *state;
         char local[FERRY_ID_SIZE], *more, *body;
 
         pair_start_with(p, false, only_other);
@@ -186,15 +180,4 @@ static void the_list_of_peers_can_be_set(void **state)
         free(more);
         free(body);
         pair_stop(p);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(urls_that_are_none_are_refused),        WITH_PAIR(what_the_peer_answers_decides),
-                WITH_PAIR(sizes_of_fetched_metadata_are_checked), WITH_PAIR(a_server_that_is_no_worker_is_survived),
-                WITH_PAIR(the_list_of_peers_can_be_set),
-        };
-
-        return cmocka_run_group_tests_name("remote_url", tests, NULL, NULL);
 }

@@ -3,9 +3,8 @@
 
 /* POST /v1/operations/{id}/renew. */
 
-static void a_renewed_offer_outlives_its_first_time(void **state)
+WITH_PAIR(a_renewed_offer_outlives_its_first_time)
 {
-        struct pair *p = *state;
         struct worker *w = &p->a;
         struct ferry_operation operation, now;
         char region[FERRY_ID_SIZE];
@@ -30,9 +29,8 @@ static void a_renewed_offer_outlives_its_first_time(void **state)
         worker_stop(w);
 }
 
-static void renewing_shows_in_fresh_metadata(void **state)
+WITH_PAIR(renewing_shows_in_fresh_metadata)
 {
-        struct pair *p = *state;
         struct ferry_operation passive, active;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *fresh;
 
@@ -51,9 +49,8 @@ static void renewing_shows_in_fresh_metadata(void **state)
         pair_stop(p);
 }
 
-static void only_live_offers_can_be_renewed(void **state)
+WITH_PAIR(only_live_offers_can_be_renewed)
 {
-        struct pair *p = *state;
         struct ferry_operation passive, active;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *path;
 
@@ -81,15 +78,4 @@ static void only_live_offers_can_be_renewed(void **state)
         ferry_operation_clear(&passive);
         ferry_operation_clear(&active);
         pair_stop(p);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(a_renewed_offer_outlives_its_first_time),
-                WITH_PAIR(renewing_shows_in_fresh_metadata),
-                WITH_PAIR(only_live_offers_can_be_renewed),
-        };
-
-        return cmocka_run_group_tests_name("renew_operation", tests, NULL, NULL);
 }

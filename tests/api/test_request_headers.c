@@ -6,7 +6,7 @@
 /* Request headers that change what a request means: Content-Range, Content-Encoding, If-Match, If-None-Match. */
 
 /* As `curl -C 4 -T FILE` sends it. */
-static void a_resumed_upload_goes_where_content_range_says(void **state)
+WITH_WORKER(a_resumed_upload_goes_where_content_range_says)
 {
         static const struct {
                 const char *query, *range, *bytes, *then;
@@ -27,7 +27,6 @@ static void a_resumed_upload_goes_where_content_range_says(void **state)
                 { "", "bytes 18446744073709551614-18446744073709551615/*", "!!", "012ab5678Z", 400,
                   "invalid-parameter" },
         };
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
@@ -61,9 +60,8 @@ static void a_resumed_upload_goes_where_content_range_says(void **state)
         worker_stop(w);
 }
 
-static void an_encoded_body_is_refused(void **state)
+WITH_WORKER(an_encoded_body_is_refused)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
@@ -84,9 +82,8 @@ static void an_encoded_body_is_refused(void **state)
 }
 
 /* Content has no ETag: only "*" can match. */
-static void preconditions_hold_or_nothing_is_stored(void **state)
+WITH_WORKER(preconditions_hold_or_nothing_is_stored)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
@@ -107,7 +104,7 @@ static void preconditions_hold_or_nothing_is_stored(void **state)
         worker_stop(w);
 }
 
-static void what_changes_an_operation_heeds_if_match(void **state)
+WITH_WORKER(what_changes_an_operation_heeds_if_match)
 {
         static const struct {
                 const char *method, *rest, *header;
@@ -119,7 +116,6 @@ static void what_changes_an_operation_heeds_if_match(void **state)
                 { "GET", "", "If-Match: \"r99\", \"r1\"", 200 },     { "POST", "/cancel", "If-Match: \"r1\"", 200 },
                 { "DELETE", "", "If-Match: \"r1\"", 412 },           { "DELETE", "", "If-Match: *", 204 },
         };
-        struct worker *w = *state;
         struct ferry_operation operation;
         char region[FERRY_ID_SIZE];
 
@@ -137,7 +133,7 @@ static void what_changes_an_operation_heeds_if_match(void **state)
 /* Clients choose what stands in the log; they cannot make a line or a field of it. */
 #define TRACE "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-static void names_of_requests_put_nothing_of_their_own_into_the_log(void **state)
+WITH_WORKER(names_of_requests_put_nothing_of_their_own_into_the_log)
 {
         static const char *const flags[] = { "--log-level", "debug", "--http-threads", "1", NULL };
         static const char *const ids[] = { "x owned=1",
@@ -149,7 +145,6 @@ static void names_of_requests_put_nothing_of_their_own_into_the_log(void **state
                                            "owned,x",
                                            "owned%0alevel=error",
                                            "owned0123456789012345678901234567890123456789012345678901234567890" };
-        struct worker *w = *state;
         char *log;
 
         worker_start(w, "w", flags);
@@ -173,17 +168,4 @@ static void names_of_requests_put_nothing_of_their_own_into_the_log(void **state
         assert_null(strstr(log, "owned"));
         free(log);
         worker_stop(w);
-}
-
-int main(void)
-{
-#define TEST(name) WITH_WORKER(name)
-        const struct CMUnitTest tests[] = {
-                TEST(a_resumed_upload_goes_where_content_range_says),
-                TEST(an_encoded_body_is_refused),
-                TEST(preconditions_hold_or_nothing_is_stored),
-                TEST(what_changes_an_operation_heeds_if_match),
-                TEST(names_of_requests_put_nothing_of_their_own_into_the_log),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

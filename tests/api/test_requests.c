@@ -84,11 +84,10 @@ static bool list_has(const char *list, const char *word)
 
 /* ---- methods ---- */
 
-static void a_wrong_method_is_told_the_right_ones(void **state)
+WITH_WORKER(a_wrong_method_is_told_the_right_ones)
 {
         static const char *const methods[] = { "GET",   "HEAD",    "POST", "PUT",      "DELETE",
                                                "PATCH", "OPTIONS", "BREW", "PROPFIND", "get" };
-        struct worker *w = *state;
         struct scene scene;
 
         scene_start(w, &scene);
@@ -163,9 +162,8 @@ static void assert_head_like_get(struct worker *w, const char *path, const char 
         raw_answer_clear(&get);
 }
 
-static void head_is_get_without_the_body(void **state)
+WITH_WORKER(head_is_get_without_the_body)
 {
-        struct worker *w = *state;
         struct scene scene;
 
         scene_start(w, &scene);
@@ -190,7 +188,7 @@ static void head_is_get_without_the_body(void **state)
 
 /* ---- paths ---- */
 
-static void an_unknown_path_is_not_found(void **state)
+WITH_WORKER(an_unknown_path_is_not_found)
 {
         static const char *const paths[] = {
                 "/v1",
@@ -225,7 +223,6 @@ static void an_unknown_path_is_not_found(void **state)
                 "*",
         };
         static const char *const methods[] = { "GET", "POST", "PUT", "DELETE", "BREW" };
-        struct worker *w = *state;
 
         worker_start(w, "w", NULL);
         for (size_t m = 0; m < sizeof(methods) / sizeof(methods[0]); m++)
@@ -236,7 +233,7 @@ static void an_unknown_path_is_not_found(void **state)
 }
 
 /* At once, although the client was ready to wait: only what is there can change. */
-static void an_unknown_id_is_not_waited_for(void **state)
+WITH_WORKER(an_unknown_id_is_not_waited_for)
 {
         static const char *const targets[] = {
                 "/v1/operations/op_0000000000000001?wait_ms=60000",
@@ -244,7 +241,6 @@ static void an_unknown_id_is_not_waited_for(void **state)
                 "/v1/operations/rgn_0000000000000001?wait_ms=60000",
                 "/v1/operations/x?wait_ms=60000",
         };
-        struct worker *w = *state;
         uint64_t start;
 
         worker_start(w, "w", NULL);
@@ -259,10 +255,9 @@ static void an_unknown_id_is_not_waited_for(void **state)
 
 /* ---- query parameters ---- */
 
-static void an_unknown_parameter_is_refused_everywhere(void **state)
+WITH_WORKER(an_unknown_parameter_is_refused_everywhere)
 {
         static const char *const queries[] = { "?x=1", "?x", "?wait=5", "?limit=1&bogus=2", "?%00", "?a=%00" };
-        struct worker *w = *state;
         struct scene scene;
 
         scene_start(w, &scene);
@@ -287,7 +282,7 @@ static void an_unknown_parameter_is_refused_everywhere(void **state)
 
 /* ---- content types ---- */
 
-static void a_body_must_say_that_it_is_json(void **state)
+WITH_WORKER(a_body_must_say_that_it_is_json)
 {
         static const struct {
                 const char *header;
@@ -310,7 +305,6 @@ static void a_body_must_say_that_it_is_json(void **state)
                 { "Content-Type: text/plain; application/json\r\n", 415 },
                 { "Content-Type: application/octet-stream\r\n", 415 },
         };
-        struct worker *w = *state;
         unsigned made = 0;
 
         worker_start(w, "w", NULL);
@@ -336,7 +330,7 @@ static void a_body_must_say_that_it_is_json(void **state)
 
 /* ---- Request-Id ---- */
 
-static void a_request_id_comes_back_or_is_made(void **state)
+WITH_WORKER(a_request_id_comes_back_or_is_made)
 {
         static const struct {
                 const char *given;
@@ -351,7 +345,6 @@ static void a_request_id_comes_back_or_is_made(void **state)
                 { "a\"b", false },
                 { "caf\xc3\xa9", false },
         };
-        struct worker *w = *state;
         struct raw_answer answer;
         char *first = NULL;
 
@@ -386,20 +379,4 @@ static void a_request_id_comes_back_or_is_made(void **state)
         answer_assert_header(&answer, "Request-Id", "abc");
         answer_assert_problem(&answer, 421, "host-refused");
         worker_stop(w);
-}
-
-int main(void)
-{
-#define TEST(name) WITH_WORKER(name)
-        const struct CMUnitTest tests[] = {
-                TEST(a_wrong_method_is_told_the_right_ones),
-                TEST(head_is_get_without_the_body),
-                TEST(an_unknown_path_is_not_found),
-                TEST(an_unknown_id_is_not_waited_for),
-                TEST(an_unknown_parameter_is_refused_everywhere),
-                TEST(a_body_must_say_that_it_is_json),
-                TEST(a_request_id_comes_back_or_is_made),
-        };
-
-        return cmocka_run_group_tests_name("requests", tests, NULL, NULL);
 }

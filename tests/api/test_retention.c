@@ -5,10 +5,9 @@
 
 /* How long and how many operations are kept. */
 
-static void an_ended_operation_is_kept_for_the_retention_then_gone(void **state)
+WITH_PAIR(an_ended_operation_is_kept_for_the_retention_then_gone)
 {
         static const char *const flags[] = { "--retention", "200ms", NULL };
-        struct pair *p = *state;
         struct worker *w = &p->a;
         struct ferry_operation operation, live, now;
         uint64_t deadline;
@@ -40,10 +39,9 @@ static void an_ended_operation_is_kept_for_the_retention_then_gone(void **state)
         worker_stop(w);
 }
 
-static void live_operations_are_bounded_and_ended_ones_make_room(void **state)
+WITH_PAIR(live_operations_are_bounded_and_ended_ones_make_room)
 {
         static const char *const flags[] = { "--max-operations", "4", NULL };
-        struct pair *p = *state;
         struct worker *w = &p->a;
         struct ferry_operation operations[6], now;
         struct raw_answer answer;
@@ -92,10 +90,9 @@ static void live_operations_are_bounded_and_ended_ones_make_room(void **state)
         worker_stop(w);
 }
 
-static void an_id_is_never_given_twice(void **state)
+WITH_PAIR(an_id_is_never_given_twice)
 {
         enum { N = 300 };
-        struct pair *p = *state;
         struct worker *w = &p->a;
         static char ids[N][FERRY_ID_SIZE];
         char region[FERRY_ID_SIZE];
@@ -113,15 +110,4 @@ static void an_id_is_never_given_twice(void **state)
                 ferry_operation_clear(&operation);
         }
         worker_stop(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(an_ended_operation_is_kept_for_the_retention_then_gone),
-                WITH_PAIR(live_operations_are_bounded_and_ended_ones_make_room),
-                WITH_PAIR(an_id_is_never_given_twice),
-        };
-
-        return cmocka_run_group_tests_name("retention", tests, NULL, NULL);
 }

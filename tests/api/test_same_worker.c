@@ -46,10 +46,9 @@ static void move(struct worker *w, enum ferry_kind passive_kind, uint64_t size, 
         region_drop(w, local);
 }
 
-static void a_worker_reads_from_and_writes_to_itself(void **state)
+WITH_WORKER(a_worker_reads_from_and_writes_to_itself)
 {
         static const uint64_t sizes[] = { 1, 4096, 7937, 77777, 16 * MIB + 1 };
-        struct worker *w = *state;
 
         for (int network = 0; network < 2; network++) {
                 worker_start(w, "w", network ? network_flags : NULL);
@@ -60,10 +59,9 @@ static void a_worker_reads_from_and_writes_to_itself(void **state)
         }
 }
 
-static void both_ends_may_be_the_same_bytes(void **state)
+WITH_WORKER(both_ends_may_be_the_same_bytes)
 {
         struct ferry_operation passive, active;
-        struct worker *w = *state;
         char region[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
@@ -81,12 +79,11 @@ static void both_ends_may_be_the_same_bytes(void **state)
         worker_stop(w);
 }
 
-static void its_own_url_will_do(void **state)
+WITH_WORKER(its_own_url_will_do)
 {
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *url, *more, *body;
         struct json_object *read;
         struct ferry_operation passive;
-        struct worker *w = *state;
 
         worker_start(w, "w", NULL);
         region_make(w, MIB, 5, offered);
@@ -108,11 +105,10 @@ static void its_own_url_will_do(void **state)
 }
 
 /* A cancel finds both ends on one thread. */
-static void a_cancel_ends_both_ends(void **state)
+WITH_WORKER(a_cancel_ends_both_ends)
 {
         static const char *const slow_flags[] = { "--chunk-size", "64KiB", "--window", "1", NULL };
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-        struct worker *w = *state;
 
         worker_start(w, "w", slow_flags);
         worker_expect(w, "msg=\"operation ended\"");
@@ -137,16 +133,4 @@ static void a_cancel_ends_both_ends(void **state)
                 ferry_operation_clear(&active);
         }
         worker_stop(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_WORKER(a_worker_reads_from_and_writes_to_itself),
-                WITH_WORKER(both_ends_may_be_the_same_bytes),
-                WITH_WORKER(its_own_url_will_do),
-                WITH_WORKER(a_cancel_ends_both_ends),
-        };
-
-        return cmocka_run_group_tests_name("same worker", tests, NULL, NULL);
 }

@@ -79,7 +79,31 @@ static const char *const guarded[][2] = {
 };
 enum { GUARDED = sizeof(guarded) / sizeof(guarded[0]) };
 
-static void without_the_token_nothing_but_the_open_pages_is_served(void **state)
+static int setup(void **state)
+{
+        struct scene *s = calloc(1, sizeof(*s));
+
+        token_file(s->full, FULL);
+        token_file(s->peer, PEER);
+        *state = s;
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct scene *s = *state;
+
+        worker_clean(&s->a);
+        worker_clean(&s->b);
+        (void)unlink(s->full);
+        (void)unlink(s->peer);
+        free(s);
+        return 0;
+}
+
+#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+
+WITH_SCENE(without_the_token_nothing_but_the_open_pages_is_served)
 {
         static const char *const wrong[] = { NULL,
                                              "Bearer",
@@ -91,7 +115,6 @@ static void without_the_token_nothing_but_the_open_pages_is_served(void **state)
                                              FULL,
                                              "Bearer " FULL " " FULL };
         static const char *const open[] = { "/", "/livez", "/readyz", "/openapi.yaml" };
-        struct scene *s = *state;
         struct raw_answer answer;
 
         start(s, &s->a, "a", NULL);
@@ -112,21 +135,18 @@ static void without_the_token_nothing_but_the_open_pages_is_served(void **state)
 }
 
 /* A token in the URL would stand in every log on the way. */
-static void a_token_in_the_query_is_no_token(void **state)
+WITH_SCENE(a_token_in_the_query_is_no_token)
 {
-        struct scene *s = *state;
-
         start(s, &s->a, "a", NULL);
         assert_int_equal(ask(&s->a, "GET", "/v1/worker?token=" FULL, NULL, NULL), 401);
         assert_int_equal(ask(&s->a, "GET", "/v1/worker?access_token=" FULL, NULL, NULL), 401);
         worker_stop(&s->a);
 }
 
-static void the_peer_token_fetches_metadata_and_the_worker_and_nothing_else(void **state)
+WITH_SCENE(the_peer_token_fetches_metadata_and_the_worker_and_nothing_else)
 {
         char region[FERRY_ID_SIZE], *path;
         struct ferry_operation offer;
-        struct scene *s = *state;
         struct raw_answer answer;
 
         start(s, &s->a, "a", NULL);
@@ -149,9 +169,8 @@ static void the_peer_token_fetches_metadata_and_the_worker_and_nothing_else(void
         worker_stop(&s->a);
 }
 
-static void the_metrics_token_fetches_metrics_and_nothing_else(void **state)
+WITH_SCENE(the_metrics_token_fetches_metrics_and_nothing_else)
 {
-        struct scene *s = *state;
         struct raw_answer answer;
         char *errors, path[32];
 
@@ -197,11 +216,10 @@ static void read_by_url(struct scene *s, const char *offer_id, const char *regio
         free(url);
 }
 
-static void workers_with_the_peer_token_fetch_from_each_other(void **state)
+WITH_SCENE(workers_with_the_peer_token_fetch_from_each_other)
 {
         char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], id[FERRY_ID_SIZE];
         struct ferry_operation offer;
-        struct scene *s = *state;
         struct ferry_peer peer;
 
         start(s, &s->a, "a", NULL);
@@ -231,12 +249,11 @@ static void workers_with_the_peer_token_fetch_from_each_other(void **state)
         worker_stop(&s->a);
 }
 
-static void no_secret_stands_in_a_log(void **state)
+WITH_SCENE(no_secret_stands_in_a_log)
 {
         char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], id[FERRY_ID_SIZE], *key, *log;
         struct json_object *metadata;
         struct ferry_operation offer;
-        struct scene *s = *state;
 
         start(s, &s->a, "a", (const char *const[]){ "--log-level", "debug", NULL });
         start(s, &s->b, "b", (const char *const[]){ "--log-level", "debug", NULL });
@@ -264,9 +281,8 @@ static void no_secret_stands_in_a_log(void **state)
         worker_stop(&s->a);
 }
 
-static void token_files_are_looked_at_closely(void **state)
+WITH_SCENE(token_files_are_looked_at_closely)
 {
-        struct scene *s = *state;
         char *errors;
 
         /* The same token for both would make every peer an owner. */
@@ -287,7 +303,7 @@ static void token_files_are_looked_at_closely(void **state)
 }
 
 /* Whoever listens to everybody must say who may come; 0.0.0.0 is not opened here. */
-static void beyond_loopback_a_token_is_demanded(void **state)
+TEST(beyond_loopback_a_token_is_demanded)
 {
         static const char *const everywhere[] = { "0.0.0.0:0", "[::]:0", "192.0.2.1:0" };
         char *errors;
@@ -306,11 +322,10 @@ static void beyond_loopback_a_token_is_demanded(void **state)
         free(errors);
 }
 
-static void peers_that_are_not_allowed_are_not_asked(void **state)
+WITH_SCENE(peers_that_are_not_allowed_are_not_asked)
 {
         char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *url, *more, *body;
         struct ferry_operation offer;
-        struct scene *s = *state;
 
         worker_start(&s->a, "a", NULL);
         worker_start(&s->b, "b", (const char *const[]){ "--allow-peer", "192.0.2.0/24", NULL });
@@ -359,9 +374,8 @@ static void start_tls(struct worker *w, const char *name, const char *const *mor
         worker_connect(w, NULL, &(struct ferry_options){ .ca_file = tls("ca.pem") });
 }
 
-static void https_is_served_to_those_who_trust_the_certificate(void **state)
+WITH_SCENE(https_is_served_to_those_who_trust_the_certificate)
 {
-        struct scene *s = *state;
         struct ferry *client;
         char region[FERRY_ID_SIZE];
         const char *const authorities[] = { NULL, tls("other-ca.pem") };
@@ -383,13 +397,12 @@ static void https_is_served_to_those_who_trust_the_certificate(void **state)
         worker_stop(&s->a);
 }
 
-static void a_metadata_url_by_https_needs_the_peer_ca(void **state)
+WITH_SCENE(a_metadata_url_by_https_needs_the_peer_ca)
 {
         const char *const with[] = { "--peer-ca", tls("ca.pem"), NULL };
         const char *const wrong[] = { "--peer-ca", tls("other-ca.pem"), NULL };
         char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], id[FERRY_ID_SIZE];
         struct ferry_operation offer;
-        struct scene *s = *state;
 
         start_tls(&s->a, "a", NULL);
         region_make(&s->a, 4096, 3, region);
@@ -411,7 +424,7 @@ static void a_metadata_url_by_https_needs_the_peer_ca(void **state)
         worker_stop(&s->a);
 }
 
-static void certificates_that_cannot_be_used_are_refused(void **state)
+WITH_SCENE(certificates_that_cannot_be_used_are_refused)
 {
         const char *const cases[][2] = {
                 { tls("server.pem"), tls("server.pem") }, /* no key in it */
@@ -448,10 +461,9 @@ static int offer_tls(const struct worker *w, unsigned char minor)
         return answer;
 }
 
-static void tls_older_than_1_2_is_refused(void **state)
+WITH_SCENE(tls_older_than_1_2_is_refused)
 {
         enum { HANDSHAKE = 22 };
-        struct scene *s = *state;
 
         start_tls(&s->a, "a", NULL);
         assert_int_equal(offer_tls(&s->a, 2), HANDSHAKE);
@@ -477,10 +489,8 @@ static int reach(const struct worker *w, bool certificate)
         return r;
 }
 
-static void clients_need_a_certificate_where_the_worker_asks_for_one(void **state)
+WITH_SCENE(clients_need_a_certificate_where_the_worker_asks_for_one)
 {
-        struct scene *s = *state;
-
         start_tls_alone(&s->a, "a", (const char *const[]){ "--tls-client-ca", tls("ca.pem"), NULL });
         assert_int_equal(reach(&s->a, true), 0);
         assert_int_not_equal(reach(&s->a, false), 0);
@@ -537,10 +547,8 @@ static void hang_up(struct worker *w, const char *text, size_t times)
         assert_true(eventually(log_says, &wait));
 }
 
-static void tokens_are_read_anew_at_a_hangup(void **state)
+WITH_SCENE(tokens_are_read_anew_at_a_hangup)
 {
-        struct scene *s = *state;
-
         start(s, &s->a, "a", NULL);
         write_file(s->full, OTHER "\n");
         assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " FULL, NULL), 200);
@@ -559,11 +567,10 @@ static void tokens_are_read_anew_at_a_hangup(void **state)
         worker_stop(&s->a);
 }
 
-static void certificates_are_read_anew_and_connections_live_on(void **state)
+WITH_SCENE(certificates_are_read_anew_and_connections_live_on)
 {
         char authority[] = "/tmp/ferry-test-XXXXXX", *good = read_file(tls("ca.pem")),
              *other = read_file(tls("other-ca.pem"));
-        struct scene *s = *state;
 
         (void)close(mkstemp(authority));
         write_file(authority, good);
@@ -589,52 +596,4 @@ static void certificates_are_read_anew_and_connections_live_on(void **state)
         (void)unlink(authority);
         free(other);
         free(good);
-}
-
-static int setup(void **state)
-{
-        struct scene *s = calloc(1, sizeof(*s));
-
-        token_file(s->full, FULL);
-        token_file(s->peer, PEER);
-        *state = s;
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        struct scene *s = *state;
-
-        worker_clean(&s->a);
-        worker_clean(&s->b);
-        (void)unlink(s->full);
-        (void)unlink(s->peer);
-        free(s);
-        return 0;
-}
-
-#define WITH_SCENE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_SCENE(without_the_token_nothing_but_the_open_pages_is_served),
-                WITH_SCENE(a_token_in_the_query_is_no_token),
-                WITH_SCENE(the_peer_token_fetches_metadata_and_the_worker_and_nothing_else),
-                WITH_SCENE(the_metrics_token_fetches_metrics_and_nothing_else),
-                WITH_SCENE(workers_with_the_peer_token_fetch_from_each_other),
-                WITH_SCENE(no_secret_stands_in_a_log),
-                WITH_SCENE(token_files_are_looked_at_closely),
-                cmocka_unit_test(beyond_loopback_a_token_is_demanded),
-                WITH_SCENE(peers_that_are_not_allowed_are_not_asked),
-                WITH_SCENE(https_is_served_to_those_who_trust_the_certificate),
-                WITH_SCENE(a_metadata_url_by_https_needs_the_peer_ca),
-                WITH_SCENE(certificates_that_cannot_be_used_are_refused),
-                WITH_SCENE(tls_older_than_1_2_is_refused),
-                WITH_SCENE(clients_need_a_certificate_where_the_worker_asks_for_one),
-                WITH_SCENE(tokens_are_read_anew_at_a_hangup),
-                WITH_SCENE(certificates_are_read_anew_and_connections_live_on),
-        };
-
-        return cmocka_run_group_tests_name("security", tests, NULL, NULL);
 }

@@ -43,7 +43,7 @@ static void assert_rests(const struct worker *w)
         assert_in_range(worker_processor_ms(w) - before, 0, SPENT_MS);
 }
 
-static void half_a_tls_record_costs_no_processor_time(void **state)
+WITH_WORKER(half_a_tls_record_costs_no_processor_time)
 {
         static const struct {
                 const char *bytes;
@@ -58,7 +58,6 @@ static void half_a_tls_record_costs_no_processor_time(void **state)
                 { "\x16\x03\x01\x00\x04\x01\x00\x01\xfc\x16\x03\x01\x01", 13 },
         };
         enum { N = sizeof(parts) / sizeof(parts[0]) };
-        struct worker *w = *state;
         int fds[N];
 
         start_tls(w);
@@ -72,11 +71,10 @@ static void half_a_tls_record_costs_no_processor_time(void **state)
         worker_stop(w);
 }
 
-static void a_long_chunk_size_line_costs_no_processor_time(void **state)
+WITH_WORKER(a_long_chunk_size_line_costs_no_processor_time)
 {
         enum { SIZE = 64 << 10 };
         static const char *const one_thread[] = { "--http-threads", "1", NULL };
-        struct worker *w = *state;
         char *line = malloc(SIZE);
         int fds[2];
 
@@ -96,11 +94,10 @@ static void a_long_chunk_size_line_costs_no_processor_time(void **state)
 }
 
 /* Those who have not shown a token make room for those who come. */
-static void clients_that_dawdle_take_nobodys_place(void **state)
+WITH_WORKER(clients_that_dawdle_take_nobodys_place)
 {
         enum { N = 40 };
         static const char *const few[] = { "--max-connections", "20", NULL };
-        struct worker *w = *state;
         int fds[N];
 
         worker_start(w, "w", few);
@@ -114,11 +111,10 @@ static void clients_that_dawdle_take_nobodys_place(void **state)
 }
 
 /* So do those whose requests are refused, between two of them. */
-static void idle_connections_without_a_token_make_room(void **state)
+WITH_WORKER(idle_connections_without_a_token_make_room)
 {
         enum { N = 4 };
         char token[] = "/tmp/ferry-test-XXXXXX", limit[8];
-        struct worker *w = *state;
         struct raw_answer answer;
         int fds[N], fd = mkstemp(token);
 
@@ -142,16 +138,4 @@ static void idle_connections_without_a_token_make_room(void **state)
                 (void)close(fds[i]);
         (void)unlink(token);
         worker_stop(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_WORKER(half_a_tls_record_costs_no_processor_time),
-                WITH_WORKER(a_long_chunk_size_line_costs_no_processor_time),
-                WITH_WORKER(clients_that_dawdle_take_nobodys_place),
-                WITH_WORKER(idle_connections_without_a_token_make_room),
-        };
-
-        return cmocka_run_group_tests_name("slow_clients", tests, NULL, NULL);
 }

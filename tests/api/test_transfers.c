@@ -31,12 +31,11 @@ static void move(struct pair *p, enum ferry_kind passive_kind, uint64_t size)
         region_drop(&p->b, local);
 }
 
-static void every_size_arrives_byte_for_byte(void **state)
+WITH_PAIR(every_size_arrives_byte_for_byte)
 {
         static const uint64_t sizes[] = { 1, 4095, 4096, 4097, 77777, MIB - 1, MIB, MIB + 1, 64 * MIB };
 
         for (int network = 0; network < 2; network++) {
-                struct pair *p = *state;
 
                 pair_start(p, network);
                 for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -47,21 +46,9 @@ static void every_size_arrives_byte_for_byte(void **state)
         }
 }
 
-static void a_gibibyte_arrives_byte_for_byte(void **state)
+WITH_PAIR(a_gibibyte_arrives_byte_for_byte)
 {
-        struct pair *p = *state;
-
         pair_start(p, false);
         move(p, FERRY_READABLE, UINT64_C(1) << 30);
         pair_stop(p);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(every_size_arrives_byte_for_byte),
-                WITH_PAIR(a_gibibyte_arrives_byte_for_byte),
-        };
-
-        return cmocka_run_group_tests_name("transfers", tests, NULL, NULL);
 }

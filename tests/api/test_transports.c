@@ -47,10 +47,8 @@ static void read_by(struct pair *p, const char *transports, const char *transpor
         region_drop(&p->b, local);
 }
 
-static void nothing_else_carries_the_bytes(void **state)
+WITH_PAIR(nothing_else_carries_the_bytes)
 {
-        struct pair *p = *state;
-
         worker_start(&p->a, "a", both);
         worker_start(&p->b, "b", both);
         for (int warm = 0; warm < 2; warm++) {
@@ -64,10 +62,8 @@ static void nothing_else_carries_the_bytes(void **state)
         worker_stop(&p->a);
 }
 
-static void what_a_worker_does_not_have_is_not_replaced(void **state)
+WITH_PAIR(what_a_worker_does_not_have_is_not_replaced)
 {
-        struct pair *p = *state;
-
         worker_start(&p->a, "a", NULL);
         worker_start(&p->b, "b", NULL);
         read_by(p, "[\"tcp\"]", NULL);
@@ -76,10 +72,9 @@ static void what_a_worker_does_not_have_is_not_replaced(void **state)
         worker_stop(&p->a);
 }
 
-static void unknown_names_and_passive_operations_are_refused(void **state)
+WITH_PAIR(unknown_names_and_passive_operations_are_refused)
 {
         static const char *const lists[] = { "[]", "[\"posix\"]", "[\"tcp\",1]", "\"tcp\"" };
-        struct pair *p = *state;
         char region[FERRY_ID_SIZE], *body;
 
         worker_start(&p->a, "a", NULL);
@@ -99,10 +94,8 @@ static void unknown_names_and_passive_operations_are_refused(void **state)
 }
 
 /* On loopback every local user reaches UCX's listener. */
-static void a_worker_says_at_its_start_that_its_listener_can_be_aborted(void **state)
+WITH_PAIR(a_worker_says_at_its_start_that_its_listener_can_be_aborted)
 {
-        struct pair *p = *state;
-
         worker_start(&p->a, "a", both);
         worker_start(&p->b, "b", NULL);
         char *with = worker_log(&p->a), *without = worker_log(&p->b);
@@ -113,16 +106,4 @@ static void a_worker_says_at_its_start_that_its_listener_can_be_aborted(void **s
         free(without);
         worker_stop(&p->b);
         worker_stop(&p->a);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(nothing_else_carries_the_bytes),
-                WITH_PAIR(a_worker_says_at_its_start_that_its_listener_can_be_aborted),
-                WITH_PAIR(what_a_worker_does_not_have_is_not_replaced),
-                WITH_PAIR(unknown_names_and_passive_operations_are_refused),
-        };
-
-        return cmocka_run_group_tests_name("transports", tests, NULL, NULL);
 }

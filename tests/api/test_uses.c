@@ -79,10 +79,28 @@ static void assert_peer(struct pair *p, const struct offer *offer)
         free(line);
 }
 
-/* Each write begins when the one before is complete where it was asked for. */
-static void writes_follow_each_other_at_once(void **state)
+static int setup(void **state)
 {
-        struct pair *p = &((struct fixture *)*state)->p;
+        *state = calloc(1, sizeof(struct fixture));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct fixture *f = *state;
+
+        worker_clean(&f->c);
+        pair_clean(&f->p);
+        free(f);
+        return 0;
+}
+
+/* Each write begins when the one before is complete where it was asked for. */
+#define CASE(name) TEST_OF(struct fixture *f, name, setup, teardown)
+
+CASE(writes_follow_each_other_at_once)
+{
+        struct pair *p = &((struct fixture *)f)->p;
 
         for (int network = 0; network < 2; network++) {
                 struct offer target;
@@ -108,9 +126,9 @@ static void writes_follow_each_other_at_once(void **state)
 }
 
 /* A buffer that is filled again and again is offered once. */
-static void what_is_read_is_what_the_memory_holds_each_time(void **state)
+CASE(what_is_read_is_what_the_memory_holds_each_time)
 {
-        struct pair *p = &((struct fixture *)*state)->p;
+        struct pair *p = &((struct fixture *)f)->p;
         struct offer source;
         struct ferry_operation read;
         char target[FERRY_ID_SIZE];
@@ -151,9 +169,8 @@ static uint64_t write_halfway(struct pair *p, const struct offer *target, const 
         return n;
 }
 
-static void a_writer_that_dies_costs_only_its_own_attempt(void **state)
+CASE(a_writer_that_dies_costs_only_its_own_attempt)
 {
-        struct fixture *f = *state;
         struct pair *p = &f->p;
         struct ferry_operation write, end;
         struct offer target;
@@ -189,33 +206,4 @@ static void a_writer_that_dies_costs_only_its_own_attempt(void **state)
         offer_drop(&p->a, &target);
         worker_stop(&f->c);
         worker_stop(&p->a);
-}
-
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct fixture));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        struct fixture *f = *state;
-
-        worker_clean(&f->c);
-        pair_clean(&f->p);
-        free(f);
-        return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(writes_follow_each_other_at_once),
-                TEST(what_is_read_is_what_the_memory_holds_each_time),
-                TEST(a_writer_that_dies_costs_only_its_own_attempt),
-        };
-
-        return cmocka_run_group_tests_name("uses", tests, NULL, NULL);
 }

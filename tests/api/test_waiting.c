@@ -64,9 +64,23 @@ static void assert_silent(int fd)
         assert_int_equal(poll(&p, 1, 0), 0);
 }
 
-static void a_wait_ends_with_the_operation(void **state)
+static int setup(void **state)
 {
-        struct fixture *f = *state;
+        *state = calloc(1, sizeof(struct fixture));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        pair_clean(&((struct fixture *)*state)->p);
+        free(*state);
+        return 0;
+}
+
+#define CASE(name) TEST_OF(struct fixture *f, name, setup, teardown)
+
+CASE(a_wait_ends_with_the_operation)
+{
         struct json_object *object;
         int fd;
 
@@ -89,9 +103,8 @@ static void a_wait_ends_with_the_operation(void **state)
         fixture_stop(f);
 }
 
-static void a_wait_ends_with_a_change_past_the_revision(void **state)
+CASE(a_wait_ends_with_a_change_past_the_revision)
 {
-        struct fixture *f = *state;
         struct json_object *object;
         int done, change, later;
 
@@ -120,9 +133,8 @@ static void a_wait_ends_with_a_change_past_the_revision(void **state)
         fixture_stop(f);
 }
 
-static void the_time_limit_answers_that_it_is_not_done(void **state)
+CASE(the_time_limit_answers_that_it_is_not_done)
 {
-        struct fixture *f = *state;
         struct json_object *object;
         uint64_t start, took;
 
@@ -138,9 +150,8 @@ static void the_time_limit_answers_that_it_is_not_done(void **state)
 }
 
 /* More than the cap is no error: the answer says that it is not done, and one asks again. */
-static void a_wait_beyond_the_cap_is_taken(void **state)
+CASE(a_wait_beyond_the_cap_is_taken)
 {
-        struct fixture *f = *state;
         struct json_object *limits;
         int fd;
 
@@ -155,9 +166,8 @@ static void a_wait_beyond_the_cap_is_taken(void **state)
         fixture_stop(f);
 }
 
-static void prefer_wait_is_the_same(void **state)
+CASE(prefer_wait_is_the_same)
 {
-        struct fixture *f = *state;
         struct raw_answer answer;
         char *request, *applied;
         int fd;
@@ -182,9 +192,8 @@ static void prefer_wait_is_the_same(void **state)
 }
 
 /* POST of a read whose metadata does not come: the answer waits for its end, which another client brings. */
-static void a_post_waits_too(void **state)
+CASE(a_post_waits_too)
 {
-        struct fixture *f = *state;
         struct worker *b = &f->p.b;
         char local[FERRY_ID_SIZE], *url, *more, *body, *request;
         struct ferry_operation_list list;
@@ -221,9 +230,8 @@ static void a_post_waits_too(void **state)
         fixture_stop(f);
 }
 
-static void an_unchanged_operation_is_not_sent_again(void **state)
+CASE(an_unchanged_operation_is_not_sent_again)
 {
-        struct fixture *f = *state;
         struct raw_answer answer;
         char *request;
 
@@ -249,9 +257,8 @@ static void crowd_gather(struct fixture *f)
         worker_await_metric(&f->p.a, PARKED, CROWD);
 }
 
-static void five_hundred_waiters_hold_no_thread_and_all_wake(void **state)
+CASE(five_hundred_waiters_hold_no_thread_and_all_wake)
 {
-        struct fixture *f = *state;
         uint64_t threads;
 
         fixture_start(f);
@@ -270,10 +277,8 @@ static void five_hundred_waiters_hold_no_thread_and_all_wake(void **state)
         fixture_stop(f);
 }
 
-static void waiters_on_a_deleted_operation_hear_that_it_is_gone(void **state)
+CASE(waiters_on_a_deleted_operation_hear_that_it_is_gone)
 {
-        struct fixture *f = *state;
-
         fixture_start(f);
         crowd_gather(f);
         assert_int_equal(ferry_delete_operation(f->p.a.client, f->operation.id), 0);
@@ -286,9 +291,8 @@ static void waiters_on_a_deleted_operation_hear_that_it_is_gone(void **state)
         fixture_stop(f);
 }
 
-static void waiters_that_went_away_are_noticed(void **state)
+CASE(waiters_that_went_away_are_noticed)
 {
-        struct fixture *f = *state;
         size_t before;
 
         fixture_start(f);
@@ -304,10 +308,9 @@ static void waiters_that_went_away_are_noticed(void **state)
         fixture_stop(f);
 }
 
-static void waiters_are_bounded(void **state)
+CASE(waiters_are_bounded)
 {
         static const char *const flags[] = { "--max-waiters", "3", NULL };
-        struct fixture *f = *state;
         char *path;
 
         worker_start(&f->p.a, "a", flags);
@@ -326,9 +329,8 @@ static void waiters_are_bounded(void **state)
         fixture_stop(f);
 }
 
-static void a_stopping_worker_lets_its_waiters_go(void **state)
+CASE(a_stopping_worker_lets_its_waiters_go)
 {
-        struct fixture *f = *state;
         int fd;
 
         fixture_start(f);
@@ -340,9 +342,8 @@ static void a_stopping_worker_lets_its_waiters_go(void **state)
 }
 
 /* Revisions of a transfer that moves: each wake shows more, and the last one the end. */
-static void progress_can_be_followed(void **state)
+CASE(progress_can_be_followed)
 {
-        struct fixture *f = *state;
         uint64_t revision = 0, bytes = 0;
         struct running r;
         bool done = false;
@@ -365,38 +366,4 @@ static void progress_can_be_followed(void **state)
         operation_assert_end(&f->p.a, r.passive, FERRY_COMPLETE, NULL);
         running_drop(&f->p, &r);
         pair_stop(&f->p);
-}
-
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct fixture));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        pair_clean(&((struct fixture *)*state)->p);
-        free(*state);
-        return 0;
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(a_wait_ends_with_the_operation, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_wait_ends_with_a_change_past_the_revision, setup, teardown),
-                cmocka_unit_test_setup_teardown(the_time_limit_answers_that_it_is_not_done, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_wait_beyond_the_cap_is_taken, setup, teardown),
-                cmocka_unit_test_setup_teardown(prefer_wait_is_the_same, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_post_waits_too, setup, teardown),
-                cmocka_unit_test_setup_teardown(an_unchanged_operation_is_not_sent_again, setup, teardown),
-                cmocka_unit_test_setup_teardown(five_hundred_waiters_hold_no_thread_and_all_wake, setup, teardown),
-                cmocka_unit_test_setup_teardown(waiters_on_a_deleted_operation_hear_that_it_is_gone, setup, teardown),
-                cmocka_unit_test_setup_teardown(waiters_that_went_away_are_noticed, setup, teardown),
-                cmocka_unit_test_setup_teardown(waiters_are_bounded, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_stopping_worker_lets_its_waiters_go, setup, teardown),
-                cmocka_unit_test_setup_teardown(progress_can_be_followed, setup, teardown),
-        };
-
-        return cmocka_run_group_tests_name("waiting", tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static const char *run_shell(const char *script, int *ret_status)
         return errors;
 }
 
-static void a_ready_line_that_cannot_be_written_ends_the_worker(void **state)
+TEST(a_ready_line_that_cannot_be_written_ends_the_worker)
 {
         const char *errors;
         int status;
@@ -79,14 +79,14 @@ static void serve_by(const char *script)
         w.client = ferry_free(w.client);
 }
 
-static void logs_that_cannot_be_written_do_not_end_the_worker(void **state)
+TEST(logs_that_cannot_be_written_do_not_end_the_worker)
 {
         serve_by("exec \"$FERRYD\" --listen 127.0.0.1:0 --log-level debug 2>/dev/full");
         serve_by("exec \"$FERRYD\" --listen 127.0.0.1:0 --log-level debug 2>&-");
 }
 
 /* In a container, 64 MiB of it are usual. None is needed. */
-static void a_worker_needs_no_shared_memory_file_system(void **state)
+TEST(a_worker_needs_no_shared_memory_file_system)
 {
         int status;
 
@@ -97,15 +97,4 @@ static void a_worker_needs_no_shared_memory_file_system(void **state)
                  "exec \"$FERRYD\" --listen 127.0.0.1:0'");
         serve_by("exec unshare -rm sh -c 'mount -t tmpfs -o ro none /dev/shm && "
                  "exec \"$FERRYD\" --listen 127.0.0.1:0'");
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_ready_line_that_cannot_be_written_ends_the_worker),
-                cmocka_unit_test(logs_that_cannot_be_written_do_not_end_the_worker),
-                cmocka_unit_test(a_worker_needs_no_shared_memory_file_system),
-        };
-
-        return cmocka_run_group_tests_name("full disk", tests, NULL, NULL);
 }

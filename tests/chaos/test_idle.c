@@ -42,20 +42,36 @@ static void assert_sleeps(struct scene *s)
 #endif
 }
 
-static void a_fresh_worker_sleeps(void **state)
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct scene));
+        return 0;
+}
+
+static int teardown(void **state)
 {
         struct scene *s = *state;
 
+        worker_clean(&s->quiet);
+        worker_clean(&s->local);
+        worker_clean(&s->network);
+        free(s);
+        return 0;
+}
+
+#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+
+WITH_SCENE(a_fresh_worker_sleeps)
+{
         worker_start(&s->quiet, "quiet", NULL);
         assert_sleeps(s);
         worker_stop(&s->quiet);
 }
 
-static void a_worker_with_links_and_waiters_sleeps(void **state)
+WITH_SCENE(a_worker_with_links_and_waiters_sleeps)
 {
         char region[FERRY_ID_SIZE];
         struct ferry_operation offer;
-        struct scene *s = *state;
         char *metrics;
 
         worker_start(&s->quiet, "quiet", (const char *const[]){ "--data-listen", "127.0.0.1:0", NULL });
@@ -80,31 +96,4 @@ static void a_worker_with_links_and_waiters_sleeps(void **state)
         worker_stop(&s->local);
         worker_stop(&s->quiet);
         (void)close(s->parked);
-}
-
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct scene));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        struct scene *s = *state;
-
-        worker_clean(&s->quiet);
-        worker_clean(&s->local);
-        worker_clean(&s->network);
-        free(s);
-        return 0;
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(a_fresh_worker_sleeps, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_worker_with_links_and_waiters_sleeps, setup, teardown),
-        };
-
-        return cmocka_run_group_tests_name("idle", tests, NULL, NULL);
 }

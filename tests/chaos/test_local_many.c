@@ -299,16 +299,6 @@ static void run(struct scene *s, bool own_pointers)
         scene_stop(s);
 }
 
-static void those_who_serve_regions_end(void **state)
-{
-        run(*state, false);
-}
-
-static void those_who_serve_own_pointers_end(void **state)
-{
-        run(*state, true);
-}
-
 static int setup(void **state)
 {
         *state = calloc(1, sizeof(struct scene));
@@ -330,12 +320,14 @@ static int teardown(void **state)
         return 0;
 }
 
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(those_who_serve_regions_end, setup, teardown),
-                cmocka_unit_test_setup_teardown(those_who_serve_own_pointers_end, setup, teardown),
-        };
+#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
 
-        return cmocka_run_group_tests_name("many local workers", tests, NULL, NULL);
+WITH_SCENE(those_who_serve_regions_end)
+{
+        run(s, false);
+}
+
+WITH_SCENE(those_who_serve_own_pointers_end)
+{
+        run(s, true);
 }

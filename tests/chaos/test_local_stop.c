@@ -197,9 +197,28 @@ static void measure(struct scene *s)
         }
 }
 
-static void a_stop_at_any_moment_ends_the_other_side_and_leaves_its_memory_alone(void **state)
+static int setup(void **state)
+{
+        struct scene *s = calloc(1, sizeof(*s));
+
+        s->size = getenv("FERRY_CHAOS_ROUNDS") ? SIZE_LONG : SIZE_SHORT;
+        *state = s;
+        return 0;
+}
+
+static int teardown(void **state)
 {
         struct scene *s = *state;
+
+        pair_clean(&s->pair);
+        free(s);
+        return 0;
+}
+
+#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+
+WITH_SCENE(a_stop_at_any_moment_ends_the_other_side_and_leaves_its_memory_alone)
+{
         unsigned first;
 
         pair_start_with(&s->pair, false, flags);
@@ -224,32 +243,4 @@ static void a_stop_at_any_moment_ends_the_other_side_and_leaves_its_memory_alone
                 (void)munmap(s->ends[i].memory, s->size);
         free(s->copy);
         pair_stop(&s->pair);
-}
-
-static int setup(void **state)
-{
-        struct scene *s = calloc(1, sizeof(*s));
-
-        s->size = getenv("FERRY_CHAOS_ROUNDS") ? SIZE_LONG : SIZE_SHORT;
-        *state = s;
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        struct scene *s = *state;
-
-        pair_clean(&s->pair);
-        free(s);
-        return 0;
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(a_stop_at_any_moment_ends_the_other_side_and_leaves_its_memory_alone,
-                                                setup, teardown),
-        };
-
-        return cmocka_run_group_tests_name("local stop", tests, NULL, NULL);
 }

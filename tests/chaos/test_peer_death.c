@@ -168,21 +168,6 @@ static void survive(struct scene *s, bool network, bool verify)
         print_message("%s side: the slowest end came after %d ms\n", side_names[network], (int)s->slowest_ms);
 }
 
-static void survivor_ends_and_serves_on_the_local_side(void **state)
-{
-        survive(*state, false, false);
-}
-
-static void survivor_ends_and_serves_on_the_local_side_with_checksums(void **state)
-{
-        survive(*state, false, true);
-}
-
-static void survivor_ends_and_serves_on_the_network_side(void **state)
-{
-        survive(*state, true, true);
-}
-
 static int setup(void **state)
 {
         *state = calloc(1, sizeof(struct scene));
@@ -198,14 +183,19 @@ static int teardown(void **state)
         return 0;
 }
 
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(survivor_ends_and_serves_on_the_local_side, setup, teardown),
-                cmocka_unit_test_setup_teardown(survivor_ends_and_serves_on_the_local_side_with_checksums, setup,
-                                                teardown),
-                cmocka_unit_test_setup_teardown(survivor_ends_and_serves_on_the_network_side, setup, teardown),
-        };
+#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
 
-        return cmocka_run_group_tests_name("peer death", tests, NULL, NULL);
+WITH_SCENE(survivor_ends_and_serves_on_the_local_side)
+{
+        survive(s, false, false);
+}
+
+WITH_SCENE(survivor_ends_and_serves_on_the_local_side_with_checksums)
+{
+        survive(s, false, true);
+}
+
+WITH_SCENE(survivor_ends_and_serves_on_the_network_side)
+{
+        survive(s, true, true);
 }

@@ -19,10 +19,28 @@ static const char *bound(const struct worker *w)
         return w->url + strlen("http://");
 }
 
-static void the_next_start_removes_the_socket_of_a_dead_worker_only(void **state)
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct scene));
+        return 0;
+}
+
+static int teardown(void **state)
+{
+        struct scene *s = *state;
+
+        worker_clean(&s->dead);
+        worker_clean(&s->other);
+        worker_clean(&s->again);
+        free(s);
+        return 0;
+}
+
+#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+
+WITH_SCENE(the_next_start_removes_the_socket_of_a_dead_worker_only)
 {
         char dead_region[FERRY_ID_SIZE], other_region[FERRY_ID_SIZE];
-        struct scene *s = *state;
 
         worker_start(&s->dead, "dead", NULL);
         worker_start(&s->other, "other", NULL);
@@ -42,11 +60,10 @@ static void the_next_start_removes_the_socket_of_a_dead_worker_only(void **state
         worker_stop(&s->other);
 }
 
-static void a_peer_that_finds_nobody_listening_removes_the_socket(void **state)
+WITH_SCENE(a_peer_that_finds_nobody_listening_removes_the_socket)
 {
         char dead_region[FERRY_ID_SIZE], other_region[FERRY_ID_SIZE];
         struct ferry_operation offer, read;
-        struct scene *s = *state;
 
         worker_start(&s->dead, "dead", NULL);
         worker_start(&s->other, "other", NULL);
@@ -67,12 +84,11 @@ static void a_peer_that_finds_nobody_listening_removes_the_socket(void **state)
         worker_stop(&s->other);
 }
 
-static void a_worker_that_comes_back_has_its_addresses_and_another_epoch(void **state)
+WITH_SCENE(a_worker_that_comes_back_has_its_addresses_and_another_epoch)
 {
         static const char *const network[] = { "--data-listen", "127.0.0.1:0", "--local", "off", NULL };
         char old_epoch[sizeof(((struct worker *)0)->epoch)], region[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
         struct ferry_operation offer, read;
-        struct scene *s = *state;
         char http[160], data[160];
 
         worker_start(&s->dead, "w", network);
@@ -107,12 +123,11 @@ static void a_worker_that_comes_back_has_its_addresses_and_another_epoch(void **
 }
 
 /* Files that look like a worker's socket, but are somebody's own. */
-static void what_is_no_workers_socket_is_never_removed(void **state)
+WITH_SCENE(what_is_no_workers_socket_is_never_removed)
 {
         static const char *const names[] = { "0123456789abcdef.sock", "0123456789abcdeg.sock", "0123456789abcde.sock",
                                              "0123456789abcdef.sock.x" };
         enum { N = sizeof(names) / sizeof(names[0]) };
-        struct scene *s = *state;
         char paths[N][256];
         struct stat status;
 
@@ -131,35 +146,4 @@ static void what_is_no_workers_socket_is_never_removed(void **state)
                 assert_int_equal(stat(paths[i], &status), 0);
                 assert_int_equal(unlink(paths[i]), 0);
         }
-}
-
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct scene));
-        return 0;
-}
-
-static int teardown(void **state)
-{
-        struct scene *s = *state;
-
-        worker_clean(&s->dead);
-        worker_clean(&s->other);
-        worker_clean(&s->again);
-        free(s);
-        return 0;
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(the_next_start_removes_the_socket_of_a_dead_worker_only, setup,
-                                                teardown),
-                cmocka_unit_test_setup_teardown(a_worker_that_comes_back_has_its_addresses_and_another_epoch, setup,
-                                                teardown),
-                cmocka_unit_test_setup_teardown(a_peer_that_finds_nobody_listening_removes_the_socket, setup, teardown),
-                cmocka_unit_test_setup_teardown(what_is_no_workers_socket_is_never_removed, setup, teardown),
-        };
-
-        return cmocka_run_group_tests_name("restart", tests, NULL, NULL);
 }

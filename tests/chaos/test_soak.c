@@ -203,10 +203,9 @@ static void compare(const struct measure *m, size_t operations)
                 assert_true(m->rss_kb[PARTS - 1] < from_kb + limit_kb);
 }
 
-static void a_worker_is_after_many_operations_what_it_was_before(void **state)
+WITH_PAIR(a_worker_is_after_many_operations_what_it_was_before)
 {
         size_t operations = operations_of_a_side(), batches = operations / (CLIENTS * BATCH);
-        struct pair *p = *state;
 
         assert_int_equal(setenv("MALLOC_ARENA_MAX", "1", 1), 0); /* arenas fill up for as long as threads come and go */
         for (int network = 0; network < 2; network++) {
@@ -229,13 +228,4 @@ static void a_worker_is_after_many_operations_what_it_was_before(void **state)
                               operations, (int)((now_ms() - started_ms) / 1000));
                 pair_stop(p);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_PAIR(a_worker_is_after_many_operations_what_it_was_before),
-        };
-
-        return cmocka_run_group_tests_name("soak", tests, NULL, NULL);
 }

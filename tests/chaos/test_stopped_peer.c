@@ -173,37 +173,6 @@ static void start(struct scene *s, bool network)
         worker_expect(&s->pair.b, "msg=\"operation ended\"");
 }
 
-static void the_stall_limit_ends_operations_with_a_stopped_peer(void **state)
-{
-        struct scene *s = *state;
-
-        for (int network = 0; network < 2; network++) {
-                start(s, network);
-                stop_in_the_middle(s);
-                end_and_go_on(s, FERRY_ERRORED, "stalled");
-                pair_stop(&s->pair);
-        }
-}
-
-static void a_cancel_ends_operations_with_a_stopped_peer_within_the_grace_time(void **state)
-{
-        struct scene *s = *state;
-        struct ferry_operation operation;
-
-        for (int network = 0; network < 2; network++) {
-                start(s, network);
-                stop_in_the_middle(s);
-                for (size_t i = 0; i < LANES; i++) {
-                        assert_int_equal(
-                                ferry_cancel_operation(s->pair.a.client, s->lanes[i].kept_operation, &operation), 0);
-                        assert_true(operation.cancel_requested || operation.done);
-                        ferry_operation_clear(&operation);
-                }
-                end_and_go_on(s, FERRY_CANCELLED, "cancelled");
-                pair_stop(&s->pair);
-        }
-}
-
 static int setup(void **state)
 {
         *state = calloc(1, sizeof(struct scene));
@@ -219,13 +188,32 @@ static int teardown(void **state)
         return 0;
 }
 
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(the_stall_limit_ends_operations_with_a_stopped_peer, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_cancel_ends_operations_with_a_stopped_peer_within_the_grace_time,
-                                                setup, teardown),
-        };
+#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
 
-        return cmocka_run_group_tests_name("stopped peer", tests, NULL, NULL);
+WITH_SCENE(the_stall_limit_ends_operations_with_a_stopped_peer)
+{
+        for (int network = 0; network < 2; network++) {
+                start(s, network);
+                stop_in_the_middle(s);
+                end_and_go_on(s, FERRY_ERRORED, "stalled");
+                pair_stop(&s->pair);
+        }
+}
+
+WITH_SCENE(a_cancel_ends_operations_with_a_stopped_peer_within_the_grace_time)
+{
+        struct ferry_operation operation;
+
+        for (int network = 0; network < 2; network++) {
+                start(s, network);
+                stop_in_the_middle(s);
+                for (size_t i = 0; i < LANES; i++) {
+                        assert_int_equal(
+                                ferry_cancel_operation(s->pair.a.client, s->lanes[i].kept_operation, &operation), 0);
+                        assert_true(operation.cancel_requested || operation.done);
+                        ferry_operation_clear(&operation);
+                }
+                end_and_go_on(s, FERRY_CANCELLED, "cancelled");
+                pair_stop(&s->pair);
+        }
 }

@@ -289,9 +289,26 @@ static void assert_survivor_is_as_before(struct scene *s)
                 assert_true(rss_kb < s->rss_kb + RSS_GROWTH_KB);
 }
 
-static void whatever_happens_every_operation_ends_and_is_quiet(void **state)
+static int setup(void **state)
+{
+        *state = calloc(1, sizeof(struct scene));
+        return *state ? 0 : -1;
+}
+
+static int teardown(void **state)
 {
         struct scene *s = *state;
+
+        for (size_t i = 0; i < STORM_WORKERS; i++)
+                worker_clean(&s->storm.places[i].w);
+        free(s);
+        return 0;
+}
+
+#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+
+WITH_SCENE(whatever_happens_every_operation_ends_and_is_quiet)
+{
         uint64_t end_ms, strike_ms;
 
         s->seed = number_of("FERRY_CHAOS_SEED", (uint64_t)getpid());
@@ -316,29 +333,4 @@ static void whatever_happens_every_operation_ends_and_is_quiet(void **state)
         assert_survivor_is_as_before(s);
         worker_stop(&s->storm.places[SURVIVOR].w);
         assert_true(s->storm.sums.complete > 0);
-}
-
-static int setup(void **state)
-{
-        *state = calloc(1, sizeof(struct scene));
-        return *state ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-        struct scene *s = *state;
-
-        for (size_t i = 0; i < STORM_WORKERS; i++)
-                worker_clean(&s->storm.places[i].w);
-        free(s);
-        return 0;
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(whatever_happens_every_operation_ends_and_is_quiet, setup, teardown),
-        };
-
-        return cmocka_run_group_tests_name("storm", tests, NULL, NULL);
 }

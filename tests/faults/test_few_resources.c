@@ -54,13 +54,13 @@ static size_t sweep(const char *const *flags, struct limit limit, rlim_t end, rl
 }
 
 /* Whoever starts has kept back what serving takes. */
-static void any_number_of_files_serves_or_is_too_few(void **state)
+TEST(any_number_of_files_serves_or_is_too_few)
 {
         (void)sweep(quiet, (struct limit){ RLIMIT_NOFILE, 3, 0 }, 129, sweep_step(7));
         (void)sweep(network, (struct limit){ RLIMIT_NOFILE, 3, 0 }, 258, sweep_step(51));
 }
 
-static void any_size_of_memory_serves_or_is_too_small(void **state)
+TEST(any_size_of_memory_serves_or_is_too_small)
 {
         enum { MIB = 1 << 20 };
 
@@ -70,7 +70,7 @@ static void any_size_of_memory_serves_or_is_too_small(void **state)
                     (rlim_t)MIB * 31 * sweep_step(4) / 4);
 }
 
-static void any_number_of_threads_serves_or_is_too_few(void **state)
+TEST(any_number_of_threads_serves_or_is_too_few)
 {
         struct failing *failing;
         size_t n_ready = 0, n = 0;
@@ -92,7 +92,7 @@ static void any_number_of_threads_serves_or_is_too_few(void **state)
 }
 
 /* The limit of a user's processes, which binds nobody with privileges. */
-static void a_user_that_may_have_no_threads_is_told(void **state)
+TEST(a_user_that_may_have_no_threads_is_told)
 {
         enum { NOBODY = 65534 };
         char directory[] = "/tmp/ferry-faults-XXXXXX";
@@ -113,7 +113,7 @@ static void a_user_that_may_have_no_threads_is_told(void **state)
         assert_int_equal(rmdir(directory), 0); /* neither has left anything */
 }
 
-static void a_library_that_prints_leaves_standard_output_alone(void **state)
+TEST(a_library_that_prints_leaves_standard_output_alone)
 {
         struct attempt attempt;
 
@@ -179,9 +179,8 @@ static bool group_is_gone(void *context)
 }
 
 /* What the group has no room for is refused; its worker is not killed for it. */
-static void a_groups_limit_is_kept(void **state)
+WITH_WORKER(a_groups_limit_is_kept)
 {
-        struct worker *w = *state;
         char id[FERRY_ID_SIZE];
 
         if (!group_make())
@@ -198,11 +197,10 @@ static void a_groups_limit_is_kept(void **state)
 
 /* ---- clocks ---- */
 
-static void a_days_jump_of_the_clock_ends_nothing(void **state)
+WITH_WORKER(a_days_jump_of_the_clock_ends_nothing)
 {
         enum { DAY_S = 24 * 3600, SIZE = 1 << 20, HOLD_MS = 300 };
         struct failing *failing;
-        struct worker *w = *state;
 
         if (SANITIZED)
                 skip();
@@ -238,19 +236,4 @@ static void a_days_jump_of_the_clock_ends_nothing(void **state)
         }
         worker_stop(w);
         (void)failing_share(false);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(any_number_of_files_serves_or_is_too_few),
-                cmocka_unit_test(any_size_of_memory_serves_or_is_too_small),
-                cmocka_unit_test(any_number_of_threads_serves_or_is_too_few),
-                cmocka_unit_test(a_user_that_may_have_no_threads_is_told),
-                cmocka_unit_test(a_library_that_prints_leaves_standard_output_alone),
-                WITH_WORKER(a_groups_limit_is_kept),
-                WITH_WORKER(a_days_jump_of_the_clock_ends_nothing),
-        };
-
-        return cmocka_run_group_tests_name("few_resources", tests, NULL, NULL);
 }

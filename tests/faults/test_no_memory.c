@@ -12,11 +12,14 @@ enum { SIZE = 100000, IN_A_ROW = 3 };
 
 static const char *const quiet[] = { "--listen", "127.0.0.1:0", "--name", "w", NULL };
 
-static void a_start_without_memory_fails_in_a_line(void **state)
+WITH_WORKER(a_start_without_memory_fails_in_a_line)
 {
-        struct failing *failing = failing_share(true);
+        struct failing *failing;
         size_t n_failed = 0, at = 1;
 
+        if (SANITIZED) /* whose allocator has allocations of its own */
+                skip();
+        failing = failing_share(true);
         for (;; at += at < 20 ? 1 : sweep_step(29)) {
                 struct attempt attempt;
 
@@ -168,13 +171,15 @@ static void sweep_up(struct worker *w)
         worker_await_metric(w, "ferry_regions", 0);
 }
 
-static void a_worker_without_memory_lives_on(void **state)
+WITH_WORKER(a_worker_without_memory_lives_on)
 {
-        struct failing *failing = failing_share(true);
-        struct worker *w = *state;
+        struct failing *failing;
         size_t at = 1, descriptors;
         bool came = true;
 
+        if (SANITIZED)
+                skip();
+        failing = failing_share(true);
         worker_start(w, "w", NULL);
         worker_expect(w, "level=warn");
         worker_expect(w, "level=error");
@@ -195,18 +200,4 @@ static void a_worker_without_memory_lives_on(void **state)
         assert_in_range(worker_descriptors(w), 0, descriptors + 8);
         worker_stop(w);
         (void)failing_share(false);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                WITH_WORKER(a_start_without_memory_fails_in_a_line),
-                WITH_WORKER(a_worker_without_memory_lives_on),
-        };
-
-        if (SANITIZED) { /* whose allocator it is */
-                (void)printf("A sanitizer has allocations of its own\n");
-                return 77;
-        }
-        return cmocka_run_group_tests_name("no_memory", tests, NULL, NULL);
 }

@@ -30,6 +30,7 @@ struct http_fixture {
 
 int http_setup(void **state); /* started with the defaults of the fixture */
 int http_teardown(void **state);
+#define WITH_HTTP(name) TEST_OF(struct http_fixture *h, name, http_setup, http_teardown)
 
 /* Ends the server; starts it with h->config. */
 void http_stop(struct http_fixture *h);

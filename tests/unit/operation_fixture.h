@@ -3,15 +3,8 @@
 #define OPERATION_FIXTURE_H
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "base/loop.h"
@@ -19,6 +12,8 @@
 #include "base/util.h"
 #include "memory/region.h"
 #include "operations/operations.h"
+
+#include "test.h"
 
 /* A store on a real loop and real regions, and a mover that does only what the test says. */
 
@@ -56,6 +51,7 @@ extern const struct operation_limits default_limits;
 
 int fixture_setup(void **state); /* with default_limits */
 int fixture_teardown(void **state);
+#define WITH_STORE(name) TEST_OF(struct fixture *f, name, fixture_setup, fixture_teardown)
 
 /* The store anew, with other limits. */
 void fixture_limits(struct fixture *f, const struct operation_limits *limits);

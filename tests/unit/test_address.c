@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/address.h"
 #include "base/util.h"
 
-static void split_takes_names_and_literals(void **state)
+#include "unit.h"
+
+TEST(split_takes_names_and_literals)
 {
         static const struct {
                 const char *text, *host;
@@ -32,7 +30,7 @@ static void split_takes_names_and_literals(void **state)
         }
 }
 
-static void split_refuses_what_is_no_address(void **state)
+TEST(split_refuses_what_is_no_address)
 {
         static const char *const bad[] = {
                 "",      ":1",      "localhost",     "localhost:", "localhost:65536", "localhost:-1", "h:1x", "::1:80",
@@ -49,7 +47,7 @@ static void split_refuses_what_is_no_address(void **state)
         assert_false(address_split(text, host, &port));
 }
 
-static void host_is_found_with_and_without_port(void **state)
+TEST(host_is_found_with_and_without_port)
 {
         char host[ADDRESS_HOST_SIZE];
 
@@ -67,7 +65,7 @@ static void host_is_found_with_and_without_port(void **state)
         assert_false(address_host("host:99999", host));
 }
 
-static void join_puts_brackets_around_v6(void **state)
+TEST(join_puts_brackets_around_v6)
 {
         char text[ADDRESS_SIZE];
 
@@ -77,7 +75,7 @@ static void join_puts_brackets_around_v6(void **state)
         assert_string_equal(text, "h:1");
 }
 
-static void literals_are_told_from_names(void **state)
+TEST(literals_are_told_from_names)
 {
         assert_true(address_is_literal("10.0.0.1"));
         assert_true(address_is_literal("::1"));
@@ -91,7 +89,7 @@ static void literals_are_told_from_names(void **state)
         assert_false(address_is_wildcard("*"));
 }
 
-static void publish_names_a_host_that_peers_can_reach(void **state)
+TEST(publish_names_a_host_that_peers_can_reach)
 {
         char text[ADDRESS_SIZE];
 
@@ -107,17 +105,4 @@ static void publish_names_a_host_that_peers_can_reach(void **state)
         assert_string_equal(text, "192.168.0.1:9");
         address_publish("what", "x", "y", text, sizeof(text));
         assert_string_equal(text, "what");
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(split_takes_names_and_literals),
-                cmocka_unit_test(split_refuses_what_is_no_address),
-                cmocka_unit_test(host_is_found_with_and_without_port),
-                cmocka_unit_test(join_puts_brackets_around_v6),
-                cmocka_unit_test(literals_are_told_from_names),
-                cmocka_unit_test(publish_names_a_host_that_peers_can_reach),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,15 +2,13 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "base/admission.h"
 #include "base/util.h"
+
+#include "unit.h"
 
 static struct admission *admit(const char *const *entries, size_t n)
 {
@@ -20,7 +18,7 @@ static struct admission *admit(const char *const *entries, size_t n)
         return admission;
 }
 
-static void admission_is_by_name_address_and_network(void **state)
+TEST(admission_is_by_name_address_and_network)
 {
         static const char *const allow[] = { "10.1.0.0/16",   "192.168.7.9",           "2001:db8:5::/48",
                                              "fe80::/10",     "Worker-B.example",      "[fd00::1]",
@@ -70,7 +68,7 @@ static void admission_is_by_name_address_and_network(void **state)
         admission_free(admission);
 }
 
-static void loopback_is_the_default_and_nobody_can_be_asked_for(void **state)
+TEST(loopback_is_the_default_and_nobody_can_be_asked_for)
 {
         struct admission *admission = admit(NULL, 0);
 
@@ -90,7 +88,7 @@ static void loopback_is_the_default_and_nobody_can_be_asked_for(void **state)
         admission_free(admission);
 }
 
-static void all_of_ipv6_is_not_all_of_ipv4(void **state)
+TEST(all_of_ipv6_is_not_all_of_ipv4)
 {
         static const char *const allow[] = { "::/0" };
         struct admission *admission = admit(allow, 1);
@@ -101,7 +99,7 @@ static void all_of_ipv6_is_not_all_of_ipv4(void **state)
         admission_free(admission);
 }
 
-static void entries_that_are_no_hosts_are_refused(void **state)
+TEST(entries_that_are_no_hosts_are_refused)
 {
         static const char *const bad[] = { "",          "10.0.0.0/33", "10.0.0.0/",     "10.0.0.0/x", "10.0.0/8",
                                            "256.0.0.1", "::1/129",     "http://a",      "a:80",       "a b",
@@ -116,7 +114,7 @@ static void entries_that_are_no_hosts_are_refused(void **state)
         }
 }
 
-static void socket_addresses_are_judged_like_text(void **state)
+TEST(socket_addresses_are_judged_like_text)
 {
         static const char *const allow[] = { "10.0.0.0/8", "fd00::/8" };
         struct sockaddr_in v4 = { .sin_family = AF_INET };
@@ -136,17 +134,4 @@ static void socket_addresses_are_judged_like_text(void **state)
         assert_false(admission_address(admission, (struct sockaddr *)&v6));
         assert_false(admission_address(admission, &other));
         admission_free(admission);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(admission_is_by_name_address_and_network),
-                cmocka_unit_test(loopback_is_the_default_and_nobody_can_be_asked_for),
-                cmocka_unit_test(all_of_ipv6_is_not_all_of_ipv4),
-                cmocka_unit_test(entries_that_are_no_hosts_are_refused),
-                cmocka_unit_test(socket_addresses_are_judged_like_text),
-        };
-
-        return cmocka_run_group_tests_name("admission", tests, NULL, NULL);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,11 +8,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include <cmocka.h>
-
 #include <ferry/ferry.h>
 
 #include "test_client_server.h"
+#include "unit.h"
 
 #define JSON(status, body)                                                                                             \
         "HTTP/1.1 " status " Yes\r\nContent-Type: application/json; charset=utf-8\r\nConnection: close\r\n\r\n" body
@@ -69,7 +66,7 @@ static void has_header(struct fixture *x, size_t i, const char *line)
 
 /* ---- the worker ---- */
 
-static void the_worker_is_described(void **state)
+TEST(the_worker_is_described)
 {
         START(x,
               { JSON("200", "{\"name\":\"w\",\"epoch\":\"00ff\",\"version\":\"0.1.0\",\"ucx_version\":\"1.13.1\","
@@ -90,7 +87,7 @@ static void the_worker_is_described(void **state)
         finish(&x);
 }
 
-static void a_peer_is_connected_to(void **state)
+TEST(a_peer_is_connected_to)
 {
         START(x,
               { JSON("201", "{\"url\":\"http://h\",\"worker\":\"w\",\"epoch\":\"00ff\",\"transport\":\"tcp\","
@@ -115,7 +112,7 @@ static void a_peer_is_connected_to(void **state)
         finish(&x);
 }
 
-static void texts_come_as_they_are(void **state)
+TEST(texts_come_as_they_are)
 {
 #define EVENTS "{\"events\":[],\"next\":\"00000000000000ff-7\"}"
 #define TEXT(type, body) "HTTP/1.1 200 OK\r\nContent-Type: " type "\r\nConnection: close\r\n\r\n" body
@@ -149,7 +146,7 @@ static void texts_come_as_they_are(void **state)
         finish(&x);
 }
 
-static void events_are_asked_for_from_where_the_caller_was(void **state)
+TEST(events_are_asked_for_from_where_the_caller_was)
 {
         START(x, { JSON("200", EVENTS), .end = SERVER_CLOSE }, { JSON("200", EVENTS), .end = SERVER_CLOSE });
         char *text = NULL;
@@ -165,7 +162,7 @@ static void events_are_asked_for_from_where_the_caller_was(void **state)
 
 /* ---- regions ---- */
 
-static void a_region_is_created(void **state)
+TEST(a_region_is_created)
 {
         START(x, { JSON("201", REGION), .end = SERVER_CLOSE }, { JSON("201", REGION), .end = SERVER_CLOSE });
         struct ferry_region region;
@@ -186,7 +183,7 @@ static void a_region_is_created(void **state)
         finish(&x);
 }
 
-static void regions_are_fetched_listed_and_deleted(void **state)
+TEST(regions_are_fetched_listed_and_deleted)
 {
         START(x, { JSON("200", REGION), .end = SERVER_CLOSE },
               { JSON("200", "{\"regions\":[" REGION "],\"next\":\"c+/=\"}"), .end = SERVER_CLOSE },
@@ -212,7 +209,7 @@ static void regions_are_fetched_listed_and_deleted(void **state)
 
 #define PART(range, body) "HTTP/1.1 206 Partial\r\nContent-Range: bytes " range "\r\nConnection: close\r\n\r\n" body
 
-static void content_is_read_by_parts(void **state)
+TEST(content_is_read_by_parts)
 {
         START(x, { PART("16-23/4096", "01234567"), .end = SERVER_CLOSE },
               { PART("4092-4095/4096", "tail"), .end = SERVER_CLOSE });
@@ -229,7 +226,7 @@ static void content_is_read_by_parts(void **state)
         finish(&x);
 }
 
-static void content_that_is_another_part_is_refused(void **state)
+TEST(content_that_is_another_part_is_refused)
 {
         START(x, { PART("0-7/4096", "01234567"), .end = SERVER_CLOSE },
               { PART("16-24/4096", "012345678"), .end = SERVER_CLOSE },
@@ -246,7 +243,7 @@ static void content_that_is_another_part_is_refused(void **state)
         finish(&x);
 }
 
-static void content_flows_into_a_file(void **state)
+TEST(content_flows_into_a_file)
 {
         START(x, { "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", .end = SERVER_CLOSE, .filler = 1000000 },
               { PART("9-10/11", "xy"), .end = SERVER_CLOSE });
@@ -272,7 +269,7 @@ static int count_and_stop(void *context, const void *data, size_t size)
         return ++*calls == 2 ? -ECANCELED : 0;
 }
 
-static void a_sink_can_end_the_transfer(void **state)
+TEST(a_sink_can_end_the_transfer)
 {
         START(x, { "HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n", .end = SERVER_CLOSE, .filler = 10000000 });
         size_t calls = 0;
@@ -281,7 +278,7 @@ static void a_sink_can_end_the_transfer(void **state)
         finish(&x);
 }
 
-static void content_that_broke_off_is_not_asked_for_again(void **state)
+TEST(content_that_broke_off_is_not_asked_for_again)
 {
         static const struct server_step steps[] = {
                 { "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", .end = SERVER_CLOSE },
@@ -297,7 +294,7 @@ static void content_that_broke_off_is_not_asked_for_again(void **state)
         finish(&x);
 }
 
-static void content_is_written_from_memory(void **state)
+TEST(content_is_written_from_memory)
 {
         START(x, { NO_CONTENT, .end = SERVER_CLOSE }, { NO_CONTENT, .end = SERVER_CLOSE });
         assert_int_equal(ferry_put_region_content(x.ferry, "rgn_1", 12, "bytes", 5), 0);
@@ -310,7 +307,7 @@ static void content_is_written_from_memory(void **state)
         finish(&x);
 }
 
-static void memory_is_sent_again_after_a_reset(void **state)
+TEST(memory_is_sent_again_after_a_reset)
 {
         static const struct server_step steps[] = { { NULL, .end = SERVER_RESET },
                                                     { NO_CONTENT, .end = SERVER_CLOSE } };
@@ -322,7 +319,7 @@ static void memory_is_sent_again_after_a_reset(void **state)
         finish(&x);
 }
 
-static void content_is_written_from_a_file(void **state)
+TEST(content_is_written_from_a_file)
 {
         START(x, { NO_CONTENT, .end = SERVER_CLOSE }, { NULL, .end = SERVER_HANG });
         int fd = memfd_create("content", MFD_CLOEXEC);
@@ -350,7 +347,7 @@ static ssize_t broken_source(void *context, void *buffer, size_t size)
         return -ENOTRECOVERABLE;
 }
 
-static void content_is_written_from_a_source(void **state)
+TEST(content_is_written_from_a_source)
 {
         START(x, { NO_CONTENT, .end = SERVER_CLOSE }, { NO_CONTENT, .end = SERVER_CLOSE },
               { NULL, .end = SERVER_HANG });
@@ -367,7 +364,7 @@ static void content_is_written_from_a_source(void **state)
 
 /* ---- operations ---- */
 
-static void an_active_operation_is_created(void **state)
+TEST(an_active_operation_is_created)
 {
         START(x, { JSON("201", OPERATION("IN_PROGRESS", "false", "")), .end = SERVER_CLOSE });
         const struct ferry_descriptor descriptors[] = { { "rgn_1", 0, 0 }, { "rgn_2", 4096, 8, 3, 16 } };
@@ -395,7 +392,7 @@ static void an_active_operation_is_created(void **state)
         finish(&x);
 }
 
-static void a_passive_operation_brings_its_metadata_as_they_came(void **state)
+TEST(a_passive_operation_brings_its_metadata_as_they_came)
 {
         START(x,
               { JSON("201", OPERATION("INITIALIZED", "false", ",\"metadata\":{ \"a\" : [1.50] , \"\\u0062\":[]}")),
@@ -430,7 +427,7 @@ static void a_passive_operation_brings_its_metadata_as_they_came(void **state)
         finish(&x);
 }
 
-static void the_key_takes_the_place_of_the_token(void **state)
+TEST(the_key_takes_the_place_of_the_token)
 {
 #define MIDDLE "HTTP/1.1 206 Part\r\nContent-Range: bytes 2-5/8\r\nConnection: close\r\n\r\nabcd"
         static const struct server_step steps[] = { { MIDDLE, .end = SERVER_CLOSE },
@@ -459,7 +456,7 @@ static void the_key_takes_the_place_of_the_token(void **state)
         finish(&x);
 }
 
-static void metadata_cannot_break_out_of_the_body(void **state)
+TEST(metadata_cannot_break_out_of_the_body)
 {
         START(x, { NULL, .end = SERVER_HANG });
         static const char *const wrong[] = { "", "{", "{},\"verify\":true", "{} {}", "NaN", "{\"a\":1,\"a\":2}" };
@@ -476,7 +473,7 @@ static void metadata_cannot_break_out_of_the_body(void **state)
         finish(&x);
 }
 
-static void operations_are_fetched_listed_and_ended(void **state)
+TEST(operations_are_fetched_listed_and_ended)
 {
         START(x, { RUNNING, .end = SERVER_CLOSE }, { RUNNING, .end = SERVER_CLOSE },
               { JSON("200", "{\"operations\":[" OPERATION("COMPLETE", "true", "") "]}"), .end = SERVER_CLOSE },
@@ -520,7 +517,7 @@ static void operations_are_fetched_listed_and_ended(void **state)
 
 /* ---- waiting ---- */
 
-static void lists_are_filtered_by_the_worker(void **state)
+TEST(lists_are_filtered_by_the_worker)
 {
         START(x,
               { JSON("200", "{\"operations\":[" OPERATION("COMPLETE", "true",
@@ -549,7 +546,7 @@ static void lists_are_filtered_by_the_worker(void **state)
         finish(&x);
 }
 
-static void several_are_waited_for_until_any_is_done(void **state)
+TEST(several_are_waited_for_until_any_is_done)
 {
 #define PAIR(first, second) JSON("200", "{\"operations\":[" first "," second "]}")
 #define RUNS OPERATION("IN_PROGRESS", "false", "")
@@ -572,7 +569,7 @@ static void several_are_waited_for_until_any_is_done(void **state)
         finish(&x);
 }
 
-static void an_answer_about_another_number_is_refused(void **state)
+TEST(an_answer_about_another_number_is_refused)
 {
         START(x, { JSON("200", "{\"operations\":[" RUNS "]}"), .end = SERVER_CLOSE },
               { JSON("200", "[" RUNS "]"), .end = SERVER_CLOSE }, { JSON("200", RUNS), .end = SERVER_CLOSE });
@@ -586,7 +583,7 @@ static void an_answer_about_another_number_is_refused(void **state)
         finish(&x);
 }
 
-static void a_wait_goes_on_over_lost_connections(void **state)
+TEST(a_wait_goes_on_over_lost_connections)
 {
         START(x, { RUNNING, .end = SERVER_CLOSE }, { NULL, .end = SERVER_RESET }, { DRAINING, .end = SERVER_CLOSE },
               { COMPLETE, .end = SERVER_CLOSE });
@@ -599,7 +596,7 @@ static void a_wait_goes_on_over_lost_connections(void **state)
         finish(&x);
 }
 
-static void a_wait_has_an_end(void **state)
+TEST(a_wait_has_an_end)
 {
         START(x, { RUNNING, .end = SERVER_CLOSE }, { NULL, .end = SERVER_HANG });
         struct ferry_operation o;
@@ -610,7 +607,7 @@ static void a_wait_has_an_end(void **state)
         finish(&x);
 }
 
-static void a_wait_without_time_looks_once(void **state)
+TEST(a_wait_without_time_looks_once)
 {
         START(x, { RUNNING, .end = SERVER_CLOSE }, { COMPLETE, .end = SERVER_CLOSE });
         struct ferry_operation o;
@@ -622,7 +619,7 @@ static void a_wait_without_time_looks_once(void **state)
         finish(&x);
 }
 
-static void a_wait_for_what_is_gone_ends_at_once(void **state)
+TEST(a_wait_for_what_is_gone_ends_at_once)
 {
         START(x, { "HTTP/1.1 410 No\r\nContent-Type: application/problem+json\r\nConnection: "
                    "close\r\n\r\n{\"code\":\"gone\"}",
@@ -644,7 +641,7 @@ static int on_progress(void *context, const struct ferry_operation *operation)
         return ++p->calls == p->stop_at ? -ECANCELED : 0;
 }
 
-static void a_watcher_sees_every_state(void **state)
+TEST(a_watcher_sees_every_state)
 {
         START(x, { RUNNING, .end = SERVER_CLOSE }, { RUNNING, .end = SERVER_CLOSE }, { COMPLETE, .end = SERVER_CLOSE },
               { RUNNING, .end = SERVER_CLOSE });
@@ -662,39 +659,4 @@ static void a_watcher_sees_every_state(void **state)
         sent(&x, 0, "GET /v1/operations/op_1", "");
         sent(&x, 1, "GET /v1/operations/op_1?wait_ms=70", "");
         finish(&x);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_worker_is_described),
-                cmocka_unit_test(a_peer_is_connected_to),
-                cmocka_unit_test(texts_come_as_they_are),
-                cmocka_unit_test(events_are_asked_for_from_where_the_caller_was),
-                cmocka_unit_test(a_region_is_created),
-                cmocka_unit_test(regions_are_fetched_listed_and_deleted),
-                cmocka_unit_test(content_is_read_by_parts),
-                cmocka_unit_test(content_that_is_another_part_is_refused),
-                cmocka_unit_test(content_flows_into_a_file),
-                cmocka_unit_test(a_sink_can_end_the_transfer),
-                cmocka_unit_test(content_that_broke_off_is_not_asked_for_again),
-                cmocka_unit_test(content_is_written_from_memory),
-                cmocka_unit_test(memory_is_sent_again_after_a_reset),
-                cmocka_unit_test(content_is_written_from_a_file),
-                cmocka_unit_test(content_is_written_from_a_source),
-                cmocka_unit_test(an_active_operation_is_created),
-                cmocka_unit_test(a_passive_operation_brings_its_metadata_as_they_came),
-                cmocka_unit_test(the_key_takes_the_place_of_the_token),
-                cmocka_unit_test(metadata_cannot_break_out_of_the_body),
-                cmocka_unit_test(operations_are_fetched_listed_and_ended),
-                cmocka_unit_test(lists_are_filtered_by_the_worker),
-                cmocka_unit_test(several_are_waited_for_until_any_is_done),
-                cmocka_unit_test(an_answer_about_another_number_is_refused),
-                cmocka_unit_test(a_wait_goes_on_over_lost_connections),
-                cmocka_unit_test(a_wait_has_an_end),
-                cmocka_unit_test(a_wait_without_time_looks_once),
-                cmocka_unit_test(a_wait_for_what_is_gone_ends_at_once),
-                cmocka_unit_test(a_watcher_sees_every_state),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ferry command against the scripted server. Its path comes as the first argument. */
 #include <fcntl.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,9 +11,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include <cmocka.h>
-
 #include "test_client_server.h"
+#include "unit.h"
 
 #define JSON(body) "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" body
 #define NO_CONTENT "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
@@ -24,8 +22,6 @@
 #define NOT_FOUND                                                                                                      \
         "HTTP/1.1 404 No\r\nContent-Type: application/problem+json\r\nConnection: close\r\n\r\n"                       \
         "{\"code\":\"not-found\",\"title\":\"T\",\"detail\":\"no such region\"}"
-
-static const char *program;
 
 enum { OUTPUT_MAX = 65536, ARGUMENTS_MAX = 12 };
 
@@ -54,7 +50,7 @@ static void take(int fd, char *text)
 /* url NULL = none is given; input is standard input; the arguments end with NULL. */
 static void run(struct run *r, const char *url, const char *input, ...)
 {
-        char *arguments[ARGUMENTS_MAX] = { (char *)(uintptr_t)program };
+        char *arguments[ARGUMENTS_MAX] = { getenv("FERRY") };
         size_t n = 1;
         va_list list;
         va_start(list, input);
@@ -70,7 +66,7 @@ static void run(struct run *r, const char *url, const char *input, ...)
                 dup2(in, 0);
                 dup2(out, 1);
                 dup2(err, 2);
-                execv(program, arguments);
+                execv(arguments[0], arguments);
                 _exit(127);
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -92,7 +88,7 @@ static void contains(const char *text, const char *part)
         struct run r;                                                                                                  \
         server_start(&s, steps, sizeof(steps) / sizeof(steps[0]))
 
-static void it_tells_its_version_without_a_worker(void **state)
+TEST(it_tells_its_version_without_a_worker)
 {
         struct run r;
         run(&r, "http://127.0.0.1:1", "", "version", NULL);
@@ -103,7 +99,7 @@ static void it_tells_its_version_without_a_worker(void **state)
         assert_string_equal(r.out, "ferry " FERRY_VERSION "\n");
 }
 
-static void help_names_every_command(void **state)
+TEST(help_names_every_command)
 {
         static const char *const parts[] = { "version",     "get PATH",       "post PATH",    "put PATH",
                                              "delete PATH", "wait OPERATION", "--token-file", "FERRY_URL" };
@@ -118,7 +114,7 @@ static void help_names_every_command(void **state)
 }
 
 /* The table of commands is the one source: the manual has what it prints, word for word. */
-static void the_manual_is_that_of_the_table(void **state)
+TEST(the_manual_is_that_of_the_table)
 {
         static char manual[OUTPUT_MAX];
         struct run r;
@@ -132,7 +128,7 @@ static void the_manual_is_that_of_the_table(void **state)
         contains(manual, r.out);
 }
 
-static void options_stand_anywhere(void **state)
+TEST(options_stand_anywhere)
 {
         START(s, { JSON("{}"), .end = SERVER_CLOSE }, { JSON("{}"), .end = SERVER_CLOSE },
               { JSON("{}"), .end = SERVER_CLOSE });
@@ -147,7 +143,7 @@ static void options_stand_anywhere(void **state)
         server_clear(&s);
 }
 
-static void a_slip_of_the_pen_is_understood(void **state)
+TEST(a_slip_of_the_pen_is_understood)
 {
         static const struct {
                 const char *arguments[3], *meant;
@@ -166,7 +162,7 @@ static void a_slip_of_the_pen_is_understood(void **state)
         }
 }
 
-static void workers_have_names(void **state)
+TEST(workers_have_names)
 {
         START(s, { JSON("{}"), .end = SERVER_CLOSE }, { JSON("{}"), .end = SERVER_CLOSE });
         char directory[] = "/tmp/ferry-test-XXXXXX", path[64], token[64];
@@ -203,7 +199,7 @@ static void workers_have_names(void **state)
 }
 
 /* Each shell reads its own script, where it is installed. */
-static void completions_are_scripts_of_their_shells(void **state)
+TEST(completions_are_scripts_of_their_shells)
 {
         struct run r;
         run(&r, NULL, "", "completion", "zsh", NULL);
@@ -239,7 +235,7 @@ static void completions_are_scripts_of_their_shells(void **state)
         assert_string_equal(script, "fetch\n--version --verify\n");
 }
 
-static void wrong_usage_is_told(void **state)
+TEST(wrong_usage_is_told)
 {
         static const char *const wrong[][4] = {
                 { NULL },
@@ -266,7 +262,7 @@ static void wrong_usage_is_told(void **state)
         }
 }
 
-static void get_prints_what_comes(void **state)
+TEST(get_prints_what_comes)
 {
         START(s, { JSON("{ \"a\" : 1 }"), .end = SERVER_CLOSE }, { JSON("x"), .end = SERVER_CLOSE });
         run(&r, s.url, "", "get", "/v1/worker", NULL);
@@ -281,7 +277,7 @@ static void get_prints_what_comes(void **state)
         server_clear(&s);
 }
 
-static void a_problem_goes_to_standard_error(void **state)
+TEST(a_problem_goes_to_standard_error)
 {
         START(s, { NOT_FOUND, .end = SERVER_CLOSE });
         run(&r, s.url, "", "get", "/v1/regions/rgn_1", NULL);
@@ -291,7 +287,7 @@ static void a_problem_goes_to_standard_error(void **state)
         server_clear(&s);
 }
 
-static void no_worker_is_told(void **state)
+TEST(no_worker_is_told)
 {
         START(s,
               { "HTTP/1.1 400 No\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>", .end = SERVER_CLOSE });
@@ -305,7 +301,7 @@ static void no_worker_is_told(void **state)
         server_clear(&s);
 }
 
-static void post_takes_its_body_from_anywhere(void **state)
+TEST(post_takes_its_body_from_anywhere)
 {
         START(s, { JSON("{}"), .end = SERVER_CLOSE }, { JSON("{}"), .end = SERVER_CLOSE },
               { JSON("{}"), .end = SERVER_CLOSE }, { JSON("{}"), .end = SERVER_CLOSE });
@@ -334,7 +330,7 @@ static void post_takes_its_body_from_anywhere(void **state)
         server_clear(&s);
 }
 
-static void put_sends_a_file(void **state)
+TEST(put_sends_a_file)
 {
         START(s, { NO_CONTENT, .end = SERVER_CLOSE });
         run(&r, s.url, "octets", "put", "/v1/regions/rgn_1/content?offset=4", "-", NULL);
@@ -346,7 +342,7 @@ static void put_sends_a_file(void **state)
         server_clear(&s);
 }
 
-static void delete_is_silent(void **state)
+TEST(delete_is_silent)
 {
         START(s, { NO_CONTENT, .end = SERVER_CLOSE });
         run(&r, s.url, "", "delete", "/v1/regions/rgn_1", NULL);
@@ -356,7 +352,7 @@ static void delete_is_silent(void **state)
         server_clear(&s);
 }
 
-static void the_token_comes_from_a_file(void **state)
+TEST(the_token_comes_from_a_file)
 {
         START(s, { JSON("{}"), .end = SERVER_CLOSE });
         char name[] = "/tmp/ferry-test-XXXXXX";
@@ -374,7 +370,7 @@ static void the_token_comes_from_a_file(void **state)
         server_clear(&s);
 }
 
-static void connect_prints_the_answer(void **state)
+TEST(connect_prints_the_answer)
 {
 #define PEER                                                                                                           \
         "{\"worker\":\"w\",\"epoch\":\"00ff\",\"transport\":\"tcp\",\"connect_us\":1250,\"reused\":false,\"raw\":1}\n"
@@ -391,7 +387,7 @@ static void connect_prints_the_answer(void **state)
         server_clear(&s);
 }
 
-static void wait_prints_the_operation_when_it_is_done(void **state)
+TEST(wait_prints_the_operation_when_it_is_done)
 {
         START(s, { OPERATION("IN_PROGRESS", "false", ""), .end = SERVER_CLOSE },
               { OPERATION("COMPLETE", "true", ""), .end = SERVER_CLOSE },
@@ -403,7 +399,7 @@ static void wait_prints_the_operation_when_it_is_done(void **state)
         server_clear(&s);
 }
 
-static void wait_tells_of_a_failed_operation(void **state)
+TEST(wait_tells_of_a_failed_operation)
 {
 #define ERRORED OPERATION("ERRORED", "true", ",\"error\":{\"code\":\"peer-lost\",\"detail\":\"it died\"}")
         START(s, { ERRORED, .end = SERVER_CLOSE }, { ERRORED, .end = SERVER_CLOSE });
@@ -415,7 +411,7 @@ static void wait_tells_of_a_failed_operation(void **state)
         server_clear(&s);
 }
 
-static void wait_gives_up_in_time(void **state)
+TEST(wait_gives_up_in_time)
 {
         START(s, { OPERATION("IN_PROGRESS", "false", ""), .end = SERVER_CLOSE });
         run(&r, s.url, "", "wait", "--timeout", "0ms", "op_1", NULL);
@@ -425,7 +421,7 @@ static void wait_gives_up_in_time(void **state)
         server_clear(&s);
 }
 
-static void several_are_waited_for_by_one_request(void **state)
+TEST(several_are_waited_for_by_one_request)
 {
 #define PAGE(...)                                                                                                      \
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{\"operations\":[" __VA_ARGS__  \
@@ -447,7 +443,7 @@ static void several_are_waited_for_by_one_request(void **state)
         server_clear(&s);
 }
 
-static void ls_filters_at_the_worker(void **state)
+TEST(ls_filters_at_the_worker)
 {
         START(s, { PAGE(), .end = SERVER_CLOSE });
         run(&r, s.url, "", "ls", "--label", "a b&c", "--running", "--newest", NULL);
@@ -455,33 +451,4 @@ static void ls_filters_at_the_worker(void **state)
         server_stop(&s);
         contains(s.requests[0], "GET /v1/operations?limit=1000&label=a%20b%26c&done=false&order=newest HTTP/1.1\r\n");
         server_clear(&s);
-}
-
-int main(int argc, char **argv)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(it_tells_its_version_without_a_worker),
-                cmocka_unit_test(help_names_every_command),
-                cmocka_unit_test(the_manual_is_that_of_the_table),
-                cmocka_unit_test(options_stand_anywhere),
-                cmocka_unit_test(a_slip_of_the_pen_is_understood),
-                cmocka_unit_test(workers_have_names),
-                cmocka_unit_test(completions_are_scripts_of_their_shells),
-                cmocka_unit_test(wrong_usage_is_told),
-                cmocka_unit_test(get_prints_what_comes),
-                cmocka_unit_test(a_problem_goes_to_standard_error),
-                cmocka_unit_test(no_worker_is_told),
-                cmocka_unit_test(post_takes_its_body_from_anywhere),
-                cmocka_unit_test(put_sends_a_file),
-                cmocka_unit_test(delete_is_silent),
-                cmocka_unit_test(the_token_comes_from_a_file),
-                cmocka_unit_test(connect_prints_the_answer),
-                cmocka_unit_test(wait_prints_the_operation_when_it_is_done),
-                cmocka_unit_test(wait_tells_of_a_failed_operation),
-                cmocka_unit_test(wait_gives_up_in_time),
-                cmocka_unit_test(several_are_waited_for_by_one_request),
-                cmocka_unit_test(ls_filters_at_the_worker),
-        };
-        program = argc > 1 ? argv[1] : "ferry";
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

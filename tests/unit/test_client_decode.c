@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include <ferry/ferry.h>
 
 #include "decode.h"
+#include "unit.h"
 #include "unit_json.h"
 
 #define OPERATION_START                                                                                                \
@@ -29,7 +26,7 @@ static int decode(const char *text, int (*decoder)(struct json_object *, void *,
         return r;
 }
 
-static void a_running_operation_is_understood(void **state)
+TEST(a_running_operation_is_understood)
 {
         struct ferry_operation o;
         assert_int_equal(decode(OPERATION_START ",\"descriptors\":[{\"region\":\"rgn_a\",\"offset\":1,\"size\":2},"
@@ -61,7 +58,7 @@ static void a_running_operation_is_understood(void **state)
         assert_null(o.descriptors);
 }
 
-static void a_failed_operation_tells_number_and_text(void **state)
+TEST(a_failed_operation_tells_number_and_text)
 {
         struct ferry_operation o;
         assert_int_equal(
@@ -81,7 +78,7 @@ static void a_failed_operation_tells_number_and_text(void **state)
         ferry_operation_clear(&o);
 }
 
-static void what_a_newer_worker_adds_is_borne(void **state)
+TEST(what_a_newer_worker_adds_is_borne)
 {
         struct ferry_operation o;
         assert_int_equal(
@@ -98,7 +95,7 @@ static void what_a_newer_worker_adds_is_borne(void **state)
         ferry_operation_clear(&o);
 }
 
-static void included_metadata_is_handed_over_as_text(void **state)
+TEST(included_metadata_is_handed_over_as_text)
 {
         struct ferry_operation o;
         assert_int_equal(decode(OPERATION_START ",\"metadata\":{\"nixl_metadata\":\"b64:eJ/+\",\"operation_kind\":1}}",
@@ -108,7 +105,7 @@ static void included_metadata_is_handed_over_as_text(void **state)
         ferry_operation_clear(&o);
 }
 
-static void fields_that_lack_or_are_wrong_are_named(void **state)
+TEST(fields_that_lack_or_are_wrong_are_named)
 {
         static const struct {
                 const char *text, *field;
@@ -140,7 +137,7 @@ static void fields_that_lack_or_are_wrong_are_named(void **state)
         }
 }
 
-static void a_long_detail_is_cut_between_characters(void **state)
+TEST(a_long_detail_is_cut_between_characters)
 {
         struct ferry_operation o;
         char text[2048], detail[1024] = "";
@@ -156,7 +153,7 @@ static void a_long_detail_is_cut_between_characters(void **state)
         ferry_operation_clear(&o);
 }
 
-static void a_region_is_understood(void **state)
+TEST(a_region_is_understood)
 {
         struct ferry_region region;
         assert_int_equal(decode("{\"id\":\"rgn_1\",\"size\":4096,\"device\":\"cpu\",\"name\":\"kv0\",\"path\":"
@@ -175,7 +172,7 @@ static void a_region_is_understood(void **state)
         assert_string_equal(region.created_at, "t");
 }
 
-static void pages_are_understood(void **state)
+TEST(pages_are_understood)
 {
         struct ferry_region_list list;
         assert_int_equal(
@@ -193,7 +190,7 @@ static void pages_are_understood(void **state)
         ferry_region_list_clear(&list);
 }
 
-static void one_bad_item_spoils_the_page(void **state)
+TEST(one_bad_item_spoils_the_page)
 {
         static const char *const wrong[] = {
                 "{\"operations\":[" OPERATION_START
@@ -210,7 +207,7 @@ static void one_bad_item_spoils_the_page(void **state)
         }
 }
 
-static void a_label_may_be_a_number(void **state)
+TEST(a_label_may_be_a_number)
 {
         struct target {
                 char label[8];
@@ -224,21 +221,4 @@ static void a_label_may_be_a_number(void **state)
         json = unit_json_parse("{\"l\":123456789}");
         assert_int_equal(decode_object(ferry_json_root(json), fields, 1, &target, &field), -EPROTO);
         (void)ferry_json_free(json);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_running_operation_is_understood),
-                cmocka_unit_test(a_failed_operation_tells_number_and_text),
-                cmocka_unit_test(what_a_newer_worker_adds_is_borne),
-                cmocka_unit_test(included_metadata_is_handed_over_as_text),
-                cmocka_unit_test(fields_that_lack_or_are_wrong_are_named),
-                cmocka_unit_test(a_long_detail_is_cut_between_characters),
-                cmocka_unit_test(a_region_is_understood),
-                cmocka_unit_test(pages_are_understood),
-                cmocka_unit_test(one_bad_item_spoils_the_page),
-                cmocka_unit_test(a_label_may_be_a_number),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,6 @@
 #include <errno.h>
 #include <net/if.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,11 +10,10 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include <cmocka.h>
-
 #include <ferry/ferry.h>
 
 #include "test_client_server.h"
+#include "unit.h"
 
 #define OK(body) "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n" body
 #define OK_EMPTY OK("Content-Length: 2\r\n\r\n{}")
@@ -75,7 +72,7 @@ static void assert_starts(const char *text, const char *start)
 
 /* ---- good answers ---- */
 
-static void an_answer_comes_with_its_headers(void **state)
+TEST(an_answer_comes_with_its_headers)
 {
         START(x, { OK("ETag: \"r1\"\r\nLocation:  /v1/x \r\nRequest-Id: req-1\r\nContent-Length: 2\r\n\r\n{}"),
                    .end = SERVER_CLOSE });
@@ -97,7 +94,7 @@ static void an_answer_comes_with_its_headers(void **state)
         finish(&x);
 }
 
-static void connections_are_kept(void **state)
+TEST(connections_are_kept)
 {
         START(x, { OK_EMPTY, .end = SERVER_KEEP }, { OK_EMPTY, .end = SERVER_KEEP }, { OK_EMPTY, .end = SERVER_KEEP });
         struct ferry_answer answer;
@@ -110,7 +107,7 @@ static void connections_are_kept(void **state)
         finish(&x);
 }
 
-static void interim_answers_do_not_count(void **state)
+TEST(interim_answers_do_not_count)
 {
         START(x, { "HTTP/1.1 103 Early\r\nETag: \"early\"\r\n\r\n" OK_EMPTY, .end = SERVER_CLOSE });
         struct ferry_answer answer;
@@ -121,7 +118,7 @@ static void interim_answers_do_not_count(void **state)
         finish(&x);
 }
 
-static void the_token_is_sent_and_checked(void **state)
+TEST(the_token_is_sent_and_checked)
 {
         static const struct server_step steps[] = { { NO_CONTENT, .end = SERVER_CLOSE } };
         struct fixture x;
@@ -147,7 +144,7 @@ static void *abort_when_asked(void *context)
         return NULL;
 }
 
-static void another_thread_ends_a_call_and_all_later_ones(void **state)
+TEST(another_thread_ends_a_call_and_all_later_ones)
 {
         START(x, { NULL, .end = SERVER_HANG });
         struct ferry_answer answer;
@@ -164,7 +161,7 @@ static void another_thread_ends_a_call_and_all_later_ones(void **state)
         finish(&x);
 }
 
-static void proxies_of_the_environment_are_not_used(void **state)
+TEST(proxies_of_the_environment_are_not_used)
 {
         START(x, { NO_CONTENT, .end = SERVER_CLOSE });
         setenv("http_proxy", "http://127.0.0.1:1", 1);
@@ -173,7 +170,7 @@ static void proxies_of_the_environment_are_not_used(void **state)
         finish(&x);
 }
 
-static void redirects_are_not_followed(void **state)
+TEST(redirects_are_not_followed)
 {
         START(x, { "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
                    .end = SERVER_CLOSE });
@@ -185,7 +182,7 @@ static void redirects_are_not_followed(void **state)
         finish(&x);
 }
 
-static void a_unix_socket_serves_as_well(void **state)
+TEST(a_unix_socket_serves_as_well)
 {
         static const struct server_step steps[] = { { NO_CONTENT, .end = SERVER_CLOSE } };
         struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -206,7 +203,7 @@ static void a_unix_socket_serves_as_well(void **state)
 
 /* ---- problems ---- */
 
-static void a_problem_is_decoded(void **state)
+TEST(a_problem_is_decoded)
 {
         START(x, { PROBLEM("400", "invalid-parameter", ""), .end = SERVER_CLOSE });
         struct ferry_region region;
@@ -226,7 +223,7 @@ static void a_problem_is_decoded(void **state)
         finish(&x);
 }
 
-static void the_two_limits_are_told_apart_by_status(void **state)
+TEST(the_two_limits_are_told_apart_by_status)
 {
         START(x, { PROBLEM("507", "limit-reached", ""), .end = SERVER_CLOSE });
         struct ferry_region region;
@@ -235,7 +232,7 @@ static void the_two_limits_are_told_apart_by_status(void **state)
         finish(&x);
 }
 
-static void an_unknown_code_keeps_its_text(void **state)
+TEST(an_unknown_code_keeps_its_text)
 {
         START(x, { PROBLEM("418", "teapot", ""), .end = SERVER_CLOSE });
         struct ferry_region region;
@@ -244,7 +241,7 @@ static void an_unknown_code_keeps_its_text(void **state)
         finish(&x);
 }
 
-static void a_success_wipes_the_last_problem(void **state)
+TEST(a_success_wipes_the_last_problem)
 {
         START(x, { PROBLEM("404", "not-found", ""), .end = SERVER_CLOSE }, { NO_CONTENT, .end = SERVER_CLOSE });
         assert_int_equal(ferry_delete_region(x.ferry, "rgn_1"), FERRY_E_NOT_FOUND);
@@ -257,7 +254,7 @@ static void a_success_wipes_the_last_problem(void **state)
         finish(&x);
 }
 
-static void refusals_that_are_no_problem_documents_are_protocol_errors(void **state)
+TEST(refusals_that_are_no_problem_documents_are_protocol_errors)
 {
         START(x,
               { "HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>no</html>",
@@ -279,7 +276,7 @@ static void refusals_that_are_no_problem_documents_are_protocol_errors(void **st
         finish(&x);
 }
 
-static void answers_that_are_not_a_workers_are_protocol_errors(void **state)
+TEST(answers_that_are_not_a_workers_are_protocol_errors)
 {
         START(x, { "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\n{}", .end = SERVER_CLOSE },
               { "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", .end = SERVER_CLOSE },
@@ -296,7 +293,7 @@ static void answers_that_are_not_a_workers_are_protocol_errors(void **state)
         finish(&x);
 }
 
-static void a_refused_head_is_known_by_its_status(void **state)
+TEST(a_refused_head_is_known_by_its_status)
 {
         START(x, { "HTTP/1.1 404 No\r\nContent-Type: application/problem+json\r\nContent-Length: 99\r\n\r\n",
                    .end = SERVER_CLOSE });
@@ -310,7 +307,7 @@ static void a_refused_head_is_known_by_its_status(void **state)
 
 /* ---- lost and repeated requests ---- */
 
-static void a_create_is_repeated_with_the_same_key(void **state)
+TEST(a_create_is_repeated_with_the_same_key)
 {
         START(x, { NULL, .end = SERVER_RESET }, { NULL, .end = SERVER_CLOSE }, { CREATED_REGION, .end = SERVER_CLOSE },
               { CREATED_REGION, .end = SERVER_CLOSE });
@@ -329,7 +326,7 @@ static void a_create_is_repeated_with_the_same_key(void **state)
         finish(&x);
 }
 
-static void a_bare_post_is_not_repeated(void **state)
+TEST(a_bare_post_is_not_repeated)
 {
         START(x, { OK_EMPTY, .end = SERVER_KEEP }, { NULL, .end = SERVER_RESET }, { OK_EMPTY, .end = SERVER_CLOSE });
         struct ferry_answer answer;
@@ -346,7 +343,7 @@ static void a_bare_post_is_not_repeated(void **state)
         finish(&x);
 }
 
-static void retries_end(void **state)
+TEST(retries_end)
 {
         static const struct server_step steps[] = { { NULL, .end = SERVER_RESET },
                                                     { NULL, .end = SERVER_RESET },
@@ -362,7 +359,7 @@ static void retries_end(void **state)
         finish(&x);
 }
 
-static void retries_can_be_switched_off(void **state)
+TEST(retries_can_be_switched_off)
 {
         static const struct server_step steps[] = { { PROBLEM("429", "limit-reached", "Retry-After: 0\r\n"),
                                                       .end = SERVER_CLOSE },
@@ -373,7 +370,7 @@ static void retries_can_be_switched_off(void **state)
         finish(&x);
 }
 
-static void a_busy_worker_is_asked_again(void **state)
+TEST(a_busy_worker_is_asked_again)
 {
         START(x, { PROBLEM("429", "limit-reached", "Retry-After: 0\r\n"), .end = SERVER_CLOSE },
               { PROBLEM("503", "draining", ""), .end = SERVER_CLOSE }, { CREATED_REGION, .end = SERVER_CLOSE });
@@ -384,7 +381,7 @@ static void a_busy_worker_is_asked_again(void **state)
         finish(&x);
 }
 
-static void a_long_retry_after_is_told(void **state)
+TEST(a_long_retry_after_is_told)
 {
         START(x, { PROBLEM("429", "limit-reached", "Retry-After: 3600\r\n"), .end = SERVER_CLOSE });
         assert_int_equal(ferry_delete_region(x.ferry, "rgn_1"), FERRY_E_LIMIT_REACHED);
@@ -392,7 +389,7 @@ static void a_long_retry_after_is_told(void **state)
         finish(&x);
 }
 
-static void readiness_is_asked_once(void **state)
+TEST(readiness_is_asked_once)
 {
         START(x, { PROBLEM("503", "draining", "Retry-After: 0\r\n"), .end = SERVER_CLOSE },
               { NO_CONTENT, .end = SERVER_CLOSE });
@@ -400,7 +397,7 @@ static void readiness_is_asked_once(void **state)
         finish(&x);
 }
 
-static void a_delete_whose_answer_was_lost_is_done(void **state)
+TEST(a_delete_whose_answer_was_lost_is_done)
 {
         START(x, { NULL, .end = SERVER_RESET }, { PROBLEM("404", "not-found", ""), .end = SERVER_CLOSE },
               { NULL, .end = SERVER_RESET }, { PROBLEM("410", "gone", ""), .end = SERVER_CLOSE },
@@ -411,7 +408,7 @@ static void a_delete_whose_answer_was_lost_is_done(void **state)
         finish(&x);
 }
 
-static void a_truncated_answer_is_a_lost_one(void **state)
+TEST(a_truncated_answer_is_a_lost_one)
 {
         START(x, { OK("Content-Length: 100\r\n\r\n{\"id\":"), .end = SERVER_CLOSE },
               { CREATED_REGION, .end = SERVER_CLOSE });
@@ -423,7 +420,7 @@ static void a_truncated_answer_is_a_lost_one(void **state)
         finish(&x);
 }
 
-static void nobody_there_is_refused(void **state)
+TEST(nobody_there_is_refused)
 {
         struct server server;
         struct ferry *f;
@@ -443,7 +440,7 @@ static void nobody_there_is_refused(void **state)
 }
 
 /* Where there is no route to such addresses the kernel tells one with a zone from one without. */
-static void the_zone_of_an_address_is_kept(void **state)
+TEST(the_zone_of_an_address_is_kept)
 {
         struct sockaddr_in6 address = { .sin6_family = AF_INET6, .sin6_port = htons(9) };
         struct ferry_options options = { .retries = -1 };
@@ -461,14 +458,14 @@ static void the_zone_of_an_address_is_kept(void **state)
         ferry_free(f);
 }
 
-static void a_port_that_cannot_be_is_refused(void **state)
+TEST(a_port_that_cannot_be_is_refused)
 {
         struct ferry *f;
         assert_int_equal(ferry_new("http://127.0.0.1:99999", NULL, &f), -EINVAL);
 }
 
 /* What one method sets must be gone for the next. */
-static void methods_do_not_leave_anything_behind(void **state)
+TEST(methods_do_not_leave_anything_behind)
 {
         START(x, { NO_CONTENT }, { OK_EMPTY }, { "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n" }, { OK_EMPTY },
               { .answer = NO_CONTENT, .end = SERVER_CLOSE });
@@ -504,7 +501,7 @@ static void methods_do_not_leave_anything_behind(void **state)
         finish(&x);
 }
 
-static void a_silent_worker_times_out(void **state)
+TEST(a_silent_worker_times_out)
 {
         static const struct server_step steps[] = { { NULL, .end = SERVER_HANG } };
         struct fixture x;
@@ -514,7 +511,7 @@ static void a_silent_worker_times_out(void **state)
         finish(&x);
 }
 
-static void huge_answers_are_cut_off(void **state)
+TEST(huge_answers_are_cut_off)
 {
         static const struct server_step steps[] = {
                 { OK("Content-Length: 100000000\r\n\r\n"), .end = SERVER_CLOSE, .filler = 100000000 },
@@ -531,7 +528,7 @@ static void huge_answers_are_cut_off(void **state)
         finish(&x);
 }
 
-static void an_answer_before_the_upload_is_understood(void **state)
+TEST(an_answer_before_the_upload_is_understood)
 {
         static const struct server_step steps[] = { { PROBLEM("413", "too-large", ""), SERVER_CLOSE,
                                                       .head_only = true } };
@@ -546,7 +543,7 @@ static void an_answer_before_the_upload_is_understood(void **state)
 
 /* ---- what is refused before it is sent ---- */
 
-static void requests_that_would_smuggle_are_not_sent(void **state)
+TEST(requests_that_would_smuggle_are_not_sent)
 {
         struct ferry *f;
         assert_int_equal(ferry_new("http://127.0.0.1:1", NULL, &f), 0);
@@ -578,7 +575,7 @@ static void requests_that_would_smuggle_are_not_sent(void **state)
         ferry_free(f);
 }
 
-static void handles_are_independent(void **state)
+TEST(handles_are_independent)
 {
         assert_null(ferry_free(NULL));
         struct ferry *f = NULL;
@@ -604,7 +601,7 @@ static void *use_a_handle(void *context)
         return NULL;
 }
 
-static void threads_have_their_own_handles(void **state)
+TEST(threads_have_their_own_handles)
 {
         pthread_t threads[4];
         int failures[4];
@@ -614,45 +611,4 @@ static void threads_have_their_own_handles(void **state)
                 pthread_join(threads[i], NULL);
                 assert_int_equal(failures[i], 0);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(threads_have_their_own_handles), /* first: it is about the global initialisation too */
-                cmocka_unit_test(an_answer_comes_with_its_headers),
-                cmocka_unit_test(connections_are_kept),
-                cmocka_unit_test(interim_answers_do_not_count),
-                cmocka_unit_test(the_token_is_sent_and_checked),
-                cmocka_unit_test(proxies_of_the_environment_are_not_used),
-                cmocka_unit_test(redirects_are_not_followed),
-                cmocka_unit_test(a_unix_socket_serves_as_well),
-                cmocka_unit_test(a_problem_is_decoded),
-                cmocka_unit_test(the_two_limits_are_told_apart_by_status),
-                cmocka_unit_test(an_unknown_code_keeps_its_text),
-                cmocka_unit_test(a_success_wipes_the_last_problem),
-                cmocka_unit_test(refusals_that_are_no_problem_documents_are_protocol_errors),
-                cmocka_unit_test(answers_that_are_not_a_workers_are_protocol_errors),
-                cmocka_unit_test(a_refused_head_is_known_by_its_status),
-                cmocka_unit_test(a_create_is_repeated_with_the_same_key),
-                cmocka_unit_test(a_bare_post_is_not_repeated),
-                cmocka_unit_test(retries_end),
-                cmocka_unit_test(retries_can_be_switched_off),
-                cmocka_unit_test(a_busy_worker_is_asked_again),
-                cmocka_unit_test(a_long_retry_after_is_told),
-                cmocka_unit_test(readiness_is_asked_once),
-                cmocka_unit_test(a_delete_whose_answer_was_lost_is_done),
-                cmocka_unit_test(a_truncated_answer_is_a_lost_one),
-                cmocka_unit_test(nobody_there_is_refused),
-                cmocka_unit_test(the_zone_of_an_address_is_kept),
-                cmocka_unit_test(a_port_that_cannot_be_is_refused),
-                cmocka_unit_test(methods_do_not_leave_anything_behind),
-                cmocka_unit_test(a_silent_worker_times_out),
-                cmocka_unit_test(huge_answers_are_cut_off),
-                cmocka_unit_test(an_answer_before_the_upload_is_understood),
-                cmocka_unit_test(requests_that_would_smuggle_are_not_sent),
-                cmocka_unit_test(another_thread_ends_a_call_and_all_later_ones),
-                cmocka_unit_test(handles_are_independent),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a worker tells of itself, its peers, regions and operations has a place in libferry's structs. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include <cmocka.h>
 
 #include <ferry/ferry.h>
 
 #include "test_client_server.h"
+#include "unit.h"
 
 struct fixture {
         char answer[4096];
@@ -33,7 +30,7 @@ static void finish(struct fixture *x)
         server_clear(&x->server);
 }
 
-static void of_the_worker(void **state)
+TEST(of_the_worker)
 {
         struct fixture x;
         struct ferry_worker_info info;
@@ -51,7 +48,7 @@ static void of_the_worker(void **state)
         finish(&x);
 }
 
-static void of_a_region_that_could_not_be_made(void **state)
+TEST(of_a_region_that_could_not_be_made)
 {
         struct fixture x;
         struct ferry_region region;
@@ -67,7 +64,7 @@ static void of_a_region_that_could_not_be_made(void **state)
         finish(&x);
 }
 
-static void of_a_peer_that_is_disconnected(void **state)
+TEST(of_a_peer_that_is_disconnected)
 {
         struct fixture x;
         struct ferry_peer_list list;
@@ -88,7 +85,7 @@ static void of_a_peer_that_is_disconnected(void **state)
         "{\"id\":\"op_1\",\"kind\":\"read\",\"status\":\"COMPLETE\",\"done\":true,\"revision\":2,\"bytes_total\":8,"   \
         "\"bytes_done\":8," more "\"descriptors\":[]}"
 
-static void of_an_operation(void **state)
+TEST(of_an_operation)
 {
         struct fixture x;
         struct ferry_operation o;
@@ -104,7 +101,7 @@ static void of_an_operation(void **state)
         finish(&x);
 }
 
-static void of_an_operation_of_a_later_worker(void **state)
+TEST(of_an_operation_of_a_later_worker)
 {
         struct fixture x;
         struct ferry_operation o;
@@ -117,7 +114,7 @@ static void of_an_operation_of_a_later_worker(void **state)
         finish(&x);
 }
 
-static void of_a_restriction_to_transports(void **state)
+TEST(of_a_restriction_to_transports)
 {
         struct fixture x;
         struct ferry_operation o;
@@ -128,17 +125,4 @@ static void of_a_restriction_to_transports(void **state)
         server_stop(&x.server);
         assert_non_null(strstr(x.server.requests[0], "\"transports\":[\"shm\",\"t\\\"cp\"],"));
         finish(&x);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(of_the_worker),
-                cmocka_unit_test(of_a_region_that_could_not_be_made),
-                cmocka_unit_test(of_a_peer_that_is_disconnected),
-                cmocka_unit_test(of_an_operation),
-                cmocka_unit_test(of_an_operation_of_a_later_worker),
-                cmocka_unit_test(of_a_restriction_to_transports),
-        };
-        return cmocka_run_group_tests_name("client_fields", tests, NULL, NULL);
 }

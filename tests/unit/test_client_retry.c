@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 
-#include <cmocka.h>
-
 #include "retry.h"
+#include "unit.h"
 
 static const struct retry_facts broken = {
         .result = -ECONNRESET, .allowed = true, .by_status = true, .attempt = 1, .retries = 4
@@ -15,7 +12,7 @@ static const struct retry_facts refused = {
         .status = 503, .allowed = true, .by_status = true, .attempt = 1, .retries = 4
 };
 
-static void lost_connections_are_tried_again(void **state)
+TEST(lost_connections_are_tried_again)
 {
         static const int results[] = { -ECONNRESET, -ECONNREFUSED };
         for (size_t i = 0; i < 2; i++) {
@@ -26,7 +23,7 @@ static void lost_connections_are_tried_again(void **state)
         }
 }
 
-static void other_failures_are_not(void **state)
+TEST(other_failures_are_not)
 {
         static const int results[] = { -ETIMEDOUT, -EPROTO, -EMSGSIZE, -EACCES, -EHOSTUNREACH, -ENOMEM, -EINVAL };
         uint64_t delay;
@@ -37,7 +34,7 @@ static void other_failures_are_not(void **state)
         }
 }
 
-static void only_429_and_503_are_tried_again(void **state)
+TEST(only_429_and_503_are_tried_again)
 {
         uint64_t delay;
         for (int status = 100; status < 600; status++) {
@@ -47,7 +44,7 @@ static void only_429_and_503_are_tried_again(void **state)
         }
 }
 
-static void a_status_is_final_when_the_caller_says_so(void **state)
+TEST(a_status_is_final_when_the_caller_says_so)
 {
         struct retry_facts facts = refused;
         uint64_t delay;
@@ -58,7 +55,7 @@ static void a_status_is_final_when_the_caller_says_so(void **state)
         assert_true(retry_decide(&facts, &delay));
 }
 
-static void what_must_not_be_repeated_is_not(void **state)
+TEST(what_must_not_be_repeated_is_not)
 {
         struct retry_facts facts = broken;
         uint64_t delay;
@@ -69,7 +66,7 @@ static void what_must_not_be_repeated_is_not(void **state)
         assert_false(retry_decide(&facts, &delay));
 }
 
-static void attempts_are_counted(void **state)
+TEST(attempts_are_counted)
 {
         struct retry_facts facts = broken;
         uint64_t delay;
@@ -82,7 +79,7 @@ static void attempts_are_counted(void **state)
         assert_false(retry_decide(&facts, &delay));
 }
 
-static void retry_after_is_obeyed_to_the_letter(void **state)
+TEST(retry_after_is_obeyed_to_the_letter)
 {
         struct retry_facts facts = refused;
         uint64_t delay = 99;
@@ -95,7 +92,7 @@ static void retry_after_is_obeyed_to_the_letter(void **state)
         assert_int_equal(delay, 3000);
 }
 
-static void a_long_retry_after_is_the_callers_business(void **state)
+TEST(a_long_retry_after_is_the_callers_business)
 {
         struct retry_facts facts = refused;
         uint64_t delay;
@@ -104,7 +101,7 @@ static void a_long_retry_after_is_the_callers_business(void **state)
         assert_false(retry_decide(&facts, &delay));
 }
 
-static void delays_grow_and_stay_bounded_and_spread(void **state)
+TEST(delays_grow_and_stay_bounded_and_spread)
 {
         struct retry_facts facts = broken;
         uint64_t low, high, before = 0;
@@ -126,20 +123,4 @@ static void delays_grow_and_stay_bounded_and_spread(void **state)
                 before = high;
         }
         assert_int_equal(before, RETRY_LONGEST_MS);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(lost_connections_are_tried_again),
-                cmocka_unit_test(other_failures_are_not),
-                cmocka_unit_test(only_429_and_503_are_tried_again),
-                cmocka_unit_test(a_status_is_final_when_the_caller_says_so),
-                cmocka_unit_test(what_must_not_be_repeated_is_not),
-                cmocka_unit_test(attempts_are_counted),
-                cmocka_unit_test(retry_after_is_obeyed_to_the_letter),
-                cmocka_unit_test(a_long_retry_after_is_the_callers_business),
-                cmocka_unit_test(delays_grow_and_stay_bounded_and_spread),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

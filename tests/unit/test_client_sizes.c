@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program that was compiled with today's header, and a library in which each struct has one more field at its end. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include <ferry/ferry.h>
 
 #include "test_client_server.h"
+#include "unit.h"
 
 #define REGION(id) "{\"id\":\"" id "\",\"size\":7,\"device\":\"cpu\",\"name\":\"box\"}"
 #define OPERATION(id)                                                                                                  \
@@ -89,7 +86,7 @@ static void assert_operation(const struct ferry_operation *o, const char *id)
         assert_string_equal(o->metadata, "{\"a\":1}");
 }
 
-static void an_operation_and_its_descriptors_have_the_programs_layout(void **state)
+TEST(an_operation_and_its_descriptors_have_the_programs_layout)
 {
         struct exchange x;
         GUARDED(struct ferry_operation, o);
@@ -103,7 +100,7 @@ static void an_operation_and_its_descriptors_have_the_programs_layout(void **sta
         exchange_stop(&x);
 }
 
-static void what_a_create_is_given_has_it_too(void **state)
+TEST(what_a_create_is_given_has_it_too)
 {
         struct exchange x;
         GUARDED(struct ferry_operation, o);
@@ -131,7 +128,7 @@ static int see(void *context, const struct ferry_operation *operation)
         return 0;
 }
 
-static void who_watches_sees_it(void **state)
+TEST(who_watches_sees_it)
 {
         struct exchange x;
         int seen = 0;
@@ -147,7 +144,7 @@ static void who_watches_sees_it(void **state)
         exchange_stop(&x);
 }
 
-static void a_wait_does_too(void **state)
+TEST(a_wait_does_too)
 {
         struct exchange x;
         GUARDED(struct ferry_operation, o);
@@ -159,7 +156,7 @@ static void a_wait_does_too(void **state)
         exchange_stop(&x);
 }
 
-static void the_items_of_a_list_are_as_far_apart_as_the_program_thinks(void **state)
+TEST(the_items_of_a_list_are_as_far_apart_as_the_program_thinks)
 {
         struct exchange x;
         GUARDED(struct ferry_operation_list, operations);
@@ -186,7 +183,7 @@ static void the_items_of_a_list_are_as_far_apart_as_the_program_thinks(void **st
         exchange_stop(&x);
 }
 
-static void the_results_of_several_are_too(void **state)
+TEST(the_results_of_several_are_too)
 {
 #define NO_REGION "{\"code\":\"not-found\",\"status\":404,\"detail\":\"no such region\"}"
         struct exchange x;
@@ -226,7 +223,7 @@ static void the_results_of_several_are_too(void **state)
         exchange_stop(&x);
 }
 
-static void regions_workers_peers_and_answers_do_not_grow_into_the_program(void **state)
+TEST(regions_workers_peers_and_answers_do_not_grow_into_the_program)
 {
         struct exchange x;
         GUARDED(struct ferry_region, region);
@@ -264,18 +261,4 @@ static void regions_workers_peers_and_answers_do_not_grow_into_the_program(void 
         ferry_answer_clear(&answer.it);
         ASSERT_GUARDED(answer);
         exchange_stop(&x);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(an_operation_and_its_descriptors_have_the_programs_layout),
-                cmocka_unit_test(what_a_create_is_given_has_it_too),
-                cmocka_unit_test(who_watches_sees_it),
-                cmocka_unit_test(a_wait_does_too),
-                cmocka_unit_test(the_items_of_a_list_are_as_far_apart_as_the_program_thinks),
-                cmocka_unit_test(the_results_of_several_are_too),
-                cmocka_unit_test(regions_workers_peers_and_answers_do_not_grow_into_the_program),
-        };
-        return cmocka_run_group_tests_name("client_sizes", tests, NULL, NULL);
 }

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "unit.h"
 #include "url.h"
 
 static void base_of(const char *url, const char *base, const char *socket)
@@ -23,7 +20,7 @@ static void base_of(const char *url, const char *base, const char *socket)
         free(got_socket);
 }
 
-static void base_urls_are_taken_without_their_final_slash(void **state)
+TEST(base_urls_are_taken_without_their_final_slash)
 {
         base_of("http://127.0.0.1:9300", "http://127.0.0.1:9300", NULL);
         base_of("http://127.0.0.1:9300/", "http://127.0.0.1:9300", NULL);
@@ -32,13 +29,13 @@ static void base_urls_are_taken_without_their_final_slash(void **state)
         base_of("http://gate/ferry/a/", "http://gate/ferry/a", NULL);
 }
 
-static void unix_urls_name_a_socket(void **state)
+TEST(unix_urls_name_a_socket)
 {
         base_of("unix:/run/ferry.sock", "http://localhost", "/run/ferry.sock");
         base_of("unix:/with space?and#signs", "http://localhost", "/with space?and#signs");
 }
 
-static void urls_that_name_no_worker_are_refused(void **state)
+TEST(urls_that_name_no_worker_are_refused)
 {
         static const char *const wrong[] = {
                 "",
@@ -62,7 +59,7 @@ static void urls_that_name_no_worker_are_refused(void **state)
         assert_int_equal(url_parse(NULL, &base, &socket), -EINVAL);
 }
 
-static void a_url_beyond_all_measure_is_refused(void **state)
+TEST(a_url_beyond_all_measure_is_refused)
 {
         char *base = NULL, *socket = NULL, *url = calloc(1, 20001);
         memset(url, 'a', 20000);
@@ -71,7 +68,7 @@ static void a_url_beyond_all_measure_is_refused(void **state)
         free(url);
 }
 
-static void segments_cannot_leave_their_place(void **state)
+TEST(segments_cannot_leave_their_place)
 {
         struct path p = { 0 };
         path_add(&p, "/v1/regions/");
@@ -82,7 +79,7 @@ static void segments_cannot_leave_their_place(void **state)
         path_clear(&p);
 }
 
-static void an_empty_segment_is_an_error_that_sticks(void **state)
+TEST(an_empty_segment_is_an_error_that_sticks)
 {
         struct path p = { 0 };
         path_add(&p, "/v1/regions/");
@@ -95,7 +92,7 @@ static void an_empty_segment_is_an_error_that_sticks(void **state)
         path_clear(&p);
 }
 
-static void a_path_has_an_end(void **state)
+TEST(a_path_has_an_end)
 {
         struct path p = { 0 };
         char *id = calloc(1, 20001);
@@ -106,7 +103,7 @@ static void a_path_has_an_end(void **state)
         free(id);
 }
 
-static void queries_hold_what_was_given_only(void **state)
+TEST(queries_hold_what_was_given_only)
 {
         struct path p = { 0 };
         path_add(&p, "/v1/operations");
@@ -118,19 +115,4 @@ static void queries_hold_what_was_given_only(void **state)
         path_query(&p, "after", "");
         assert_string_equal(p.text.data, "/v1/operations?status=IN%26PROGRESS&limit=18446744073709551615&after=");
         path_clear(&p);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(base_urls_are_taken_without_their_final_slash),
-                cmocka_unit_test(unix_urls_name_a_socket),
-                cmocka_unit_test(urls_that_name_no_worker_are_refused),
-                cmocka_unit_test(a_url_beyond_all_measure_is_refused),
-                cmocka_unit_test(segments_cannot_leave_their_place),
-                cmocka_unit_test(an_empty_segment_is_an_error_that_sticks),
-                cmocka_unit_test(a_path_has_an_end),
-                cmocka_unit_test(queries_hold_what_was_given_only),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
 #include "base/util.h"
 
-static void formats_known_times(void **state)
+#include "unit.h"
+
+TEST(formats_known_times)
 {
         static const struct {
                 uint64_t unix_ms;
@@ -30,7 +28,7 @@ static void formats_known_times(void **state)
         }
 }
 
-static void clamps_times_that_rfc3339_cannot_write(void **state)
+TEST(clamps_times_that_rfc3339_cannot_write)
 {
         char text[CLOCK_TEXT_SIZE];
         clock_format(UINT64_C(253402300800000), text);
@@ -39,7 +37,7 @@ static void clamps_times_that_rfc3339_cannot_write(void **state)
         assert_string_equal(text, "9999-12-31T23:59:59.999Z");
 }
 
-static void every_day_is_the_calendar_s(void **state)
+TEST(every_day_is_the_calendar_s)
 {
         for (uint64_t day = 0; day < 2932897; day++) { /* to the end of 9999 */
                 time_t seconds = (time_t)(day * 86400 + day % 86400);
@@ -53,7 +51,7 @@ static void every_day_is_the_calendar_s(void **state)
         }
 }
 
-static void now_us_is_the_monotonic_clock(void **state)
+TEST(now_us_is_the_monotonic_clock)
 {
         struct timespec before, after;
         clock_gettime(CLOCK_MONOTONIC, &before);
@@ -63,14 +61,14 @@ static void now_us_is_the_monotonic_clock(void **state)
                         (uint64_t)after.tv_sec * 1000000 + (uint64_t)after.tv_nsec / 1000);
 }
 
-static void unix_ms_is_the_wall_clock(void **state)
+TEST(unix_ms_is_the_wall_clock)
 {
         time_t before = time(NULL);
         uint64_t now = clock_unix_ms();
         assert_in_range(now / 1000, (uint64_t)before - 1, (uint64_t)time(NULL) + 1);
 }
 
-static void random_bytes_fill_all_of_large_buffers(void **state)
+TEST(random_bytes_fill_all_of_large_buffers)
 {
         enum { SIZE = 1 << 20 };
         static unsigned char buffer[SIZE];
@@ -82,7 +80,7 @@ static void random_bytes_fill_all_of_large_buffers(void **state)
                 assert_in_range(counts[i], SIZE / 256 / 2, SIZE / 256 * 2);
 }
 
-static void random_ids_differ_and_are_not_zero(void **state)
+TEST(random_ids_differ_and_are_not_zero)
 {
         uint64_t last = 0;
         for (int i = 0; i < 1000; i++) {
@@ -91,18 +89,4 @@ static void random_ids_differ_and_are_not_zero(void **state)
                 assert_int_not_equal(id, last);
                 last = id;
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(formats_known_times),
-                cmocka_unit_test(clamps_times_that_rfc3339_cannot_write),
-                cmocka_unit_test(every_day_is_the_calendar_s),
-                cmocka_unit_test(now_us_is_the_monotonic_clock),
-                cmocka_unit_test(unix_ms_is_the_wall_clock),
-                cmocka_unit_test(random_bytes_fill_all_of_large_buffers),
-                cmocka_unit_test(random_ids_differ_and_are_not_zero),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/copy.h"
 #include "base/util.h"
+
+#include "unit.h"
 
 enum { ROOM = 80 << 10, EDGE = 64 };
 
@@ -31,7 +29,7 @@ static void check(size_t to_shift, size_t from_shift, size_t size)
         free(expected);
 }
 
-static void every_alignment_and_size_is_copied_exactly(void **state)
+TEST(every_alignment_and_size_is_copied_exactly)
 {
         static const size_t sizes[] = { 0,    1,    15,   16,    63,    64,    65,    127,
                                         4095, 4096, 4097, 16383, 16384, 16385, 16500, 70000 };
@@ -40,11 +38,4 @@ static void every_alignment_and_size_is_copied_exactly(void **state)
                 for (size_t to = 0; to < 20; to += 3)
                         for (size_t from = 0; from < 20; from += 5)
                                 check(to, from, sizes[i]);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = { cmocka_unit_test(every_alignment_and_size_is_copied_exactly) };
-
-        return cmocka_run_group_tests_name("copy", tests, NULL, NULL);
 }

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,9 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "device_internal.h"
+#include "unit.h"
 
 /* One NIC with two ports, the second in the state that context names. */
 static int fill_one_nic(void *context, struct device_inventory *inventory)
@@ -79,14 +76,14 @@ static struct device_gpu_direct answer_and_free(struct device_inventory *invento
         return answer;
 }
 
-static void gpu_direct_is_possible_when_all_is_there(void **state)
+TEST(gpu_direct_is_possible_when_all_is_there)
 {
         struct device_gpu_direct answer = answer_and_free(complete("ACTIVE"));
         assert_true(answer.possible);
         assert_int_equal(answer.n_missing, 0);
 }
 
-static void machine_without_nic_says_so(void **state)
+TEST(machine_without_nic_says_so)
 {
         struct device_inventory *inventory = inventory_of(true, fill_nothing, NULL);
         inventory->n_gpus = inventory->n_gpus_direct = 1;
@@ -96,7 +93,7 @@ static void machine_without_nic_says_so(void **state)
         assert_true(is_missing(&answer, "no RDMA network card"));
 }
 
-static void port_that_is_not_active_says_so(void **state)
+TEST(port_that_is_not_active_says_so)
 {
         static const char *const states[] = { "DOWN", "INIT", "ARMED", "" };
         for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
@@ -106,7 +103,7 @@ static void port_that_is_not_active_says_so(void **state)
         }
 }
 
-static void each_missing_piece_of_software_says_so(void **state)
+TEST(each_missing_piece_of_software_says_so)
 {
         struct device_inventory *inventory = complete("ACTIVE");
         inventory->n_gpus = 0;
@@ -133,7 +130,7 @@ static void each_missing_piece_of_software_says_so(void **state)
         assert_true(is_missing(&answer, "nvidia_peermem"));
 }
 
-static void error_of_libibverbs_is_told_with_all_else_that_is_missing(void **state)
+TEST(error_of_libibverbs_is_told_with_all_else_that_is_missing)
 {
         int error = -EACCES;
         struct device_inventory *inventory = inventory_of(false, fill_error, &error);
@@ -148,7 +145,7 @@ static void error_of_libibverbs_is_told_with_all_else_that_is_missing(void **sta
         assert_true(is_missing(&answer, "eeee"));
 }
 
-static void source_without_memory_fails_the_inventory(void **state)
+TEST(source_without_memory_fails_the_inventory)
 {
         int error = -ENOMEM;
         struct device_source source = { .fill = fill_error, .context = &error };
@@ -158,7 +155,7 @@ static void source_without_memory_fails_the_inventory(void **state)
         assert_null(device_inventory_free(NULL));
 }
 
-static void real_inventory_has_the_cpu_and_never_fails(void **state)
+TEST(real_inventory_has_the_cpu_and_never_fails)
 {
         struct device_inventory *inventory = NULL;
         assert_int_equal(device_inventory_new(false, NULL, &inventory), 0);
@@ -216,7 +213,7 @@ static struct device_inventory *faked_memories(void)
         return inventory;
 }
 
-static void peer_memory_is_either_kernel_module(void **state)
+TEST_WITH(peer_memory_is_either_kernel_module, make_root, drop_root)
 {
         struct device_inventory *inventory = faked_memories();
         assert_false(inventory->peer_memory);
@@ -231,7 +228,7 @@ static void peer_memory_is_either_kernel_module(void **state)
         device_inventory_free(inventory);
 }
 
-static void strange_files_do_no_harm(void **state)
+TEST_WITH(strange_files_do_no_harm, make_root, drop_root)
 {
         char huge[3000];
         memset(huge, 'x', sizeof(huge) - 1);
@@ -247,22 +244,4 @@ static void strange_files_do_no_harm(void **state)
         assert_true(inventory->memories[0].model[0] != '\0');
         assert_string_not_equal(inventory->memories[0].model, "no");
         device_inventory_free(inventory);
-}
-
-#define ROOT_TEST(f) cmocka_unit_test_setup_teardown(f, make_root, drop_root)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(gpu_direct_is_possible_when_all_is_there),
-                cmocka_unit_test(machine_without_nic_says_so),
-                cmocka_unit_test(port_that_is_not_active_says_so),
-                cmocka_unit_test(each_missing_piece_of_software_says_so),
-                cmocka_unit_test(error_of_libibverbs_is_told_with_all_else_that_is_missing),
-                cmocka_unit_test(source_without_memory_fails_the_inventory),
-                cmocka_unit_test(real_inventory_has_the_cpu_and_never_fails),
-                ROOT_TEST(peer_memory_is_either_kernel_module),
-                ROOT_TEST(strange_files_do_no_harm),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 #include "unit.h"
 
-static void an_id_is_its_prefix_and_sixteen_digits(void **state)
+TEST(an_id_is_its_prefix_and_sixteen_digits)
 {
         char text[FERRY_ID_TEXT_SIZE];
 
@@ -18,7 +18,7 @@ static void an_id_is_its_prefix_and_sixteen_digits(void **state)
         assert_string_equal(text, "rgn_ffffffffffffffff");
 }
 
-static void an_id_survives_the_round_trip(void **state)
+TEST(an_id_survives_the_round_trip)
 {
         static const uint64_t ids[] = { 1, 0xf, UINT64_C(0x8000000000000000), UINT64_MAX,
                                         UINT64_C(0x0123456789abcdef) };
@@ -32,7 +32,7 @@ static void an_id_survives_the_round_trip(void **state)
         }
 }
 
-static void other_texts_are_no_id(void **state)
+TEST(other_texts_are_no_id)
 {
         static const char *const bad[] = {
                 "",
@@ -60,7 +60,7 @@ static void other_texts_are_no_id(void **state)
         assert_true(id == 7);
 }
 
-static void a_key_is_43_characters_of_base64url(void **state)
+TEST(a_key_is_43_characters_of_base64url)
 {
         uint8_t key[FERRY_KEY_SIZE];
         char text[FERRY_KEY_TEXT_SIZE];
@@ -74,7 +74,7 @@ static void a_key_is_43_characters_of_base64url(void **state)
         assert_string_equal(text, "-wAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
 }
 
-static void a_key_survives_the_round_trip(void **state)
+TEST(a_key_survives_the_round_trip)
 {
         uint8_t key[FERRY_KEY_SIZE], back[FERRY_KEY_SIZE];
         char text[FERRY_KEY_TEXT_SIZE];
@@ -89,7 +89,7 @@ static void a_key_survives_the_round_trip(void **state)
         }
 }
 
-static void other_texts_are_no_key(void **state)
+TEST(other_texts_are_no_key)
 {
         static const char *const bad[] = {
                 "",
@@ -109,7 +109,7 @@ static void other_texts_are_no_key(void **state)
         assert_int_equal(key[0], 7);
 }
 
-static void only_one_text_stands_for_a_key(void **state)
+TEST(only_one_text_stands_for_a_key)
 {
         static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         char text[FERRY_KEY_TEXT_SIZE] = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
@@ -121,7 +121,7 @@ static void only_one_text_stands_for_a_key(void **state)
         }
 }
 
-static void keys_differ_in_any_bit(void **state)
+TEST(keys_differ_in_any_bit)
 {
         uint8_t a[FERRY_KEY_SIZE], b[FERRY_KEY_SIZE];
 
@@ -135,7 +135,7 @@ static void keys_differ_in_any_bit(void **state)
         }
 }
 
-static void secrets_are_equal_only_as_a_whole(void **state)
+TEST(secrets_are_equal_only_as_a_whole)
 {
         assert_true(ferry_secret_equal("", ""));
         assert_true(ferry_secret_equal("token", "token"));
@@ -149,7 +149,7 @@ static void secrets_are_equal_only_as_a_whole(void **state)
 }
 
 /* RFC 4648, section 10. */
-static void base64_gives_the_vectors_of_the_rfc(void **state)
+TEST(base64_gives_the_vectors_of_the_rfc)
 {
         static const struct {
                 const char *data, *text;
@@ -178,7 +178,7 @@ static void base64_gives_the_vectors_of_the_rfc(void **state)
         }
 }
 
-static void base64_survives_the_round_trip_at_every_length(void **state)
+TEST(base64_survives_the_round_trip_at_every_length)
 {
         uint8_t data[300];
 
@@ -199,7 +199,7 @@ static void base64_survives_the_round_trip_at_every_length(void **state)
         }
 }
 
-static void base64_is_only_read_in_its_canonical_form(void **state)
+TEST(base64_is_only_read_in_its_canonical_form)
 {
         static const char *const bad[] = {
                 "Z",     "Zg",   "Zg=",      "Zm8",     "=",        "==",     "===",      "====", "Z===",
@@ -217,7 +217,7 @@ static void base64_is_only_read_in_its_canonical_form(void **state)
         }
 }
 
-static void base64_does_not_stop_at_a_nul(void **state)
+TEST(base64_does_not_stop_at_a_nul)
 {
         void *data;
         size_t size;
@@ -226,7 +226,7 @@ static void base64_does_not_stop_at_a_nul(void **state)
         assert_int_equal(ferry_base64_decode("Z\0==", 4, &data, &size), -EINVAL);
 }
 
-static void base64_reads_no_byte_beyond_the_length(void **state)
+TEST(base64_reads_no_byte_beyond_the_length)
 {
         char *exact = malloc(4);
         void *data;
@@ -239,7 +239,7 @@ static void base64_reads_no_byte_beyond_the_length(void **state)
         free(exact);
 }
 
-static void sizes_have_binary_and_decimal_units(void **state)
+TEST(sizes_have_binary_and_decimal_units)
 {
         static const struct {
                 const char *text;
@@ -278,7 +278,7 @@ static void sizes_have_binary_and_decimal_units(void **state)
         }
 }
 
-static void other_texts_are_no_size(void **state)
+TEST(other_texts_are_no_size)
 {
         static const char *const bad[] = {
                 "",    " ",      "k",    "-1",   "+1",   "1 ",    " 1",  "1 k",  "1kb", "1mb",      "1m",
@@ -294,7 +294,7 @@ static void other_texts_are_no_size(void **state)
         }
 }
 
-static void sizes_of_2_53_and_above_are_refused(void **state)
+TEST(sizes_of_2_53_and_above_are_refused)
 {
         static const char *const huge[] = {
                 "9007199254740992",
@@ -316,7 +316,7 @@ static void sizes_of_2_53_and_above_are_refused(void **state)
         }
 }
 
-static void numbers_are_written_in_decimal(void **state)
+TEST(numbers_are_written_in_decimal)
 {
         static const uint64_t numbers[] = { 0, 1, 9, 10, 99, 100, 1234567890, UINT64_MAX - 1, UINT64_MAX };
 
@@ -329,7 +329,7 @@ static void numbers_are_written_in_decimal(void **state)
         }
 }
 
-static void digits_are_read_up_to_what_is_none(void **state)
+TEST(digits_are_read_up_to_what_is_none)
 {
         static const struct {
                 const char *text, *rest; /* NULL = there are no digits */
@@ -360,7 +360,7 @@ static void digits_are_read_up_to_what_is_none(void **state)
         }
 }
 
-static void a_number_is_all_digits_and_within_its_limit(void **state)
+TEST(a_number_is_all_digits_and_within_its_limit)
 {
         uint64_t number = 5;
 
@@ -372,32 +372,4 @@ static void a_number_is_all_digits_and_within_its_limit(void **state)
         assert_false(ferry_uint_parse("0x10", 65535, &number));
         assert_false(ferry_uint_parse("18446744073709551616", UINT64_MAX - 1, &number));
         assert_int_equal(number, 65535);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(numbers_are_written_in_decimal),
-                cmocka_unit_test(digits_are_read_up_to_what_is_none),
-                cmocka_unit_test(a_number_is_all_digits_and_within_its_limit),
-                cmocka_unit_test(an_id_is_its_prefix_and_sixteen_digits),
-                cmocka_unit_test(an_id_survives_the_round_trip),
-                cmocka_unit_test(other_texts_are_no_id),
-                cmocka_unit_test(a_key_is_43_characters_of_base64url),
-                cmocka_unit_test(a_key_survives_the_round_trip),
-                cmocka_unit_test(other_texts_are_no_key),
-                cmocka_unit_test(only_one_text_stands_for_a_key),
-                cmocka_unit_test(keys_differ_in_any_bit),
-                cmocka_unit_test(secrets_are_equal_only_as_a_whole),
-                cmocka_unit_test(base64_gives_the_vectors_of_the_rfc),
-                cmocka_unit_test(base64_survives_the_round_trip_at_every_length),
-                cmocka_unit_test(base64_is_only_read_in_its_canonical_form),
-                cmocka_unit_test(base64_does_not_stop_at_a_nul),
-                cmocka_unit_test(base64_reads_no_byte_beyond_the_length),
-                cmocka_unit_test(sizes_have_binary_and_decimal_units),
-                cmocka_unit_test(other_texts_are_no_size),
-                cmocka_unit_test(sizes_of_2_53_and_above_are_refused),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

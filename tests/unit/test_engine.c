@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
 #include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include <ferry/error.h>
 
 #include "base/util.h"
 #include "engine_fixture.h"
 #include "faulty_transport.h"
+#include "unit.h"
 
 static const char *transport_of(enum carrier way)
 {
@@ -52,7 +49,7 @@ static void transfer_and_compare(enum carrier way, size_t size, enum engine_dire
         world_free(w);
 }
 
-static void moves_every_size_both_ways_on_both_sides(void **state)
+TEST(moves_every_size_both_ways_on_both_sides)
 {
         static const size_t sizes[] = { 1,         511,
                                         512,       4095,
@@ -81,7 +78,7 @@ static void scatter(struct world *w, int side, size_t n, size_t piece, size_t st
                         (struct segment){ w->memory[side] + (i * 7 % n) * stride, piece, w->registered[side] };
 }
 
-static void moves_scattered_memory(void **state)
+TEST(moves_scattered_memory)
 {
         static const struct {
                 size_t n[2], piece[2];
@@ -114,7 +111,7 @@ static void moves_scattered_memory(void **state)
 }
 
 /* One end of a mapped pair has other memory than files. */
-static void memory_without_a_file_is_moved_as_well(void **state)
+TEST(memory_without_a_file_is_moved_as_well)
 {
         for (int side = 0; side < 2; side++) {
                 for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
@@ -141,7 +138,7 @@ static void memory_without_a_file_is_moved_as_well(void **state)
         }
 }
 
-static void small_pieces_travel_together(void **state)
+TEST(small_pieces_travel_together)
 {
         enum { N = 1000, PIECE = 16 << 10, CHUNKS_MAX = 66 }; /* the first and the last may be short */
 
@@ -163,7 +160,7 @@ static void small_pieces_travel_together(void **state)
 }
 
 /* Over TCP pieces go out inside messages, from where they are. */
-static void pieces_travel_in_parts_over_tcp(void **state)
+TEST(pieces_travel_in_parts_over_tcp)
 {
         enum { N = 1000, PIECE = 16 << 10, MESSAGE_MAX = 64 << 10 };
 
@@ -187,7 +184,7 @@ static void pieces_travel_in_parts_over_tcp(void **state)
 }
 
 /* UCX 1.13 aborts on a message of 16 pieces over TCP, and only of so many. */
-static void pieces_of_any_number_fit_into_a_message(void **state)
+TEST(pieces_of_any_number_fit_into_a_message)
 {
         static const size_t counts[] = { 15, 16, 17, 40, 200 }, sizes[] = { 10, 300, 4000 };
 
@@ -220,7 +217,7 @@ static void note_claims(struct world *w, uint64_t bytes)
                 claims_at_first = w->passive.claims;
 }
 
-static void transfers_to_one_peer_share_a_window(void **state)
+TEST(transfers_to_one_peer_share_a_window)
 {
         enum { N = 32, WINDOW = 4 };
 
@@ -242,7 +239,7 @@ static void transfers_to_one_peer_share_a_window(void **state)
         }
 }
 
-static void a_refused_claim_ends_the_active_side_with_the_peers_reason(void **state)
+TEST(a_refused_claim_ends_the_active_side_with_the_peers_reason)
 {
         for (int way = 0; way < WAYS; way++) {
                 for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
@@ -264,7 +261,7 @@ static void a_refused_claim_ends_the_active_side_with_the_peers_reason(void **st
         }
 }
 
-static void a_wrong_key_is_refused_and_the_next_transfer_works(void **state)
+TEST(a_wrong_key_is_refused_and_the_next_transfer_works)
 {
         for (int way = 0; way < WAYS; way++) {
                 struct world *w = world_new((enum carrier)way, 1 << 20);
@@ -283,7 +280,7 @@ static void a_wrong_key_is_refused_and_the_next_transfer_works(void **state)
         }
 }
 
-static void metadata_of_an_earlier_worker_is_stale(void **state)
+TEST(metadata_of_an_earlier_worker_is_stale)
 {
         struct world *w = world_new(NETWORK, 1 << 20);
 
@@ -297,7 +294,7 @@ static void metadata_of_an_earlier_worker_is_stale(void **state)
         world_free(w);
 }
 
-static void an_absent_worker_is_unreachable(void **state)
+TEST(an_absent_worker_is_unreachable)
 {
         struct world *w = world_new(RING, 1 << 20);
 
@@ -331,7 +328,7 @@ static struct world *world_to_stop(enum carrier way, bool in_pieces)
         return w;
 }
 
-static void a_cancel_of_the_active_side_ends_both(void **state)
+TEST(a_cancel_of_the_active_side_ends_both)
 {
         for (int way = 0; way < WAYS; way++) {
                 for (int i = 0; i < 4; i++) {
@@ -372,7 +369,7 @@ static void cancel_at_once(struct world *w)
 }
 
 /* What UCX does not have yet is not sent: on a slow network it would take longer than anybody waits. */
-static void a_cancel_takes_back_the_parts_that_wait(void **state)
+TEST(a_cancel_takes_back_the_parts_that_wait)
 {
         enum { N = 1000, PIECE = 16 << 10, UNDER_WAY_MAX = 5 << 20 };
         struct world *w = world_new_with(NETWORK, 20 << 20, (struct world_knobs){ .chunk_size = 4 << 20 });
@@ -406,7 +403,7 @@ static void post_started(struct world *w)
 }
 
 /* The first one over a local link asks before the link is up, and its peer copies for long before it answers. */
-static void a_transfer_has_started_before_its_first_answer(void **state)
+TEST(a_transfer_has_started_before_its_first_answer)
 {
         for (int i = 0; i < 4; i++) {
                 enum engine_direction direction = i % 2 ? ENGINE_WRITE : ENGINE_READ;
@@ -430,7 +427,7 @@ static void a_transfer_has_started_before_its_first_answer(void **state)
         }
 }
 
-static void a_revoke_of_the_passive_side_ends_both(void **state)
+TEST(a_revoke_of_the_passive_side_ends_both)
 {
         for (int way = 0; way < WAYS; way++) {
                 for (int i = 0; i < 4; i++) {
@@ -457,7 +454,7 @@ static void revoke_at_once(struct world *w)
 }
 
 /* The sockets of this host may hold all of it: only what is taken back before it comes there is not sent. */
-static void a_revoke_takes_back_the_parts_that_wait(void **state)
+TEST(a_revoke_takes_back_the_parts_that_wait)
 {
         enum { N = 1000, PIECE = 16 << 10, UNDER_WAY_MAX = 8 << 20 };
         struct world *w = world_new_with(NETWORK, 20 << 20, (struct world_knobs){ .chunk_size = 4 << 20 });
@@ -489,7 +486,7 @@ static void stop_at_a_quarter(struct world *w, uint64_t bytes)
                 pthread_create(&stopper, NULL, stop_passive, w);
 }
 
-static void stopping_an_engine_ends_what_moves_over_it(void **state)
+TEST(stopping_an_engine_ends_what_moves_over_it)
 {
         for (int way = 0; way < WAYS; way++) {
                 struct world *w = world_new((enum carrier)way, 48 << 20);
@@ -523,7 +520,7 @@ static void revoke_in_between(struct world *w, uint64_t bytes)
                 engine_memory_unregister(w->engine[1], memory);
 }
 
-static void a_revoke_after_a_short_reads_bytes_comes_too_late(void **state)
+TEST(a_revoke_after_a_short_reads_bytes_comes_too_late)
 {
         for (int way = 0; way < WAYS; way++) {
                 struct world *w = world_new((enum carrier)way, 4096);
@@ -553,7 +550,7 @@ static void note_starts(struct world *w)
 }
 
 /* Its duration is that of its bytes, which a WRITE of one chunk sends at once. */
-static void a_transfer_over_a_connection_that_stands_starts_when_it_asks(void **state)
+TEST(a_transfer_over_a_connection_that_stands_starts_when_it_asks)
 {
         for (int way = 0; way < MAPPED; way++)
                 for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
@@ -582,7 +579,7 @@ static void await_peer(struct world *w)
 }
 
 /* Who is woken then may take the core; the peer waits for the last answer no longer than it must. */
-static void an_engine_settles_when_the_peer_was_told(void **state)
+TEST(an_engine_settles_when_the_peer_was_told)
 {
         for (int way = 0; way < WAYS; way++)
                 for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
@@ -629,7 +626,7 @@ static void start_another(struct world *w, uint64_t bytes)
         assert_int_equal(engine_transfer_start(w->engine[0], &another), 0);
 }
 
-static void an_engine_settles_before_it_copies_the_next_piece(void **state)
+TEST(an_engine_settles_before_it_copies_the_next_piece)
 {
         struct world *w = world_new(MAPPED, 32 << 20);
 
@@ -645,7 +642,7 @@ static void an_engine_settles_before_it_copies_the_next_piece(void **state)
         assert_int_equal(steps_at_settle, steps_at_end);
 }
 
-static void many_transfers_run_at_once(void **state)
+TEST(many_transfers_run_at_once)
 {
         enum { N = 100 };
 
@@ -662,34 +659,4 @@ static void many_transfers_run_at_once(void **state)
                 world_assert_streams_equal(w);
                 world_free(w);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(moves_every_size_both_ways_on_both_sides),
-                cmocka_unit_test(moves_scattered_memory),
-                cmocka_unit_test(memory_without_a_file_is_moved_as_well),
-                cmocka_unit_test(small_pieces_travel_together),
-                cmocka_unit_test(a_transfer_over_a_connection_that_stands_starts_when_it_asks),
-                cmocka_unit_test(pieces_travel_in_parts_over_tcp),
-                cmocka_unit_test(pieces_of_any_number_fit_into_a_message),
-                cmocka_unit_test(transfers_to_one_peer_share_a_window),
-                cmocka_unit_test(a_refused_claim_ends_the_active_side_with_the_peers_reason),
-                cmocka_unit_test(a_wrong_key_is_refused_and_the_next_transfer_works),
-                cmocka_unit_test(metadata_of_an_earlier_worker_is_stale),
-                cmocka_unit_test(an_absent_worker_is_unreachable),
-                cmocka_unit_test(a_cancel_of_the_active_side_ends_both),
-                cmocka_unit_test(a_cancel_takes_back_the_parts_that_wait),
-                cmocka_unit_test(a_transfer_has_started_before_its_first_answer),
-                cmocka_unit_test(a_revoke_of_the_passive_side_ends_both),
-                cmocka_unit_test(a_revoke_takes_back_the_parts_that_wait),
-                cmocka_unit_test(a_revoke_after_a_short_reads_bytes_comes_too_late),
-                cmocka_unit_test(stopping_an_engine_ends_what_moves_over_it),
-                cmocka_unit_test(an_engine_settles_when_the_peer_was_told),
-                cmocka_unit_test(an_engine_settles_before_it_copies_the_next_piece),
-                cmocka_unit_test(many_transfers_run_at_once),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

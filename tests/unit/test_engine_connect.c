@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,13 +12,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include <ferry/error.h>
 
 #include "base/clock.h"
 #include "base/util.h"
 #include "transfer/engine.h"
+
+#include "unit.h"
 
 static char directory[] = "/tmp/ferry-unit-XXXXXX";
 
@@ -202,7 +200,7 @@ static void connect_to(struct world *w, uint64_t epoch, const char *data)
 }
 
 /* Peers that cannot be reached are remembered, the latest ones, and not without end. */
-static void those_that_are_not_reached_are_remembered_within_bounds(void **state)
+TEST(those_that_are_not_reached_are_remembered_within_bounds)
 {
         enum { ASKED = 300, KEPT = 256, PAGE = 100 };
         struct world *w = world_new(true, false);
@@ -283,7 +281,7 @@ static uint64_t write_us(struct world *w)
 }
 
 /* Its first chunk counts, although nothing is heard of the peer before that has moved. */
-static void a_cold_write_takes_no_less_than_a_warm_one(void **state)
+TEST(a_cold_write_takes_no_less_than_a_warm_one)
 {
         struct world *w = world_of(false, true, LARGE);
         uint64_t cold_us = write_us(w), warm_us = UINT64_MAX;
@@ -304,7 +302,7 @@ static void move(struct world *w)
         assert_int_equal(w->outcome.error, 0);
 }
 
-static void the_first_connects_and_the_second_finds_it_there(void **state)
+TEST(the_first_connects_and_the_second_finds_it_there)
 {
         for (int network = 0; network < 2; network++) {
                 struct world *w = world_new(!network, network);
@@ -323,7 +321,7 @@ static void the_first_connects_and_the_second_finds_it_there(void **state)
         }
 }
 
-static void the_local_transport_comes_first(void **state)
+TEST(the_local_transport_comes_first)
 {
         struct world *w = world_new(true, true);
 
@@ -332,7 +330,7 @@ static void the_local_transport_comes_first(void **state)
         world_free(w);
 }
 
-static void a_cold_transfer_tells_what_connecting_took(void **state)
+TEST(a_cold_transfer_tells_what_connecting_took)
 {
         for (int network = 0; network < 2; network++) {
                 struct world *w = world_new(!network, network);
@@ -347,7 +345,7 @@ static void a_cold_transfer_tells_what_connecting_took(void **state)
         }
 }
 
-static void a_transfer_after_connecting_is_warm(void **state)
+TEST(a_transfer_after_connecting_is_warm)
 {
         for (int network = 0; network < 2; network++) {
                 struct world *w = world_new(!network, network);
@@ -359,7 +357,7 @@ static void a_transfer_after_connecting_is_warm(void **state)
         }
 }
 
-static void many_at_once_share_one_link(void **state)
+TEST(many_at_once_share_one_link)
 {
         enum { N = 50 };
 
@@ -376,7 +374,7 @@ static void many_at_once_share_one_link(void **state)
         }
 }
 
-static void another_worker_at_the_address_is_told_apart(void **state)
+TEST(another_worker_at_the_address_is_told_apart)
 {
         struct world *w = world_new(false, true);
 
@@ -386,7 +384,7 @@ static void another_worker_at_the_address_is_told_apart(void **state)
         world_free(w);
 }
 
-static void nobody_there_is_unreachable(void **state)
+TEST(nobody_there_is_unreachable)
 {
         struct world *w = world_new(true, true);
         char data[ENGINE_ADDRESS_SIZE];
@@ -405,7 +403,7 @@ static void nobody_there_is_unreachable(void **state)
 }
 
 /* It takes connections, and says nothing. */
-static void a_silent_address_is_unreachable_within_the_connect_time(void **state)
+TEST(a_silent_address_is_unreachable_within_the_connect_time)
 {
         struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         struct world *w = world_new(false, true);
@@ -426,7 +424,7 @@ static void a_silent_address_is_unreachable_within_the_connect_time(void **state
 }
 
 /* Stopping answers each: the peer is silent, so that they are all still waiting, transfers as well. */
-static void stopping_ends_them_all(void **state)
+TEST(stopping_ends_them_all)
 {
         struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         struct engine_connect spec = { .connected = on_connected };
@@ -454,7 +452,7 @@ static void stopping_ends_them_all(void **state)
 }
 
 /* A peer that goes away and another that comes: nothing of the first endpoint is reused. */
-static void a_peer_that_is_gone_is_not_reused(void **state)
+TEST(a_peer_that_is_gone_is_not_reused)
 {
         for (int network = 0; network < 2; network++) {
                 struct world *w = world_new(!network, network);
@@ -471,24 +469,4 @@ static void a_peer_that_is_gone_is_not_reused(void **state)
                 assert_int_equal(w->connection.error, network ? FERRY_E_STALE_METADATA : FERRY_E_PEER_UNREACHABLE);
                 world_free(w);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_first_connects_and_the_second_finds_it_there),
-                cmocka_unit_test(the_local_transport_comes_first),
-                cmocka_unit_test(a_cold_transfer_tells_what_connecting_took),
-                cmocka_unit_test(a_cold_write_takes_no_less_than_a_warm_one),
-                cmocka_unit_test(a_transfer_after_connecting_is_warm),
-                cmocka_unit_test(many_at_once_share_one_link),
-                cmocka_unit_test(another_worker_at_the_address_is_told_apart),
-                cmocka_unit_test(nobody_there_is_unreachable),
-                cmocka_unit_test(a_silent_address_is_unreachable_within_the_connect_time),
-                cmocka_unit_test(those_that_are_not_reached_are_remembered_within_bounds),
-                cmocka_unit_test(stopping_ends_them_all),
-                cmocka_unit_test(a_peer_that_is_gone_is_not_reused),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

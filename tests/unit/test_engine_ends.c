@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <ferry/error.h>
 
@@ -48,7 +44,7 @@ static void pause_us(uint64_t us)
 }
 
 /* Neither side is left to a limit of its own. */
-static void a_cancel_while_a_connection_is_made_ends_both_sides(void **state)
+TEST(a_cancel_while_a_connection_is_made_ends_both_sides)
 {
         enum { ROUNDS = 24, STEP_US = 100 };
 
@@ -166,7 +162,7 @@ static void stranger_say_done(struct stranger *s, const struct world *w)
 }
 
 /* Nobody can cancel a transfer that is complete. */
-static void a_peer_that_is_done_and_keeps_what_it_was_lent_is_not_waited_for(void **state)
+TEST(a_peer_that_is_done_and_keeps_what_it_was_lent_is_not_waited_for)
 {
         enum { SIZE = 4 << 20 }; /* more than is copied at once */
 
@@ -192,7 +188,7 @@ static void a_peer_that_is_done_and_keeps_what_it_was_lent_is_not_waited_for(voi
 }
 
 /* What is asked for and not taken is bounded; the peer loses its transfer, and the worker nothing. */
-static void a_peer_that_asks_for_too_much_ends_its_transfer(void **state)
+TEST(a_peer_that_asks_for_too_much_ends_its_transfer)
 {
         enum { LENGTH = 256 << 10, READS = 100 };
 
@@ -223,7 +219,7 @@ static void a_peer_that_asks_for_too_much_ends_its_transfer(void **state)
 
 /* ---- short memory ---- */
 
-static void a_cancel_and_a_revoke_need_no_memory(void **state)
+TEST(a_cancel_and_a_revoke_need_no_memory)
 {
         enum { MANY = 500 };
         struct world *w = world_new(RING, 1 << 20);
@@ -241,16 +237,4 @@ static void a_cancel_and_a_revoke_need_no_memory(void **state)
         pthread_mutex_unlock(&w->gate);
         assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED);
         world_free(w);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_cancel_while_a_connection_is_made_ends_both_sides),
-                cmocka_unit_test(a_peer_that_is_done_and_keeps_what_it_was_lent_is_not_waited_for),
-                cmocka_unit_test(a_peer_that_asks_for_too_much_ends_its_transfer),
-                cmocka_unit_test(a_cancel_and_a_revoke_need_no_memory),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "swarm.h"
+#include "unit.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include <ferry/error.h>
 
@@ -45,66 +42,66 @@ static void run(struct faulty_plan plan, struct swarm_rules rules)
                 assert_int_equal(met[fault] > 0, plan.per_mille[fault] > 0);
 }
 
-static void without_faults_all_is_complete(void **state)
+TEST(without_faults_all_is_complete)
 {
         run((struct faulty_plan){ 0 }, (struct swarm_rules){ .all_complete = true });
 }
 
 /* The seam promises order within a transfer alone. */
-static void late_messages_change_nothing(void **state)
+TEST(late_messages_change_nothing)
 {
         run((struct faulty_plan){ .per_mille = { [FAULT_DELAY] = 300 } }, (struct swarm_rules){ .all_complete = true });
 }
 
-static void links_that_end_end_both_sides(void **state)
+TEST(links_that_end_end_both_sides)
 {
         run((struct faulty_plan){ .per_mille = { [FAULT_END] = 5, [FAULT_DELAY] = 200 } },
             (struct swarm_rules){ .agreement = AGREE_UNLESS_LOST });
 }
 
-static void lost_messages_hang_nothing(void **state)
+TEST(lost_messages_hang_nothing)
 {
         run((struct faulty_plan){ .per_mille = { [FAULT_SWALLOW] = 20, [FAULT_DROP] = 20 } },
             (struct swarm_rules){ .agreement = AGREE_ON_BYTES });
 }
 
-static void repeated_messages_do_no_harm(void **state)
+TEST(repeated_messages_do_no_harm)
 {
         run((struct faulty_plan){ .per_mille = { [FAULT_REPEAT] = 100 } },
             (struct swarm_rules){ .agreement = AGREE_ON_BYTES });
 }
 
-static void messages_in_another_order_do_no_harm(void **state)
+TEST(messages_in_another_order_do_no_harm)
 {
         run((struct faulty_plan){ .per_mille = { [FAULT_REORDER] = 150 } },
             (struct swarm_rules){ .agreement = AGREE_ON_BYTES });
 }
 
-static void a_repeated_message_does_not_stand_for_a_lost_one(void **state)
+TEST(a_repeated_message_does_not_stand_for_a_lost_one)
 {
         run((struct faulty_plan){ .per_mille = { [FAULT_REPEAT] = 200, [FAULT_DROP] = 20, [FAULT_REORDER] = 50 } },
             (struct swarm_rules){ .agreement = AGREE_ON_BYTES });
 }
 
-static void other_bytes_are_never_complete_with_verify(void **state)
+TEST(other_bytes_are_never_complete_with_verify)
 {
         run((struct faulty_plan){ .per_mille = { [FAULT_FLIP] = 100 } },
             (struct swarm_rules){ .agreement = AGREE_ON_BYTES, .bytes_differ = true });
 }
 
-static void payloads_that_are_cut_short_are_never_complete(void **state)
+TEST(payloads_that_are_cut_short_are_never_complete)
 {
         run((struct faulty_plan){ .per_mille = { [FAULT_TRUNCATE] = 50 } },
             (struct swarm_rules){ .agreement = AGREE_ON_BYTES });
 }
 
-static void forged_headers_move_no_byte_to_another_place(void **state)
+TEST(forged_headers_move_no_byte_to_another_place)
 {
         run((struct faulty_plan){ .per_mille = { [FAULT_FLIP_HEADER] = 60 } },
             (struct swarm_rules){ .agreement = AGREE_NEVER });
 }
 
-static void all_faults_at_once_do_no_harm(void **state)
+TEST(all_faults_at_once_do_no_harm)
 {
         run((struct faulty_plan){ .per_mille = { 0, 10, 10, 30, 100, 50, 20, 20, 10, 3 } },
             (struct swarm_rules){ .agreement = AGREE_NEVER, .bytes_differ = true });
@@ -123,7 +120,7 @@ static enum fault repeat_one_and_lose_one(void *context, const struct wire_heade
         return header->offset == lost_offset ? FAULT_DROP : FAULT_REPEAT;
 }
 
-static void a_repeated_part_does_not_stand_for_a_lost_one(void **state)
+TEST(a_repeated_part_does_not_stand_for_a_lost_one)
 {
         static const uint64_t parts[] = { 0, 60 << 10, 120 << 10 };
 
@@ -157,24 +154,4 @@ static void a_repeated_part_does_not_stand_for_a_lost_one(void **state)
                 assert_true(faulty_count(FAULT_REPEAT) > 0);
                 world_free(w);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(without_faults_all_is_complete),
-                cmocka_unit_test(late_messages_change_nothing),
-                cmocka_unit_test(links_that_end_end_both_sides),
-                cmocka_unit_test(lost_messages_hang_nothing),
-                cmocka_unit_test(repeated_messages_do_no_harm),
-                cmocka_unit_test(messages_in_another_order_do_no_harm),
-                cmocka_unit_test(a_repeated_message_does_not_stand_for_a_lost_one),
-                cmocka_unit_test(a_repeated_part_does_not_stand_for_a_lost_one),
-                cmocka_unit_test(other_bytes_are_never_complete_with_verify),
-                cmocka_unit_test(payloads_that_are_cut_short_are_never_complete),
-                cmocka_unit_test(forged_headers_move_no_byte_to_another_place),
-                cmocka_unit_test(all_faults_at_once_do_no_harm),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,22 +2,19 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 #include <ferry/error.h>
 
 #include "engine_fixture.h"
 #include "engine_internal.h"
 #include "progress_lock.h"
+#include "unit.h"
 
 /* Which thread runs the engine: its own, or for a moment the one that waits for a short transfer. */
 
 enum { SMALL = 4096, PATIENT_US = 5000000, SOON_US = 50000 };
 
-static void a_short_transfer_that_is_awaited_runs_on_the_callers_thread(void **state)
+TEST(a_short_transfer_that_is_awaited_runs_on_the_callers_thread)
 {
         for (int way = 0; way < WAYS; way++) {
                 for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
@@ -53,7 +50,7 @@ static void read_without_inline(struct world *w)
         }
 }
 
-static void a_transfer_that_nobody_awaits_does_not(void **state)
+TEST(a_transfer_that_nobody_awaits_does_not)
 {
         struct world *w = world_new_with(RING, SMALL, (struct world_knobs){ .spin_us = PATIENT_US });
 
@@ -62,7 +59,7 @@ static void a_transfer_that_nobody_awaits_does_not(void **state)
         world_free(w);
 }
 
-static void a_long_transfer_leaves_the_caller_alone(void **state)
+TEST(a_long_transfer_leaves_the_caller_alone)
 {
         struct world *w = world_new_with(MAPPED, 8 << 20, (struct world_knobs){ .spin_us = PATIENT_US });
 
@@ -73,7 +70,7 @@ static void a_long_transfer_leaves_the_caller_alone(void **state)
 }
 
 /* With the least that --spin-us takes nothing runs inline, and everything works. */
-static void without_spinning_nothing_runs_inline(void **state)
+TEST(without_spinning_nothing_runs_inline)
 {
         for (int way = 0; way < WAYS; way++) {
                 struct world *w = world_new_with((enum carrier)way, SMALL, (struct world_knobs){ .spin_us = 1 });
@@ -86,7 +83,7 @@ static void without_spinning_nothing_runs_inline(void **state)
 }
 
 /* A peer that does not answer: the caller goes on, and the engine's own thread ends what it left. */
-static void what_inline_progress_leaves_goes_on_without_it(void **state)
+TEST(what_inline_progress_leaves_goes_on_without_it)
 {
         for (int way = 0; way < MAPPED; way++) {
                 struct world *w = world_new((enum carrier)way, SMALL);
@@ -130,7 +127,7 @@ static bool is_asleep(struct engine *engine)
 }
 
 /* The other engine's message finds a thread that slept through inline progress. */
-static void a_thread_that_sleeps_through_a_visit_still_hears_messages(void **state)
+TEST(a_thread_that_sleeps_through_a_visit_still_hears_messages)
 {
         for (int way = 0; way < MAPPED; way++) {
                 struct world *w = world_new_with((enum carrier)way, SMALL, (struct world_knobs){ .spin_us = SOON_US });
@@ -172,7 +169,7 @@ static void *start_each(void *context)
         return NULL;
 }
 
-static void inline_progress_alternates(void **state)
+TEST(inline_progress_alternates)
 {
         for (int way = 0; way < WAYS; way++) {
                 struct world *w = world_new((enum carrier)way, way == MAPPED ? 64 << 10 : SMALL);
@@ -208,7 +205,7 @@ static void *start_until_it_stops(void *context)
 }
 
 /* Every transfer that was taken ends, whoever came while the engine stopped. */
-static void an_engine_stops_while_others_want_its_lock(void **state)
+TEST(an_engine_stops_while_others_want_its_lock)
 {
         for (int way = 0; way < WAYS; way++) {
                 struct world *w = world_new((enum carrier)way, SMALL);
@@ -227,20 +224,4 @@ static void an_engine_stops_while_others_want_its_lock(void **state)
                 end_wait(&w->active, accepted);
                 world_free(w);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_short_transfer_that_is_awaited_runs_on_the_callers_thread),
-                cmocka_unit_test(a_transfer_that_nobody_awaits_does_not),
-                cmocka_unit_test(a_long_transfer_leaves_the_caller_alone),
-                cmocka_unit_test(without_spinning_nothing_runs_inline),
-                cmocka_unit_test(what_inline_progress_leaves_goes_on_without_it),
-                cmocka_unit_test(a_thread_that_sleeps_through_a_visit_still_hears_messages),
-                cmocka_unit_test(inline_progress_alternates),
-                cmocka_unit_test(an_engine_stops_while_others_want_its_lock),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

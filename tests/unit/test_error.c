@@ -17,7 +17,7 @@ static const struct {
 #undef X
 };
 
-static void numbers_are_positive_and_unique(void **state)
+TEST(numbers_are_positive_and_unique)
 {
         for (size_t i = 0; i < UNIT_COUNT(table); i++) {
                 assert_true(table[i].number > 0);
@@ -26,7 +26,7 @@ static void numbers_are_positive_and_unique(void **state)
         }
 }
 
-static void codes_are_unique_but_for_limit_reached(void **state)
+TEST(codes_are_unique_but_for_limit_reached)
 {
         for (size_t i = 0; i < UNIT_COUNT(table); i++)
                 for (size_t j = 0; j < i; j++) {
@@ -37,7 +37,7 @@ static void codes_are_unique_but_for_limit_reached(void **state)
                 }
 }
 
-static void codes_are_lower_case_words_with_hyphens(void **state)
+TEST(codes_are_lower_case_words_with_hyphens)
 {
         for (size_t i = 0; i < UNIT_COUNT(table); i++) {
                 assert_true(strspn(table[i].code, "abcdefghijklmnopqrstuvwxyz-") == strlen(table[i].code));
@@ -45,7 +45,7 @@ static void codes_are_lower_case_words_with_hyphens(void **state)
         }
 }
 
-static void titles_are_sentences_without_a_full_stop(void **state)
+TEST(titles_are_sentences_without_a_full_stop)
 {
         for (size_t i = 0; i < UNIT_COUNT(table); i++) {
                 size_t n = strlen(table[i].title);
@@ -56,13 +56,13 @@ static void titles_are_sentences_without_a_full_stop(void **state)
         }
 }
 
-static void http_is_an_error_status_or_none(void **state)
+TEST(http_is_an_error_status_or_none)
 {
         for (size_t i = 0; i < UNIT_COUNT(table); i++)
                 assert_true(table[i].http == 0 || (table[i].http >= 400 && table[i].http <= 599));
 }
 
-static void every_row_is_found_by_its_number(void **state)
+TEST(every_row_is_found_by_its_number)
 {
         for (size_t i = 0; i < UNIT_COUNT(table); i++) {
                 assert_string_equal(ferry_error_code(table[i].number), table[i].code);
@@ -72,26 +72,26 @@ static void every_row_is_found_by_its_number(void **state)
         }
 }
 
-static void every_row_is_found_by_its_code_and_status(void **state)
+TEST(every_row_is_found_by_its_code_and_status)
 {
         for (size_t i = 0; i < UNIT_COUNT(table); i++)
                 assert_int_equal(ferry_error_from_code(table[i].code, table[i].http), table[i].number);
 }
 
-static void status_tells_the_two_limits_apart(void **state)
+TEST(status_tells_the_two_limits_apart)
 {
         assert_int_equal(ferry_error_from_code("limit-reached", 429), FERRY_E_LIMIT_REACHED);
         assert_int_equal(ferry_error_from_code("limit-reached", 507), FERRY_E_NO_SPACE);
         assert_int_equal(ferry_error_from_code("limit-reached", 0), FERRY_E_LIMIT_REACHED);
 }
 
-static void a_code_counts_more_than_a_status_it_does_not_have(void **state)
+TEST(a_code_counts_more_than_a_status_it_does_not_have)
 {
         assert_int_equal(ferry_error_from_code("peer-lost", 502), FERRY_E_PEER_LOST);
         assert_int_equal(ferry_error_from_code("not-found", 410), FERRY_E_NOT_FOUND);
 }
 
-static void unknown_codes_are_minus_one(void **state)
+TEST(unknown_codes_are_minus_one)
 {
         static const char *const unknown[] = { "", "peer", "peer-lost ", "PEER-LOST", "peer-lostx" };
 
@@ -100,7 +100,7 @@ static void unknown_codes_are_minus_one(void **state)
         assert_int_equal(ferry_error_from_code(NULL, 0), -1);
 }
 
-static void unknown_numbers_are_internal(void **state)
+TEST(unknown_numbers_are_internal)
 {
         static const int unknown[] = { 0, -1, -12, 31, 39, 52, 1000000, -2147483647 - 1 };
 
@@ -113,7 +113,7 @@ static void unknown_numbers_are_internal(void **state)
 }
 
 /* They are on the wire and in programs of others: a change here breaks somebody. */
-static void numbers_and_codes_stay_what_they_are(void **state)
+TEST(numbers_and_codes_stay_what_they_are)
 {
         static const struct {
                 int number, http;
@@ -167,24 +167,4 @@ static void numbers_and_codes_stay_what_they_are(void **state)
                 assert_string_equal(ferry_error_code(known[i].number), known[i].code);
                 assert_int_equal(ferry_error_http(known[i].number), known[i].http);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(numbers_are_positive_and_unique),
-                cmocka_unit_test(codes_are_unique_but_for_limit_reached),
-                cmocka_unit_test(codes_are_lower_case_words_with_hyphens),
-                cmocka_unit_test(titles_are_sentences_without_a_full_stop),
-                cmocka_unit_test(http_is_an_error_status_or_none),
-                cmocka_unit_test(every_row_is_found_by_its_number),
-                cmocka_unit_test(every_row_is_found_by_its_code_and_status),
-                cmocka_unit_test(status_tells_the_two_limits_apart),
-                cmocka_unit_test(a_code_counts_more_than_a_status_it_does_not_have),
-                cmocka_unit_test(unknown_codes_are_minus_one),
-                cmocka_unit_test(unknown_numbers_are_internal),
-                cmocka_unit_test(numbers_and_codes_stay_what_they_are),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static struct read read_on(struct event_log *log, const struct event_filter *fil
         return read;
 }
 
-static void events_come_in_order_and_a_place_stands_between_them(void **state)
+TEST(events_come_in_order_and_a_place_stands_between_them)
 {
         struct event_log *log = make_log();
         struct event_place place = event_place_newest(log);
@@ -78,7 +78,7 @@ static void events_come_in_order_and_a_place_stands_between_them(void **state)
         event_log_free(log);
 }
 
-static void a_late_reader_is_told_how_many_it_missed(void **state)
+TEST(a_late_reader_is_told_how_many_it_missed)
 {
         struct event_log *log = make_log();
         struct event_place place = event_place_newest(log);
@@ -101,7 +101,7 @@ static void a_late_reader_is_told_how_many_it_missed(void **state)
         event_log_free(log);
 }
 
-static void an_id_of_another_worker_begins_anew(void **state)
+TEST(an_id_of_another_worker_begins_anew)
 {
         static const char *const others[] = { "0000000000002222-1", "4", "0000000000001111-9007199254740991" };
         static const char *const wrong[] = { "",
@@ -140,7 +140,7 @@ static void an_id_of_another_worker_begins_anew(void **state)
         event_log_free(log);
 }
 
-static void types_are_named_alone_or_by_their_family(void **state)
+TEST(types_are_named_alone_or_by_their_family)
 {
         assert_int_equal(event_types_from_text("operation.ended"), 1u << EVENT_OPERATION_ENDED);
         assert_int_equal(event_types_from_text("region,limit.near"),
@@ -155,7 +155,7 @@ static void types_are_named_alone_or_by_their_family(void **state)
         assert_null(event_type_name(EVENT_TYPE_COUNT));
 }
 
-static void a_limit_is_told_once_when_it_is_near_and_once_when_it_is_not(void **state)
+TEST(a_limit_is_told_once_when_it_is_near_and_once_when_it_is_not)
 {
         const struct http_limits limits = { .regions_max = 100, .waiters_max = 1 };
         const struct operation_limits operations = { .operations_max = 10 };
@@ -185,9 +185,8 @@ static void a_limit_is_told_once_when_it_is_near_and_once_when_it_is_not(void **
         event_log_free(log);
 }
 
-static void an_operation_is_told_of_as_it_was_then(void **state)
+WITH_HTTP(an_operation_is_told_of_as_it_was_then)
 {
-        struct http_fixture *h = *state;
         struct event_place place = event_place_newest(h->events);
         struct operation *operation = make(h->f, FERRY_READABLE);
 
@@ -206,9 +205,8 @@ static void an_operation_is_told_of_as_it_was_then(void **state)
         operation_unref(operation);
 }
 
-static void labels_and_kinds_let_operations_pass_only(void **state)
+WITH_HTTP(labels_and_kinds_let_operations_pass_only)
 {
-        struct http_fixture *h = *state;
         const struct operation_slice slice = { .region = h->f->region, .size = 1 };
         const struct operation_spec spec = { .kind = FERRY_WRITABLE, .slices = &slice, .n_slices = 1, .label = "mine" };
         const struct event_filter label = { .types = all.types, .kind = -1, .label = "mine" },
@@ -228,18 +226,4 @@ static void labels_and_kinds_let_operations_pass_only(void **state)
         assert_non_null(strstr(read.text, "\"kind\":\"readable\""));
         operation_unref(one);
         operation_unref(other);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(events_come_in_order_and_a_place_stands_between_them),
-                cmocka_unit_test(a_late_reader_is_told_how_many_it_missed),
-                cmocka_unit_test(an_id_of_another_worker_begins_anew),
-                cmocka_unit_test(types_are_named_alone_or_by_their_family),
-                cmocka_unit_test(a_limit_is_told_once_when_it_is_near_and_once_when_it_is_not),
-                cmocka_unit_test_setup_teardown(an_operation_is_told_of_as_it_was_then, http_setup, http_teardown),
-                cmocka_unit_test_setup_teardown(labels_and_kinds_let_operations_pass_only, http_setup, http_teardown),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <ferry/error.h>
 #include <ferry/json.h>
@@ -13,6 +9,7 @@
 
 #include "base/util.h"
 #include "fetch.h"
+#include "unit.h"
 
 #define WORKER(more) "{\"name\":\"w\",\"epoch\":\"00000000000000a5\",\"uptime_ms\":3" more "}"
 
@@ -25,7 +22,7 @@ static int judge(const char *text, struct ferry_metadata **ret_metadata)
         return error;
 }
 
-static void a_worker_is_known_by_name_epoch_and_address(void **state)
+TEST(a_worker_is_known_by_name_epoch_and_address)
 {
         struct ferry_metadata *m;
 
@@ -41,7 +38,7 @@ static void a_worker_is_known_by_name_epoch_and_address(void **state)
         m = ferry_metadata_free(m);
 }
 
-static void what_is_no_worker_is_refused(void **state)
+TEST(what_is_no_worker_is_refused)
 {
         static const char *const cases[] = {
                 "{}",
@@ -67,7 +64,7 @@ static void what_is_no_worker_is_refused(void **state)
                 assert_int_equal(judge(cases[i], &m), FERRY_E_INVALID_METADATA);
 }
 
-static void the_path_goes_after_the_base(void **state)
+TEST(the_path_goes_after_the_base)
 {
         static const struct {
                 const char *base, *asked; /* NULL = refused */
@@ -101,7 +98,7 @@ static void the_path_goes_after_the_base(void **state)
         }
 }
 
-static void another_status_means_another_server_or_token(void **state)
+TEST(another_status_means_another_server_or_token)
 {
         char detail[FETCH_DETAIL_SIZE];
 
@@ -110,16 +107,4 @@ static void another_status_means_another_server_or_token(void **state)
         assert_int_equal(fetch_worker.judge_status(404, detail), FERRY_E_TRANSFER_FAILED);
         assert_non_null(strstr(detail, "404"));
         assert_int_equal(fetch_worker.judge_status(302, detail), FERRY_E_TRANSFER_FAILED);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_worker_is_known_by_name_epoch_and_address),
-                cmocka_unit_test(what_is_no_worker_is_refused),
-                cmocka_unit_test(the_path_goes_after_the_base),
-                cmocka_unit_test(another_status_means_another_server_or_token),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include <ferry/error.h>
 
@@ -19,6 +15,7 @@
 #include "faulty_transport.h"
 #include "memory/region.h"
 #include "operations/operations.h"
+#include "unit.h"
 
 /*
  * Chains and trees of readables that follow reads, over transports that are faulty. Each node is an engine with the
@@ -477,22 +474,22 @@ static void run(struct faulty_plan plan, struct rules rules)
         assert_true(n_complete > 0);
 }
 
-static void without_faults_all_is_complete(void **state)
+TEST(without_faults_all_is_complete)
 {
         run((struct faulty_plan){ 0 }, (struct rules){ .all_complete = true });
 }
 
-static void late_messages_change_nothing(void **state)
+TEST(late_messages_change_nothing)
 {
         run((struct faulty_plan){ .per_mille = { [FAULT_DELAY] = 300 } }, (struct rules){ .all_complete = true });
 }
 
-static void links_that_end_end_what_follows(void **state)
+TEST(links_that_end_end_what_follows)
 {
         run((struct faulty_plan){ .per_mille = { [FAULT_END] = 3, [FAULT_DELAY] = 200 } }, (struct rules){ 0 });
 }
 
-static void lost_and_repeated_messages_hang_nothing(void **state)
+TEST(lost_and_repeated_messages_hang_nothing)
 {
         run((struct faulty_plan){ .per_mille = { [FAULT_SWALLOW] = 3,
                                                  [FAULT_DROP] = 3,
@@ -501,20 +498,20 @@ static void lost_and_repeated_messages_hang_nothing(void **state)
             (struct rules){ .lossy = true });
 }
 
-static void other_bytes_are_never_complete_with_verify(void **state)
+TEST(other_bytes_are_never_complete_with_verify)
 {
         run((struct faulty_plan){ .per_mille = { [FAULT_FLIP] = 10, [FAULT_TRUNCATE] = 3 } },
             (struct rules){ .lossy = true, .verify = true });
 }
 
-static void all_faults_at_once_do_no_harm(void **state)
+TEST(all_faults_at_once_do_no_harm)
 {
         run((struct faulty_plan){ .per_mille = { 0, 2, 2, 10, 50, 30, 5, 5, 3, 1 } },
             (struct rules){ .lossy = true, .verify = true });
 }
 
 /* Its requests are held for longer than connecting may take, and over a link that they have opened. */
-static void a_held_request_says_that_the_link_is_up(void **state)
+TEST(a_held_request_says_that_the_link_is_up)
 {
         const struct operation_spec readable = { .kind = FERRY_READABLE }, read = { .kind = FERRY_READ };
         struct net *net = net_open(&(struct faulty_plan){ .seed = 1 }, (struct rules){ 0 }, true);
@@ -539,18 +536,10 @@ static void a_held_request_says_that_the_link_is_up(void **state)
         net_close(net);
 }
 
-int main(void)
+static int log_errors(void **state)
 {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(without_faults_all_is_complete),
-                cmocka_unit_test(late_messages_change_nothing),
-                cmocka_unit_test(links_that_end_end_what_follows),
-                cmocka_unit_test(lost_and_repeated_messages_hang_nothing),
-                cmocka_unit_test(other_bytes_are_never_complete_with_verify),
-                cmocka_unit_test(all_faults_at_once_do_no_harm),
-                cmocka_unit_test(a_held_request_says_that_the_link_is_up),
-        };
-
         log_setup(LOG_ERROR, LOG_LOGFMT);
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        return 0;
 }
+
+TEST_GROUP(log_errors, NULL)

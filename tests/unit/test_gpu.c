@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -20,6 +17,7 @@
 
 #include "cuda_internal.h"
 #include "memory/gpu.h"
+#include "unit.h"
 
 /* On tests/cuda/standin.c, which LD_LIBRARY_PATH names. What a program calls by itself goes to it directly. */
 
@@ -95,7 +93,7 @@ static void allocate(const char *device, const struct space **space, void **addr
         assert_int_equal(gpu_allocate(device, SIZE, space, address, detail), 0);
 }
 
-static void only_well_formed_names_are_gpus(void **state)
+TEST(only_well_formed_names_are_gpus)
 {
         static const char *const wrong[] = { "",        "cuda",     "cuda:",  "cuda:-1", "cuda:01",
                                              "cuda:1 ", "cuda:0x1", "CUDA:0", "cpu:0",   "cuda:99999999999" };
@@ -108,7 +106,7 @@ static void only_well_formed_names_are_gpus(void **state)
         assert_int_equal(n, 17);
 }
 
-static void memory_begins_as_zeros_and_keeps_what_is_stored(void **state)
+TEST(memory_begins_as_zeros_and_keeps_what_is_stored)
 {
         const struct space *space;
         char *here = malloc(SIZE), *zeros = calloc(1, SIZE);
@@ -131,7 +129,7 @@ static void memory_begins_as_zeros_and_keeps_what_is_stored(void **state)
 }
 
 /* Without this, the tests would prove nothing of host code that touches device memory, or that does not wait. */
-static void the_standin_is_strict(void **state)
+TEST(the_standin_is_strict)
 {
         const struct space *space;
         char here = 1;
@@ -156,7 +154,7 @@ static void the_standin_is_strict(void **state)
         gpu_free(space);
 }
 
-static void bytes_move_between_gpus(void **state)
+TEST(bytes_move_between_gpus)
 {
         static const char *const devices[][2] = { { "cuda:0", "cuda:0" }, { "cuda:0", "cuda:1" } };
 
@@ -177,7 +175,7 @@ static void bytes_move_between_gpus(void **state)
         }
 }
 
-static void what_is_no_memory_of_the_gpu_is_not_adopted(void **state)
+TEST(what_is_no_memory_of_the_gpu_is_not_adopted)
 {
         const struct space *space;
         char *address = program_allocate(0, SIZE);
@@ -193,7 +191,7 @@ static void what_is_no_memory_of_the_gpu_is_not_adopted(void **state)
         program_free(0, address);
 }
 
-static void memory_that_the_program_frees_is_not_touched_again(void **state)
+TEST(memory_that_the_program_frees_is_not_touched_again)
 {
         const struct space *space;
         char *address = program_allocate(0, SIZE), *again;
@@ -212,7 +210,7 @@ static void memory_that_the_program_frees_is_not_touched_again(void **state)
         program_free(0, again);
 }
 
-static void a_gpu_that_is_gone_says_so(void **state)
+TEST(a_gpu_that_is_gone_says_so)
 {
         const struct space *space, *other;
         void *address;
@@ -227,7 +225,7 @@ static void a_gpu_that_is_gone_says_so(void **state)
         gpu_free(space);
 }
 
-static void a_gpu_without_room_says_so(void **state)
+TEST(a_gpu_without_room_says_so)
 {
         const struct space *space;
         void *address;
@@ -297,7 +295,7 @@ static int stop_other(void **state)
         return waitpid(other_pid, &status, 0) == other_pid && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
 }
 
-static void another_process_opens_what_is_shared(void **state)
+TEST(another_process_opens_what_is_shared)
 {
         char *address = program_allocate(1, 2 * SIZE);
         const struct space *space;
@@ -323,7 +321,7 @@ static void another_process_opens_what_is_shared(void **state)
         program_free(1, address);
 }
 
-static void a_process_opens_what_it_has_shared_itself(void **state)
+TEST(a_process_opens_what_it_has_shared_itself)
 {
         const struct space *space, *opened;
         struct gpu_share share;
@@ -347,7 +345,7 @@ static void a_process_opens_what_it_has_shared_itself(void **state)
         set_faults("");
 }
 
-static void host_memory_is_pinned_once(void **state)
+TEST(host_memory_is_pinned_once)
 {
         static char host[8192];
 
@@ -370,7 +368,7 @@ static void *copy_once(void *context)
         return NULL;
 }
 
-static void threads_that_have_copied_may_end(void **state)
+TEST(threads_that_have_copied_may_end)
 {
         const struct space *space;
         void *address;
@@ -386,22 +384,4 @@ static void threads_that_have_copied_may_end(void **state)
         gpu_free(space);
 }
 
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(only_well_formed_names_are_gpus),
-                cmocka_unit_test(memory_begins_as_zeros_and_keeps_what_is_stored),
-                cmocka_unit_test(the_standin_is_strict),
-                cmocka_unit_test(bytes_move_between_gpus),
-                cmocka_unit_test(what_is_no_memory_of_the_gpu_is_not_adopted),
-                cmocka_unit_test(memory_that_the_program_frees_is_not_touched_again),
-                cmocka_unit_test(a_gpu_that_is_gone_says_so),
-                cmocka_unit_test(a_gpu_without_room_says_so),
-                cmocka_unit_test(another_process_opens_what_is_shared),
-                cmocka_unit_test(a_process_opens_what_it_has_shared_itself),
-                cmocka_unit_test(host_memory_is_pinned_once),
-                cmocka_unit_test(threads_that_have_copied_may_end),
-        };
-
-        return cmocka_run_group_tests(tests, start_other, stop_other);
-}
+TEST_GROUP(start_other, stop_other)

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "wire/header.h"
+
+#include "unit.h"
 
 static struct wire_header sample(enum wire_type type)
 {
@@ -30,7 +28,7 @@ static struct wire_header sample(enum wire_type type)
         return h;
 }
 
-static void a_header_survives_the_wire(void **state)
+TEST(a_header_survives_the_wire)
 {
         for (int type = WIRE_READ; type < WIRE_TYPE_END; type++) {
                 struct wire_header h = sample((enum wire_type)type), back;
@@ -48,7 +46,7 @@ static void a_header_survives_the_wire(void **state)
         }
 }
 
-static void the_layout_is_that_of_the_protocol_page(void **state)
+TEST(the_layout_is_that_of_the_protocol_page)
 {
         struct wire_header h = sample(WIRE_READ);
         uint8_t bytes[WIRE_SIZE];
@@ -72,7 +70,7 @@ static void expect_refused(struct wire_header h)
         assert_int_equal(wire_decode(bytes, sizeof(bytes), &h, &version), WIRE_FOREIGN);
 }
 
-static void impossible_numbers_are_refused(void **state)
+TEST(impossible_numbers_are_refused)
 {
         struct wire_header h;
 
@@ -103,7 +101,7 @@ static void impossible_numbers_are_refused(void **state)
         expect_refused(h);
 }
 
-static void foreign_bytes_are_refused(void **state)
+TEST(foreign_bytes_are_refused)
 {
         struct wire_header h = sample(WIRE_READ), back;
         uint8_t bytes[WIRE_SIZE + 1] = { 0 }, version;
@@ -125,7 +123,7 @@ static void foreign_bytes_are_refused(void **state)
 }
 
 /* Of any size and with anything behind it: what it means is that version's affair. */
-static void another_version_is_named(void **state)
+TEST(another_version_is_named)
 {
         uint8_t version = 0;
         struct wire_header back;
@@ -134,17 +132,4 @@ static void another_version_is_named(void **state)
         assert_int_equal(version, 1);
         assert_int_equal(wire_decode("FRRY\x07 and more", 14, &back, &version), WIRE_OTHER_VERSION);
         assert_int_equal(version, 7);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_header_survives_the_wire),
-                cmocka_unit_test(the_layout_is_that_of_the_protocol_page),
-                cmocka_unit_test(impossible_numbers_are_refused),
-                cmocka_unit_test(foreign_bytes_are_refused),
-                cmocka_unit_test(another_version_is_named),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

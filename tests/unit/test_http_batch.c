@@ -85,9 +85,8 @@ static const char *ids_path(struct http_fixture *h, struct operation *const *ope
         return strcat(path, more);
 }
 
-static void each_body_of_an_array_has_its_result(void **state)
+WITH_HTTP(each_body_of_an_array_has_its_result)
 {
-        struct http_fixture *h = *state;
         char *body = bodies(h, 9);
         struct json_object *results = results_of(post(h, "", "", body), NULL);
         char wanted[24];
@@ -104,9 +103,8 @@ static void each_body_of_an_array_has_its_result(void **state)
         free(body);
 }
 
-static void a_bad_body_spoils_no_other(void **state)
+WITH_HTTP(a_bad_body_spoils_no_other)
 {
-        struct http_fixture *h = *state;
         struct json_object *results;
         char body[4096];
 
@@ -135,9 +133,8 @@ static void a_bad_body_spoils_no_other(void **state)
         json_object_put(results);
 }
 
-static void an_array_that_is_no_batch_makes_nothing(void **state)
+WITH_HTTP(an_array_that_is_no_batch_makes_nothing)
 {
-        struct http_fixture *h = *state;
         char *many = bodies(h, 17), *half = bodies(h, 2);
 
         expect_problem(post(h, "", "", "[]"), 400, "invalid-parameter");
@@ -152,9 +149,8 @@ static void an_array_that_is_no_batch_makes_nothing(void **state)
         free(half);
 }
 
-static void metadata_come_with_what_has_them(void **state)
+WITH_HTTP(metadata_come_with_what_has_them)
 {
-        struct http_fixture *h = *state;
         struct json_object *results;
         char body[1024];
 
@@ -170,9 +166,8 @@ static void metadata_come_with_what_has_them(void **state)
         json_object_put(results);
 }
 
-static void a_batch_waits_until_every_operation_is_done(void **state)
+WITH_HTTP(a_batch_waits_until_every_operation_is_done)
 {
-        struct http_fixture *h = *state;
         struct operation *made[3];
         char *body = bodies(h, 3);
         struct json_object *results;
@@ -197,9 +192,8 @@ static void a_batch_waits_until_every_operation_is_done(void **state)
         free(body);
 }
 
-static void the_same_key_shows_what_it_made(void **state)
+WITH_HTTP(the_same_key_shows_what_it_made)
 {
-        struct http_fixture *h = *state;
         char *body = bodies(h, 2), first[64];
         struct json_object *results;
         struct operation *made[2];
@@ -225,9 +219,8 @@ static void the_same_key_shows_what_it_made(void **state)
         free(body);
 }
 
-static void the_same_key_tries_again_what_was_refused(void **state)
+WITH_HTTP(the_same_key_tries_again_what_was_refused)
 {
-        struct http_fixture *h = *state;
         struct operation *others[99];
         char *body = bodies(h, 2), first[64];
         struct json_object *results;
@@ -253,9 +246,8 @@ static void the_same_key_tries_again_what_was_refused(void **state)
         free(body);
 }
 
-static void several_are_found_in_the_order_of_their_ids(void **state)
+WITH_HTTP(several_are_found_in_the_order_of_their_ids)
 {
-        struct http_fixture *h = *state;
         struct operation *some[3];
         struct json_object *results;
         char id[2][FERRY_ID_TEXT_SIZE];
@@ -307,16 +299,15 @@ static void wait_for_three(struct http_fixture *h, const char *more, size_t enou
         await_parked(h, 0);
 }
 
-static void a_wait_is_for_all_or_for_any(void **state)
+WITH_HTTP(a_wait_is_for_all_or_for_any)
 {
-        wait_for_three(*state, "&wait_ms=60000", 3);
-        wait_for_three(*state, "&wait_ms=60000&wait_for=all", 3);
-        wait_for_three(*state, "&wait_ms=60000&wait_for=any", 1);
+        wait_for_three(h, "&wait_ms=60000", 3);
+        wait_for_three(h, "&wait_ms=60000&wait_for=all", 3);
+        wait_for_three(h, "&wait_ms=60000&wait_for=any", 1);
 }
 
-static void what_is_done_or_missing_ends_a_wait_for_any_at_once(void **state)
+WITH_HTTP(what_is_done_or_missing_ends_a_wait_for_any_at_once)
 {
-        struct http_fixture *h = *state;
         struct operation *some[2] = { make(h->f, FERRY_READABLE), make(h->f, FERRY_READABLE) };
 
         json_object_put(results_of(
@@ -332,9 +323,8 @@ static void what_is_done_or_missing_ends_a_wait_for_any_at_once(void **state)
         operation_unref(some[1]);
 }
 
-static void a_wait_ends_with_what_is_known_at_its_limit(void **state)
+WITH_HTTP(a_wait_ends_with_what_is_known_at_its_limit)
 {
-        struct http_fixture *h = *state;
         struct operation *some[2] = { make(h->f, FERRY_READABLE), make(h->f, FERRY_READABLE) };
         struct json_object *results;
 
@@ -347,9 +337,8 @@ static void a_wait_ends_with_what_is_known_at_its_limit(void **state)
         operation_unref(some[1]);
 }
 
-static void an_operation_deleted_meanwhile_is_gone(void **state)
+WITH_HTTP(an_operation_deleted_meanwhile_is_gone)
 {
-        struct http_fixture *h = *state;
         struct operation *some[2] = { make(h->f, FERRY_READABLE), make(h->f, FERRY_READABLE) };
         int fd = http_begin(h, "GET", ids_path(h, some, 2, "&wait_ms=60000"), "", NULL);
         struct json_object *results;
@@ -366,9 +355,8 @@ static void an_operation_deleted_meanwhile_is_gone(void **state)
         operation_unref(some[1]);
 }
 
-static void a_client_that_leaves_is_waited_for_no_longer(void **state)
+WITH_HTTP(a_client_that_leaves_is_waited_for_no_longer)
 {
-        struct http_fixture *h = *state;
         struct operation *some[2] = { make(h->f, FERRY_READABLE), make(h->f, FERRY_READABLE) };
         int fd = http_begin(h, "GET", ids_path(h, some, 2, "&wait_ms=60000"), "", NULL);
 
@@ -382,9 +370,8 @@ static void a_client_that_leaves_is_waited_for_no_longer(void **state)
         operation_unref(some[1]);
 }
 
-static void a_server_that_stops_answers_who_waits_for_several(void **state)
+WITH_HTTP(a_server_that_stops_answers_who_waits_for_several)
 {
-        struct http_fixture *h = *state;
         struct operation *some[2] = { make(h->f, FERRY_READABLE), make(h->f, FERRY_READABLE) };
         int fd = http_begin(h, "GET", ids_path(h, some, 2, "&wait_ms=60000"), "", NULL);
 
@@ -395,7 +382,7 @@ static void a_server_that_stops_answers_who_waits_for_several(void **state)
         operation_unref(some[1]);
 }
 
-static void what_does_not_go_together_is_refused(void **state)
+WITH_HTTP(what_does_not_go_together_is_refused)
 {
         static const char *const paths[] = {
                 "/v1/operations?ids=",
@@ -408,12 +395,11 @@ static void what_does_not_go_together_is_refused(void **state)
         };
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(paths); i++)
-                expect_problem(http_call(*state, "GET", paths[i], "", NULL), 400, "invalid-parameter");
+                expect_problem(http_call(h, "GET", paths[i], "", NULL), 400, "invalid-parameter");
 }
 
-static void waits_beyond_the_limit_are_refused_for_ids_only(void **state)
+WITH_HTTP(waits_beyond_the_limit_are_refused_for_ids_only)
 {
-        struct http_fixture *h = *state;
         struct operation *some[1] = { make(h->f, FERRY_READABLE) };
         char *body = bodies(h, 1);
         int fds[4];
@@ -430,29 +416,4 @@ static void waits_beyond_the_limit_are_refused_for_ids_only(void **state)
                 json_object_put(results_of(http_receive(fds[i]), "operations"));
         operation_unref(some[0]);
         free(body);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, http_setup, http_teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(each_body_of_an_array_has_its_result),
-                TEST(a_bad_body_spoils_no_other),
-                TEST(an_array_that_is_no_batch_makes_nothing),
-                TEST(metadata_come_with_what_has_them),
-                TEST(a_batch_waits_until_every_operation_is_done),
-                TEST(the_same_key_shows_what_it_made),
-                TEST(the_same_key_tries_again_what_was_refused),
-                TEST(several_are_found_in_the_order_of_their_ids),
-                TEST(a_wait_is_for_all_or_for_any),
-                TEST(what_is_done_or_missing_ends_a_wait_for_any_at_once),
-                TEST(a_wait_ends_with_what_is_known_at_its_limit),
-                TEST(an_operation_deleted_meanwhile_is_gone),
-                TEST(a_client_that_leaves_is_waited_for_no_longer),
-                TEST(a_server_that_stops_answers_who_waits_for_several),
-                TEST(what_does_not_go_together_is_refused),
-                TEST(waits_beyond_the_limit_are_refused_for_ids_only),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

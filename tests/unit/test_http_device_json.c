@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "device_json.h"
 #include "memory/device.h"
 #include "transfer/engine.h"
+#include "unit.h"
 #include "unit_json.h"
 
 static struct json_object *device_json_of(const struct device_inventory *inventory, const struct engine_facts *facts)
@@ -22,7 +19,7 @@ static struct json_object *device_json_of(const struct device_inventory *invento
         return unit_json_read(&writer);
 }
 
-static void a_machine_without_rdma_says_so(void **state)
+TEST(a_machine_without_rdma_says_so)
 {
         static const char *const transports[] = { "tcp", "posix" };
         struct device_memory memory = { .name = "cpu", .total_bytes = 1024 };
@@ -46,7 +43,7 @@ static void a_machine_without_rdma_says_so(void **state)
         json_object_put(object);
 }
 
-static void an_rdma_device_shows_its_ports(void **state)
+TEST(an_rdma_device_shows_its_ports)
 {
         struct device_port port = { .number = 1,
                                     .state = "ACTIVE",
@@ -66,13 +63,4 @@ static void an_rdma_device_shows_its_ports(void **state)
                             "\"gids\":[\"fe80::1\"]}]}]");
         assert_true(json_object_object_get_ex(object, "rdma_error", &part));
         json_object_put(object);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_machine_without_rdma_says_so),
-                cmocka_unit_test(an_rdma_device_shows_its_ports),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

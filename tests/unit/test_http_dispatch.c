@@ -8,25 +8,25 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static void an_unknown_path_is_not_found(void **state)
+WITH_HTTP(an_unknown_path_is_not_found)
 {
-        expect_problem(http_call(*state, "GET", "/v2/worker", "", NULL), 404, "not-found");
-        expect_problem(http_call(*state, "GET", "/v1/worker/", "", NULL), 404, "not-found");
-        expect_problem(http_call(*state, "POST", "/nowhere", "", "{}"), 404, "not-found");
+        expect_problem(http_call(h, "GET", "/v2/worker", "", NULL), 404, "not-found");
+        expect_problem(http_call(h, "GET", "/v1/worker/", "", NULL), 404, "not-found");
+        expect_problem(http_call(h, "POST", "/nowhere", "", "{}"), 404, "not-found");
 }
 
-static void a_wrong_method_is_told_the_right_ones(void **state)
+WITH_HTTP(a_wrong_method_is_told_the_right_ones)
 {
-        struct reply reply = http_call(*state, "PATCH", "/v1/regions", "", "{}");
+        struct reply reply = http_call(h, "PATCH", "/v1/regions", "", "{}");
 
         assert_string_equal(reply_header(&reply, "Allow"), "GET, HEAD, POST");
         expect_problem(reply, 405, "method-not-allowed");
 }
 
-static void head_has_the_head_of_get_and_no_body(void **state)
+WITH_HTTP(head_has_the_head_of_get_and_no_body)
 {
-        struct reply get = http_call(*state, "GET", "/livez", "", NULL);
-        struct reply head = http_call(*state, "HEAD", "/livez", "", NULL);
+        struct reply get = http_call(h, "GET", "/livez", "", NULL);
+        struct reply head = http_call(h, "HEAD", "/livez", "", NULL);
         char length[32];
 
         snprintf(length, sizeof(length), "%zu", get.body_size);
@@ -37,32 +37,32 @@ static void head_has_the_head_of_get_and_no_body(void **state)
         reply_clear(&head);
 }
 
-static void a_valid_request_id_comes_back(void **state)
+WITH_HTTP(a_valid_request_id_comes_back)
 {
-        struct reply reply = http_call(*state, "GET", "/livez", "Request-Id: my.id-1\r\n", NULL);
+        struct reply reply = http_call(h, "GET", "/livez", "Request-Id: my.id-1\r\n", NULL);
 
         assert_string_equal(reply_header(&reply, "Request-Id"), "my.id-1");
         reply_clear(&reply);
-        reply = http_call(*state, "GET", "/livez", "Request-Id: not valid\r\n", NULL);
+        reply = http_call(h, "GET", "/livez", "Request-Id: not valid\r\n", NULL);
         assert_memory_equal(reply_header(&reply, "Request-Id"), "req_", 4);
         reply_clear(&reply);
 }
 
-static void an_unknown_or_repeated_parameter_is_refused(void **state)
+WITH_HTTP(an_unknown_or_repeated_parameter_is_refused)
 {
-        expect_problem(http_call(*state, "GET", "/v1/worker?x=1", "", NULL), 400, "invalid-parameter");
-        expect_problem(http_call(*state, "GET", "/v1/regions?limit=1&limit=1", "", NULL), 400, "invalid-parameter");
-        expect_status(http_call(*state, "GET", "/v1/regions?limit=11", "", NULL), 200); /* as many as a page has */
-        expect_problem(http_call(*state, "GET", "/v1/regions?limit", "", NULL), 400, "invalid-parameter");
+        expect_problem(http_call(h, "GET", "/v1/worker?x=1", "", NULL), 400, "invalid-parameter");
+        expect_problem(http_call(h, "GET", "/v1/regions?limit=1&limit=1", "", NULL), 400, "invalid-parameter");
+        expect_status(http_call(h, "GET", "/v1/regions?limit=11", "", NULL), 200); /* as many as a page has */
+        expect_problem(http_call(h, "GET", "/v1/regions?limit", "", NULL), 400, "invalid-parameter");
 }
 
 /* Our problem, or from 1.0.10 on the library's own page. */
-static void a_malformed_escape_is_refused(void **state)
+WITH_HTTP(a_malformed_escape_is_refused)
 {
         static const char *const paths[] = { "/%zz", "/%", "/v1/regions%00x" };
 
         for (size_t i = 0; i < 3; i++) {
-                struct reply reply = http_call(*state, "GET", paths[i], "", NULL);
+                struct reply reply = http_call(h, "GET", paths[i], "", NULL);
 
                 if (reply.status != 404)
                         assert_int_equal(reply.status, 400);
@@ -70,18 +70,17 @@ static void a_malformed_escape_is_refused(void **state)
         }
 }
 
-static void a_foreign_host_is_refused(void **state)
+WITH_HTTP(a_foreign_host_is_refused)
 {
-        expect_problem(http_raw(*state, "GET /livez HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"), 421,
+        expect_problem(http_raw(h, "GET /livez HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"), 421,
                        "host-refused");
-        expect_status(http_raw(*state, "GET /livez HTTP/1.1\r\nHost: [::1]:1\r\nConnection: close\r\n\r\n"), 200);
-        expect_status(http_raw(*state, "GET /livez HTTP/1.0\r\n\r\n"), 200);
+        expect_status(http_raw(h, "GET /livez HTTP/1.1\r\nHost: [::1]:1\r\nConnection: close\r\n\r\n"), 200);
+        expect_status(http_raw(h, "GET /livez HTTP/1.0\r\n\r\n"), 200);
 }
 
-static void a_foreign_origin_is_refused(void **state)
+WITH_HTTP(a_foreign_origin_is_refused)
 {
         static const char *const allowed[] = { "https://ui.example" };
-        struct http_fixture *h = *state;
         struct reply reply;
 
         expect_problem(http_call(h, "GET", "/livez", "Origin: https://evil.example\r\n", NULL), 403, "origin-refused");
@@ -99,9 +98,8 @@ static void a_foreign_origin_is_refused(void **state)
         expect_status(reply, 204);
 }
 
-static void tokens_open_what_they_are_for(void **state)
+WITH_HTTP(tokens_open_what_they_are_for)
 {
-        struct http_fixture *h = *state;
         struct reply reply;
 
         http_stop(h);
@@ -138,7 +136,7 @@ static void expect_framing_refused(struct reply reply)
         reply_clear(&reply);
 }
 
-static void doubtful_framing_ends_the_connection(void **state)
+WITH_HTTP(doubtful_framing_ends_the_connection)
 {
         static const char *const heads[] = {
                 "Content-Length: 2\r\nContent-Length: 2\r\n",
@@ -155,23 +153,21 @@ static void doubtful_framing_ends_the_connection(void **state)
                          "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\n%s\r\n{}"
                          "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
                          heads[i]);
-                expect_framing_refused(http_raw(*state, text));
+                expect_framing_refused(http_raw(h, text));
         }
 }
 
-static void a_refused_request_leaves_the_connection_usable(void **state)
+WITH_HTTP(a_refused_request_leaves_the_connection_usable)
 {
-        struct reply reply =
-                http_raw(*state, "POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"
-                                 "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        struct reply reply = http_raw(h, "POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"
+                                         "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
 
         assert_non_null(strstr(reply.text, "HTTP/1.1 200"));
         expect_problem(reply, 404, "not-found");
 }
 
-static void a_body_too_large_is_refused_by_length_and_in_chunks(void **state)
+WITH_HTTP(a_body_too_large_is_refused_by_length_and_in_chunks)
 {
-        struct http_fixture *h = *state;
         char *body = malloc(70001), head[256];
         int fd;
 
@@ -190,17 +186,15 @@ static void a_body_too_large_is_refused_by_length_and_in_chunks(void **state)
         free(body);
 }
 
-static void who_expects_100_is_refused_before_the_body(void **state)
+WITH_HTTP(who_expects_100_is_refused_before_the_body)
 {
-        expect_problem(http_raw(*state, "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
-                                        "Content-Type: application/json\r\nContent-Length: 9999999\r\n\r\n"),
+        expect_problem(http_raw(h, "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+                                   "Content-Type: application/json\r\nContent-Length: 9999999\r\n\r\n"),
                        413, "too-large");
 }
 
-static void a_body_that_is_no_json_is_refused(void **state)
+WITH_HTTP(a_body_that_is_no_json_is_refused)
 {
-        struct http_fixture *h = *state;
-
         expect_problem(http_call(h, "POST", "/v1/regions", "", "{\"size\":"), 400, "invalid-json");
         expect_problem(http_call(h, "POST", "/v1/regions", "", NULL), 400, "invalid-json");
         expect_problem(http_raw(h, "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
@@ -211,9 +205,8 @@ static void a_body_that_is_no_json_is_refused(void **state)
                        415, "unsupported-media-type");
 }
 
-static void a_draining_server_takes_no_new_work(void **state)
+WITH_HTTP(a_draining_server_takes_no_new_work)
 {
-        struct http_fixture *h = *state;
         struct reply reply;
 
         http_server_drain(h->server);
@@ -225,9 +218,8 @@ static void a_draining_server_takes_no_new_work(void **state)
         expect_status(http_call(h, "GET", "/v1/regions", "", NULL), 200);
 }
 
-static void a_unix_socket_is_private_and_asks_for_no_host(void **state)
+WITH_HTTP(a_unix_socket_is_private_and_asks_for_no_host)
 {
-        struct http_fixture *h = *state;
         struct sockaddr_un address = { .sun_family = AF_UNIX };
         const char *const *urls;
         char listen[sizeof("unix:") + sizeof(address.sun_path)];
@@ -252,9 +244,8 @@ static void a_unix_socket_is_private_and_asks_for_no_host(void **state)
         assert_int_equal(access(address.sun_path, F_OK), -1);
 }
 
-static void addresses_in_use_or_malformed_are_refused(void **state)
+WITH_HTTP(addresses_in_use_or_malformed_are_refused)
 {
-        struct http_fixture *h = *state;
         struct http_server *other;
         struct http_config config = h->config;
         char taken[64];
@@ -270,13 +261,13 @@ static void addresses_in_use_or_malformed_are_refused(void **state)
         assert_int_equal(http_server_new(&config, &other), -EINVAL);
 }
 
-static void requests_are_counted_by_route_and_code(void **state)
+WITH_HTTP(requests_are_counted_by_route_and_code)
 {
         struct reply reply;
 
-        expect_status(http_call(*state, "GET", "/livez", "", NULL), 200);
-        expect_problem(http_call(*state, "GET", "/nowhere", "", NULL), 404, "not-found");
-        reply = http_call(*state, "GET", "/metrics", "", NULL);
+        expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
+        expect_problem(http_call(h, "GET", "/nowhere", "", NULL), 404, "not-found");
+        reply = http_call(h, "GET", "/metrics", "", NULL);
         assert_non_null(strstr(reply.body, "ferry_http_requests_total{route=\"getLivez\",code=\"200\"} 1\n"));
         assert_non_null(strstr(reply.body, "ferry_http_requests_total{route=\"none\",code=\"404\"} 1\n"));
         assert_non_null(strstr(reply.body, "ferry_http_waiters 0\n"));
@@ -284,7 +275,7 @@ static void requests_are_counted_by_route_and_code(void **state)
         expect_status(reply, 200);
 }
 
-static void the_documents_about_the_worker_are_there(void **state)
+WITH_HTTP(the_documents_about_the_worker_are_there)
 {
         static const struct {
                 const char *path, *field;
@@ -295,40 +286,12 @@ static void the_documents_about_the_worker_are_there(void **state)
         struct reply reply;
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(documents); i++) {
-                reply = http_call(*state, "GET", documents[i].path, "", NULL);
+                reply = http_call(h, "GET", documents[i].path, "", NULL);
                 assert_non_null(reply_field(&reply, documents[i].field));
                 assert_string_equal(reply_header(&reply, "Cache-Control"), "no-store");
                 expect_status(reply, 200);
         }
-        reply = http_call(*state, "GET", "/openapi.yaml", "", NULL);
+        reply = http_call(h, "GET", "/openapi.yaml", "", NULL);
         assert_non_null(strstr(reply.body, "openapi: 3."));
         expect_status(reply, 200);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, http_setup, http_teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(an_unknown_path_is_not_found),
-                TEST(a_wrong_method_is_told_the_right_ones),
-                TEST(head_has_the_head_of_get_and_no_body),
-                TEST(a_valid_request_id_comes_back),
-                TEST(an_unknown_or_repeated_parameter_is_refused),
-                TEST(a_malformed_escape_is_refused),
-                TEST(a_foreign_host_is_refused),
-                TEST(a_foreign_origin_is_refused),
-                TEST(tokens_open_what_they_are_for),
-                TEST(doubtful_framing_ends_the_connection),
-                TEST(a_refused_request_leaves_the_connection_usable),
-                TEST(a_body_too_large_is_refused_by_length_and_in_chunks),
-                TEST(who_expects_100_is_refused_before_the_body),
-                TEST(a_body_that_is_no_json_is_refused),
-                TEST(a_draining_server_takes_no_new_work),
-                TEST(a_unix_socket_is_private_and_asks_for_no_host),
-                TEST(addresses_in_use_or_malformed_are_refused),
-                TEST(requests_are_counted_by_route_and_code),
-                TEST(the_documents_about_the_worker_are_there),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

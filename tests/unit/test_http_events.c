@@ -50,10 +50,9 @@ static void restart(struct http_fixture *h, uint32_t beat_ms)
         http_start(h);
 }
 
-static void an_idle_stream_gets_comments(void **state)
+WITH_HTTP(an_idle_stream_gets_comments)
 {
         static struct received received;
-        struct http_fixture *h = *state;
 
         restart(h, 20);
         int fd = http_begin(h, "GET", "/v1/events", STREAM, NULL);
@@ -69,11 +68,10 @@ static void an_idle_stream_gets_comments(void **state)
         close(fd);
 }
 
-static void a_slow_reader_is_told_what_it_missed(void **state)
+WITH_HTTP(a_slow_reader_is_told_what_it_missed)
 {
         enum { FIRST = 20000 };
         static struct received received;
-        struct http_fixture *h = *state;
         int small = 4096;
         char last[64];
 
@@ -94,10 +92,9 @@ static void a_slow_reader_is_told_what_it_missed(void **state)
         close(fd);
 }
 
-static void a_stream_ends_with_the_server(void **state)
+WITH_HTTP(a_stream_ends_with_the_server)
 {
         static struct received received;
-        struct http_fixture *h = *state;
         char rest[64];
 
         memset(&received, 0, sizeof(received));
@@ -109,9 +106,8 @@ static void a_stream_ends_with_the_server(void **state)
         close(fd);
 }
 
-static void a_page_waits_for_what_passes_its_filter(void **state)
+WITH_HTTP(a_page_waits_for_what_passes_its_filter)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         int fd = http_begin(h, "GET", "/v1/events?wait_ms=50000&type=operation&after=0", "", NULL);
 
@@ -132,9 +128,8 @@ static void a_page_waits_for_what_passes_its_filter(void **state)
         operation_unref(operation);
 }
 
-static void a_page_that_waits_counts_as_a_waiter(void **state)
+WITH_HTTP(a_page_that_waits_counts_as_a_waiter)
 {
-        struct http_fixture *h = *state;
         int fds[4];
 
         for (int i = 0; i < 4; i++)
@@ -146,10 +141,8 @@ static void a_page_that_waits_counts_as_a_waiter(void **state)
                 expect_status(http_receive(fds[i]), 200);
 }
 
-static void a_page_is_as_long_as_was_asked_for(void **state)
+WITH_HTTP(a_page_is_as_long_as_was_asked_for)
 {
-        struct http_fixture *h = *state;
-
         happen(h, 3);
         struct reply reply = http_call(h, "GET", "/v1/events?limit=2", "", NULL);
         assert_string_equal(reply_field(&reply, "next"), "0000000000001111-2");
@@ -162,16 +155,4 @@ static void a_page_is_as_long_as_was_asked_for(void **state)
         assert_string_equal(reply_header(&reply, "Content-Type"), "text/event-stream");
         assert_int_equal(reply.body_size, 0);
         reply_clear(&reply);
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, http_setup, http_teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(an_idle_stream_gets_comments),         TEST(a_slow_reader_is_told_what_it_missed),
-                TEST(a_stream_ends_with_the_server),        TEST(a_page_waits_for_what_passes_its_filter),
-                TEST(a_page_that_waits_counts_as_a_waiter), TEST(a_page_is_as_long_as_was_asked_for),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

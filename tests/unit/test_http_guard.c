@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include <ferry/error.h>
 
 #include "guard.h"
+#include "unit.h"
 
 static const char *framing(const char *length, const char *encoding, const char *version)
 {
@@ -19,7 +16,7 @@ static const char *framing(const char *length, const char *encoding, const char 
         return guard_framing_fault(&headers, version);
 }
 
-static void plain_framing_is_admitted(void **state)
+TEST(plain_framing_is_admitted)
 {
         assert_null(framing(NULL, NULL, "HTTP/1.1"));
         assert_null(framing("12", NULL, "HTTP/1.1"));
@@ -27,7 +24,7 @@ static void plain_framing_is_admitted(void **state)
         assert_null(framing("0", NULL, "HTTP/1.0"));
 }
 
-static void doubtful_framing_is_refused(void **state)
+TEST(doubtful_framing_is_refused)
 {
         struct http_headers twice = { .content_length = "1", .fault = "Content-Length" };
 
@@ -45,7 +42,7 @@ static void doubtful_framing_is_refused(void **state)
 
 static const char *const names[] = { "worker.example", NULL };
 
-static void own_names_and_literals_are_hosts(void **state)
+TEST(own_names_and_literals_are_hosts)
 {
         static const char *const good[] = { "127.0.0.1",      "127.0.0.1:9300", "[::1]:9300",        "10.1.2.3:80",
                                             "localhost:9300", "LOCALHOST",      "Worker.Example:80", "localhost." };
@@ -55,7 +52,7 @@ static void own_names_and_literals_are_hosts(void **state)
                         fail_msg("%s was refused", good[i]);
 }
 
-static void foreign_names_are_no_hosts(void **state)
+TEST(foreign_names_are_no_hosts)
 {
         static const char *const bad[] = {
                 "evil.example", "worker.example.evil", "localhost.evil", "127.0.0.1.evil", "evil.localhost", "",
@@ -67,7 +64,7 @@ static void foreign_names_are_no_hosts(void **state)
                         fail_msg("%s was admitted", bad[i]);
 }
 
-static void origins_match_exactly(void **state)
+TEST(origins_match_exactly)
 {
         static const char *const allowed[] = { "https://ui.example" };
 
@@ -78,7 +75,7 @@ static void origins_match_exactly(void **state)
         assert_false(guard_origin_allowed("https://ui.example", NULL, 0));
 }
 
-static void the_own_origin_is_that_of_the_page(void **state)
+TEST(the_own_origin_is_that_of_the_page)
 {
         assert_true(guard_origin_own("http://localhost:9300", "localhost:9300", false, NULL));
         assert_true(guard_origin_own("https://Worker.example", "worker.example", true, NULL));
@@ -96,26 +93,26 @@ static void the_own_origin_is_that_of_the_page(void **state)
 static const struct guard_tokens none, alone = { .full = "full" },
                                        tokens = { .full = "full", .peer = "peer", .metrics = "metrics" };
 
-static void without_a_token_all_is_open(void **state)
+TEST(without_a_token_all_is_open)
 {
         assert_int_equal(guard_authorize(NULL, &none, HTTP_AUTH_FULL), 0);
         assert_int_equal(guard_authorize("Bearer x", &none, HTTP_AUTH_FULL), 0);
 }
 
-static void the_full_token_opens_everything(void **state)
+TEST(the_full_token_opens_everything)
 {
         assert_int_equal(guard_authorize("Bearer full", &tokens, HTTP_AUTH_FULL), 0);
         assert_int_equal(guard_authorize("bearer  full", &tokens, HTTP_AUTH_PEER), 0);
         assert_int_equal(guard_authorize("Bearer full", &alone, HTTP_AUTH_FULL), 0);
 }
 
-static void the_peer_token_opens_what_is_for_peers_only(void **state)
+TEST(the_peer_token_opens_what_is_for_peers_only)
 {
         assert_int_equal(guard_authorize("Bearer peer", &tokens, HTTP_AUTH_PEER), 0);
         assert_int_equal(guard_authorize("Bearer peer", &tokens, HTTP_AUTH_FULL), FERRY_E_FORBIDDEN);
 }
 
-static void the_metrics_token_opens_metrics_only(void **state)
+TEST(the_metrics_token_opens_metrics_only)
 {
         assert_int_equal(guard_authorize("Bearer metrics", &tokens, HTTP_AUTH_METRICS), 0);
         assert_int_equal(guard_authorize("Bearer full", &tokens, HTTP_AUTH_METRICS), 0);
@@ -125,7 +122,7 @@ static void the_metrics_token_opens_metrics_only(void **state)
         assert_int_equal(guard_authorize("Bearer metrics", &alone, HTTP_AUTH_METRICS), FERRY_E_UNAUTHENTICATED);
 }
 
-static void no_or_a_wrong_token_is_unauthenticated(void **state)
+TEST(no_or_a_wrong_token_is_unauthenticated)
 {
         static const char *const wrong[] = { NULL,   "",           "Bearer",       "Bearer ",     "Bearer ful",
                                              "full", "Basic full", "Bearer fulll", "Bearer FULL", "Bearerfull" };
@@ -135,22 +132,4 @@ static void no_or_a_wrong_token_is_unauthenticated(void **state)
                 assert_int_equal(guard_authorize(wrong[i], &tokens, HTTP_AUTH_PEER), FERRY_E_UNAUTHENTICATED);
         }
         assert_int_equal(guard_authorize(NULL, &tokens, HTTP_AUTH_NONE), 0);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(plain_framing_is_admitted),
-                cmocka_unit_test(doubtful_framing_is_refused),
-                cmocka_unit_test(own_names_and_literals_are_hosts),
-                cmocka_unit_test(foreign_names_are_no_hosts),
-                cmocka_unit_test(origins_match_exactly),
-                cmocka_unit_test(the_own_origin_is_that_of_the_page),
-                cmocka_unit_test(without_a_token_all_is_open),
-                cmocka_unit_test(the_full_token_opens_everything),
-                cmocka_unit_test(the_peer_token_opens_what_is_for_peers_only),
-                cmocka_unit_test(the_metrics_token_opens_metrics_only),
-                cmocka_unit_test(no_or_a_wrong_token_is_unauthenticated),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

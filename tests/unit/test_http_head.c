@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include <ferry/error.h>
 
 #include "base/util.h"
 #include "head.h"
+#include "unit.h"
 
 #define START "GET /livez HTTP/1.1\r\nHost: localhost\r\n"
 #define BYTES(text) text, sizeof(text) - 1
@@ -31,7 +28,7 @@ static enum head_verdict judge(const char *bytes, size_t n, int *ret_error)
         return verdict;
 }
 
-static void a_head_is_whole_with_its_empty_line(void **state)
+TEST(a_head_is_whole_with_its_empty_line)
 {
         static const char head[] = "\r\n" START "Content-Length: 10\r\n\r\n";
         int error;
@@ -44,7 +41,7 @@ static void a_head_is_whole_with_its_empty_line(void **state)
         assert_int_equal(judge(BYTES("hello\r\n\r\n"), &error), HEAD_WHOLE); /* libmicrohttpd says what it thinks */
 }
 
-static void lengths_that_are_none_are_refused(void **state)
+TEST(lengths_that_are_none_are_refused)
 {
         static const struct {
                 const char *head;
@@ -69,7 +66,7 @@ static void lengths_that_are_none_are_refused(void **state)
 }
 
 /* What would leave libmicrohttpd no memory. */
-static void heads_that_are_too_large_are_refused(void **state)
+TEST(heads_that_are_too_large_are_refused)
 {
         char text[HEAD_MAX + 64];
         int error;
@@ -90,7 +87,7 @@ static void heads_that_are_too_large_are_refused(void **state)
         assert_int_equal(error, FERRY_E_HEAD_TOO_LARGE);
 }
 
-static void a_tls_record_is_whole_or_foreign(void **state)
+TEST(a_tls_record_is_whole_or_foreign)
 {
         static const char record[] = "\x16\x03\x01\x00\x04\x01\x00\x01\xfc";
 
@@ -139,7 +136,7 @@ static bool parts_are_whole(const char *head, size_t size)
         return whole;
 }
 
-static void parts_of_a_head_lie_one_behind_the_other(void **state)
+TEST(parts_of_a_head_lie_one_behind_the_other)
 {
         static const struct {
                 const char *head;
@@ -161,16 +158,4 @@ static void parts_of_a_head_lie_one_behind_the_other(void **state)
                 assert_int_equal(parts_are_whole(rows[i].head, rows[i].size), rows[i].whole);
         assert_true(head_parts_needed("0.9.75"));
         assert_false(head_parts_needed("1.0.1"));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_head_is_whole_with_its_empty_line),
-                cmocka_unit_test(lengths_that_are_none_are_refused),
-                cmocka_unit_test(parts_of_a_head_lie_one_behind_the_other),
-                cmocka_unit_test(heads_that_are_too_large_are_refused),
-                cmocka_unit_test(a_tls_record_is_whole_or_foreign),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/util.h"
 #include "headers.h"
+#include "unit.h"
 
-static void wait_is_found_among_preferences(void **state)
+TEST(wait_is_found_among_preferences)
 {
         static const struct {
                 const char *value;
@@ -34,7 +31,7 @@ static void wait_is_found_among_preferences(void **state)
         }
 }
 
-static void respond_async_is_found_among_preferences(void **state)
+TEST(respond_async_is_found_among_preferences)
 {
         static const char *const good[] = { "respond-async", "wait=3, Respond-Async", "foo=\"a, b\",respond-async;x=1",
                                             " , respond-async ,wait=1", "respond-async=1" };
@@ -52,7 +49,7 @@ static void respond_async_is_found_among_preferences(void **state)
                 assert_false(headers_prefer_async(bad[i]));
 }
 
-static void a_wait_that_is_no_number_is_no_preference(void **state)
+TEST(a_wait_that_is_no_number_is_no_preference)
 {
         static const char *const bad[] = {
                 "",         "wait",      "wait=",    "wait=x",           "wait=-1",        "wait=1.5",
@@ -65,7 +62,7 @@ static void a_wait_that_is_no_number_is_no_preference(void **state)
                         fail_msg("%s was taken", bad[i]);
 }
 
-static void etags_match_in_lists_weak_and_strong(void **state)
+TEST(etags_match_in_lists_weak_and_strong)
 {
         assert_true(headers_etag_matches("\"r2\"", "\"r2\"", true));
         assert_true(headers_etag_matches("W/\"r2\"", "\"r2\"", true));
@@ -86,7 +83,7 @@ static void etags_match_in_lists_weak_and_strong(void **state)
         assert_false(headers_etag_matches("\"\"", "", false));
 }
 
-static void media_types_match_whatever_their_parameters(void **state)
+TEST(media_types_match_whatever_their_parameters)
 {
         assert_true(headers_media_type_is("application/json", "application/json"));
         assert_true(headers_media_type_is("Application/JSON ; charset=utf-8", "application/json"));
@@ -97,7 +94,7 @@ static void media_types_match_whatever_their_parameters(void **state)
         assert_false(headers_media_type_is(NULL, "application/json"));
 }
 
-static void lengths_are_digits_only(void **state)
+TEST(lengths_are_digits_only)
 {
         uint64_t length;
 
@@ -114,7 +111,7 @@ static void lengths_are_digits_only(void **state)
         assert_false(headers_parse_length("0x10", &length));
 }
 
-static void request_ids_are_bounded_and_plain(void **state)
+TEST(request_ids_are_bounded_and_plain)
 {
         char text[66];
 
@@ -131,7 +128,7 @@ static void request_ids_are_bounded_and_plain(void **state)
         assert_true(headers_request_id_valid(text));
 }
 
-static void idempotency_keys_are_visible_ascii(void **state)
+TEST(idempotency_keys_are_visible_ascii)
 {
         char text[257];
 
@@ -153,7 +150,7 @@ static void add(struct http_headers *headers, const char *name, const char *valu
         headers_add(headers, name, value, strlen(value));
 }
 
-static void headers_are_found_in_any_case(void **state)
+TEST(headers_are_found_in_any_case)
 {
         struct http_headers headers = { 0 };
 
@@ -171,7 +168,7 @@ static void headers_are_found_in_any_case(void **state)
         assert_null(headers.fault);
 }
 
-static void a_repeated_header_is_a_fault(void **state)
+TEST(a_repeated_header_is_a_fault)
 {
         static const char *const names[] = { "Content-Length", "Host",  "Authorization", "Transfer-Encoding",
                                              "Content-Type",   "Range", "Origin",        "Idempotency-Key" };
@@ -185,28 +182,10 @@ static void a_repeated_header_is_a_fault(void **state)
         }
 }
 
-static void a_nul_in_a_value_is_a_fault(void **state)
+TEST(a_nul_in_a_value_is_a_fault)
 {
         struct http_headers headers = { 0 };
 
         headers_add(&headers, "Host", "localhost\0evil", 14);
         assert_non_null(headers.fault);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(wait_is_found_among_preferences),
-                cmocka_unit_test(respond_async_is_found_among_preferences),
-                cmocka_unit_test(a_wait_that_is_no_number_is_no_preference),
-                cmocka_unit_test(etags_match_in_lists_weak_and_strong),
-                cmocka_unit_test(media_types_match_whatever_their_parameters),
-                cmocka_unit_test(lengths_are_digits_only),
-                cmocka_unit_test(request_ids_are_bounded_and_plain),
-                cmocka_unit_test(idempotency_keys_are_visible_ascii),
-                cmocka_unit_test(headers_are_found_in_any_case),
-                cmocka_unit_test(a_repeated_header_is_a_fault),
-                cmocka_unit_test(a_nul_in_a_value_is_a_fault),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "idempotency.h"
+#include "unit.h"
 
 static struct idempotency *cache;
 
@@ -33,7 +30,7 @@ static void commit(const char *key, uint64_t id)
         idempotency_commit(cache, key, &id);
 }
 
-static void the_same_request_gets_what_the_first_made(void **state)
+TEST_WITH(the_same_request_gets_what_the_first_made, setup, teardown)
 {
         uint64_t id = 0;
 
@@ -43,7 +40,7 @@ static void the_same_request_gets_what_the_first_made(void **state)
         assert_int_equal(id, 42);
 }
 
-static void another_request_of_the_same_key_is_a_conflict(void **state)
+TEST_WITH(another_request_of_the_same_key_is_a_conflict, setup, teardown)
 {
         uint64_t id;
 
@@ -53,7 +50,7 @@ static void another_request_of_the_same_key_is_a_conflict(void **state)
         assert_int_equal(begin("k", 2, 0, &id), IDEMPOTENCY_CONFLICT);
 }
 
-static void a_duplicate_of_a_request_in_the_making_is_told_so(void **state)
+TEST_WITH(a_duplicate_of_a_request_in_the_making_is_told_so, setup, teardown)
 {
         uint64_t id;
 
@@ -61,7 +58,7 @@ static void a_duplicate_of_a_request_in_the_making_is_told_so(void **state)
         assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_BUSY);
 }
 
-static void a_request_that_failed_may_come_again(void **state)
+TEST_WITH(a_request_that_failed_may_come_again, setup, teardown)
 {
         uint64_t id;
 
@@ -70,7 +67,7 @@ static void a_request_that_failed_may_come_again(void **state)
         assert_int_equal(begin("k", 2, 0, &id), IDEMPOTENCY_NEW);
 }
 
-static void an_abort_does_not_undo_a_commit(void **state)
+TEST_WITH(an_abort_does_not_undo_a_commit, setup, teardown)
 {
         uint64_t id;
 
@@ -80,7 +77,7 @@ static void an_abort_does_not_undo_a_commit(void **state)
         assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_REPLAY);
 }
 
-static void keys_are_forgotten_after_their_time(void **state)
+TEST_WITH(keys_are_forgotten_after_their_time, setup, teardown)
 {
         uint64_t id;
 
@@ -90,7 +87,7 @@ static void keys_are_forgotten_after_their_time(void **state)
         assert_int_equal(begin("k", 2, 5 + IDEMPOTENCY_KEEP_US, &id), IDEMPOTENCY_NEW);
 }
 
-static void the_oldest_makes_room(void **state)
+TEST_WITH(the_oldest_makes_room, setup, teardown)
 {
         static const char *const keys[] = { "a", "b", "c", "d" };
         uint64_t id;
@@ -104,7 +101,7 @@ static void the_oldest_makes_room(void **state)
         assert_int_equal(begin("a", 1, 9, &id), IDEMPOTENCY_NEW);
 }
 
-static void what_is_in_the_making_is_not_forgotten(void **state)
+TEST_WITH(what_is_in_the_making_is_not_forgotten, setup, teardown)
 {
         uint64_t id;
 
@@ -118,7 +115,7 @@ static void what_is_in_the_making_is_not_forgotten(void **state)
         assert_int_equal(begin("a", 1, 1, &id), IDEMPOTENCY_BUSY);
 }
 
-static void what_was_not_made_is_made_by_one_retry(void **state)
+TEST_WITH(what_was_not_made_is_made_by_one_retry, setup, teardown)
 {
         uint64_t ids[3] = { 7, 0, 9 };
 
@@ -136,20 +133,4 @@ static void what_was_not_made_is_made_by_one_retry(void **state)
         idempotency_commit(cache, "k", ids);
         assert_int_equal(idempotency_begin(cache, "k", 1, 1, ids, 3), IDEMPOTENCY_REPLAY);
         assert_int_equal(ids[1], 8);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(the_same_request_gets_what_the_first_made, setup, teardown),
-                cmocka_unit_test_setup_teardown(another_request_of_the_same_key_is_a_conflict, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_duplicate_of_a_request_in_the_making_is_told_so, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_request_that_failed_may_come_again, setup, teardown),
-                cmocka_unit_test_setup_teardown(what_was_not_made_is_made_by_one_retry, setup, teardown),
-                cmocka_unit_test_setup_teardown(an_abort_does_not_undo_a_commit, setup, teardown),
-                cmocka_unit_test_setup_teardown(keys_are_forgotten_after_their_time, setup, teardown),
-                cmocka_unit_test_setup_teardown(the_oldest_makes_room, setup, teardown),
-                cmocka_unit_test_setup_teardown(what_is_in_the_making_is_not_forgotten, setup, teardown),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

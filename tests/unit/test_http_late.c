@@ -142,9 +142,10 @@ static void connect_in_vain(struct http_fixture *h)
         reply_clear(&reply);
 }
 
-static void a_connection_that_is_taken_in_late_is_served(void **state)
+#define CASE(name) TEST_OF(struct http_fixture *h, name, setup, teardown)
+
+CASE(a_connection_that_is_taken_in_late_is_served)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         char path[128], id[FERRY_ID_TEXT_SIZE];
         int first = http_connect(h), second;
@@ -161,9 +162,8 @@ static void a_connection_that_is_taken_in_late_is_served(void **state)
         operation_unref(operation);
 }
 
-static void a_descriptor_that_comes_again_replaces_the_lost_connection(void **state)
+CASE(a_descriptor_that_comes_again_replaces_the_lost_connection)
 {
-        struct http_fixture *h = *state;
         int first, second;
 
         for (int i = 0; i < 3; i++)
@@ -177,9 +177,8 @@ static void a_descriptor_that_comes_again_replaces_the_lost_connection(void **st
         close(second);
 }
 
-static void a_lost_connection_gives_its_slot_back(void **state)
+CASE(a_lost_connection_gives_its_slot_back)
 {
-        struct http_fixture *h = *state;
         int kept = http_connect(h), late;
 
         ping(kept);
@@ -191,23 +190,8 @@ static void a_lost_connection_gives_its_slot_back(void **state)
         close(kept);
 }
 
-static void a_server_that_ends_forgets_lost_connections(void **state)
+CASE(a_server_that_ends_forgets_lost_connections)
 {
-        struct http_fixture *h = *state;
-
         connect_in_vain(h);
         http_stop(h);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(a_connection_that_is_taken_in_late_is_served),
-                TEST(a_descriptor_that_comes_again_replaces_the_lost_connection),
-                TEST(a_lost_connection_gives_its_slot_back),
-                TEST(a_server_that_ends_forgets_lost_connections),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,9 +117,10 @@ static void post_async(struct scene *s, const char *headers, char path[64])
         expect_status(reply, 201);
 }
 
-static void the_request_is_parked_until_the_region_is_there(void **state)
+#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+
+WITH_SCENE(the_request_is_parked_until_the_region_is_there)
 {
-        struct scene *s = *state;
         int fd = post(s, "");
 
         await_parked(s->h, 1);
@@ -133,9 +134,8 @@ static void the_request_is_parked_until_the_region_is_there(void **state)
         assert_int_equal(n_regions(s), 1);
 }
 
-static void a_failure_is_the_answer_and_leaves_nothing(void **state)
+WITH_SCENE(a_failure_is_the_answer_and_leaves_nothing)
 {
-        struct scene *s = *state;
         int fd = post(s, "Idempotency-Key: k\r\n");
 
         await_parked(s->h, 1);
@@ -148,10 +148,8 @@ static void a_failure_is_the_answer_and_leaves_nothing(void **state)
         expect_status(http_receive(post(s, "Idempotency-Key: k\r\n")), 201);
 }
 
-static void a_client_that_leaves_leaves_no_region(void **state)
+WITH_SCENE(a_client_that_leaves_leaves_no_region)
 {
-        struct scene *s = *state;
-
         for (int abrupt = 0; abrupt < 2; abrupt++) {
                 int fd = post(s, "Idempotency-Key: k\r\n");
 
@@ -171,9 +169,8 @@ static void a_client_that_leaves_leaves_no_region(void **state)
         assert_int_equal(n_regions(s), 1);
 }
 
-static void the_end_of_the_server_leaves_no_region(void **state)
+WITH_SCENE(the_end_of_the_server_leaves_no_region)
 {
-        struct scene *s = *state;
         int fd = post(s, "");
 
         await_parked(s->h, 1);
@@ -183,9 +180,8 @@ static void the_end_of_the_server_leaves_no_region(void **state)
         http_start(s->h);
 }
 
-static void another_may_delete_it_meanwhile(void **state)
+WITH_SCENE(another_may_delete_it_meanwhile)
 {
-        struct scene *s = *state;
         int fd = post(s, "");
         char path[64], *id;
 
@@ -201,9 +197,8 @@ static void another_may_delete_it_meanwhile(void **state)
         expect_status(http_receive(post(s, "")), 201);
 }
 
-static void respond_async_answers_at_once_and_the_region_shows_its_progress(void **state)
+WITH_SCENE(respond_async_answers_at_once_and_the_region_shows_its_progress)
 {
-        struct scene *s = *state;
         char path[64], waiting[80];
 
         struct reply reply = http_receive(post(s, "Prefer: respond-async\r\n"));
@@ -230,9 +225,8 @@ static void respond_async_answers_at_once_and_the_region_shows_its_progress(void
         expect_status(reply, 200);
 }
 
-static void respond_async_may_wait_a_while(void **state)
+WITH_SCENE(respond_async_may_wait_a_while)
 {
-        struct scene *s = *state;
         int fd = post(s, "Prefer: respond-async, wait=50\r\n");
 
         await_parked(s->h, 1);
@@ -242,9 +236,8 @@ static void respond_async_may_wait_a_while(void **state)
         expect_status(reply, 201);
 }
 
-static void a_region_that_failed_later_says_why_until_it_is_deleted(void **state)
+WITH_SCENE(a_region_that_failed_later_says_why_until_it_is_deleted)
 {
-        struct scene *s = *state;
         char path[64], waiting[80];
 
         post_async(s, "Prefer: respond-async\r\n", path);
@@ -260,9 +253,8 @@ static void a_region_that_failed_later_says_why_until_it_is_deleted(void **state
         expect_problem(http_call(s->h, "GET", path, "", NULL), 404, "not-found");
 }
 
-static void a_region_that_is_prepared_cannot_be_used(void **state)
+WITH_SCENE(a_region_that_is_prepared_cannot_be_used)
 {
-        struct scene *s = *state;
         char path[64], content[80], text[160];
 
         post_async(s, "Prefer: respond-async\r\n", path);
@@ -275,9 +267,8 @@ static void a_region_that_is_prepared_cannot_be_used(void **state)
         expect_problem(http_call(s->h, "POST", "/v1/operations", "", text), 409, "region-not-ready");
 }
 
-static void a_repeated_key_waits_for_the_region_of_the_first(void **state)
+WITH_SCENE(a_repeated_key_waits_for_the_region_of_the_first)
 {
-        struct scene *s = *state;
         char path[64], id[64];
 
         post_async(s, "Prefer: respond-async\r\nIdempotency-Key: k\r\n", path);
@@ -305,9 +296,8 @@ static void a_repeated_key_waits_for_the_region_of_the_first(void **state)
         assert_int_equal(n_regions(s), 1);
 }
 
-static void too_many_that_wait_are_refused_and_leave_no_region(void **state)
+WITH_SCENE(too_many_that_wait_are_refused_and_leave_no_region)
 {
-        struct scene *s = *state;
         int fd;
 
         http_stop(s->h);
@@ -319,24 +309,4 @@ static void too_many_that_wait_are_refused_and_leave_no_region(void **state)
         assert_int_equal(n_regions(s), 1);
         gate_open(s, 0);
         expect_status(http_receive(fd), 201);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(the_request_is_parked_until_the_region_is_there),
-                TEST(a_failure_is_the_answer_and_leaves_nothing),
-                TEST(a_client_that_leaves_leaves_no_region),
-                TEST(the_end_of_the_server_leaves_no_region),
-                TEST(another_may_delete_it_meanwhile),
-                TEST(respond_async_answers_at_once_and_the_region_shows_its_progress),
-                TEST(respond_async_may_wait_a_while),
-                TEST(a_region_that_failed_later_says_why_until_it_is_deleted),
-                TEST(a_region_that_is_prepared_cannot_be_used),
-                TEST(a_repeated_key_waits_for_the_region_of_the_first),
-                TEST(too_many_that_wait_are_refused_and_leave_no_region),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include <ferry/error.h>
 #include <ferry/json_write.h>
 
 #include "operation_json.h"
 #include "operations/operations.h"
+#include "unit.h"
 #include "unit_json.h"
 
 static const struct operation_descriptor descriptors[] = { { 0xa1, 0, 100, "cpu", 1, 100 },
@@ -46,7 +43,7 @@ static void check(const struct operation_view *view, const char *expected)
         free(text);
 }
 
-static void an_offer_shows_what_applies_and_nothing_else(void **state)
+TEST(an_offer_shows_what_applies_and_nothing_else)
 {
         struct operation_view view = passive();
 
@@ -58,7 +55,7 @@ static void an_offer_shows_what_applies_and_nothing_else(void **state)
                      "\"created_at\":\"1970-01-01T00:00:01.000Z\",\"expires_at\":\"1970-01-01T00:01:01.000Z\"}");
 }
 
-static void blocks_are_shown_as_they_were_given(void **state)
+TEST(blocks_are_shown_as_they_were_given)
 {
         static const uint64_t blocks[] = { 7, 3, 9007199254740991 };
         const struct operation_descriptor descriptor = { 0xa1, 5, 16, "cpu", 3, 16, blocks };
@@ -74,7 +71,7 @@ static void blocks_are_shown_as_they_were_given(void **state)
               "\"created_at\":\"1970-01-01T00:00:01.000Z\",\"expires_at\":\"1970-01-01T00:01:01.000Z\"}");
 }
 
-static void options_are_shown_when_they_were_asked_for(void **state)
+TEST(options_are_shown_when_they_were_asked_for)
 {
         struct operation_view view = passive();
 
@@ -92,7 +89,7 @@ static void options_are_shown_when_they_were_asked_for(void **state)
                      "\"cancel_requested\":true,\"expires_at\":\"1970-01-01T00:01:01.000Z\"}");
 }
 
-static void the_end_has_time_transport_and_error(void **state)
+TEST(the_end_has_time_transport_and_error)
 {
         struct operation_view view = { .id = 1,
                                        .label = "",
@@ -121,7 +118,7 @@ static void the_end_has_time_transport_and_error(void **state)
                      "\"error\":{\"code\":\"peer-lost\",\"detail\":\"It went away\"}}");
 }
 
-static void an_error_without_detail_has_the_tables_text(void **state)
+TEST(an_error_without_detail_has_the_tables_text)
 {
         struct operation_view view = passive();
         struct ferry_json_writer writer = { 0 };
@@ -134,16 +131,4 @@ static void an_error_without_detail_has_the_tables_text(void **state)
         assert_true(json_object_object_get_ex(error, "detail", &detail));
         assert_string_equal(json_object_get_string(detail), ferry_error_title(FERRY_E_EXPIRED));
         json_object_put(object);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(an_offer_shows_what_applies_and_nothing_else),
-                cmocka_unit_test(blocks_are_shown_as_they_were_given),
-                cmocka_unit_test(options_are_shown_when_they_were_asked_for),
-                cmocka_unit_test(the_end_has_time_transport_and_error),
-                cmocka_unit_test(an_error_without_detail_has_the_tables_text),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

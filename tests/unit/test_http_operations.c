@@ -60,9 +60,9 @@ static size_t count_operations(struct http_fixture *h)
         return n;
 }
 
-static void an_offer_is_made_with_its_defaults(void **state)
+WITH_HTTP(an_offer_is_made_with_its_defaults)
 {
-        struct reply reply = post(*state, "", "", "{\"kind\":\"writable\",\"descriptors\":[{\"region\":\"%s\"}]}");
+        struct reply reply = post(h, "", "", "{\"kind\":\"writable\",\"descriptors\":[{\"region\":\"%s\"}]}");
 
         assert_string_equal(reply_field(&reply, "kind"), "writable");
         assert_string_equal(reply_field(&reply, "status"), "INITIALIZED");
@@ -73,9 +73,8 @@ static void an_offer_is_made_with_its_defaults(void **state)
         expect_status(reply, 201);
 }
 
-static void metadata_come_with_the_answer_when_asked_for(void **state)
+WITH_HTTP(metadata_come_with_the_answer_when_asked_for)
 {
-        struct http_fixture *h = *state;
         struct reply reply = post(h, "?include=metadata", "", readable), other;
         char path[128], metadata[4096];
 
@@ -94,9 +93,8 @@ static void metadata_come_with_the_answer_when_asked_for(void **state)
         assert_int_equal(count_operations(h), 1);
 }
 
-static void metadata_name_this_worker_and_where_it_was_asked(void **state)
+WITH_HTTP(metadata_name_this_worker_and_where_it_was_asked)
 {
-        struct http_fixture *h = *state;
         struct ferry_json_errors errors = { 0 };
         struct ferry_metadata *metadata;
         struct reply reply;
@@ -117,9 +115,8 @@ static void metadata_name_this_worker_and_where_it_was_asked(void **state)
         expect_status(reply, 201);
 }
 
-static void a_bad_operation_is_refused_with_the_place(void **state)
+WITH_HTTP(a_bad_operation_is_refused_with_the_place)
 {
-        struct http_fixture *h = *state;
         static const struct {
                 const char *format, *pointer, *code;
                 int status;
@@ -187,9 +184,8 @@ static void a_bad_operation_is_refused_with_the_place(void **state)
         assert_int_equal(region_in_use(h->f->region), 0);
 }
 
-static void too_many_descriptors_are_refused(void **state)
+WITH_HTTP(too_many_descriptors_are_refused)
 {
-        struct http_fixture *h = *state;
         char body[2048] = "{\"kind\":\"readable\",\"descriptors\":[", item[64];
 
         for (int i = 0; i < 17; i++) {
@@ -200,9 +196,8 @@ static void too_many_descriptors_are_refused(void **state)
         expect_problem(http_call(h, "POST", "/v1/operations", "", body), 400, "invalid-parameter");
 }
 
-static void an_active_operation_starts_with_its_metadata(void **state)
+WITH_HTTP(an_active_operation_starts_with_its_metadata)
 {
-        struct http_fixture *h = *state;
         struct ferry_metadata *metadata = of_peer(FERRY_WRITE);
         struct reply reply = post_active(h, FERRY_WRITE, metadata);
 
@@ -213,9 +208,8 @@ static void an_active_operation_starts_with_its_metadata(void **state)
         metadata = ferry_metadata_free(metadata);
 }
 
-static void metadata_that_do_not_fit_make_nothing(void **state)
+WITH_HTTP(metadata_that_do_not_fit_make_nothing)
 {
-        struct http_fixture *h = *state;
         struct ferry_metadata *metadata = of_peer(FERRY_READ);
 
         expect_problem(post_active(h, FERRY_WRITE, metadata), 409, "kind-mismatch");
@@ -229,9 +223,8 @@ static void metadata_that_do_not_fit_make_nothing(void **state)
         metadata = ferry_metadata_free(metadata);
 }
 
-static void a_url_that_leads_nowhere_ends_the_operation(void **state)
+WITH_HTTP(a_url_that_leads_nowhere_ends_the_operation)
 {
-        struct http_fixture *h = *state;
         char format[512];
         struct reply reply;
 
@@ -246,7 +239,7 @@ static void a_url_that_leads_nowhere_ends_the_operation(void **state)
 }
 
 /* As generated clients send it: what every operation has anyhow is no mistake. */
-static void defaults_that_are_sent_are_taken_by_every_kind(void **state)
+WITH_HTTP(defaults_that_are_sent_are_taken_by_every_kind)
 {
         static const char *const kinds[] = { "readable", "writable", "read", "write" };
 
@@ -261,7 +254,7 @@ static void defaults_that_are_sent_are_taken_by_every_kind(void **state)
                          kinds[i],
                          i < 2 ? ""
                                : ",\"remote_url\":\"http://127.0.0.1:1/v1/operations/op_0000000000000001/metadata\"");
-                reply = post(*state, "", "", format);
+                reply = post(h, "", "", format);
                 assert_string_equal(reply_field(&reply, "label"), "\303\251 7");
                 if (i < 2)
                         assert_string_equal(reply_field(&reply, "uses"), "1");
@@ -271,7 +264,7 @@ static void defaults_that_are_sent_are_taken_by_every_kind(void **state)
         }
 }
 
-static void readers_are_the_uses_of_a_readable(void **state)
+WITH_HTTP(readers_are_the_uses_of_a_readable)
 {
         static const char *const fields[] = { "\"readers\":3", "\"uses\":3", "\"uses\":3,\"readers\":3",
                                               "\"uses\":3,\"readers\":1" };
@@ -280,7 +273,7 @@ static void readers_are_the_uses_of_a_readable(void **state)
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(fields); i++) {
                 snprintf(format, sizeof(format), "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%%s\"}],%s}",
                          fields[i]);
-                struct reply reply = post(*state, "", "", format);
+                struct reply reply = post(h, "", "", format);
                 assert_string_equal(reply_field(&reply, "uses"), "3");
                 assert_string_equal(reply_field(&reply, "uses_done"), "0");
                 assert_string_equal(reply_field(&reply, "readers"), "3");
@@ -288,9 +281,8 @@ static void readers_are_the_uses_of_a_readable(void **state)
         }
 }
 
-static void cancel_delete_and_renew_act_on_the_operation(void **state)
+WITH_HTTP(cancel_delete_and_renew_act_on_the_operation)
 {
-        struct http_fixture *h = *state;
         struct reply reply = post(h, "", "", readable);
         char path[64], sub[80];
 
@@ -317,9 +309,8 @@ static void cancel_delete_and_renew_act_on_the_operation(void **state)
         expect_problem(http_call(h, "GET", path, "", NULL), 410, "gone");
 }
 
-static void an_active_operation_has_no_metadata(void **state)
+WITH_HTTP(an_active_operation_has_no_metadata)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READ);
         char id[FERRY_ID_TEXT_SIZE], path[80];
 
@@ -331,9 +322,8 @@ static void an_active_operation_has_no_metadata(void **state)
         operation_unref(operation);
 }
 
-static void the_same_key_makes_one_operation(void **state)
+WITH_HTTP(the_same_key_makes_one_operation)
 {
-        struct http_fixture *h = *state;
         static const char key[] = "Idempotency-Key: k\r\n";
         struct reply reply = post(h, "?include=metadata", key, readable);
         char id[64];
@@ -349,9 +339,8 @@ static void the_same_key_makes_one_operation(void **state)
         assert_int_equal(count_operations(h), 1);
 }
 
-static void operations_are_listed_by_kind_and_status(void **state)
+WITH_HTTP(operations_are_listed_by_kind_and_status)
 {
-        struct http_fixture *h = *state;
         struct operation *offer = make(h->f, FERRY_READABLE), *active = make(h->f, FERRY_READ);
         char id[FERRY_ID_TEXT_SIZE];
         struct reply reply;
@@ -397,9 +386,8 @@ static size_t follow(struct http_fixture *h, const char *path, size_t *ret_pages
         return n;
 }
 
-static void links_lead_through_a_list_with_its_filters(void **state)
+WITH_HTTP(links_lead_through_a_list_with_its_filters)
 {
-        struct http_fixture *h = *state;
         char path[256];
         size_t n_pages;
 
@@ -426,9 +414,8 @@ static void links_lead_through_a_list_with_its_filters(void **state)
         expect_problem(http_call(h, "GET", "/v1/regions?label=x", "", NULL), 400, "invalid-parameter");
 }
 
-static void a_region_in_use_names_its_operations(void **state)
+WITH_HTTP(a_region_in_use_names_its_operations)
 {
-        struct http_fixture *h = *state;
         struct operation *some[10];
         char path[64], id[FERRY_ID_TEXT_SIZE];
         struct reply reply;
@@ -451,9 +438,8 @@ static void a_region_in_use_names_its_operations(void **state)
         expect_status(http_call(h, "DELETE", path, "", NULL), 204);
 }
 
-static void an_operation_names_its_request_and_its_peer(void **state)
+WITH_HTTP(an_operation_names_its_request_and_its_peer)
 {
-        struct http_fixture *h = *state;
         struct ferry_metadata *metadata = of_peer(FERRY_READ);
         struct reply reply = post_active(h, FERRY_READ, metadata);
 
@@ -468,9 +454,8 @@ static void an_operation_names_its_request_and_its_peer(void **state)
         expect_status(reply, 201);
 }
 
-static void an_etag_that_still_holds_is_304(void **state)
+WITH_HTTP(an_etag_that_still_holds_is_304)
 {
-        struct http_fixture *h = *state;
         struct reply reply = post(h, "", "", readable);
         char path[64];
 
@@ -481,31 +466,4 @@ static void an_etag_that_still_holds_is_304(void **state)
         assert_string_equal(reply_header(&reply, "ETag"), "\"r1\"");
         expect_status(reply, 304);
         expect_status(http_call(h, "GET", path, "If-None-Match: \"r2\"\r\n", NULL), 200);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, http_setup, http_teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(an_offer_is_made_with_its_defaults),
-                TEST(metadata_come_with_the_answer_when_asked_for),
-                TEST(metadata_name_this_worker_and_where_it_was_asked),
-                TEST(a_bad_operation_is_refused_with_the_place),
-                TEST(too_many_descriptors_are_refused),
-                TEST(an_active_operation_starts_with_its_metadata),
-                TEST(metadata_that_do_not_fit_make_nothing),
-                TEST(a_url_that_leads_nowhere_ends_the_operation),
-                TEST(defaults_that_are_sent_are_taken_by_every_kind),
-                TEST(readers_are_the_uses_of_a_readable),
-                TEST(cancel_delete_and_renew_act_on_the_operation),
-                TEST(an_active_operation_has_no_metadata),
-                TEST(the_same_key_makes_one_operation),
-                TEST(operations_are_listed_by_kind_and_status),
-                TEST(links_lead_through_a_list_with_its_filters),
-                TEST(a_region_in_use_names_its_operations),
-                TEST(an_operation_names_its_request_and_its_peer),
-                TEST(an_etag_that_still_holds_is_304),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,10 +134,11 @@ static int park(struct scene *s)
         return fd;
 }
 
-static void the_answer_has_who_where_and_how_long(void **state)
+#define WITH_SCENE(name) TEST_OF(struct scene *s, name, setup, teardown)
+
+WITH_SCENE(the_answer_has_who_where_and_how_long)
 {
         const struct engine_connection again = { .transport = "shm", .reused = true };
-        struct scene *s = *state;
         struct reply reply;
         int fd = park(s);
 
@@ -160,9 +161,8 @@ static void the_answer_has_who_where_and_how_long(void **state)
 }
 
 /* For AddressSanitizer to judge. */
-static void whoever_wakes_a_request_touches_nothing_of_it_afterwards(void **state)
+WITH_SCENE(whoever_wakes_a_request_touches_nothing_of_it_afterwards)
 {
-        struct scene *s = *state;
         int fd = park(s);
 
         atomic_store(&slow, s);
@@ -171,17 +171,15 @@ static void whoever_wakes_a_request_touches_nothing_of_it_afterwards(void **stat
         await_idle(s->h);
 }
 
-static void an_answer_that_comes_at_once_is_not_missed(void **state)
+WITH_SCENE(an_answer_that_comes_at_once_is_not_missed)
 {
-        struct scene *s = *state;
-
         s->at_once = true;
         for (int i = 0; i < 50; i++)
                 expect_status(ask(s, s->body), 201);
         await_parked(s->h, 0);
 }
 
-static void the_engines_errors_have_a_status(void **state)
+WITH_SCENE(the_engines_errors_have_a_status)
 {
         static const struct {
                 int error, status;
@@ -191,7 +189,6 @@ static void the_engines_errors_have_a_status(void **state)
                 { FERRY_E_STALE_METADATA, 502, "peer-unreachable" },
                 { FERRY_E_CANCELLED, 503, "draining" },
         };
-        struct scene *s = *state;
         struct reply reply;
         int fd;
 
@@ -210,16 +207,13 @@ static void the_engines_errors_have_a_status(void **state)
         expect_problem(ask(s, s->body), 500, "internal");
 }
 
-static void an_engine_that_stops_has_no_peers_to_tell_of(void **state)
+WITH_SCENE(an_engine_that_stops_has_no_peers_to_tell_of)
 {
-        struct scene *s = *state;
-
         expect_problem(http_call(s->h, "GET", "/v1/peers", "", NULL), 503, "draining");
 }
 
-static void a_url_that_leads_to_no_peer_is_refused(void **state)
+WITH_SCENE(a_url_that_leads_to_no_peer_is_refused)
 {
-        struct scene *s = *state;
         char own[64];
 
         (void)snprintf(own, sizeof(own), "{\"url\":\"http://127.0.0.1:%u/\"}", (unsigned)s->h->port);
@@ -235,19 +229,16 @@ static void a_url_that_leads_to_no_peer_is_refused(void **state)
         assert_int_equal(s->n_asked, 0);
 }
 
-static void a_client_that_leaves_is_not_waited_for(void **state)
+WITH_SCENE(a_client_that_leaves_is_not_waited_for)
 {
-        struct scene *s = *state;
-
         close(park(s));
         await_parked(s->h, 0);
         await_idle(s->h);
         complete(s, 0, &fresh); /* finds nobody, and harms nobody */
 }
 
-static void waiting_holds_no_thread_and_is_bounded(void **state)
+WITH_SCENE(waiting_holds_no_thread_and_is_bounded)
 {
-        struct scene *s = *state;
         int fds[4];
 
         /* Twice as many as the server has threads. */
@@ -263,9 +254,8 @@ static void waiting_holds_no_thread_and_is_bounded(void **state)
                 expect_status(http_receive(fds[i]), 201);
 }
 
-static void the_end_of_the_server_answers_it(void **state)
+WITH_SCENE(the_end_of_the_server_answers_it)
 {
-        struct scene *s = *state;
         int fd = park(s);
 
         await_parked(s->h, 1);
@@ -275,30 +265,9 @@ static void the_end_of_the_server_answers_it(void **state)
         complete(s, 0, &fresh); /* touches no server */
 }
 
-static void a_server_that_drains_connects_to_nobody_new(void **state)
+WITH_SCENE(a_server_that_drains_connects_to_nobody_new)
 {
-        struct scene *s = *state;
-
         http_server_drain(s->h->server);
         expect_problem(ask(s, s->body), 503, "draining");
         assert_int_equal(s->n_asked, 0);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(the_answer_has_who_where_and_how_long),
-                TEST(whoever_wakes_a_request_touches_nothing_of_it_afterwards),
-                TEST(an_answer_that_comes_at_once_is_not_missed),
-                TEST(the_engines_errors_have_a_status),
-                TEST(an_engine_that_stops_has_no_peers_to_tell_of),
-                TEST(a_url_that_leads_to_no_peer_is_refused),
-                TEST(a_client_that_leaves_is_not_waited_for),
-                TEST(waiting_holds_no_thread_and_is_bounded),
-                TEST(the_end_of_the_server_answers_it),
-                TEST(a_server_that_drains_connects_to_nobody_new),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include <ferry/error.h>
 #include <ferry/json.h>
 
 #include "problem.h"
+#include "unit.h"
 #include "unit_json.h"
 
 static struct json_object *problem_of(int error, bool retryable, const char *detail,
@@ -33,7 +30,7 @@ static const char *text_of(struct json_object *object, const char *key)
         return json_object_get_string(value);
 }
 
-static void a_problem_has_the_fields_of_rfc_9457(void **state)
+TEST(a_problem_has_the_fields_of_rfc_9457)
 {
         struct json_object *problem = problem_of(FERRY_E_REGION_IN_USE, true, "Someone uses it", NULL);
 
@@ -47,7 +44,7 @@ static void a_problem_has_the_fields_of_rfc_9457(void **state)
         json_object_put(problem);
 }
 
-static void an_empty_detail_is_left_out(void **state)
+TEST(an_empty_detail_is_left_out)
 {
         struct json_object *problem = problem_of(FERRY_E_DRAINING, true, "", NULL);
 
@@ -55,7 +52,7 @@ static void an_empty_detail_is_left_out(void **state)
         json_object_put(problem);
 }
 
-static void complaints_about_the_body_are_listed(void **state)
+TEST(complaints_about_the_body_are_listed)
 {
         struct ferry_json_errors errors = { .error = FERRY_E_OUT_OF_BOUNDS,
                                             .n = 2,
@@ -69,29 +66,17 @@ static void complaints_about_the_body_are_listed(void **state)
         json_object_put(problem);
 }
 
-static void errors_of_operations_alone_are_our_fault_as_a_problem(void **state)
+TEST(errors_of_operations_alone_are_our_fault_as_a_problem)
 {
         assert_int_equal(problem_status(FERRY_E_PEER_LOST), 500);
         assert_int_equal(problem_status(FERRY_E_NO_SPACE), 507);
         assert_int_equal(problem_status(FERRY_E_NOT_FOUND), 404);
 }
 
-static void limits_and_draining_say_when_to_come_again(void **state)
+TEST(limits_and_draining_say_when_to_come_again)
 {
         assert_true(problem_retry_after(FERRY_E_LIMIT_REACHED) > 0);
         assert_true(problem_retry_after(FERRY_E_NO_SPACE) > 0);
         assert_true(problem_retry_after(FERRY_E_DRAINING) > 0);
         assert_int_equal(problem_retry_after(FERRY_E_NOT_FOUND), 0);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_problem_has_the_fields_of_rfc_9457),
-                cmocka_unit_test(an_empty_detail_is_left_out),
-                cmocka_unit_test(complaints_about_the_body_are_listed),
-                cmocka_unit_test(errors_of_operations_alone_are_our_fault_as_a_problem),
-                cmocka_unit_test(limits_and_draining_say_when_to_come_again),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include <ferry/status.h>
 
 #include "base/util.h"
 #include "query.h"
+#include "unit.h"
 
 #define ALL ((1u << HTTP_PARAMETER_COUNT) - 1)
 
@@ -22,7 +19,7 @@ static bool add(struct http_query *query, unsigned allowed, const char *name, co
         return query_add(query, allowed, name, value, value ? strlen(value) : 0, detail);
 }
 
-static void each_parameter_becomes_a_number(void **state)
+TEST(each_parameter_becomes_a_number)
 {
         struct http_query query = { 0 };
 
@@ -45,7 +42,7 @@ static void each_parameter_becomes_a_number(void **state)
         assert_false(query_has(&query, HTTP_PARAMETER_AFTER));
 }
 
-static void bad_values_are_refused(void **state)
+TEST(bad_values_are_refused)
 {
         static const struct {
                 const char *name, *value;
@@ -79,14 +76,14 @@ static void bad_values_are_refused(void **state)
         }
 }
 
-static void a_nul_in_a_value_is_refused(void **state)
+TEST(a_nul_in_a_value_is_refused)
 {
         struct http_query query = { 0 };
 
         assert_false(query_add(&query, ALL, "limit", "5\0x", 3, detail));
 }
 
-static void a_parameter_given_twice_is_refused(void **state)
+TEST(a_parameter_given_twice_is_refused)
 {
         struct http_query query = { 0 };
 
@@ -94,7 +91,7 @@ static void a_parameter_given_twice_is_refused(void **state)
         assert_false(add(&query, ALL, "limit", "5"));
 }
 
-static void what_the_route_does_not_take_is_refused(void **state)
+TEST(what_the_route_does_not_take_is_refused)
 {
         struct http_query query = { 0 };
 
@@ -104,7 +101,7 @@ static void what_the_route_does_not_take_is_refused(void **state)
         assert_int_equal(query.present, 0);
 }
 
-static void cursors_go_out_and_come_back(void **state)
+TEST(cursors_go_out_and_come_back)
 {
         struct http_query query = { 0 };
         char text[QUERY_CURSOR_SIZE];
@@ -114,24 +111,10 @@ static void cursors_go_out_and_come_back(void **state)
         assert_true(query_value(&query, HTTP_PARAMETER_AFTER) == 0x123456789abcdef0);
 }
 
-static void every_parameter_has_a_name(void **state)
+TEST(every_parameter_has_a_name)
 {
         for (int i = 0; i < HTTP_PARAMETER_COUNT; i++)
                 assert_non_null(http_parameter_name(i));
         assert_null(http_parameter_name(-1));
         assert_null(http_parameter_name(HTTP_PARAMETER_COUNT));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(each_parameter_becomes_a_number),
-                cmocka_unit_test(bad_values_are_refused),
-                cmocka_unit_test(a_nul_in_a_value_is_refused),
-                cmocka_unit_test(a_parameter_given_twice_is_refused),
-                cmocka_unit_test(what_the_route_does_not_take_is_refused),
-                cmocka_unit_test(cursors_go_out_and_come_back),
-                cmocka_unit_test(every_parameter_has_a_name),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

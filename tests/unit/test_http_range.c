@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/util.h"
 #include "range.h"
+#include "unit.h"
 
 static void check(const char *header, uint64_t size, enum range_result result, uint64_t first, uint64_t last)
 {
@@ -21,7 +18,7 @@ static void check(const char *header, uint64_t size, enum range_result result, u
                          (uintmax_t)got_first, (uintmax_t)got_last);
 }
 
-static void single_ranges_are_parts(void **state)
+TEST(single_ranges_are_parts)
 {
         check("bytes=0-0", 10, RANGE_PART, 0, 0);
         check("bytes=2-5", 10, RANGE_PART, 2, 5);
@@ -30,13 +27,13 @@ static void single_ranges_are_parts(void **state)
         check("BYTES= 2-5 ", 10, RANGE_PART, 2, 5);
 }
 
-static void an_end_beyond_the_content_is_cut(void **state)
+TEST(an_end_beyond_the_content_is_cut)
 {
         check("bytes=5-99", 10, RANGE_PART, 5, 9);
         check("bytes=5-18446744073709551616", 10, RANGE_PART, 5, 9);
 }
 
-static void suffixes_count_from_the_end(void **state)
+TEST(suffixes_count_from_the_end)
 {
         check("bytes=-1", 10, RANGE_PART, 9, 9);
         check("bytes=-10", 10, RANGE_PART, 0, 9);
@@ -44,7 +41,7 @@ static void suffixes_count_from_the_end(void **state)
         check("bytes=-0", 10, RANGE_UNSATISFIABLE, 0, 0);
 }
 
-static void a_start_beyond_the_content_is_unsatisfiable(void **state)
+TEST(a_start_beyond_the_content_is_unsatisfiable)
 {
         check("bytes=10-", 10, RANGE_UNSATISFIABLE, 0, 0);
         check("bytes=10-20", 10, RANGE_UNSATISFIABLE, 0, 0);
@@ -53,7 +50,7 @@ static void a_start_beyond_the_content_is_unsatisfiable(void **state)
         check("bytes=-5", 0, RANGE_UNSATISFIABLE, 0, 0);
 }
 
-static void all_else_is_the_whole_content(void **state)
+TEST(all_else_is_the_whole_content)
 {
         static const char *const others[] = { NULL,        "",           "bytes",      "bytes=",        "bytes=-",
                                               "bytes=a-b", "bytes=5-2",  "items=0-1",  "bytes=0-1,3-4", "bytes=1",
@@ -63,7 +60,7 @@ static void all_else_is_the_whole_content(void **state)
                 check(others[i], 10, RANGE_WHOLE, 0, 0);
 }
 
-static void content_ranges_name_first_and_last_byte(void **state)
+TEST(content_ranges_name_first_and_last_byte)
 {
         static const char *const bad[] = {
                 "",           "bytes",         "bytes 0-1",  "bytes=0-1/2", "bytes 1-0/2", "bytes 0-2/2",
@@ -80,17 +77,4 @@ static void content_ranges_name_first_and_last_byte(void **state)
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++)
                 if (content_range_parse(bad[i], &first, &last))
                         fail_msg("%s was taken", bad[i]);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(single_ranges_are_parts),
-                cmocka_unit_test(an_end_beyond_the_content_is_cut),
-                cmocka_unit_test(suffixes_count_from_the_end),
-                cmocka_unit_test(a_start_beyond_the_content_is_unsatisfiable),
-                cmocka_unit_test(all_else_is_the_whole_content),
-                cmocka_unit_test(content_ranges_name_first_and_last_byte),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

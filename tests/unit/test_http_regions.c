@@ -30,9 +30,8 @@ static int put(struct http_fixture *h, const char *query, const char *headers)
         return http_begin(h, "PUT", content_path(h, query), headers, NULL);
 }
 
-static void a_region_is_made_shown_and_deleted(void **state)
+WITH_HTTP(a_region_is_made_shown_and_deleted)
 {
-        struct http_fixture *h = *state;
         struct reply reply = http_call(h, "POST", "/v1/regions", "", "{\"size\":4096,\"name\":\"kv0\"}");
         char path[64];
 
@@ -50,7 +49,7 @@ static void a_region_is_made_shown_and_deleted(void **state)
         expect_problem(http_call(h, "DELETE", path, "", NULL), 404, "not-found");
 }
 
-static void a_bad_region_is_refused_with_the_place(void **state)
+WITH_HTTP(a_bad_region_is_refused_with_the_place)
 {
         static const struct {
                 const char *body, *pointer, *code;
@@ -69,7 +68,7 @@ static void a_bad_region_is_refused_with_the_place(void **state)
         };
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
-                struct reply reply = http_call(*state, "POST", "/v1/regions", "", bad[i].body);
+                struct reply reply = http_call(h, "POST", "/v1/regions", "", bad[i].body);
                 char expected[128];
                 snprintf(expected, sizeof(expected), "\"pointer\":\"%s\"", bad[i].pointer);
                 if (!strstr(reply.body, expected))
@@ -78,17 +77,16 @@ static void a_bad_region_is_refused_with_the_place(void **state)
         }
 }
 
-static void a_region_beyond_the_memory_limit_is_507(void **state)
+WITH_HTTP(a_region_beyond_the_memory_limit_is_507)
 {
-        struct reply reply = http_call(*state, "POST", "/v1/regions", "", "{\"size\":1048576}");
+        struct reply reply = http_call(h, "POST", "/v1/regions", "", "{\"size\":1048576}");
 
         assert_non_null(reply_header(&reply, "Retry-After"));
         expect_problem(reply, 507, "limit-reached");
 }
 
-static void the_same_key_makes_one_region(void **state)
+WITH_HTTP(the_same_key_makes_one_region)
 {
-        struct http_fixture *h = *state;
         static const char key[] = "Idempotency-Key: k-1\r\n";
         struct reply reply = http_call(h, "POST", "/v1/regions", key, "{\"size\":4096}");
         char id[64], path[80];
@@ -108,17 +106,16 @@ static void the_same_key_makes_one_region(void **state)
                        "invalid-parameter");
 }
 
-static void a_key_whose_request_failed_is_free_again(void **state)
+WITH_HTTP(a_key_whose_request_failed_is_free_again)
 {
         static const char key[] = "Idempotency-Key: k-2\r\n";
 
-        expect_status(http_call(*state, "POST", "/v1/regions", key, "{\"size\":1048576}"), 507);
-        expect_status(http_call(*state, "POST", "/v1/regions", key, "{\"size\":4096}"), 201);
+        expect_status(http_call(h, "POST", "/v1/regions", key, "{\"size\":1048576}"), 507);
+        expect_status(http_call(h, "POST", "/v1/regions", key, "{\"size\":4096}"), 201);
 }
 
-static void regions_come_in_pages(void **state)
+WITH_HTTP(regions_come_in_pages)
 {
-        struct http_fixture *h = *state;
         struct reply reply = http_call(h, "GET", "/v1/regions?limit=1", "", NULL);
         char path[128];
 
@@ -131,9 +128,8 @@ static void regions_come_in_pages(void **state)
         expect_status(reply, 200);
 }
 
-static void content_comes_whole(void **state)
+WITH_HTTP(content_comes_whole)
 {
-        struct http_fixture *h = *state;
         struct reply reply;
 
         fill(h);
@@ -151,9 +147,8 @@ static void content_comes_whole(void **state)
         assert_int_equal(region_in_use(h->f->region), 0);
 }
 
-static void content_comes_in_ranges(void **state)
+WITH_HTTP(content_comes_in_ranges)
 {
-        struct http_fixture *h = *state;
         struct reply reply;
 
         fill(h);
@@ -173,9 +168,8 @@ static void content_comes_in_ranges(void **state)
         expect_problem(reply, 416, "range-not-satisfiable");
 }
 
-static void an_upload_lands_at_its_offset(void **state)
+WITH_HTTP(an_upload_lands_at_its_offset)
 {
-        struct http_fixture *h = *state;
         int fd = put(h, "?offset=65533", "Content-Length: 3\r\nContent-Type: application/octet-stream\r\n");
 
         http_send(fd, "abc", 3);
@@ -188,9 +182,8 @@ static void an_upload_lands_at_its_offset(void **state)
         assert_memory_equal(memory(h), "xyz", 3);
 }
 
-static void an_upload_of_curls_default_type_is_taken(void **state)
+WITH_HTTP(an_upload_of_curls_default_type_is_taken)
 {
-        struct http_fixture *h = *state;
         int fd = put(h, "", "Content-Length: 1\r\nContent-Type: application/x-www-form-urlencoded\r\n");
 
         http_send(fd, "q", 1);
@@ -198,9 +191,8 @@ static void an_upload_of_curls_default_type_is_taken(void **state)
         expect_problem(http_call(h, "PUT", content_path(h, ""), "", "{}"), 415, "unsupported-media-type");
 }
 
-static void an_upload_too_long_stores_nothing(void **state)
+WITH_HTTP(an_upload_too_long_stores_nothing)
 {
-        struct http_fixture *h = *state;
         int fd = put(h, "?offset=65533", "Content-Length: 4\r\n");
 
         http_send(fd, "abcd", 4);
@@ -211,9 +203,8 @@ static void an_upload_too_long_stores_nothing(void **state)
         expect_problem(http_call(h, "PUT", content_path(h, "?offset=-1"), "", NULL), 400, "invalid-parameter");
 }
 
-static void a_chunked_upload_stops_at_the_end_of_the_region(void **state)
+WITH_HTTP(a_chunked_upload_stops_at_the_end_of_the_region)
 {
-        struct http_fixture *h = *state;
         int fd = put(h, "?offset=65534", "Transfer-Encoding: chunked\r\n");
 
         http_send(fd, "2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", 19);
@@ -222,9 +213,8 @@ static void a_chunked_upload_stops_at_the_end_of_the_region(void **state)
         expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
 }
 
-static void a_broken_upload_keeps_what_came_and_lets_the_region_go(void **state)
+WITH_HTTP(a_broken_upload_keeps_what_came_and_lets_the_region_go)
 {
-        struct http_fixture *h = *state;
         int fd = put(h, "", "Content-Length: 1000\r\n");
         char path[64];
 
@@ -240,9 +230,8 @@ static void a_broken_upload_keeps_what_came_and_lets_the_region_go(void **state)
         expect_status(http_call(h, "DELETE", path, "", NULL), 204);
 }
 
-static void a_region_deleted_during_an_upload_ends_it_as_gone(void **state)
+WITH_HTTP(a_region_deleted_during_an_upload_ends_it_as_gone)
 {
-        struct http_fixture *h = *state;
         int fd = put(h, "", "Content-Length: 2\r\nExpect: 100-continue\r\n");
         char path[64], answer[64] = "";
         struct reply reply;
@@ -258,10 +247,9 @@ static void a_region_deleted_during_an_upload_ends_it_as_gone(void **state)
         expect_status(reply, 410);
 }
 
-static void memory_of_the_program_is_read_but_neither_removed_nor_stored_into(void **state)
+WITH_HTTP(memory_of_the_program_is_read_but_neither_removed_nor_stored_into)
 {
         static char owned[] = "of the program";
-        struct http_fixture *h = *state;
         const struct region_spec spec = { .size = sizeof(owned) - 1, .device = "cpu", .held = true };
         struct region *region = NULL;
         char path[64], content[80], upload[200], detail[REGION_DETAIL_SIZE];
@@ -283,28 +271,4 @@ static void memory_of_the_program_is_read_but_neither_removed_nor_stored_into(vo
         assert_string_equal(owned, "by othersogram");
         assert_int_equal(region_let_go(h->f->regions, region->id), 0);
         region_unref(region);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, http_setup, http_teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(a_region_is_made_shown_and_deleted),
-                TEST(a_bad_region_is_refused_with_the_place),
-                TEST(a_region_beyond_the_memory_limit_is_507),
-                TEST(the_same_key_makes_one_region),
-                TEST(a_key_whose_request_failed_is_free_again),
-                TEST(regions_come_in_pages),
-                TEST(content_comes_whole),
-                TEST(content_comes_in_ranges),
-                TEST(an_upload_lands_at_its_offset),
-                TEST(an_upload_of_curls_default_type_is_taken),
-                TEST(an_upload_too_long_stores_nothing),
-                TEST(a_chunked_upload_stops_at_the_end_of_the_region),
-                TEST(a_broken_upload_keeps_what_came_and_lets_the_region_go),
-                TEST(a_region_deleted_during_an_upload_ends_it_as_gone),
-                TEST(memory_of_the_program_is_read_but_neither_removed_nor_stored_into),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

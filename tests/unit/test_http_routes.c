@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include <ctype.h>
 
 #include "routes.h"
+#include "unit.h"
 
 static char id[FERRY_ID_TEXT_SIZE];
 
@@ -21,7 +18,7 @@ static const char *find(const char *method, const char *path)
         return route ? route->operation_id : "none";
 }
 
-static void paths_lead_to_their_route(void **state)
+TEST(paths_lead_to_their_route)
 {
         assert_string_equal(find("GET", "/"), "getRoot");
         assert_string_equal(find("GET", "/v1/operations"), "listOperations");
@@ -31,7 +28,7 @@ static void paths_lead_to_their_route(void **state)
         assert_string_equal(find("GET", "/openapi.yaml"), "getOpenapi");
 }
 
-static void the_id_is_what_stands_in_its_place(void **state)
+TEST(the_id_is_what_stands_in_its_place)
 {
         assert_string_equal(find("GET", "/v1/operations/op_0123456789abcdef/metadata"), "getOperationMetadata");
         assert_string_equal(id, "op_0123456789abcdef");
@@ -39,19 +36,19 @@ static void the_id_is_what_stands_in_its_place(void **state)
         assert_string_equal(id, "");
 }
 
-static void an_id_too_long_to_be_one_is_empty(void **state)
+TEST(an_id_too_long_to_be_one_is_empty)
 {
         assert_string_equal(find("GET", "/v1/regions/rgn_0123456789abcdef0123456789abcdef"), "getRegion");
         assert_string_equal(id, "");
 }
 
-static void head_is_served_by_get(void **state)
+TEST(head_is_served_by_get)
 {
         assert_string_equal(find("HEAD", "/v1/regions/rgn_1/content"), "getRegionContent");
         assert_string_equal(find("HEAD", "/v1/operations/op_1/cancel"), "none");
 }
 
-static void other_paths_lead_nowhere(void **state)
+TEST(other_paths_lead_nowhere)
 {
         static const char *const paths[] = { "",
                                              "//",
@@ -73,7 +70,7 @@ static void other_paths_lead_nowhere(void **state)
         }
 }
 
-static void allow_lists_all_methods_of_the_path(void **state)
+TEST(allow_lists_all_methods_of_the_path)
 {
         char allow[64];
 
@@ -84,7 +81,7 @@ static void allow_lists_all_methods_of_the_path(void **state)
         assert_string_equal(find("PATCH", "/v1/regions"), "none");
 }
 
-static void the_table_is_well_formed(void **state)
+TEST(the_table_is_well_formed)
 {
         for (size_t i = 0; i < http_routes_count; i++) {
                 const struct http_route *route = &http_routes[i];
@@ -99,18 +96,4 @@ static void the_table_is_well_formed(void **state)
                                     strcmp(route->method, http_routes[k].method));
                 }
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(paths_lead_to_their_route),
-                cmocka_unit_test(the_id_is_what_stands_in_its_place),
-                cmocka_unit_test(an_id_too_long_to_be_one_is_empty),
-                cmocka_unit_test(head_is_served_by_get),
-                cmocka_unit_test(other_paths_lead_nowhere),
-                cmocka_unit_test(allow_lists_all_methods_of_the_path),
-                cmocka_unit_test(the_table_is_well_formed),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,9 +65,8 @@ static void expect_answers(int *fds, size_t n, const char *done)
         }
 }
 
-static void a_crowd_is_spread_over_shards_and_woken_one_by_one_or_all(void **state)
+WITH_HTTP(a_crowd_is_spread_over_shards_and_woken_one_by_one_or_all)
 {
-        struct http_fixture *h = *state;
         struct operation *one = make(h->f, FERRY_READABLE), *all = make(h->f, FERRY_READABLE);
         int fds[CROWD];
         size_t n_shards = 0, n_connections = 0;
@@ -97,9 +96,8 @@ static void a_crowd_is_spread_over_shards_and_woken_one_by_one_or_all(void **sta
         operation_unref(one);
 }
 
-static void the_end_of_the_server_answers_a_crowd(void **state)
+WITH_HTTP(the_end_of_the_server_answers_a_crowd)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         int fds[CROWD];
 
@@ -136,9 +134,8 @@ static unsigned waiting(const struct http_fixture *h)
         return info.tcpi_unacked;
 }
 
-static void the_limit_holds_over_all_shards_and_ends_with_a_connection(void **state)
+WITH_HTTP(the_limit_holds_over_all_shards_and_ends_with_a_connection)
 {
-        struct http_fixture *h = *state;
         struct operation *one = make(h->f, FERRY_READABLE), *all = make(h->f, FERRY_READABLE);
         int fds[LIMIT - 1], kept, late;
 
@@ -161,10 +158,9 @@ static void the_limit_holds_over_all_shards_and_ends_with_a_connection(void **st
         operation_unref(one);
 }
 
-static void one_address_leaves_places_to_others(void **state)
+WITH_HTTP(one_address_leaves_places_to_others)
 {
         enum { PLACES = 16, SHARE = 14 };
-        struct http_fixture *h = *state;
         int fds[PLACES], late;
         char byte;
 
@@ -194,9 +190,8 @@ static void one_address_leaves_places_to_others(void **state)
                 close(fds[i]);
 }
 
-static void without_descriptors_clients_wait_until_there_are_some(void **state)
+WITH_HTTP(without_descriptors_clients_wait_until_there_are_some)
 {
-        struct http_fixture *h = *state;
         struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         static const char request[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         struct rlimit before, none;
@@ -215,18 +210,4 @@ static void without_descriptors_clients_wait_until_there_are_some(void **state)
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
         expect_status(http_receive(late), 200);
         close(kept);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, http_setup, http_teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(a_crowd_is_spread_over_shards_and_woken_one_by_one_or_all),
-                TEST(the_end_of_the_server_answers_a_crowd),
-                TEST(the_limit_holds_over_all_shards_and_ends_with_a_connection),
-                TEST(one_address_leaves_places_to_others),
-                TEST(without_descriptors_clients_wait_until_there_are_some),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

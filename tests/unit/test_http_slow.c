@@ -84,9 +84,10 @@ static int say(struct http_fixture *h, const char *text)
         return fd;
 }
 
-static void a_first_head_has_ten_seconds(void **state)
+#define CASE(name) TEST_OF(struct http_fixture *h, name, setup, teardown)
+
+CASE(a_first_head_has_ten_seconds)
 {
-        struct http_fixture *h = *state;
         int fd = say(h, "GET /livez HTTP/1.1\r\n");
 
         pass(h, 9);
@@ -97,9 +98,8 @@ static void a_first_head_has_ten_seconds(void **state)
         expect_end(fd);
 }
 
-static void a_later_head_has_them_from_its_first_byte(void **state)
+CASE(a_later_head_has_them_from_its_first_byte)
 {
-        struct http_fixture *h = *state;
         static const char request[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
         char answer[1024];
         int fd = say(h, request);
@@ -115,9 +115,8 @@ static void a_later_head_has_them_from_its_first_byte(void **state)
         expect_end(fd);
 }
 
-static void half_a_later_head_has_them_too(void **state)
+CASE(half_a_later_head_has_them_too)
 {
-        struct http_fixture *h = *state;
         static const char request[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\nGET /livez HTTP/1.1\r\nHost: ";
         char answer[1024];
         int fd = say(h, request);
@@ -129,9 +128,8 @@ static void half_a_later_head_has_them_too(void **state)
         expect_end(fd);
 }
 
-static void a_body_must_move(void **state)
+CASE(a_body_must_move)
 {
-        struct http_fixture *h = *state;
         char bytes[1000];
         int fd = say(h, "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                         "Content-Length: 60000\r\n\r\n");
@@ -161,12 +159,11 @@ static int ask_for_much(struct http_fixture *h, const struct region *region)
         return fd;
 }
 
-static void a_reader_must_read(void **state)
+CASE(a_reader_must_read)
 {
         static char memory[64 << 20]; /* more than the kernel keeps for two sockets */
         const struct region_spec spec = { .size = sizeof(memory), .device = "cpu", .held = true };
         char detail[REGION_DETAIL_SIZE];
-        struct http_fixture *h = *state;
         struct region *region;
         int fd;
 
@@ -185,9 +182,8 @@ static void a_reader_must_read(void **state)
         region_unref(region);
 }
 
-static void a_parked_request_is_not_slow(void **state)
+CASE(a_parked_request_is_not_slow)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         char path[128], id[FERRY_ID_TEXT_SIZE];
         int fd;
@@ -202,19 +198,4 @@ static void a_parked_request_is_not_slow(void **state)
         operation_cancel(h->f->store, operation);
         expect_status(http_receive(fd), 200);
         operation_unref(operation);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(a_first_head_has_ten_seconds),
-                TEST(a_later_head_has_them_from_its_first_byte),
-                TEST(half_a_later_head_has_them_too),
-                TEST(a_body_must_move),
-                TEST(a_reader_must_read),
-                TEST(a_parked_request_is_not_slow),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,9 +63,8 @@ static int park(struct http_fixture *h, struct operation *operation, const char 
         return fd;
 }
 
-static void a_parked_request_is_answered_when_the_operation_is_done(void **state)
+WITH_HTTP(a_parked_request_is_answered_when_the_operation_is_done)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         int fd = park(h, operation, "?wait_ms=60000", 1);
         struct reply reply;
@@ -103,9 +102,8 @@ static void assert_somebody_looks(void)
 }
 
 /* It looks for longer than the test may take: what comes is found while it looks, the end as well. */
-static void a_thread_that_looks_for_more_serves_wakes_and_stops(void **state)
+WITH_HTTP(a_thread_that_looks_for_more_serves_wakes_and_stops)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         struct reply reply;
         int fd;
@@ -125,9 +123,8 @@ static void a_thread_that_looks_for_more_serves_wakes_and_stops(void **state)
         operation_unref(operation);
 }
 
-static void a_wait_that_holds_already_is_answered_at_once(void **state)
+WITH_HTTP(a_wait_that_holds_already_is_answered_at_once)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
 
         expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=60000&revision=0"), "", NULL), 200);
@@ -137,9 +134,8 @@ static void a_wait_that_holds_already_is_answered_at_once(void **state)
         operation_unref(operation);
 }
 
-static void a_wait_for_a_revision_ends_with_the_next(void **state)
+WITH_HTTP(a_wait_for_a_revision_ends_with_the_next)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         int fd = park(h, operation, "?wait_ms=60000&revision=1", 1);
         struct engine_offer offer;
@@ -154,9 +150,8 @@ static void a_wait_for_a_revision_ends_with_the_next(void **state)
         operation_unref(operation);
 }
 
-static void at_the_time_limit_the_answer_says_not_done(void **state)
+WITH_HTTP(at_the_time_limit_the_answer_says_not_done)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         uint64_t start = clock_now_us();
         struct reply reply = http_call(h, "GET", path_of(h, operation, "?wait_ms=50"), "", NULL);
@@ -167,9 +162,8 @@ static void at_the_time_limit_the_answer_says_not_done(void **state)
         operation_unref(operation);
 }
 
-static void a_wait_beyond_the_cap_is_capped(void **state)
+WITH_HTTP(a_wait_beyond_the_cap_is_capped)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         struct reply reply;
 
@@ -183,9 +177,8 @@ static void a_wait_beyond_the_cap_is_capped(void **state)
         operation_unref(operation);
 }
 
-static void prefer_waits_too_and_is_acknowledged(void **state)
+WITH_HTTP(prefer_waits_too_and_is_acknowledged)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         int fd = http_begin(h, "GET", path_of(h, operation, ""), "Prefer: respond-async, wait=20\r\n", NULL);
         struct reply reply;
@@ -199,9 +192,8 @@ static void prefer_waits_too_and_is_acknowledged(void **state)
         operation_unref(operation);
 }
 
-static void a_post_that_prefers_to_wait_is_answered_at_the_end(void **state)
+WITH_HTTP(a_post_that_prefers_to_wait_is_answered_at_the_end)
 {
-        struct http_fixture *h = *state;
         struct operation *page[2];
         uint64_t cursor = 0;
         char body[256];
@@ -221,9 +213,8 @@ static void a_post_that_prefers_to_wait_is_answered_at_the_end(void **state)
         expect_status(reply, 201);
 }
 
-static void waiters_on_a_deleted_operation_get_410(void **state)
+WITH_HTTP(waiters_on_a_deleted_operation_get_410)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         int fd = park(h, operation, "?wait_ms=60000", 1);
 
@@ -232,16 +223,15 @@ static void waiters_on_a_deleted_operation_get_410(void **state)
         operation_unref(operation);
 }
 
-static void an_unknown_id_is_404_at_once(void **state)
+WITH_HTTP(an_unknown_id_is_404_at_once)
 {
-        expect_problem(http_call(*state, "GET", "/v1/operations/op_0000000000000001?wait_ms=60000", "", NULL), 404,
+        expect_problem(http_call(h, "GET", "/v1/operations/op_0000000000000001?wait_ms=60000", "", NULL), 404,
                        "not-found");
-        expect_problem(http_call(*state, "GET", "/v1/operations/op_1?wait_ms=60000", "", NULL), 404, "not-found");
+        expect_problem(http_call(h, "GET", "/v1/operations/op_1?wait_ms=60000", "", NULL), 404, "not-found");
 }
 
-static void a_client_that_leaves_is_not_waited_for(void **state)
+WITH_HTTP(a_client_that_leaves_is_not_waited_for)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
 
         close(park(h, operation, "?wait_ms=60000", 1));
@@ -250,9 +240,8 @@ static void a_client_that_leaves_is_not_waited_for(void **state)
         operation_unref(operation);
 }
 
-static void waiters_are_bounded(void **state)
+WITH_HTTP(waiters_are_bounded)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         struct reply reply;
         int fds[4];
@@ -269,9 +258,8 @@ static void waiters_are_bounded(void **state)
         operation_unref(operation);
 }
 
-static void parked_requests_hold_no_thread(void **state)
+WITH_HTTP(parked_requests_hold_no_thread)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         int fds[4];
 
@@ -286,9 +274,8 @@ static void parked_requests_hold_no_thread(void **state)
         operation_unref(operation);
 }
 
-static void draining_lets_parked_requests_wait(void **state)
+WITH_HTTP(draining_lets_parked_requests_wait)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         int fd = park(h, operation, "?wait_ms=60000", 1);
         struct reply reply;
@@ -303,9 +290,8 @@ static void draining_lets_parked_requests_wait(void **state)
         operation_unref(operation);
 }
 
-static void the_end_of_the_server_answers_parked_requests(void **state)
+WITH_HTTP(the_end_of_the_server_answers_parked_requests)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         int fd = park(h, operation, "?wait_ms=60000", 1);
         struct reply reply;
@@ -318,9 +304,8 @@ static void the_end_of_the_server_answers_parked_requests(void **state)
 }
 
 /* It may touch the daemon until it has returned, although the connection runs again, or has even been closed. */
-static void the_end_of_the_server_waits_for_who_resumes(void **state)
+WITH_HTTP(the_end_of_the_server_waits_for_who_resumes)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         int fd;
 
@@ -340,9 +325,8 @@ static void the_end_of_the_server_waits_for_who_resumes(void **state)
         operation_unref(operation);
 }
 
-static void a_connection_serves_on_after_it_was_parked(void **state)
+WITH_HTTP(a_connection_serves_on_after_it_was_parked)
 {
-        struct http_fixture *h = *state;
         struct operation *operation = make(h->f, FERRY_READABLE);
         char text[512];
         struct reply reply;
@@ -360,10 +344,8 @@ static void a_connection_serves_on_after_it_was_parked(void **state)
 enum { ROUNDS = 200 };
 
 /* Every end of a wait comes at the same time: the operation, the deadline and the client's leaving. */
-static void each_parked_request_is_woken_once(void **state)
+WITH_HTTP(each_parked_request_is_woken_once)
 {
-        struct http_fixture *h = *state;
-
         for (unsigned i = 0; i < ROUNDS; i++) {
                 struct operation *operation = make(h->f, FERRY_READABLE);
                 int stays = http_begin(h, "GET", path_of(h, operation, "?wait_ms=1"), "", NULL);
@@ -379,31 +361,4 @@ static void each_parked_request_is_woken_once(void **state)
         }
         await_parked(h, 0);
         await_idle(h);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, http_setup, http_teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(a_parked_request_is_answered_when_the_operation_is_done),
-                TEST(a_thread_that_looks_for_more_serves_wakes_and_stops),
-                TEST(a_wait_that_holds_already_is_answered_at_once),
-                TEST(a_wait_for_a_revision_ends_with_the_next),
-                TEST(at_the_time_limit_the_answer_says_not_done),
-                TEST(a_wait_beyond_the_cap_is_capped),
-                TEST(prefer_waits_too_and_is_acknowledged),
-                TEST(a_post_that_prefers_to_wait_is_answered_at_the_end),
-                TEST(waiters_on_a_deleted_operation_get_410),
-                TEST(an_unknown_id_is_404_at_once),
-                TEST(a_client_that_leaves_is_not_waited_for),
-                TEST(waiters_are_bounded),
-                TEST(parked_requests_hold_no_thread),
-                TEST(draining_lets_parked_requests_wait),
-                TEST(the_end_of_the_server_answers_parked_requests),
-                TEST(the_end_of_the_server_waits_for_who_resumes),
-                TEST(a_connection_serves_on_after_it_was_parked),
-                TEST(each_parked_request_is_woken_once),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ static const char *text_of(struct json_object *value)
         return json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
 }
 
-static void valid_texts_are_read_as_they_are(void **state)
+TEST(valid_texts_are_read_as_they_are)
 {
         static const struct {
                 const char *text, *plain;
@@ -102,7 +102,7 @@ static void valid_texts_are_read_as_they_are(void **state)
         }
 }
 
-static void what_is_not_json_is_refused(void **state)
+TEST(what_is_not_json_is_refused)
 {
         static const struct {
                 const char *text, *detail;
@@ -161,7 +161,7 @@ static void what_is_not_json_is_refused(void **state)
                 refuse(bad[i].text, bad[i].detail);
 }
 
-static void numbers_that_the_rfc_does_not_have_are_refused(void **state)
+TEST(numbers_that_the_rfc_does_not_have_are_refused)
 {
         static const char *const bad[] = { "+1",    "01",  "-01", "00",   "1.",   ".5",   "-.5",  "-",        "--1",
                                            "1e",    "1e+", "1E-", "1e.5", "1.e1", "0x10", "0b1",  "1_0",      "1e1.5",
@@ -178,7 +178,7 @@ static void numbers_that_the_rfc_does_not_have_are_refused(void **state)
         }
 }
 
-static void strings_that_the_rfc_does_not_have_are_refused(void **state)
+TEST(strings_that_the_rfc_does_not_have_are_refused)
 {
         static const struct {
                 const char *text, *detail;
@@ -221,7 +221,7 @@ static void strings_that_the_rfc_does_not_have_are_refused(void **state)
                 refuse(bad[i].text, bad[i].detail);
 }
 
-static void nul_bytes_are_refused_everywhere(void **state)
+TEST(nul_bytes_are_refused_everywhere)
 {
         refuse_n("\0", 1, NULL);
         refuse_n("[1]\0", 4, "something follows");
@@ -232,7 +232,7 @@ static void nul_bytes_are_refused_everywhere(void **state)
 }
 
 /* All pairs of bytes in a string, against the definition. */
-static void two_bytes_beyond_ascii_are_accepted_only_as_utf_8(void **state)
+TEST(two_bytes_beyond_ascii_are_accepted_only_as_utf_8)
 {
         for (unsigned a = 0x80; a < 0x100; a++)
                 for (unsigned b = 0x20; b < 0x100; b++) {
@@ -248,7 +248,7 @@ static void two_bytes_beyond_ascii_are_accepted_only_as_utf_8(void **state)
                 }
 }
 
-static void long_and_surrogate_forms_are_not_utf_8(void **state)
+TEST(long_and_surrogate_forms_are_not_utf_8)
 {
         static const struct {
                 const char *bytes;
@@ -291,7 +291,7 @@ static void long_and_surrogate_forms_are_not_utf_8(void **state)
         }
 }
 
-static void every_cut_of_a_document_is_refused(void **state)
+TEST(every_cut_of_a_document_is_refused)
 {
         static const char text[] = "{\"a\":[1,-2.5e+3,true,false,null,\"x\\u00e9\\ud83d\\ude00\xe2\x82\xac\"],"
                                    "\"b\":{\"c\":{},\"d\":[]}}";
@@ -301,14 +301,14 @@ static void every_cut_of_a_document_is_refused(void **state)
         (void)ferry_json_free(parse(text));
 }
 
-static void a_complaint_gives_line_and_column_in_characters(void **state)
+TEST(a_complaint_gives_line_and_column_in_characters)
 {
         refuse("{\n  \"a\": 1,\n  \"b\": x\n}", "line 3, column 8: not a JSON value");
         refuse("[\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\", x]", "line 1, column 9: not a JSON value");
         refuse("[1]\n\n\nx", "line 4, column 1: something follows");
 }
 
-static void nesting_is_accepted_to_the_limit_and_no_further(void **state)
+TEST(nesting_is_accepted_to_the_limit_and_no_further)
 {
         (void)ferry_json_free(parse("[[[[[[[[1]]]]]]]]"));
         (void)ferry_json_free(parse("[[[[[[[[]]]]]]]]"));
@@ -320,7 +320,7 @@ static void nesting_is_accepted_to_the_limit_and_no_further(void **state)
         refuse("{\"a\":[[[[[[[[1]]]]]]]]}", "nested too deep");
 }
 
-static void a_million_brackets_do_no_harm(void **state)
+TEST(a_million_brackets_do_no_harm)
 {
         size_t n = 1000000;
         char *text = unit_alloc(n + 1);
@@ -331,7 +331,7 @@ static void a_million_brackets_do_no_harm(void **state)
         free(text);
 }
 
-static void a_key_twice_in_one_object_is_refused(void **state)
+TEST(a_key_twice_in_one_object_is_refused)
 {
         refuse("{\"a\":1,\"a\":1}", "line 1, column 8: an object has this key twice");
         refuse("{\"a\":1,\"b\":2,\"a\":3}", "column 14");
@@ -349,13 +349,13 @@ static void a_key_twice_in_one_object_is_refused(void **state)
         refuse("{\"a\":{\"b\":1,\"c\":[{\"d\":1}]},\"c\":1,\"a\":2}", "twice");
 }
 
-static void the_same_key_in_different_objects_is_fine(void **state)
+TEST(the_same_key_in_different_objects_is_fine)
 {
         (void)ferry_json_free(parse("{\"a\":{\"a\":1,\"b\":2},\"b\":[{\"a\":1},{\"a\":1}],\"c\":{\"a\":1}}"));
         (void)ferry_json_free(parse("{\"a\":1,\"aa\":2,\"b\":3,\"ab\":4,\"\\u0001\":5,\"\\u0010\":6}"));
 }
 
-static void a_key_twice_among_as_many_as_there_may_be_is_found(void **state)
+TEST(a_key_twice_among_as_many_as_there_may_be_is_found)
 {
         enum { KEYS = FERRY_JSON_VALUES - 2, MEMBER = 11 };
         char *text = unit_alloc((KEYS + 1) * MEMBER + 2), *end = text, member[MEMBER + 1];
@@ -372,7 +372,7 @@ static void a_key_twice_among_as_many_as_there_may_be_is_found(void **state)
         free(text);
 }
 
-static void texts_longer_than_2_gib_are_refused(void **state)
+TEST(texts_longer_than_2_gib_are_refused)
 {
         struct ferry_json_errors errors = { 0 };
         struct ferry_json *object;
@@ -381,7 +381,7 @@ static void texts_longer_than_2_gib_are_refused(void **state)
         assert_string_equal(errors.items[0].detail, "the text is too long");
 }
 
-static void a_text_may_be_nothing_at_all(void **state)
+TEST(a_text_may_be_nothing_at_all)
 {
         struct ferry_json_errors errors = { 0 };
         struct ferry_json *object;
@@ -390,7 +390,7 @@ static void a_text_may_be_nothing_at_all(void **state)
         assert_int_equal(errors.n, 1);
 }
 
-static void short_memory_is_told_from_bad_json(void **state)
+TEST(short_memory_is_told_from_bad_json)
 {
         static const char text[] = "{\"a\":{\"b\":1},\"c\":[{\"d\":1}]}";
         int r = -ENOMEM;
@@ -411,7 +411,7 @@ static void short_memory_is_told_from_bad_json(void **state)
 
 /* ---- complaints ---- */
 
-static void the_first_complaint_decides_the_error(void **state)
+TEST(the_first_complaint_decides_the_error)
 {
         struct ferry_json_errors errors = { 0 };
 
@@ -424,7 +424,7 @@ static void the_first_complaint_decides_the_error(void **state)
         assert_string_equal(errors.items[1].pointer, "/b");
 }
 
-static void complaints_beyond_the_room_are_dropped(void **state)
+TEST(complaints_beyond_the_room_are_dropped)
 {
         struct ferry_json_errors errors = { 0 };
 
@@ -435,7 +435,7 @@ static void complaints_beyond_the_room_are_dropped(void **state)
 }
 
 /* What is cut goes into JSON again. */
-static void complaints_are_cut_between_characters(void **state)
+TEST(complaints_are_cut_between_characters)
 {
         static const char *const characters[] = { "x", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80" };
 
@@ -458,7 +458,7 @@ static void complaints_are_cut_between_characters(void **state)
                 }
 }
 
-static void whole_characters_at_the_end_stay(void **state)
+TEST(whole_characters_at_the_end_stay)
 {
         static const char *const texts[] = { "", "a", "\xc3\xa9", "a\xe2\x82\xac", "\xf0\x9f\x98\x80" };
 
@@ -516,7 +516,7 @@ static void complains(const char *text, int error, const char *pointer, const ch
         (void)ferry_json_free(object);
 }
 
-static void a_field_of_each_type_is_stored(void **state)
+TEST(a_field_of_each_type_is_stored)
 {
         struct ferry_json *object = parse("{\"name\":\"abc\",\"colour\":\"green\",\"count\":5,\"flag\":true,"
                                           "\"object\":{\"x\":1},\"array\":[1,2],\"any\":\"\",\"wide\":0}");
@@ -538,7 +538,7 @@ static void a_field_of_each_type_is_stored(void **state)
         (void)ferry_json_free(object);
 }
 
-static void absent_fields_keep_their_defaults(void **state)
+TEST(absent_fields_keep_their_defaults)
 {
         struct ferry_json *object = parse("{\"name\":\"ab\"}");
         struct ferry_json_errors errors = { 0 };
@@ -552,7 +552,7 @@ static void absent_fields_keep_their_defaults(void **state)
         (void)ferry_json_free(object);
 }
 
-static void bounds_are_part_of_the_range(void **state)
+TEST(bounds_are_part_of_the_range)
 {
         static const char *const good[] = { "{\"name\":\"abcd\"}",
                                             "{\"name\":\"ab\",\"count\":3}",
@@ -571,7 +571,7 @@ static void bounds_are_part_of_the_range(void **state)
         }
 }
 
-static void values_out_of_range_are_refused(void **state)
+TEST(values_out_of_range_are_refused)
 {
         complains("{\"name\":\"a\"}", FERRY_E_INVALID_PARAMETER, "/name", "a string of 2 to 4 bytes");
         complains("{\"name\":\"abcde\"}", FERRY_E_INVALID_PARAMETER, "/name", "2 to 4 bytes");
@@ -588,7 +588,7 @@ static void values_out_of_range_are_refused(void **state)
 }
 
 /* No table lets an integer through that JavaScript would round, however it is written. */
-static void integers_beyond_2_53_are_out_of_every_range(void **state)
+TEST(integers_beyond_2_53_are_out_of_every_range)
 {
         static const char *const huge[] = {
                 "9007199254740992",
@@ -613,7 +613,7 @@ static void integers_beyond_2_53_are_out_of_every_range(void **state)
         }
 }
 
-static void numbers_with_a_point_or_an_exponent_are_no_integers(void **state)
+TEST(numbers_with_a_point_or_an_exponent_are_no_integers)
 {
         static const char *const other[] = { "5.0", "5e0", "0.5e1", "5E+0", "5.5", "1e400", "-0.0", "50e-1" };
 
@@ -625,7 +625,7 @@ static void numbers_with_a_point_or_an_exponent_are_no_integers(void **state)
         }
 }
 
-static void each_type_takes_no_other(void **state)
+TEST(each_type_takes_no_other)
 {
         static const char *const values[] = { "\"red\"", "5", "true", "{}", "[1]", "null", "1.5" };
         static const struct {
@@ -649,25 +649,25 @@ static void each_type_takes_no_other(void **state)
                 }
 }
 
-static void a_missing_field_is_complained_of(void **state)
+TEST(a_missing_field_is_complained_of)
 {
         complains("{}", FERRY_E_INVALID_PARAMETER, "/name", "missing field \"name\"");
         complains("{\"name\":null}", FERRY_E_INVALID_PARAMETER, "/name", "expected a string");
 }
 
-static void an_unknown_field_is_complained_of(void **state)
+TEST(an_unknown_field_is_complained_of)
 {
         complains("{\"name\":\"ab\",\"x\":1}", FERRY_E_UNKNOWN_FIELD, "/x", "unknown field \"x\"");
         complains("{\"name\":\"ab\",\"Name\":1}", FERRY_E_UNKNOWN_FIELD, "/Name", "unknown field \"Name\"");
         complains("{\"name\":\"ab\",\"\":null}", FERRY_E_UNKNOWN_FIELD, "/", "unknown field");
 }
 
-static void pointers_are_escaped_as_in_rfc_6901(void **state)
+TEST(pointers_are_escaped_as_in_rfc_6901)
 {
         complains("{\"name\":\"ab\",\"a/b~c~1\":1}", FERRY_E_UNKNOWN_FIELD, "/a~1b~0c~01", "unknown field");
 }
 
-static void pointers_of_long_names_are_cut_but_whole(void **state)
+TEST(pointers_of_long_names_are_cut_but_whole)
 {
         for (size_t shift = 0; shift < 3; shift++) {
                 struct ferry_json_errors errors = { 0 };
@@ -689,7 +689,7 @@ static void pointers_of_long_names_are_cut_but_whole(void **state)
         }
 }
 
-static void a_prefix_that_fills_the_pointer_does_no_harm(void **state)
+TEST(a_prefix_that_fills_the_pointer_does_no_harm)
 {
         struct ferry_json_errors errors = { 0 };
         struct thing thing = { 0 };
@@ -708,7 +708,7 @@ static void a_prefix_that_fills_the_pointer_does_no_harm(void **state)
         (void)ferry_json_free(object);
 }
 
-static void a_body_that_is_no_object_is_refused(void **state)
+TEST(a_body_that_is_no_object_is_refused)
 {
         static const char *const other[] = { "[]", "1", "\"name\"", "true", "null" };
 
@@ -716,7 +716,7 @@ static void a_body_that_is_no_object_is_refused(void **state)
                 complains(other[i], FERRY_E_INVALID_PARAMETER, "", "expected an object");
 }
 
-static void all_that_is_wrong_is_said_at_once(void **state)
+TEST(all_that_is_wrong_is_said_at_once)
 {
         struct ferry_json *object = parse("{\"count\":\"5\",\"x\":1,\"flag\":0}");
         struct ferry_json_errors errors = { 0 };
@@ -732,7 +732,7 @@ static void all_that_is_wrong_is_said_at_once(void **state)
         (void)ferry_json_free(object);
 }
 
-static void a_complaint_without_room_still_fails_the_decoding(void **state)
+TEST(a_complaint_without_room_still_fails_the_decoding)
 {
         struct ferry_json *good = parse("{\"name\":\"ab\"}"), *bad = parse("{\"name\":1}");
         struct ferry_json_errors errors = { 0 };
@@ -746,7 +746,7 @@ static void a_complaint_without_room_still_fails_the_decoding(void **state)
         (void)ferry_json_free(bad);
 }
 
-static void an_element_of_a_list_is_named_by_its_place(void **state)
+TEST(an_element_of_a_list_is_named_by_its_place)
 {
         struct ferry_json_errors errors = { 0 };
         struct thing thing = { 0 };
@@ -762,49 +762,4 @@ static void an_element_of_a_list_is_named_by_its_place(void **state)
         assert_string_equal(errors.items[2].pointer, "/list/0");
         (void)ferry_json_free(object);
         (void)ferry_json_free(other);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(valid_texts_are_read_as_they_are),
-                cmocka_unit_test(what_is_not_json_is_refused),
-                cmocka_unit_test(numbers_that_the_rfc_does_not_have_are_refused),
-                cmocka_unit_test(strings_that_the_rfc_does_not_have_are_refused),
-                cmocka_unit_test(nul_bytes_are_refused_everywhere),
-                cmocka_unit_test(two_bytes_beyond_ascii_are_accepted_only_as_utf_8),
-                cmocka_unit_test(long_and_surrogate_forms_are_not_utf_8),
-                cmocka_unit_test(every_cut_of_a_document_is_refused),
-                cmocka_unit_test(a_complaint_gives_line_and_column_in_characters),
-                cmocka_unit_test(nesting_is_accepted_to_the_limit_and_no_further),
-                cmocka_unit_test(a_million_brackets_do_no_harm),
-                cmocka_unit_test(a_key_twice_in_one_object_is_refused),
-                cmocka_unit_test(the_same_key_in_different_objects_is_fine),
-                cmocka_unit_test(a_key_twice_among_as_many_as_there_may_be_is_found),
-                cmocka_unit_test(texts_longer_than_2_gib_are_refused),
-                cmocka_unit_test(a_text_may_be_nothing_at_all),
-                cmocka_unit_test(short_memory_is_told_from_bad_json),
-                cmocka_unit_test(the_first_complaint_decides_the_error),
-                cmocka_unit_test(complaints_beyond_the_room_are_dropped),
-                cmocka_unit_test(complaints_are_cut_between_characters),
-                cmocka_unit_test(whole_characters_at_the_end_stay),
-                cmocka_unit_test(a_field_of_each_type_is_stored),
-                cmocka_unit_test(absent_fields_keep_their_defaults),
-                cmocka_unit_test(bounds_are_part_of_the_range),
-                cmocka_unit_test(values_out_of_range_are_refused),
-                cmocka_unit_test(integers_beyond_2_53_are_out_of_every_range),
-                cmocka_unit_test(numbers_with_a_point_or_an_exponent_are_no_integers),
-                cmocka_unit_test(each_type_takes_no_other),
-                cmocka_unit_test(a_missing_field_is_complained_of),
-                cmocka_unit_test(an_unknown_field_is_complained_of),
-                cmocka_unit_test(pointers_are_escaped_as_in_rfc_6901),
-                cmocka_unit_test(pointers_of_long_names_are_cut_but_whole),
-                cmocka_unit_test(a_prefix_that_fills_the_pointer_does_no_harm),
-                cmocka_unit_test(a_body_that_is_no_object_is_refused),
-                cmocka_unit_test(all_that_is_wrong_is_said_at_once),
-                cmocka_unit_test(a_complaint_without_room_still_fails_the_decoding),
-                cmocka_unit_test(an_element_of_a_list_is_named_by_its_place),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

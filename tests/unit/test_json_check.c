@@ -50,7 +50,7 @@ static void expect_refused(const struct text *texts, size_t n)
                         fail_msg("text %zu was taken: %s", i, texts[i].bytes);
 }
 
-static void json_is_taken(void **state)
+TEST(json_is_taken)
 {
         static const struct text texts[] = {
                 T("[]"),
@@ -130,7 +130,7 @@ static void json_is_taken(void **state)
         expect_taken(texts, UNIT_COUNT(texts));
 }
 
-static void broken_arrays_are_refused(void **state)
+TEST(broken_arrays_are_refused)
 {
         static const struct text texts[] = { T("[1 true]"),    T("[a\xe5]"),     T("[\"\": 1]"),
                                              T("[\"\"],"),     T("[,1]"),        T("[1,,2]"),
@@ -150,7 +150,7 @@ static void broken_arrays_are_refused(void **state)
         expect_refused(texts, UNIT_COUNT(texts));
 }
 
-static void broken_numbers_are_refused(void **state)
+TEST(broken_numbers_are_refused)
 {
         static const struct text texts[] = { T("[++1234]"),
                                              T("[+1]"),
@@ -217,7 +217,7 @@ static void broken_numbers_are_refused(void **state)
         expect_refused(texts, UNIT_COUNT(texts));
 }
 
-static void broken_objects_are_refused(void **state)
+TEST(broken_objects_are_refused)
 {
         static const struct text texts[] = { T("{\"x\", null}"),
                                              T("{\"x\"::\"b\"}"),
@@ -259,7 +259,7 @@ static void broken_objects_are_refused(void **state)
         expect_refused(texts, UNIT_COUNT(texts));
 }
 
-static void broken_strings_are_refused(void **state)
+TEST(broken_strings_are_refused)
 {
         static const struct text texts[] = { T("[\"\\uD800\\\"]"),
                                              T("[\"\\uD800\\u\"]"),
@@ -305,7 +305,7 @@ static void broken_strings_are_refused(void **state)
         expect_refused(texts, UNIT_COUNT(texts));
 }
 
-static void broken_structures_are_refused(void **state)
+TEST(broken_structures_are_refused)
 {
         static const struct text texts[] = { T(""),
                                              T(" "),
@@ -343,7 +343,7 @@ static void broken_structures_are_refused(void **state)
         expect_refused(texts, UNIT_COUNT(texts));
 }
 
-static void bytes_that_are_not_utf_8_are_refused(void **state)
+TEST(bytes_that_are_not_utf_8_are_refused)
 {
         static const struct text texts[] = { T("[\"\x80\"]"),                     /* a continuation alone */
                                              T("[\"\xbf\"]"),                     /* and the last of them */
@@ -379,7 +379,7 @@ static void bytes_that_are_not_utf_8_are_refused(void **state)
         expect_refused(texts, UNIT_COUNT(texts));
 }
 
-static void escapes_of_lone_surrogates_and_of_nul_are_refused(void **state)
+TEST(escapes_of_lone_surrogates_and_of_nul_are_refused)
 {
         static const struct text texts[] = { T("[\"\\uD800\"]"),        T("[\"\\uDBFF x\"]"),
                                              T("[\"\\uDC00\"]"),        T("[\"\\uDFFF\\uD800\"]"),
@@ -392,7 +392,7 @@ static void escapes_of_lone_surrogates_and_of_nul_are_refused(void **state)
         expect_refused(texts, UNIT_COUNT(texts));
 }
 
-static void a_key_that_comes_twice_is_refused(void **state)
+TEST(a_key_that_comes_twice_is_refused)
 {
         static const struct text texts[] = { T("{\"a\":1,\"a\":1}"),
                                              T("{\"a\":1,\"a\":2}"),
@@ -426,7 +426,7 @@ static void a_key_that_comes_twice_is_refused(void **state)
         expect_refused(texts, UNIT_COUNT(texts));
 }
 
-static void keys_that_only_look_alike_are_taken(void **state)
+TEST(keys_that_only_look_alike_are_taken)
 {
         static const struct text texts[] = { T("{\"a\":1,\"A\":2}"),
                                              T("{\"a\":1,\"a \":2,\" a\":3,\"\":4}"),
@@ -458,7 +458,7 @@ static bool is_nesting_taken(const char *open, const char *inner, const char *cl
         return taken;
 }
 
-static void nesting_of_eight_is_taken_and_nine_is_refused(void **state)
+TEST(nesting_of_eight_is_taken_and_nine_is_refused)
 {
         static const char *const inner[] = { "1", "\"x\"", "null", "true", "1.5" };
 
@@ -490,7 +490,7 @@ static bool are_members_taken(const char *before, const char *value, unsigned n,
 }
 
 /* json-c takes two hundred times the room of such a text. The object itself is a value, too. */
-static void values_are_counted_but_those_of_each_element_of_a_long_list_for_themselves(void **state)
+TEST(values_are_counted_but_those_of_each_element_of_a_long_list_for_themselves)
 {
         enum { MAX = FERRY_JSON_VALUES - 1 };
 
@@ -508,30 +508,9 @@ static void values_are_counted_but_those_of_each_element_of_a_long_list_for_them
         assert_false(are_members_taken("{\"a\":[[{\"a\":1}]],\"b\":", "1", MAX - 4, "}"));
 }
 
-static void very_deep_nesting_is_refused_without_harm(void **state)
+TEST(very_deep_nesting_is_refused_without_harm)
 {
         assert_false(is_nesting_taken("[", "", "", 100000));
         assert_false(is_nesting_taken("[{\"\":", "", "", 50000));
         assert_false(is_nesting_taken("{\"a\":", "1", "}", 100000));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(json_is_taken),
-                cmocka_unit_test(broken_arrays_are_refused),
-                cmocka_unit_test(broken_numbers_are_refused),
-                cmocka_unit_test(broken_objects_are_refused),
-                cmocka_unit_test(broken_strings_are_refused),
-                cmocka_unit_test(broken_structures_are_refused),
-                cmocka_unit_test(bytes_that_are_not_utf_8_are_refused),
-                cmocka_unit_test(escapes_of_lone_surrogates_and_of_nul_are_refused),
-                cmocka_unit_test(a_key_that_comes_twice_is_refused),
-                cmocka_unit_test(keys_that_only_look_alike_are_taken),
-                cmocka_unit_test(nesting_of_eight_is_taken_and_nine_is_refused),
-                cmocka_unit_test(values_are_counted_but_those_of_each_element_of_a_long_list_for_themselves),
-                cmocka_unit_test(very_deep_nesting_is_refused_without_harm),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

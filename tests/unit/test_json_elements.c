@@ -83,7 +83,7 @@ static void read_whole(const char *text)
         (void)ferry_json_free(json);
 }
 
-static void lists_at_any_place_are_read_whole(void **state)
+TEST(lists_at_any_place_are_read_whole)
 {
         static const char *const texts[] = {
                 "[]",
@@ -114,7 +114,7 @@ static void lists_at_any_place_are_read_whole(void **state)
         }
 }
 
-static void elements_of_all_kinds_are_read_in_any_batch(void **state)
+TEST(elements_of_all_kinds_are_read_in_any_batch)
 {
         static const char *const kinds[] = { "null", "[]", " { } ", "{\"a\":[]}", "[[],1]", "\",]\"", " 1.5 ", "[ ]" };
         enum { ELEMENTS = 5000 };
@@ -130,7 +130,7 @@ static void elements_of_all_kinds_are_read_in_any_batch(void **state)
         free(text);
 }
 
-static void lists_are_counted_without_being_read(void **state)
+TEST(lists_are_counted_without_being_read)
 {
         static const char text[] = "{\"a\":[],\"b\":[[1,2,3]],\"c\":[{\"d\":1,\"e\":2},null,\"x,y\",[],7]}";
 
@@ -146,7 +146,7 @@ static void lists_are_counted_without_being_read(void **state)
         }
 }
 
-static void a_long_list_as_text_is_as_it_stood(void **state)
+TEST(a_long_list_as_text_is_as_it_stood)
 {
         char *text = lengthen(" { \"a\" : { \"b\" : [1 , {\"c\":[ ]} ] } , \"d\" : [ 2 ] , \"e\" : [ ] } ", 0);
         char *list = lengthen("{\"b\":[1 , {\"c\":[ ]} ]}", 0);
@@ -169,7 +169,7 @@ static void expect_text(const struct ferry_json *json, const char *key, const ch
         assert_memory_equal(text, expected, size);
 }
 
-static void a_kept_object_is_text_as_it_stood(void **state)
+TEST(a_kept_object_is_text_as_it_stood)
 {
         static const char kept[] = "{ \"l\" : [ ] , \"k\":{\"k\":[{}]}, \"n\":1.50 }";
         struct ferry_json_errors errors = { 0 };
@@ -187,7 +187,7 @@ static void a_kept_object_is_text_as_it_stood(void **state)
         (void)ferry_json_free(json);
 }
 
-static void only_an_object_is_kept(void **state)
+TEST(only_an_object_is_kept)
 {
         static const char *const values[] = { "7", "null", "\"{}\"", "[]", "[1]", "{}" };
 
@@ -204,7 +204,7 @@ static void only_an_object_is_kept(void **state)
         }
 }
 
-static void what_is_kept_is_checked(void **state)
+TEST(what_is_kept_is_checked)
 {
         static const char *const wrong[] = { "{\"k\":{\"a\":1,\"a\":2}}", "{\"k\":{,}}", "{\"k\":{}",
                                              "{\"k\":{},\"k\":1}" };
@@ -245,7 +245,7 @@ static void walk_twice(const char *text)
         (void)ferry_json_free(json);
 }
 
-static void walks_are_independent(void **state)
+TEST(walks_are_independent)
 {
         static const char text[] = "{\"a\":[[1,2],[3,4]]}";
         char *longer = lengthen(text, 0);
@@ -256,7 +256,7 @@ static void walks_are_independent(void **state)
 }
 
 /* From json-c's tree of them it would be hundreds of bytes each. */
-static void long_lists_are_read_in_little_memory(void **state)
+TEST(long_lists_are_read_in_little_memory)
 {
         enum { ELEMENTS = 65536, STEPS = 64 };
         char *text = unit_alloc(ELEMENTS * 16 + 2), *at = text;
@@ -284,7 +284,7 @@ static void long_lists_are_read_in_little_memory(void **state)
         (void)ferry_json_free(json);
 }
 
-static void short_memory_ends_a_walk(void **state)
+TEST(short_memory_ends_a_walk)
 {
         char *text = lengthen("[{\"a\":[1],\"b\":2},3]", 0);
         struct ferry_json *json = parse(text);
@@ -315,7 +315,7 @@ static void refuse_while_forgetful(const char *text)
         assert_int_equal(errors.n, 0);
 }
 
-static void a_tree_that_lacks_something_is_short_memory(void **state)
+TEST(a_tree_that_lacks_something_is_short_memory)
 {
         char *list = lengthen("[{\"a\":1,\"forgotten\":2}]", 0);
 
@@ -336,7 +336,7 @@ static void a_tree_that_lacks_something_is_short_memory(void **state)
         free(list);
 }
 
-static void a_batch_that_lacks_a_null_is_short_memory(void **state)
+TEST(a_batch_that_lacks_a_null_is_short_memory)
 {
         char *list = lengthen("[{},null]", 0);
         struct ferry_json *json = parse(list);
@@ -351,7 +351,7 @@ static void a_batch_that_lacks_a_null_is_short_memory(void **state)
         free(list);
 }
 
-static void the_text_of_each_element_is_found(void **state)
+TEST(the_text_of_each_element_is_found)
 {
         static const struct {
                 const char *text, *elements[4];
@@ -378,7 +378,7 @@ static void the_text_of_each_element_is_found(void **state)
 }
 
 /* A list of either length, with as many numbers as count says before the first that is something else. */
-static void numbers_are_read_up_to_what_is_none(void **state)
+TEST(numbers_are_read_up_to_what_is_none)
 {
         static const struct {
                 const char *text;
@@ -416,26 +416,4 @@ static void numbers_are_read_up_to_what_is_none(void **state)
                         free(text);
                 }
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_text_of_each_element_is_found),
-                cmocka_unit_test(numbers_are_read_up_to_what_is_none),
-                cmocka_unit_test(lists_at_any_place_are_read_whole),
-                cmocka_unit_test(elements_of_all_kinds_are_read_in_any_batch),
-                cmocka_unit_test(lists_are_counted_without_being_read),
-                cmocka_unit_test(a_long_list_as_text_is_as_it_stood),
-                cmocka_unit_test(a_kept_object_is_text_as_it_stood),
-                cmocka_unit_test(only_an_object_is_kept),
-                cmocka_unit_test(what_is_kept_is_checked),
-                cmocka_unit_test(walks_are_independent),
-                cmocka_unit_test(long_lists_are_read_in_little_memory),
-                cmocka_unit_test(short_memory_ends_a_walk),
-                cmocka_unit_test(a_tree_that_lacks_something_is_short_memory),
-                cmocka_unit_test(a_batch_that_lacks_a_null_is_short_memory),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

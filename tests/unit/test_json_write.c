@@ -21,7 +21,7 @@ static void expect(struct ferry_json_writer *writer, const char *expected)
         free(text);
 }
 
-static void commas_stand_between_values_and_nowhere_else(void **state)
+TEST(commas_stand_between_values_and_nowhere_else)
 {
         struct ferry_json_writer writer = { 0 };
 
@@ -49,7 +49,7 @@ static void commas_stand_between_values_and_nowhere_else(void **state)
                         "\"d\":\"op_0000000000000abc\"}");
 }
 
-static void numbers_are_written_to_the_last_digit(void **state)
+TEST(numbers_are_written_to_the_last_digit)
 {
         struct ferry_json_writer writer = { 0 };
 
@@ -62,7 +62,7 @@ static void numbers_are_written_to_the_last_digit(void **state)
 }
 
 /* Another implementation must read every character back. */
-static void every_character_survives(void **state)
+TEST(every_character_survives)
 {
         char text[300];
         size_t n = 0;
@@ -84,7 +84,7 @@ static void every_character_survives(void **state)
         }
 }
 
-static void escapes_are_the_short_ones_where_there_are_such(void **state)
+TEST(escapes_are_the_short_ones_where_there_are_such)
 {
         struct ferry_json_writer writer = { 0 };
 
@@ -92,7 +92,7 @@ static void escapes_are_the_short_ones_where_there_are_such(void **state)
         expect(&writer, "\"\\b\\f\\n\\r\\t\\\"\\\\/\\u0001\\u001f\x7f\"");
 }
 
-static void long_texts_are_whole(void **state)
+TEST(long_texts_are_whole)
 {
         struct ferry_json_writer writer = { 0 };
         size_t size;
@@ -109,7 +109,7 @@ static void long_texts_are_whole(void **state)
         free(text);
 }
 
-static void short_memory_shows_at_the_end_and_leaves_nothing(void **state)
+TEST(short_memory_shows_at_the_end_and_leaves_nothing)
 {
         char *text = NULL;
 
@@ -128,18 +128,4 @@ static void short_memory_shows_at_the_end_and_leaves_nothing(void **state)
         }
         assert_int_equal(strlen(text), 7001);
         free(text);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(commas_stand_between_values_and_nowhere_else),
-                cmocka_unit_test(numbers_are_written_to_the_last_digit),
-                cmocka_unit_test(every_character_survives),
-                cmocka_unit_test(escapes_are_the_short_ones_where_there_are_such),
-                cmocka_unit_test(long_texts_are_whole),
-                cmocka_unit_test(short_memory_shows_at_the_end_and_leaves_nothing),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "wire/lease.h"
+
+#include "unit.h"
 
 enum { ROUNDS = 200000, WORDS = 64 };
 
-static void a_lease_holds_until_it_is_ended(void **state)
+TEST(a_lease_holds_until_it_is_ended)
 {
         struct lease_slot slot = { 0 };
 
@@ -26,7 +24,7 @@ static void a_lease_holds_until_it_is_ended(void **state)
         assert_false(lease_held(&slot, 1));
 }
 
-static void the_next_lease_of_a_slot_is_not_the_last_one(void **state)
+TEST(the_next_lease_of_a_slot_is_not_the_last_one)
 {
         struct lease_slot slot = { 0 };
 
@@ -61,7 +59,7 @@ static void *own(void *context)
 }
 
 /* A copy that counts never has bytes of after the end of its lease. */
-static void what_is_copied_under_a_lease_is_from_before_its_end(void **state)
+TEST(what_is_copied_under_a_lease_is_from_before_its_end)
 {
         struct shared *shared = aligned_alloc(LEASE_SLOT_SIZE, (sizeof(*shared) + 63) / 64 * 64);
         uint64_t copy[WORDS];
@@ -83,15 +81,4 @@ static void what_is_copied_under_a_lease_is_from_before_its_end(void **state)
         }
         pthread_join(owner, NULL);
         free(shared);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_lease_holds_until_it_is_ended),
-                cmocka_unit_test(the_next_lease_of_a_slot_is_not_the_last_one),
-                cmocka_unit_test(what_is_copied_under_a_lease_is_from_before_its_end),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

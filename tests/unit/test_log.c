@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,13 +11,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <json.h>
 
 #include <ferry/json.h>
 
 #include "base/log.h"
 #include "base/util.h"
+
+#include "unit.h"
 
 enum { CAPTURE_SIZE = 1 << 20, LINE_LIMIT = 4096 };
 
@@ -95,7 +94,7 @@ static const char *member(struct json_object *object, const char *key)
         return json_object_get_string(json_object_object_get(object, key));
 }
 
-static void logfmt_line_has_time_level_message_and_fields(void **state)
+TEST(logfmt_line_has_time_level_message_and_fields)
 {
         log_setup(LOG_INFO, LOG_LOGFMT);
         capture_begin();
@@ -106,7 +105,7 @@ static void logfmt_line_has_time_level_message_and_fields(void **state)
                             "delta=-9223372036854775808\n");
 }
 
-static void logfmt_quotes_only_what_needs_it(void **state)
+TEST(logfmt_quotes_only_what_needs_it)
 {
         static const char *const cases[][2] = {
                 { "plain-1.2/3:4", "plain-1.2/3:4" },
@@ -124,13 +123,13 @@ static void logfmt_quotes_only_what_needs_it(void **state)
         }
 }
 
-static void control_characters_never_reach_the_terminal(void **state)
+TEST(control_characters_never_reach_the_terminal)
 {
         assert_string_equal(after_time(logfmt_of("m", LOG_S("v", "a\nb\tc\x1b[31m\x7f\xc2\x9b\xe2\x80\xae"))),
                             "level=info msg=m v=\"a\\nb\\tc\\u001b[31m\\u007f\\u009b\\u202e\"\n");
 }
 
-static void invalid_utf8_becomes_the_replacement_character(void **state)
+TEST(invalid_utf8_becomes_the_replacement_character)
 {
         static const char *const cases[] = {
                 "\xff",
@@ -155,7 +154,7 @@ static void invalid_utf8_becomes_the_replacement_character(void **state)
         }
 }
 
-static void json_line_is_one_object_that_gives_values_back(void **state)
+TEST(json_line_is_one_object_that_gives_values_back)
 {
         const char *hard = "q\" b\\ n\n t\t e\x1b \xc3\xa4 \xf0\x9f\x9a\x80";
         struct json_object *object = json_line_of("a \"message\"", LOG_S("v", hard));
@@ -169,12 +168,12 @@ static void json_line_is_one_object_that_gives_values_back(void **state)
         json_object_put(object);
 }
 
-static void null_string_is_left_out(void **state)
+TEST(null_string_is_left_out)
 {
         assert_string_equal(after_time(logfmt_of("m", LOG_S("v", NULL))), "level=info msg=m\n");
 }
 
-static void line_without_fields_is_whole(void **state)
+TEST(line_without_fields_is_whole)
 {
         log_setup(LOG_INFO, LOG_JSON);
         capture_begin();
@@ -184,7 +183,7 @@ static void line_without_fields_is_whole(void **state)
         json_object_put(object);
 }
 
-static void levels_above_the_set_one_are_silent(void **state)
+TEST(levels_above_the_set_one_are_silent)
 {
         log_setup(LOG_WARN, LOG_LOGFMT);
         assert_true(log_enabled(LOG_ERROR) && log_enabled(LOG_WARN));
@@ -196,7 +195,7 @@ static void levels_above_the_set_one_are_silent(void **state)
 }
 
 /* Every length around the limit, in both formats: the line stays whole and says that it was cut. */
-static void long_lines_are_cut_visibly_and_stay_well_formed(void **state)
+TEST(long_lines_are_cut_visibly_and_stay_well_formed)
 {
         static char value[2 * LINE_LIMIT];
         for (size_t length = LINE_LIMIT - 200; length < LINE_LIMIT + 20; length++) {
@@ -219,7 +218,7 @@ static void long_lines_are_cut_visibly_and_stay_well_formed(void **state)
         }
 }
 
-static void cut_never_splits_a_character(void **state)
+TEST(cut_never_splits_a_character)
 {
         static char value[3 * LINE_LIMIT];
         for (size_t shift = 0; shift < 4; shift++) {
@@ -237,7 +236,7 @@ static void cut_never_splits_a_character(void **state)
         }
 }
 
-static void errno_is_kept(void **state)
+TEST(errno_is_kept)
 {
         log_setup(LOG_INFO, LOG_LOGFMT);
         capture_begin();
@@ -256,7 +255,7 @@ static void *write_lines(void *argument)
         return NULL;
 }
 
-static void lines_of_threads_do_not_mix(void **state)
+TEST(lines_of_threads_do_not_mix)
 {
         log_setup(LOG_INFO, LOG_JSON);
         capture_begin();
@@ -276,7 +275,7 @@ static void lines_of_threads_do_not_mix(void **state)
         assert_int_equal(lines, 2000);
 }
 
-static void level_names_map_both_ways(void **state)
+TEST(level_names_map_both_ways)
 {
         static const char *const names[] = { "error", "warn", "info", "debug" };
         for (int i = 0; i < LOG_LEVEL_COUNT; i++) {
@@ -288,24 +287,4 @@ static void level_names_map_both_ways(void **state)
         assert_int_equal(log_level_from_name(NULL), -1);
         assert_null(log_level_name(-1));
         assert_null(log_level_name(LOG_LEVEL_COUNT));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(logfmt_line_has_time_level_message_and_fields),
-                cmocka_unit_test(logfmt_quotes_only_what_needs_it),
-                cmocka_unit_test(control_characters_never_reach_the_terminal),
-                cmocka_unit_test(invalid_utf8_becomes_the_replacement_character),
-                cmocka_unit_test(json_line_is_one_object_that_gives_values_back),
-                cmocka_unit_test(null_string_is_left_out),
-                cmocka_unit_test(line_without_fields_is_whole),
-                cmocka_unit_test(levels_above_the_set_one_are_silent),
-                cmocka_unit_test(long_lines_are_cut_visibly_and_stay_well_formed),
-                cmocka_unit_test(cut_never_splits_a_character),
-                cmocka_unit_test(errno_is_kept),
-                cmocka_unit_test(lines_of_threads_do_not_mix),
-                cmocka_unit_test(level_names_map_both_ways),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,11 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
 #include "base/loop.h"
 #include "base/util.h"
+
+#include "unit.h"
 
 enum { MS = 1000, SECOND = 1000000, PATIENCE_SECONDS = 20 };
 
@@ -120,7 +118,7 @@ static void loop_settle(void)
         }
 }
 
-static void timer_fires_at_its_deadline_not_before(void **state)
+TEST_WITH(timer_fires_at_its_deadline_not_before, make_loop, drop_loop)
 {
         struct probe probe;
         probe_setup(&probe);
@@ -132,7 +130,7 @@ static void timer_fires_at_its_deadline_not_before(void **state)
         assert_false(loop_timer_stop(loop, &probe.timer));
 }
 
-static void waiting_for_a_deadline_is_one_wait(void **state)
+TEST_WITH(waiting_for_a_deadline_is_one_wait, make_loop, drop_loop)
 {
         for (uint64_t i = 0; i < 20; i++) {
                 struct probe probe;
@@ -146,7 +144,7 @@ static void waiting_for_a_deadline_is_one_wait(void **state)
         }
 }
 
-static void past_deadline_fires_at_once(void **state)
+TEST_WITH(past_deadline_fires_at_once, make_loop, drop_loop)
 {
         struct probe probe;
         probe_setup(&probe);
@@ -155,7 +153,7 @@ static void past_deadline_fires_at_once(void **state)
         assert_int_equal(probe.fired, 1);
 }
 
-static void stopped_timer_does_not_fire(void **state)
+TEST_WITH(stopped_timer_does_not_fire, make_loop, drop_loop)
 {
         struct probe stopped, later;
         probe_setup(&stopped);
@@ -169,7 +167,7 @@ static void stopped_timer_does_not_fire(void **state)
         assert_int_equal(stopped.fired, 0);
 }
 
-static void timer_moved_earlier_fires_earlier(void **state)
+TEST_WITH(timer_moved_earlier_fires_earlier, make_loop, drop_loop)
 {
         struct probe probe;
         probe_setup(&probe);
@@ -180,7 +178,7 @@ static void timer_moved_earlier_fires_earlier(void **state)
         assert_int_equal(probe.fired, 1);
 }
 
-static void timer_moved_later_fires_once_and_later(void **state)
+TEST_WITH(timer_moved_later_fires_once_and_later, make_loop, drop_loop)
 {
         struct probe probe;
         probe_setup(&probe);
@@ -193,7 +191,7 @@ static void timer_moved_later_fires_once_and_later(void **state)
         assert_int_equal(probe.fired, 1);
 }
 
-static void extreme_deadlines_neither_fire_nor_spin(void **state)
+TEST_WITH(extreme_deadlines_neither_fire_nor_spin, make_loop, drop_loop)
 {
         struct probe last, first, end;
         probe_setup(&last);
@@ -210,7 +208,7 @@ static void extreme_deadlines_neither_fire_nor_spin(void **state)
 }
 
 /* A stall limit moved on with each chunk must not wake the thread each time. */
-static void moving_a_timer_later_costs_no_wakeups(void **state)
+TEST_WITH(moving_a_timer_later_costs_no_wakeups, make_loop, drop_loop)
 {
         struct probe first, moved, end;
         probe_setup(&first);
@@ -252,7 +250,7 @@ static void order_start(struct order *order, uint64_t start, unsigned *seed)
         loop_timer_start(loop, &order->timer, order->deadline_us);
 }
 
-static void many_timers_fire_in_order_though_some_are_stopped_and_moved(void **state)
+TEST_WITH(many_timers_fire_in_order_though_some_are_stopped_and_moved, make_loop, drop_loop)
 {
         enum { COUNT = 2000 };
         static struct order orders[COUNT];
@@ -287,7 +285,7 @@ static void rearm_fired(struct loop_timer *timer)
                 sem_post(&probe->done);
 }
 
-static void callback_may_arm_its_timer_again(void **state)
+TEST_WITH(callback_may_arm_its_timer_again, make_loop, drop_loop)
 {
         struct probe probe;
         probe_setup(&probe);
@@ -306,7 +304,7 @@ static void endless_fired(struct loop_timer *timer)
                 sem_post(&probe->done);
 }
 
-static void timer_that_is_always_due_does_not_starve_watches(void **state)
+TEST_WITH(timer_that_is_always_due_does_not_starve_watches, make_loop, drop_loop)
 {
         struct probe busy, probe;
         int pair[2];
@@ -324,7 +322,7 @@ static void timer_that_is_always_due_does_not_starve_watches(void **state)
         close(pair[1]);
 }
 
-static void watch_fires_once_with_its_events(void **state)
+TEST_WITH(watch_fires_once_with_its_events, make_loop, drop_loop)
 {
         struct probe probe;
         int pair[2];
@@ -348,7 +346,7 @@ static void watch_fires_once_with_its_events(void **state)
         close(pair[0]);
 }
 
-static void stopped_watch_does_not_fire(void **state)
+TEST_WITH(stopped_watch_does_not_fire, make_loop, drop_loop)
 {
         struct probe probe;
         int pair[2];
@@ -364,7 +362,7 @@ static void stopped_watch_does_not_fire(void **state)
         close(pair[1]);
 }
 
-static void watching_a_bad_descriptor_fails(void **state)
+TEST_WITH(watching_a_bad_descriptor_fails, make_loop, drop_loop)
 {
         struct probe probe;
         probe_setup(&probe);
@@ -399,7 +397,7 @@ static void stale_fired(struct loop_watch *watch, uint32_t events)
         sem_post(&probe->done);
 }
 
-static void stale_event_reaches_neither_the_stopped_watch_nor_the_next_of_that_number(void **state)
+TEST_WITH(stale_event_reaches_neither_the_stopped_watch_nor_the_next_of_that_number, make_loop, drop_loop)
 {
         for (int round = 0; round < 200; round++) {
                 struct probe hold;
@@ -425,7 +423,7 @@ static void stale_event_reaches_neither_the_stopped_watch_nor_the_next_of_that_n
         }
 }
 
-static void callbacks_run_on_one_other_thread_that_takes_no_signals(void **state)
+TEST_WITH(callbacks_run_on_one_other_thread_that_takes_no_signals, make_loop, drop_loop)
 {
         struct probe first, second;
         probe_setup(&first);
@@ -445,7 +443,7 @@ static void callbacks_run_on_one_other_thread_that_takes_no_signals(void **state
         assert_false(sigismember(&mask, SIGTERM));
 }
 
-static void free_forgets_what_is_armed(void **state)
+TEST_WITH(free_forgets_what_is_armed, make_loop, drop_loop)
 {
         struct loop *own;
         struct probe timer, watch;
@@ -497,7 +495,7 @@ static void *torment(void *argument)
         return (void *)(armed - stopped - fired);
 }
 
-static void threads_may_arm_and_stop_at_once(void **state)
+TEST_WITH(threads_may_arm_and_stop_at_once, make_loop, drop_loop)
 {
         pthread_t threads[4];
         for (uintptr_t i = 0; i < 4; i++)
@@ -507,31 +505,4 @@ static void threads_may_arm_and_stop_at_once(void **state)
                 pthread_join(threads[i], &lost);
                 assert_int_equal((intptr_t)lost, 0);
         }
-}
-
-#define LOOP_TEST(f) cmocka_unit_test_setup_teardown(f, make_loop, drop_loop)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                LOOP_TEST(timer_fires_at_its_deadline_not_before),
-                LOOP_TEST(waiting_for_a_deadline_is_one_wait),
-                LOOP_TEST(past_deadline_fires_at_once),
-                LOOP_TEST(stopped_timer_does_not_fire),
-                LOOP_TEST(timer_moved_earlier_fires_earlier),
-                LOOP_TEST(timer_moved_later_fires_once_and_later),
-                LOOP_TEST(extreme_deadlines_neither_fire_nor_spin),
-                LOOP_TEST(moving_a_timer_later_costs_no_wakeups),
-                LOOP_TEST(many_timers_fire_in_order_though_some_are_stopped_and_moved),
-                LOOP_TEST(callback_may_arm_its_timer_again),
-                LOOP_TEST(timer_that_is_always_due_does_not_starve_watches),
-                LOOP_TEST(watch_fires_once_with_its_events),
-                LOOP_TEST(stopped_watch_does_not_fire),
-                LOOP_TEST(watching_a_bad_descriptor_fails),
-                LOOP_TEST(stale_event_reaches_neither_the_stopped_watch_nor_the_next_of_that_number),
-                LOOP_TEST(callbacks_run_on_one_other_thread_that_takes_no_signals),
-                LOOP_TEST(free_forgets_what_is_armed),
-                LOOP_TEST(threads_may_arm_and_stop_at_once),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

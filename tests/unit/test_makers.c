@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -8,10 +6,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "base/util.h"
 #include "makers_internal.h"
+#include "unit.h"
 
 enum { THREADS = 4, FILLERS = 3, PIECES = 50 };
 
@@ -110,7 +107,7 @@ static int teardown(void **state)
         return 0;
 }
 
-static void each_piece_is_done_once_by_as_many_threads_as_may(void **state)
+TEST_WITH(each_piece_is_done_once_by_as_many_threads_as_may, setup, teardown)
 {
         struct work work = { .n_pieces = PIECES, .ready = true, .meet = FILLERS };
 
@@ -123,7 +120,7 @@ static void each_piece_is_done_once_by_as_many_threads_as_may(void **state)
         assert_int_equal(work.n_running, 0);
 }
 
-static void a_job_without_pieces_just_ends(void **state)
+TEST_WITH(a_job_without_pieces_just_ends, setup, teardown)
 {
         struct work none = { .ready = true }, simple = { 0 };
 
@@ -136,7 +133,7 @@ static void a_job_without_pieces_just_ends(void **state)
 }
 
 /* The pieces cannot end before something else has begun, for which a thread is left. */
-static void filling_leaves_a_thread_for_the_rest(void **state)
+TEST_WITH(filling_leaves_a_thread_for_the_rest, setup, teardown)
 {
         struct work fills = { .n_pieces = PIECES, .ready = true, .meet = SIZE_MAX }, other = { 0 };
 
@@ -156,7 +153,7 @@ static void filling_leaves_a_thread_for_the_rest(void **state)
 }
 
 /* A small job does not stand behind all of a large one. */
-static void jobs_take_turns(void **state)
+TEST_WITH(jobs_take_turns, setup, teardown)
 {
         struct work large = { .n_pieces = PIECES, .ready = true, .meet = FILLERS };
         struct work small = { .n_pieces = 1, .ready = true };
@@ -167,7 +164,7 @@ static void jobs_take_turns(void **state)
         await_end(&large);
 }
 
-static void what_waits_is_asked_again_after_a_retry(void **state)
+TEST_WITH(what_waits_is_asked_again_after_a_retry, setup, teardown)
 {
         struct work waits = { .n_pieces = 2 }, other = { .ready = true };
 
@@ -184,7 +181,7 @@ static void what_waits_is_asked_again_after_a_retry(void **state)
         assert_int_equal(waits.done[0] + waits.done[1], 2);
 }
 
-static void stop_does_what_is_queued_and_refuses_the_rest(void **state)
+TEST_WITH(stop_does_what_is_queued_and_refuses_the_rest, setup, teardown)
 {
         struct work work[20], late = { .ready = true };
 
@@ -197,19 +194,4 @@ static void stop_does_what_is_queued_and_refuses_the_rest(void **state)
                 assert_true(work[i].ended);
         assert_false(makers_add(makers, &late.job, &in_pieces));
         assert_false(late.ended);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(each_piece_is_done_once_by_as_many_threads_as_may),
-                TEST(a_job_without_pieces_just_ends),
-                TEST(filling_leaves_a_thread_for_the_rest),
-                TEST(jobs_take_turns),
-                TEST(what_waits_is_asked_again_after_a_retry),
-                TEST(stop_does_what_is_queued_and_refuses_the_rest),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

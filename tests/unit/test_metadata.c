@@ -220,7 +220,7 @@ static void refuse_blob_with(const char *key, const char *json, const char *deta
 
 /* ---- encoding ---- */
 
-static void the_document_has_exactly_upstream_s_four_keys(void **state)
+TEST(the_document_has_exactly_upstream_s_four_keys)
 {
         struct ferry_metadata m = sample();
         struct json_object *object = encode(&m), *descriptors = json_object_object_get(object, "descriptors");
@@ -235,7 +235,7 @@ static void the_document_has_exactly_upstream_s_four_keys(void **state)
         json_object_put(object);
 }
 
-static void the_blob_is_base64_of_zlib_of_json(void **state)
+TEST(the_blob_is_base64_of_zlib_of_json)
 {
         struct ferry_metadata m = sample();
         struct json_object *object = encode(&m);
@@ -252,7 +252,7 @@ static void the_blob_is_base64_of_zlib_of_json(void **state)
 }
 
 /* nixl_connect strips these characters from the front of the blob, not only the prefix. */
-static void the_blob_s_base64_begins_with_none_of_the_prefix_s_characters(void **state)
+TEST(the_blob_s_base64_begins_with_none_of_the_prefix_s_characters)
 {
         struct ferry_metadata m = sample();
 
@@ -264,7 +264,7 @@ static void the_blob_s_base64_begins_with_none_of_the_prefix_s_characters(void *
         }
 }
 
-static void the_blob_s_size_does_not_depend_on_the_descriptors(void **state)
+TEST(the_blob_s_size_does_not_depend_on_the_descriptors)
 {
         struct ferry_metadata m = sample();
         struct json_object *one, *many;
@@ -282,7 +282,7 @@ static void the_blob_s_size_does_not_depend_on_the_descriptors(void **state)
         free(m.descriptors);
 }
 
-static void the_same_metadata_give_the_same_document(void **state)
+TEST(the_same_metadata_give_the_same_document)
 {
         struct ferry_metadata m = sample();
         char *a = encode_text(&m), *b = encode_text(&m);
@@ -292,7 +292,7 @@ static void the_same_metadata_give_the_same_document(void **state)
         free(b);
 }
 
-static void the_key_stands_in_its_own_place_only(void **state)
+TEST(the_key_stands_in_its_own_place_only)
 {
         struct ferry_metadata m = sample(), other = sample();
         struct json_object *a, *b;
@@ -321,7 +321,7 @@ static void refuse_to_encode(const struct ferry_metadata *m)
                 refuse_to_encode(&m);                                                                                  \
         } while (0)
 
-static void members_that_are_not_valid_are_not_encoded(void **state)
+TEST(members_that_are_not_valid_are_not_encoded)
 {
         REFUSE_MEMBER(m.operation_kind = 0);
         REFUSE_MEMBER(m.operation_kind = 3);
@@ -347,7 +347,7 @@ static void members_that_are_not_valid_are_not_encoded(void **state)
         REFUSE_MEMBER(memset(m.http + 7, 'a', sizeof(m.http) - 7));
 }
 
-static void descriptors_that_are_not_valid_are_not_encoded(void **state)
+TEST(descriptors_that_are_not_valid_are_not_encoded)
 {
         static const struct ferry_metadata_descriptor bad[] = {
                 { "cpu", 0, 1 },
@@ -370,7 +370,7 @@ static void descriptors_that_are_not_valid_are_not_encoded(void **state)
         }
 }
 
-static void sizes_that_add_up_to_too_much_are_not_encoded(void **state)
+TEST(sizes_that_add_up_to_too_much_are_not_encoded)
 {
         struct ferry_metadata_descriptor list[] = { { "cpu", 1, EXACT }, { "cpu", 2, 1 } };
         struct ferry_metadata m = sample();
@@ -395,7 +395,7 @@ struct json_object *__wrap_json_tokener_parse_ex(struct json_tokener *tokener, c
 }
 
 /* A thousand descriptors are a thousand trees to it. */
-static void what_a_worker_writes_is_read_without_json_c(void **state)
+TEST(what_a_worker_writes_is_read_without_json_c)
 {
         struct ferry_metadata m = sample();
         char *text = encode_text(&m);
@@ -423,7 +423,7 @@ static void spaced(const char *marked, const struct ferry_metadata *m)
 }
 
 /* As other programs write JSON: with spaces, with the members in another order, with escapes. */
-static void metadata_written_otherwise_are_read_as_well(void **state)
+TEST(metadata_written_otherwise_are_read_as_well)
 {
         struct ferry_metadata m = sample();
         struct json_object *object = encode(&m);
@@ -451,7 +451,7 @@ static void metadata_written_otherwise_are_read_as_well(void **state)
         json_object_put(object);
 }
 
-static void metadata_survive_the_round_trip(void **state)
+TEST(metadata_survive_the_round_trip)
 {
         struct ferry_metadata m = sample();
 
@@ -460,7 +460,7 @@ static void metadata_survive_the_round_trip(void **state)
         round_trip(&m);
 }
 
-static void empty_and_smallest_members_survive_the_round_trip(void **state)
+TEST(empty_and_smallest_members_survive_the_round_trip)
 {
         struct ferry_metadata_descriptor one = { "c", 1, 1 };
         struct ferry_metadata m = sample();
@@ -474,7 +474,7 @@ static void empty_and_smallest_members_survive_the_round_trip(void **state)
         round_trip(&m);
 }
 
-static void longest_members_survive_the_round_trip(void **state)
+TEST(longest_members_survive_the_round_trip)
 {
         struct ferry_metadata_descriptor one = { "abcdefghijklmno", EXACT, EXACT };
         struct ferry_metadata m = sample();
@@ -491,7 +491,7 @@ static void longest_members_survive_the_round_trip(void **state)
         round_trip(&m);
 }
 
-static void the_most_descriptors_survive_the_round_trip(void **state)
+TEST(the_most_descriptors_survive_the_round_trip)
 {
         struct ferry_metadata m = sample();
 
@@ -527,7 +527,7 @@ static bool in_key(const char *text, size_t i)
         return i >= key_at(text) && i < key_at(text) + FERRY_KEY_TEXT_SIZE - 1;
 }
 
-static void a_document_with_any_byte_changed_is_refused(void **state)
+TEST(a_document_with_any_byte_changed_is_refused)
 {
         struct ferry_metadata m = sample();
         char *text = encode_text(&m), *changed = strdup(text);
@@ -548,7 +548,7 @@ static void a_document_with_any_byte_changed_is_refused(void **state)
         free(text);
 }
 
-static void a_document_with_any_byte_taken_out_is_refused(void **state)
+TEST(a_document_with_any_byte_taken_out_is_refused)
 {
         struct ferry_metadata m = sample();
         char *text = encode_text(&m), *changed = strdup(text);
@@ -564,7 +564,7 @@ static void a_document_with_any_byte_taken_out_is_refused(void **state)
         free(text);
 }
 
-static void two_characters_of_the_blob_changed_are_refused(void **state)
+TEST(two_characters_of_the_blob_changed_are_refused)
 {
         static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         struct ferry_metadata m = sample();
@@ -588,7 +588,7 @@ static void two_characters_of_the_blob_changed_are_refused(void **state)
         free(text);
 }
 
-static void another_key_is_left_to_its_owner(void **state)
+TEST(another_key_is_left_to_its_owner)
 {
         struct ferry_metadata m = sample(), *back;
         struct ferry_json_errors errors = { 0 };
@@ -602,7 +602,7 @@ static void another_key_is_left_to_its_owner(void **state)
         json_object_put(object);
 }
 
-static void the_blob_of_another_operation_is_refused(void **state)
+TEST(the_blob_of_another_operation_is_refused)
 {
         struct ferry_metadata_descriptor bigger[] = { two[0], { "cuda:0", 17, 2 } };
         struct ferry_metadata m = sample(), other = sample();
@@ -618,7 +618,7 @@ static void the_blob_of_another_operation_is_refused(void **state)
         refuse(a, "/m/nixl_metadata", "do not belong together");
 }
 
-static void descriptors_in_another_order_or_number_are_refused(void **state)
+TEST(descriptors_in_another_order_or_number_are_refused)
 {
         static const char *const lists[] = {
                 "[{\"device\":\"cuda:0\",\"ptr\":17,\"size\":1},{\"device\":\"cpu\",\"ptr\":4294967296,\"size\":"
@@ -633,12 +633,12 @@ static void descriptors_in_another_order_or_number_are_refused(void **state)
                 refuse_with("descriptors", lists[i], "/m/nixl_metadata", "do not belong together");
 }
 
-static void the_other_kind_is_refused(void **state)
+TEST(the_other_kind_is_refused)
 {
         refuse_with("operation_kind", "2", "/m/nixl_metadata", "do not belong together");
 }
 
-static void keys_of_the_document_must_be_those_four(void **state)
+TEST(keys_of_the_document_must_be_those_four)
 {
         static const char *const keys[] = { "descriptors", "nixl_metadata", "notification_key", "operation_kind" };
         char pointer[64];
@@ -654,14 +654,14 @@ static void keys_of_the_document_must_be_those_four(void **state)
         refuse_with("extra", "1", "/m/extra", "unknown field \"extra\"");
 }
 
-static void a_document_that_is_no_object_is_refused(void **state)
+TEST(a_document_that_is_no_object_is_refused)
 {
         refuse(NULL, "/m", "expected an object");
         refuse(json_object_new_array(), "/m", "expected an object");
         refuse(json_object_new_string("b64:"), "/m", "expected an object");
 }
 
-static void wrong_types_and_ranges_are_refused(void **state)
+TEST(wrong_types_and_ranges_are_refused)
 {
         static const struct {
                 const char *key, *json, *pointer;
@@ -711,7 +711,7 @@ static void wrong_types_and_ranges_are_refused(void **state)
                 refuse_with(bad[i].key, bad[i].json, bad[i].pointer, "");
 }
 
-static void one_descriptor_too_many_is_refused(void **state)
+TEST(one_descriptor_too_many_is_refused)
 {
         size_t n = FERRY_METADATA_DESCRIPTORS + 1, at = 0;
         static const char item[] = "{\"device\":\"cpu\",\"ptr\":1,\"size\":1},";
@@ -725,7 +725,7 @@ static void one_descriptor_too_many_is_refused(void **state)
         free(list);
 }
 
-static void complaints_are_of_the_metadata_and_not_too_many(void **state)
+TEST(complaints_are_of_the_metadata_and_not_too_many)
 {
         struct ferry_json_errors errors = { 0 };
         struct ferry_metadata m = sample(), *back;
@@ -741,7 +741,7 @@ static void complaints_are_of_the_metadata_and_not_too_many(void **state)
         json_object_put(object);
 }
 
-static void an_earlier_complaint_keeps_its_error(void **state)
+TEST(an_earlier_complaint_keeps_its_error)
 {
         struct ferry_json_errors errors = { 0 };
         struct ferry_metadata *m;
@@ -752,7 +752,7 @@ static void an_earlier_complaint_keeps_its_error(void **state)
         assert_int_equal(errors.n, 2);
 }
 
-static void complaints_do_not_repeat_the_key(void **state)
+TEST(complaints_do_not_repeat_the_key)
 {
         struct ferry_json_errors errors = { 0 };
         struct ferry_metadata m = sample(), *back;
@@ -770,7 +770,7 @@ static void complaints_do_not_repeat_the_key(void **state)
 
 /* ---- bad blobs ---- */
 
-static void blobs_that_are_not_one_zlib_stream_are_refused(void **state)
+TEST(blobs_that_are_not_one_zlib_stream_are_refused)
 {
         static const char text[] = "{\"protocol\":1}";
         static const uint8_t garbage[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 }, dictionary[] = { 0x78, 0xbb, 1, 2, 3, 4, 3, 0 };
@@ -789,7 +789,7 @@ static void blobs_that_are_not_one_zlib_stream_are_refused(void **state)
         refuse_blob(close_blob(text, sizeof(text) - 1, 100), "not one zlib stream");
 }
 
-static void a_blob_that_inflates_without_bound_is_refused(void **state)
+TEST(a_blob_that_inflates_without_bound_is_refused)
 {
         size_t n = 10 << 20;
         char *spaces = unit_alloc(n);
@@ -801,7 +801,7 @@ static void a_blob_that_inflates_without_bound_is_refused(void **state)
         free(spaces);
 }
 
-static void a_blob_too_long_to_look_at_is_refused(void **state)
+TEST(a_blob_too_long_to_look_at_is_refused)
 {
         char *blob = unit_alloc(300000);
 
@@ -811,7 +811,7 @@ static void a_blob_too_long_to_look_at_is_refused(void **state)
         refuse_blob(blob, "1 to 131071 bytes");
 }
 
-static void blobs_of_other_documents_are_refused(void **state)
+TEST(blobs_of_other_documents_are_refused)
 {
         static const char *const others[] = {
                 "", "nixl", "[]", "1", "{}", "null", "{\"worker\":1}", "{\"protocol\":1,\"protocol\":1}", "\"protocol\""
@@ -822,7 +822,7 @@ static void blobs_of_other_documents_are_refused(void **state)
 }
 
 /* Its key is another one, too; what the user must hear is whose metadata these are. */
-static void metadata_of_a_nixl_agent_are_named_as_such(void **state)
+TEST(metadata_of_a_nixl_agent_are_named_as_such)
 {
         static const char text[] = "nixlSerDes|Agent\x05\0\0\0\0\0\0\0agent|Conns";
         struct ferry_metadata m = sample();
@@ -836,7 +836,7 @@ static void metadata_of_a_nixl_agent_are_named_as_such(void **state)
         refuse(object, "/m/nixl_metadata", "NIXL agent");
 }
 
-static void a_blob_of_another_protocol_is_named_as_such(void **state)
+TEST(a_blob_of_another_protocol_is_named_as_such)
 {
         refuse_blob_text("{\"protocol\":2,\"other\":[]}", "of protocol 2, this worker speaks 1");
         refuse_blob_with("protocol", "2", "of protocol 2, this worker speaks 1");
@@ -844,7 +844,7 @@ static void a_blob_of_another_protocol_is_named_as_such(void **state)
         refuse_blob_with("protocol", "4294967297", "of protocol 4294967297");
 }
 
-static void fields_of_the_blob_are_checked_one_by_one(void **state)
+TEST(fields_of_the_blob_are_checked_one_by_one)
 {
         static const struct {
                 const char *key, *json;
@@ -885,7 +885,7 @@ static void fields_of_the_blob_are_checked_one_by_one(void **state)
                 refuse_blob_with(bad[i].key, bad[i].json, "does not come from a Ferry worker");
 }
 
-static void each_field_of_the_blob_is_covered_by_the_digest(void **state)
+TEST(each_field_of_the_blob_is_covered_by_the_digest)
 {
         static const struct {
                 const char *key, *json;
@@ -905,7 +905,7 @@ static void each_field_of_the_blob_is_covered_by_the_digest(void **state)
 }
 
 /* Otherwise a stream with a byte changed may say the same, and the change would pass. */
-static void the_same_blob_written_otherwise_is_refused(void **state)
+TEST(the_same_blob_written_otherwise_is_refused)
 {
         struct ferry_metadata m = sample();
         struct json_object *object = encode(&m);
@@ -945,7 +945,7 @@ static void decode_in_little_memory(struct json_object *document, int expected, 
         assert_true(n > least);
 }
 
-static void short_memory_is_told_from_bad_metadata(void **state)
+TEST(short_memory_is_told_from_bad_metadata)
 {
         struct ferry_metadata m = sample();
         struct json_object *document = encode(&m);
@@ -960,7 +960,7 @@ static void short_memory_is_told_from_bad_metadata(void **state)
         free(text);
 }
 
-static void short_memory_ends_an_encoding_without_a_leak(void **state)
+TEST(short_memory_ends_an_encoding_without_a_leak)
 {
         struct ferry_metadata m = sample();
         int r = -ENOMEM;
@@ -978,57 +978,8 @@ static void short_memory_ends_an_encoding_without_a_leak(void **state)
         assert_true(n > 1);
 }
 
-static void nothing_may_be_freed(void **state)
+TEST(nothing_may_be_freed)
 {
         assert_null(ferry_metadata_free(NULL));
         assert_null(ferry_metadata_free(calloc(1, sizeof(struct ferry_metadata))));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(the_document_has_exactly_upstream_s_four_keys),
-                cmocka_unit_test(the_blob_is_base64_of_zlib_of_json),
-                cmocka_unit_test(the_blob_s_base64_begins_with_none_of_the_prefix_s_characters),
-                cmocka_unit_test(the_blob_s_size_does_not_depend_on_the_descriptors),
-                cmocka_unit_test(the_same_metadata_give_the_same_document),
-                cmocka_unit_test(the_key_stands_in_its_own_place_only),
-                cmocka_unit_test(members_that_are_not_valid_are_not_encoded),
-                cmocka_unit_test(descriptors_that_are_not_valid_are_not_encoded),
-                cmocka_unit_test(sizes_that_add_up_to_too_much_are_not_encoded),
-                cmocka_unit_test(what_a_worker_writes_is_read_without_json_c),
-                cmocka_unit_test(metadata_written_otherwise_are_read_as_well),
-                cmocka_unit_test(metadata_survive_the_round_trip),
-                cmocka_unit_test(empty_and_smallest_members_survive_the_round_trip),
-                cmocka_unit_test(longest_members_survive_the_round_trip),
-                cmocka_unit_test(the_most_descriptors_survive_the_round_trip),
-                cmocka_unit_test(a_document_with_any_byte_changed_is_refused),
-                cmocka_unit_test(a_document_with_any_byte_taken_out_is_refused),
-                cmocka_unit_test(two_characters_of_the_blob_changed_are_refused),
-                cmocka_unit_test(another_key_is_left_to_its_owner),
-                cmocka_unit_test(the_blob_of_another_operation_is_refused),
-                cmocka_unit_test(descriptors_in_another_order_or_number_are_refused),
-                cmocka_unit_test(the_other_kind_is_refused),
-                cmocka_unit_test(keys_of_the_document_must_be_those_four),
-                cmocka_unit_test(a_document_that_is_no_object_is_refused),
-                cmocka_unit_test(wrong_types_and_ranges_are_refused),
-                cmocka_unit_test(one_descriptor_too_many_is_refused),
-                cmocka_unit_test(complaints_are_of_the_metadata_and_not_too_many),
-                cmocka_unit_test(an_earlier_complaint_keeps_its_error),
-                cmocka_unit_test(complaints_do_not_repeat_the_key),
-                cmocka_unit_test(blobs_that_are_not_one_zlib_stream_are_refused),
-                cmocka_unit_test(a_blob_that_inflates_without_bound_is_refused),
-                cmocka_unit_test(a_blob_too_long_to_look_at_is_refused),
-                cmocka_unit_test(blobs_of_other_documents_are_refused),
-                cmocka_unit_test(metadata_of_a_nixl_agent_are_named_as_such),
-                cmocka_unit_test(a_blob_of_another_protocol_is_named_as_such),
-                cmocka_unit_test(fields_of_the_blob_are_checked_one_by_one),
-                cmocka_unit_test(each_field_of_the_blob_is_covered_by_the_digest),
-                cmocka_unit_test(the_same_blob_written_otherwise_is_refused),
-                cmocka_unit_test(short_memory_is_told_from_bad_metadata),
-                cmocka_unit_test(short_memory_ends_an_encoding_without_a_leak),
-                cmocka_unit_test(nothing_may_be_freed),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,10 +8,10 @@
 #include <math.h>
 #include <pthread.h>
 
-#include <cmocka.h>
-
 #include "base/metrics.h"
 #include "base/util.h"
+
+#include "unit.h"
 
 static struct metrics *metrics;
 
@@ -49,7 +47,7 @@ static struct metric *histogram(const char *name)
         return metric_get(metrics_family(metrics, METRIC_HISTOGRAM, name, "Durations", 0, NULL, bounds, 4), NULL);
 }
 
-static void counters_and_gauges_render_in_order_of_registration(void **state)
+TEST_WITH(counters_and_gauges_render_in_order_of_registration, make_metrics, drop_metrics)
 {
         struct metric_family *late = metrics_family(metrics, METRIC_GAUGE, "z_first", "A gauge", 0, NULL, NULL, 0);
         struct metric_family *soon = counter("a_second_total", "A counter", 2, (const char *[]){ "kind", "code" });
@@ -67,14 +65,14 @@ static void counters_and_gauges_render_in_order_of_registration(void **state)
                         "a_second_total{kind=\"a\",code=\"500\"} 1\n");
 }
 
-static void family_without_series_shows_its_type(void **state)
+TEST_WITH(family_without_series_shows_its_type, make_metrics, drop_metrics)
 {
         counter("empty_total", "Nothing", 1, (const char *[]){ "kind" });
         assert_rendered("# HELP empty_total Nothing\n"
                         "# TYPE empty_total counter\n");
 }
 
-static void scaled_values_are_fractions(void **state)
+TEST_WITH(scaled_values_are_fractions, make_metrics, drop_metrics)
 {
         struct metric_family *family = counter("cpu_seconds_total", "Time", 0, NULL);
         metrics_scale(family, 1e-3);
@@ -84,7 +82,7 @@ static void scaled_values_are_fractions(void **state)
                         "cpu_seconds_total 1.5\n");
 }
 
-static void label_values_and_help_are_escaped(void **state)
+TEST_WITH(label_values_and_help_are_escaped, make_metrics, drop_metrics)
 {
         struct metric_family *family = counter("x_total", "a \"b\" \\ c\nd", 1, (const char *[]){ "v" });
         metric_add(metric_get(family, (const char *[]){ "q\"b\\n\n\xc3\xa4" }), 1);
@@ -93,7 +91,7 @@ static void label_values_and_help_are_escaped(void **state)
                         "x_total{v=\"q\\\"b\\\\n\\n\xc3\xa4\"} 1\n");
 }
 
-static void label_values_are_copied_and_told_apart(void **state)
+TEST_WITH(label_values_are_copied_and_told_apart, make_metrics, drop_metrics)
 {
         struct metric_family *family = counter("x_total", "x", 2, (const char *[]){ "a", "b" });
         char value[8] = "ab";
@@ -105,7 +103,7 @@ static void label_values_are_copied_and_told_apart(void **state)
         assert_ptr_equal(metric_get(family, (const char *[]){ "a", "bc" }), second);
 }
 
-static void long_label_values_work(void **state)
+TEST_WITH(long_label_values_work, make_metrics, drop_metrics)
 {
         static char value[5000];
         memset(value, 'v', sizeof(value) - 1);
@@ -115,7 +113,7 @@ static void long_label_values_work(void **state)
         assert_ptr_equal(metric_get(family, (const char *[]){ value }), metric);
 }
 
-static void histogram_buckets_are_cumulative_and_bounds_inclusive(void **state)
+TEST_WITH(histogram_buckets_are_cumulative_and_bounds_inclusive, make_metrics, drop_metrics)
 {
         struct metric *metric = histogram("h_seconds");
         static const double values[] = { 0, 0.00048828125, 0.0625, 0.5, 1, 2.5, 2.75, 100 };
@@ -133,14 +131,14 @@ static void histogram_buckets_are_cumulative_and_bounds_inclusive(void **state)
                         "h_seconds_count 8\n");
 }
 
-static void nan_is_not_observed(void **state)
+TEST_WITH(nan_is_not_observed, make_metrics, drop_metrics)
 {
         struct metric *metric = histogram("h_seconds");
         metric_observe(metric, NAN);
         assert_int_equal(metric_value(metric), 0);
 }
 
-static void family_registered_twice_is_one(void **state)
+TEST_WITH(family_registered_twice_is_one, make_metrics, drop_metrics)
 {
         struct metric_family *family = counter("x_total", "x", 0, NULL);
         assert_ptr_equal(counter("x_total", "x", 0, NULL), family);
@@ -153,7 +151,7 @@ static void collect_gauge(void *context)
         metric_add(*metric, 1);
 }
 
-static void collectors_run_at_each_render_and_may_use_the_registry(void **state)
+TEST_WITH(collectors_run_at_each_render_and_may_use_the_registry, make_metrics, drop_metrics)
 {
         struct metric *metric = NULL;
         metrics_on_render(metrics, collect_gauge, &metric);
@@ -161,7 +159,7 @@ static void collectors_run_at_each_render_and_may_use_the_registry(void **state)
         assert_rendered("# HELP g A gauge\n# TYPE g gauge\ng 2\n");
 }
 
-static void everything_takes_null(void **state)
+TEST_WITH(everything_takes_null, make_metrics, drop_metrics)
 {
         size_t size;
         assert_null(metrics_family(NULL, METRIC_COUNTER, "x", "x", 0, NULL, NULL, 0));
@@ -175,7 +173,7 @@ static void everything_takes_null(void **state)
         assert_null(metrics_free(NULL));
 }
 
-static void locale_of_the_program_does_not_matter(void **state)
+TEST_WITH(locale_of_the_program_does_not_matter, make_metrics, drop_metrics)
 {
         if (!setlocale(LC_ALL, "de_DE.UTF-8") && !setlocale(LC_ALL, "de_DE.utf8"))
                 skip();
@@ -202,7 +200,7 @@ static void *count(void *argument)
         return NULL;
 }
 
-static void threads_lose_no_count(void **state)
+TEST_WITH(threads_lose_no_count, make_metrics, drop_metrics)
 {
         struct metric_family *family = counter("x_total", "x", 1, (const char *[]){ "parity" });
         pthread_t threads[4];
@@ -219,7 +217,7 @@ static void threads_lose_no_count(void **state)
         free(text);
 }
 
-static void promtool_finds_nothing_to_say(void **state)
+TEST_WITH(promtool_finds_nothing_to_say, make_metrics, drop_metrics)
 {
         if (system("command -v promtool >/dev/null 2>&1") != 0)
                 skip();
@@ -245,27 +243,4 @@ static void promtool_finds_nothing_to_say(void **state)
         unlink(path);
         assert_string_equal(said, "");
         assert_int_equal(status, 0);
-}
-
-#define METRICS_TEST(f) cmocka_unit_test_setup_teardown(f, make_metrics, drop_metrics)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                METRICS_TEST(counters_and_gauges_render_in_order_of_registration),
-                METRICS_TEST(family_without_series_shows_its_type),
-                METRICS_TEST(scaled_values_are_fractions),
-                METRICS_TEST(label_values_and_help_are_escaped),
-                METRICS_TEST(label_values_are_copied_and_told_apart),
-                METRICS_TEST(long_label_values_work),
-                METRICS_TEST(histogram_buckets_are_cumulative_and_bounds_inclusive),
-                METRICS_TEST(nan_is_not_observed),
-                METRICS_TEST(family_registered_twice_is_one),
-                METRICS_TEST(collectors_run_at_each_render_and_may_use_the_registry),
-                METRICS_TEST(everything_takes_null),
-                METRICS_TEST(locale_of_the_program_does_not_matter),
-                METRICS_TEST(threads_lose_no_count),
-                METRICS_TEST(promtool_finds_nothing_to_say),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

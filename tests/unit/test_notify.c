@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,10 +10,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
 #include "base/notify.h"
+
+#include "unit.h"
 
 /* A manager's socket in the abstract namespace, under a name that the kernel chooses; $NOTIFY_SOCKET names it. */
 static int manager_open(void)
@@ -46,7 +44,7 @@ static const char *manager_hears(int fd)
         return text;
 }
 
-static void without_a_manager_nothing_is_said(void **state)
+TEST(without_a_manager_nothing_is_said)
 {
         assert_int_equal(unsetenv("NOTIFY_SOCKET"), 0);
         assert_int_equal(notify_ready(), 0);
@@ -54,7 +52,7 @@ static void without_a_manager_nothing_is_said(void **state)
         assert_int_equal(notify_ready(), 0);
 }
 
-static void a_manager_in_the_abstract_namespace_is_told(void **state)
+TEST(a_manager_in_the_abstract_namespace_is_told)
 {
         int fd = manager_open();
         uint64_t before = clock_now_us(), said;
@@ -70,7 +68,7 @@ static void a_manager_in_the_abstract_namespace_is_told(void **state)
         assert_int_equal(notify_ready(), -ECONNREFUSED);
 }
 
-static void names_that_are_no_socket_s_are_refused(void **state)
+TEST(names_that_are_no_socket_s_are_refused)
 {
         char name[200];
 
@@ -84,15 +82,4 @@ static void names_that_are_no_socket_s_are_refused(void **state)
         name[sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1] = '\0'; /* fits; nobody is there */
         assert_int_equal(setenv("NOTIFY_SOCKET", name, 1), 0);
         assert_int_equal(notify_ready(), -ENOENT);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(without_a_manager_nothing_is_said),
-                cmocka_unit_test(a_manager_in_the_abstract_namespace_is_told),
-                cmocka_unit_test(names_that_are_no_socket_s_are_refused),
-        };
-
-        return cmocka_run_group_tests_name("notify", tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operation_fixture.h"
 
-static void metadata_names_the_operation_and_not_its_memory(void **state)
+WITH_STORE(metadata_names_the_operation_and_not_its_memory)
 {
-        struct fixture *f = *state;
         struct operation_slice slices[] = { { f->region, 8, 100 }, { f->region, 200, 1 } };
         struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 2 };
         struct operation *operation;
@@ -40,9 +39,8 @@ static void metadata_names_the_operation_and_not_its_memory(void **state)
         (void)operation_unref(operation);
 }
 
-static void metadata_is_had_only_of_live_passive_operations(void **state)
+WITH_STORE(metadata_is_had_only_of_live_passive_operations)
 {
-        struct fixture *f = *state;
         struct operation *active = make(f, FERRY_READ), *passive = make(f, FERRY_READABLE);
         struct ferry_metadata *metadata = NULL;
         struct engine_offer offer;
@@ -59,9 +57,8 @@ static void metadata_is_had_only_of_live_passive_operations(void **state)
 }
 
 /* Wrong in everything, then right in one thing after the other: the answer shows what is looked at first. */
-static void a_claim_is_checked_key_first(void **state)
+WITH_STORE(a_claim_is_checked_key_first)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE), *ended = make(f, FERRY_READABLE);
         struct engine_request good = request_for(f, operation), bad = good, late = request_for(f, ended);
         struct engine_offer offer, none;
@@ -95,9 +92,8 @@ static void a_claim_is_checked_key_first(void **state)
         (void)operation_unref(ended);
 }
 
-static void each_byte_of_the_key_counts(void **state)
+WITH_STORE(each_byte_of_the_key_counts)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_WRITABLE);
         struct engine_request request = request_for(f, operation);
         struct engine_offer offer;
@@ -113,9 +109,8 @@ static void each_byte_of_the_key_counts(void **state)
         (void)operation_unref(operation);
 }
 
-static void an_active_operation_cannot_be_claimed(void **state)
+WITH_STORE(an_active_operation_cannot_be_claimed)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
         struct engine_request request = { .operation = look(f, operation).id, .direction = ENGINE_READ, .total = 4096 };
         struct engine_offer offer;
@@ -126,9 +121,8 @@ static void an_active_operation_cannot_be_claimed(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_late_claim_is_told_why(void **state)
+WITH_STORE(a_late_claim_is_told_why)
 {
-        struct fixture *f = *state;
         static const struct {
                 int error, told;
         } rows[] = {
@@ -151,9 +145,8 @@ static void a_late_claim_is_told_why(void **state)
         }
 }
 
-static void a_claim_during_a_cancel_is_told_so(void **state)
+WITH_STORE(a_claim_during_a_cancel_is_told_so)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE);
         struct engine_request request = request_for(f, operation);
         struct engine_offer offer, none;
@@ -165,9 +158,8 @@ static void a_claim_during_a_cancel_is_told_so(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_deleted_operation_is_stale_for_its_peer(void **state)
+WITH_STORE(a_deleted_operation_is_stale_for_its_peer)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE);
         struct engine_request request = request_for(f, operation);
         struct engine_offer offer;
@@ -177,9 +169,8 @@ static void a_deleted_operation_is_stale_for_its_peer(void **state)
         (void)operation_unref(operation);
 }
 
-static void progress_only_rises_and_stays_within_the_total(void **state)
+WITH_STORE(progress_only_rises_and_stays_within_the_total)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE);
         struct engine_offer offer;
 
@@ -196,9 +187,8 @@ static void progress_only_rises_and_stays_within_the_total(void **state)
 }
 
 /* A burst bumps once at most, and then not before a tenth of a second has passed. */
-static void progress_wakes_who_waits_for_a_revision_but_not_often(void **state)
+WITH_STORE(progress_wakes_who_waits_for_a_revision_but_not_often)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE);
         struct engine_offer offer;
         uint64_t started = clock_now_us(), revision, took;
@@ -241,9 +231,8 @@ static struct operation_view check_of(struct fixture *f, struct ferry_metadata *
         return view;
 }
 
-static void metadata_is_checked_before_anything_begins(void **state)
+WITH_STORE(metadata_is_checked_before_anything_begins)
 {
-        struct fixture *f = *state;
         struct ferry_metadata *metadata = peer_metadata(FERRY_READ);
         struct operation_view view;
 
@@ -264,9 +253,8 @@ static void metadata_is_checked_before_anything_begins(void **state)
         (void)ferry_metadata_free(metadata);
 }
 
-static void lists_match_pairwise_or_as_a_stream(void **state)
+WITH_STORE(lists_match_pairwise_or_as_a_stream)
 {
-        struct fixture *f = *state;
         struct operation_slice slices[] = { { f->region, 0, 10 }, { f->region, 100, 20 } };
         struct ferry_metadata_descriptor descriptors[] = { { "cpu", 1, 10 }, { "cpu", 2, 19 }, { "cpu", 3, 1 } };
         struct operation_spec spec = { .kind = FERRY_WRITE, .slices = slices, .n_slices = 2 };
@@ -289,10 +277,9 @@ static void lists_match_pairwise_or_as_a_stream(void **state)
         assert_int_equal(operation_check(f->store, &spec, &m, detail), FERRY_E_INVALID_METADATA);
 }
 
-static void the_pieces_of_a_slice_count_as_one(void **state)
+WITH_STORE(the_pieces_of_a_slice_count_as_one)
 {
         static const uint64_t blocks[] = { 9, 2 };
-        struct fixture *f = *state;
         struct operation_slice slices[] = { { f->region, 0, 10 },
                                             { f->region, 100, 20, 2, 25 },
                                             { f->region, 0, 30, 2, .blocks = blocks } };
@@ -315,10 +302,9 @@ static void the_pieces_of_a_slice_count_as_one(void **state)
         assert_int_equal(operation_check(f->store, &spec, &m, detail), 0);
 }
 
-static void the_metadata_have_one_entry_for_each_slice(void **state)
+WITH_STORE(the_metadata_have_one_entry_for_each_slice)
 {
         static const uint64_t blocks[] = { 0, 7, 7 };
-        struct fixture *f = *state;
         struct operation_slice slices[] = { { f->region, 0, 10, 3, 10 },
                                             { f->region, 100, 20 },
                                             { f->region, 5, 100, 3, .blocks = blocks } };
@@ -341,10 +327,9 @@ static void the_metadata_have_one_entry_for_each_slice(void **state)
         (void)operation_unref(operation);
 }
 
-static void pieces_that_touch_are_one_run_of_memory(void **state)
+WITH_STORE(pieces_that_touch_are_one_run_of_memory)
 {
         static const uint64_t blocks[] = { 5, 6, 7, 3, 4, 4, 0 };
-        struct fixture *f = *state;
         struct operation_slice slices[] = { { f->region, 16, 10, 3, 10 }, { f->region, 1, 100, 7, .blocks = blocks } };
         struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 2 };
         static const struct {
@@ -364,10 +349,9 @@ static void pieces_that_touch_are_one_run_of_memory(void **state)
         (void)operation_unref(operation);
 }
 
-static void blocks_outside_the_region_are_refused(void **state)
+WITH_STORE(blocks_outside_the_region_are_refused)
 {
         static const uint64_t bad[] = { REGION_SIZE / 16, UINT64_MAX / 16, UINT64_MAX / 16 + 1, UINT64_MAX };
-        struct fixture *f = *state;
         struct operation *operation;
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
@@ -377,30 +361,4 @@ static void blocks_outside_the_region_are_refused(void **state)
 
                 assert_int_equal(make_spec(f, &spec, &operation), FERRY_E_INVALID_PARAMETER);
         }
-}
-
-#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                T(metadata_names_the_operation_and_not_its_memory),
-                T(metadata_is_had_only_of_live_passive_operations),
-                T(a_claim_is_checked_key_first),
-                T(each_byte_of_the_key_counts),
-                T(an_active_operation_cannot_be_claimed),
-                T(a_late_claim_is_told_why),
-                T(a_claim_during_a_cancel_is_told_so),
-                T(a_deleted_operation_is_stale_for_its_peer),
-                T(progress_only_rises_and_stays_within_the_total),
-                T(progress_wakes_who_waits_for_a_revision_but_not_often),
-                T(metadata_is_checked_before_anything_begins),
-                T(lists_match_pairwise_or_as_a_stream),
-                T(the_pieces_of_a_slice_count_as_one),
-                T(the_metadata_have_one_entry_for_each_slice),
-                T(pieces_that_touch_are_one_run_of_memory),
-                T(blocks_outside_the_region_are_refused),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@ enum { TOTAL = 4096, OFFSET = 512 }; /* of the fixture's operations */
 
 /* ---- ranges ---- */
 
-static void ranges_join_whatever_their_order(void **state)
+TEST(ranges_join_whatever_their_order)
 {
         static const uint64_t cuts[] = { 0, 1, 5, 6, 40, 63, 64 };
         enum { N = sizeof(cuts) / sizeof(cuts[0]) - 1 };
@@ -33,7 +33,7 @@ static void ranges_join_whatever_their_order(void **state)
         }
 }
 
-static void more_ranges_than_are_remembered_are_left_out(void **state)
+TEST(more_ranges_than_are_remembered_are_left_out)
 {
         struct content_ranges ranges = { 0 };
 
@@ -80,9 +80,8 @@ static void assert_ended(struct fixture *f, struct operation *operation, enum fe
                 assert_string_equal(v.transport, "http");
 }
 
-static void a_download_in_pieces_completes_when_all_were_sent(void **state)
+WITH_STORE(a_download_in_pieces_completes_when_all_were_sent)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE);
         struct operation_content *content;
         uint8_t *memory = (uint8_t *)f->region->address + OFFSET, bytes[TOTAL];
@@ -105,9 +104,8 @@ static void a_download_in_pieces_completes_when_all_were_sent(void **state)
 }
 
 /* All was read, but nobody knows whether the end of it has arrived. */
-static void a_download_whose_end_was_not_sent_is_not_complete(void **state)
+WITH_STORE(a_download_whose_end_was_not_sent_is_not_complete)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE);
         struct operation_content *content = must_open(f, operation, 0, 0, TOTAL);
         uint8_t bytes[TOTAL];
@@ -122,9 +120,8 @@ static void a_download_whose_end_was_not_sent_is_not_complete(void **state)
         (void)operation_unref(operation);
 }
 
-static void an_upload_stores_where_it_says_and_nowhere_else(void **state)
+WITH_STORE(an_upload_stores_where_it_says_and_nowhere_else)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_WRITABLE);
         struct operation_content *content;
         uint8_t *memory = (uint8_t *)f->region->address + OFFSET, bytes[TOTAL];
@@ -151,9 +148,8 @@ static void an_upload_stores_where_it_says_and_nowhere_else(void **state)
         (void)operation_unref(operation);
 }
 
-static void only_one_client_has_the_operation(void **state)
+WITH_STORE(only_one_client_has_the_operation)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE), *active = make(f, FERRY_READ);
         struct ferry_metadata *metadata = metadata_of(f, operation);
         struct operation_content *content, *other;
@@ -179,9 +175,8 @@ static void only_one_client_has_the_operation(void **state)
         (void)operation_unref(active);
 }
 
-static void a_named_transfer_completes_when_its_client_says_so(void **state)
+WITH_STORE(a_named_transfer_completes_when_its_client_says_so)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE);
         struct operation_content *content = must_open(f, operation, 7, 0, TOTAL);
         uint8_t bytes[TOTAL];
@@ -209,10 +204,8 @@ static void a_named_transfer_completes_when_its_client_says_so(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_cancel_waits_for_no_client(void **state)
+WITH_STORE(a_cancel_waits_for_no_client)
 {
-        struct fixture *f = *state;
-
         for (int kind = FERRY_READABLE; kind <= FERRY_WRITABLE; kind += FERRY_WRITABLE - FERRY_READABLE) {
                 struct operation *operation = make(f, (enum ferry_kind)kind);
                 struct operation_content *content = must_open(f, operation, 0, 0, TOTAL);
@@ -229,9 +222,8 @@ static void a_cancel_waits_for_no_client(void **state)
         }
 }
 
-static void a_client_that_stays_away_is_lost(void **state)
+WITH_STORE(a_client_that_stays_away_is_lost)
 {
-        struct fixture *f = *state;
         struct operation_limits limits = default_limits;
         struct operation_content *content;
         struct operation *operation;
@@ -250,9 +242,8 @@ static void a_client_that_stays_away_is_lost(void **state)
         (void)operation_unref(operation);
 }
 
-static void bytes_that_are_not_those_sent_fail_the_operation(void **state)
+WITH_STORE(bytes_that_are_not_those_sent_fail_the_operation)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_WRITABLE);
         struct operation_content *content = must_open(f, operation, 0, 0, TOTAL);
         uint8_t bytes[TOTAL] = { 1 };
@@ -268,24 +259,4 @@ static void bytes_that_are_not_those_sent_fail_the_operation(void **state)
         operation_content_close(content, true);
         assert_ended(f, operation, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
         (void)operation_unref(operation);
-}
-
-#define WITH_STORE(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(ranges_join_whatever_their_order),
-                cmocka_unit_test(more_ranges_than_are_remembered_are_left_out),
-                WITH_STORE(a_download_in_pieces_completes_when_all_were_sent),
-                WITH_STORE(a_download_whose_end_was_not_sent_is_not_complete),
-                WITH_STORE(an_upload_stores_where_it_says_and_nowhere_else),
-                WITH_STORE(only_one_client_has_the_operation),
-                WITH_STORE(a_named_transfer_completes_when_its_client_says_so),
-                WITH_STORE(a_cancel_waits_for_no_client),
-                WITH_STORE(a_client_that_stays_away_is_lost),
-                WITH_STORE(bytes_that_are_not_those_sent_fail_the_operation),
-        };
-
-        return cmocka_run_group_tests_name("operation_content", tests, NULL, NULL);
 }

@@ -20,9 +20,8 @@ static struct operation *make_active(struct fixture *f, uint64_t timeout_ms)
         return operation;
 }
 
-static void an_unclaimed_operation_expires(void **state)
+WITH_STORE(an_unclaimed_operation_expires)
 {
-        struct fixture *f = *state;
         struct operation *operation = make_readers(f, 0, SHORT_MS);
         struct engine_request request = request_for(f, operation);
         uint64_t made = clock_now_us() - 1000;
@@ -37,9 +36,8 @@ static void an_unclaimed_operation_expires(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_claimed_operation_is_not_reaped(void **state)
+WITH_STORE(a_claimed_operation_is_not_reaped)
 {
-        struct fixture *f = *state;
         struct operation *operation = make_readers(f, 0, SHORT_MS);
         struct engine_offer offer;
 
@@ -53,9 +51,8 @@ static void a_claimed_operation_is_not_reaped(void **state)
         (void)operation_unref(operation);
 }
 
-static void the_time_to_live_applies_again_between_readers(void **state)
+WITH_STORE(the_time_to_live_applies_again_between_readers)
 {
-        struct fixture *f = *state;
         struct operation *operation = make_readers(f, 2, SHORT_MS);
         struct engine_request request = request_for(f, operation);
         struct engine_offer offer;
@@ -70,9 +67,8 @@ static void the_time_to_live_applies_again_between_readers(void **state)
         (void)operation_unref(operation);
 }
 
-static void renewal_moves_the_end_both_ways(void **state)
+WITH_STORE(renewal_moves_the_end_both_ways)
 {
-        struct fixture *f = *state;
         struct operation *operation = make_readers(f, 0, 600000);
         struct ferry_metadata *metadata;
         uint64_t revision = look(f, operation).revision;
@@ -92,9 +88,8 @@ static void renewal_moves_the_end_both_ways(void **state)
         (void)operation_unref(operation);
 }
 
-static void renewal_outlives_the_first_end(void **state)
+WITH_STORE(renewal_outlives_the_first_end)
 {
-        struct fixture *f = *state;
         struct operation *operation = make_readers(f, 0, 200);
 
         if (operation_renew(f->store, operation, 600000) == 0) {
@@ -104,9 +99,8 @@ static void renewal_outlives_the_first_end(void **state)
         (void)operation_unref(operation);
 }
 
-static void renewal_is_checked(void **state)
+WITH_STORE(renewal_is_checked)
 {
-        struct fixture *f = *state;
         struct operation *active = make(f, FERRY_READ), *passive = make(f, FERRY_WRITABLE);
 
         assert_int_equal(operation_renew(f->store, active, 0), FERRY_E_NOT_PASSIVE);
@@ -115,9 +109,8 @@ static void renewal_is_checked(void **state)
         (void)operation_unref(passive);
 }
 
-static void a_timeout_before_the_begin_ends_it_at_once(void **state)
+WITH_STORE(a_timeout_before_the_begin_ends_it_at_once)
 {
-        struct fixture *f = *state;
         struct operation *operation = make_active(f, SHORT_MS);
 
         await(f, operation, 0);
@@ -128,9 +121,8 @@ static void a_timeout_before_the_begin_ends_it_at_once(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_timeout_in_flight_cancels_the_transfer(void **state)
+WITH_STORE(a_timeout_in_flight_cancels_the_transfer)
 {
-        struct fixture *f = *state;
         struct operation *operation = make_active(f, 300);
 
         begin(f, operation);
@@ -148,9 +140,8 @@ static void a_timeout_in_flight_cancels_the_transfer(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_transfer_that_never_starts_is_stalled(void **state)
+WITH_STORE(a_transfer_that_never_starts_is_stalled)
 {
-        struct fixture *f = *state;
         struct operation *operation;
 
         with_stall(f, SHORT_MS);
@@ -164,9 +155,8 @@ static void a_transfer_that_never_starts_is_stalled(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_claim_that_does_not_move_is_revoked(void **state)
+WITH_STORE(a_claim_that_does_not_move_is_revoked)
 {
-        struct fixture *f = *state;
         struct operation *operation;
         struct engine_offer offer;
 
@@ -183,9 +173,8 @@ static void a_claim_that_does_not_move_is_revoked(void **state)
 }
 
 /* Tries again when this machine was too slow to move a byte within the limit. */
-static void a_byte_that_moves_puts_the_stall_off(void **state)
+WITH_STORE(a_byte_that_moves_puts_the_stall_off)
 {
-        struct fixture *f = *state;
         struct operation *operation;
         struct engine_offer offer;
         uint64_t moved;
@@ -210,9 +199,8 @@ static void a_byte_that_moves_puts_the_stall_off(void **state)
         } while (!in_time);
 }
 
-static void with_many_readers_a_stall_costs_the_attempts_only(void **state)
+WITH_STORE(with_many_readers_a_stall_costs_the_attempts_only)
 {
-        struct fixture *f = *state;
         struct operation *operation;
         struct engine_offer offer;
 
@@ -231,9 +219,8 @@ static void with_many_readers_a_stall_costs_the_attempts_only(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_cancel_after_a_stall_is_not_told_twice(void **state)
+WITH_STORE(a_cancel_after_a_stall_is_not_told_twice)
 {
-        struct fixture *f = *state;
         struct operation *operation;
 
         with_stall(f, SHORT_MS);
@@ -248,27 +235,4 @@ static void a_cancel_after_a_stall_is_not_told_twice(void **state)
         assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
         assert_int_equal(look(f, operation).error, FERRY_E_STALLED);
         (void)operation_unref(operation);
-}
-
-#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                T(an_unclaimed_operation_expires),
-                T(a_claimed_operation_is_not_reaped),
-                T(the_time_to_live_applies_again_between_readers),
-                T(renewal_moves_the_end_both_ways),
-                T(renewal_outlives_the_first_end),
-                T(renewal_is_checked),
-                T(a_timeout_before_the_begin_ends_it_at_once),
-                T(a_timeout_in_flight_cancels_the_transfer),
-                T(a_transfer_that_never_starts_is_stalled),
-                T(a_claim_that_does_not_move_is_revoked),
-                T(a_byte_that_moves_puts_the_stall_off),
-                T(with_many_readers_a_stall_costs_the_attempts_only),
-                T(a_cancel_after_a_stall_is_not_told_twice),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,18 +6,16 @@ static void count(void *context)
         ++*(unsigned *)context;
 }
 
-static void an_idle_store_is_drained_at_once(void **state)
+WITH_STORE(an_idle_store_is_drained_at_once)
 {
-        struct fixture *f = *state;
         unsigned n = 0;
 
         operation_store_on_drained(f->store, count, &n);
         assert_int_equal(n, 1);
 }
 
-static void a_busy_store_is_drained_once_when_the_last_is_quiet(void **state)
+WITH_STORE(a_busy_store_is_drained_once_when_the_last_is_quiet)
 {
-        struct fixture *f = *state;
         struct operation *read = make(f, FERRY_READ), *readable = make(f, FERRY_READABLE), *none = NULL;
         struct engine_offer offer;
         unsigned n = 0;
@@ -37,9 +35,8 @@ static void a_busy_store_is_drained_once_when_the_last_is_quiet(void **state)
         (void)operation_unref(readable);
 }
 
-static void cancelling_all_ends_the_idle_and_tells_the_mover_of_the_rest(void **state)
+WITH_STORE(cancelling_all_ends_the_idle_and_tells_the_mover_of_the_rest)
 {
-        struct fixture *f = *state;
         struct operation *waiting[200], *moving = NULL, *claimed = NULL, *none;
         struct operation_limits limits = default_limits;
         struct engine_offer offer;
@@ -68,17 +65,4 @@ static void cancelling_all_ends_the_idle_and_tells_the_mover_of_the_rest(void **
         assert_int_equal(operation_store_live(f->store), 0);
         (void)operation_unref(moving);
         (void)operation_unref(claimed);
-}
-
-#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                T(an_idle_store_is_drained_at_once),
-                T(a_busy_store_is_drained_once_when_the_last_is_quiet),
-                T(cancelling_all_ends_the_idle_and_tells_the_mover_of_the_rest),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,9 +46,8 @@ static void arrive(struct fixture *f, uint64_t offset, uint64_t length)
         f->mover.transfer.arrived(f->mover.transfer.context, offset, length);
 }
 
-static void there_is_what_has_arrived(void **state)
+WITH_STORE(there_is_what_has_arrived)
 {
-        struct fixture *f = *state;
         struct operation *read = make_read(f), *follower;
         struct engine_offer offer;
 
@@ -75,9 +74,8 @@ static void there_is_what_has_arrived(void **state)
 }
 
 /* Two descriptors of the read, in the other order than in the region; the follower has pieces of both. */
-static void bytes_are_found_wherever_the_read_puts_them(void **state)
+WITH_STORE(bytes_are_found_wherever_the_read_puts_them)
 {
-        struct fixture *f = *state;
         const uint64_t blocks[] = { 3, 1 };
         const struct operation_slice filled[] = { { f->region, 8192, 1024, 2, 0, blocks }, /* 11264, 9216 */
                                                   { f->other, 0, 2048 } };
@@ -105,9 +103,8 @@ static void bytes_are_found_wherever_the_read_puts_them(void **state)
         (void)operation_unref(follower);
 }
 
-static void only_what_a_read_fills_can_be_followed(void **state)
+WITH_STORE(only_what_a_read_fills_can_be_followed)
 {
-        struct fixture *f = *state;
         const struct operation_slice inside = { f->region, AT + 1, SIZE - 1 }, before = { f->region, AT - 1, 10 },
                                      beyond = { f->region, AT, SIZE + 1 }, elsewhere = { f->other, AT, SIZE };
         const struct operation_slice twice[] = { { f->region, 0, 2048 }, { f->region, 2047, 2048 } };
@@ -131,9 +128,8 @@ static void only_what_a_read_fills_can_be_followed(void **state)
         (void)operation_unref(overlapping);
 }
 
-static void a_complete_read_is_followed_like_any_memory(void **state)
+WITH_STORE(a_complete_read_is_followed_like_any_memory)
 {
-        struct fixture *f = *state;
         struct operation *read = make_read(f), *follower;
         struct engine_offer offer;
 
@@ -178,19 +174,16 @@ static void assert_ends_with(struct fixture *f, int error, enum ferry_status sta
         (void)operation_unref(claimed);
 }
 
-static void it_ends_with_the_error_of_its_source(void **state)
+WITH_STORE(it_ends_with_the_error_of_its_source)
 {
-        struct fixture *f = *state;
-
         assert_ends_with(f, FERRY_E_PEER_LOST, FERRY_ERRORED, FERRY_E_PEER_LOST);
         assert_ends_with(f, FERRY_E_CHECKSUM_MISMATCH, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
         assert_ends_with(f, FERRY_E_PEER_UNREACHABLE, FERRY_ERRORED, FERRY_E_TRANSFER_FAILED);
         assert_ends_with(f, FERRY_E_CANCELLED, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
 }
 
-static void its_own_end_does_not_touch_its_source(void **state)
+WITH_STORE(its_own_end_does_not_touch_its_source)
 {
-        struct fixture *f = *state;
         struct operation *read = make_read(f), *cancelled = follow_all(f, read), *deleted = follow_all(f, read);
 
         operation_cancel(f->store, cancelled);
@@ -206,9 +199,8 @@ static void its_own_end_does_not_touch_its_source(void **state)
 }
 
 /* The waiter of a range: its revision passes when more is there, not before. */
-static void who_waits_for_a_range_is_woken_when_more_is_there(void **state)
+WITH_STORE(who_waits_for_a_range_is_woken_when_more_is_there)
 {
-        struct fixture *f = *state;
         struct operation *read = make_read(f), *follower = follow_all(f, read);
         uint64_t revision, later;
 
@@ -232,9 +224,8 @@ static void who_waits_for_a_range_is_woken_when_more_is_there(void **state)
 }
 
 /* What is asked for at once arrives at once: who follows would wait for it. */
-static void a_read_that_is_followed_asks_for_less_at_once(void **state)
+WITH_STORE(a_read_that_is_followed_asks_for_less_at_once)
 {
-        struct fixture *f = *state;
         struct operation *read = make_read(f), *follower;
         const struct engine_transfer *transfer = &f->mover.transfer;
 
@@ -254,9 +245,8 @@ static void a_read_that_is_followed_asks_for_less_at_once(void **state)
 }
 
 /* Where a new read of the rest may begin. */
-static void a_read_that_fails_tells_how_far_it_came(void **state)
+WITH_STORE(a_read_that_fails_tells_how_far_it_came)
 {
-        struct fixture *f = *state;
         struct operation *read = make_read(f), *complete = NULL, *none = NULL;
 
         arrive(f, 0, 1000);
@@ -278,9 +268,8 @@ static void a_read_that_fails_tells_how_far_it_came(void **state)
 }
 
 /* More ranges than are remembered: what is left out is there when the read is complete. */
-static void ranges_without_end_delay_and_do_no_harm(void **state)
+WITH_STORE(ranges_without_end_delay_and_do_no_harm)
 {
-        struct fixture *f = *state;
         struct operation *read = make_read(f), *follower = follow_all(f, read);
         struct engine_offer offer;
 
@@ -294,23 +283,4 @@ static void ranges_without_end_delay_and_do_no_harm(void **state)
         end_offer(f, &offer, 0);
         (void)operation_unref(read);
         (void)operation_unref(follower);
-}
-
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-        const struct CMUnitTest tests[] = {
-                CASE(there_is_what_has_arrived),
-                CASE(bytes_are_found_wherever_the_read_puts_them),
-                CASE(only_what_a_read_fills_can_be_followed),
-                CASE(a_complete_read_is_followed_like_any_memory),
-                CASE(it_ends_with_the_error_of_its_source),
-                CASE(its_own_end_does_not_touch_its_source),
-                CASE(who_waits_for_a_range_is_woken_when_more_is_there),
-                CASE(a_read_that_is_followed_asks_for_less_at_once),
-                CASE(a_read_that_fails_tells_how_far_it_came),
-                CASE(ranges_without_end_delay_and_do_no_harm),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

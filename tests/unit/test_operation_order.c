@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "operations_internal.h"
+#include "unit.h"
 
 enum { MANY = 1000 };
 
@@ -27,7 +24,7 @@ static void assert_every_seek(const struct order *order, uint64_t end)
         assert_int_equal(order_seek(order, UINT64_MAX), order->n);
 }
 
-static void an_empty_order_has_one_place(void **state)
+TEST(an_empty_order_has_one_place)
 {
         struct order order = { 0 };
 
@@ -35,7 +32,7 @@ static void an_empty_order_has_one_place(void **state)
 }
 
 /* Serials that are dense, far apart, and both: the guess is right, or as wrong as can be. */
-static void a_serials_place_is_found_wherever_the_holes_are(void **state)
+TEST(a_serials_place_is_found_wherever_the_holes_are)
 {
         static const struct {
                 uint64_t first, step, then;
@@ -58,7 +55,7 @@ static void a_serials_place_is_found_wherever_the_holes_are(void **state)
         }
 }
 
-static void what_is_left_is_found_while_others_go(void **state)
+TEST(what_is_left_is_found_while_others_go)
 {
         struct operation *operations = calloc(MANY, sizeof(*operations));
         struct order order = { 0 };
@@ -81,15 +78,4 @@ static void what_is_left_is_found_while_others_go(void **state)
         assert_true(order.n < MANY);
         free(order.entries);
         free(operations);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(an_empty_order_has_one_place),
-                cmocka_unit_test(a_serials_place_is_found_wherever_the_holes_are),
-                cmocka_unit_test(what_is_left_is_found_while_others_go),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

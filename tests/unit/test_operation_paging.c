@@ -38,9 +38,8 @@ static size_t walk(struct fixture *f, int kind, int status, size_t n, uint64_t *
                              ret_pages);
 }
 
-static void an_empty_store_has_no_page(void **state)
+WITH_STORE(an_empty_store_has_no_page)
 {
-        struct fixture *f = *state;
         struct operation *page[1];
         uint64_t cursor = 0;
 
@@ -51,9 +50,8 @@ static void an_empty_store_has_no_page(void **state)
         assert_int_equal(cursor, 0);
 }
 
-static void pages_are_in_order_of_creation_and_the_last_is_not_empty(void **state)
+WITH_STORE(pages_are_in_order_of_creation_and_the_last_is_not_empty)
 {
-        struct fixture *f = *state;
         uint64_t made[12], seen[12];
         size_t n_pages;
 
@@ -70,9 +68,8 @@ static void pages_are_in_order_of_creation_and_the_last_is_not_empty(void **stat
         }
 }
 
-static void filters_choose_by_kind_and_status(void **state)
+WITH_STORE(filters_choose_by_kind_and_status)
 {
-        struct fixture *f = *state;
         uint64_t ids[40], cancelled_writes[5];
         size_t n_cancelled = 0;
 
@@ -92,10 +89,9 @@ static void filters_choose_by_kind_and_status(void **state)
         assert_memory_equal(ids, cancelled_writes, sizeof(cancelled_writes));
 }
 
-static void the_newest_come_first_on_request(void **state)
+WITH_STORE(the_newest_come_first_on_request)
 {
         const struct operation_filter newest = { .kind = -1, .status = -1, .done = -1, .newest = true };
-        struct fixture *f = *state;
         uint64_t made[12], seen[12];
         size_t n_pages;
 
@@ -115,9 +111,8 @@ static void the_newest_come_first_on_request(void **state)
         }
 }
 
-static void filters_choose_by_end_region_and_label(void **state)
+WITH_STORE(filters_choose_by_end_region_and_label)
 {
-        struct fixture *f = *state;
         struct operation_slice slices[] = { { f->other, 0, 16 }, { f->region, 0, 16 } };
         struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .label = "layer 7" };
         struct operation *operation;
@@ -147,9 +142,8 @@ static void filters_choose_by_end_region_and_label(void **state)
         assert_int_equal(walk_filtered(f, filter, 3, ids, NULL), 0);
 }
 
-static void a_cursor_outlives_the_operation_it_stands_at(void **state)
+WITH_STORE(a_cursor_outlives_the_operation_it_stands_at)
 {
-        struct fixture *f = *state;
         struct operation *made[5], *page[2];
         uint64_t cursor = 0;
 
@@ -170,9 +164,8 @@ static void a_cursor_outlives_the_operation_it_stands_at(void **state)
                 (void)operation_unref(made[i]);
 }
 
-static void many_with_many_gone_between_are_all_seen(void **state)
+WITH_STORE(many_with_many_gone_between_are_all_seen)
 {
-        struct fixture *f = *state;
         uint64_t *kept = calloc(MANY, sizeof(*kept)), *seen = calloc(MANY, sizeof(*seen));
         size_t n = 0;
 
@@ -195,9 +188,8 @@ static void many_with_many_gone_between_are_all_seen(void **state)
         free(seen);
 }
 
-static void a_rare_match_is_found_far_behind(void **state)
+WITH_STORE(a_rare_match_is_found_far_behind)
 {
-        struct fixture *f = *state;
         struct operation *operation;
         uint64_t first, seen[2];
 
@@ -212,22 +204,4 @@ static void a_rare_match_is_found_far_behind(void **state)
         assert_int_equal(seen[0], first);
         assert_int_equal(seen[1], look(f, operation).id);
         (void)operation_unref(operation);
-}
-
-#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                T(an_empty_store_has_no_page),
-                T(pages_are_in_order_of_creation_and_the_last_is_not_empty),
-                T(filters_choose_by_kind_and_status),
-                T(the_newest_come_first_on_request),
-                T(filters_choose_by_end_region_and_label),
-                T(a_cursor_outlives_the_operation_it_stands_at),
-                T(many_with_many_gone_between_are_all_seen),
-                T(a_rare_match_is_found_far_behind),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,9 +109,8 @@ static void race_run(struct race *race, const racer *racers, unsigned n)
         pthread_barrier_destroy(&race->barrier);
 }
 
-static void cancel_against_end(void **state)
+WITH_STORE(cancel_against_end)
 {
-        struct fixture *f = *state;
         static const racer racers[] = { race_cancel, race_end, race_await, race_look };
 
         for (unsigned i = 0; i < ROUNDS; i++) {
@@ -126,9 +125,8 @@ static void cancel_against_end(void **state)
         assert_int_equal(region_in_use(f->region), 0);
 }
 
-static void delete_against_end(void **state)
+WITH_STORE(delete_against_end)
 {
-        struct fixture *f = *state;
         static const racer racers[] = { race_delete, race_end, race_await, race_delete };
 
         for (unsigned i = 0; i < ROUNDS; i++) {
@@ -143,9 +141,8 @@ static void delete_against_end(void **state)
         assert_int_equal(region_in_use(f->region), 0);
 }
 
-static void wait_against_cancel(void **state)
+WITH_STORE(wait_against_cancel)
 {
-        struct fixture *f = *state;
         static const racer racers[] = { race_cancel, race_give_up };
 
         for (unsigned i = 0; i < ROUNDS; i++) {
@@ -175,9 +172,8 @@ static void *race_claim(void *argument)
         return NULL;
 }
 
-static void expiry_against_claim(void **state)
+WITH_STORE(expiry_against_claim)
 {
-        struct fixture *f = *state;
         static const racer racers[] = { race_claim, race_await };
 
         for (unsigned i = 0; i < ROUNDS / 3; i++) {
@@ -201,9 +197,8 @@ static void *race_begin(void *argument)
         return NULL;
 }
 
-static void timeout_against_begin_and_cancel(void **state)
+WITH_STORE(timeout_against_begin_and_cancel)
 {
-        struct fixture *f = *state;
         static const racer racers[] = { race_begin, race_cancel };
 
         for (unsigned i = 0; i < ROUNDS / 3; i++) {
@@ -265,9 +260,8 @@ static void *race_list(void *argument)
         return NULL;
 }
 
-static void listing_and_eviction_against_creation(void **state)
+WITH_STORE(listing_and_eviction_against_creation)
 {
-        struct fixture *f = *state;
         static const racer racers[] = { race_churn, race_churn, race_list };
         struct operation_limits limits = default_limits;
         struct race race = { .f = f };
@@ -278,20 +272,4 @@ static void listing_and_eviction_against_creation(void **state)
         race_run(&race, racers, FERRY_ARRAY_SIZE(racers));
         assert_int_equal(operation_store_live(f->store), 0);
         assert_int_equal(region_in_use(f->region), 0);
-}
-
-#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                T(cancel_against_end),
-                T(delete_against_end),
-                T(wait_against_cancel),
-                T(expiry_against_claim),
-                T(timeout_against_begin_and_cancel),
-                T(listing_and_eviction_against_creation),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

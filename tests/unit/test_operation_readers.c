@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operation_fixture.h"
 
-static void it_completes_when_every_reader_has(void **state)
+WITH_STORE(it_completes_when_every_reader_has)
 {
-        struct fixture *f = *state;
         struct operation *operation = make_readers(f, 3, 0);
         struct engine_offer offers[3], none;
 
@@ -25,9 +24,8 @@ static void it_completes_when_every_reader_has(void **state)
         (void)operation_unref(operation);
 }
 
-static void one_that_fails_costs_only_its_own_attempt(void **state)
+WITH_STORE(one_that_fails_costs_only_its_own_attempt)
 {
-        struct fixture *f = *state;
         struct operation *operation = make_readers(f, 2, 0);
         struct engine_offer a, b, c;
 
@@ -44,9 +42,8 @@ static void one_that_fails_costs_only_its_own_attempt(void **state)
         (void)operation_unref(operation);
 }
 
-static void one_reader_is_one_transfer(void **state)
+WITH_STORE(one_reader_is_one_transfer)
 {
-        struct fixture *f = *state;
         struct operation *operation = make_readers(f, 1, 0);
         struct engine_offer offer;
 
@@ -57,9 +54,8 @@ static void one_reader_is_one_transfer(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_cancel_waits_for_all_attempts(void **state)
+WITH_STORE(a_cancel_waits_for_all_attempts)
 {
-        struct fixture *f = *state;
         struct operation *operation = make_readers(f, 3, 0);
         struct engine_offer a, b;
 
@@ -78,9 +74,8 @@ static void a_cancel_waits_for_all_attempts(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_cancel_between_attempts_is_immediate(void **state)
+WITH_STORE(a_cancel_between_attempts_is_immediate)
 {
-        struct fixture *f = *state;
         struct operation *operation = make_readers(f, 2, 0);
         struct engine_offer offer;
 
@@ -92,9 +87,8 @@ static void a_cancel_between_attempts_is_immediate(void **state)
         (void)operation_unref(operation);
 }
 
-static void bytes_done_is_that_of_the_furthest_attempt(void **state)
+WITH_STORE(bytes_done_is_that_of_the_furthest_attempt)
 {
-        struct fixture *f = *state;
         struct operation *operation = make_readers(f, 2, 0);
         struct engine_offer a, b;
 
@@ -112,9 +106,8 @@ static void bytes_done_is_that_of_the_furthest_attempt(void **state)
         (void)operation_unref(operation);
 }
 
-static void metadata_of_a_claimed_one_lives_a_whole_ttl(void **state)
+WITH_STORE(metadata_of_a_claimed_one_lives_a_whole_ttl)
 {
-        struct fixture *f = *state;
         struct operation *operation = make_readers(f, 2, 5000);
         struct ferry_metadata *metadata;
         struct engine_offer offer;
@@ -132,10 +125,9 @@ static void metadata_of_a_claimed_one_lives_a_whole_ttl(void **state)
 }
 
 /* The memory is whole after each, and nobody writes between another's bytes. */
-static void a_writable_serves_one_after_the_other(void **state)
+WITH_STORE(a_writable_serves_one_after_the_other)
 {
         struct operation_spec spec = { .kind = FERRY_WRITABLE, .uses = 2 };
-        struct fixture *f = *state;
         struct operation *operation;
         struct engine_offer offer, none;
 
@@ -152,22 +144,4 @@ static void a_writable_serves_one_after_the_other(void **state)
         }
         assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
         (void)operation_unref(operation);
-}
-
-#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                T(it_completes_when_every_reader_has),
-                T(one_that_fails_costs_only_its_own_attempt),
-                T(one_reader_is_one_transfer),
-                T(a_cancel_waits_for_all_attempts),
-                T(a_cancel_between_attempts_is_immediate),
-                T(bytes_done_is_that_of_the_furthest_attempt),
-                T(a_writable_serves_one_after_the_other),
-                T(metadata_of_a_claimed_one_lives_a_whole_ttl),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,9 +32,8 @@ static enum operation_lookup find(struct fixture *f, uint64_t id)
         return lookup;
 }
 
-static void an_ended_operation_is_found_for_a_while(void **state)
+WITH_STORE(an_ended_operation_is_found_for_a_while)
 {
-        struct fixture *f = *state;
         uint64_t id;
 
         with_limits(f, 100, 100, 100, 200);
@@ -44,9 +43,8 @@ static void an_ended_operation_is_found_for_a_while(void **state)
         assert_int_equal(find(f, id), OPERATION_GONE);
 }
 
-static void a_live_operation_is_kept_however_old(void **state)
+WITH_STORE(a_live_operation_is_kept_however_old)
 {
-        struct fixture *f = *state;
         struct operation *live;
         uint64_t id;
 
@@ -59,9 +57,8 @@ static void a_live_operation_is_kept_however_old(void **state)
         (void)operation_unref(live);
 }
 
-static void the_oldest_ended_goes_when_there_are_too_many(void **state)
+WITH_STORE(the_oldest_ended_goes_when_there_are_too_many)
 {
-        struct fixture *f = *state;
         uint64_t ids[5];
 
         with_limits(f, 100, 3, 100, 600000);
@@ -71,9 +68,8 @@ static void the_oldest_ended_goes_when_there_are_too_many(void **state)
                 assert_int_equal(find(f, ids[i]), i < 2 ? OPERATION_GONE : OPERATION_FOUND);
 }
 
-static void ended_ones_make_room_for_new_ones_and_live_ones_do_not(void **state)
+WITH_STORE(ended_ones_make_room_for_new_ones_and_live_ones_do_not)
 {
-        struct fixture *f = *state;
         struct operation *live[3], *none = NULL;
         uint64_t ids[3];
 
@@ -95,9 +91,8 @@ static void ended_ones_make_room_for_new_ones_and_live_ones_do_not(void **state)
                 (void)operation_unref(live[i]);
 }
 
-static void a_deleted_operation_counts_until_it_is_quiet(void **state)
+WITH_STORE(a_deleted_operation_counts_until_it_is_quiet)
 {
-        struct fixture *f = *state;
         struct operation *operation, *next = NULL;
 
         with_limits(f, 1, 1, 100, 600000);
@@ -111,9 +106,8 @@ static void a_deleted_operation_counts_until_it_is_quiet(void **state)
         (void)operation_unref(next);
 }
 
-static void gone_ids_are_remembered_in_a_bounded_number(void **state)
+WITH_STORE(gone_ids_are_remembered_in_a_bounded_number)
 {
-        struct fixture *f = *state;
         uint64_t ids[500];
 
         with_limits(f, 100, 0, 40, 600000);
@@ -124,17 +118,14 @@ static void gone_ids_are_remembered_in_a_bounded_number(void **state)
         assert_int_equal(find(f, 0), OPERATION_UNKNOWN);
 }
 
-static void nothing_need_be_remembered(void **state)
+WITH_STORE(nothing_need_be_remembered)
 {
-        struct fixture *f = *state;
-
         with_limits(f, 100, 0, 0, 600000);
         assert_int_equal(find(f, make_ended(f)), OPERATION_UNKNOWN);
 }
 
-static void a_reference_keeps_what_the_store_let_go(void **state)
+WITH_STORE(a_reference_keeps_what_the_store_let_go)
 {
-        struct fixture *f = *state;
         struct operation *operation;
 
         with_limits(f, 100, 0, 10, 600000);
@@ -159,9 +150,8 @@ static long value(struct fixture *f, const char *series)
         return line ? strtol(line + strlen(series), NULL, 10) : -1;
 }
 
-static void metrics_follow_every_operation(void **state)
+WITH_STORE(metrics_follow_every_operation)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
 
 #define NOW(status) value(f, "ferry_operations{kind=\"read\",status=\"" status "\"} ")
@@ -190,23 +180,4 @@ static void metrics_follow_every_operation(void **state)
         assert_int_equal(NOW("CANCELLED"), 0);
         assert_int_equal(ENDED("CANCELLED"), 1);
         (void)operation_unref(operation);
-}
-
-#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                T(an_ended_operation_is_found_for_a_while),
-                T(a_live_operation_is_kept_however_old),
-                T(the_oldest_ended_goes_when_there_are_too_many),
-                T(ended_ones_make_room_for_new_ones_and_live_ones_do_not),
-                T(a_deleted_operation_counts_until_it_is_quiet),
-                T(gone_ids_are_remembered_in_a_bounded_number),
-                T(nothing_need_be_remembered),
-                T(a_reference_keeps_what_the_store_let_go),
-                T(metrics_follow_every_operation),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,10 +12,8 @@ static void assert_view(struct fixture *f, struct operation *operation, enum fer
         assert_int_equal(v.done, ferry_status_is_terminal((int)status));
 }
 
-static void a_new_operation_is_initialized_at_revision_1(void **state)
+WITH_STORE(a_new_operation_is_initialized_at_revision_1)
 {
-        struct fixture *f = *state;
-
         for (int kind = 0; kind < FERRY_KIND_COUNT; kind++) {
                 struct operation *operation = make(f, (enum ferry_kind)kind);
                 struct operation_view v = look(f, operation);
@@ -40,9 +38,8 @@ static void a_new_operation_is_initialized_at_revision_1(void **state)
         }
 }
 
-static void a_passive_operation_runs_when_claimed_and_completes(void **state)
+WITH_STORE(a_passive_operation_runs_when_claimed_and_completes)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE);
         struct operation_view v;
         struct engine_offer offer;
@@ -63,9 +60,8 @@ static void a_passive_operation_runs_when_claimed_and_completes(void **state)
         (void)operation_unref(operation);
 }
 
-static void an_active_operation_runs_when_started_and_completes(void **state)
+WITH_STORE(an_active_operation_runs_when_started_and_completes)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_WRITE);
         const struct engine_transfer *transfer = &f->mover.transfer;
 
@@ -88,9 +84,8 @@ static void an_active_operation_runs_when_started_and_completes(void **state)
         (void)operation_unref(operation);
 }
 
-static void an_end_without_a_start_completes_through_in_progress(void **state)
+WITH_STORE(an_end_without_a_start_completes_through_in_progress)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
 
         begin(f, operation);
@@ -100,9 +95,8 @@ static void an_end_without_a_start_completes_through_in_progress(void **state)
         (void)operation_unref(operation);
 }
 
-static void an_end_before_the_start_returns_is_kept(void **state)
+WITH_STORE(an_end_before_the_start_returns_is_kept)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
         struct engine_outcome outcome = { .error = FERRY_E_PEER_LOST, .detail = "it died" };
 
@@ -113,9 +107,8 @@ static void an_end_before_the_start_returns_is_kept(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_start_that_is_refused_is_transfer_failed(void **state)
+WITH_STORE(a_start_that_is_refused_is_transfer_failed)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
 
         f->mover.start_result = -ESHUTDOWN;
@@ -125,9 +118,8 @@ static void a_start_that_is_refused_is_transfer_failed(void **state)
         (void)operation_unref(operation);
 }
 
-static void every_outcome_has_its_status(void **state)
+WITH_STORE(every_outcome_has_its_status)
 {
-        struct fixture *f = *state;
         static const struct {
                 int error;
                 enum ferry_status status;
@@ -162,9 +154,8 @@ static void every_outcome_has_its_status(void **state)
         }
 }
 
-static void nothing_leaves_a_terminal_status(void **state)
+WITH_STORE(nothing_leaves_a_terminal_status)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
         struct operation_view before, now;
 
@@ -182,10 +173,8 @@ static void nothing_leaves_a_terminal_status(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_cancel_before_any_claim_is_immediate(void **state)
+WITH_STORE(a_cancel_before_any_claim_is_immediate)
 {
-        struct fixture *f = *state;
-
         for (int kind = 0; kind < FERRY_KIND_COUNT; kind++) {
                 struct operation *operation = make(f, (enum ferry_kind)kind);
 
@@ -197,9 +186,8 @@ static void a_cancel_before_any_claim_is_immediate(void **state)
         assert_int_equal(region_in_use(f->region), 0);
 }
 
-static void a_cancel_in_flight_waits_until_it_is_quiet(void **state)
+WITH_STORE(a_cancel_in_flight_waits_until_it_is_quiet)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
 
         begin(f, operation);
@@ -221,9 +209,8 @@ static void a_cancel_in_flight_waits_until_it_is_quiet(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_cancel_of_a_claim_revokes_it_and_tells_the_peer(void **state)
+WITH_STORE(a_cancel_of_a_claim_revokes_it_and_tells_the_peer)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_WRITABLE);
         struct engine_offer offer;
 
@@ -239,9 +226,8 @@ static void a_cancel_of_a_claim_revokes_it_and_tells_the_peer(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_cancel_that_comes_too_late_completes(void **state)
+WITH_STORE(a_cancel_that_comes_too_late_completes)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE);
         struct engine_offer offer;
 
@@ -252,9 +238,8 @@ static void a_cancel_that_comes_too_late_completes(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_fault_during_a_cancel_is_cancelled_with_that_error(void **state)
+WITH_STORE(a_fault_during_a_cancel_is_cancelled_with_that_error)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
 
         begin(f, operation);
@@ -265,9 +250,8 @@ static void a_fault_during_a_cancel_is_cancelled_with_that_error(void **state)
 }
 
 /* The mover ignores ids that it does not know yet: the cancel must come after the start. */
-static void a_cancel_while_the_start_is_under_way_follows_it(void **state)
+WITH_STORE(a_cancel_while_the_start_is_under_way_follows_it)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
 
         f->mover.cancel_in_start = operation;
@@ -281,9 +265,8 @@ static void a_cancel_while_the_start_is_under_way_follows_it(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_begin_after_a_cancel_does_nothing(void **state)
+WITH_STORE(a_begin_after_a_cancel_does_nothing)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
 
         operation_cancel(f->store, operation);
@@ -293,9 +276,8 @@ static void a_begin_after_a_cancel_does_nothing(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_second_begin_is_refused(void **state)
+WITH_STORE(a_second_begin_is_refused)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
         struct ferry_metadata *metadata = peer_metadata(FERRY_READ);
         char detail[OPERATION_DETAIL_SIZE];
@@ -308,9 +290,8 @@ static void a_second_begin_is_refused(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_failed_fetch_of_metadata_ends_the_operation(void **state)
+WITH_STORE(a_failed_fetch_of_metadata_ends_the_operation)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
 
         operation_fail(f->store, operation, FERRY_E_PEER_UNREACHABLE, "no route");
@@ -326,9 +307,8 @@ static void a_failed_fetch_of_metadata_ends_the_operation(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_region_is_used_once_until_the_end_and_survives_in_the_view(void **state)
+WITH_STORE(a_region_is_used_once_until_the_end_and_survives_in_the_view)
 {
-        struct fixture *f = *state;
         struct operation_slice slices[] = {
                 { f->region, 0, 1 }, { f->other, 5, 7 }, { f->region, 100, 3 }, { f->other, 6, 9 }, { f->region, 0, 1 }
         };
@@ -353,9 +333,8 @@ static void a_region_is_used_once_until_the_end_and_survives_in_the_view(void **
         (void)operation_unref(operation);
 }
 
-static void a_row_of_slices_becomes_its_pieces_and_one_where_they_touch(void **state)
+WITH_STORE(a_row_of_slices_becomes_its_pieces_and_one_where_they_touch)
 {
-        struct fixture *f = *state;
         struct operation_slice slices[] = { { f->region, 2, 3, 4, 8 }, { f->region, 64, 8, 4, 8 } };
         struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 2 };
         struct operation *operation;
@@ -378,9 +357,8 @@ static void a_row_of_slices_becomes_its_pieces_and_one_where_they_touch(void **s
         (void)operation_unref(operation);
 }
 
-static void a_deleted_region_cannot_be_offered(void **state)
+WITH_STORE(a_deleted_region_cannot_be_offered)
 {
-        struct fixture *f = *state;
         struct operation_slice slices[] = { { f->region, 0, 1 }, { f->other, 5, 7 } };
         struct operation_spec spec = { .kind = FERRY_READABLE, .slices = slices, .n_slices = 2 };
         struct operation *operation = NULL;
@@ -391,9 +369,8 @@ static void a_deleted_region_cannot_be_offered(void **state)
         assert_int_equal(region_in_use(f->region), 0);
 }
 
-static void a_wrong_specification_is_refused(void **state)
+WITH_STORE(a_wrong_specification_is_refused)
 {
-        struct fixture *f = *state;
         struct operation_slice empty = { f->region, 0, 0 }, beyond = { f->region, 1, REGION_SIZE },
                                overflow = { f->region, UINT64_MAX, 2 }, good = { f->region, 0, REGION_SIZE },
                                overlapping = { f->region, 0, 2, 2, 1 },
@@ -430,9 +407,8 @@ static void a_wrong_specification_is_refused(void **state)
         assert_int_equal(region_in_use(f->region), 0);
 }
 
-static void a_deleted_operation_is_gone_at_once_but_holds_its_memory_until_quiet(void **state)
+WITH_STORE(a_deleted_operation_is_gone_at_once_but_holds_its_memory_until_quiet)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ), *found = NULL;
         uint64_t id = look(f, operation).id;
 
@@ -454,45 +430,11 @@ static void a_deleted_operation_is_gone_at_once_but_holds_its_memory_until_quiet
         assert_int_equal(operation_find(f->store, id + 1, &found), OPERATION_UNKNOWN);
 }
 
-static void an_operation_may_outlive_its_store(void **state)
+WITH_STORE(an_operation_may_outlive_its_store)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE);
 
         f->store = operation_store_free(f->store);
         assert_int_equal(region_in_use(f->region), 0);
         (void)operation_unref(operation);
-}
-
-#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                T(a_new_operation_is_initialized_at_revision_1),
-                T(a_passive_operation_runs_when_claimed_and_completes),
-                T(an_active_operation_runs_when_started_and_completes),
-                T(an_end_without_a_start_completes_through_in_progress),
-                T(an_end_before_the_start_returns_is_kept),
-                T(a_start_that_is_refused_is_transfer_failed),
-                T(every_outcome_has_its_status),
-                T(nothing_leaves_a_terminal_status),
-                T(a_cancel_before_any_claim_is_immediate),
-                T(a_cancel_in_flight_waits_until_it_is_quiet),
-                T(a_cancel_of_a_claim_revokes_it_and_tells_the_peer),
-                T(a_cancel_that_comes_too_late_completes),
-                T(a_fault_during_a_cancel_is_cancelled_with_that_error),
-                T(a_cancel_while_the_start_is_under_way_follows_it),
-                T(a_begin_after_a_cancel_does_nothing),
-                T(a_second_begin_is_refused),
-                T(a_failed_fetch_of_metadata_ends_the_operation),
-                T(a_region_is_used_once_until_the_end_and_survives_in_the_view),
-                T(a_row_of_slices_becomes_its_pieces_and_one_where_they_touch),
-                T(a_deleted_region_cannot_be_offered),
-                T(a_wrong_specification_is_refused),
-                T(a_deleted_operation_is_gone_at_once_but_holds_its_memory_until_quiet),
-                T(an_operation_may_outlive_its_store),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,9 +17,8 @@ static void count(struct operation_waiter *waiter)
                 assert_false(operation_wait(counter->f->store, counter->again, 0, waiter));
 }
 
-static void a_waiter_is_woken_once_at_the_end(void **state)
+WITH_STORE(a_waiter_is_woken_once_at_the_end)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
         struct counter counters[3] = { { .waiter.wake = count, .f = f },
                                        { .waiter.wake = count, .f = f },
@@ -39,9 +38,8 @@ static void a_waiter_is_woken_once_at_the_end(void **state)
         (void)operation_unref(operation);
 }
 
-static void who_waits_is_woken_when_the_data_plane_settles(void **state)
+WITH_STORE(who_waits_is_woken_when_the_data_plane_settles)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
         struct counter counter = { .waiter.wake = count };
         struct engine_outcome outcome = { .error = 0 };
@@ -58,9 +56,8 @@ static void who_waits_is_woken_when_the_data_plane_settles(void **state)
         (void)operation_unref(operation);
 }
 
-static void nobody_waits_for_what_holds_already(void **state)
+WITH_STORE(nobody_waits_for_what_holds_already)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ), *deleted = make(f, FERRY_READ);
         struct counter counter = { .waiter.wake = count };
 
@@ -84,9 +81,8 @@ static void nobody_waits_for_what_holds_already(void **state)
         (void)operation_unref(deleted);
 }
 
-static void a_waiter_for_a_revision_is_woken_when_it_is_passed(void **state)
+WITH_STORE(a_waiter_for_a_revision_is_woken_when_it_is_passed)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
         struct counter next = { .waiter.wake = count }, later = { .waiter.wake = count };
 
@@ -103,9 +99,8 @@ static void a_waiter_for_a_revision_is_woken_when_it_is_passed(void **state)
         (void)operation_unref(operation);
 }
 
-static void who_no_longer_waits_is_not_woken(void **state)
+WITH_STORE(who_no_longer_waits_is_not_woken)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
         struct counter a = { .waiter.wake = count }, b = { .waiter.wake = count };
 
@@ -119,9 +114,8 @@ static void who_no_longer_waits_is_not_woken(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_deletion_wakes_even_while_bytes_are_in_flight(void **state)
+WITH_STORE(a_deletion_wakes_even_while_bytes_are_in_flight)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
         struct counter counter = { .waiter.wake = count };
 
@@ -134,9 +128,8 @@ static void a_deletion_wakes_even_while_bytes_are_in_flight(void **state)
         (void)operation_unref(operation);
 }
 
-static void a_deletion_wakes_although_it_was_cancelled_before(void **state)
+WITH_STORE(a_deletion_wakes_although_it_was_cancelled_before)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
         struct counter counter = { .waiter.wake = count };
 
@@ -150,9 +143,8 @@ static void a_deletion_wakes_although_it_was_cancelled_before(void **state)
 }
 
 /* Would deadlock if the lock were held. */
-static void wake_may_call_the_store(void **state)
+WITH_STORE(wake_may_call_the_store)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
         struct counter counter = { .waiter.wake = count, .f = f, .again = operation };
 
@@ -162,9 +154,8 @@ static void wake_may_call_the_store(void **state)
         (void)operation_unref(operation);
 }
 
-static void freeing_the_store_wakes_who_waits(void **state)
+WITH_STORE(freeing_the_store_wakes_who_waits)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READABLE);
         struct counter counter = { .waiter.wake = count };
 
@@ -174,9 +165,8 @@ static void freeing_the_store_wakes_who_waits(void **state)
         (void)operation_unref(operation);
 }
 
-static void waiters_are_counted(void **state)
+WITH_STORE(waiters_are_counted)
 {
-        struct fixture *f = *state;
         struct operation *operation = make(f, FERRY_READ);
         struct metric *waiters =
                 metric_get(metrics_family(f->metrics, METRIC_GAUGE, "ferry_waiters", "", 0, NULL, NULL, 0), NULL);
@@ -190,24 +180,4 @@ static void waiters_are_counted(void **state)
         operation_cancel(f->store, operation);
         assert_int_equal(metric_value(waiters), 0);
         (void)operation_unref(operation);
-}
-
-#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                T(a_waiter_is_woken_once_at_the_end),
-                T(who_waits_is_woken_when_the_data_plane_settles),
-                T(nobody_waits_for_what_holds_already),
-                T(a_waiter_for_a_revision_is_woken_when_it_is_passed),
-                T(who_no_longer_waits_is_not_woken),
-                T(a_deletion_wakes_even_while_bytes_are_in_flight),
-                T(a_deletion_wakes_although_it_was_cancelled_before),
-                T(wake_may_call_the_store),
-                T(freeing_the_store_wakes_who_waits),
-                T(waiters_are_counted),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

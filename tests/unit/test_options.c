@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/log.h"
 #include "base/util.h"
 #include "options.h"
+#include "unit.h"
 
 /* The arguments after the program's name, ended by NULL. */
 #define PARSE(options, message, ...)                                                                                   \
@@ -30,7 +27,6 @@ static int forget_environment(void **state)
 {
         char variable[OPTION_VARIABLE_SIZE];
 
-        (void)state;
         for (size_t i = 0; i < option_count; i++) {
                 option_variable(&option_table[i], variable);
                 (void)unsetenv(variable);
@@ -38,12 +34,11 @@ static int forget_environment(void **state)
         return 0;
 }
 
-static void nothing_given_is_valid_and_leaves_the_defaults(void **state)
+TEST_WITH(nothing_given_is_valid_and_leaves_the_defaults, forget_environment, NULL)
 {
         char message[OPTION_MESSAGE_SIZE];
         struct options options;
 
-        (void)state;
         assert_int_equal(PARSE(&options, message), 0);
         assert_int_equal(options.worker.n_listen, 1);
         assert_string_equal(options.worker.listen[0], "127.0.0.1:9300");
@@ -56,12 +51,11 @@ static void nothing_given_is_valid_and_leaves_the_defaults(void **state)
         options_clear(&options);
 }
 
-static void every_type_of_flag_is_read(void **state)
+TEST_WITH(every_type_of_flag_is_read, forget_environment, NULL)
 {
         char message[OPTION_MESSAGE_SIZE];
         struct options options;
 
-        (void)state;
         assert_int_equal(PARSE(&options, message, "--name", "kv-0", "--local=off", "--no-auth", "--window", "7",
                                "--memory-limit=1.5G", "--ttl", "90s", "--grace=250ms", "--retention", "2h",
                                "--stall-limit", "3m", "--max-operations=12", "--log-level", "debug",
@@ -82,23 +76,21 @@ static void every_type_of_flag_is_read(void **state)
         options_clear(&options);
 }
 
-static void a_value_may_hold_an_equals_sign(void **state)
+TEST_WITH(a_value_may_hold_an_equals_sign, forget_environment, NULL)
 {
         char message[OPTION_MESSAGE_SIZE];
         struct options options;
 
-        (void)state;
         assert_int_equal(PARSE(&options, message, "--token-file=/etc/a=b"), 0);
         assert_string_equal(options.worker.token_file, "/etc/a=b");
         options_clear(&options);
 }
 
-static void a_repeated_flag_makes_a_list(void **state)
+TEST_WITH(a_repeated_flag_makes_a_list, forget_environment, NULL)
 {
         char message[OPTION_MESSAGE_SIZE];
         struct options options;
 
-        (void)state;
         assert_int_equal(PARSE(&options, message, "--listen", "127.0.0.1:0", "--listen=unix:/run/f.sock", "--listen",
                                "[::1]:80"),
                          0);
@@ -109,12 +101,11 @@ static void a_repeated_flag_makes_a_list(void **state)
         options_clear(&options);
 }
 
-static void the_environment_sets_every_type_of_flag(void **state)
+TEST_WITH(the_environment_sets_every_type_of_flag, forget_environment, NULL)
 {
         char message[OPTION_MESSAGE_SIZE];
         struct options options;
 
-        (void)state;
         (void)setenv("FERRY_DATA_LISTEN", "10.0.0.1:0", 1);
         (void)setenv("FERRY_ALLOW_PEER", "10.0.0.0/8, ::1,host.example", 1);
         (void)setenv("FERRY_NO_AUTH", "true", 1);
@@ -135,12 +126,11 @@ static void the_environment_sets_every_type_of_flag(void **state)
         options_clear(&options);
 }
 
-static void the_command_line_wins_over_the_environment(void **state)
+TEST_WITH(the_command_line_wins_over_the_environment, forget_environment, NULL)
 {
         char message[OPTION_MESSAGE_SIZE];
         struct options options;
 
-        (void)state;
         (void)setenv("FERRY_NAME", "from-environment", 1);
         (void)setenv("FERRY_LISTEN", "127.0.0.1:1,127.0.0.1:2", 1);
         assert_int_equal(
@@ -152,12 +142,11 @@ static void the_command_line_wins_over_the_environment(void **state)
         options_clear(&options);
 }
 
-static void empty_and_foreign_variables_do_not_count(void **state)
+TEST_WITH(empty_and_foreign_variables_do_not_count, forget_environment, NULL)
 {
         char message[OPTION_MESSAGE_SIZE];
         struct options options;
 
-        (void)state;
         (void)setenv("FERRY_NAME", "", 1);
         (void)setenv("FERRY_HELP", "1", 1);
         (void)setenv("FERRY_VERSION", "2", 1);
@@ -169,19 +158,18 @@ static void empty_and_foreign_variables_do_not_count(void **state)
         options_clear(&options);
 }
 
-static void a_flag_in_the_environment_can_be_off(void **state)
+TEST_WITH(a_flag_in_the_environment_can_be_off, forget_environment, NULL)
 {
         char message[OPTION_MESSAGE_SIZE];
         struct options options;
 
-        (void)state;
         (void)setenv("FERRY_NO_AUTH", "0", 1);
         assert_int_equal(PARSE(&options, message), 0);
         assert_false(options.worker.no_auth);
         options_clear(&options);
 }
 
-static void bad_values_are_refused_with_the_flag_and_what_it_takes(void **state)
+TEST_WITH(bad_values_are_refused_with_the_flag_and_what_it_takes, forget_environment, NULL)
 {
         static const struct {
                 const char *flag, *value, *says;
@@ -225,7 +213,6 @@ static void bad_values_are_refused_with_the_flag_and_what_it_takes(void **state)
                 { "--token-file", "", "FILE" },
         };
 
-        (void)state;
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
                 char message[OPTION_MESSAGE_SIZE];
                 struct options options;
@@ -239,7 +226,7 @@ static void bad_values_are_refused_with_the_flag_and_what_it_takes(void **state)
         }
 }
 
-static void bad_variables_are_refused_by_name(void **state)
+TEST_WITH(bad_variables_are_refused_by_name, forget_environment, NULL)
 {
         static const struct {
                 const char *variable, *value;
@@ -253,14 +240,14 @@ static void bad_variables_are_refused_by_name(void **state)
                 char message[OPTION_MESSAGE_SIZE];
                 struct options options;
 
-                (void)forget_environment(state);
+                (void)forget_environment(NULL);
                 (void)setenv(bad[i].variable, bad[i].value, 1);
                 assert_int_equal(PARSE(&options, message), -EINVAL);
                 assert_non_null(strstr(message, bad[i].variable));
         }
 }
 
-static void usage_errors_are_told(void **state)
+TEST_WITH(usage_errors_are_told, forget_environment, NULL)
 {
         static char *const bad[][4] = {
                 { "ferryd", "--bogus", NULL },
@@ -278,7 +265,6 @@ static void usage_errors_are_told(void **state)
                 { "ferryd", "--no-auth", "1", NULL },
         };
 
-        (void)state;
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
                 char message[OPTION_MESSAGE_SIZE];
                 struct options options;
@@ -289,13 +275,12 @@ static void usage_errors_are_told(void **state)
         }
 }
 
-static void a_message_is_one_clean_line(void **state)
+TEST_WITH(a_message_is_one_clean_line, forget_environment, NULL)
 {
         char message[OPTION_MESSAGE_SIZE];
         char longest[4096];
         struct options options;
 
-        (void)state;
         memset(longest, 'x', sizeof(longest));
         longest[sizeof(longest) - 1] = '\0';
         assert_int_equal(PARSE(&options, message, "--name", "a\nb\033[31m"), -EINVAL);
@@ -304,12 +289,11 @@ static void a_message_is_one_clean_line(void **state)
         assert_true(strlen(message) < OPTION_MESSAGE_SIZE);
 }
 
-static void help_and_version_have_short_forms_and_need_nothing_else(void **state)
+TEST_WITH(help_and_version_have_short_forms_and_need_nothing_else, forget_environment, NULL)
 {
         char message[OPTION_MESSAGE_SIZE];
         struct options options;
 
-        (void)state;
         (void)setenv("FERRY_WINDOW", "broken", 1);
         assert_int_equal(PARSE(&options, message, "-h"), 0);
         assert_true(options.help);
@@ -325,21 +309,19 @@ static void help_and_version_have_short_forms_and_need_nothing_else(void **state
         options_clear(&options);
 }
 
-static void flags_and_variables_are_unique(void **state)
+TEST_WITH(flags_and_variables_are_unique, forget_environment, NULL)
 {
-        (void)state;
         for (size_t i = 0; i < option_count; i++)
                 for (size_t j = 0; j < i; j++)
                         assert_string_not_equal(option_table[i].flag, option_table[j].flag);
 }
 
-static void help_names_every_flag_in_lines_that_fit(void **state)
+TEST_WITH(help_names_every_flag_in_lines_that_fit, forget_environment, NULL)
 {
         char *text = NULL, *line, *rest, needle[64];
         size_t size;
         FILE *file = open_memstream(&text, &size);
 
-        (void)state;
         assert_non_null(file);
         options_help(file);
         (void)fclose(file);
@@ -355,14 +337,13 @@ static void help_names_every_flag_in_lines_that_fit(void **state)
 }
 
 /* In mdoc a flag is "Fl -name"; its item in a list starts with it. */
-static void the_man_page_describes_every_flag(void **state)
+TEST_WITH(the_man_page_describes_every_flag, forget_environment, NULL)
 {
         static char page[128 * 1024];
         FILE *file = fopen(FERRYD_MAN_PAGE, "re");
         char needle[64];
         size_t size;
 
-        (void)state;
         assert_non_null(file);
         size = fread(page, 1, sizeof(page) - 1, file);
         (void)fclose(file);
@@ -381,28 +362,4 @@ static void the_man_page_describes_every_flag(void **state)
                         print_error("the man page lacks --%s\n", option->flag);
                 assert_non_null(found);
         }
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup(nothing_given_is_valid_and_leaves_the_defaults, forget_environment),
-                cmocka_unit_test_setup(every_type_of_flag_is_read, forget_environment),
-                cmocka_unit_test_setup(a_value_may_hold_an_equals_sign, forget_environment),
-                cmocka_unit_test_setup(a_repeated_flag_makes_a_list, forget_environment),
-                cmocka_unit_test_setup(the_environment_sets_every_type_of_flag, forget_environment),
-                cmocka_unit_test_setup(the_command_line_wins_over_the_environment, forget_environment),
-                cmocka_unit_test_setup(empty_and_foreign_variables_do_not_count, forget_environment),
-                cmocka_unit_test_setup(a_flag_in_the_environment_can_be_off, forget_environment),
-                cmocka_unit_test_setup(bad_values_are_refused_with_the_flag_and_what_it_takes, forget_environment),
-                cmocka_unit_test_setup(bad_variables_are_refused_by_name, forget_environment),
-                cmocka_unit_test_setup(usage_errors_are_told, forget_environment),
-                cmocka_unit_test_setup(a_message_is_one_clean_line, forget_environment),
-                cmocka_unit_test_setup(help_and_version_have_short_forms_and_need_nothing_else, forget_environment),
-                cmocka_unit_test_setup(flags_and_variables_are_unique, forget_environment),
-                cmocka_unit_test_setup(help_names_every_flag_in_lines_that_fit, forget_environment),
-                cmocka_unit_test_setup(the_man_page_describes_every_flag, forget_environment),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

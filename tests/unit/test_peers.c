@@ -5,8 +5,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,8 +12,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include <ferry/error.h>
 #include <ferry/json_write.h>
@@ -25,6 +21,8 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "peers/peers.h"
+
+#include "unit.h"
 
 /* ---- a peer that answers by script: one thread, one connection at a time ---- */
 
@@ -273,14 +271,13 @@ static char *good_answer(void)
         return answer;
 }
 
-static void metadata_is_fetched_and_decoded(void **state)
+TEST(metadata_is_fetched_and_decoded)
 {
         FERRY_CLEANUP(cleanup_free) char *answer = good_answer();
         struct peers *peers = make_peers(NULL);
         struct result result;
         struct peer peer;
 
-        (void)state;
         peer_start(&peer, answer);
         peer_go(&peer);
         result_init(&result);
@@ -297,7 +294,7 @@ static void metadata_is_fetched_and_decoded(void **state)
         result_clear(&result);
 }
 
-static void the_token_and_the_user_agent_are_sent(void **state)
+TEST(the_token_and_the_user_agent_are_sent)
 {
         FERRY_CLEANUP(cleanup_free) char *answer = good_answer();
         const struct peers_config config = { .token = "s3cret", .user_agent = "ferryd/9" };
@@ -305,7 +302,6 @@ static void the_token_and_the_user_agent_are_sent(void **state)
         struct result result;
         struct peer peer;
 
-        (void)state;
         peer_start(&peer, answer);
         peer_go(&peer);
         result_init(&result);
@@ -319,13 +315,12 @@ static void the_token_and_the_user_agent_are_sent(void **state)
         result_clear(&result);
 }
 
-static void a_connection_is_used_again(void **state)
+TEST(a_connection_is_used_again)
 {
         FERRY_CLEANUP(cleanup_free) char *answer = good_answer();
         struct peers *peers = make_peers(NULL);
         struct peer peer;
 
-        (void)state;
         peer_start(&peer, answer);
         peer.keep_alive = true;
         peer_go(&peer);
@@ -344,7 +339,7 @@ static void a_connection_is_used_again(void **state)
         peer_stop(&peer);
 }
 
-static void answers_are_told_apart(void **state)
+TEST(answers_are_told_apart)
 {
 #define EMPTY "Content-Length: 0\r\n\r\n"
         static const struct {
@@ -369,21 +364,19 @@ static void answers_are_told_apart(void **state)
                 { "SSH-2.0-OpenSSH_9.2\r\n", FERRY_E_TRANSFER_FAILED },
         };
 
-        (void)state;
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
                 print_message("%.40s\n", cases[i].answer);
                 assert_int_equal(error_of(cases[i].answer, 0, NULL), cases[i].error);
         }
 }
 
-static void a_redirect_is_not_followed(void **state)
+TEST(a_redirect_is_not_followed)
 {
         struct peers *peers = make_peers(NULL);
         struct peer peer, target;
         struct result result;
         char answer[256];
 
-        (void)state;
         peer_start(&target, "HTTP/1.1 404 Not Found\r\n" EMPTY);
         peer_go(&target);
         (void)snprintf(answer, sizeof(answer), "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:%u/\r\n" EMPTY,
@@ -401,12 +394,11 @@ static void a_redirect_is_not_followed(void **state)
         result_clear(&result);
 }
 
-static void a_proxy_in_the_environment_is_not_used(void **state)
+TEST(a_proxy_in_the_environment_is_not_used)
 {
         struct peer peer;
         char proxy[64];
 
-        (void)state;
         peer_start(&peer, "HTTP/1.1 404 Not Found\r\n" EMPTY);
         peer_go(&peer);
         (void)snprintf(proxy, sizeof(proxy), "http://127.0.0.1:%u", peer.port);
@@ -417,11 +409,10 @@ static void a_proxy_in_the_environment_is_not_used(void **state)
         peer_stop(&peer);
 }
 
-static void a_body_beyond_the_limit_ends_the_fetch(void **state)
+TEST(a_body_beyond_the_limit_ends_the_fetch)
 {
         const struct peers_config config = { .max_body = 10000 };
 
-        (void)state;
         /* Announced and not, so that the count and not the header decides. */
         assert_int_equal(error_of("HTTP/1.1 200 OK\r\n\r\n", 64 << 20, &config), FERRY_E_INVALID_METADATA);
         assert_int_equal(error_of("HTTP/1.1 200 OK\r\nContent-Length: 67108864\r\n\r\n", 64 << 20, &config),
@@ -429,32 +420,29 @@ static void a_body_beyond_the_limit_ends_the_fetch(void **state)
         assert_int_equal(error_of("HTTP/1.1 200 OK\r\n\r\n", 10000, &config), FERRY_E_INVALID_METADATA);
 }
 
-static void endless_headers_end_the_fetch(void **state)
+TEST(endless_headers_end_the_fetch)
 {
         static char answer[300000];
         size_t size = (size_t)snprintf(answer, sizeof(answer), "HTTP/1.1 200 OK\r\n");
 
-        (void)state;
         while (size + 64 < sizeof(answer))
                 size += (size_t)snprintf(answer + size, sizeof(answer) - size, "X-Filler: %032d\r\n", 0);
         assert_int_equal(error_of(answer, 0, NULL), FERRY_E_INVALID_METADATA);
 }
 
-static void a_peer_that_never_answers_is_a_timeout(void **state)
+TEST(a_peer_that_never_answers_is_a_timeout)
 {
         const struct peers_config config = { .timeout_ms = 200 };
 
-        (void)state;
         assert_int_equal(error_of(NULL, 0, &config), FERRY_E_TIMEOUT);
 }
 
-static void a_port_where_nobody_listens_is_unreachable(void **state)
+TEST(a_port_where_nobody_listens_is_unreachable)
 {
         struct peers *peers = make_peers(NULL);
         struct result result;
         struct peer peer;
 
-        (void)state;
         peer_start(&peer, "");
         (void)close(peer.fd); /* its port is free, and nobody's */
         result_init(&result);
@@ -465,7 +453,7 @@ static void a_port_where_nobody_listens_is_unreachable(void **state)
         result_clear(&result);
 }
 
-static void hosts_that_are_not_admitted_are_refused_before_anything_is_sent(void **state)
+TEST(hosts_that_are_not_admitted_are_refused_before_anything_is_sent)
 {
         static const char *const urls[] = {
                 "http://192.0.2.1" METADATA_PATH,          "http://192.0.2.1:80" METADATA_PATH,
@@ -478,7 +466,6 @@ static void hosts_that_are_not_admitted_are_refused_before_anything_is_sent(void
         struct peers *peers = make_peers(NULL);
         struct result result;
 
-        (void)state;
         result_init(&result);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(urls); i++) {
                 print_message("%s\n", urls[i]);
@@ -489,7 +476,7 @@ static void hosts_that_are_not_admitted_are_refused_before_anything_is_sent(void
         result_clear(&result);
 }
 
-static void urls_that_are_not_a_workers_metadata_are_refused(void **state)
+TEST(urls_that_are_not_a_workers_metadata_are_refused)
 {
         static const char *const urls[] = {
                 "",
@@ -514,7 +501,6 @@ static void urls_that_are_not_a_workers_metadata_are_refused(void **state)
         struct peers *peers = make_peers(NULL);
         struct result result;
 
-        (void)state;
         result_init(&result);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(urls); i++) {
                 print_message("%s\n", urls[i]);
@@ -526,7 +512,7 @@ static void urls_that_are_not_a_workers_metadata_are_refused(void **state)
 }
 
 /* "localhost" is admitted by ::1, but leads to 127.0.0.1 as well, which is not. */
-static void the_address_behind_a_name_is_checked_again(void **state)
+TEST(the_address_behind_a_name_is_checked_again)
 {
         static const char *const allow[] = { "::1" };
         struct peers_config config = { 0 };
@@ -535,7 +521,6 @@ static void the_address_behind_a_name_is_checked_again(void **state)
         struct result result;
         struct peer peer;
 
-        (void)state;
         assert_int_equal(admission_new(allow, 1, false, &admission), 0);
         config.admission = admission;
         peers = make_peers(&config);
@@ -553,14 +538,13 @@ static void the_address_behind_a_name_is_checked_again(void **state)
         result_clear(&result);
 }
 
-static void fetches_at_the_same_time_are_bounded(void **state)
+TEST(fetches_at_the_same_time_are_bounded)
 {
         const struct peers_config config = { .max_fetches = 2 };
         struct peers *peers = make_peers(&config);
         struct result results[3];
         struct peer peer;
 
-        (void)state;
         peer_start(&peer, NULL);
         peer_go(&peer);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(results); i++)
@@ -576,13 +560,12 @@ static void fetches_at_the_same_time_are_bounded(void **state)
                 result_clear(&results[i]);
 }
 
-static void ending_cancels_what_still_runs(void **state)
+TEST(ending_cancels_what_still_runs)
 {
         struct peers *peers = make_peers(NULL);
         struct result result;
         struct peer peer;
 
-        (void)state;
         peer_start(&peer, NULL);
         peer_go(&peer);
         result_init(&result);
@@ -594,13 +577,12 @@ static void ending_cancels_what_still_runs(void **state)
         result_clear(&result);
 }
 
-static void fetches_are_counted_by_result(void **state)
+TEST(fetches_are_counted_by_result)
 {
         struct metrics *metrics = NULL;
         FERRY_CLEANUP(cleanup_free) char *text = NULL;
         struct peers_config config = { 0 };
 
-        (void)state;
         assert_int_equal(metrics_new(&metrics), 0);
         config.metrics = metrics;
         assert_int_equal(error_of("HTTP/1.1 404 Not Found\r\n" EMPTY, 0, &config), FERRY_E_STALE_METADATA);
@@ -627,7 +609,7 @@ static void *do_nothing(void *argument)
 }
 
 /* An idle worker does without libcurl's memory. */
-static void nothing_runs_before_the_first_fetch(void **state)
+TEST(nothing_runs_before_the_first_fetch)
 {
         struct peers *peers;
         char detail[128];
@@ -646,27 +628,4 @@ static void nothing_runs_before_the_first_fetch(void **state)
         peers_free(peers);
 }
 
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(nothing_runs_before_the_first_fetch),
-                cmocka_unit_test(metadata_is_fetched_and_decoded),
-                cmocka_unit_test(the_token_and_the_user_agent_are_sent),
-                cmocka_unit_test(a_connection_is_used_again),
-                cmocka_unit_test(answers_are_told_apart),
-                cmocka_unit_test(a_redirect_is_not_followed),
-                cmocka_unit_test(a_proxy_in_the_environment_is_not_used),
-                cmocka_unit_test(a_body_beyond_the_limit_ends_the_fetch),
-                cmocka_unit_test(endless_headers_end_the_fetch),
-                cmocka_unit_test(a_peer_that_never_answers_is_a_timeout),
-                cmocka_unit_test(a_port_where_nobody_listens_is_unreachable),
-                cmocka_unit_test(hosts_that_are_not_admitted_are_refused_before_anything_is_sent),
-                cmocka_unit_test(urls_that_are_not_a_workers_metadata_are_refused),
-                cmocka_unit_test(the_address_behind_a_name_is_checked_again),
-                cmocka_unit_test(fetches_at_the_same_time_are_bounded),
-                cmocka_unit_test(ending_cancels_what_still_runs),
-                cmocka_unit_test(fetches_are_counted_by_result),
-        };
-
-        return cmocka_run_group_tests(tests, admit_loopback, forget_loopback);
-}
+TEST_GROUP(admit_loopback, forget_loopback)

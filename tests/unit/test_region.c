@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,13 +14,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <ferry/error.h>
 
 #include "base/metrics.h"
 #include "base/util.h"
 #include "memory/region.h"
 #include "memory/room.h"
+
+#include "unit.h"
 
 /* A region of LIMIT bytes is large: maker threads make it. */
 enum { KIB = 1024, LIMIT = 1024 * KIB, SMALL = 4 * KIB, MAX_REGIONS = 40 };
@@ -257,14 +256,14 @@ static void assert_is_zeros_that_others_can_map(uint64_t size)
         region_unref(region);
 }
 
-static void region_is_sealed_zeros_that_others_can_map(void **state)
+TEST_WITH(region_is_sealed_zeros_that_others_can_map, setup, teardown)
 {
         assert_is_zeros_that_others_can_map(10000);
         assert_is_zeros_that_others_can_map(LIMIT - 1);
 }
 
 /* Odd sizes about the pieces in which large regions are filled, and about huge pages. */
-static void every_size_is_filled(void **state)
+TEST_WITH(every_size_is_filled, setup, teardown)
 {
         static const size_t sizes[] = { 2048 * KIB,      2048 * KIB + 1,  4096 * KIB - 1,    32768 * KIB,
                                         32768 * KIB + 1, 65536 * KIB - 1, 40960 * KIB - 4096 };
@@ -309,13 +308,13 @@ static void assert_nobody_else_writes(uint64_t size)
         region_unref(region);
 }
 
-static void nobody_else_can_write_a_sealed_region(void **state)
+TEST_WITH(nobody_else_can_write_a_sealed_region, setup, teardown)
 {
         assert_nobody_else_writes(SMALL);
         assert_nobody_else_writes(LIMIT);
 }
 
-static void bad_parameters_are_refused(void **state)
+TEST_WITH(bad_parameters_are_refused, setup, teardown)
 {
         assert_int_equal(create_fails(0, "cpu"), FERRY_E_INVALID_PARAMETER);
         static const char *const devices[] = { "cuda:0", "", "cpu ", "CPU", "cpu:0", "a device with a very long name" };
@@ -333,7 +332,7 @@ static void bad_parameters_are_refused(void **state)
         assert_totals(1, 1);
 }
 
-static void sizes_beyond_the_limit_are_refused_and_cost_nothing(void **state)
+TEST_WITH(sizes_beyond_the_limit_are_refused_and_cost_nothing, setup, teardown)
 {
         static const uint64_t sizes[] = { LIMIT + 1, (uint64_t)INT64_MAX, (uint64_t)INT64_MAX + 1, UINT64_MAX - 1,
                                           UINT64_MAX };
@@ -352,7 +351,7 @@ static void sizes_beyond_the_limit_are_refused_and_cost_nothing(void **state)
         assert_totals(1, LIMIT);
 }
 
-static void the_limit_that_refuses_is_named(void **state)
+TEST_WITH(the_limit_that_refuses_is_named, setup, teardown)
 {
         assert_refused_by(LIMIT + 1, FERRY_E_NO_SPACE, "--memory-limit");
         assert_refused_by(UINT64_MAX, FERRY_E_NO_SPACE, "address space");
@@ -377,7 +376,7 @@ static void refused_by_rlimit(int resource, rlim_t value, uint64_t size, int err
         assert_totals(0, 0);
 }
 
-static void limits_of_the_process_are_named(void **state)
+TEST_WITH(limits_of_the_process_are_named, setup, teardown)
 {
         refused_by_rlimit(RLIMIT_FSIZE, 4096, 4097, FERRY_E_NO_SPACE, "RLIMIT_FSIZE");
         refused_by_rlimit(RLIMIT_FSIZE, 4096, LIMIT, FERRY_E_NO_SPACE, "RLIMIT_FSIZE");
@@ -396,7 +395,7 @@ static void write_text(const char *path, const char *text)
         close(fd);
 }
 
-static void a_full_machine_refuses_before_anything_is_taken(void **state)
+TEST_WITH(a_full_machine_refuses_before_anything_is_taken, setup, teardown)
 {
         static const struct room_paths room = { .cgroup = "/nowhere", .mountinfo = "/nowhere" };
         char path[] = "/tmp/ferry-meminfo-XXXXXX";
@@ -426,7 +425,7 @@ static void a_full_machine_refuses_before_anything_is_taken(void **state)
         unlink(path);
 }
 
-static void registration_without_room_is_no_space_and_leaves_nothing(void **state)
+TEST_WITH(registration_without_room_is_no_space_and_leaves_nothing, setup, teardown)
 {
         enroll_error = -ENOMEM;
         assert_int_equal(create_fails(LIMIT, "cpu"), FERRY_E_NO_SPACE);
@@ -437,7 +436,7 @@ static void registration_without_room_is_no_space_and_leaves_nothing(void **stat
         region_unref(create(LIMIT));
 }
 
-static void too_many_regions_are_refused(void **state)
+TEST_WITH(too_many_regions_are_refused, setup, teardown)
 {
         uint64_t last = 0;
         for (int i = 0; i < MAX_REGIONS; i++) {
@@ -450,7 +449,7 @@ static void too_many_regions_are_refused(void **state)
         region_unref(create(1));
 }
 
-static void deleted_region_is_not_found_but_memory_stays_for_holders(void **state)
+TEST_WITH(deleted_region_is_not_found_but_memory_stays_for_holders, setup, teardown)
 {
         struct region *region = create(4096);
         struct region *found = region_find(table, region->id);
@@ -466,7 +465,7 @@ static void deleted_region_is_not_found_but_memory_stays_for_holders(void **stat
         assert_null(region_unref(NULL));
 }
 
-static void region_in_use_cannot_be_deleted(void **state)
+TEST_WITH(region_in_use_cannot_be_deleted, setup, teardown)
 {
         struct region *region = create(4096);
         assert_int_equal(region_use(region), 0);
@@ -483,7 +482,7 @@ static void region_in_use_cannot_be_deleted(void **state)
         region_unref(region);
 }
 
-static void own_memory_may_be_deleted_under_a_stream_but_foreign_memory_may_not(void **state)
+TEST_WITH(own_memory_may_be_deleted_under_a_stream_but_foreign_memory_may_not, setup, teardown)
 {
         static char foreign[4096];
         struct region *own = create(4096), *adopted;
@@ -505,7 +504,7 @@ static void own_memory_may_be_deleted_under_a_stream_but_foreign_memory_may_not(
         region_unref(adopted);
 }
 
-static void only_its_holder_removes_a_held_region(void **state)
+TEST_WITH(only_its_holder_removes_a_held_region, setup, teardown)
 {
         static char foreign[4096];
         const struct region_spec spec = { .size = 4096, .device = "cpu", .held = true };
@@ -525,14 +524,14 @@ static void only_its_holder_removes_a_held_region(void **state)
         }
 }
 
-static void unknown_ids_are_not_found(void **state)
+TEST_WITH(unknown_ids_are_not_found, setup, teardown)
 {
         assert_null(region_find(table, 1));
         assert_int_equal(region_delete(table, 0), FERRY_E_NOT_FOUND);
         assert_int_equal(region_delete(table, UINT64_MAX), FERRY_E_NOT_FOUND);
 }
 
-static void adopted_memory_is_registered_but_not_counted_against_the_limit(void **state)
+TEST_WITH(adopted_memory_is_registered_but_not_counted_against_the_limit, setup, teardown)
 {
         static char memory[2 * LIMIT];
         struct region *region = NULL;
@@ -556,7 +555,7 @@ static void adopted_memory_is_registered_but_not_counted_against_the_limit(void 
         assert_null(region);
 }
 
-static void pages_follow_the_order_of_creation_though_regions_go(void **state)
+TEST_WITH(pages_follow_the_order_of_creation_though_regions_go, setup, teardown)
 {
         uint64_t ids[10];
         for (size_t i = 0; i < 10; i++) {
@@ -587,7 +586,7 @@ static void pages_follow_the_order_of_creation_though_regions_go(void **state)
         assert_int_equal(cursor, 0);
 }
 
-static void page_that_ends_with_the_last_region_ends_the_listing(void **state)
+TEST_WITH(page_that_ends_with_the_last_region_ends_the_listing, setup, teardown)
 {
         struct region *page[4];
         uint64_t cursor = 0;
@@ -606,7 +605,7 @@ static void page_that_ends_with_the_last_region_ends_the_listing(void **state)
 
 /* ---- regions that are being prepared ---- */
 
-static void a_large_region_is_listed_and_shows_its_progress_but_cannot_be_used(void **state)
+TEST_WITH(a_large_region_is_listed_and_shows_its_progress_but_cannot_be_used, setup, teardown)
 {
         struct region *page[2], *region;
         uint64_t cursor = 0;
@@ -632,7 +631,7 @@ static void a_large_region_is_listed_and_shows_its_progress_but_cannot_be_used(v
         region_unref(region);
 }
 
-static void a_region_deleted_while_it_is_prepared_is_abandoned(void **state)
+TEST_WITH(a_region_deleted_while_it_is_prepared_is_abandoned, setup, teardown)
 {
         gate_shut(true);
         struct region *region = begin(LIMIT);
@@ -647,7 +646,7 @@ static void a_region_deleted_while_it_is_prepared_is_abandoned(void **state)
         region_unref(region);
 }
 
-static void memory_that_leaves_is_waited_for(void **state)
+TEST_WITH(memory_that_leaves_is_waited_for, setup, teardown)
 {
         for (int i = 0; i < 20; i++) {
                 struct region *region = create(LIMIT);
@@ -670,7 +669,7 @@ static void memory_that_leaves_is_waited_for(void **state)
 }
 
 /* Whoever holds the memory may do so for ever: the region that has waited for it is refused. */
-static void memory_that_stays_after_all_is_not_waited_for(void **state)
+TEST_WITH(memory_that_stays_after_all_is_not_waited_for, setup, teardown)
 {
         char detail[REGION_DETAIL_SIZE];
         struct region *held = create(LIMIT);
@@ -684,7 +683,7 @@ static void memory_that_stays_after_all_is_not_waited_for(void **state)
         region_unref(create(LIMIT));
 }
 
-static void a_failure_is_kept_until_the_region_is_deleted(void **state)
+TEST_WITH(a_failure_is_kept_until_the_region_is_deleted, setup, teardown)
 {
         gate.error = -ENOMEM;
         struct region *region = begin(LIMIT);
@@ -708,7 +707,7 @@ static void tell(struct region_waiter *waiter)
         atomic_fetch_add(&FERRY_CONTAINER_OF(waiter, struct told, waiter)->n, 1);
 }
 
-static void waiters_are_told_once_that_it_is_ready_or_gone(void **state)
+TEST_WITH(waiters_are_told_once_that_it_is_ready_or_gone, setup, teardown)
 {
         struct told ready = { .waiter.wake = tell }, gone = ready, never = ready, late = ready;
 
@@ -734,7 +733,7 @@ static void waiters_are_told_once_that_it_is_ready_or_gone(void **state)
         region_unref(two);
 }
 
-static void free_abandons_what_is_prepared(void **state)
+TEST_WITH(free_abandons_what_is_prepared, setup, teardown)
 {
         gate_shut(true);
         struct region *region = begin(LIMIT / 2);
@@ -746,7 +745,7 @@ static void free_abandons_what_is_prepared(void **state)
         region_unref(region);
 }
 
-static void gauges_follow_the_regions(void **state)
+TEST_WITH(gauges_follow_the_regions, setup, teardown)
 {
         struct region *one = create(1000);
         region_unref(create(24));
@@ -758,7 +757,7 @@ static void gauges_follow_the_regions(void **state)
         region_unref(one);
 }
 
-static void held_memory_outlives_the_table(void **state)
+TEST_WITH(held_memory_outlives_the_table, setup, teardown)
 {
         struct region *held = create(4096);
         region_unref(create(4096));
@@ -804,7 +803,7 @@ static void *churn(void *argument)
         return (void *)wrong;
 }
 
-static void threads_may_do_everything_at_once(void **state)
+TEST_WITH(threads_may_do_everything_at_once, setup, teardown)
 {
         pthread_t threads[4];
         for (uintptr_t i = 0; i < 4; i++)
@@ -827,41 +826,4 @@ static void threads_may_do_everything_at_once(void **state)
         }
         assert_totals(0, 0);
         region_unref(create(LIMIT));
-}
-
-#define REGION_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                REGION_TEST(region_is_sealed_zeros_that_others_can_map),
-                REGION_TEST(every_size_is_filled),
-                REGION_TEST(nobody_else_can_write_a_sealed_region),
-                REGION_TEST(bad_parameters_are_refused),
-                REGION_TEST(sizes_beyond_the_limit_are_refused_and_cost_nothing),
-                REGION_TEST(the_limit_that_refuses_is_named),
-                REGION_TEST(limits_of_the_process_are_named),
-                REGION_TEST(a_full_machine_refuses_before_anything_is_taken),
-                REGION_TEST(registration_without_room_is_no_space_and_leaves_nothing),
-                REGION_TEST(too_many_regions_are_refused),
-                REGION_TEST(deleted_region_is_not_found_but_memory_stays_for_holders),
-                REGION_TEST(region_in_use_cannot_be_deleted),
-                REGION_TEST(own_memory_may_be_deleted_under_a_stream_but_foreign_memory_may_not),
-                REGION_TEST(only_its_holder_removes_a_held_region),
-                REGION_TEST(unknown_ids_are_not_found),
-                REGION_TEST(adopted_memory_is_registered_but_not_counted_against_the_limit),
-                REGION_TEST(pages_follow_the_order_of_creation_though_regions_go),
-                REGION_TEST(page_that_ends_with_the_last_region_ends_the_listing),
-                REGION_TEST(a_large_region_is_listed_and_shows_its_progress_but_cannot_be_used),
-                REGION_TEST(a_region_deleted_while_it_is_prepared_is_abandoned),
-                REGION_TEST(memory_that_leaves_is_waited_for),
-                REGION_TEST(memory_that_stays_after_all_is_not_waited_for),
-                REGION_TEST(a_failure_is_kept_until_the_region_is_deleted),
-                REGION_TEST(waiters_are_told_once_that_it_is_ready_or_gone),
-                REGION_TEST(free_abandons_what_is_prepared),
-                REGION_TEST(gauges_follow_the_regions),
-                REGION_TEST(held_memory_outlives_the_table),
-                REGION_TEST(threads_may_do_everything_at_once),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ enum { TTL_MS = 2000 };
 
 /* ---- texts ---- */
 
-static void endpoints_have_a_scheme_a_host_and_a_port(void **state)
+TEST(endpoints_have_a_scheme_a_host_and_a_port)
 {
         static const char *const good[] = {
                 "etcd://h:2379",           "http://127.0.0.1:2379",  "https://[::1]:2379",
@@ -51,7 +51,6 @@ static void endpoints_have_a_scheme_a_host_and_a_port(void **state)
                 "etcd://a\"b:1",
         };
 
-        (void)state;
         for (size_t i = 0; i < UNIT_COUNT(good); i++)
                 if (!registry_url_is_valid(good[i]))
                         fail_msg("%s", good[i]);
@@ -60,11 +59,10 @@ static void endpoints_have_a_scheme_a_host_and_a_port(void **state)
                         fail_msg("%s", bad[i]);
 }
 
-static void a_prefix_is_visible_text(void **state)
+TEST(a_prefix_is_visible_text)
 {
         char longest[REGISTRY_PREFIX_MAX + 2];
 
-        (void)state;
         assert_true(registry_prefix_is_valid("/ferry/workers/"));
         assert_true(registry_prefix_is_valid("x"));
         assert_false(registry_prefix_is_valid(""));
@@ -79,13 +77,12 @@ static void a_prefix_is_visible_text(void **state)
         assert_false(registry_prefix_is_valid(longest));
 }
 
-static void an_entry_survives_its_text(void **state)
+TEST(an_entry_survives_its_text)
 {
         const struct registry_entry entry = { .name = "a", .epoch = 17, .version = "1", .http = "https://h:1" };
         struct registry_entry back = { 0 };
         char *text = registry_entry_encode(&entry);
 
-        (void)state;
         assert_non_null(text);
         assert_int_equal(registry_entry_decode(text, strlen(text), "a", &back), 0);
         assert_memory_equal(&back, &entry, sizeof(entry));
@@ -93,7 +90,7 @@ static void an_entry_survives_its_text(void **state)
         free(text);
 }
 
-static void an_entry_is_checked(void **state)
+TEST(an_entry_is_checked)
 {
         static const char *const bad[] = {
                 "",
@@ -114,7 +111,6 @@ static void an_entry_is_checked(void **state)
         static const char newer[] = "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"colour\":{\"red\":[1]}}";
         struct registry_entry entry;
 
-        (void)state;
         for (size_t i = 0; i < UNIT_COUNT(bad); i++)
                 if (registry_entry_decode(bad[i], strlen(bad[i]), "a", &entry) != FERRY_E_INVALID_METADATA)
                         fail_msg("%s", bad[i]);
@@ -122,7 +118,7 @@ static void an_entry_is_checked(void **state)
         assert_int_equal(entry.epoch, 0xab);
 }
 
-static void names_in_urls_are_checked(void **state)
+TEST(names_in_urls_are_checked)
 {
         static const struct {
                 const char *url;
@@ -154,7 +150,6 @@ static void names_in_urls_are_checked(void **state)
         struct registry *registry;
         char detail[256];
 
-        (void)state;
         assert_int_equal(registry_new(&config, &registry), 0);
         for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
                 int error = named_check(registry, cases[i].url, cases[i].worker, detail, sizeof(detail));
@@ -345,9 +340,8 @@ static const struct lie {
           OK HEADER ",\"kvs\":[{\"key\":\"YQ==\",\"create_revision\":\"2\",\"value\":\"" AT_OUTSIDE "\"}]}", 0, true },
 };
 
-static void what_a_registry_says_is_not_believed(void **state)
+TEST(what_a_registry_says_is_not_believed)
 {
-        (void)state;
         for (size_t i = 0; i < UNIT_COUNT(lies); i++) {
                 const struct registry_query query = { .limit = 10 };
                 struct result result = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, "", 0 };
@@ -370,11 +364,10 @@ static void what_a_registry_says_is_not_believed(void **state)
         }
 }
 
-static void a_worker_starts_whatever_its_registry_says(void **state)
+TEST(a_worker_starts_whatever_its_registry_says)
 {
         static const struct registry_entry self = { .name = "a", .epoch = 17 };
 
-        (void)state;
         for (size_t i = 0; i < UNIT_COUNT(lies); i++) {
                 const uint64_t began = clock_now_us();
                 struct registry_view view;
@@ -396,7 +389,7 @@ static void a_worker_starts_whatever_its_registry_says(void **state)
         }
 }
 
-static void an_address_that_the_registry_says_is_checked_as_any(void **state)
+TEST(an_address_that_the_registry_says_is_checked_as_any)
 {
         static const struct {
                 const char *answer, *detail;
@@ -409,7 +402,6 @@ static void an_address_that_the_registry_says_is_checked_as_any(void **state)
                   FERRY_E_PEER_UNREACHABLE },
         };
 
-        (void)state;
         for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
                 struct result result = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, "", 0 };
                 char detail[256];
@@ -430,14 +422,13 @@ static void an_address_that_the_registry_says_is_checked_as_any(void **state)
         }
 }
 
-static void what_is_asked_ends_with_the_worker(void **state)
+TEST(what_is_asked_ends_with_the_worker)
 {
         const struct registry_query query = { .limit = 10, .wait_ms = 50000 };
         struct result result = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, "", 0 };
         struct member member;
         struct liar liar;
 
-        (void)state;
         liar_start(&liar, NULL, 0);
         member_start(&member, &liar);
         assert_int_equal(registry_find(member.registry, &query, on_found, &result), 0);
@@ -463,19 +454,4 @@ static int teardown(void **state)
         return 0;
 }
 
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(endpoints_have_a_scheme_a_host_and_a_port),
-                cmocka_unit_test(a_prefix_is_visible_text),
-                cmocka_unit_test(an_entry_survives_its_text),
-                cmocka_unit_test(an_entry_is_checked),
-                cmocka_unit_test(names_in_urls_are_checked),
-                cmocka_unit_test(what_a_registry_says_is_not_believed),
-                cmocka_unit_test(a_worker_starts_whatever_its_registry_says),
-                cmocka_unit_test(an_address_that_the_registry_says_is_checked_as_any),
-                cmocka_unit_test(what_is_asked_ends_with_the_worker),
-        };
-
-        return cmocka_run_group_tests(tests, setup, teardown);
-}
+TEST_GROUP(setup, teardown)

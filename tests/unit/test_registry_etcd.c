@@ -208,13 +208,12 @@ static int teardown(void **state)
                         skip();                                                                                        \
         } while (0)
 
-static void a_worker_is_found_by_its_name_until_it_leaves(void **state)
+TEST_WITH(a_worker_is_found_by_its_name_until_it_leaves, each_setup, NULL)
 {
         const struct registry_query query = { .name = "a", .limit = 1 };
         struct member a, b;
         struct found found;
 
-        (void)state;
         NEEDS_ETCD();
         member_start(&a, "a", 17);
         member_start(&b, "b", 18);
@@ -232,12 +231,11 @@ static void a_worker_is_found_by_its_name_until_it_leaves(void **state)
         member_leave(&b);
 }
 
-static void the_value_has_six_members_and_no_secret(void **state)
+TEST_WITH(the_value_has_six_members_and_no_secret, each_setup, NULL)
 {
         struct member a;
         char *answer;
 
-        (void)state;
         NEEDS_ETCD();
         member_start(&a, "a", 17);
         answer = etcd_ask(&etcd, "/v3/kv/range", "{\"key\":\"AA==\",\"range_end\":\"AA==\"}"); /* all keys */
@@ -251,12 +249,11 @@ static void the_value_has_six_members_and_no_secret(void **state)
         member_leave(&a);
 }
 
-static void a_second_living_worker_of_a_name_is_told_at_once(void **state)
+TEST_WITH(a_second_living_worker_of_a_name_is_told_at_once, each_setup, NULL)
 {
         struct member first, second;
         char message[256] = "";
 
-        (void)state;
         NEEDS_ETCD();
         member_start(&first, "a", 17);
         member_start_at(&second, etcd.url);
@@ -268,12 +265,11 @@ static void a_second_living_worker_of_a_name_is_told_at_once(void **state)
         member_leave(&first);
 }
 
-static void the_name_of_a_dead_worker_is_free_within_the_ttl(void **state)
+TEST_WITH(the_name_of_a_dead_worker_is_free_within_the_ttl, each_setup, NULL)
 {
         struct member first, second;
         uint64_t began;
 
-        (void)state;
         NEEDS_ETCD();
         member_start(&first, "a", 17);
         member_die(&first);
@@ -284,11 +280,10 @@ static void the_name_of_a_dead_worker_is_free_within_the_ttl(void **state)
         member_leave(&second);
 }
 
-static void a_lease_that_is_lost_is_made_anew(void **state)
+TEST_WITH(a_lease_that_is_lost_is_made_anew, each_setup, NULL)
 {
         struct member a;
 
-        (void)state;
         NEEDS_ETCD();
         member_start(&a, "a", 17);
         etcd_start_again(&etcd, true); /* it knows of no lease */
@@ -297,11 +292,10 @@ static void a_lease_that_is_lost_is_made_anew(void **state)
         member_leave(&a);
 }
 
-static void a_registry_that_is_killed_and_comes_back_changes_nothing(void **state)
+TEST_WITH(a_registry_that_is_killed_and_comes_back_changes_nothing, each_setup, NULL)
 {
         struct member a;
 
-        (void)state;
         NEEDS_ETCD();
         member_start(&a, "a", 17);
         etcd_kill(&etcd);
@@ -312,11 +306,10 @@ static void a_registry_that_is_killed_and_comes_back_changes_nothing(void **stat
         member_leave(&a);
 }
 
-static void a_worker_cut_off_longer_than_its_lease_comes_back(void **state)
+TEST_WITH(a_worker_cut_off_longer_than_its_lease_comes_back, each_setup, NULL)
 {
         struct member a;
 
-        (void)state;
         NEEDS_ETCD();
         member_start(&a, "a", 17);
         etcd_pause(&etcd);
@@ -327,13 +320,12 @@ static void a_worker_cut_off_longer_than_its_lease_comes_back(void **state)
         member_leave(&a);
 }
 
-static void a_lookup_ends_although_the_registry_says_nothing(void **state)
+TEST_WITH(a_lookup_ends_although_the_registry_says_nothing, each_setup, NULL)
 {
         const struct registry_query query = { .name = "a", .limit = 1 };
         struct member a;
         struct found found;
 
-        (void)state;
         NEEDS_ETCD();
         member_start_at(&a, etcd.url);
         etcd_pause(&etcd);
@@ -344,13 +336,12 @@ static void a_lookup_ends_although_the_registry_says_nothing(void **state)
         member_die(&a);
 }
 
-static void a_worker_that_starts_without_its_registry_joins_it_later(void **state)
+TEST_WITH(a_worker_that_starts_without_its_registry_joins_it_later, each_setup, NULL)
 {
         struct member a;
         char message[256] = "";
         uint64_t began = clock_now_us();
 
-        (void)state;
         NEEDS_ETCD();
         etcd_kill(&etcd);
         member_start_at(&a, etcd.url);
@@ -361,12 +352,11 @@ static void a_worker_that_starts_without_its_registry_joins_it_later(void **stat
         member_leave(&a);
 }
 
-static void the_next_endpoint_is_asked_when_one_fails(void **state)
+TEST_WITH(the_next_endpoint_is_asked_when_one_fails, each_setup, NULL)
 {
         struct member members[4];
         char url[160], name[8], message[256] = "";
 
-        (void)state;
         NEEDS_ETCD();
         (void)snprintf(url, sizeof(url), "etcd://127.0.0.1:1,127.0.0.1:2,127.0.0.1:%d", etcd.port);
         for (size_t i = 0; i < UNIT_COUNT(members); i++) { /* they begin with any of them */
@@ -379,7 +369,7 @@ static void the_next_endpoint_is_asked_when_one_fails(void **state)
                 member_leave(&members[i]);
 }
 
-static void a_user_of_etcd_is_let_in_and_nobody_else(void **state)
+TEST_WITH(a_user_of_etcd_is_let_in_and_nobody_else, each_setup, NULL)
 {
         static const char *const strangers[] = { NULL, "root:wrong", "nobody:right" };
         const struct registry_query query = { .name = "a", .limit = 1 };
@@ -387,7 +377,6 @@ static void a_user_of_etcd_is_let_in_and_nobody_else(void **state)
         char message[256] = "";
         struct member a, b;
 
-        (void)state;
         NEEDS_ETCD();
         found = calloc(1, sizeof(*found));
         assert_non_null(found);
@@ -414,7 +403,7 @@ static void a_user_of_etcd_is_let_in_and_nobody_else(void **state)
         free(found);
 }
 
-static void a_watch_ends_with_the_next_change(void **state)
+TEST_WITH(a_watch_ends_with_the_next_change, each_setup, NULL)
 {
         const struct registry_query now = { .limit = MEMBERS };
         struct registry_query next = { .limit = MEMBERS, .wait_ms = WAIT_MS };
@@ -422,7 +411,6 @@ static void a_watch_ends_with_the_next_change(void **state)
         struct member a, b;
         uint64_t began;
 
-        (void)state;
         NEEDS_ETCD();
         found = calloc(1, sizeof(*found));
         assert_non_null(found);
@@ -474,13 +462,12 @@ static void assert_all_there(struct member *member, struct found *found)
         assert_int_equal(pages, (MEMBERS + PAGE - 1) / PAGE);
 }
 
-static void a_hundred_workers_live_through_a_restart(void **state)
+TEST_WITH(a_hundred_workers_live_through_a_restart, each_setup, NULL)
 {
         struct member *members;
         struct found *found;
         char name[16];
 
-        (void)state;
         NEEDS_ETCD();
         members = calloc(MEMBERS, sizeof(*members));
         found = calloc(1, sizeof(*found));
@@ -505,23 +492,4 @@ static void a_hundred_workers_live_through_a_restart(void **state)
         free(found);
 }
 
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup(a_worker_is_found_by_its_name_until_it_leaves, each_setup),
-                cmocka_unit_test_setup(the_value_has_six_members_and_no_secret, each_setup),
-                cmocka_unit_test_setup(a_second_living_worker_of_a_name_is_told_at_once, each_setup),
-                cmocka_unit_test_setup(the_name_of_a_dead_worker_is_free_within_the_ttl, each_setup),
-                cmocka_unit_test_setup(a_watch_ends_with_the_next_change, each_setup),
-                cmocka_unit_test_setup(the_next_endpoint_is_asked_when_one_fails, each_setup),
-                cmocka_unit_test_setup(a_lease_that_is_lost_is_made_anew, each_setup),
-                cmocka_unit_test_setup(a_registry_that_is_killed_and_comes_back_changes_nothing, each_setup),
-                cmocka_unit_test_setup(a_worker_cut_off_longer_than_its_lease_comes_back, each_setup),
-                cmocka_unit_test_setup(a_lookup_ends_although_the_registry_says_nothing, each_setup),
-                cmocka_unit_test_setup(a_worker_that_starts_without_its_registry_joins_it_later, each_setup),
-                cmocka_unit_test_setup(a_user_of_etcd_is_let_in_and_nobody_else, each_setup),
-                cmocka_unit_test_setup(a_hundred_workers_live_through_a_restart, each_setup),
-        };
-
-        return cmocka_run_group_tests(tests, setup, teardown);
-}
+TEST_GROUP(setup, teardown)

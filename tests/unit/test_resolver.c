@@ -3,15 +3,11 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <ferry/error.h>
 
@@ -19,6 +15,7 @@
 #include "base/util.h"
 #include "resolver.h"
 #include "transfer/engine.h"
+#include "unit.h"
 
 enum { TIMEOUT_S = 20 };
 
@@ -121,7 +118,7 @@ static void assert_refused(struct scene *s)
 }
 
 /* "localhost" is admitted where loopback is; but what it leads to, nobody has promised. */
-static void what_a_name_leads_to_is_judged_before_ucx_connects(void **state)
+TEST(what_a_name_leads_to_is_judged_before_ucx_connects)
 {
         struct scene s = { 0 };
 
@@ -138,7 +135,7 @@ static void what_a_name_leads_to_is_judged_before_ucx_connects(void **state)
 }
 
 /* Whoever lists a name trusts what it leads to. */
-static void a_listed_name_may_lead_anywhere(void **state)
+TEST(a_listed_name_may_lead_anywhere)
 {
         static const char *const listed[] = { "worker.test" };
         struct scene s = { 0 };
@@ -151,7 +148,7 @@ static void a_listed_name_may_lead_anywhere(void **state)
 }
 
 /* Nor does the name server hear of it. */
-static void a_name_that_is_not_listed_is_not_even_resolved(void **state)
+TEST(a_name_that_is_not_listed_is_not_even_resolved)
 {
         static const char *const names[] = { "worker.test", "0x7f000001", "127.1",
                                              "2130706433",  "192.0.2.1",  "[2001:db8::1]" };
@@ -168,7 +165,7 @@ static void a_name_that_is_not_listed_is_not_even_resolved(void **state)
         scene_stop(&s);
 }
 
-static void an_address_is_judged_as_it_is_written_and_as_it_is_meant(void **state)
+TEST(an_address_is_judged_as_it_is_written_and_as_it_is_meant)
 {
         static const char *const allow[] = { "10.1.0.0/16" };
         static const struct {
@@ -192,16 +189,4 @@ static void an_address_is_judged_as_it_is_written_and_as_it_is_meant(void **stat
         }
         assert_int_equal(resolver_parse(admission, "10.1.2.3", AF_INET, &resolved), -EINVAL);
         admission_free(admission);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(what_a_name_leads_to_is_judged_before_ucx_connects),
-                cmocka_unit_test(a_listed_name_may_lead_anywhere),
-                cmocka_unit_test(a_name_that_is_not_listed_is_not_even_resolved),
-                cmocka_unit_test(an_address_is_judged_as_it_is_written_and_as_it_is_meant),
-        };
-
-        return cmocka_run_group_tests_name("resolver", tests, NULL, NULL);
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "memory/room.h"
+
+#include "unit.h"
 
 /* A system of files in a temporary directory. */
 
@@ -116,13 +115,13 @@ static void assert_left(uint64_t left, const char *limit)
         assert_string_equal(room.left_limit, limit);
 }
 
-static void without_control_groups_the_machine_counts(void **state)
+TEST_WITH(without_control_groups_the_machine_counts, setup, teardown)
 {
         assert_total(1000 * KIB, "the machine's memory");
         assert_left(650 * KIB, "the machine's memory");
 }
 
-static void without_anything_nothing_is_known(void **state)
+TEST_WITH(without_anything_nothing_is_known, setup, teardown)
 {
         static const struct room_paths nowhere = { "/nowhere/a", "/nowhere/b", "/nowhere/c" };
         struct room room;
@@ -133,7 +132,7 @@ static void without_anything_nothing_is_known(void **state)
         assert_string_equal(room.left_limit, "");
 }
 
-static void the_system_has_some(void **state)
+TEST_WITH(the_system_has_some, setup, teardown)
 {
         struct room room;
 
@@ -142,7 +141,7 @@ static void the_system_has_some(void **state)
         assert_true(room.left <= room.total + (UINT64_C(1) << 50));
 }
 
-static void the_own_group_limits(void **state)
+TEST_WITH(the_own_group_limits, setup, teardown)
 {
         version_2("/", "/a/b");
         put_group("/a/b", "memory.max", "409600");
@@ -161,7 +160,7 @@ static void the_own_group_limits(void **state)
         assert_left(101201, "memory.limit_in_bytes of the worker's control group");
 }
 
-static void the_tightest_group_above_limits(void **state)
+TEST_WITH(the_tightest_group_above_limits, setup, teardown)
 {
         version_2("/", "/a/b/c");
         put_group("/a/b/c", "memory.max", "800000");
@@ -175,7 +174,7 @@ static void the_tightest_group_above_limits(void **state)
 }
 
 /* Docker without a namespace of control groups: the mount shows the container's group as its root. */
-static void a_container_sees_its_group_as_the_root(void **state)
+TEST_WITH(a_container_sees_its_group_as_the_root, setup, teardown)
 {
         version_1("/docker/0123", "/docker/0123");
         put_group("", "memory.limit_in_bytes", "500000");
@@ -189,7 +188,7 @@ static void a_container_sees_its_group_as_the_root(void **state)
         assert_total(300000, "memory.max of the worker's control group");
 }
 
-static void more_than_allowed_is_no_room(void **state)
+TEST_WITH(more_than_allowed_is_no_room, setup, teardown)
 {
         version_2("/", "/a");
         put_group("/a", "memory.max", "1000");
@@ -197,7 +196,7 @@ static void more_than_allowed_is_no_room(void **state)
         assert_left(0, "memory.max of the worker's control group");
 }
 
-static void blanks_in_the_mount_are_understood(void **state)
+TEST_WITH(blanks_in_the_mount_are_understood, setup, teardown)
 {
         char from[128], to[128];
 
@@ -210,7 +209,7 @@ static void blanks_in_the_mount_are_understood(void **state)
         assert_total(4321, "memory.max of the worker's control group");
 }
 
-static void nonsense_limits_nothing(void **state)
+TEST_WITH(nonsense_limits_nothing, setup, teardown)
 {
         put(cgroup, "garbage\n:\n0:\n0::%05000d\n", 1);
         put(mountinfo, "garbage\n - cgroup2 x y\n1 2 3 / %s/mnt rw - cgroup2\n", root);
@@ -220,22 +219,4 @@ static void nonsense_limits_nothing(void **state)
         assert_total(1000 * KIB, "the machine's memory");
         put_group("/a", "memory.max", "99999999999999999999999");
         assert_total(1000 * KIB, "the machine's memory");
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(without_control_groups_the_machine_counts),
-                TEST(without_anything_nothing_is_known),
-                TEST(the_system_has_some),
-                TEST(the_own_group_limits),
-                TEST(the_tightest_group_above_limits),
-                TEST(a_container_sees_its_group_as_the_root),
-                TEST(more_than_allowed_is_no_room),
-                TEST(blanks_in_the_mount_are_understood),
-                TEST(nonsense_limits_nothing),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

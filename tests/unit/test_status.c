@@ -3,7 +3,7 @@
 
 #include "unit.h"
 
-static void kinds_have_their_names(void **state)
+TEST(kinds_have_their_names)
 {
         assert_string_equal(ferry_kind_name(FERRY_READABLE), "readable");
         assert_string_equal(ferry_kind_name(FERRY_READ), "read");
@@ -11,7 +11,7 @@ static void kinds_have_their_names(void **state)
         assert_string_equal(ferry_kind_name(FERRY_WRITE), "write");
 }
 
-static void statuses_have_upstream_s_names(void **state)
+TEST(statuses_have_upstream_s_names)
 {
         assert_string_equal(ferry_status_name(FERRY_UNINITIALIZED), "UNINITIALIZED");
         assert_string_equal(ferry_status_name(FERRY_INITIALIZED), "INITIALIZED");
@@ -21,13 +21,13 @@ static void statuses_have_upstream_s_names(void **state)
         assert_string_equal(ferry_status_name(FERRY_ERRORED), "ERRORED");
 }
 
-static void layouts_have_their_names(void **state)
+TEST(layouts_have_their_names)
 {
         assert_string_equal(ferry_layout_name(FERRY_LAYOUT_PAIRWISE), "pairwise");
         assert_string_equal(ferry_layout_name(FERRY_LAYOUT_STREAM), "stream");
 }
 
-static void every_name_leads_back_to_its_value(void **state)
+TEST(every_name_leads_back_to_its_value)
 {
         for (int i = 0; i < FERRY_KIND_COUNT; i++)
                 assert_int_equal(ferry_kind_from_name(ferry_kind_name(i)), i);
@@ -37,7 +37,7 @@ static void every_name_leads_back_to_its_value(void **state)
                 assert_int_equal(ferry_layout_from_name(ferry_layout_name(i)), i);
 }
 
-static void values_outside_have_no_name(void **state)
+TEST(values_outside_have_no_name)
 {
         static const int outside[] = { -1, 6, 1000000, -2147483647 - 1 };
 
@@ -50,7 +50,7 @@ static void values_outside_have_no_name(void **state)
         assert_null(ferry_layout_name(FERRY_LAYOUT_COUNT));
 }
 
-static void other_names_have_no_value(void **state)
+TEST(other_names_have_no_value)
 {
         static const char *const other[] = {
                 "", "Readable", "READ", "reads", "rea", "complete", "COMPLETED", "Stream"
@@ -66,7 +66,7 @@ static void other_names_have_no_value(void **state)
         assert_int_equal(ferry_layout_from_name(NULL), -1);
 }
 
-static void only_readable_and_writable_are_passive(void **state)
+TEST(only_readable_and_writable_are_passive)
 {
         assert_true(ferry_kind_is_passive(FERRY_READABLE));
         assert_true(ferry_kind_is_passive(FERRY_WRITABLE));
@@ -76,7 +76,7 @@ static void only_readable_and_writable_are_passive(void **state)
         assert_false(ferry_kind_is_passive(FERRY_KIND_COUNT));
 }
 
-static void only_the_last_three_are_terminal(void **state)
+TEST(only_the_last_three_are_terminal)
 {
         assert_false(ferry_status_is_terminal(FERRY_UNINITIALIZED));
         assert_false(ferry_status_is_terminal(FERRY_INITIALIZED));
@@ -86,20 +86,4 @@ static void only_the_last_three_are_terminal(void **state)
         assert_true(ferry_status_is_terminal(FERRY_ERRORED));
         assert_false(ferry_status_is_terminal(-1));
         assert_false(ferry_status_is_terminal(FERRY_STATUS_COUNT));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(kinds_have_their_names),
-                cmocka_unit_test(statuses_have_upstream_s_names),
-                cmocka_unit_test(layouts_have_their_names),
-                cmocka_unit_test(every_name_leads_back_to_its_value),
-                cmocka_unit_test(values_outside_have_no_name),
-                cmocka_unit_test(other_names_have_no_value),
-                cmocka_unit_test(only_readable_and_writable_are_passive),
-                cmocka_unit_test(only_the_last_three_are_terminal),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

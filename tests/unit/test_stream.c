@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "wire/stream.h"
+
+#include "unit.h"
 
 static uint8_t memory[4096];
 
@@ -21,7 +19,7 @@ static uint64_t sum_of(const struct stream *stream, uint64_t offset, uint64_t le
         return sum;
 }
 
-static void a_run_ends_where_its_segment_ends(void **state)
+TEST(a_run_ends_where_its_segment_ends)
 {
         const struct segment segments[] = { { memory + 100, 10, NULL }, { memory, 7, NULL }, { memory + 50, 1, NULL } };
         struct stream stream;
@@ -42,7 +40,7 @@ static void a_run_ends_where_its_segment_ends(void **state)
         stream_clear(&stream);
 }
 
-static void neighbours_in_memory_make_one_run(void **state)
+TEST(neighbours_in_memory_make_one_run)
 {
         const struct segment segments[] = { { memory, 10, NULL }, { memory + 10, 20, NULL }, { memory + 31, 5, NULL } };
         struct stream stream;
@@ -56,7 +54,7 @@ static void neighbours_in_memory_make_one_run(void **state)
         stream_clear(&stream);
 }
 
-static void sizes_that_overflow_are_refused(void **state)
+TEST(sizes_that_overflow_are_refused)
 {
         const struct segment segments[] = { { memory, SIZE_MAX, NULL }, { memory, 2, NULL } };
         struct stream stream;
@@ -64,7 +62,7 @@ static void sizes_that_overflow_are_refused(void **state)
         assert_int_equal(stream_init(&stream, segments, 2), -EOVERFLOW);
 }
 
-static void pieces_store_and_checksum_agree_with_a_flat_copy(void **state)
+TEST(pieces_store_and_checksum_agree_with_a_flat_copy)
 {
         enum { N = 50 };
         struct segment segments[N];
@@ -103,16 +101,4 @@ static void pieces_store_and_checksum_agree_with_a_flat_copy(void **state)
         assert_false(sum_of(&scattered, 0, total) == sum_of(&flat, 0, total));
         stream_clear(&scattered);
         stream_clear(&flat);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(a_run_ends_where_its_segment_ends),
-                cmocka_unit_test(neighbours_in_memory_make_one_run),
-                cmocka_unit_test(sizes_that_overflow_are_refused),
-                cmocka_unit_test(pieces_store_and_checksum_agree_with_a_flat_copy),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

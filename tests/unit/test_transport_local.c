@@ -78,9 +78,8 @@ static void stream_of_block(struct stream *stream, struct segment *segment, stru
         stream_of(stream, segment, 1);
 }
 
-static void links_tell_epoch_and_carrier(void **state)
+TEST_WITH(links_tell_epoch_and_carrier, setup, teardown)
 {
-        (void)state;
         assert_int_equal(a_to_b->peer_epoch, b.epoch);
         assert_int_equal(b.link->peer_epoch, a.epoch);
         assert_true(b.link->accepted);
@@ -92,12 +91,11 @@ static void links_tell_epoch_and_carrier(void **state)
         assert_true(a.transport->ops->arm(a.transport));
 }
 
-static void a_header_arrives_as_it_was_sent(void **state)
+TEST_WITH(a_header_arrives_as_it_was_sent, setup, teardown)
 {
         struct outcome outcome = { 0 };
         struct message *message = message_make(&a, NULL, 0, 0, TRANSFER, &outcome);
 
-        (void)state;
         message->header.status = 5;
         memset(message->header.key, 0xab, sizeof(message->header.key));
         worker_send(a_to_b, message);
@@ -139,12 +137,11 @@ static void carry(struct worker *from, struct link *link, struct worker *to, con
         }
 }
 
-static void bytes_of_every_size_arrive(void **state)
+TEST_WITH(bytes_of_every_size_arrive, setup, teardown)
 {
         static const size_t sizes[] = { 1,       4096,         WIRE_INLINE_MAX, WIRE_INLINE_MAX + 1, 65536, MIB,
                                         MIB + 1, 3 * MIB + 17, 9 * MIB };
 
-        (void)state;
         for (size_t i = 0; i < UNIT_COUNT(sizes); i++)
                 for (int files = 0; files < 4; files++) {
                         struct segment from, to;
@@ -161,6 +158,7 @@ static void bytes_of_every_size_arrive(void **state)
                         block_free(&y);
                 }
 }
+TEST_AGAIN(bytes_of_every_size_arrive, threads, setup_threads, teardown)
 
 /* ---- scattered memory ---- */
 
@@ -176,12 +174,11 @@ static void scatter(struct stream *stream, struct segment *segments, size_t n, s
         stream_of(stream, segments, n);
 }
 
-static void scattered_bytes_arrive_at_scattered_places(void **state)
+TEST_WITH(scattered_bytes_arrive_at_scattered_places, setup, teardown)
 {
         enum { PIECES = 600 };
         static const size_t sizes[] = { 13, 500, 4096, 20000 };
 
-        (void)state;
         for (size_t i = 0; i < UNIT_COUNT(sizes); i++)
                 for (int mixed = 0; mixed < 2; mixed++) {
                         size_t size = sizes[i], total = PIECES * size;
@@ -209,15 +206,15 @@ static void scattered_bytes_arrive_at_scattered_places(void **state)
                         block_free(&v);
                 }
 }
+TEST_AGAIN(scattered_bytes_arrive_at_scattered_places, threads, setup_threads, teardown)
 
-static void fit_never_mixes_what_is_lent_with_what_is_copied(void **state)
+TEST_WITH(fit_never_mixes_what_is_lent_with_what_is_copied, setup, teardown)
 {
         struct segment segments[3];
         struct stream source;
         struct block file, private;
         bool inside;
 
-        (void)state;
         block_new(&file, &a, MIB, true);
         block_new(&private, &a, 2 * MIB, false);
         segments[0] = (struct segment){ file.memory.address, MIB / 2, &file.memory };
@@ -277,9 +274,8 @@ static void clear_place(void)
         memset(to_block.memory.address, 0, to_block.memory.size);
 }
 
-static void progress_of_a_long_receive_is_told(void **state)
+TEST_WITH(progress_of_a_long_receive_is_told, setup, teardown)
 {
-        (void)state;
         lend_blocks(8 * MIB, true);
         send_it(8 * MIB);
         RUN_UNTIL(&a, &b, sent.done && b.received.done);
@@ -298,9 +294,8 @@ static void take_back(struct worker *worker, struct message *message)
         memset(from_block.memory.address, 0xee, from_block.memory.size); /* the memory is the program's again */
 }
 
-static void what_is_taken_back_in_mid_copy_never_ends_well(void **state)
+TEST_WITH(what_is_taken_back_in_mid_copy_never_ends_well, setup, teardown)
 {
-        (void)state;
         lend_blocks(16 * MIB, true);
         b.on_copied = take_back;
         send_it(16 * MIB);
@@ -316,10 +311,10 @@ static void what_is_taken_back_in_mid_copy_never_ends_well(void **state)
         assert_int_equal(b.received.result, MESSAGE_OK);
         free_blocks();
 }
+TEST_AGAIN(what_is_taken_back_in_mid_copy_never_ends_well, threads, setup_threads, teardown)
 
-static void what_is_taken_back_before_it_is_copied_is_revoked(void **state)
+TEST_WITH(what_is_taken_back_before_it_is_copied_is_revoked, setup, teardown)
 {
-        (void)state;
         for (int is_file = 0; is_file < 2; is_file++) {
                 lend_blocks(MIB, is_file);
                 clear_place();
@@ -340,9 +335,8 @@ static void what_is_taken_back_before_it_is_copied_is_revoked(void **state)
         assert_int_equal(a.ended + b.ended, 0);
 }
 
-static void a_refused_payload_sets_the_sender_free(void **state)
+TEST_WITH(a_refused_payload_sets_the_sender_free, setup, teardown)
 {
-        (void)state;
         lend_blocks(MIB, true);
         clear_place();
         b.place = NULL;
@@ -353,9 +347,8 @@ static void a_refused_payload_sets_the_sender_free(void **state)
         free_blocks();
 }
 
-static void a_receive_that_is_not_wanted_any_more_is_refused(void **state)
+TEST_WITH(a_receive_that_is_not_wanted_any_more_is_refused, setup, teardown)
 {
-        (void)state;
         lend_blocks(MIB, true);
         clear_place();
         b.received.refuses = true;
@@ -367,9 +360,8 @@ static void a_receive_that_is_not_wanted_any_more_is_refused(void **state)
         free_blocks();
 }
 
-static void a_send_that_is_not_wanted_any_more_is_not_sent(void **state)
+TEST_WITH(a_send_that_is_not_wanted_any_more_is_not_sent, setup, teardown)
 {
-        (void)state;
         lend_blocks(MIB, true);
         sent.refuses = true;
         send_it(MIB);
@@ -385,9 +377,8 @@ static void stop_receiving(struct worker *worker, struct message *message)
         worker->transport->ops->cancel(message->link, TRANSFER);
 }
 
-static void a_receive_ends_with_its_piece_when_it_is_cancelled(void **state)
+TEST_WITH(a_receive_ends_with_its_piece_when_it_is_cancelled, setup, teardown)
 {
-        (void)state;
         lend_blocks(16 * MIB, true);
         b.on_copied = stop_receiving;
         send_it(16 * MIB);
@@ -397,15 +388,15 @@ static void a_receive_ends_with_its_piece_when_it_is_cancelled(void **state)
         assert_int_equal(sent.result, MESSAGE_OK);
         free_blocks();
 }
+TEST_AGAIN(a_receive_ends_with_its_piece_when_it_is_cancelled, threads, setup_threads, teardown)
 
 static void fail_receiving(struct worker *worker, struct message *message)
 {
         (worker->transport->ops->fail)(message->link, FERRY_E_STALLED, "in mid copy");
 }
 
-static void a_receive_ends_with_its_link(void **state)
+TEST_WITH(a_receive_ends_with_its_link, setup, teardown)
 {
-        (void)state;
         lend_blocks(16 * MIB, true);
         b.on_copied = fail_receiving;
         send_it(16 * MIB);
@@ -414,15 +405,15 @@ static void a_receive_ends_with_its_link(void **state)
         assert_int_equal(sent.result, b.copied ? MESSAGE_LOST : MESSAGE_OK);
         free_blocks();
 }
+TEST_AGAIN(a_receive_ends_with_its_link, threads, setup_threads, teardown)
 
 static void cancel_at_once(struct worker *worker, struct link *link, const struct wire_header *header)
 {
         worker->transport->ops->cancel(link, header->transfer);
 }
 
-static void a_receive_that_waits_is_refused_when_it_is_cancelled(void **state)
+TEST_WITH(a_receive_that_waits_is_refused_when_it_is_cancelled, setup, teardown)
 {
-        (void)state;
         lend_blocks(MIB, true);
         b.on_message = cancel_at_once;
         send_it(MIB);
@@ -432,12 +423,11 @@ static void a_receive_that_waits_is_refused_when_it_is_cancelled(void **state)
         free_blocks();
 }
 
-static void several_copies_go_on_in_turn(void **state)
+TEST_WITH(several_copies_go_on_in_turn, setup, teardown)
 {
         enum { COPIES = 4 };
         struct outcome outcomes[COPIES];
 
-        (void)state;
         memset(outcomes, 0, sizeof(outcomes));
         lend_blocks(COPIES * 4 * MIB, true);
         for (size_t i = 0; i < COPIES; i++)
@@ -448,15 +438,15 @@ static void several_copies_go_on_in_turn(void **state)
         assert_memory_equal(from_block.memory.address, to_block.memory.address, COPIES * 4 * MIB);
         free_blocks();
 }
+TEST_AGAIN(several_copies_go_on_in_turn, threads, setup_threads, teardown)
 
 /* ---- bounds ---- */
 
-static void a_full_ring_asks_to_wait_and_tells_when_there_is_room(void **state)
+TEST_WITH(a_full_ring_asks_to_wait_and_tells_when_there_is_room, setup, teardown)
 {
         struct outcome outcomes[8];
         bool inside;
 
-        (void)state;
         memset(outcomes, 0, sizeof(outcomes));
         lend_blocks(9 * MIB, false);
         for (size_t i = 0; i < UNIT_COUNT(outcomes); i++) {
@@ -471,12 +461,11 @@ static void a_full_ring_asks_to_wait_and_tells_when_there_is_room(void **state)
         free_blocks();
 }
 
-static void leases_are_bounded(void **state)
+TEST_WITH(leases_are_bounded, setup, teardown)
 {
         struct outcome outcomes[256];
         bool inside;
 
-        (void)state;
         memset(outcomes, 0, sizeof(outcomes));
         lend_blocks(MIB, true);
         b.place = NULL;
@@ -496,12 +485,11 @@ static void leases_are_bounded(void **state)
         free_blocks();
 }
 
-static void a_peer_that_does_not_read_harms_its_own_link_alone(void **state)
+TEST_WITH(a_peer_that_does_not_read_harms_its_own_link_alone, setup, teardown)
 {
         struct worker c;
         struct link *a_to_c;
 
-        (void)state;
         worker_open(&c, 0);
         a_to_c = worker_connect(&a, c.epoch);
         RUN_UNTIL(&a, &c, a_to_c->state == LINK_UP);
@@ -528,11 +516,10 @@ static void a_peer_that_does_not_read_harms_its_own_link_alone(void **state)
         worker_close(&c);
 }
 
-static void what_waits_in_the_queue_arrives_in_order(void **state)
+TEST_WITH(what_waits_in_the_queue_arrives_in_order, setup, teardown)
 {
         enum { MESSAGES = 20000 };
 
-        (void)state;
         lend_blocks(MIB, true);
         for (uint32_t i = 0; i < MESSAGES; i++) {
                 struct message *message = message_make(&a, &from, i % 1000, i % 5 == 0 ? 100 : 0, i + 1, &sent);
@@ -550,9 +537,8 @@ static void what_waits_in_the_queue_arrives_in_order(void **state)
 
 /* ---- the end of links ---- */
 
-static void a_peer_that_closes_ends_all_sends(void **state)
+TEST_WITH(a_peer_that_closes_ends_all_sends, setup, teardown)
 {
-        (void)state;
         lend_blocks(16 * MIB, true);
         send_it(16 * MIB);
         worker_step(&b, NULL);
@@ -569,9 +555,8 @@ static void a_peer_that_closes_ends_all_sends(void **state)
         block_free(&from_block);
 }
 
-static void a_sender_that_dies_in_mid_copy_ends_the_receive(void **state)
+TEST_WITH(a_sender_that_dies_in_mid_copy_ends_the_receive, setup, teardown)
 {
-        (void)state;
         lend_blocks(16 * MIB, true);
         send_it(16 * MIB);
         worker_step(&b, NULL);
@@ -583,11 +568,10 @@ static void a_sender_that_dies_in_mid_copy_ends_the_receive(void **state)
         free_blocks();
 }
 
-static void a_link_that_the_engine_fails_ends_later_and_for_its_reason(void **state)
+TEST_WITH(a_link_that_the_engine_fails_ends_later_and_for_its_reason, setup, teardown)
 {
         struct outcome late = { 0 };
 
-        (void)state;
         lend_blocks(MIB, true);
         send_it(MIB);
         (a.transport->ops->fail)(a_to_b, FERRY_E_STALLED, "nothing moves");
@@ -614,9 +598,8 @@ static void fail_at_once(struct worker *worker, struct link *link, const struct 
         assert_int_equal(worker->ended, 0);
 }
 
-static void a_link_can_be_failed_inside_a_handler(void **state)
+TEST_WITH(a_link_can_be_failed_inside_a_handler, setup, teardown)
 {
-        (void)state;
         lend_blocks(MIB, true);
         b.on_message = fail_at_once;
         send_it(MIB);
@@ -628,11 +611,10 @@ static void a_link_can_be_failed_inside_a_handler(void **state)
         free_blocks();
 }
 
-static void what_was_said_before_the_end_is_heard(void **state)
+TEST_WITH(what_was_said_before_the_end_is_heard, setup, teardown)
 {
         struct outcome outcome = { 0 };
 
-        (void)state;
         /* b has closed with our message unread: that is a reset, and comes before its last words. */
         worker_send(a_to_b, message_make(&a, NULL, 0, 0, TRANSFER, &outcome));
         worker_send(b.link, message_make(&b, NULL, 0, 0, TRANSFER, &outcome));
@@ -642,11 +624,10 @@ static void what_was_said_before_the_end_is_heard(void **state)
         assert_int_equal(a.n, 1);
 }
 
-static void a_refused_link_was_never_heard(void **state)
+TEST_WITH(a_refused_link_was_never_heard, setup, teardown)
 {
         struct link *second;
 
-        (void)state;
         b.refuses_links = true;
         second = worker_connect(&a, b.epoch);
         RUN_UNTIL(&a, &b, a.ended == 1);
@@ -681,7 +662,7 @@ static pid_t spawn_receiver(uint64_t *ret_epoch)
         return child;
 }
 
-static void a_killed_peer_is_noticed_at_once_and_leaves_nothing(void **state)
+TEST_WITH(a_killed_peer_is_noticed_at_once_and_leaves_nothing, setup, teardown)
 {
         struct transport_peer peer = { .text = "" };
         uint64_t epoch;
@@ -689,7 +670,6 @@ static void a_killed_peer_is_noticed_at_once_and_leaves_nothing(void **state)
         struct link *link = worker_connect(&a, epoch);
         int error;
 
-        (void)state;
         RUN_UNTIL(&a, NULL, link->state == LINK_UP);
         lend_blocks(MIB, true);
         assert_int_equal(kill(child, SIGSTOP), 0);
@@ -717,12 +697,11 @@ static void *drive_b(void *context)
         return NULL;
 }
 
-static void a_shutdown_flushes_what_was_sent(void **state)
+TEST_WITH(a_shutdown_flushes_what_was_sent, setup, teardown)
 {
         enum { MESSAGES = 5000 };
         pthread_t thread;
 
-        (void)state;
         lend_blocks(16 * MIB, true);
         for (uint32_t i = 0; i < MESSAGES; i++) {
                 struct outcome outcome = { 0 };
@@ -741,14 +720,13 @@ static void a_shutdown_flushes_what_was_sent(void **state)
 
 /* ---- itself, and memory that goes ---- */
 
-static void a_worker_may_be_its_own_peer(void **state)
+TEST_WITH(a_worker_may_be_its_own_peer, setup, teardown)
 {
         struct segment x, y;
         struct stream source, place;
         struct block out, in;
         struct link *link = worker_connect(&a, a.epoch);
 
-        (void)state;
         RUN_UNTIL(&a, NULL, link->state == LINK_UP && a.link && a.link->state == LINK_UP);
         block_new(&out, &a, 3 * MIB, true);
         block_new(&in, &a, 3 * MIB, true);
@@ -761,12 +739,12 @@ static void a_worker_may_be_its_own_peer(void **state)
         (a.transport->ops->fail)(link, FERRY_E_CANCELLED, "");
         RUN_UNTIL(&a, NULL, a.ended == 2);
 }
+TEST_AGAIN(a_worker_may_be_its_own_peer, threads, setup_threads, teardown)
 
-static void memory_that_goes_is_unmapped_by_its_peers(void **state)
+TEST_WITH(memory_that_goes_is_unmapped_by_its_peers, setup, teardown)
 {
         int before, open;
 
-        (void)state;
         lend_blocks(MIB, true);
         before = count_mappings("ferry-test-block");
         open = count_descriptors();
@@ -781,9 +759,8 @@ static void memory_that_goes_is_unmapped_by_its_peers(void **state)
         free_blocks();
 }
 
-static void memory_that_goes_may_still_be_named_by_what_was_taken_back(void **state)
+TEST_WITH(memory_that_goes_may_still_be_named_by_what_was_taken_back, setup, teardown)
 {
-        (void)state;
         lend_blocks(MIB, true);
         send_it(MIB);
         a.transport->ops->cancel(a_to_b, TRANSFER);
@@ -795,63 +772,12 @@ static void memory_that_goes_may_still_be_named_by_what_was_taken_back(void **st
         free_blocks();
 }
 
-static void requests_are_bounded_by_the_chunk_size(void **state)
+TEST_WITH(requests_are_bounded_by_the_chunk_size, setup, teardown)
 {
         const struct stream own = { 0 };
         const struct transport_ops *ops = a.transport->ops;
 
-        (void)state;
         assert_int_equal(ops->request_size(a_to_b, &own, 0, 5), 5);
         assert_true(ops->request_size(a_to_b, &own, 0, UINT64_MAX) <= WIRE_CHUNK_MAX);
         assert_true(ops->window(a_to_b) >= ops->request_size(a_to_b, &own, 0, UINT64_MAX));
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(links_tell_epoch_and_carrier, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_header_arrives_as_it_was_sent, setup, teardown),
-                cmocka_unit_test_setup_teardown(bytes_of_every_size_arrive, setup, teardown),
-                cmocka_unit_test_setup_teardown(scattered_bytes_arrive_at_scattered_places, setup, teardown),
-                cmocka_unit_test_setup_teardown(fit_never_mixes_what_is_lent_with_what_is_copied, setup, teardown),
-                cmocka_unit_test_setup_teardown(progress_of_a_long_receive_is_told, setup, teardown),
-                cmocka_unit_test_setup_teardown(what_is_taken_back_in_mid_copy_never_ends_well, setup, teardown),
-                cmocka_unit_test_setup_teardown(what_is_taken_back_before_it_is_copied_is_revoked, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_refused_payload_sets_the_sender_free, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_receive_that_is_not_wanted_any_more_is_refused, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_send_that_is_not_wanted_any_more_is_not_sent, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_receive_ends_with_its_piece_when_it_is_cancelled, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_receive_ends_with_its_link, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_receive_ends_with_its_link, setup_threads, teardown),
-                cmocka_unit_test_setup_teardown(a_receive_that_waits_is_refused_when_it_is_cancelled, setup, teardown),
-                cmocka_unit_test_setup_teardown(several_copies_go_on_in_turn, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_full_ring_asks_to_wait_and_tells_when_there_is_room, setup, teardown),
-                cmocka_unit_test_setup_teardown(leases_are_bounded, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_peer_that_does_not_read_harms_its_own_link_alone, setup, teardown),
-                cmocka_unit_test_setup_teardown(what_waits_in_the_queue_arrives_in_order, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_peer_that_closes_ends_all_sends, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_sender_that_dies_in_mid_copy_ends_the_receive, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_link_that_the_engine_fails_ends_later_and_for_its_reason, setup,
-                                                teardown),
-                cmocka_unit_test_setup_teardown(a_link_can_be_failed_inside_a_handler, setup, teardown),
-                cmocka_unit_test_setup_teardown(what_was_said_before_the_end_is_heard, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_refused_link_was_never_heard, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_killed_peer_is_noticed_at_once_and_leaves_nothing, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_shutdown_flushes_what_was_sent, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_worker_may_be_its_own_peer, setup, teardown),
-                cmocka_unit_test_setup_teardown(memory_that_goes_is_unmapped_by_its_peers, setup, teardown),
-                cmocka_unit_test_setup_teardown(memory_that_goes_may_still_be_named_by_what_was_taken_back, setup,
-                                                teardown),
-                cmocka_unit_test_setup_teardown(requests_are_bounded_by_the_chunk_size, setup, teardown),
-                cmocka_unit_test_setup_teardown(bytes_of_every_size_arrive, setup_threads, teardown),
-                cmocka_unit_test_setup_teardown(scattered_bytes_arrive_at_scattered_places, setup_threads, teardown),
-                cmocka_unit_test_setup_teardown(what_is_taken_back_in_mid_copy_never_ends_well, setup_threads,
-                                                teardown),
-                cmocka_unit_test_setup_teardown(a_receive_ends_with_its_piece_when_it_is_cancelled, setup_threads,
-                                                teardown),
-                cmocka_unit_test_setup_teardown(several_copies_go_on_in_turn, setup_threads, teardown),
-                cmocka_unit_test_setup_teardown(a_worker_may_be_its_own_peer, setup_threads, teardown),
-        };
-
-        return cmocka_run_group_tests_name("transport_local", tests, NULL, NULL);
 }

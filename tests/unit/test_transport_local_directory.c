@@ -68,13 +68,12 @@ static void socket_path(const char *directory, uint64_t epoch, char text[TEXT])
         (void)snprintf(text, TEXT, "%s/%016llx.sock", directory, (unsigned long long)epoch);
 }
 
-static void the_directory_is_made_for_its_user_alone(void **state)
+TEST_WITH(the_directory_is_made_for_its_user_alone, setup, teardown)
 {
         struct transport *transport;
         char name[TEXT];
         struct stat st;
 
-        (void)state;
         assert_int_equal(open_in(path, 0xabc, &transport), 0);
         assert_int_equal(stat(path, &st), 0);
         assert_int_equal(st.st_mode & 07777, 0700);
@@ -86,12 +85,11 @@ static void the_directory_is_made_for_its_user_alone(void **state)
         assert_int_equal(access(name, F_OK), -1);
 }
 
-static void auto_is_the_users_runtime_directory(void **state)
+TEST_WITH(auto_is_the_users_runtime_directory, setup, teardown)
 {
         struct transport *transport;
         char expected[TEXT];
 
-        (void)state;
         assert_int_equal(setenv("XDG_RUNTIME_DIR", fixture_directory, 1), 0);
         assert_int_equal(open_in("auto", 1, &transport), 0);
         (void)snprintf(expected, sizeof(expected), "%s/ferry", fixture_directory);
@@ -105,11 +103,10 @@ static void auto_is_the_users_runtime_directory(void **state)
         transport->ops->free(transport);
 }
 
-static void a_directory_that_others_could_use_is_refused(void **state)
+TEST_WITH(a_directory_that_others_could_use_is_refused, setup, teardown)
 {
         struct transport *transport;
 
-        (void)state;
         assert_int_equal(mkdir(path, 0700), 0);
         assert_int_equal(chmod(path, 0755), 0);
         assert_int_equal(open_in(path, 1, &transport), -EPERM);
@@ -125,11 +122,10 @@ static void a_directory_that_others_could_use_is_refused(void **state)
         assert_int_equal(open_in("/nonexistent/directory", 1, &transport), -ENOENT);
 }
 
-static void a_directory_of_another_user_is_refused(void **state)
+TEST_WITH(a_directory_of_another_user_is_refused, setup, teardown)
 {
         struct transport *transport;
 
-        (void)state;
         if (geteuid() != 0)
                 skip();
         assert_int_equal(mkdir(path, 0700), 0);
@@ -138,12 +134,11 @@ static void a_directory_of_another_user_is_refused(void **state)
 }
 
 /* In a child, which may give its rights up. */
-static void a_directory_that_cannot_be_written_is_refused(void **state)
+TEST_WITH(a_directory_that_cannot_be_written_is_refused, setup, teardown)
 {
         pid_t child;
         int status;
 
-        (void)state;
         if (geteuid() != 0)
                 skip();
         assert_int_equal(chmod(fixture_directory, 0755), 0);
@@ -161,7 +156,7 @@ static void a_directory_that_cannot_be_written_is_refused(void **state)
         assert_int_equal(status, 0);
 }
 
-static void a_path_that_is_too_long_for_a_socket_works(void **state)
+TEST_WITH(a_path_that_is_too_long_for_a_socket_works, setup, teardown)
 {
         struct transport *one, *other;
         struct transport_peer peer = { .epoch = 2, .text = "" };
@@ -169,7 +164,6 @@ static void a_path_that_is_too_long_for_a_socket_works(void **state)
         struct link *link;
         int error = 0;
 
-        (void)state;
         (void)snprintf(longer, sizeof(longer), "%s/%0*d", fixture_directory, 150, 7);
         assert_int_equal(open_in(longer, 1, &one), 0);
         assert_int_equal(open_in(longer, 2, &other), 0);
@@ -207,12 +201,11 @@ static int connect_error(struct transport *transport, uint64_t epoch)
         return error;
 }
 
-static void the_socket_of_a_dead_worker_is_removed(void **state)
+TEST_WITH(the_socket_of_a_dead_worker_is_removed, setup, teardown)
 {
         struct transport *transport, *next;
         char name[TEXT];
 
-        (void)state;
         assert_int_equal(open_in(path, 1, &transport), 0);
         assert_int_equal(connect_error(transport, 5), -ENOENT);
         socket_path(path, 5, name);
@@ -229,12 +222,11 @@ static void the_socket_of_a_dead_worker_is_removed(void **state)
         transport->ops->free(transport);
 }
 
-static void what_is_no_socket_is_left_alone(void **state)
+TEST_WITH(what_is_no_socket_is_left_alone, setup, teardown)
 {
         struct transport *transport, *next;
         char name[TEXT];
 
-        (void)state;
         assert_int_equal(open_in(path, 1, &transport), 0);
         socket_path(path, 5, name);
         (void)close(open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
@@ -246,12 +238,11 @@ static void what_is_no_socket_is_left_alone(void **state)
         assert_int_equal(unlink(name), 0);
 }
 
-static void a_process_that_ends_at_once_unlinks_its_socket(void **state)
+TEST_WITH(a_process_that_ends_at_once_unlinks_its_socket, setup, teardown)
 {
         struct transport *transport;
         char name[TEXT];
 
-        (void)state;
         assert_int_equal(open_in(path, 1, &transport), 0);
         socket_path(path, 1, name);
         local_transport_unlink(transport);
@@ -260,7 +251,7 @@ static void a_process_that_ends_at_once_unlinks_its_socket(void **state)
         transport->ops->free(transport);
 }
 
-static void another_users_worker_is_not_taken(void **state)
+TEST_WITH(another_users_worker_is_not_taken, setup, teardown)
 {
         struct transport *transport;
         struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -268,7 +259,6 @@ static void another_users_worker_is_not_taken(void **state)
         char name[TEXT], byte;
         pid_t child;
 
-        (void)state;
         if (geteuid() != 0)
                 skip();
         assert_int_equal(open_in(path, 1, &transport), 0);
@@ -302,22 +292,4 @@ static void another_users_worker_is_not_taken(void **state)
         socket_path(path, 9, name);
         assert_int_equal(unlink(name), 0);
         transport->ops->free(transport);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(the_directory_is_made_for_its_user_alone, setup, teardown),
-                cmocka_unit_test_setup_teardown(auto_is_the_users_runtime_directory, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_directory_that_others_could_use_is_refused, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_directory_of_another_user_is_refused, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_directory_that_cannot_be_written_is_refused, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_path_that_is_too_long_for_a_socket_works, setup, teardown),
-                cmocka_unit_test_setup_teardown(the_socket_of_a_dead_worker_is_removed, setup, teardown),
-                cmocka_unit_test_setup_teardown(what_is_no_socket_is_left_alone, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_process_that_ends_at_once_unlinks_its_socket, setup, teardown),
-                cmocka_unit_test_setup_teardown(another_users_worker_is_not_taken, setup, teardown),
-        };
-
-        return cmocka_run_group_tests_name("transport_local_directory", tests, NULL, NULL);
 }

@@ -468,9 +468,8 @@ static const struct {
         { releases_a_slot_outside_the_page, true },
 };
 
-static void whoever_breaks_the_protocol_loses_the_link_and_nobody_else(void **state)
+TEST_WITH(whoever_breaks_the_protocol_loses_the_link_and_nobody_else, setup, teardown)
 {
-        (void)state;
         for (size_t i = 0; i < UNIT_COUNT(bad_peers); i++) {
                 int ended = a.ended;
 
@@ -488,13 +487,12 @@ static void whoever_breaks_the_protocol_loses_the_link_and_nobody_else(void **st
         }
 }
 
-static void a_slot_serves_one_message_at_a_time(void **state)
+TEST_WITH(a_slot_serves_one_message_at_a_time, setup, teardown)
 {
         struct block block;
         struct segment segment;
         struct stream place;
 
-        (void)state;
         block_new(&block, &a, PAGE, false);
         segment = (struct segment){ block.memory.address, PAGE, &block.memory };
         assert_int_equal(stream_init(&place, &segment, 1), 0);
@@ -509,12 +507,11 @@ static void a_slot_serves_one_message_at_a_time(void **state)
         block_free(&block);
 }
 
-static void another_version_of_the_framing_is_named(void **state)
+TEST_WITH(another_version_of_the_framing_is_named, setup, teardown)
 {
         struct frame frame = frame_of(FRAME_HELLO);
         struct frame answer;
 
-        (void)state;
         frame.version = FRAME_VERSION + 1;
         send_frame(frame, file_of(10, 0));
         RUN_UNTIL(&a, NULL, recv(raw, &answer, sizeof(answer), 0) == sizeof(answer));
@@ -523,9 +520,8 @@ static void another_version_of_the_framing_is_named(void **state)
         assert_int_equal(a.ended, 0);
 }
 
-static void another_version_of_the_protocol_is_named(void **state)
+TEST_WITH(another_version_of_the_protocol_is_named, setup, teardown)
 {
-        (void)state;
         greet();
         send_inside(0, WIRE_VERSION + 1, 0);
         RUN_UNTIL(&a, NULL, a.ended);
@@ -564,42 +560,38 @@ static void connect_falsely(uint64_t epoch, struct frame answer)
         (void)link;
 }
 
-static void another_worker_that_answers_is_not_taken(void **state)
+TEST_WITH(another_worker_that_answers_is_not_taken, setup, teardown)
 {
         struct frame frame = frame_of(FRAME_HELLO);
 
-        (void)state;
         frame.id = 8;
         connect_falsely(9, frame);
         assert_string_equal(a.detail, "another worker answered");
 }
 
-static void a_listener_of_another_version_is_named(void **state)
+TEST_WITH(a_listener_of_another_version_is_named, setup, teardown)
 {
         struct frame frame = frame_of(FRAME_HELLO);
 
-        (void)state;
         frame.version = 9;
         connect_falsely(9, frame);
         assert_non_null(strstr(a.detail, "version 9"));
 }
 
-static void a_peer_that_never_greets_is_dropped_in_time(void **state)
+TEST_WITH(a_peer_that_never_greets_is_dropped_in_time, setup, teardown)
 {
         uint64_t deadline_us;
 
-        (void)state;
         RUN_UNTIL(&a, NULL, a.transport->ops->deadline(a.transport) != UINT64_MAX);
         deadline_us = a.transport->ops->deadline(a.transport);
         assert_in_range(deadline_us, clock_now_us(), clock_now_us() + 10000000);
 }
 
-static void a_flood_does_not_starve_the_others(void **state)
+TEST_WITH(a_flood_does_not_starve_the_others, setup, teardown)
 {
         struct outcome outcome = { 0 };
         int steps = 0;
 
-        (void)state;
         greet();
         RUN_UNTIL(&a, NULL, a.link && a.link->peer_epoch == 4711);
         a.n = 0;
@@ -615,12 +607,11 @@ static void a_flood_does_not_starve_the_others(void **state)
         }
 }
 
-static void lack_of_descriptors_makes_peers_wait(void **state)
+TEST_WITH(lack_of_descriptors_makes_peers_wait, setup, teardown)
 {
         struct rlimit before, low;
         struct link *link;
 
-        (void)state;
         RUN_UNTIL(&a, NULL, a.transport->ops->deadline(a.transport) != UINT64_MAX);
         greet();
         RUN_UNTIL(&a, NULL, a.transport->ops->deadline(a.transport) == UINT64_MAX);
@@ -634,22 +625,4 @@ static void lack_of_descriptors_makes_peers_wait(void **state)
         assert_false(a.transport->ops->progress(a.transport)); /* no spinning */
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
         RUN_UNTIL(&a, &good, link->state == LINK_UP);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(whoever_breaks_the_protocol_loses_the_link_and_nobody_else, setup,
-                                                teardown),
-                cmocka_unit_test_setup_teardown(a_slot_serves_one_message_at_a_time, setup, teardown),
-                cmocka_unit_test_setup_teardown(another_version_of_the_framing_is_named, setup, teardown),
-                cmocka_unit_test_setup_teardown(another_version_of_the_protocol_is_named, setup, teardown),
-                cmocka_unit_test_setup_teardown(another_worker_that_answers_is_not_taken, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_listener_of_another_version_is_named, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_peer_that_never_greets_is_dropped_in_time, setup, teardown),
-                cmocka_unit_test_setup_teardown(a_flood_does_not_starve_the_others, setup, teardown),
-                cmocka_unit_test_setup_teardown(lack_of_descriptors_makes_peers_wait, setup, teardown),
-        };
-
-        return cmocka_run_group_tests_name("transport_local_hostile", tests, NULL, NULL);
 }

@@ -336,7 +336,7 @@ static void forget_bytes(struct node *node)
 
 /* ---- tests ---- */
 
-static void connects(void **state)
+TEST(connects)
 {
         struct pair *p = pair_connected();
 
@@ -360,7 +360,7 @@ static void note_order(struct node *node, const struct wire_header *header, stru
 }
 
 /* Those that are sent while it is being made, too, however far that has come: UCX itself does not keep their order. */
-static void messages_over_a_new_link_keep_their_order(void **state)
+TEST(messages_over_a_new_link_keep_their_order)
 {
         enum { ROUNDS = 40, N = 24 };
 
@@ -388,7 +388,7 @@ static void messages_over_a_new_link_keep_their_order(void **state)
         }
 }
 
-static void the_facts_name_what_ucx_has(void **state)
+TEST(the_facts_name_what_ucx_has)
 {
         struct pair *p = pair_new();
         const struct ucx_facts *facts = ucx_transport_facts(p->n[0].transport);
@@ -404,7 +404,7 @@ static void the_facts_name_what_ucx_has(void **state)
         pair_free(p);
 }
 
-static void moves_every_size_both_ways(void **state)
+TEST(moves_every_size_both_ways)
 {
         static const size_t sizes[] = { 1,         4096,          WIRE_INLINE_MAX, WIRE_INLINE_MAX + 1,
                                         60 << 10,  64 << 10,      (64 << 10) + 1,  (256 << 10) - 1,
@@ -420,7 +420,7 @@ static void moves_every_size_both_ways(void **state)
 }
 
 /* UCX 1.13 aborts on a message of 16 pieces over TCP, and only of so many. */
-static void moves_pieces_of_any_number(void **state)
+TEST(moves_pieces_of_any_number)
 {
         static const size_t sizes[] = { 10, 300, 4000, 16 << 10, 100 << 10, 300 << 10 };
         struct pair *p = pair_connected();
@@ -439,7 +439,7 @@ static void moves_pieces_of_any_number(void **state)
         pair_free(p);
 }
 
-static void moves_a_thousand_pieces(void **state)
+TEST(moves_a_thousand_pieces)
 {
         struct pair *p = pair_connected();
 
@@ -451,7 +451,7 @@ static void moves_a_thousand_pieces(void **state)
         pair_free(p);
 }
 
-static void a_refused_payload_leaves_the_link_usable(void **state)
+TEST(a_refused_payload_leaves_the_link_usable)
 {
         static const size_t sizes[] = { 100, 1 << 20 };
         struct pair *p = pair_connected();
@@ -472,7 +472,7 @@ static void a_refused_payload_leaves_the_link_usable(void **state)
         pair_free(p);
 }
 
-static void what_is_not_wanted_any_more_does_not_begin(void **state)
+TEST(what_is_not_wanted_any_more_does_not_begin)
 {
         struct pair *p = pair_connected();
         struct outcome o = { .unwanted = true };
@@ -496,7 +496,7 @@ static void take_and_cancel(struct node *node, const struct wire_header *header,
         node->transport->ops->cancel(node->link, header->transfer);
 }
 
-static void a_receive_that_waits_is_taken_back(void **state)
+TEST(a_receive_that_waits_is_taken_back)
 {
         struct pair *p = pair_connected();
         struct outcome o = { 0 };
@@ -511,7 +511,7 @@ static void a_receive_that_waits_is_taken_back(void **state)
         pair_free(p);
 }
 
-static void parts_that_wait_are_taken_back(void **state)
+TEST(parts_that_wait_are_taken_back)
 {
         enum { N = 200 };
         struct pair *p = pair_connected();
@@ -540,7 +540,7 @@ static void parts_that_wait_are_taken_back(void **state)
         pair_free(p);
 }
 
-static void a_failed_link_ends_once_after_its_messages(void **state)
+TEST(a_failed_link_ends_once_after_its_messages)
 {
         struct pair *p = pair_connected();
         struct outcome o[3] = { 0 };
@@ -576,7 +576,7 @@ static void keep(struct node *node, const struct wire_header *header, struct pay
 }
 
 /* The peer goes without a word while bytes move both ways. */
-static void a_peer_that_goes_loses_what_is_in_flight(void **state)
+TEST(a_peer_that_goes_loses_what_is_in_flight)
 {
         struct pair *p = pair_connected();
         struct outcome o[4] = { 0 }, back = { 0 };
@@ -614,15 +614,15 @@ static int cache_on(void **state)
 }
 
 /* UCX 1.16 to 1.21 crash without their cache, unless they are given our own registrations. */
-static void without_ucxs_cache_links_carry_and_end_all_the_same(void **state)
+TEST_WITH(without_ucxs_cache_links_carry_and_end_all_the_same, cache_off, cache_on)
 {
-        moves_every_size_both_ways(state);
-        moves_pieces_of_any_number(state);
-        a_failed_link_ends_once_after_its_messages(state);
-        a_peer_that_goes_loses_what_is_in_flight(state);
+        moves_every_size_both_ways();
+        moves_pieces_of_any_number();
+        a_failed_link_ends_once_after_its_messages();
+        a_peer_that_goes_loses_what_is_in_flight();
 }
 
-static void a_shut_down_flushes_what_was_sent(void **state)
+TEST(a_shut_down_flushes_what_was_sent)
 {
         struct pair *p = pair_connected();
         struct outcome o = { 0 };
@@ -638,7 +638,7 @@ static void a_shut_down_flushes_what_was_sent(void **state)
 
 /* A header of other bytes, beneath the transport. */
 /* The peer stands still while it connects: UCX has nobody to flush to, and aborts when it is made to wait. */
-static void a_shut_down_does_not_wait_for_a_peer_that_never_spoke(void **state)
+TEST(a_shut_down_does_not_wait_for_a_peer_that_never_spoke)
 {
         enum { PATIENCE_US = 100000 };
         struct pair *p = pair_new();
@@ -661,7 +661,7 @@ static void send_raw(struct node *node, const void *header, size_t size)
                 ucp_request_free(request);
 }
 
-static void foreign_bytes_are_dropped(void **state)
+TEST(foreign_bytes_are_dropped)
 {
         static const char foreign[WIRE_SIZE] = "this is no message of ours";
         struct pair *p = pair_connected();
@@ -673,7 +673,7 @@ static void foreign_bytes_are_dropped(void **state)
         pair_free(p);
 }
 
-static void another_version_ends_the_link_and_is_named(void **state)
+TEST(another_version_ends_the_link_and_is_named)
 {
         struct pair *p = pair_connected();
         struct wire_header header = make_header(WIRE_HELLO, 0, 0);
@@ -689,7 +689,7 @@ static void another_version_ends_the_link_and_is_named(void **state)
         pair_free(p);
 }
 
-static void nobody_is_unreachable(void **state)
+TEST(nobody_is_unreachable)
 {
         struct pair *p = pair_new();
         struct outcome o = { 0 };
@@ -708,7 +708,7 @@ static void nobody_is_unreachable(void **state)
         pair_free(p);
 }
 
-static void a_link_that_the_engine_refuses_is_unreachable(void **state)
+TEST(a_link_that_the_engine_refuses_is_unreachable)
 {
         struct pair *p = pair_new();
         int error;
@@ -722,7 +722,7 @@ static void a_link_that_the_engine_refuses_is_unreachable(void **state)
         pair_free(p);
 }
 
-static void every_way_to_write_loopback_carries_bytes(void **state)
+TEST(every_way_to_write_loopback_carries_bytes)
 {
         static const char *const addresses[] = { "127.0.0.1:0", "lo:0", "localhost:0", "[127.0.0.1]:0" };
 
@@ -736,7 +736,7 @@ static void every_way_to_write_loopback_carries_bytes(void **state)
 }
 
 /* UCX before 1.14 takes no lane of IPv6 on loopback. */
-static void ipv6_loopback_carries_bytes_or_is_refused(void **state)
+TEST(ipv6_loopback_carries_bytes_or_is_refused)
 {
         const struct ucx_config config = { .data_listen = "[::1]:0" };
         struct node node = { 0 };
@@ -753,7 +753,7 @@ static void ipv6_loopback_carries_bytes_or_is_refused(void **state)
 }
 
 /* UCX would write beyond its memory. */
-static void a_peer_of_another_address_family_is_refused(void **state)
+TEST(a_peer_of_another_address_family_is_refused)
 {
         struct pair *p = pair_new();
         int error = 0;
@@ -763,7 +763,7 @@ static void a_peer_of_another_address_family_is_refused(void **state)
         pair_free(p);
 }
 
-static void an_address_that_ucx_cannot_serve_is_refused(void **state)
+TEST(an_address_that_ucx_cannot_serve_is_refused)
 {
         static const struct {
                 const char *listen;
@@ -782,7 +782,7 @@ static void an_address_that_ucx_cannot_serve_is_refused(void **state)
         }
 }
 
-static void short_payloads_and_pieces_travel_in_parts(void **state)
+TEST(short_payloads_and_pieces_travel_in_parts)
 {
         struct pair *p = pair_connected();
         struct node *n = &p->n[0];
@@ -806,7 +806,7 @@ static void short_payloads_and_pieces_travel_in_parts(void **state)
 }
 
 /* As if the link were a long one. */
-static void the_chunk_grows_with_the_round_trip(void **state)
+TEST(the_chunk_grows_with_the_round_trip)
 {
         struct pair *p = pair_connected();
         struct ucx_link *link = ucx_link_of(p->n[0].link);
@@ -828,7 +828,7 @@ static void the_chunk_grows_with_the_round_trip(void **state)
         pair_free(p);
 }
 
-static void the_chunk_stays_within_what_was_asked_for(void **state)
+TEST(the_chunk_stays_within_what_was_asked_for)
 {
         static const uint32_t wrong[] = { 1, UCX_CHUNK_MIN - 1, WIRE_CHUNK_MAX + 1 };
         struct ucx_config config = { .data_listen = "127.0.0.1:0", .chunk_size = UCX_CHUNK_MIN, .window = 2 };
@@ -862,7 +862,7 @@ void __wrap_ucp_get_version(unsigned *major, unsigned *minor, unsigned *release)
                 *minor = fake_minor;
 }
 
-static void a_version_that_cannot_connect_is_refused(void **state)
+TEST(a_version_that_cannot_connect_is_refused)
 {
         const struct ucx_config config = { .data_listen = "127.0.0.1:0" };
         struct node node = { 0 };
@@ -901,7 +901,7 @@ static char *stderr_release(int file)
         return text;
 }
 
-static void ucx_cannot_flood_the_log(void **state)
+TEST(ucx_cannot_flood_the_log)
 {
         static ucs_log_component_config_t component = { .log_level = UCS_LOG_LEVEL_WARN, .name = "TEST" };
         size_t lines = 0;
@@ -921,7 +921,7 @@ static void ucx_cannot_flood_the_log(void **state)
 }
 
 /* tests/network/run has it come. */
-static void an_address_that_is_not_there_is_waited_for(void **state)
+TEST(an_address_that_is_not_there_is_waited_for)
 {
         static const char *const addresses[] = { "198.51.100.77:0", "[2001:db8::77]:0", "nosuch0:0" };
 
@@ -951,7 +951,7 @@ static void an_address_that_is_not_there_is_waited_for(void **state)
 }
 
 /* The names of a transport's settings are others from 1.17 on; one that UCX does not know has no effect. */
-static void ucx_knows_every_setting(void **state)
+TEST(ucx_knows_every_setting)
 {
         char *text;
         int file;
@@ -965,43 +965,4 @@ static void ucx_knows_every_setting(void **state)
         assert_null(strstr(text, "UCX does not know a setting"));
         assert_null(strstr(text, "invalid configuration")); /* UCX's own words about those of transports */
         free(text);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(connects),
-                cmocka_unit_test(messages_over_a_new_link_keep_their_order),
-                cmocka_unit_test(the_facts_name_what_ucx_has),
-                cmocka_unit_test(moves_every_size_both_ways),
-                cmocka_unit_test(moves_pieces_of_any_number),
-                cmocka_unit_test(moves_a_thousand_pieces),
-                cmocka_unit_test(a_refused_payload_leaves_the_link_usable),
-                cmocka_unit_test(what_is_not_wanted_any_more_does_not_begin),
-                cmocka_unit_test(a_receive_that_waits_is_taken_back),
-                cmocka_unit_test(parts_that_wait_are_taken_back),
-                cmocka_unit_test(a_failed_link_ends_once_after_its_messages),
-                cmocka_unit_test(a_peer_that_goes_loses_what_is_in_flight),
-                cmocka_unit_test_setup_teardown(without_ucxs_cache_links_carry_and_end_all_the_same, cache_off,
-                                                cache_on),
-                cmocka_unit_test(a_shut_down_flushes_what_was_sent),
-                cmocka_unit_test(a_shut_down_does_not_wait_for_a_peer_that_never_spoke),
-                cmocka_unit_test(foreign_bytes_are_dropped),
-                cmocka_unit_test(another_version_ends_the_link_and_is_named),
-                cmocka_unit_test(nobody_is_unreachable),
-                cmocka_unit_test(a_link_that_the_engine_refuses_is_unreachable),
-                cmocka_unit_test(every_way_to_write_loopback_carries_bytes),
-                cmocka_unit_test(ipv6_loopback_carries_bytes_or_is_refused),
-                cmocka_unit_test(a_peer_of_another_address_family_is_refused),
-                cmocka_unit_test(an_address_that_ucx_cannot_serve_is_refused),
-                cmocka_unit_test(short_payloads_and_pieces_travel_in_parts),
-                cmocka_unit_test(the_chunk_grows_with_the_round_trip),
-                cmocka_unit_test(the_chunk_stays_within_what_was_asked_for),
-                cmocka_unit_test(a_version_that_cannot_connect_is_refused),
-                cmocka_unit_test(ucx_cannot_flood_the_log),
-                cmocka_unit_test(an_address_that_is_not_there_is_waited_for),
-                cmocka_unit_test(ucx_knows_every_setting),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

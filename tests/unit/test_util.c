@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/util.h"
+
+#include "unit.h"
 
 enum { SIZE = 4096 };
 
@@ -30,7 +28,7 @@ void __wrap_free(void *block)
 }
 
 /* Bodies have keys in them: what a body has outgrown keeps none of it. */
-static void memory_that_was_outgrown_is_wiped(void **state)
+TEST(memory_that_was_outgrown_is_wiped)
 {
         char *old = memory_regrow(NULL, 0, SIZE), *grown;
 
@@ -45,13 +43,4 @@ static void memory_that_was_outgrown_is_wiped(void **state)
                 assert_int_equal(grown[i], 'k');
         watched = NULL;
         __real_free(grown);
-}
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(memory_that_was_outgrown_is_wiped),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,8 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <ferry/worker.h>
+
+#include "unit.h"
 
 /* libferry-worker as an embedding program uses it. */
 
@@ -66,7 +65,7 @@ static int seals(void)
         return found;
 }
 
-static void allocated_memory_is_zeros_that_this_process_alone_writes(void **state)
+TEST_WITH(allocated_memory_is_zeros_that_this_process_alone_writes, setup, teardown)
 {
         char id[FERRY_WORKER_ID_SIZE];
         void *address = NULL;
@@ -82,7 +81,7 @@ static void allocated_memory_is_zeros_that_this_process_alone_writes(void **stat
         assert_int_equal(ferry_worker_region_remove(worker, id), FERRY_E_NOT_FOUND);
 }
 
-static void removed_memory_makes_room_at_once(void **state)
+TEST_WITH(removed_memory_makes_room_at_once, setup, teardown)
 {
         char id[FERRY_WORKER_ID_SIZE];
         void *address;
@@ -94,7 +93,7 @@ static void removed_memory_makes_room_at_once(void **state)
         assert_int_equal(ferry_worker_region_alloc(worker, 1, "cpu", NULL, &address, id), 0);
 }
 
-static void what_cannot_be_allocated_leaves_nothing(void **state)
+TEST_WITH(what_cannot_be_allocated_leaves_nothing, setup, teardown)
 {
         char id[FERRY_WORKER_ID_SIZE] = "untouched";
         void *address = &address;
@@ -107,7 +106,7 @@ static void what_cannot_be_allocated_leaves_nothing(void **state)
         assert_int_equal(ferry_worker_region_alloc(worker, 4 * MIB, "cpu", NULL, &address, id), 0);
 }
 
-static void memory_of_the_program_is_offered_and_taken_back(void **state)
+TEST_WITH(memory_of_the_program_is_offered_and_taken_back, setup, teardown)
 {
         static char memory[SIZE];
         char id[FERRY_WORKER_ID_SIZE];
@@ -118,14 +117,14 @@ static void memory_of_the_program_is_offered_and_taken_back(void **state)
         assert_int_equal(ferry_worker_region_remove(worker, "rgn_x"), FERRY_E_NOT_FOUND);
 }
 
-static void a_worker_listens_only_when_told_to(void **state)
+TEST_WITH(a_worker_listens_only_when_told_to, setup, teardown)
 {
         assert_null(ferry_worker_url(worker, 0));
         assert_non_null(strstr(ferry_worker_ready_line(worker), "\"http\":[]"));
         assert_non_null(strstr(ferry_worker_ready_line(worker), ferry_worker_name(worker)));
 }
 
-static void options_are_set_by_the_names_of_the_daemon(void **state)
+TEST_WITH(options_are_set_by_the_names_of_the_daemon, setup, teardown)
 {
         struct ferry_worker_options *options = ferry_worker_options_new();
         struct ferry_worker *other = NULL;
@@ -145,7 +144,7 @@ static void options_are_set_by_the_names_of_the_daemon(void **state)
         (void)ferry_worker_free(other);
 }
 
-static void a_refused_option_says_why(void **state)
+TEST_WITH(a_refused_option_says_why, setup, teardown)
 {
         static const struct {
                 const char *name, *value, *says;
@@ -167,7 +166,7 @@ static void a_refused_option_says_why(void **state)
         (void)ferry_worker_options_free(options);
 }
 
-static void options_that_do_not_go_together_start_no_worker(void **state)
+TEST_WITH(options_that_do_not_go_together_start_no_worker, setup, teardown)
 {
         struct ferry_worker_options *options = ferry_worker_options_new();
         struct ferry_worker *other = NULL;
@@ -180,7 +179,7 @@ static void options_that_do_not_go_together_start_no_worker(void **state)
         (void)ferry_worker_options_free(options);
 }
 
-static void the_environment_sets_options(void **state)
+TEST_WITH(the_environment_sets_options, setup, teardown)
 {
         struct ferry_worker_options *options = ferry_worker_options_new();
         struct ferry_worker *other = NULL;
@@ -213,7 +212,7 @@ static void take_line(void *context, const char *level, const char *line)
         sink->lines++;
 }
 
-static void log_lines_go_where_the_program_says(void **state)
+TEST_WITH(log_lines_go_where_the_program_says, setup, teardown)
 {
         struct ferry_worker_options *options = ferry_worker_options_new();
         struct ferry_worker *other = NULL;
@@ -232,7 +231,7 @@ static void log_lines_go_where_the_program_says(void **state)
         assert_int_equal(sink.lines, 2);
 }
 
-static void a_forked_child_may_not_use_the_worker(void **state)
+TEST_WITH(a_forked_child_may_not_use_the_worker, setup, teardown)
 {
         char id[FERRY_WORKER_ID_SIZE];
         int status;
@@ -249,7 +248,7 @@ static void a_forked_child_may_not_use_the_worker(void **state)
         assert_int_equal(status, 0);
 }
 
-static void a_forked_child_may_have_a_worker_of_its_own(void **state)
+TEST_WITH(a_forked_child_may_have_a_worker_of_its_own, setup, teardown)
 {
         int status;
         pid_t child = fork();
@@ -265,25 +264,4 @@ static void a_forked_child_may_have_a_worker_of_its_own(void **state)
         }
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_int_equal(status, 0);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(allocated_memory_is_zeros_that_this_process_alone_writes),
-                TEST(removed_memory_makes_room_at_once),
-                TEST(what_cannot_be_allocated_leaves_nothing),
-                TEST(memory_of_the_program_is_offered_and_taken_back),
-                TEST(a_worker_listens_only_when_told_to),
-                TEST(options_are_set_by_the_names_of_the_daemon),
-                TEST(a_refused_option_says_why),
-                TEST(options_that_do_not_go_together_start_no_worker),
-                TEST(the_environment_sets_options),
-                TEST(log_lines_go_where_the_program_says),
-                TEST(a_forked_child_may_not_use_the_worker),
-                TEST(a_forked_child_may_have_a_worker_of_its_own),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

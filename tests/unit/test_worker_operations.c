@@ -2,8 +2,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,8 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <ferry/worker.h>
+
+#include "unit.h"
 
 /* Transfers between two workers of one process, without HTTP. */
 
@@ -113,7 +112,7 @@ static void transfer_and_wait(const struct side *from, const struct side *to, en
         (void)ferry_worker_operation_free(offer);
 }
 
-static void all_four_kinds_move_bytes(void **state)
+TEST_WITH(all_four_kinds_move_bytes, setup, teardown)
 {
         static const enum ferry_kind kinds[] = { FERRY_READ, FERRY_WRITE };
         static const uint64_t sizes[] = { 1, 4096, SIZE };
@@ -141,13 +140,13 @@ static void all_four_kinds_move_bytes(void **state)
                         }
 }
 
-static void an_operation_goes_on_without_its_handle(void **state)
+TEST_WITH(an_operation_goes_on_without_its_handle, setup, teardown)
 {
         transfer_and_wait(&a, &b, FERRY_READ, SIZE);
         transfer_and_wait(&b, &a, FERRY_WRITE, SIZE);
 }
 
-static void waiting_has_a_limit(void **state)
+TEST_WITH(waiting_has_a_limit, setup, teardown)
 {
         struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL);
 
@@ -162,7 +161,7 @@ static void waiting_has_a_limit(void **state)
         (void)ferry_worker_operation_free(offer);
 }
 
-static void metadata_end_with_the_operation(void **state)
+TEST_WITH(metadata_end_with_the_operation, setup, teardown)
 {
         struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL), *mover;
         const char *text = NULL;
@@ -195,7 +194,7 @@ static int error_of(const struct ferry_worker_request *request, const char *remo
         return r;
 }
 
-static void what_does_not_fit_is_refused_before_anything_starts(void **state)
+TEST_WITH(what_does_not_fit_is_refused_before_anything_starts, setup, teardown)
 {
         struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL);
         struct ferry_worker_request *read = request_of(&b, FERRY_READ, 64), *larger = request_of(&b, FERRY_READ, 65),
@@ -224,7 +223,7 @@ static void what_does_not_fit_is_refused_before_anything_starts(void **state)
         (void)ferry_worker_operation_free(offer);
 }
 
-static void a_request_takes_the_fields_of_its_kind(void **state)
+TEST_WITH(a_request_takes_the_fields_of_its_kind, setup, teardown)
 {
         static const struct {
                 enum ferry_kind kind;
@@ -266,7 +265,7 @@ static void a_request_takes_the_fields_of_its_kind(void **state)
         assert_null(ferry_worker_request_new(FERRY_KIND_COUNT));
 }
 
-static void rows_of_a_region_move_as_one_stream(void **state)
+TEST_WITH(rows_of_a_region_move_as_one_stream, setup, teardown)
 {
         struct ferry_worker_request *rows = ferry_worker_request_new(FERRY_READABLE),
                                     *whole = request_of(&b, FERRY_READ, 12);
@@ -285,7 +284,7 @@ static void rows_of_a_region_move_as_one_stream(void **state)
         (void)ferry_worker_operation_free(mover);
 }
 
-static void blocks_move_in_the_order_in_which_they_are_named(void **state)
+TEST_WITH(blocks_move_in_the_order_in_which_they_are_named, setup, teardown)
 {
         static const uint64_t named[] = { 7, 0, 3 };
         struct ferry_worker_request *blocks = ferry_worker_request_new(FERRY_READABLE),
@@ -325,7 +324,7 @@ static void ring(void *context)
         pthread_mutex_unlock(&bell->lock);
 }
 
-static void a_callback_tells_of_the_end_once(void **state)
+TEST_WITH(a_callback_tells_of_the_end_once, setup, teardown)
 {
         struct bell bell = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 };
         struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, SIZE, NULL), *mover;
@@ -352,7 +351,7 @@ static bool readable(int fd, int timeout_ms)
         return poll(&poll_fd, 1, timeout_ms) == 1;
 }
 
-static void a_queue_tells_of_hundreds_through_one_descriptor(void **state)
+TEST_WITH(a_queue_tells_of_hundreds_through_one_descriptor, setup, teardown)
 {
         struct ferry_worker_queue *queue = NULL;
         bool seen[MANY] = { false };
@@ -381,7 +380,7 @@ static void a_queue_tells_of_hundreds_through_one_descriptor(void **state)
         (void)ferry_worker_queue_free(queue);
 }
 
-static void a_queue_may_be_freed_before_the_operations_end(void **state)
+TEST_WITH(a_queue_may_be_freed_before_the_operations_end, setup, teardown)
 {
         struct ferry_worker_queue *queue = NULL;
         struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL);
@@ -396,7 +395,7 @@ static void a_queue_may_be_freed_before_the_operations_end(void **state)
 
 /* ---- the end ---- */
 
-static void memory_is_quiet_after_the_worker_is_freed(void **state)
+TEST_WITH(memory_is_quiet_after_the_worker_is_freed, setup, teardown)
 {
         struct bell bell = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 };
         struct ferry_worker_operation *offers[8], *movers[8];
@@ -432,7 +431,7 @@ static void memory_is_quiet_after_the_worker_is_freed(void **state)
         free(before);
 }
 
-static void a_draining_worker_takes_nothing_more(void **state)
+TEST_WITH(a_draining_worker_takes_nothing_more, setup, teardown)
 {
         struct ferry_worker_request *request = request_of(&b, FERRY_READABLE, 64);
         struct ferry_worker_operation *waiting = create(&b, FERRY_READABLE, 64, NULL);
@@ -444,7 +443,7 @@ static void a_draining_worker_takes_nothing_more(void **state)
         (void)ferry_worker_operation_free(waiting);
 }
 
-static void memory_in_use_cannot_be_removed(void **state)
+TEST_WITH(memory_in_use_cannot_be_removed, setup, teardown)
 {
         struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL);
 
@@ -453,27 +452,4 @@ static void memory_in_use_cannot_be_removed(void **state)
         assert_int_equal(ferry_worker_operation_wait(offer, -1), FERRY_E_CANCELLED);
         assert_int_equal(ferry_worker_region_remove(a.worker, a.region), 0);
         (void)ferry_worker_operation_free(offer);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                TEST(all_four_kinds_move_bytes),
-                TEST(an_operation_goes_on_without_its_handle),
-                TEST(waiting_has_a_limit),
-                TEST(metadata_end_with_the_operation),
-                TEST(what_does_not_fit_is_refused_before_anything_starts),
-                TEST(a_request_takes_the_fields_of_its_kind),
-                TEST(rows_of_a_region_move_as_one_stream),
-                TEST(blocks_move_in_the_order_in_which_they_are_named),
-                TEST(a_callback_tells_of_the_end_once),
-                TEST(a_queue_tells_of_hundreds_through_one_descriptor),
-                TEST(a_queue_may_be_freed_before_the_operations_end),
-                TEST(memory_is_quiet_after_the_worker_is_freed),
-                TEST(a_draining_worker_takes_nothing_more),
-                TEST(memory_in_use_cannot_be_removed),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

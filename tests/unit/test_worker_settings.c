@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/util.h"
+#include "unit.h"
 #include "worker_listen.h"
 #include "worker_settings.h"
 
@@ -58,13 +55,12 @@ static int error_of(const struct worker_options *options, const char *names)
         return r;
 }
 
-static void defaults_take_the_place_of_zeros(void **state)
+TEST(defaults_take_the_place_of_zeros)
 {
         const struct worker_options options = { 0 };
         struct worker_settings *settings = NULL;
         char end[32];
 
-        (void)state;
         assert_int_equal(worker_settings_new(&options, &settings, NULL, 0), 0);
         assert_int_equal(settings->options.n_listen, 0);
         assert_true(settings->options.memory_limit > 0);
@@ -77,14 +73,13 @@ static void defaults_take_the_place_of_zeros(void **state)
         worker_settings_free(settings);
 }
 
-static void strings_are_copied(void **state)
+TEST(strings_are_copied)
 {
         char name[] = "first", listen[] = "127.0.0.1:1";
         const char *const list[] = { listen };
         const struct worker_options options = { .name = name, .listen = list, .n_listen = 1 };
         struct worker_settings *settings = NULL;
 
-        (void)state;
         assert_int_equal(worker_settings_new(&options, &settings, NULL, 0), 0);
         memset(name, 'x', sizeof(name) - 1);
         memset(listen, 'x', sizeof(listen) - 1);
@@ -93,7 +88,7 @@ static void strings_are_copied(void **state)
         worker_settings_free(settings);
 }
 
-static void only_this_machines_addresses_are_loopback(void **state)
+TEST(only_this_machines_addresses_are_loopback)
 {
         static const struct {
                 const char *address;
@@ -108,19 +103,17 @@ static void only_this_machines_addresses_are_loopback(void **state)
                 { "[fe80::1]:1", false },    { "[::ffff:127.0.0.1]:1", false },
         };
 
-        (void)state;
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
                 print_message("%s\n", cases[i].address);
                 assert_int_equal(worker_listen_is_loopback(cases[i].address), cases[i].loopback);
         }
 }
 
-static void listening_beyond_loopback_needs_a_token_or_a_word(void **state)
+TEST(listening_beyond_loopback_needs_a_token_or_a_word)
 {
         static const char *const listen[] = { "127.0.0.1:0", "0.0.0.0:0" };
         struct worker_options options = { .listen = listen, .n_listen = 2 };
 
-        (void)state;
         assert_int_equal(error_of(&options, "--token-file"), -EINVAL);
         assert_int_equal(error_of(&options, "0.0.0.0:0"), -EINVAL);
         options.no_auth = true;
@@ -131,22 +124,20 @@ static void listening_beyond_loopback_needs_a_token_or_a_word(void **state)
         assert_int_equal(error_of(&options, ""), 0);
 }
 
-static void a_peer_token_alone_does_not_guard_a_worker(void **state)
+TEST(a_peer_token_alone_does_not_guard_a_worker)
 {
         static const char *const listen[] = { "0.0.0.0:0" };
         const struct worker_options options = { .listen = listen, .n_listen = 1, .peer_token_file = path };
 
-        (void)state;
         write_file("secret\n", 7);
         assert_int_equal(error_of(&options, "--token-file"), -EINVAL);
 }
 
-static void a_token_is_one_line_without_its_end(void **state)
+TEST(a_token_is_one_line_without_its_end)
 {
         static const char *const good[] = { "s3cret", "s3cret\n", "s3cret\r\n", "s3cret\n\n" };
         const struct worker_options options = { .token_file = path };
 
-        (void)state;
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(good); i++) {
                 struct worker_settings *settings = NULL;
 
@@ -158,7 +149,7 @@ static void a_token_is_one_line_without_its_end(void **state)
         }
 }
 
-static void token_files_that_hold_no_token_are_refused(void **state)
+TEST(token_files_that_hold_no_token_are_refused)
 {
         static const struct {
                 const char *text;
@@ -167,7 +158,6 @@ static void token_files_that_hold_no_token_are_refused(void **state)
         static char large[5000];
         struct worker_options options = { .token_file = path };
 
-        (void)state;
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
                 write_file(bad[i].text, bad[i].size);
                 assert_int_equal(error_of(&options, "--token-file"), -EINVAL);
@@ -181,16 +171,15 @@ static void token_files_that_hold_no_token_are_refused(void **state)
         assert_int_equal(error_of(&options, "--token-file"), -EISDIR);
 }
 
-static void both_tokens_may_not_be_the_same(void **state)
+TEST(both_tokens_may_not_be_the_same)
 {
         const struct worker_options options = { .token_file = path, .peer_token_file = path };
 
-        (void)state;
         write_file("secret\n", 7);
         assert_int_equal(error_of(&options, "same token"), -EINVAL);
 }
 
-static void a_name_that_metadata_cannot_carry_is_refused(void **state)
+TEST(a_name_that_metadata_cannot_carry_is_refused)
 {
         static const char *const names[] = { "two words", "a\"b", "", "n\xc3\xa9",
                                              "0123456789012345678901234567890123456789012345678901234567890123" };
@@ -205,11 +194,10 @@ static void a_name_that_metadata_cannot_carry_is_refused(void **state)
         }
 }
 
-static void certificates_come_with_keys_and_are_pem(void **state)
+TEST(certificates_come_with_keys_and_are_pem)
 {
         struct worker_options options = { .tls_cert = path };
 
-        (void)state;
         write_file("secret\n", 7);
         assert_int_equal(error_of(&options, "--tls-key"), -EINVAL);
         options.tls_key = path;
@@ -222,20 +210,4 @@ static void certificates_come_with_keys_and_are_pem(void **state)
         assert_int_equal(error_of(&options, "--peer-ca"), -ENOENT);
 }
 
-int main(void)
-{
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(defaults_take_the_place_of_zeros),
-                cmocka_unit_test(strings_are_copied),
-                cmocka_unit_test(only_this_machines_addresses_are_loopback),
-                cmocka_unit_test(listening_beyond_loopback_needs_a_token_or_a_word),
-                cmocka_unit_test(a_peer_token_alone_does_not_guard_a_worker),
-                cmocka_unit_test(a_token_is_one_line_without_its_end),
-                cmocka_unit_test(token_files_that_hold_no_token_are_refused),
-                cmocka_unit_test(both_tokens_may_not_be_the_same),
-                cmocka_unit_test(a_name_that_metadata_cannot_carry_is_refused),
-                cmocka_unit_test(certificates_come_with_keys_and_are_pem),
-        };
-
-        return cmocka_run_group_tests(tests, make_directory, remove_directory);
-}
+TEST_GROUP(make_directory, remove_directory)

@@ -2,14 +2,7 @@
 #ifndef TESTS_UNIT_H
 #define TESTS_UNIT_H
 
-/* cmocka's header needs those before it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #define UNIT_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
