@@ -233,7 +233,10 @@ _METADATA_FIELDS = ("descriptors", "nixl_metadata", "notification_key", "operati
 
 def _is_metadata(value: Any) -> bool:
     """RdmaMetadata, of this module or of upstream."""
-    return all(hasattr(value, name) for name in _METADATA_FIELDS)
+    return isinstance(value, RdmaMetadata) or all(hasattr(value, name) for name in _METADATA_FIELDS)
+
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _metadata_text(metadata: Any) -> str:
@@ -244,12 +247,12 @@ def _metadata_text(metadata: Any) -> str:
             blob = "b64:" + base64.b64encode(bytes.fromhex(blob)).decode()
         except ValueError:
             pass  # the worker says what is wrong with it
-    return json.dumps({
+    return _encode({
         "descriptors": [{"device": str(one.device), "ptr": one.ptr, "size": one.size} for one in metadata.descriptors],
         "nixl_metadata": blob,
         "notification_key": metadata.notification_key,
         "operation_kind": int(metadata.operation_kind),
-    }, separators=(",", ":"))
+    })
 
 
 # ---- memory ----
@@ -600,14 +603,14 @@ class AbstractOperation(collections.abc.Coroutine):  # type: ignore[type-arg]
 class PassiveOperation(AbstractOperation):
     def __init__(self, connector: Connector, local_descriptors: Any) -> None:
         super().__init__(connector, local_descriptors, None)
-        self._metadata = json.loads(self._operation.metadata)
+        self._metadata = self._operation.metadata
 
     def metadata(self, hex_encode: bool = False) -> RdmaMetadata:
         """For the peer; whoever has it may complete this operation, and nothing else."""
-        metadata = dict(self._metadata)
+        metadata: RdmaMetadata = RdmaMetadata.model_validate_json(self._metadata)
         if hex_encode:
-            metadata["nixl_metadata"] = base64.b64decode(metadata["nixl_metadata"][4:]).hex()
-        return RdmaMetadata(**metadata)
+            metadata.nixl_metadata = base64.b64decode(metadata.nixl_metadata[4:]).hex()
+        return metadata
 
 
 class ActiveOperation(AbstractOperation):
