@@ -192,6 +192,7 @@ static int start_engine(struct mover *mover, struct moving *moving)
         transfer.progress = on_progress;
         transfer.arrived = transfer.arrived ? on_arrived : NULL;
         transfer.request_max = transfer.request_max ? on_request_max : NULL;
+        transfer.stopping = on_stopping;
         transfer.ended = on_engine_ended;
         r = engine_transfer_start(mover->engine, &transfer);
         explicit_bzero(transfer.key, sizeof(transfer.key));

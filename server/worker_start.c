@@ -64,7 +64,10 @@ static ssize_t on_peers_page(void *context, uint64_t *cursor, struct engine_peer
         return engine_peers_page(context, cursor, page, max);
 }
 
-/* Thread: who runs the data plane. The engine is older than the store and dies before it. */
+/*
+ * Thread: who runs the data plane. The engine is there before the store, so that worker->claims is NULL at first; its
+ * thread ends (engine_stop) before the store does.
+ */
 static int on_claim(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
 {
         struct ferry_worker *worker = context;

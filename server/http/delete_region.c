@@ -38,7 +38,10 @@ static void name_operations(struct http_request *request, uint64_t region, char 
                 snprintf(detail + used, DETAIL_SIZE - used, " and others");
 }
 
-/* Holds no reference of its own: the memory leaves before the client has the answer. */
+/*
+ * Holds no reference of its own: a small region that nobody else refers to is freed before the client has its answer.
+ * A large one is freed later, by a maker thread.
+ */
 void delete_region(struct http_request *request)
 {
         int error = FERRY_E_NOT_FOUND;

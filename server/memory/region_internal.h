@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/metrics.h"
+#include "base/util.h"
 #include "makers_internal.h"
 #include "memory/region.h"
 #include "pages_internal.h"
@@ -16,7 +17,7 @@
  * The table lives until its last region is gone, which may be after region_table_free: an HTTP answer may still send
  * from the memory. The lock is a leaf.
  *
- * Bytes of worker-owned memory are either owned (promised, being made, there) or leaving (nobody holds them for long).
+ * Bytes of worker-owned memory are either owned (promised, being made, there) or leaving (being freed).
  * The owned ones are what the limit refuses by; the sum never passes it, because what is to be made waits for what
  * leaves.
  */
@@ -73,6 +74,11 @@ enum { REGION_SMALL = 256 << 10 };
 static inline bool region_is_large(const struct region_private *private)
 {
         return private->owned && (private->on_gpu || private->region.size > REGION_SMALL);
+}
+
+static inline struct region_private *region_of_job(struct maker_job *job)
+{
+        return FERRY_CONTAINER_OF(job, struct region_private, job);
 }
 
 /* ---- the table ---- */
@@ -132,6 +138,14 @@ int region_make_small(struct region_private *private, char detail[REGION_DETAIL_
 /* Has a listed region made by the maker threads, which take over a reference. */
 void region_make_start(struct region_private *private);
 
+/* The registrar, where there is one. 0 or an error. */
+int region_enroll(struct region_private *private, char detail[REGION_DETAIL_SIZE]);
+
+/* ---- the end ---- */
+
+/* Undoes region_enroll; harmless when that was not done. Waits for the registrar. */
+void region_withdraw(struct region_private *private);
+
 /*
  * Withdraws memory that is off the lists and gives back a reference; large memory by a maker thread, its bytes leave.
  */
@@ -142,10 +156,6 @@ void region_memory_release(struct region_private *private);
 
 /* The worker's own memory, of either kind. Harmless when there is none. */
 void region_memory_free(struct region_private *private);
-
-/* The registrar, where there is one. 0 or an error. */
-int region_enroll(struct region_private *private, char detail[REGION_DETAIL_SIZE]);
-void region_withdraw(struct region_private *private);
 
 /* Frees a region without references or memory. Returns NULL. */
 struct region_private *region_private_free(struct region_private *private);

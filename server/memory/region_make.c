@@ -10,14 +10,13 @@
 #include <ferry/error.h>
 
 #include "base/log.h"
-#include "base/util.h"
 #include "memory/gpu.h"
 #include "memory/room.h"
 #include "region_internal.h"
 
 /*
- * How regions come to be and go. A large one: a maker thread opens it, several fill its pages piece by piece, and the
- * last of them registers it and says that it is ready.
+ * How regions come to be. A large one: a maker thread opens it, several fill its pages piece by piece, and the last of
+ * them registers it and says that it is ready.
  */
 
 enum {
@@ -94,17 +93,6 @@ static int room_check(const struct region_table *table, uint64_t bytes, char det
         return FERRY_E_NO_SPACE;
 }
 
-void region_memory_free(struct region_private *private)
-{
-        struct region *region = &private->region;
-
-        if (private->on_gpu)
-                gpu_free(FERRY_STEAL(region->space));
-        else
-                pages_free(&private->pages);
-        region->address = NULL;
-}
-
 /* ---- registration ---- */
 
 int region_enroll(struct region_private *private, char detail[REGION_DETAIL_SIZE])
@@ -117,15 +105,6 @@ int region_enroll(struct region_private *private, char detail[REGION_DETAIL_SIZE
                 r = registrar->enroll(registrar->context, region, &region->registration);
         private->enrolled = r == 0;
         return classify(r, STAGE_REGISTER, detail);
-}
-
-void region_withdraw(struct region_private *private)
-{
-        const struct region_registrar *registrar = &private->table->config.registrar;
-
-        if (private->enrolled && registrar->withdraw)
-                registrar->withdraw(registrar->context, private->region.registration);
-        private->enrolled = false;
 }
 
 /* The memory is there. 0 or an error, with the memory still there and not registered. */
@@ -180,11 +159,6 @@ int region_make_small(struct region_private *private, char detail[REGION_DETAIL_
 
 /* ---- large regions: by the maker threads ---- */
 
-static struct region_private *private_of(struct maker_job *job)
-{
-        return FERRY_CONTAINER_OF(job, struct region_private, job);
-}
-
 /* The first failure counts. It is seen by others once the state is REGION_FAILED. */
 static void make_fail(struct region_private *private, int error, const char *detail)
 {
@@ -216,7 +190,7 @@ static size_t piece_size(const struct region_table *table, size_t size)
 /* Thread: a maker, as for all below. */
 static enum maker_verdict make_begin(struct maker_job *job)
 {
-        struct region_private *private = private_of(job);
+        struct region_private *private = region_of_job(job);
         struct region_table *table = private->table;
         const size_t size = private->region.size;
         char detail[REGION_DETAIL_SIZE] = "";
@@ -246,7 +220,7 @@ static enum maker_verdict make_begin(struct maker_job *job)
 
 static void make_piece(struct maker_job *job, size_t i)
 {
-        struct region_private *private = private_of(job);
+        struct region_private *private = region_of_job(job);
         const struct region_config *config = &private->table->config;
         const size_t offset = i * private->piece, left = private->region.size - offset;
         const size_t size = left < private->piece ? left : private->piece;
@@ -283,7 +257,7 @@ static void failure_log(const struct region *region)
 
 static void make_end(struct maker_job *job)
 {
-        struct region_private *private = private_of(job);
+        struct region_private *private = region_of_job(job);
         struct region *region = &private->region;
         char detail[REGION_DETAIL_SIZE] = "";
         int r;
@@ -311,45 +285,4 @@ void region_make_start(struct region_private *private)
                 make_fail(private, -ESHUTDOWN, "");
                 make_end(&private->job);
         }
-}
-
-/* ---- the end ---- */
-
-static void retire_end(struct maker_job *job)
-{
-        struct region_private *private = private_of(job);
-
-        region_withdraw(private);
-        region_table_stay(private->table, private);
-        (void)region_unref(&private->region);
-}
-
-void region_retire(struct region_private *private)
-{
-        static const struct maker_kind kind = { .end = retire_end };
-
-        if (!region_is_large(private)) {
-                region_withdraw(private);
-                (void)region_unref(&private->region);
-        } else if (!makers_add(private->table->makers, &private->job, &kind)) {
-                retire_end(&private->job);
-        }
-}
-
-static void release_end(struct maker_job *job)
-{
-        struct region_private *private = private_of(job);
-
-        region_memory_free(private);
-        region_table_left(private->table, private);
-        region_private_free(private);
-}
-
-void region_memory_release(struct region_private *private)
-{
-        static const struct maker_kind kind = { .end = release_end };
-
-        region_table_leave(private->table, private);
-        if (!region_is_large(private) || !makers_add(private->table->makers, &private->job, &kind))
-                release_end(&private->job);
 }

@@ -47,7 +47,7 @@ int operation_hold_new(const struct operation_slice *slices, size_t n, struct op
         while (hold->n_regions < n_regions) {
                 r = region_use(hold->regions[hold->n_regions]);
                 if (r) {
-                        operation_hold_release(hold);
+                        operation_hold_unuse(hold);
                         (void)operation_hold_free(hold);
                         return r;
                 }
@@ -60,7 +60,7 @@ int operation_hold_new(const struct operation_slice *slices, size_t n, struct op
         return 0;
 }
 
-void operation_hold_release(struct operation_hold *hold)
+void operation_hold_unuse(struct operation_hold *hold)
 {
         for (size_t i = 0; i < hold->n_regions; i++)
                 region_unuse(hold->regions[i]);

@@ -22,7 +22,7 @@ struct operation *operation_unref(struct operation *operation)
         if (!operation || atomic_fetch_sub_explicit(&operation->refs, 1, memory_order_acq_rel) != 1)
                 return NULL;
         if (operation->hold)
-                operation_hold_release(operation->hold);
+                operation_hold_unuse(operation->hold);
         operation->hold = operation_hold_free(operation->hold);
         operation->follow = follow_free(operation->follow);
         store_unref(operation->store);

@@ -208,7 +208,7 @@ uint64_t *slices_copy_blocks(const struct operation_slice *slices, size_t n);
 /* Uses and references the regions, makes the segments. 0; FERRY_E_NOT_FOUND; -ENOMEM. Without the lock. */
 int operation_hold_new(const struct operation_slice *slices, size_t n, struct operation_hold **ret_hold);
 /* Counts the regions as unused. */
-void operation_hold_release(struct operation_hold *hold);
+void operation_hold_unuse(struct operation_hold *hold);
 /* Gives the references back; takes NULL, returns NULL. Without the lock. */
 struct operation_hold *operation_hold_free(struct operation_hold *hold);
 

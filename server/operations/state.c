@@ -163,7 +163,7 @@ static void operation_entered_terminal(struct operation *operation, struct after
         operation->ended_us = clock_now_us();
         operation->ended_unix_ms = clock_unix_ms();
         deadline_disarm(operation);
-        operation_hold_release(operation->hold);
+        operation_hold_unuse(operation->hold);
         tally_ended(&store->tally, operation);
         operation_leave_source(operation);
         operation_end_followers(operation, after);
@@ -234,6 +234,7 @@ void operation_finish(struct operation *operation, int error, const char *detail
         (void)operation_set_status(operation, status_of_error(operation, error), after);
 }
 
+/* Where bytes move, store_unlock tells the mover (mover_tell), and the end comes from there. */
 void operation_stop(struct operation *operation, int reason, struct aftermath *after)
 {
         bool asked = reason == FERRY_E_CANCELLED && !operation->cancel_requested;

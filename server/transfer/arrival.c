@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "arrival.h"
 
-#include "answer.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/util.h"
@@ -9,6 +8,7 @@
 #include "contact.h"
 #include "engine_internal.h"
 #include "peer.h"
+#include "reply.h"
 #include "requester.h"
 #include "requester_state.h"
 #include "responder.h"
@@ -20,7 +20,7 @@
 static void on_hello_ack(struct engine *engine, struct peer *peer, const struct wire_header *header,
                          struct payload *payload)
 {
-        answer_on_held(engine, peer, header);
+        reply_on_held(engine, peer, header);
         connect_on_hello_ack(engine, peer, header, payload);
 }
 
@@ -30,9 +30,9 @@ static const struct {
                        struct payload *payload);
         enum wire_type refusal; /* 0 = an answer: it is dropped */
 } types[WIRE_TYPE_END] = {
-        [WIRE_READ] = { serve_on_read, WIRE_DATA },          [WIRE_DATA] = { answer_on_data, 0 },
-        [WIRE_WRITE] = { store_on_write, WIRE_ACK },         [WIRE_ACK] = { answer_on_ack, 0 },
-        [WIRE_DONE] = { responder_on_done, WIRE_DONE_ACK },  [WIRE_DONE_ACK] = { answer_on_done_ack, 0 },
+        [WIRE_READ] = { serve_on_read, WIRE_DATA },          [WIRE_DATA] = { reply_on_data, 0 },
+        [WIRE_WRITE] = { store_on_write, WIRE_ACK },         [WIRE_ACK] = { reply_on_ack, 0 },
+        [WIRE_DONE] = { responder_on_done, WIRE_DONE_ACK },  [WIRE_DONE_ACK] = { reply_on_done_ack, 0 },
         [WIRE_HELLO] = { connect_on_hello, WIRE_HELLO_ACK }, [WIRE_HELLO_ACK] = { on_hello_ack, 0 },
 };
 
@@ -151,8 +151,8 @@ static void on_room(void *context, struct link *link)
 
 static void on_copied(void *context, struct message *message)
 {
-        if (answer_owns(message))
-                answer_copied(message);
+        if (reply_owns(message))
+                reply_copied(message);
         else if (store_owns(message))
                 store_copied(message);
 }

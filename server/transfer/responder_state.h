@@ -33,7 +33,7 @@ struct responder_read {
 struct responder {
         struct engine *engine;
         struct peer *peer;
-        enum responder_state state; /* responder.c, set_state */
+        enum responder_state state; /* responder_set_state */
         uint64_t number;            /* of this engine's responders; no other has it, whatever the peer says */
         uint64_t transfer, operation, peer_epoch;
         enum engine_direction direction;

@@ -14,7 +14,7 @@
 #include "outgoing.h"
 #include "pulls.h"
 
-enum { READ_MAX = 32 }; /* datagrams of one link before the others' turn */
+enum { DATAGRAMS_MAX = 32 }; /* datagrams of one link before the others' turn */
 
 /* ---- datagrams; NULL or what is wrong ---- */
 
@@ -209,7 +209,7 @@ bool incoming_read(struct channel *channel)
         struct datagram datagram;
         int n = 0, r = 0;
 
-        while (n < READ_MAX && link_is_usable(&channel->link) && (r = channel_read(channel, &datagram)) > 0) {
+        while (n < DATAGRAMS_MAX && link_is_usable(&channel->link) && (r = channel_read(channel, &datagram)) > 0) {
                 const char *wrong = handle(channel, &datagram);
 
                 datagram_clear(&datagram);

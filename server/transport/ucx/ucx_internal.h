@@ -43,7 +43,7 @@ struct ucx_late;
 struct ucx {
         struct transport base;
         ucp_context_h context;
-        ucp_worker_h worker; /* NULL after shut_down */
+        ucp_worker_h worker; /* NULL after shut_down, and before a late address has come */
         ucp_listener_h listener;
         struct ucx_facts facts;
         char *lanes[UCX_LANES_MAX]; /* facts.transports */

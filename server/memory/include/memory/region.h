@@ -18,9 +18,11 @@ struct space;
  * all. A region on a GPU is made by a maker thread, of whatever size. A foreign region is memory that the embedding
  * program owns. All functions: any thread, unless said otherwise.
  *
- * Reference counting: whoever got a region from region_find or region_create holds one reference and gives it back with
- * region_unref. "In use" is counted apart: region_use/region_unuse by operations; a region in use
- * cannot be deleted.
+ * Four things keep a region, each in its way:
+ * - a reference (region_find, region_create; given back with region_unref): its memory stays;
+ * - a use (region_use, of an operation that has not ended): it cannot be deleted;
+ * - a stream of its content: a reference, and of foreign memory a use as well;
+ * - held: it is the program's around the worker, and REST cannot delete it.
  */
 
 enum {
@@ -34,9 +36,9 @@ struct region;
 struct region_table;
 
 /*
- * How the layer that registers memory (UCX) is told. Called without a lock of the table held. enroll may take seconds
- * and is called by several maker threads at once; of small regions and of adopted memory, by the thread that makes
- * them.
+ * How the layer that registers memory (the engine) is told. Called without a lock of the table held. enroll may take
+ * seconds and is called by several maker threads at once; of small regions and of adopted memory, by the thread that
+ * makes them. withdraw waits for the engine's thread, which therefore must not call it: see region_delete.
  */
 struct region_registrar {
         /* The region's memory, address, space and fd are there until withdraw. 0 with *ret_registration, or -errno. */
@@ -100,8 +102,8 @@ struct region_config {
 int region_table_new(const struct region_config *config, struct region_table **ret_table);
 
 /*
- * Abandons what is being made, withdraws every registration and unmaps all regions that nobody holds. No region may be
- * in use. Takes NULL; returns NULL.
+ * Abandons what is being made, withdraws every registration and unmaps all regions without references. No region may
+ * be in use. Takes NULL; returns NULL.
  */
 struct region_table *region_table_free(struct region_table *table);
 
@@ -175,9 +177,9 @@ bool region_deleted(const struct region *region);
 
 /*
  * Deletes: afterwards region_find does not find it. The memory of a large region is withdrawn and freed by the maker
- * threads, once nobody holds it; it counts until then, and unless a stream holds it, region_create waits for it rather
- * than refuse for lack of it. Foreign memory is withdrawn on return. What is being made is abandoned.
- * FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE; FERRY_E_REGION_HELD.
+ * threads, once the last reference is given back; it counts until then, and unless a stream holds it, region_create
+ * waits for it rather than refuse for lack of it. Other memory is withdrawn on return. What is being made is abandoned.
+ * FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE; FERRY_E_REGION_HELD. Thread: any but the engine's, for which it waits.
  */
 int region_delete(struct region_table *table, uint64_t id);
 

@@ -20,8 +20,8 @@ struct region;
 /*
  * The operations of this worker: state table, store, waiters, deadlines.
  *
- * One lock, the store's, guards every operation. Under it only base/loop.h and region_unuse are called, so the order
- * is: a caller's own lock, the store's, the loop's or the region table's. Callbacks (waiters, mover, drained) run with
+ * One lock, the store's, guards every operation. Under it only base/loop.h and region_unuse (which takes no lock) are
+ * called, so the order is: a caller's own lock, the store's, the loop's. Callbacks (waiters, mover, drained) run with
  * no lock held. All functions: any thread, the engine's included.
  */
 
@@ -248,8 +248,8 @@ int operation_metadata(struct operation_store *store, struct operation *operatio
                        struct ferry_metadata **ret_metadata);
 
 /*
- * Cancel: CANCELLED at once when nothing is in flight, else cancel_requested first. 0 also when it is terminal already
- * (nothing changes).
+ * Cancel: CANCELLED at once when nothing is in flight, else cancel_requested first. Nothing changes when it is terminal
+ * already.
  */
 void operation_cancel(struct operation_store *store, struct operation *operation);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "answer.h"
+#include "reply.h"
 
 #include "engine_internal.h"
 #include "request.h"
@@ -126,12 +126,12 @@ static void data_received(struct message *message, enum message_result result)
         requester_mark(r);
 }
 
-bool answer_owns(const struct message *message)
+bool reply_owns(const struct message *message)
 {
         return message->done == data_received;
 }
 
-void answer_copied(struct message *message)
+void reply_copied(struct message *message)
 {
         struct requester *r = message->owner;
         uint64_t before = message->answer.total; /* not used in a receive: what was counted of it so far */
@@ -187,7 +187,7 @@ static bool is_expected(const struct requester *r, const struct chunk *chunk, co
                h->length <= chunk->length - chunk->announced;
 }
 
-void answer_on_data(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+void reply_on_data(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
 {
         struct requester *r = requester_of(engine, peer, h);
         struct chunk *chunk = r && r->spec.direction == ENGINE_READ ? window_find(&r->window, h->seq) : NULL;
@@ -219,7 +219,7 @@ void answer_on_data(struct engine *engine, struct peer *peer, const struct wire_
         requester_mark(r);
 }
 
-void answer_on_held(struct engine *engine, struct peer *peer, const struct wire_header *h)
+void reply_on_held(struct engine *engine, struct peer *peer, const struct wire_header *h)
 {
         struct requester *r = requester_find(engine, h->transfer);
 
@@ -232,7 +232,7 @@ void answer_on_held(struct engine *engine, struct peer *peer, const struct wire_
 
 /* ---- ACK, DONE_ACK ---- */
 
-void answer_on_ack(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+void reply_on_ack(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
 {
         struct requester *r = requester_of(engine, peer, h);
         struct chunk *chunk = r && r->spec.direction == ENGINE_WRITE ? window_find(&r->window, h->seq) : NULL;
@@ -258,7 +258,7 @@ void answer_on_ack(struct engine *engine, struct peer *peer, const struct wire_h
         requester_mark(r);
 }
 
-void answer_on_done_ack(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+void reply_on_done_ack(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
 {
         struct requester *r = requester_of(engine, peer, h);
 

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "memory/gpu.h"
+#include "region_internal.h"
+
+/*
+ * The end of a region's memory, in two steps. It is retired when it leaves the lists (region_table.c): the registrar
+ * withdraws it. It is released when the last reference is given back (region.c): the pages are freed. Large memory
+ * takes both steps on a maker thread.
+ */
+
+void region_withdraw(struct region_private *private)
+{
+        const struct region_registrar *registrar = &private->table->config.registrar;
+
+        if (private->enrolled && registrar->withdraw)
+                registrar->withdraw(registrar->context, private->region.registration);
+        private->enrolled = false;
+}
+
+void region_memory_free(struct region_private *private)
+{
+        struct region *region = &private->region;
+
+        if (private->on_gpu)
+                gpu_free(FERRY_STEAL(region->space));
+        else
+                pages_free(&private->pages);
+        region->address = NULL;
+}
+
+static void retire_end(struct maker_job *job)
+{
+        struct region_private *private = region_of_job(job);
+
+        region_withdraw(private);
+        region_table_stay(private->table, private);
+        (void)region_unref(&private->region);
+}
+
+void region_retire(struct region_private *private)
+{
+        static const struct maker_kind kind = { .end = retire_end };
+
+        if (!region_is_large(private)) {
+                region_withdraw(private);
+                (void)region_unref(&private->region);
+        } else if (!makers_add(private->table->makers, &private->job, &kind)) {
+                retire_end(&private->job);
+        }
+}
+
+static void release_end(struct maker_job *job)
+{
+        struct region_private *private = region_of_job(job);
+
+        region_memory_free(private);
+        region_table_left(private->table, private);
+        region_private_free(private);
+}
+
+void region_memory_release(struct region_private *private)
+{
+        static const struct maker_kind kind = { .end = release_end };
+
+        region_table_leave(private->table, private);
+        if (!region_is_large(private) || !makers_add(private->table->makers, &private->job, &kind))
+                release_end(&private->job);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TRANSFER_REPLY_H
+#define TRANSFER_REPLY_H
+
+#include <stdbool.h>
+
+struct engine;
+struct message;
+struct payload;
+struct peer;
+struct wire_header;
+
+/* What a requester gets from the responder. Thread: who holds the progress lock. */
+
+void reply_on_data(struct engine *engine, struct peer *peer, const struct wire_header *header, struct payload *payload);
+void reply_on_ack(struct engine *engine, struct peer *peer, const struct wire_header *header, struct payload *payload);
+void reply_on_done_ack(struct engine *engine, struct peer *peer, const struct wire_header *header,
+                       struct payload *payload);
+/* A READ was heard, and is held until its bytes are there. */
+void reply_on_held(struct engine *engine, struct peer *peer, const struct wire_header *header);
+
+/* Whether the message, a receive, is a requester's. */
+bool reply_owns(const struct message *message);
+/* A part of such a receive is in place. */
+void reply_copied(struct message *message);
+
+#endif
