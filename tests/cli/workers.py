@@ -17,6 +17,7 @@ import urllib.request
 FERRY = os.environ["FERRY"]
 FERRYD = os.environ["FERRYD"]
 LIMIT = 60
+LOOK_S = 0.01  # how often eventually() looks
 
 
 class Worker:
@@ -164,8 +165,8 @@ class Case(unittest.TestCase):
         return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
     def eventually(self, check):
-        """What another process does and tells nobody of."""
+        """Polls, for a limited time, for what another process does and tells nobody of."""
         end = time.monotonic() + LIMIT
         while not check():
             self.assertLess(time.monotonic(), end)
-            time.sleep(0.01)
+            time.sleep(LOOK_S)

@@ -23,6 +23,7 @@ ROOT = pathlib.Path(os.environ["FERRY_ROOT"])
 DEPLOY, DEBIAN = ROOT / "scripts" / "deploy", ROOT / "scripts" / "debian"
 FERRYD = os.environ["FERRYD"]
 LIMIT = 60
+LOOK_S = 0.2  # how often eventually() looks
 TOKENS = ("token", "peer-token", "metrics-token")
 
 
@@ -41,6 +42,16 @@ def get(url, token=None, body=None):
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=LIMIT) as answer:
         return answer.read().decode()
+
+
+def eventually(check):
+    """Polls, for a limited time: Prometheus tells nobody of a scrape. Whether it became true."""
+    deadline = time.monotonic() + LIMIT
+    while not check():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_S)
+    return True
 
 
 class Scene(unittest.TestCase):
@@ -168,14 +179,13 @@ class Metrics(Scene):
         # "> 0" leaves what does not happen here out.
         waiting = {text for _, text in panels if not text.endswith("> 0")} | {'up{job="ferry"} == 1'}
         every = {text for _, text in panels + alerts}
-        deadline = time.monotonic() + LIMIT
-        while waiting and time.monotonic() < deadline:
-            waiting = {text for text in waiting if not ask("query", query=without_variables(text))["result"]}
-            if waiting:
-                process.poll()
-                self.assertIsNone(process.returncode)
-                time.sleep(0.2)  # Prometheus tells nobody of a scrape
-        self.assertEqual(waiting, set())
+
+        def scraped():
+            self.assertIsNone(process.poll())
+            waiting.difference_update([text for text in waiting if ask("query", query=without_variables(text))["result"]])
+            return not waiting
+
+        self.assertTrue(eventually(scraped), waiting)
         for text in every:
             ask("query", query=without_variables(text))
         rules = ask("rules")["groups"][0]["rules"]

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 
+LOOK_S = 0.05  # how often wait() looks
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
@@ -85,7 +86,7 @@ class Browser:
         return result["result"].get("value")
 
     def wait(self, expression, seconds=30):
-        """Until it is true; the page changes by itself. Returns its value."""
+        """Polls until it is true, for a limited time: a page tells nobody of its changes. Returns its value."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -97,7 +98,7 @@ class Browser:
             if time.monotonic() > deadline:
                 text = self.eval("document.body && document.body.innerText")
                 raise AssertionError(f"not within {seconds} s: {expression}\n{text}\n{self.complaints()}")
-            time.sleep(0.05)
+            time.sleep(LOOK_S)
 
     def complaints(self):
         """Exceptions of the page and what its console has about errors, the policy among them."""

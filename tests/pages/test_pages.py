@@ -17,6 +17,7 @@ import browser
 
 TOKEN = "page-token-0123456789abcdef"
 MANY = 200
+SIZES = {"wide": (1280, 900), "narrow": (390, 844)}
 EVIL = "<img src=x onerror=alert(1)>"
 
 
@@ -103,14 +104,25 @@ class Scene:
     def close(self):
         self.ends.close()
 
-    def shoot(self, name):
+    def shoot(self, name, at=None):
+        """In each size and colour, from the top or from the element whose id is at."""
         if not self.shots:
             return
-        for size, (width, height) in {"wide": (1280, 900), "narrow": (390, 844)}.items():
+        for size, extent in SIZES.items():
             for dark in (False, True):
-                self.browser.look(width, height, dark)
+                self.browser.look(*extent, dark)
+                if at:
+                    self.browser.eval(f"document.getElementById('{at}').scrollIntoView()")
                 self.browser.screenshot(os.path.join(self.shots, f"{name}-{size}-{'dark' if dark else 'light'}.png"))
-        self.browser.look(1280, 900, False)
+        self.browser.look(*SIZES["wide"], False)
+
+    def fits(self):
+        """Nothing is wider than the window, however narrow that is, and no table wider than its frame."""
+        for width, height in SIZES.values():
+            self.browser.look(width, height, False)
+            self.browser.wait(f"innerWidth === {width} && [document.documentElement, ...document.querySelectorAll('.scroll')]"
+                              ".every(box => box.scrollWidth <= box.clientWidth)")
+        self.browser.look(*SIZES["wide"], False)
 
 
 def enter(page, token):
@@ -133,6 +145,8 @@ def the_token_opens_the_page_and_stays_in_memory(scene):
     enter(page, TOKEN)
     page.wait("document.body.className === 'live'")
     assert page.eval("document.getElementById('name').textContent") == "worker-a"
+    about = page.wait("document.getElementById('about').textContent")
+    page.wait(f"document.getElementById('about').textContent !== {json.dumps(about)}")  # it is up for longer
     assert page.eval("localStorage.length + sessionStorage.length + document.cookie.length") == 0
     assert TOKEN not in page.eval("location.href + document.documentElement.outerHTML")
 
@@ -169,17 +183,12 @@ def many_transfers_stay_readable(scene):
     page.wait(f"document.querySelectorAll('#transfers tbody tr').length === {MANY}")
     page.wait("document.querySelectorAll('#offers tbody tr').length === 3")
     page.wait(f"document.getElementById('n-transfers').textContent.startsWith('{MANY} running')")
-    assert page.eval("document.documentElement.scrollWidth <= innerWidth")
     assert page.eval("document.getElementById('transfers').parentElement.clientHeight < innerHeight")
     if scene.shots:
         page.wait("[...document.querySelectorAll('#transfers progress')].every(bar => bar.value > 0)")
     scene.shoot("many")
-    if scene.shots:
-        page.eval("document.getElementById('peers').scrollIntoView()")
-        scene.shoot("many-below")
-    page.look(390, 844, False)
-    page.wait("innerWidth === 390 && document.documentElement.scrollWidth <= innerWidth")
-    page.look(1280, 900, False)
+    scene.shoot("many-below", at="peers")
+    scene.fits()
 
 
 def the_interface_is_a_page_without_a_script(scene):
@@ -193,12 +202,8 @@ def the_interface_is_a_page_without_a_script(scene):
               if isinstance(operation, dict)}
     assert wanted <= set(names), wanted - set(names)
     scene.shoot("docs")
-    if scene.shots:
-        page.eval("document.getElementById('createOperation').scrollIntoView()")
-        scene.shoot("docs-operation")
-    page.look(390, 844, False)
-    page.wait("document.documentElement.scrollWidth <= innerWidth")
-    page.look(1280, 900, False)
+    scene.shoot("docs-operation", at="createOperation")
+    scene.fits()
 
 
 def the_death_of_the_worker_is_seen(scene):

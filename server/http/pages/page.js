@@ -8,7 +8,7 @@ const $ = (id) => document.getElementById(id);
 const SECONDS = 300, FAILURES = 20, SOON_MS = 60000, PASSIVE = { readable: true, writable: true };
 const RECEIVES = { read: true, writable: true };
 
-let token = null, skew = 0, dirty = false;
+let token = null, skew = 0, dirty = false, about = '', started = 0;
 let operations = new Map(), peers = [], failures = [], metrics = new Map();
 const moved = { received: new Array(SECONDS).fill(0), sent: new Array(SECONDS).fill(0), second: 0 };
 
@@ -180,6 +180,7 @@ function span(ms) {
   return s < 3600 ? Math.floor(s / 60) + ' min ' + s % 60 + ' s' : Math.floor(s / 3600) + ' h ' + Math.floor(s / 60) % 60 + ' min';
 }
 
+const counted = (n, noun) => `${n} ${noun}${n === 1 ? '' : 's'}`;
 const clock = (text) => new Date(text).toLocaleTimeString();
 const peerOf = (operation) => operation.peer ? operation.peer.worker || operation.peer.epoch : '';
 const rateOf = (operation) => now() - operation.at > 3000 ? 0 : operation.rate;
@@ -280,7 +281,7 @@ const showPeers = table('peers', [
 const showFailures = table('failures', [
   ['', 'plain tight', ...words((o) => clock(o.ended_at))],
   ['', 'plain', undefined, (part, o) => say(part.cell, o.error.code, 'plain bad')],
-  ['', 'plain', named, fillNamed], ['with', '', ...words(peerOf)], ['', 'plain grow', ...words((o) => o.error.detail)],
+  ['', 'plain whole', named, fillNamed], ['with', 'whole', ...words(peerOf)], ['', 'plain grow', ...words((o) => o.error.detail)],
 ], (o) => o.id);
 
 function draw() {
@@ -300,6 +301,7 @@ function draw() {
     return path;
   }));
   for (const way of ['received', 'sent']) say($(way), `${way} ${size(sums[way])}/s`);
+  say($('peak'), `peak ${size(Math.max(...moved.received, ...moved.sent))}/s`);
 }
 
 function show() {
@@ -318,11 +320,12 @@ function show() {
   showPeers(peers);
   showFailures(failures);
   const used = metric('ferry_region_bytes'), limit = metric('ferry_memory_limit_bytes');
-  $('memory').textContent = `${size(used)} of ${size(limit)} in ${metric('ferry_regions')} regions`;
+  $('memory').textContent = `${size(used)} of ${size(limit)} in ${counted(metric('ferry_regions'), 'region')}`;
   $('memory-bar').style.width = (limit ? Math.min(100, 100 * used / limit) : 0) + '%';
   $('memory-bar').classList.toggle('full', limit > 0 && used >= 0.9 * limit);
-  say($('counts'), `${transfers.length} transfers, ${offers.length} offers, ${metric('ferry_http_waiters')} requests that wait, `
-    + `${metric('ferry_event_readers')} readers of events`);
+  say($('counts'), [counted(transfers.length, 'transfer'), counted(offers.length, 'offer'),
+    counted(metric('ferry_http_waiters'), 'parked request'), counted(metric('ferry_event_readers'), 'event reader')].join(', '));
+  say($('about'), `${about}, up ${span(now() - started)}`);
 }
 
 function tick(again) {
@@ -339,7 +342,8 @@ async function describe() {
   const worker = await (await ask('/v1/worker')).json();
   document.title = worker.name + ' – Ferry';
   say($('name'), worker.name);
-  say($('about'), `ferryd ${worker.version}, UCX ${worker.ucx_version}, epoch ${worker.epoch}, up ${span(worker.uptime_ms)}`);
+  about = `ferryd ${worker.version}, UCX ${worker.ucx_version}, epoch ${worker.epoch}`;
+  started = now() - worker.uptime_ms;
   $('login').hidden = true;
   $('main').hidden = false;
 }
