@@ -3,42 +3,70 @@
 
 #include "operations_internal.h"
 
+/*
+ * Chains through the ring, from heads that are fixed as well: the buckets of a table that grows would double now and
+ * then for as long as ids come and go, because each that comes may make the longest chain so far.
+ */
+
 int gone_init(struct gone *gone, size_t size)
 {
+        size_t n_heads = 1;
+
         *gone = (struct gone){ .size = size };
         if (!size)
                 return 0;
+        while (n_heads < size)
+                n_heads *= 2;
+        gone->n_heads = n_heads;
         gone->ring = calloc(size, sizeof(gone->ring[0]));
-        return gone->ring ? 0 : -ENOMEM;
+        gone->heads = calloc(n_heads, sizeof(gone->heads[0]));
+        return gone->ring && gone->heads ? 0 : -ENOMEM;
 }
 
 void gone_clear(struct gone *gone)
 {
-        HASH_CLEAR(hh, gone->by_id);
+        free(gone->heads);
         free(gone->ring);
         *gone = (struct gone){ 0 };
 }
 
+/* The ids are random: their low bits are the best hash. */
+static uint32_t *head_of(const struct gone *gone, uint64_t id)
+{
+        return &gone->heads[id & (gone->n_heads - 1)];
+}
+
+static void unlink_oldest(struct gone *gone)
+{
+        const struct gone_id *oldest = &gone->ring[gone->next];
+        uint32_t *link = head_of(gone, oldest->id);
+
+        if (!oldest->id)
+                return;
+        while (*link != gone->next + 1)
+                link = &gone->ring[*link - 1].chain;
+        *link = oldest->chain;
+}
+
 void gone_add(struct gone *gone, uint64_t id)
 {
-        struct gone_id *entry;
+        uint32_t *head;
 
         if (!gone->size)
                 return;
-        entry = &gone->ring[gone->next];
+        unlink_oldest(gone);
+        head = head_of(gone, id);
+        gone->ring[gone->next] = (struct gone_id){ .id = id, .chain = *head };
+        *head = (uint32_t)gone->next + 1;
         gone->next = (gone->next + 1) % gone->size;
-        if (entry->hh.tbl)
-                HASH_DELETE(hh, gone->by_id, entry);
-        entry->id = id;
-        /* Short of memory, the id is forgotten at once: 404 instead of 410. */
-        entry->hh.tbl = NULL;
-        HASH_ADD(hh, gone->by_id, id, sizeof(entry->id), entry);
 }
 
 bool gone_has(const struct gone *gone, uint64_t id)
 {
-        const struct gone_id *entry;
-
-        HASH_FIND(hh, gone->by_id, &id, sizeof(id), entry);
-        return entry;
+        if (!gone->size || !id)
+                return false;
+        for (uint32_t at = *head_of(gone, id); at; at = gone->ring[at - 1].chain)
+                if (gone->ring[at - 1].id == id)
+                        return true;
+        return false;
 }

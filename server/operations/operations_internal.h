@@ -272,16 +272,17 @@ size_t order_seek(const struct order *order, uint64_t serial);
 /* ---- gone.c: the last ids that went; guarded by the store's lock ---- */
 
 struct gone_id {
-        uint64_t id;
-        UT_hash_handle hh;
+        uint64_t id;    /* 0 = none */
+        uint32_t chain; /* place in the ring of the next one with that head, from 1; 0 = none */
 };
 
 struct gone {
         struct gone_id *ring;
-        struct gone_id *by_id;
-        size_t size, next;
+        uint32_t *heads;
+        size_t size, next, n_heads; /* n_heads: a power of two */
 };
 
+/* 0; -ENOMEM, and it is for gone_clear all the same. size: below 2^32. */
 int gone_init(struct gone *gone, size_t size);
 void gone_clear(struct gone *gone);
 void gone_add(struct gone *gone, uint64_t id);

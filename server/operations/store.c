@@ -4,7 +4,10 @@
 
 #include "operations_internal.h"
 
-enum { PAGE_STRIDE = 1024 }; /* entries looked at under one hold of the lock */
+enum {
+        PAGE_STRIDE = 1024, /* entries looked at under one hold of the lock */
+        BUCKETS_EACH = 4,
+};
 
 struct operation_store *store_ref(struct operation_store *store)
 {
@@ -195,6 +198,9 @@ int store_insert(struct operation_store *store, struct operation *operation)
                 order_remove(&store->order, operation);
                 return -ENOMEM;
         }
+        /* They double when a bucket is long by chance, which in time happens again and again. */
+        if (store->by_id->hh.tbl->num_buckets / BUCKETS_EACH >= store->config.limits.operations_max)
+                store->by_id->hh.tbl->noexpand = 1;
         r = deadline_arm(operation);
         if (r < 0) {
                 HASH_DELETE(hh, store->by_id, operation);
