@@ -215,6 +215,7 @@ static int start_operations(struct ferry_worker *worker)
                 .absence_ms = 10 * 1000,
                 .retention_ms = options->retention_ms,
                 .operations_max = options->max_operations,
+                .pieces_max = OPERATION_PIECES_MAX,
                 .terminal_max = at_most(4096, options->max_operations),
                 .gone_max = 65536,
                 .uses_max = 1 << 20,

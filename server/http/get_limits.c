@@ -12,7 +12,9 @@
 #include "http_internal.h"
 #include "operations/content.h"
 #include "operations/operations.h"
+#include "page.h"
 #include "peers/peers.h"
+#include "peers/registry.h"
 #include "range.h"
 #include "request.h"
 #include "server_thread.h"
@@ -41,9 +43,12 @@ static const struct {
         { "body_ms", CONNECTION_BODY_US / 1000 },
         { "read_ms", CONNECTION_READ_US / 1000 },
         { "rate_min", CONNECTION_RATE },
+        { "answer_max", PAGE_ANSWER_MAX },
+        { "claims_max", ENGINE_CLAIMS_MAX },
         { "content_ranges_max", CONTENT_RANGES_MAX },
         { "digest_max", RANGE_DIGEST_MAX },
         { "fetches_max", PEERS_FETCHES_MAX },
+        { "lookups_max", REGISTRY_LOOKUPS_MAX },
         { "event_readers_max", EVENT_READERS_MAX },
         { "events_kept", EVENTS_KEPT },
 };
@@ -63,6 +68,7 @@ void get_limits(struct http_request *request)
         ferry_json_add_uint(&writer, "address_connections_max",
                             server_thread_share(request->server->config.limits.connections_max));
         ferry_json_add_uint(&writer, "operations_max", operations->operations_max);
+        ferry_json_add_uint(&writer, "pieces_max", operations->pieces_max);
         ferry_json_add_uint(&writer, "terminal_max", operations->terminal_max);
         ferry_json_add_uint(&writer, "gone_max", operations->gone_max);
         ferry_json_add_uint(&writer, "uses_max", operations->uses_max);

@@ -25,7 +25,7 @@ static void answer_found(struct http_request *request)
 
         ferry_json_begin_object(&writer);
         ferry_json_key(&writer, "operations");
-        operation_set_write(request->state, request, false, &writer);
+        operation_set_write(request->state, request, false, PAGE_ANSWER_MAX, &writer);
         ferry_json_end_object(&writer);
         request_answer_json(request, 200, &writer);
 }
@@ -121,8 +121,12 @@ static void list_page(struct http_request *request)
         size_t n = operation_page(store, &wanted, &cursor, page, limit);
         page_begin(&writer, "operations");
         for (size_t i = 0; i < n; i++) {
-                operation_look(store, page[i], &view);
-                operation_json_write(&writer, &view);
+                if (writer.size < PAGE_ANSWER_MAX) {
+                        operation_look(store, page[i], &view);
+                        operation_json_write(&writer, &view);
+                        if (writer.size >= PAGE_ANSWER_MAX && i + 1 < n)
+                                cursor = operation_cursor(page[i]);
+                }
                 operation_unref(page[i]);
         }
         page_end(&writer, request, cursor);

@@ -68,10 +68,15 @@ static bool start(const struct http_config *config, struct operation *operation,
 static void refuse_creation(const struct http_config *config, const struct operation_spec *spec, int error,
                             struct refusal *refusal)
 {
+        const struct operation_limits *limits = config->operation_limits;
         char limit[96];
 
-        snprintf(limit, sizeof(limit), "--max-operations is %zu, and as many have not ended",
-                 config->operation_limits->operations_max);
+        if (operation_store_live(config->operations) < limits->operations_max)
+                snprintf(limit, sizeof(limit), "pieces_max is %zu, and operations that have not ended leave too few",
+                         limits->pieces_max);
+        else
+                snprintf(limit, sizeof(limit), "--max-operations is %zu, and as many have not ended",
+                         limits->operations_max);
         if (spec->follow && error == FERRY_E_OUT_OF_BOUNDS)
                 (void)refuse_at(refusal, error, "/descriptors", "not all of it lies in what the read of follow fills");
         else if (spec->follow && error == FERRY_E_KIND_MISMATCH)

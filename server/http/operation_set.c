@@ -162,6 +162,15 @@ struct http_event *operation_set_wait(struct operation_set *set, bool any)
         return &set->over;
 }
 
+/* What would make the answer longer than it may be. */
+static void write_too_much(const struct operation *operation, struct ferry_json_writer *writer)
+{
+        char id[FERRY_ID_TEXT_SIZE];
+
+        ferry_id_format("op_", operation_id(operation), id);
+        write_missing(writer, id, FERRY_E_TOO_LARGE, "The answer is full (answer_max); ask for this operation again");
+}
+
 static void write_operation(struct operation_set *set, struct operation *operation, struct http_request *request,
                             bool metadata, struct ferry_json_writer *writer)
 {
@@ -181,14 +190,16 @@ static void write_operation(struct operation_set *set, struct operation *operati
         ferry_json_end_object(writer);
 }
 
-void operation_set_write(struct operation_set *set, struct http_request *request, bool metadata,
+void operation_set_write(struct operation_set *set, struct http_request *request, bool metadata, size_t max,
                          struct ferry_json_writer *writer)
 {
         ferry_json_begin_array(writer);
         for (size_t i = 0; i < set->n; i++) {
                 const struct operation_entry *entry = &set->entries[i];
 
-                if (entry->operation)
+                if (entry->operation && writer->size >= max)
+                        write_too_much(entry->operation, writer);
+                else if (entry->operation)
                         write_operation(set, entry->operation, request, metadata, writer);
                 else if (entry->problem)
                         ferry_json_put_text(writer, entry->problem, entry->problem_size);

@@ -37,8 +37,11 @@ void operation_set_find(struct operation_set *set, size_t i, const char *id);
  */
 struct http_event *operation_set_wait(struct operation_set *set, bool any);
 
-/* Writes the results as they are now, an array. metadata: with those of the passive operations that have not ended. */
-void operation_set_write(struct operation_set *set, struct http_request *request, bool metadata,
+/*
+ * Writes the results as they are now, an array. metadata: with those of the passive operations that have not ended.
+ * From max bytes on an operation is a problem.
+ */
+void operation_set_write(struct operation_set *set, struct http_request *request, bool metadata, size_t max,
                          struct ferry_json_writer *writer);
 
 #endif

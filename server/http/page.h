@@ -5,6 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Bytes of a list, which ends with the element that passes it: an operation may take some megabytes. */
+enum { PAGE_ANSWER_MAX = 16 << 20 };
+
 struct http_request;
 struct ferry_json_writer;
 

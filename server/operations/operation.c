@@ -37,7 +37,8 @@ static void operation_unref_p(struct operation **operation)
         (void)operation_unref(*operation);
 }
 
-static bool spec_valid(const struct operation_limits *limits, const struct operation_spec *spec, uint64_t *ret_total)
+static bool spec_valid(const struct operation_limits *limits, const struct operation_spec *spec, uint64_t *ret_total,
+                       size_t *ret_pieces)
 {
         bool passive;
 
@@ -54,7 +55,7 @@ static bool spec_valid(const struct operation_limits *limits, const struct opera
                 return false;
         if ((spec->follow && spec->kind != FERRY_READABLE) || (spec->relay && spec->kind != FERRY_READ))
                 return false;
-        return slices_valid(spec->slices, spec->n_slices, ret_total);
+        return slices_valid(spec->slices, spec->n_slices, ret_total, ret_pieces);
 }
 
 static void operation_describe(struct operation *operation, const struct operation_slice *slices)
@@ -162,14 +163,16 @@ int operation_create(struct operation_store *store, const struct operation_spec 
 {
         FERRY_CLEANUP(operation_unref_p) struct operation *operation = NULL;
         struct aftermath after = { 0 };
+        size_t pieces;
         uint64_t total;
         int r;
 
-        if (!spec_valid(&store->config.limits, spec, &total))
+        if (!spec_valid(&store->config.limits, spec, &total, &pieces))
                 return FERRY_E_INVALID_PARAMETER;
         r = operation_new(store, spec, total, &operation);
         if (r)
                 return r;
+        operation->n_pieces = pieces;
         store_lock(store);
         if (operation->ttl_created_ms)
                 operation_expire_after(operation, operation->ttl_created_ms);
@@ -195,6 +198,11 @@ void operation_expire_after(struct operation *operation, uint64_t ttl_ms)
 uint64_t operation_id(const struct operation *operation)
 {
         return operation->id;
+}
+
+uint64_t operation_cursor(const struct operation *operation)
+{
+        return operation->serial;
 }
 
 void operation_look(struct operation_store *store, struct operation *operation, struct operation_view *ret_view)

@@ -75,6 +75,7 @@ struct operation {
         uint32_t uses;
         char label[OPERATION_LABEL_SIZE], request_id[OPERATION_REQUEST_SIZE];
         uint64_t bytes_total;
+        size_t n_pieces; /* of its descriptors */
         uint64_t ttl_created_ms;
         uint64_t timeout_ms;
         uint64_t created_us, created_unix_ms;
@@ -194,8 +195,8 @@ static inline uint64_t slice_count(const struct operation_slice *slice)
         return slice->count ? slice->count : 1;
 }
 
-/* Checks each slice and the list; *ret_total: bytes. */
-bool slices_valid(const struct operation_slice *slices, size_t n, uint64_t *ret_total);
+/* Checks each slice and the list; *ret_total: bytes; *ret_pieces: what rows and blocks stand for, one by one. */
+bool slices_valid(const struct operation_slice *slices, size_t n, uint64_t *ret_total, size_t *ret_pieces);
 
 /* Stores the runs of memory that the pieces are, unless segments is NULL; returns how many. */
 size_t slice_segments(const struct operation_slice *slice, struct segment *segments);
@@ -294,7 +295,7 @@ struct tally {
         struct metric *now[FERRY_KIND_COUNT][FERRY_STATUS_COUNT];
         struct metric *ended[FERRY_KIND_COUNT][FERRY_STATUS_COUNT];
         struct metric *duration[FERRY_KIND_COUNT];
-        struct metric *waiters, *connect;
+        struct metric *waiters, *connect, *pieces;
         struct metric_family *bytes, *errors;
 };
 
@@ -316,7 +317,8 @@ struct operation_store {
         struct order order;
         struct operation *terminal; /* oldest first */
         size_t n_terminal;
-        size_t n_live; /* the deleted ones that are not quiet yet, too */
+        size_t n_live;   /* the deleted ones that are not quiet yet, too */
+        size_t n_pieces; /* of the n_live and the n_terminal */
         uint64_t last_serial;
         struct gone gone;
         bool draining; /* makes no operation any more */
@@ -347,6 +349,9 @@ void store_unref(struct operation_store *store);
 int store_insert(struct operation_store *store, struct operation *operation);
 /* Its id is gone from now on. Drops the store's reference. */
 void store_remove(struct operation *operation);
+
+/* With the lock held. An operation has come, or is neither live nor kept any more. */
+void store_count_pieces(struct operation_store *store, const struct operation *operation, bool come);
 /* A terminal operation is kept for a while. */
 void retention_keep(struct operation *operation);
 void retention_forget(struct operation *operation);

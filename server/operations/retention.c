@@ -38,6 +38,7 @@ void retention_forget(struct operation *operation)
 
         DL_DELETE2(store->terminal, operation, terminal_prev, terminal_next);
         store->n_terminal--;
+        store_count_pieces(store, operation, false);
 }
 
 bool retention_evict(struct operation_store *store)

@@ -38,7 +38,7 @@ bool operation_slice_end(const struct operation_slice *slice, uint64_t *ret_end)
         return true;
 }
 
-bool slices_valid(const struct operation_slice *slices, size_t n, uint64_t *ret_total)
+bool slices_valid(const struct operation_slice *slices, size_t n, uint64_t *ret_total, size_t *ret_pieces)
 {
         uint64_t total = 0, pieces = 0, bytes, end;
 
@@ -54,6 +54,7 @@ bool slices_valid(const struct operation_slice *slices, size_t n, uint64_t *ret_
                         return false;
         }
         *ret_total = total;
+        *ret_pieces = pieces;
         return total <= FERRY_JSON_INTEGER_MAX && pieces <= FERRY_METADATA_DESCRIPTORS;
 }
 

@@ -171,6 +171,8 @@ static void operation_entered_terminal(struct operation *operation, struct after
         after->ended = operation_ref(operation);
 
         store->n_live--;
+        if (operation->deleted)
+                store_count_pieces(store, operation, false);
         if (!store->n_live && store->drained) {
                 after->drained = FERRY_STEAL(store->drained);
                 after->drained_context = store->drained_context;

@@ -171,13 +171,28 @@ void operation_store_settle(void *context)
         store_unlock(store, &after);
 }
 
-static int store_admit(struct operation_store *store)
+void store_count_pieces(struct operation_store *store, const struct operation *operation, bool come)
 {
-        size_t max = store->config.limits.operations_max;
+        const int64_t n = (int64_t)operation->n_pieces;
+
+        store->n_pieces += come ? operation->n_pieces : -operation->n_pieces;
+        metric_add(store->tally.pieces, come ? n : -n);
+}
+
+static bool store_is_full(const struct operation_store *store, const struct operation *operation)
+{
+        const struct operation_limits *limits = &store->config.limits;
+
+        return store->n_live + store->n_terminal >= limits->operations_max ||
+               operation->n_pieces > limits->pieces_max - store->n_pieces;
+}
+
+static int store_admit(struct operation_store *store, const struct operation *operation)
+{
 
         if (store->draining)
                 return FERRY_E_DRAINING;
-        while (store->n_live + store->n_terminal >= max)
+        while (store_is_full(store, operation))
                 if (!retention_evict(store))
                         return FERRY_E_LIMIT_REACHED;
         return 0;
@@ -185,7 +200,7 @@ static int store_admit(struct operation_store *store)
 
 int store_insert(struct operation_store *store, struct operation *operation)
 {
-        int r = store_admit(store);
+        int r = store_admit(store, operation);
 
         if (r)
                 return r;
@@ -209,6 +224,7 @@ int store_insert(struct operation_store *store, struct operation *operation)
         }
         (void)operation_ref(operation);
         store->n_live++;
+        store_count_pieces(store, operation, true);
         return 0;
 }
 

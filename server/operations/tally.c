@@ -41,6 +41,10 @@ void tally_init(struct tally *tally, struct metrics *metrics)
         tally->waiters = metric_get(metrics_family(metrics, METRIC_GAUGE, "ferry_waiters",
                                                    "Requests that wait for an operation.", 0, NULL, NULL, 0),
                                     NULL);
+        tally->pieces = metric_get(metrics_family(metrics, METRIC_GAUGE, "ferry_operation_pieces",
+                                                  "Pieces that the descriptors of the operations in the store name.", 0,
+                                                  NULL, NULL, 0),
+                                   NULL);
         tally->connect =
                 metric_get(metrics_family(metrics, METRIC_HISTOGRAM, "ferry_connect_duration_seconds",
                                           "Time that operations took to connect to their peer, where they had to.", 0,

@@ -10,7 +10,6 @@
 #include "registry_internal.h"
 
 enum {
-        LOOKUPS_MAX = 256, /* at the same time */
         ANSWER_BASE = 64 * 1024,
         ANSWER_EACH = 4096, /* more than a worker's key and value take in base64 */
 };
@@ -154,7 +153,7 @@ int registry_find(struct registry *registry, const struct registry_query *query,
         pthread_mutex_lock(&registry->lock);
         if (registry->stopped)
                 r = FERRY_E_CANCELLED;
-        else if (registry->n_lookups >= LOOKUPS_MAX)
+        else if (registry->n_lookups >= REGISTRY_LOOKUPS_MAX)
                 r = FERRY_E_LIMIT_REACHED;
         if (!r) {
                 registry->n_lookups++;

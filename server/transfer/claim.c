@@ -25,9 +25,12 @@ static int claim(struct engine *engine, struct peer *peer, const struct wire_hea
                 .peer_epoch = h->from_epoch,
                 .peer_name = peer->contact ? peer->contact->name : NULL,
         };
-        struct responder *r = calloc(1, sizeof(*r));
+        struct responder *r;
         int error;
 
+        if (HASH_COUNT(engine->responders_by_transfer) >= engine->max_claims)
+                return FERRY_E_LIMIT_REACHED;
+        r = calloc(1, sizeof(*r));
         if (!r)
                 return FERRY_E_TRANSFER_FAILED;
         memcpy(request.key, h->key, sizeof(request.key));

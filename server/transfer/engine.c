@@ -156,6 +156,7 @@ static struct engine *allocate(const struct engine_config *config)
         engine->epoch = config->epoch;
         engine->spin_us = or_default(config->spin_us, ENGINE_SPIN_DEFAULT_US);
         engine->max_links = or_default(config->max_links, ENGINE_LINKS_DEFAULT);
+        engine->max_claims = or_default(config->max_claims, ENGINE_CLAIMS_MAX);
         engine->grace_us = or_default(config->grace_ms, ENGINE_GRACE_MS) * UINT64_C(1000);
         engine->connect_us = or_default(config->connect_ms, ENGINE_CONNECT_MS) * UINT64_C(1000);
         engine->admission = config->admission;

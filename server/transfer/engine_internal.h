@@ -88,7 +88,7 @@ struct engine {
         struct peer *peers_by_epoch, *peers_by_address;
         struct peer *ready_peers; /* utlist */
         bool peers_ended;         /* some have ended and may be freed */
-        size_t n_accepted, max_links;
+        size_t n_accepted, max_links, max_claims;
         struct contact *contacts, *contacts_by_epoch; /* contact.c */
         struct contact *contacts_left;
         size_t n_contacts_left;

@@ -97,6 +97,120 @@ WITH_WORKER(a_page_holds_what_the_limit_says)
         worker_stop(w);
 }
 
+/* n rows of 65,536 pieces each, in one request of some 100 bytes a row. */
+static struct json_object *make_rows(struct worker *w, const char *region, size_t n)
+{
+        struct json_object *results;
+        size_t size;
+        char *body;
+        FILE *file = open_memstream(&body, &size);
+
+        assert_non_null(file);
+        for (size_t i = 0; i < n; i++)
+                (void)fprintf(file,
+                              "%c{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":1,"
+                              "\"count\":65536,\"stride\":2}]}",
+                              i ? ',' : '[', region);
+        (void)fputc(']', file);
+        (void)fclose(file);
+        results = call_json(w, 200, "POST", "/v1/operations", body);
+        free(body);
+        return results;
+}
+
+WITH_WORKER(short_rows_take_no_more_memory_than_the_limit_on_pieces)
+{
+        struct json_object *limits, *results, *last;
+        char region[FERRY_ID_SIZE];
+        size_t n;
+
+        worker_start(w, "w", NULL);
+        limits = call_json(w, 200, "GET", "/v1/limits", NULL);
+        n = json_number(limits, "pieces_max") / 65536;
+        region_make(w, 2 * 65536, 0, region);
+        json_object_put(make_rows(w, region, n));
+        worker_await_metric(w, "ferry_operation_pieces", json_number(limits, "pieces_max"));
+        results = make_rows(w, region, 200);
+        for (size_t i = 0; i < 200; i++) {
+                last = json_object_array_get_idx(results, i);
+                assert_string_equal(json_text(last, "code"), "limit-reached");
+                assert_non_null(strstr(json_text(last, "detail"), "pieces_max"));
+        }
+        if (!SANITIZED)
+                assert_in_range(worker_status_kb(w, "RssAnon"), 1, 300 << 10);
+        json_object_put(results);
+        json_object_put(limits);
+        worker_stop(w);
+}
+
+enum { LONG_ONES = 6 };
+
+/* Operations with as many descriptors as there may be: 4 MB of JSON each. */
+static void make_long_ones(struct worker *w, char ids[LONG_ONES][FERRY_ID_SIZE])
+{
+        char region[FERRY_ID_SIZE], *body;
+        size_t size;
+        FILE *file = open_memstream(&body, &size);
+
+        region_make(w, 4096, 0, region);
+        assert_non_null(file);
+        (void)fputs("{\"kind\":\"readable\",\"descriptors\":", file);
+        for (int i = 0; i < 65536; i++)
+                (void)fprintf(file, "%c{\"region\":\"%s\"}", i ? ',' : '[', region);
+        (void)fputs("]}", file);
+        (void)fclose(file);
+        for (int i = 0; i < LONG_ONES; i++) {
+                struct json_object *made = call_json(w, 201, "POST", "/v1/operations", body);
+
+                (void)snprintf(ids[i], FERRY_ID_SIZE, "%s", json_text(made, "id"));
+                json_object_put(made);
+        }
+        free(body);
+}
+
+WITH_WORKER(a_list_is_no_longer_than_the_limit_and_pages_go_on)
+{
+        char ids[LONG_ONES][FERRY_ID_SIZE], path[64 + LONG_ONES * FERRY_ID_SIZE];
+        struct json_object *page, *list;
+        const char *order[] = { "asc", "desc" };
+        size_t pages = 0;
+
+        worker_start(w, "w", NULL);
+        page = call_json(w, 200, "GET", "/v1/limits", NULL);
+        assert_int_equal(json_number(page, "answer_max"), 16 << 20);
+        json_object_put(page);
+        make_long_ones(w, ids);
+        for (int newest = 0; newest < 2; newest++) {
+                size_t n = 0;
+
+                (void)snprintf(path, sizeof(path), "/v1/operations?limit=1000&order=%s", order[newest]);
+                for (bool more = true; more; pages++) {
+                        page = call_json(w, 200, "GET", path, NULL);
+                        list = json_member(page, "operations");
+                        for (size_t i = 0; i < json_object_array_length(list); i++, n++)
+                                assert_string_equal(json_text(json_object_array_get_idx(list, i), "id"),
+                                                    ids[newest ? LONG_ONES - 1 - n : n]);
+                        more = json_object_object_get_ex(page, "next", NULL);
+                        if (more)
+                                (void)snprintf(path, sizeof(path), "/v1/operations?limit=1000&order=%s&after=%s",
+                                               order[newest], json_text(page, "next"));
+                        json_object_put(page);
+                }
+                assert_int_equal(n, LONG_ONES);
+        }
+        assert_int_equal(pages, 4); /* 16 MiB and the element that passes them, the rest */
+        (void)snprintf(path, sizeof(path), "/v1/operations?ids=");
+        for (int i = 0; i < LONG_ONES; i++)
+                (void)snprintf(path + strlen(path), sizeof(path) - strlen(path), "%s%s", i ? "," : "", ids[i]);
+        page = call_json(w, 200, "GET", path, NULL);
+        list = json_member(page, "operations");
+        assert_string_equal(json_text(json_object_array_get_idx(list, 0), "status"), "INITIALIZED");
+        assert_string_equal(json_text(json_object_array_get_idx(list, LONG_ONES - 1), "code"), "too-large");
+        assert_string_equal(json_text(json_object_array_get_idx(list, LONG_ONES - 1), "id"), ids[LONG_ONES - 1]);
+        json_object_put(page);
+        worker_stop(w);
+}
+
 /* The last test: the hard limit does not rise again. */
 WITH_WORKER(open_files_are_taken_to_the_hard_limit_and_no_further)
 {

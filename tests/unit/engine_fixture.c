@@ -183,6 +183,7 @@ struct world *world_new_with(enum carrier way, size_t size, struct world_knobs k
                         .transports = network ? "tcp,self" : NULL,
                         .chunk_size = knobs.chunk_size ?: 256 << 10,
                         .spin_us = knobs.spin_us,
+                        .max_claims = knobs.max_claims,
                         .grace_ms = 500,
                         .operations = { .claim = i ? claim : claim_nothing,
                                         .settle = i ? settle_passive : settle_active,

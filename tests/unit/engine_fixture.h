@@ -59,7 +59,7 @@ struct world {
 struct world *world_new(enum carrier way, size_t size);
 /* 0 = the default; of chunk_size, 256 KiB. */
 struct world_knobs {
-        uint32_t spin_us, chunk_size;
+        uint32_t spin_us, chunk_size, max_claims;
 };
 struct world *world_new_with(enum carrier way, size_t size, struct world_knobs knobs);
 /* Stops both engines. */

@@ -11,6 +11,7 @@ const struct operation_limits default_limits = {
         .absence_ms = 600000,
         .retention_ms = 600000,
         .operations_max = 100,
+        .pieces_max = 1 << 20,
         .terminal_max = 50,
         .gone_max = 20,
         .uses_max = 8,

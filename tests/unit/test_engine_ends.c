@@ -76,7 +76,8 @@ struct stranger {
         struct transport *transport;
         struct link *link;
         uint64_t epoch;
-        uint32_t status;            /* of the DONE_ACK that came */
+        uint64_t transfer;          /* of what it asks for */
+        uint32_t status;            /* of the DONE_ACK that came, or of a DATA that is none */
         const struct stream *place; /* for the payload of a DATA; NULL = it is refused */
         bool took;                  /* it is on its way there */
 };
@@ -85,7 +86,7 @@ static void on_message(void *context, struct link *link, const struct wire_heade
 {
         struct stranger *s = context;
 
-        if (header->type == WIRE_DONE_ACK)
+        if (header->type == WIRE_DONE_ACK || header->status)
                 s->status = header->status;
         if (header->type == WIRE_DATA && s->place) {
                 struct message *m = message_new(s->transport);
@@ -121,6 +122,7 @@ static void stranger_come(struct stranger *s, const struct world *w)
         const struct transport_peer peer = { .epoch = w->epoch[1], .text = "" };
         int error = 0;
 
+        s->transfer = 9;
         assert_int_equal(local_transport_new(&config, &handlers, 0, &s->transport), 0);
         s->link = s->transport->ops->connect(s->transport, &peer, &error);
         assert_non_null(s->link);
@@ -137,7 +139,7 @@ static void stranger_read(struct stranger *s, const struct world *w, uint32_t se
                                           .to_epoch = w->epoch[1],
                                           .from_epoch = s->epoch,
                                           .operation = OPERATION,
-                                          .transfer = 9,
+                                          .transfer = s->transfer,
                                           .seq = seq,
                                           .offset = seq * length,
                                           .length = length,
@@ -154,7 +156,7 @@ static void stranger_say_done(struct stranger *s, const struct world *w)
                                           .to_epoch = w->epoch[1],
                                           .from_epoch = s->epoch,
                                           .operation = OPERATION,
-                                          .transfer = 9,
+                                          .transfer = s->transfer,
                                           .length = w->total,
                                           .total = w->total };
         memcpy(m->header.key, w->key, sizeof(w->key));
@@ -215,6 +217,35 @@ TEST(a_peer_that_asks_for_too_much_ends_its_transfer)
                 s.transport->ops->free(s.transport);
                 world_free(w);
         }
+}
+
+TEST(more_transfers_at_once_than_allowed_are_refused_and_others_go_on)
+{
+        enum { SIZE = 4 << 20, CLAIMS = 3 };
+
+        struct world *w = world_new_with(MAPPED, SIZE, (struct world_knobs){ .max_claims = CLAIMS });
+        struct stranger s = { 0 };
+
+        world_offer(w, ENGINE_READ);
+        stranger_come(&s, w);
+        for (int i = 0; i < CLAIMS; i++, s.transfer++)
+                stranger_read(&s, w, 0, SIZE);
+        stranger_read(&s, w, 0, SIZE);
+        while (!s.status)
+                (void)s.transport->ops->progress(s.transport);
+        assert_int_equal(s.status, FERRY_E_LIMIT_REACHED);
+        assert_int_equal(w->passive.claims, CLAIMS);
+        world_start(w, ENGINE_READ, false);
+        end_wait(&w->active, 1);
+        assert_int_equal(w->active.outcome.error, FERRY_E_PEER_REFUSED);
+        assert_int_equal(w->passive.ended, 0);
+        s.transport->ops->shut_down(s.transport, 0);
+        s.transport->ops->free(s.transport);
+        end_wait(&w->passive, CLAIMS);
+        world_start(w, ENGINE_READ, false);
+        end_wait(&w->active, 2);
+        assert_int_equal(w->active.outcome.error, 0);
+        world_free(w);
 }
 
 /* ---- short memory ---- */

@@ -163,6 +163,7 @@ static void node_open(struct net *net, struct node *node, bool network)
                             .stall_ms = net->rules.lossy ? LIMIT_MS : PATIENT_MS,
                             .retention_ms = 600000,
                             .operations_max = 1000,
+                            .pieces_max = OPERATION_PIECES_MAX,
                             .terminal_max = 1000,
                             .gone_max = 100,
                             .uses_max = NODES },

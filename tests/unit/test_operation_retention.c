@@ -106,6 +106,62 @@ WITH_STORE(a_deleted_operation_counts_until_it_is_quiet)
         (void)operation_unref(next);
 }
 
+/* The value of a series in the text that Prometheus reads; -1 when it is not there. */
+static long value(struct fixture *f, const char *series)
+{
+        FERRY_CLEANUP(cleanup_free) char *text = NULL;
+        const char *line;
+        size_t size;
+
+        text = metrics_render(f->metrics, &size);
+        assert_non_null(text);
+        line = strstr(text, series);
+        return line ? strtol(line + strlen(series), NULL, 10) : -1;
+}
+
+/* A row of so many pieces, a byte each. */
+static int make_row(struct fixture *f, uint64_t pieces, struct operation **ret_operation)
+{
+        const struct operation_slice row = { .region = f->region, .size = 1, .count = pieces, .stride = 2 };
+        const struct operation_spec spec = { .kind = FERRY_READ, .slices = &row, .n_slices = 1 };
+
+        return make_spec(f, &spec, ret_operation);
+}
+
+WITH_STORE(pieces_are_counted_and_live_ones_do_not_make_room)
+{
+        struct operation_limits limits = default_limits;
+        struct operation *live[2], *none = NULL;
+        uint64_t ended;
+
+        limits.pieces_max = 100;
+        fixture_limits(f, &limits);
+        assert_int_equal(make_row(f, 40, &live[0]), 0);
+        operation_cancel(f->store, live[0]);
+        ended = look(f, live[0]).id;
+        (void)operation_unref(live[0]);
+        assert_int_equal(make_row(f, 60, &live[0]), 0);
+        assert_int_equal(find(f, ended), OPERATION_FOUND);
+        assert_int_equal(make_row(f, 40, &live[1]), 0);
+        assert_int_equal(find(f, ended), OPERATION_GONE);
+        assert_int_equal(make_row(f, 1, &none), FERRY_E_LIMIT_REACHED);
+        assert_int_equal(value(f, "\nferry_operation_pieces "), 100);
+        operation_delete(f->store, live[1]);
+        assert_int_equal(value(f, "\nferry_operation_pieces "), 60);
+        assert_int_equal(make_row(f, 41, &none), FERRY_E_LIMIT_REACHED);
+        operation_delete(f->store, live[0]);
+        for (size_t i = 0; i < 2; i++)
+                (void)operation_unref(live[i]);
+        assert_int_equal(value(f, "\nferry_operation_pieces "), 0);
+        live[0] = make(f, FERRY_READ);
+        begin(f, live[0]);
+        operation_delete(f->store, live[0]); /* in flight, it still has them */
+        assert_int_equal(value(f, "\nferry_operation_pieces "), 1);
+        end_transfer(f, FERRY_E_CANCELLED);
+        assert_int_equal(value(f, "\nferry_operation_pieces "), 0);
+        (void)operation_unref(live[0]);
+}
+
 WITH_STORE(gone_ids_are_remembered_in_a_bounded_number)
 {
         uint64_t ids[500];
@@ -135,19 +191,6 @@ WITH_STORE(a_reference_keeps_what_the_store_let_go)
         assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
         operation_delete(f->store, operation);
         (void)operation_unref(operation);
-}
-
-/* The value of a series in the text that Prometheus reads; -1 when it is not there. */
-static long value(struct fixture *f, const char *series)
-{
-        FERRY_CLEANUP(cleanup_free) char *text = NULL;
-        const char *line;
-        size_t size;
-
-        text = metrics_render(f->metrics, &size);
-        assert_non_null(text);
-        line = strstr(text, series);
-        return line ? strtol(line + strlen(series), NULL, 10) : -1;
 }
 
 WITH_STORE(metrics_follow_every_operation)

@@ -88,6 +88,12 @@ struct operation_observer {
         void *context;
 };
 
+/*
+ * Pieces of all operations together, kept ones included: a row of 65,536 pieces is asked for in 100 bytes, and takes
+ * 2 MiB. So they take some 100 MiB as rows and blocks, four times that as descriptors.
+ */
+enum { OPERATION_PIECES_MAX = 1 << 22 };
+
 struct operation_limits {
         uint64_t ttl_ms_default, ttl_ms_max; /* of passive operations */
         uint64_t timeout_ms_max;             /* of active ones; the default is none */
@@ -95,6 +101,7 @@ struct operation_limits {
         uint64_t absence_ms;                 /* how long a transfer over HTTP waits for its client to come back */
         uint64_t retention_ms;               /* how long terminal operations are kept */
         size_t operations_max;               /* live and terminal */
+        size_t pieces_max;                   /* of all of them together */
         size_t terminal_max;                 /* kept terminal ones; the oldest go first */
         size_t gone_max;                     /* ids remembered as gone (410) after that */
         uint32_t uses_max;
@@ -199,6 +206,9 @@ struct operation *operation_ref(struct operation *operation);
 struct operation *operation_unref(struct operation *operation); /* takes NULL; returns NULL */
 
 uint64_t operation_id(const struct operation *operation);
+
+/* Where a page goes on that ends with it. */
+uint64_t operation_cursor(const struct operation *operation);
 
 /*
  * What people see. A consistent copy; descriptors are borrowed from the operation and never change. While bytes move,

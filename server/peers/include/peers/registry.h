@@ -29,6 +29,7 @@ enum {
         REGISTRY_KEY_SIZE = 320, /* prefix and name */
         REGISTRY_PREFIX_MAX = 200,
         REGISTRY_PAGE_MAX = 1000,
+        REGISTRY_LOOKUPS_MAX = 256, /* at the same time */
         REGISTRY_DETAIL_SIZE = 256,
         REGISTRY_TTL_MIN_MS = 2000, /* the shortest lease that etcd grants */
 };

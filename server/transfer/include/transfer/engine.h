@@ -48,6 +48,9 @@ enum engine_carrier {
 unsigned engine_carrier_from_name(const char *name, size_t length);
 const char *engine_carrier_name(size_t i);
 
+/* Each takes some KiB, and one operation may serve any number at once. */
+enum { ENGINE_CLAIMS_MAX = 1 << 16 };
+
 enum { ENGINE_TRANSPORT_SIZE = 32, ENGINE_ADDRESS_SIZE = 280, ENGINE_SPIN_DEFAULT_US = 500 };
 
 /* How a transfer ended. */
@@ -134,6 +137,7 @@ struct engine_config {
         uint32_t spin_us;        /* how long the thread polls, after something moved, before it sleeps; 0 = default */
         uint32_t grace_ms;   /* how long a cancel waits for bytes in flight before it closes the link; 0 = default */
         uint32_t max_links;  /* that peers open; 0 = default */
+        uint32_t max_claims; /* transfers that peers have under way; 0 = default */
         uint32_t connect_ms; /* how long a first answer may take; 0 = default */
         /* Which hosts the UCX transport may connect to; borrowed. NULL = all. Who is on this machine may always be
          * talked to. */
