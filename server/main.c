@@ -28,6 +28,9 @@ enum {
         END_MS = 70000, /* beyond --drain-timeout: --grace at its longest, and a large region to be freed */
 };
 
+/* As the kernel has sets of signals. */
+#define SIGNAL_BIT(number) (UINT64_C(1) << ((number)-1))
+
 /* What the thread that ends the worker needs. */
 struct ending {
         struct ferry_worker *worker;
@@ -61,33 +64,17 @@ static void raise_file_limit(void)
 }
 
 /*
- * Before any thread starts, so that all inherit it: the signals that end the worker, and SIGHUP, come through a
- * descriptor, SIGPIPE not at all. The descriptor, or -errno.
+ * Two things are done before any library's constructor runs, those of sanitizers included, and so by system calls
+ * alone.
+ *
+ * The signals that end the worker, and SIGHUP, are blocked, so that every thread inherits it: UCX 1.18 starts one when
+ * it is loaded, and a signal that any thread lets in ends the process there and then.
+ *
+ * Standard output is taken. The ready line is all that ever goes there: what a library prints goes to standard error.
+ * UCX prints when it is loaded ("failed to get boot id", where /proc is hidden). The duplicate stays open, so that a
+ * reader sees its end only when the worker ends.
  */
-static int signals_take(void)
-{
-        const struct sigaction otherwise = { .sa_handler = SIG_DFL };
-        const struct sigaction ignore = { .sa_handler = SIG_IGN };
-        sigset_t set;
-        int fd;
-
-        (void)sigemptyset(&set);
-        (void)sigaddset(&set, SIGTERM);
-        (void)sigaddset(&set, SIGINT);
-        (void)sigaddset(&set, SIGHUP);
-        (void)sigaction(SIGHUP, &otherwise, NULL); /* nohup(1) has it ignored */
-        (void)sigaction(SIGPIPE, &ignore, NULL);
-        (void)sigprocmask(SIG_BLOCK, &set, NULL);
-        fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-        return fd < 0 ? -errno : fd;
-}
-
-/*
- * The ready line is all that ever goes to standard output: what a library prints goes to standard error. UCX prints
- * when it is loaded, before main ("failed to get boot id", where /proc is hidden). So standard output is taken before
- * any library's constructor runs, those of sanitizers included, and by system calls alone. The duplicate stays open, so
- * that a reader sees its end only when the worker ends.
- */
+static const uint64_t signals_taken = SIGNAL_BIT(SIGTERM) | SIGNAL_BIT(SIGINT) | SIGNAL_BIT(SIGHUP);
 static int ready_output = -1; /* -1 = standard output is as it was: it or standard error is closed */
 
 __attribute__((no_sanitize("address", "thread", "undefined"))) static void output_take(void)
@@ -101,7 +88,25 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) static void outpu
         ready_output = (int)fd;
 }
 
-__attribute__((section(".preinit_array"), used)) static void (*const output_take_first)(void) = output_take;
+__attribute__((no_sanitize("address", "thread", "undefined"))) static void before_libraries(void)
+{
+        (void)syscall(SYS_rt_sigprocmask, SIG_BLOCK, &signals_taken, NULL, sizeof(signals_taken));
+        output_take();
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const before_libraries_first)(void) = before_libraries;
+
+/* The signals that are blocked come through this descriptor, SIGPIPE not at all. The descriptor, or -errno. */
+static int signals_take(void)
+{
+        const struct sigaction otherwise = { .sa_handler = SIG_DFL };
+        const struct sigaction ignore = { .sa_handler = SIG_IGN };
+        long fd = syscall(SYS_signalfd4, -1, &signals_taken, sizeof(signals_taken), SFD_CLOEXEC | SFD_NONBLOCK);
+
+        (void)sigaction(SIGHUP, &otherwise, NULL); /* nohup(1) has it ignored */
+        (void)sigaction(SIGPIPE, &ignore, NULL);
+        return fd < 0 ? -errno : (int)fd;
+}
 
 static int line_write(int fd, const char *text)
 {

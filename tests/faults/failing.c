@@ -165,6 +165,23 @@ __attribute__((constructor)) static void print_when_loaded(void)
                 abort();
 }
 
+static void *thread_main(void *argument)
+{
+        (void)argument;
+        for (;;)
+                (void)pause();
+        return NULL;
+}
+
+/* A library that starts a thread when it is loaded, as UCX may. */
+__attribute__((constructor)) static void start_when_loaded(void)
+{
+        pthread_t thread;
+
+        if (getenv("FERRY_FAILING_STARTS") && pthread_create(&thread, NULL, thread_main, NULL) != 0)
+                abort();
+}
+
 /* What asprintf is in a program that is built fortified. */
 EXPORT int __asprintf_chk(char **ret_text, int flag, const char *format, ...);
 EXPORT int __asprintf_chk(char **ret_text, int flag, const char *format, ...)

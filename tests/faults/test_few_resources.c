@@ -129,6 +129,21 @@ TEST(a_library_that_prints_leaves_standard_output_alone)
         attempt_clear(&attempt);
 }
 
+TEST(a_librarys_thread_takes_no_signal)
+{
+        struct attempt attempt;
+
+        if (SANITIZED)
+                skip();
+        (void)failing_share(true);
+        assert_int_equal(setenv("FERRY_FAILING_STARTS", "1", 1), 0);
+        attempt_run(quiet, NULL, NULL, true, &attempt);
+        (void)unsetenv("FERRY_FAILING_STARTS");
+        (void)failing_share(false);
+        assert_true(attempt.ready); /* and drained by SIGTERM, as attempt_run sees to */
+        attempt_clear(&attempt);
+}
+
 /* ---- a group that may have so much memory ---- */
 
 enum { GROUP_MIB = 96 };
