@@ -115,10 +115,13 @@ static bool run_commands(struct engine *engine)
 
 static bool run_transports(struct engine *engine)
 {
+        const bool shared = HASH_COUNT(engine->requesters_by_id) + HASH_COUNT(engine->responders_by_transfer) > 1;
         bool any = false;
 
-        for (size_t i = 0; i < engine->n_transports; i++)
+        for (size_t i = 0; i < engine->n_transports; i++) {
+                engine->transports[i]->shared = shared;
                 any |= engine->transports[i]->ops->progress(engine->transports[i]);
+        }
         return any;
 }
 

@@ -285,6 +285,37 @@ TEST_WITH(progress_of_a_long_receive_is_told, setup, teardown)
         free_blocks();
 }
 
+static uint64_t first_part;
+
+static void note_first_part(struct worker *worker, struct message *message)
+{
+        (void)worker;
+        if (first_part == 0)
+                first_part = message->copied;
+}
+
+static uint64_t part_copied_at_once(bool shared)
+{
+        b.received.done = 0;
+        first_part = 0;
+        b.transport->shared = shared;
+        send_it(8 * MIB);
+        RUN_UNTIL(&a, &b, sent.done && b.received.done);
+        assert_int_equal(b.received.result, MESSAGE_OK);
+        return first_part;
+}
+
+TEST_WITH(a_copy_lets_messages_pass_sooner_where_transfers_share_the_thread, setup, teardown)
+{
+        uint64_t alone;
+
+        lend_blocks(8 * MIB, true);
+        b.on_copied = note_first_part;
+        alone = part_copied_at_once(false);
+        assert_in_range(part_copied_at_once(true), 1, alone / 4);
+        free_blocks();
+}
+
 static void take_back(struct worker *worker, struct message *message)
 {
         (void)worker;

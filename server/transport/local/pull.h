@@ -19,7 +19,8 @@
  */
 
 enum {
-        PULL_PIECE = 1 << 20,       /* of a pull that is copied at once, at most: what everybody else waits for */
+        PULL_PIECE = 1 << 20,               /* of a pull that is copied at once, at most */
+        PULL_PIECE_SHARED = PULL_PIECE / 4, /* the same where other transfers wait for messages meanwhile */
         PULL_PAST_CACHES = 4 << 20, /* a stream of so many bytes would throw everything else out of the caches */
 };
 

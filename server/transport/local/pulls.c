@@ -231,7 +231,7 @@ static uint64_t pull_step(struct local *local, struct pull *pull, uint64_t limit
 
 bool pulls_copy(struct local *local)
 {
-        uint64_t limit = PULL_PIECE;
+        uint64_t limit = local->base.shared ? PULL_PIECE_SHARED : PULL_PIECE;
         struct pull *pull;
         bool did = false;
         size_t n;

@@ -242,6 +242,8 @@ struct transport {
         size_t index;        /* in struct memory's handles; the engine's choice */
         size_t message_size; /* of what embeds struct message at its start; transport_init: of that alone */
         int fd;              /* readable when there is something to do, once armed */
+        bool shared; /* by several transfers: none may hold up the others' messages for long. The engine's, before
+                        progress() */
         struct transport_handlers handlers;
         struct link *links; /* utlist; all that have not been released */
         struct message *free_messages;
