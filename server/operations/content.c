@@ -9,8 +9,8 @@
 #include "content_ranges.h"
 #include "operations_internal.h"
 
-/* A worker comes back within a second, or not at all. */
-enum { ABSENCE_NAMED_MS = 3000 };
+/* A worker comes back at once, unless the link is cut, which it bears for as long as its TCP does. */
+enum { ABSENCE_NAMED_MS = 5000 };
 
 enum { VISIT_PIECE = 1 << 20 };
 

@@ -16,7 +16,8 @@
 enum {
         URL_MAX = 4096,
         HEADERS_MAX = 64 * 1024, /* bytes of one answer; an honest worker sends a few hundred */
-        DEAD_MS = 5000,          /* sent bytes that the peer's host does not acknowledge for so long end a connection */
+        DEAD_MS = 5000, /* sent bytes that the peer's host does not acknowledge for so long end a connection … */
+        PROBE_S = 1,    /* … and so do probes, for while only the peer has to send */
 };
 
 static void cleanup_curl(char **text)
@@ -90,6 +91,7 @@ static curl_socket_t on_socket(void *context, curlsocktype purpose, struct curl_
 {
         struct easy *easy = context;
         unsigned dead_ms = DEAD_MS;
+        int probe_s = PROBE_S;
         curl_socket_t fd;
 
         if (purpose != CURLSOCKTYPE_IPCXN ||
@@ -99,8 +101,12 @@ static curl_socket_t on_socket(void *context, curlsocktype purpose, struct curl_
         }
         easy->address_tried = true;
         fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-        if (fd >= 0)
-                (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &dead_ms, sizeof(dead_ms));
+        if (fd < 0)
+                return CURL_SOCKET_BAD;
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &dead_ms, sizeof(dead_ms));
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &probe_s, sizeof(probe_s));
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &probe_s, sizeof(probe_s));
+        (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &probe_s, sizeof(probe_s));
         return fd;
 }
 

@@ -19,7 +19,7 @@ enum {
         PARTS = 4,
         RSS_GROWTH_KB = 12 << 10, /* 4,096 operations, 65,536 ids that answer 410, 4,096 idempotency keys fill up … */
         RSS_FULL = 200000,        /* … and are full after half of so many operations */
-        RSS_FLAT_KB = 6 << 10,    /* growth from then on: less than the smallest block of malloc for each */
+        RSS_FLAT_KB = 2 << 10,    /* growth from then on: a few bytes for each */
 };
 
 /* When the workers are looked at, in thousandths of the operations. */
