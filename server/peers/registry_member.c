@@ -87,6 +87,8 @@ static void taken(struct registry *registry, const struct etcd_put *put)
                 member->rival_ttl_s = -1;
                 member->rival_until = 0;
                 member->rival_lives = false;
+                log_event(LOG_INFO, "the registry has this name: waiting until its lease is renewed or has run out",
+                          LOG_S("worker", registry->self.name), LOG_S("holder", put->holder.http));
         }
         pthread_mutex_lock(&registry->lock);
         registry->rival = put->holder;
