@@ -178,6 +178,7 @@ WITH_PAIR(a_second_living_worker_of_a_name_does_not_start)
 WITH_PAIR(a_worker_that_was_killed_gets_its_name_back)
 {
         uint64_t began;
+        char *log;
 
         NEEDS_ETCD();
         start(&p->a, "a");
@@ -186,6 +187,9 @@ WITH_PAIR(a_worker_that_was_killed_gets_its_name_back)
         began = now_ms();
         start(&p->a, "a");
         assert_true(now_ms() - began < (2 + 8) * 1000 * SLOWNESS); /* on a busy machine */
+        log = worker_log(&p->a);
+        assert_non_null(strstr(log, "the registry has this name: waiting")); /* what it waited for */
+        free(log);
         worker_await_metric(&p->a, "ferry_registry_registered", 1);
         worker_stop(&p->a);
 }
@@ -214,6 +218,52 @@ WITH_PAIR(without_its_registry_a_worker_serves)
         etcd_start_again(&etcd, false);
         worker_await_metric(&p->a, "ferry_registry_registered", 1);
         pair_stop(p);
+}
+
+/* A file for the tests of TLS; a text of the caller's. */
+static const char *tls(const char *file, char path[256])
+{
+        (void)snprintf(path, 256, "%s/%s", getenv("FERRY_TEST_TLS"), file);
+        return path;
+}
+
+static void start_secure(struct worker *w, const char *name, const char *authority, bool with_certificate)
+{
+        char ca[256], cert[256], key[256];
+
+        worker_start(w, name,
+                     (const char *const[]){ "--registry", etcd.secure_url, "--registry-ttl", "2s", "--registry-ca",
+                                            tls(authority, ca), with_certificate ? "--peer-cert" : NULL,
+                                            tls("server.pem", cert), "--peer-key", tls("server-key.pem", key), NULL });
+}
+
+WITH_PAIR(names_are_kept_over_tls)
+{
+        char local[FERRY_ID_SIZE];
+        struct json_object *operation;
+
+        NEEDS_ETCD();
+        start_secure(&p->a, "a", "ca.pem", true);
+        start_secure(&p->b, "b", "ca.pem", true);
+        worker_await_metric(&p->a, "ferry_registry_registered", 1);
+        region_make(&p->b, SIZE, 0, local);
+        worker_expect(&p->b, "operation ended");
+        operation = begin(&p->b, local, "ferry://a/op_0123456789abcdef"); /* which a does not know: it was asked */
+        operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, FERRY_E_STALE_METADATA);
+        json_object_put(operation);
+        pair_stop(p);
+}
+
+WITH_PAIR(a_registry_that_nobody_vouches_for_or_that_refuses_us_is_away)
+{
+        NEEDS_ETCD();
+        for (size_t i = 0; i < 2; i++) {
+                start_secure(&p->a, "a", i ? "ca.pem" : "other-ca.pem", !i);
+                worker_expect(&p->a, "the registry does not answer");
+                worker_await_metric(&p->a, "ferry_registry_registered", 0);
+                assert_problem(&p->a, "GET", "/v1/peers?registry=1", NULL, 502, "peer-unreachable", NULL);
+                worker_stop(&p->a);
+        }
 }
 
 /* ---- the list ---- */
@@ -409,7 +459,7 @@ static int setup(void **state)
 {
         (void)state;
         if (etcd_is_here())
-                etcd_start(&etcd);
+                etcd_start(&etcd, getenv("FERRY_TEST_TLS"));
         return 0;
 }
 

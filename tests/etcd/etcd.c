@@ -110,23 +110,54 @@ char *etcd_ask(const struct etcd *etcd, const char *path, const char *body)
 /* In the child. */
 static void run(const struct etcd *etcd, pid_t parent)
 {
-        char log[64], store[64];
+        char log[64], store[64], urls[128], files[3][256];
+        /* Elections of 100 ms, so that it starts at once and grants short leases. */
+        const char *argv[32] = { "etcd",
+                                 "--data-dir",
+                                 store,
+                                 "--listen-client-urls",
+                                 urls,
+                                 "--advertise-client-urls",
+                                 etcd->url,
+                                 "--listen-peer-urls",
+                                 "http://127.0.0.1:0",
+                                 "--initial-advertise-peer-urls",
+                                 "http://127.0.0.1:1",
+                                 "--initial-cluster",
+                                 "default=http://127.0.0.1:1",
+                                 "--heartbeat-interval",
+                                 "10",
+                                 "--election-timeout",
+                                 "100",
+                                 "--logger",
+                                 "zap",
+                                 "--log-level",
+                                 "error" };
+        static const char *const flags[] = { "--trusted-ca-file", "--cert-file", "--key-file" };
+        static const char *const names[] = { "ca", "server", "server-key" };
+        size_t n = 0;
         FILE *file;
 
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)snprintf(log, sizeof(log), "%s/log", etcd->directory);
         (void)snprintf(store, sizeof(store), "%s/store", etcd->directory);
+        (void)snprintf(urls, sizeof(urls), "%s%s%s", etcd->url, etcd->tls ? "," : "", etcd->secure_url);
+        while (argv[n])
+                n++;
+        for (size_t i = 0; etcd->tls && i < 3; i++) {
+                (void)snprintf(files[i], sizeof(files[i]), "%s/%s.pem", etcd->tls, names[i]);
+                argv[n++] = flags[i];
+                argv[n++] = files[i];
+        }
+        if (etcd->tls)
+                argv[n] = "--client-cert-auth";
         file = fopen(log, "a");
         if (getppid() != parent || !file)
                 _exit(127);
         (void)dup2(fileno(file), STDOUT_FILENO);
         (void)dup2(fileno(file), STDERR_FILENO);
         (void)close_range(3, ~0U, 0);
-        /* Elections of 100 ms, so that it starts at once and grants short leases. */
-        execl(program(), "etcd", "--data-dir", store, "--listen-client-urls", etcd->url, "--advertise-client-urls",
-              etcd->url, "--listen-peer-urls", "http://127.0.0.1:0", "--initial-advertise-peer-urls",
-              "http://127.0.0.1:1", "--initial-cluster", "default=http://127.0.0.1:1", "--heartbeat-interval", "10",
-              "--election-timeout", "100", "--logger", "zap", "--log-level", "error", (char *)NULL);
+        (void)execv(program(), (char *const *)(uintptr_t)argv);
         _exit(127);
 }
 
@@ -156,11 +187,13 @@ static void spawn(struct etcd *etcd)
         }
 }
 
-void etcd_start(struct etcd *etcd)
+void etcd_start(struct etcd *etcd, const char *tls)
 {
-        *etcd = (struct etcd){ .port = free_port(), .directory = "/tmp/ferry-etcd-XXXXXX" };
+        *etcd = (struct etcd){ .port = free_port(), .tls = tls, .directory = "/tmp/ferry-etcd-XXXXXX" };
         assert_non_null(mkdtemp(etcd->directory));
         (void)snprintf(etcd->url, sizeof(etcd->url), "http://127.0.0.1:%d", etcd->port);
+        if (tls)
+                (void)snprintf(etcd->secure_url, sizeof(etcd->secure_url), "https://127.0.0.1:%d", free_port());
         spawn(etcd);
 }
 

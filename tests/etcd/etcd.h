@@ -10,15 +10,17 @@
 struct etcd {
         pid_t pid; /* 0 = not running */
         int port;
-        char url[48]; /* as --registry takes it */
+        char url[48];        /* as --registry takes it */
+        const char *tls;     /* folder with ca.pem, server.pem and server-key.pem, borrowed; NULL = it has no TLS */
+        char secure_url[48]; /* with TLS, for clients whose certificate ca.pem vouches for */
         char directory[40];
 };
 
 /* false, after one line that says so: this machine has no etcd. */
 bool etcd_is_here(void);
 
-/* Starts one with an empty store, and waits until it answers. */
-void etcd_start(struct etcd *etcd);
+/* Starts one with an empty store, and waits until it answers. tls: as in struct etcd. */
+void etcd_start(struct etcd *etcd, const char *tls);
 
 /* Kills it (SIGKILL). */
 void etcd_kill(struct etcd *etcd);

@@ -180,7 +180,7 @@ static int setup(void **state)
         (void)state;
         log_set_level(LOG_ERROR);
         if (etcd_is_here())
-                etcd_start(&etcd);
+                etcd_start(&etcd, NULL);
         return 0;
 }
 
