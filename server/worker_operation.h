@@ -16,7 +16,10 @@ struct ferry_worker_operation {
 
         pthread_mutex_t lock; /* guards what follows; before the store's */
         char *metadata;       /* NULL = not asked for yet; then fixed */
+        /* What the getters gave out. */
         char transport[OPERATION_TRANSPORT_SIZE];
+        char peer[FERRY_METADATA_NAME_SIZE];
+        char peer_epoch[FERRY_WORKER_ID_SIZE];
 };
 
 #endif

@@ -140,6 +140,33 @@ TEST_WITH(all_four_kinds_move_bytes, setup, teardown)
                         }
 }
 
+TEST_WITH(a_handle_tells_what_was_asked_for_and_who_came, setup, teardown)
+{
+        struct ferry_worker_request *request = request_of(&a, FERRY_READABLE, 64);
+        struct ferry_worker_operation *offer, *mover;
+
+        assert_int_equal(ferry_worker_request_set(request, "label", "layer 7"), 0);
+        assert_int_equal(ferry_worker_request_set(request, "layout", "stream"), 0);
+        assert_int_equal(ferry_worker_operation_create(a.worker, request, NULL, &offer), 0);
+        (void)ferry_worker_request_free(request);
+        assert_string_equal(ferry_worker_operation_label(offer), "layer 7");
+        assert_int_equal(ferry_worker_operation_layout(offer), FERRY_LAYOUT_STREAM);
+        assert_string_equal(ferry_worker_operation_peer(offer), "");
+        assert_string_equal(ferry_worker_operation_peer_epoch(offer), "");
+
+        mover = create(&b, FERRY_READ, 64, metadata_of(offer));
+        assert_int_equal(ferry_worker_operation_wait(mover, -1), 0);
+        assert_int_equal(ferry_worker_operation_wait(offer, -1), 0);
+        assert_string_equal(ferry_worker_operation_label(mover), "");
+        assert_int_not_equal(ferry_worker_operation_layout(mover), FERRY_LAYOUT_STREAM);
+        assert_string_equal(ferry_worker_operation_peer(mover), ferry_worker_name(a.worker));
+        assert_int_equal(strlen(ferry_worker_operation_peer_epoch(mover)), 16);
+        assert_int_equal(strlen(ferry_worker_operation_peer_epoch(offer)), 16);
+        assert_string_not_equal(ferry_worker_operation_peer_epoch(mover), ferry_worker_operation_peer_epoch(offer));
+        (void)ferry_worker_operation_free(mover);
+        (void)ferry_worker_operation_free(offer);
+}
+
 TEST_WITH(an_operation_goes_on_without_its_handle, setup, teardown)
 {
         transfer_and_wait(&a, &b, FERRY_READ, SIZE);

@@ -255,6 +255,18 @@ uint64_t ferry_worker_operation_bytes_total(struct ferry_worker_operation *opera
 const char *ferry_worker_operation_transport(struct ferry_worker_operation *operation);
 uint64_t ferry_worker_operation_duration_us(struct ferry_worker_operation *operation);
 
+/* What was asked for: "label" ("" = none; valid until ferry_worker_operation_free) and "layout". */
+const char *ferry_worker_operation_label(const struct ferry_worker_operation *operation);
+enum ferry_layout ferry_worker_operation_layout(const struct ferry_worker_operation *operation);
+
+/*
+ * The worker at the other end, with several uses the latest: its name, and its epoch as 16 hexadecimal digits, which no
+ * other worker has. "" = none has come yet; the name also where the peer has not told it. Valid until the next call of
+ * the same function on the handle, and until ferry_worker_operation_free.
+ */
+const char *ferry_worker_operation_peer(struct ferry_worker_operation *operation);
+const char *ferry_worker_operation_peer_epoch(struct ferry_worker_operation *operation);
+
 /*
  * Asks for the end: CANCELLED at once when nothing is in flight, else when it is quiet, which
  * ferry_worker_operation_wait tells. Without effect on a terminal operation.
