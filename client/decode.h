@@ -21,7 +21,7 @@ enum decode_type {
         DECODE_VALUE,  /* struct json_object *, borrowed: of any type */
 };
 
-enum { DECODE_FIELDS_MAX = 32 }; /* most in one table */
+enum { DECODE_FIELDS_MAX = 48 }; /* most in one table */
 
 struct decode_field {
         const char *name;

@@ -1,7 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client_internal.h"
+#include <string.h>
 
-int ferry_get_limits(struct ferry *f, char **ret_json)
+#include "client_internal.h"
+#include "decode.h"
+#include "sizes.h"
+
+/* clang-format off */
+#define LIMIT(name) DECODE_FIELD(#name, DECODE_UINT, false, struct ferry_limits, name)
+/* clang-format on */
+
+/* In the order of the answer, which is decoded fastest. */
+static const struct decode_field limits_fields[] = {
+        LIMIT(body_max),
+        LIMIT(batch_max),
+        LIMIT(ids_max),
+        LIMIT(descriptors_max),
+        LIMIT(wait_ms_max),
+        LIMIT(waiters_max),
+        LIMIT(connections_max),
+        LIMIT(page_max),
+        LIMIT(regions_max),
+        LIMIT(memory_limit),
+        LIMIT(idempotency_max),
+        LIMIT(links_max),
+        LIMIT(head_max),
+        LIMIT(head_ms),
+        LIMIT(body_ms),
+        LIMIT(read_ms),
+        LIMIT(rate_min),
+        LIMIT(content_ranges_max),
+        LIMIT(digest_max),
+        LIMIT(fetches_max),
+        LIMIT(event_readers_max),
+        LIMIT(events_kept),
+        LIMIT(address_connections_max),
+        LIMIT(operations_max),
+        LIMIT(terminal_max),
+        LIMIT(gone_max),
+        LIMIT(uses_max),
+        LIMIT(ttl_ms_default),
+        LIMIT(ttl_ms_max),
+        LIMIT(timeout_ms_max),
+        LIMIT(stall_ms),
+        LIMIT(retention_ms),
+};
+_Static_assert(sizeof(limits_fields) / sizeof(limits_fields[0]) ==
+                       offsetof(struct ferry_limits, json) / sizeof(uint64_t),
+               "every field is decoded");
+
+static int limits_decode(struct json_object *json, void *limits, const char **ret_field)
 {
-        return call_get_text(f, "/v1/limits", ret_json);
+        return decode_object(json, limits_fields, sizeof(limits_fields) / sizeof(limits_fields[0]), limits, ret_field);
+}
+
+int ferry_get_limits_sized(struct ferry *f, struct ferry_limits *ret_limits, const struct ferry_sizes *sizes)
+{
+        struct request request = { .exchange = { .method = "GET", .path = "/v1/limits" } };
+        struct ferry_limits limits = { 0 };
+        int r = call_decode(f, &request, limits_decode, &limits, &limits.json);
+        if (r == 0)
+                sizes_give(ret_limits, sizes->limits, &limits, sizeof(limits));
+        return r;
+}
+
+void ferry_limits_clear_sized(struct ferry_limits *limits, const struct ferry_sizes *sizes)
+{
+        free(limits->json);
+        memset(limits, 0, sizes->limits);
 }

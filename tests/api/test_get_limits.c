@@ -61,6 +61,25 @@ WITH_WORKER(every_limit_is_a_number)
         worker_stop(w);
 }
 
+/* "readers_max" is an older name of "uses_max". */
+WITH_WORKER(libferry_knows_every_limit)
+{
+        struct ferry_limits limits;
+        struct json_object *json;
+        const uint64_t *fields = (const uint64_t *)(const void *)&limits;
+
+        worker_start(w, "w", (const char *const[]){ "--max-waiters", "33", NULL });
+        assert_int_equal(ferry_get_limits(w->client, &limits), 0);
+        assert_int_equal(limits.waiters_max, 33);
+        json = json_tokener_parse(limits.json);
+        assert_int_equal(offsetof(struct ferry_limits, json) / sizeof(*fields), json_object_object_length(json) - 1);
+        for (size_t i = 0; i < offsetof(struct ferry_limits, json) / sizeof(*fields); i++)
+                assert_int_not_equal(fields[i], 0);
+        json_object_put(json);
+        ferry_limits_clear(&limits);
+        worker_stop(w);
+}
+
 WITH_WORKER(a_head_holds_no_more_than_the_limit_says)
 {
         static const char start[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\nX: ";

@@ -128,8 +128,7 @@ WITH_PROXY(a_transfer_is_made_through_nginx)
         char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
         struct ferry_operation offer, read;
         struct ferry_worker_info info;
-        struct json_object *limits;
-        char *text;
+        struct ferry_limits limits;
 
         skip_without_nginx();
         worker_start(w, "w",
@@ -146,11 +145,9 @@ WITH_PROXY(a_transfer_is_made_through_nginx)
         offer_make(w, FERRY_READABLE, source, &offer);
 
         /* What waits ends before nginx loses its patience. */
-        assert_int_equal(ferry_get_limits(w->client, &text), 0);
-        limits = json_tokener_parse(text);
-        free(text);
-        assert_true(json_number(limits, "wait_ms_max") < SILENCE_MS);
-        json_object_put(limits);
+        assert_int_equal(ferry_get_limits(w->client, &limits), 0);
+        assert_true(limits.wait_ms_max < SILENCE_MS);
+        ferry_limits_clear(&limits);
         assert_int_equal(ferry_get_operation(w->client, offer.id, 50, 0, &read), 0);
         assert_false(read.done);
         ferry_operation_clear(&read);

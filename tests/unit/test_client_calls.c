@@ -117,7 +117,6 @@ TEST(texts_come_as_they_are)
 #define EVENTS "{\"events\":[],\"next\":\"00000000000000ff-7\"}"
 #define TEXT(type, body) "HTTP/1.1 200 OK\r\nContent-Type: " type "\r\nConnection: close\r\n\r\n" body
         START(x, { JSON("200", "{ \"a\":1 }"), .end = SERVER_CLOSE }, { JSON("200", "{}"), .end = SERVER_CLOSE },
-              { JSON("200", "{}"), .end = SERVER_CLOSE },
               { TEXT("text/plain; version=0.0.4", "up 1\n"), .end = SERVER_CLOSE },
               { TEXT("application/yaml", "openapi: 3.0\n"), .end = SERVER_CLOSE }, { NO_CONTENT, .end = SERVER_CLOSE },
               { NO_CONTENT, .end = SERVER_CLOSE }, { TEXT("text/html", "hm"), .end = SERVER_CLOSE });
@@ -126,8 +125,6 @@ TEST(texts_come_as_they_are)
         assert_string_equal(text, "{ \"a\":1 }");
         free(text);
         assert_int_equal(ferry_get_devices(x.ferry, &text), 0);
-        free(text);
-        assert_int_equal(ferry_get_limits(x.ferry, &text), 0);
         free(text);
         assert_int_equal(ferry_get_metrics(x.ferry, &text), 0);
         assert_string_equal(text, "up 1\n");
@@ -138,9 +135,8 @@ TEST(texts_come_as_they_are)
         assert_int_equal(ferry_get_livez(x.ferry), 0);
         assert_int_equal(ferry_get_readyz(x.ferry), 0);
         assert_int_equal(ferry_get_metrics(x.ferry, &text), -EPROTO);
-        static const char *const lines[] = { "GET /",        "GET /v1/devices",   "GET /v1/limits",
-                                             "GET /metrics", "GET /openapi.yaml", "GET /livez",
-                                             "GET /readyz" };
+        static const char *const lines[] = { "GET /",      "GET /v1/devices", "GET /metrics", "GET /openapi.yaml",
+                                             "GET /livez", "GET /readyz" };
         for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
                 sent(&x, i, lines[i], "");
         finish(&x);

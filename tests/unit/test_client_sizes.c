@@ -128,6 +128,22 @@ static int see(void *context, const struct ferry_operation *operation)
         return 0;
 }
 
+TEST(limits_have_it)
+{
+        struct exchange x;
+        GUARDED(struct ferry_limits, limits);
+        start(&x, "{\"body_max\":1,\"retention_ms\":2,\"later\":3}");
+        assert_int_equal(ferry_get_limits(x.ferry, &limits.it), 0);
+        ASSERT_GUARDED(limits);
+        assert_int_equal(limits.it.body_max, 1);
+        assert_int_equal(limits.it.retention_ms, 2);
+        assert_int_equal(limits.it.ids_max, 0);
+        ferry_limits_clear(&limits.it);
+        ASSERT_GUARDED(limits);
+        assert_null(limits.it.json);
+        exchange_stop(&x);
+}
+
 TEST(who_watches_sees_it)
 {
         struct exchange x;

@@ -158,8 +158,36 @@ int ferry_get_root(struct ferry *f, char **ret_json);
 /* Memory devices, RDMA devices and transports as JSON text, for free(). Errors: the common ones. */
 int ferry_get_devices(struct ferry *f, char **ret_json);
 
-/* The worker's limits and timeouts as JSON text, for free(). Errors: the common ones. */
-int ferry_get_limits(struct ferry *f, char **ret_json);
+/* Limits and timeouts of a worker. Sizes are in bytes; 0 = the worker does not tell. */
+struct ferry_limits {
+        uint64_t body_max;        /* of a JSON body */
+        uint64_t batch_max;       /* operations of one ferry_create_operations() */
+        uint64_t ids_max;         /* ids of one ferry_wait_operations() */
+        uint64_t descriptors_max; /* of one operation; the pieces of a row and blocks count one by one */
+        uint64_t wait_ms_max;     /* longest wait of one request */
+        uint64_t waiters_max;     /* requests that wait at the same time */
+        uint64_t connections_max, address_connections_max;      /* in all, and of one address */
+        uint64_t page_max;                                      /* elements of one page */
+        uint64_t regions_max, memory_limit;                     /* how many, and bytes of all */
+        uint64_t idempotency_max;                               /* keys that are remembered */
+        uint64_t links_max;                                     /* that other workers have opened */
+        uint64_t head_max, head_ms, body_ms, read_ms, rate_min; /* of an HTTP request; rate_min in bytes a second */
+        uint64_t content_ranges_max; /* ranges of an operation's content that are sent at the same time */
+        uint64_t digest_max;         /* longest range that a Content-Digest is made of */
+        uint64_t fetches_max;        /* requests to other workers at the same time */
+        uint64_t event_readers_max, events_kept;
+        uint64_t operations_max; /* ended and still kept ones included */
+        uint64_t terminal_max;   /* ended ones that are kept, at most for retention_ms */
+        uint64_t gone_max;       /* ids that are answered with FERRY_E_GONE */
+        uint64_t uses_max;       /* of one operation */
+        uint64_t ttl_ms_default, ttl_ms_max, timeout_ms_max, stall_ms, retention_ms;
+        char *json; /* the whole answer */
+};
+/* Frees what the struct owns and zeroes it. Any thread. */
+FERRY_SIZED void ferry_limits_clear(struct ferry_limits *limits);
+
+/* The worker's limits and timeouts. ret_limits goes to ferry_limits_clear(). Errors: the common ones. */
+FERRY_SIZED int ferry_get_limits(struct ferry *f, struct ferry_limits *ret_limits);
 
 /*
  * What happened after the event whose id is after ("next" of an earlier answer; NULL = from the oldest that the worker

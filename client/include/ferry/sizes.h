@@ -13,7 +13,7 @@ struct ferry_sizes {
         size_t size; /* of this table */
         size_t options, worker_info, peer, region, region_spec, region_list, descriptor, operation, operation_spec,
                 operation_query, operation_list, watch, answer, exchange, peer_info, peer_list, operation_result,
-                operation_results;
+                operation_results, limits;
 };
 
 static const struct ferry_sizes ferry_sizes_here __attribute__((unused)) = {
@@ -36,6 +36,7 @@ static const struct ferry_sizes ferry_sizes_here __attribute__((unused)) = {
         sizeof(struct ferry_peer_list),
         sizeof(struct ferry_operation_result),
         sizeof(struct ferry_operation_results),
+        sizeof(struct ferry_limits),
 };
 
 /* ---- the exported symbols ---- */
@@ -44,6 +45,8 @@ int ferry_new_sized(const char *url, const struct ferry_options *options, struct
                     const struct ferry_sizes *sizes);
 void ferry_worker_info_clear_sized(struct ferry_worker_info *info, const struct ferry_sizes *sizes);
 int ferry_get_worker_sized(struct ferry *f, struct ferry_worker_info *ret_info, const struct ferry_sizes *sizes);
+void ferry_limits_clear_sized(struct ferry_limits *limits, const struct ferry_sizes *sizes);
+int ferry_get_limits_sized(struct ferry *f, struct ferry_limits *ret_limits, const struct ferry_sizes *sizes);
 void ferry_peer_clear_sized(struct ferry_peer *peer, const struct ferry_sizes *sizes);
 int ferry_connect_peer_sized(struct ferry *f, const char *url, struct ferry_peer *ret_peer,
                              const struct ferry_sizes *sizes);
@@ -101,6 +104,16 @@ FERRY_SIZED void ferry_worker_info_clear(struct ferry_worker_info *info)
 FERRY_SIZED int ferry_get_worker(struct ferry *f, struct ferry_worker_info *ret_info)
 {
         return ferry_get_worker_sized(f, ret_info, &ferry_sizes_here);
+}
+
+FERRY_SIZED void ferry_limits_clear(struct ferry_limits *limits)
+{
+        ferry_limits_clear_sized(limits, &ferry_sizes_here);
+}
+
+FERRY_SIZED int ferry_get_limits(struct ferry *f, struct ferry_limits *ret_limits)
+{
+        return ferry_get_limits_sized(f, ret_limits, &ferry_sizes_here);
 }
 
 FERRY_SIZED void ferry_peer_clear(struct ferry_peer *peer)
