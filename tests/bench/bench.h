@@ -223,6 +223,7 @@ void bench_threads(void);
 void bench_own(void);
 void bench_small(void);
 void bench_inside(void);
+void bench_nixl(void);
 void bench_wait(void);
 void bench_scatter(void);
 void bench_scale(void);

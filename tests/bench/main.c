@@ -23,6 +23,7 @@ static const struct {
         { "threads", bench_threads, "local copies with --copy-threads 2 beside none" },
         { "small", bench_small, "4 KiB: three HTTP calls beside one GET /livez" },
         { "inside", bench_inside, "4 KiB between programs with a worker inside, from C and from asyncio" },
+        { "nixl", bench_nixl, "4 KiB and 256 MiB on one host beside NIXL, where its wheel is installed" },
         { "wait", bench_wait, "from the last byte to the answer of who waits" },
         { "scatter", bench_scatter, "many descriptors beside one" },
         { "scale", bench_scale, "many live operations and parked waits: time and memory" },

@@ -175,6 +175,10 @@ def table():
         figure("workers inside two C programs, 4 KiB: create to both ends seen", "inside.c", ("<=", 60)),
         figure("the same from asyncio, by ferry.nixl_connect", "inside.asyncio", ("<=", 150)),
     ]
+    rows["nixl"] = [
+        ratio("workers inside two C programs, 4 KiB: create to both ends seen", "nixl.small.ours", "nixl.small.theirs", None, "NIXL"),
+        ratio("local read, 256 MiB, through REST", "nixl.bulk.ours", "nixl.bulk.theirs", None, "NIXL"),
+    ]
     rows["start"] = [
         row
         for s in LOCAL_NETWORK
