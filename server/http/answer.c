@@ -13,13 +13,11 @@
 #include <ferry/json_write.h>
 
 #include "base/log.h"
-#include "base/metrics.h"
 #include "base/util.h"
+#include "counters.h"
 #include "http_internal.h"
-#include "idempotency.h"
 #include "problem.h"
 #include "request.h"
-#include "routes.h"
 
 /* Where a further header's value of size bytes, its NUL included, goes; NULL: there is no place left. */
 static char *further_header(struct http_request *request, const char *name, size_t size)
@@ -91,34 +89,6 @@ static bool must_defer(const struct http_request *request)
         __builtin_unreachable();
 }
 
-/* NULL: not one of the usual ones. */
-static _Atomic(struct metric *) *usual_slot(const struct http_request *request, unsigned status)
-{
-        static const unsigned usual[HTTP_USUAL_COUNT] = { 200, 201, 204 };
-
-        for (size_t i = 0; request->route && i < HTTP_USUAL_COUNT; i++)
-                if (usual[i] == status)
-                        return &request->server->usual[(size_t)(request->route - http_routes) * HTTP_USUAL_COUNT + i];
-        return NULL;
-}
-
-/* The usual series are looked up once only: that takes a lock which all threads share. */
-static void count(const struct http_request *request, unsigned status)
-{
-        _Atomic(struct metric *) *slot = usual_slot(request, status);
-        struct metric *metric = slot ? atomic_load(slot) : NULL;
-        char code[12];
-        const char *labels[] = { request->route ? request->route->operation_id : "none", code };
-
-        if (!metric) {
-                snprintf(code, sizeof(code), "%u", status);
-                metric = metric_get(request->server->requests, labels);
-                if (slot)
-                        atomic_store(slot, metric);
-        }
-        metric_add(metric, 1);
-}
-
 static void add_headers(const struct http_request *request, struct MHD_Response *response)
 {
         MHD_add_response_header(response, "Request-Id", request->id);
@@ -136,7 +106,6 @@ static void add_headers(const struct http_request *request, struct MHD_Response 
 
 void request_answer(struct http_request *request, unsigned status, struct MHD_Response *response)
 {
-        replay_abort(request);
         if (!response || request->answered) {
                 if (response)
                         MHD_destroy_response(response);
@@ -146,7 +115,7 @@ void request_answer(struct http_request *request, unsigned status, struct MHD_Re
         add_headers(request, response);
         request->answered = true;
         request->status = status;
-        count(request, status);
+        counters_answered(request, status);
         if (must_defer(request)) {
                 request->deferred = response;
                 return;
@@ -208,10 +177,8 @@ static void answer_problem(struct http_request *request, int error, const char *
         struct ferry_json_writer writer = { 0 };
         unsigned retry_after = problem_retry_after(error);
         bool retryable = ferry_error_retryable(error);
-        const char *code = ferry_error_code(error);
 
-        metric_add(metric_get(request->server->problems, &code), 1);
-
+        counters_problem(request->server, error);
         for (size_t i = 0; i < request->n_headers; i++)
                 retryable = retryable || !strcasecmp(request->answer_headers[i].name, "Retry-After");
         if (retry_after)

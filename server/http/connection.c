@@ -13,70 +13,73 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/util.h"
+#include "event_readers.h"
 #include "gate.h"
 #include "http_internal.h"
+#include "life.h"
+#include "quota.h"
 #include "request.h"
-#include "server_thread.h"
-#include "shard.h"
 
 enum { NOTICED_LATE_US = 20000 /* the kernel tells times in ticks */ };
 
 static void connection_unref(struct http_connection *connection)
 {
-        struct http_waits *waits = &connection->server->waits;
+        struct http_life *life = &connection->server->life;
 
         if (atomic_fetch_sub(&connection->references, 1) != 1)
                 return;
+        event_destroy(&connection->end);
+        pthread_mutex_destroy(&connection->lock);
         free(connection->origin);
         free(connection);
-        waits_release(waits);
+        life_release(life);
 }
 
+/* The end is known before the socket is shut down: connection_repeat_end looks for it after bytes were read. */
 static void on_end(struct loop_watch *watch, uint32_t events)
 {
         struct http_connection *connection = FERRY_CONTAINER_OF(watch, struct http_connection, watch);
-        struct http_waits *waits = &connection->server->waits;
-        struct http_park *park;
 
-        atomic_store(&connection->ended, true);
-        pthread_mutex_lock(&waits->lock);
+        event_happen(&connection->end);
+        pthread_mutex_lock(&connection->lock);
         if (connection->fd >= 0)
                 (void)shutdown(connection->fd, SHUT_RD);
-        park = connection->park ? park_ref(connection->park) : NULL;
-        pthread_mutex_unlock(&waits->lock);
-        if (park)
-                park_end(park);
-        else
-                event_readers_tell(connection->shard->thread);
+        pthread_mutex_unlock(&connection->lock);
+        event_readers_tell(connection->readers);
         connection_unref(connection);
 }
 
-struct http_connection *connection_new(struct http_shard *shard, struct http_listener *listener, int fd)
+struct http_connection *connection_new(struct http_quota *quota, struct event_readers *readers,
+                                       struct http_listener *listener, int fd)
 {
         struct http_connection *connection = calloc(1, sizeof(*connection));
 
         if (!connection)
                 return NULL;
-        connection->server = shard->server;
-        connection->shard = shard;
+        if (event_init(&connection->end)) {
+                free(connection);
+                return NULL;
+        }
+        if (pthread_mutex_init(&connection->lock, NULL)) {
+                event_destroy(&connection->end);
+                free(connection);
+                return NULL;
+        }
+        connection->server = listener->server;
+        connection->quota = quota;
+        connection->readers = readers;
         connection->listener = listener;
         connection->fd = fd;
         connection->added_us = connection->since_us = clock_now_us();
         connection->watch.fired = on_end;
         atomic_init(&connection->references, 1);
-        waits_retain(&shard->server->waits);
+        life_retain(&connection->server->life);
         return connection;
 }
 
 void connection_open(struct http_connection *connection, struct MHD_Connection *mhd)
 {
-        struct http_shard *shard = connection->shard;
-
         connection->mhd = mhd;
-        connection->next = shard->open;
-        if (connection->next)
-                connection->next->previous = connection;
-        shard->open = connection;
         atomic_fetch_add(&connection->references, 1);
         /* Without a watch an end may be seen late. */
         if (loop_watch_start(connection->server->config.loop, &connection->watch, connection->fd, EPOLLRDHUP) < 0)
@@ -88,17 +91,11 @@ void connection_close(struct http_connection *connection)
 {
         struct http_server *server = connection->server;
 
-        if (connection->mhd) {
-                if (connection->previous)
-                        connection->previous->next = connection->next;
-                else
-                        connection->shard->open = connection->next;
-                if (connection->next)
-                        connection->next->previous = connection->previous;
-        }
-        pthread_mutex_lock(&server->waits.lock);
+        if (connection->ending)
+                connection->quota->n_ending--;
+        pthread_mutex_lock(&connection->lock);
         connection->fd = -1;
-        pthread_mutex_unlock(&server->waits.lock);
+        pthread_mutex_unlock(&connection->lock);
         if (loop_watch_stop(server->config.loop, &connection->watch))
                 connection_unref(connection);
         connection_unref(connection);
@@ -110,7 +107,6 @@ struct http_request *connection_begin_request(struct http_connection *connection
         connection->request = request_new(connection->listener, connection->mhd, target);
         if (!connection->request)
                 return NULL;
-        connection->shard->active = true;
         connection->since_us = clock_now_us();
         connection->body_size = 0;
         return connection->request;
@@ -127,7 +123,7 @@ void connection_end_request(struct http_connection *connection)
         connection->head_us = connection->sent_us = 0;
         request_free(request);
         if (entered)
-                waits_leave(&connection->server->waits);
+                life_leave(&connection->server->life);
 }
 
 /* No request of a fresh connection has begun. */
@@ -138,7 +134,9 @@ static bool is_fresh(const struct http_connection *connection)
 
 bool connection_is_idle(const struct http_connection *connection)
 {
-        return !connection->request && (connection->shard->tls || !is_fresh(connection));
+        const bool tls = connection->server->tls && !connection->listener->local;
+
+        return !connection->request && (tls || !is_fresh(connection));
 }
 
 /* ---- limits of time ---- */
@@ -164,7 +162,7 @@ void connection_end(struct http_connection *connection)
         if (connection->ending)
                 return;
         connection->ending = true;
-        connection->shard->thread->n_ending++;
+        connection->quota->n_ending++;
         (void)shutdown(connection->fd, SHUT_RDWR);
         /* While its buffer is full, libmicrohttpd looks at its own clock alone. */
         (void)MHD_set_connection_option(connection->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
@@ -229,13 +227,8 @@ uint64_t connection_look(struct http_connection *connection, uint64_t now)
         return 0;
 }
 
-struct http_connection *connection_of(struct MHD_Connection *connection)
+void connection_repeat_end(struct http_connection *connection)
 {
-        return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-}
-
-void connection_repeat_end(const struct http_connection *connection)
-{
-        if (atomic_load(&connection->ended))
+        if (event_has_happened(&connection->end))
                 (void)shutdown(connection->fd, SHUT_RD);
 }

@@ -8,9 +8,11 @@
 #include <stdint.h>
 
 #include "base/loop.h"
+#include "event.h"
 
+struct event_readers;
 struct http_listener;
-struct http_park;
+struct http_quota;
 struct http_request;
 struct http_server;
 struct http_shard;
@@ -35,11 +37,13 @@ enum {
  */
 struct http_connection {
         struct http_server *server;
-        struct http_shard *shard;
+        struct http_shard *shard; /* shard.c's */
+        struct http_quota *quota;
+        struct event_readers *readers;
         struct http_listener *listener; /* that has accepted it */
         struct metadata_origin *origin; /* metadata_json.c's; owned; NULL = nobody has asked for metadata on it yet */
         struct http_request *request;   /* the shard's thread; owned: from its target on; NULL = none */
-        struct http_connection *previous, *next; /* the shard's thread: of those that arrive (next alone) or are open */
+        struct http_connection *previous, *next; /* shard.c's: of those that arrive (next alone) or are open */
         uint64_t added_us;                       /* when the socket was handed to libmicrohttpd */
         uint64_t key;                            /* of the client's address; 0 = this machine */
         /* The shard's thread: */
@@ -52,14 +56,14 @@ struct http_connection {
         uint64_t sent_us, sent;     /* since when the client reads slowly, and what it had acknowledged then; 0 = no */
         struct loop_watch watch;
         atomic_uint references;
-        atomic_bool ended; /* the client sends nothing more */
-        /* waits.lock: */
-        int fd;                 /* -1 = closed */
-        struct http_park *park; /* the request that is parked on it; NULL = none */
+        struct http_event end; /* the client sends nothing more; a parked request waits for it */
+        pthread_mutex_t lock;  /* a leaf */
+        int fd;                /* lock; -1 = closed */
 };
 
 /* For a socket that is about to be libmicrohttpd's. NULL: no memory. */
-struct http_connection *connection_new(struct http_shard *shard, struct http_listener *listener, int fd);
+struct http_connection *connection_new(struct http_quota *quota, struct event_readers *readers,
+                                       struct http_listener *listener, int fd);
 
 /* libmicrohttpd has taken the socket in: from now on its end is watched for. */
 void connection_open(struct http_connection *connection, struct MHD_Connection *mhd);
@@ -92,9 +96,18 @@ uint64_t connection_bytes(const struct http_connection *connection);
 void connection_end(struct http_connection *connection);
 
 /* Ours of libmicrohttpd's, which keeps it as its socket context. Only from its handlers. */
-struct http_connection *connection_of(struct MHD_Connection *connection);
+static inline struct http_connection *connection_of(struct MHD_Connection *connection)
+{
+        return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
+/* Whether the client sends nothing more. Only from libmicrohttpd's handlers. */
+static inline bool connection_has_ended(struct MHD_Connection *connection)
+{
+        return event_has_happened(&connection_of(connection)->end);
+}
 
 /* After bytes were read, and after an answer: has an end that libmicrohttpd may have missed reported again. */
-void connection_repeat_end(const struct http_connection *connection);
+void connection_repeat_end(struct http_connection *connection);
 
 #endif

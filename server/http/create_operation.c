@@ -12,14 +12,15 @@
 #include "base/util.h"
 #include "handlers.h"
 #include "http_internal.h"
-#include "idempotency.h"
 #include "metadata_json.h"
 #include "operation_json.h"
 #include "operation_making.h"
 #include "operation_set.h"
 #include "operations/operations.h"
 #include "refusal.h"
+#include "replay.h"
 #include "request.h"
+#include "wait.h"
 
 /* ---- one operation ---- */
 

@@ -9,11 +9,11 @@
 #include "connection.h"
 #include "handlers.h"
 #include "http_internal.h"
-#include "idempotency.h"
 #include "making.h"
 #include "memory/region.h"
 #include "problem.h"
 #include "region_json.h"
+#include "replay.h"
 #include "request.h"
 #include "wait.h"
 
@@ -81,11 +81,6 @@ static void unmake(struct http_request *request)
         (void)region_delete(request->server->config.regions, making_region(request->state)->id);
 }
 
-static bool client_is_gone(const struct http_request *request)
-{
-        return atomic_load(&connection_of(request->connection)->ended);
-}
-
 static void answer_waited(struct http_request *request)
 {
         struct region *region = region_ref(making_region(request->state));
@@ -105,7 +100,7 @@ static void answer_made(struct http_request *request)
         } else if (state == REGION_FAILED) {
                 unmake(request);
                 answer_error(request, region->error, region->detail);
-        } else if (client_is_gone(request)) {
+        } else if (connection_has_ended(request->connection)) {
                 unmake(request);
                 request_problem(request, FERRY_E_GONE, "The client closed its end before the region was ready");
         } else if (state == REGION_READY || request->headers.prefer_async) {

@@ -49,3 +49,45 @@ struct http_credentials *credentials_unref(struct http_credentials *credentials)
         free(credentials);
         return NULL;
 }
+
+int credentials_source_init(struct credentials_source *source)
+{
+        *source = (struct credentials_source){ .newest = NULL };
+        return -pthread_mutex_init(&source->lock, NULL);
+}
+
+void credentials_source_destroy(struct credentials_source *source)
+{
+        credentials_unref(source->newest);
+        pthread_mutex_destroy(&source->lock);
+}
+
+void credentials_replace(struct credentials_source *source, struct http_credentials *credentials)
+{
+        pthread_mutex_lock(&source->lock);
+        struct http_credentials *replaced = source->newest;
+        source->newest = credentials;
+        atomic_fetch_add(&source->n_reloads, 1);
+        pthread_mutex_unlock(&source->lock);
+        credentials_unref(replaced);
+}
+
+struct http_credentials *credentials_current(struct credentials_cache *cache)
+{
+        struct credentials_source *source = cache->source;
+
+        if (cache->current && atomic_load(&source->n_reloads) == cache->n_reloads)
+                return cache->current;
+        pthread_mutex_lock(&source->lock);
+        struct http_credentials *replaced = cache->current;
+        cache->current = credentials_ref(source->newest);
+        cache->n_reloads = atomic_load(&source->n_reloads);
+        pthread_mutex_unlock(&source->lock);
+        credentials_unref(replaced);
+        return cache->current;
+}
+
+void credentials_forget(struct credentials_cache *cache)
+{
+        cache->current = credentials_unref(cache->current);
+}

@@ -12,11 +12,12 @@
 
 #include "base/util.h"
 #include "connection.h"
+#include "dispatch.h"
 #include "guard.h"
 #include "head.h"
 #include "http_internal.h"
-#include "idempotency.h"
 #include "problem.h"
+#include "replay.h"
 #include "request.h"
 #include "routes.h"
 #include "shard.h"
@@ -90,8 +91,10 @@ static bool find_route(struct http_request *request)
 
         request->route =
                 request->slash_hidden ? NULL : route_find(request->method, request->path, request->resource_id);
-        if (request->route)
+        if (request->route) {
+                request->usual = &request->server->usual[(size_t)(request->route - http_routes) * HTTP_USUAL_COUNT];
                 return true;
+        }
         if (!request->slash_hidden && route_allow(request->path, allow, sizeof(allow))) {
                 request_header(request, "Allow", "%s", allow);
                 request_problem(request, FERRY_E_METHOD_NOT_ALLOWED, "Allowed: %s", allow);
@@ -297,7 +300,7 @@ enum MHD_Result dispatch_call(void *context, struct MHD_Connection *connection, 
                 request->path = url;
                 request->method = method;
                 request->version = version;
-                waits_enter(&request->server->waits);
+                life_enter(&request->server->life);
                 begin(request);
         } else if (*size) {
                 request->phase = REQUEST_DATA;
@@ -320,5 +323,6 @@ void *dispatch_target(void *context, const char *target, struct MHD_Connection *
         if (!ours)
                 return NULL;
         connection_repeat_end(ours);
+        ours->shard->active = true;
         return connection_begin_request(ours, target);
 }

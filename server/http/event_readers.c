@@ -2,32 +2,31 @@
 #include "event_readers.h"
 
 #include "base/clock.h"
+#include "event.h"
 #include "http_internal.h"
-#include "server_thread.h"
+#include "run_queue.h"
 
-static uint64_t beat_interval_us(const struct http_thread *thread)
+static uint64_t beat_interval_us(const struct event_readers *readers)
 {
-        uint64_t ms = thread->server->config.event_beat_ms;
+        uint64_t ms = readers->server->config.event_beat_ms;
 
         return (ms ? ms : EVENT_BEAT_MS) * 1000;
 }
 
 /* Whether there is something for the reader. */
-static bool is_wanted(const struct http_thread *thread, const struct event_reader *reader)
+static bool is_wanted(const struct event_readers *readers, const struct event_reader *reader)
 {
-        struct http_server *server = thread->server;
+        struct http_server *server = readers->server;
 
-        return atomic_load(&server->events_stopped) || (reader->left && atomic_load(reader->left)) ||
+        return atomic_load(&server->events_stopped) || (reader->left && event_has_happened(reader->left)) ||
                event_log_has(server->config.events, &reader->filter, &reader->place);
 }
 
-bool event_reader_idle(struct http_thread *thread, struct event_reader *reader)
+bool event_reader_idle(struct event_readers *readers, struct event_reader *reader)
 {
-        struct event_readers *readers = &thread->readers;
-
         /* Counted before it looks: an event that it does not see finds it counted. */
         atomic_fetch_add(&readers->n_idle, 1);
-        if (is_wanted(thread, reader)) {
+        if (is_wanted(readers, reader)) {
                 atomic_fetch_sub(&readers->n_idle, 1);
                 return false;
         }
@@ -38,11 +37,11 @@ bool event_reader_idle(struct http_thread *thread, struct event_reader *reader)
                 reader->next->previous = reader;
         readers->idle = reader;
         if (reader->beats && !readers->beat_us)
-                readers->beat_us = clock_now_us() + beat_interval_us(thread);
+                readers->beat_us = clock_now_us() + beat_interval_us(readers);
         return true;
 }
 
-void event_reader_leave(struct http_thread *thread, struct event_reader *reader)
+void event_reader_leave(struct event_readers *readers, struct event_reader *reader)
 {
         if (!reader->listed)
                 return;
@@ -50,29 +49,27 @@ void event_reader_leave(struct http_thread *thread, struct event_reader *reader)
         if (reader->previous)
                 reader->previous->next = reader->next;
         else
-                thread->readers.idle = reader->next;
+                readers->idle = reader->next;
         if (reader->next)
                 reader->next->previous = reader->previous;
-        atomic_fetch_sub(&thread->readers.n_idle, 1);
+        atomic_fetch_sub(&readers->n_idle, 1);
 }
 
-static void wake_those(struct http_thread *thread, bool news, bool beat, bool all)
+static void wake_those(struct event_readers *readers, bool news, bool beat, bool all)
 {
         struct event_reader *next;
 
-        for (struct event_reader *reader = thread->readers.idle; reader; reader = next) {
+        for (struct event_reader *reader = readers->idle; reader; reader = next) {
                 next = reader->next;
-                if (!all && !(beat && reader->beats) && !(news && is_wanted(thread, reader)))
+                if (!all && !(beat && reader->beats) && !(news && is_wanted(readers, reader)))
                         continue;
-                event_reader_leave(thread, reader);
+                event_reader_leave(readers, reader);
                 reader->wake(reader);
         }
 }
 
-void event_readers_run(struct http_thread *thread)
+void event_readers_run(struct event_readers *readers)
 {
-        struct event_readers *readers = &thread->readers;
-
         if (!readers->due && atomic_load(&readers->told)) {
                 readers->due = true;
                 readers->due_us = readers->round_us + EVENT_DELIVERY_US;
@@ -86,50 +83,37 @@ void event_readers_run(struct http_thread *thread)
         if (news) {
                 readers->due = false;
                 readers->round_us = now;
-                /* What comes from now on is told anew. Not a store: see run_queued of server_thread.c. */
+                /*
+                 * An exchange, not a store, as in run_item_begin: this round must see what the threads did that found
+                 * told set. What they do from now on sets it again.
+                 */
                 (void)atomic_exchange(&readers->told, false);
         }
         if (beat)
-                readers->beat_us = atomic_load(&readers->n_idle) ? now + beat_interval_us(thread) : 0;
-        wake_those(thread, news, beat, false);
+                readers->beat_us = atomic_load(&readers->n_idle) ? now + beat_interval_us(readers) : 0;
+        wake_those(readers, news, beat, false);
 }
 
-void event_readers_end(struct http_thread *thread)
+void event_readers_end(struct event_readers *readers)
 {
-        wake_those(thread, false, false, true);
+        wake_those(readers, false, false, true);
 }
 
-bool event_readers_called(const struct http_thread *thread)
+bool event_readers_called(const struct event_readers *readers)
 {
-        return !thread->readers.due && atomic_load(&thread->readers.told);
+        return !readers->due && atomic_load(&readers->told);
 }
 
-uint64_t event_readers_due(const struct http_thread *thread)
+uint64_t event_readers_due(const struct event_readers *readers)
 {
-        const struct event_readers *readers = &thread->readers;
-
         if (readers->due && (!readers->beat_us || readers->due_us < readers->beat_us))
                 return readers->due_us ? readers->due_us : 1;
         return readers->beat_us;
 }
 
-void event_readers_tell(struct http_thread *thread)
+void event_readers_tell(struct event_readers *readers)
 {
-        if (!atomic_load(&thread->readers.n_idle) || atomic_exchange(&thread->readers.told, true))
+        if (!atomic_load(&readers->n_idle) || atomic_exchange(&readers->told, true))
                 return;
-        server_thread_wake(thread);
-}
-
-void event_readers_told(void *context)
-{
-        struct http_server *server = context;
-
-        for (size_t i = 0; i < server->n_threads; i++)
-                event_readers_tell(server->threads[i]);
-}
-
-void event_readers_stop(struct http_server *server)
-{
-        atomic_store(&server->events_stopped, true);
-        event_readers_told(server);
+        run_queue_wake(readers->queue);
 }

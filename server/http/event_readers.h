@@ -9,8 +9,9 @@
 
 #include "events.h"
 
+struct http_event;
 struct http_server;
-struct http_thread;
+struct run_queue;
 
 /*
  * Readers of events that have nothing to read. Each HTTP thread has those of its own connections, and wakes them by
@@ -26,7 +27,7 @@ enum {
 struct event_reader {
         /* It leaves the list before; the reader may be gone afterwards. */
         void (*wake)(struct event_reader *reader);
-        const atomic_bool *left; /* the client has; NULL = somebody else looks */
+        struct http_event *left; /* the client has; NULL = somebody else looks */
         bool beats;              /* it is woken now and then although nothing has happened */
         struct event_filter filter;
         struct event_place place;
@@ -35,8 +36,10 @@ struct event_reader {
 };
 
 struct event_readers {
-        atomic_bool told;     /* any thread: there may be something for somebody */
-        atomic_size_t n_idle; /* written by the thread */
+        struct http_server *server;
+        struct run_queue *queue; /* of the thread */
+        atomic_bool told;        /* any thread: there may be something for somebody */
+        atomic_size_t n_idle;    /* written by the thread */
         /* The thread's own: */
         struct event_reader *idle;
         bool due;          /* told was seen */
@@ -51,28 +54,22 @@ struct event_readers {
  * Lists a reader that has nothing to read. false: something has come meanwhile, the reader's client has left, or the
  * server stops; it is not listed.
  */
-bool event_reader_idle(struct http_thread *thread, struct event_reader *reader);
-void event_reader_leave(struct http_thread *thread, struct event_reader *reader);
+bool event_reader_idle(struct event_readers *readers, struct event_reader *reader);
+void event_reader_leave(struct event_readers *readers, struct event_reader *reader);
 
 /* Wakes those for whom there is something. */
-void event_readers_run(struct http_thread *thread);
+void event_readers_run(struct event_readers *readers);
 
 /* Wakes all; after the thread has ended. */
-void event_readers_end(struct http_thread *thread);
+void event_readers_end(struct event_readers *readers);
 
 /* Whether event_readers_run has something new to do at once, and until when it has not; 0 = for ever. */
-bool event_readers_called(const struct http_thread *thread);
-uint64_t event_readers_due(const struct http_thread *thread);
+bool event_readers_called(const struct event_readers *readers);
+uint64_t event_readers_due(const struct event_readers *readers);
 
 /* ---- any thread: */
 
 /* Has the thread look at its readers. */
-void event_readers_tell(struct http_thread *thread);
-
-/* For event_log_listen: has all threads do that. */
-void event_readers_told(void *server);
-
-/* From now on no reader is idle any more. */
-void event_readers_stop(struct http_server *server);
+void event_readers_tell(struct event_readers *readers);
 
 #endif

@@ -19,7 +19,6 @@
 #include "event_readers.h"
 #include "http_internal.h"
 #include "request.h"
-#include "server_thread.h"
 #include "shard.h"
 
 enum {
@@ -31,7 +30,7 @@ enum {
 struct event_stream {
         struct event_reader reader;
         struct http_server *server;
-        struct http_thread *thread;
+        struct event_readers *readers;
         struct http_connection *connection; /* gone before the response may be */
         struct MHD_Connection *mhd;
         char label[OPERATION_LABEL_SIZE];
@@ -151,7 +150,7 @@ static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_
         while (stream->sent == stream->size) {
                 free(FERRY_STEAL(stream->text));
                 stream->size = stream->room = stream->sent = 0;
-                if (atomic_load(&stream->connection->ended))
+                if (event_has_happened(&stream->connection->end))
                         return MHD_CONTENT_READER_END_OF_STREAM;
                 bool stopped = atomic_load(&stream->server->events_stopped);
                 read_log(stream);
@@ -164,7 +163,7 @@ static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_
                         break;
                 if (stopped)
                         return MHD_CONTENT_READER_END_OF_STREAM;
-                if (event_reader_idle(stream->thread, &stream->reader)) {
+                if (event_reader_idle(stream->readers, &stream->reader)) {
                         MHD_suspend_connection(stream->mhd);
                         return 0;
                 }
@@ -188,7 +187,7 @@ static void free_stream(void *context)
 {
         struct event_stream *stream = context;
 
-        event_reader_leave(stream->thread, &stream->reader);
+        event_reader_leave(stream->readers, &stream->reader);
         atomic_fetch_sub(&stream->server->n_streams, 1);
         metric_add(stream->server->event_readers, -1);
         free(stream->text);
@@ -205,9 +204,9 @@ static struct event_stream *new_stream(struct http_request *request, const struc
         stream->server = request->server;
         stream->mhd = request->connection;
         stream->connection = connection_of(request->connection);
-        stream->thread = stream->connection->shard->thread;
+        stream->readers = stream->connection->readers;
         stream->reader = (struct event_reader){
-                .wake = wake, .left = &stream->connection->ended, .beats = true, .filter = *filter, .place = *place
+                .wake = wake, .left = &stream->connection->end, .beats = true, .filter = *filter, .place = *place
         };
         if (filter->label) {
                 (void)snprintf(stream->label, sizeof(stream->label), "%s", filter->label);

@@ -18,15 +18,19 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/util.h"
+#include "counters.h"
 #include "head.h"
 #include "http_internal.h"
 #include "problem.h"
-#include "server_thread.h"
+#include "quota.h"
 
 enum {
         REFUSED_US = 2 * 1000000, /* for a refused client to read its answer, which a reset would take away */
         ADDRESSES = 256,          /* buckets; two addresses in one are taken for one */
 };
+
+/* In the data of a guest's events, beside its address, which never has this bit. */
+static const uint64_t guest_id = UINT64_C(1) << 63;
 
 struct http_guest {
         struct http_listener *listener;
@@ -62,9 +66,9 @@ uint64_t address_key(const union http_address *address)
 
 /* ---- lists ---- */
 
-static struct http_guests *list_of(struct http_thread *thread, const struct http_guest *guest)
+static struct http_guests *list_of(struct http_gate *gate, const struct http_guest *guest)
 {
-        return guest->refused ? &thread->gate.refused : &thread->gate.arriving;
+        return guest->refused ? &gate->refused : &gate->arriving;
 }
 
 static void list_add(struct http_guests *list, struct http_guest *guest)
@@ -93,41 +97,41 @@ static void list_remove(struct http_guests *list, struct http_guest *guest)
 /* ---- a guest's end ---- */
 
 /* It is no guest any more; its socket is the caller's. */
-static int let_go(struct http_thread *thread, struct http_guest *guest)
+static int let_go(struct http_gate *gate, struct http_guest *guest)
 {
         int fd = guest->fd;
 
         guest->fd = -1;
-        list_remove(list_of(thread, guest), guest);
-        guest->next = thread->gate.gone;
-        thread->gate.gone = guest;
-        (void)epoll_ctl(thread->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-        server_thread_leave(thread);
+        list_remove(list_of(gate, guest), guest);
+        guest->next = gate->gone;
+        gate->gone = guest;
+        (void)epoll_ctl(gate->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+        quota_leave(gate->quota);
         return fd;
 }
 
-static void turn_out(struct http_thread *thread, struct http_guest *guest, struct metric *why)
+static void turn_out(struct http_gate *gate, struct http_guest *guest, struct metric *why)
 {
-        close(let_go(thread, guest));
+        close(let_go(gate, guest));
         metric_add(why, 1);
 }
 
-void gate_reap(struct http_thread *thread)
+void gate_reap(struct http_gate *gate)
 {
-        while (thread->gate.gone) {
-                struct http_guest *guest = thread->gate.gone;
-                thread->gate.gone = guest->next;
+        while (gate->gone) {
+                struct http_guest *guest = gate->gone;
+                gate->gone = guest->next;
                 free(guest);
         }
 }
 
-void gate_stop(struct http_thread *thread)
+void gate_stop(struct http_gate *gate)
 {
-        while (thread->gate.arriving.first)
-                close(let_go(thread, thread->gate.arriving.first));
-        while (thread->gate.refused.first)
-                close(let_go(thread, thread->gate.refused.first));
-        gate_reap(thread);
+        while (gate->arriving.first)
+                close(let_go(gate, gate->arriving.first));
+        while (gate->refused.first)
+                close(let_go(gate, gate->refused.first));
+        gate_reap(gate);
 }
 
 /* ---- answering in place of libmicrohttpd ---- */
@@ -153,78 +157,93 @@ static void send_problem(struct http_server *server, int fd, int error, const ch
                 (void)send(fd, body, size, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void refuse(struct http_thread *thread, struct http_guest *guest, int error, const char *detail)
+static void refuse(struct http_gate *gate, struct http_guest *guest, int error, const char *detail)
 {
-        send_problem(thread->server, guest->fd, error, detail);
-        server_count_refusal(thread->server, error);
-        metric_add(thread->server->refused_head, 1);
+        send_problem(gate->server, guest->fd, error, detail);
+        counters_refused(gate->server, error);
+        metric_add(gate->server->refused_head, 1);
         log_event(LOG_DEBUG, "request refused before it was read", LOG_S("reason", detail));
         (void)shutdown(guest->fd, SHUT_WR);
-        list_remove(&thread->gate.arriving, guest);
+        list_remove(&gate->arriving, guest);
         guest->refused = true;
         guest->until_us = clock_now_us() + REFUSED_US;
-        list_add(&thread->gate.refused, guest);
+        list_add(&gate->refused, guest);
 }
 
 /* ---- looking at what has come ---- */
 
 /* Reads on until the client has closed, too. */
-static void drain(struct http_thread *thread, struct http_guest *guest)
+static void drain(struct http_gate *gate, struct http_guest *guest)
 {
         for (;;) {
-                ssize_t n = recv(guest->fd, thread->peeked, HEAD_MAX, MSG_DONTWAIT);
+                ssize_t n = recv(guest->fd, gate->peeked, HEAD_MAX, MSG_DONTWAIT);
 
                 if (n > 0)
                         continue;
                 if (n < 0 && (errno == EAGAIN || errno == EINTR))
                         return;
-                close(let_go(thread, guest));
+                close(let_go(gate, guest));
                 return;
         }
 }
 
-static void look(struct http_thread *thread, struct http_guest *guest)
+static void look(struct http_gate *gate, struct http_guest *guest)
 {
-        bool tls = thread->server->tls && !guest->listener->local;
-        ssize_t n = recv(guest->fd, thread->peeked, HEAD_MAX, MSG_PEEK | MSG_DONTWAIT);
+        bool tls = gate->server->tls && !guest->listener->local;
+        ssize_t n = recv(guest->fd, gate->peeked, HEAD_MAX, MSG_PEEK | MSG_DONTWAIT);
         const char *detail = NULL;
         int error = 0;
 
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
                 return;
         if (n <= 0) {
-                close(let_go(thread, guest));
+                close(let_go(gate, guest));
                 return;
         }
-        switch (tls ? head_judge_tls(thread->peeked, (size_t)n)
-                    : head_judge(thread->peeked, (size_t)n, &error, &detail)) {
+        switch (tls ? head_judge_tls(gate->peeked, (size_t)n) : head_judge(gate->peeked, (size_t)n, &error, &detail)) {
         case HEAD_PARTIAL:
                 break;
         case HEAD_FOREIGN:
-                turn_out(thread, guest, thread->server->refused_head);
+                turn_out(gate, guest, gate->server->refused_head);
                 break;
         case HEAD_REFUSED:
-                refuse(thread, guest, error, detail);
-                drain(thread, guest);
+                refuse(gate, guest, error, detail);
+                drain(gate, guest);
                 break;
         case HEAD_WHOLE:
-                server_thread_admit(thread, guest->listener, let_go(thread, guest), &guest->address,
-                                    guest->address_size);
+                gate->admit(gate->context, guest->listener, let_go(gate, guest), &guest->address, guest->address_size);
                 break;
         }
 }
 
-void gate_deliver(struct http_thread *thread, struct http_guest *guest, bool ended)
+bool gate_owns(const struct epoll_event *event)
 {
-        if (guest->fd >= 0 && guest->refused)
-                drain(thread, guest);
-        else if (guest->fd >= 0)
-                look(thread, guest);
-        if (guest->fd >= 0 && ended) /* nothing more will come to a part of a head */
-                close(let_go(thread, guest));
+        return (event->data.u64 & guest_id) != 0;
 }
 
-void gate_take(struct http_thread *thread, struct http_listener *listener, int fd, const union http_address *address,
+void gate_deliver(struct http_gate *gate, const struct epoll_event *event)
+{
+        const bool ended = (event->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+        const uintptr_t address = (uintptr_t)(event->data.u64 & ~guest_id);
+        struct http_guest *guest = (struct http_guest *)address; // NOLINT(performance-no-int-to-ptr)
+
+        if (guest->fd >= 0 && guest->refused)
+                drain(gate, guest);
+        else if (guest->fd >= 0)
+                look(gate, guest);
+        if (guest->fd >= 0 && ended) /* nothing more will come to a part of a head */
+                close(let_go(gate, guest));
+}
+
+static int watch(const struct http_gate *gate, int fd, struct http_guest *guest)
+{
+        struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP | EPOLLET,
+                                     .data.u64 = guest_id | (uint64_t)(uintptr_t)guest };
+
+        return epoll_ctl(gate->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+void gate_take(struct http_gate *gate, struct http_listener *listener, int fd, const union http_address *address,
                socklen_t size)
 {
         struct http_guest *guest = malloc(sizeof(*guest));
@@ -237,42 +256,42 @@ void gate_take(struct http_thread *thread, struct http_listener *listener, int f
         guest->until_us = clock_now_us() + GATE_HEAD_US;
         guest->address = *address;
         guest->key = listener->local ? 0 : address_key(address);
-        if (server_thread_watch_guest(thread, fd, guest) < 0) {
+        if (watch(gate, fd, guest) < 0) {
                 close(fd);
                 free(guest);
                 return;
         }
-        server_thread_enter(thread);
-        list_add(&thread->gate.arriving, guest);
-        look(thread, guest);
+        quota_enter(gate->quota);
+        list_add(&gate->arriving, guest);
+        look(gate, guest);
 }
 
 /* ---- time and room ---- */
 
-uint64_t gate_due(const struct http_thread *thread)
+uint64_t gate_due(const struct http_gate *gate)
 {
-        uint64_t arriving = thread->gate.arriving.first ? thread->gate.arriving.first->until_us : 0;
-        uint64_t refused = thread->gate.refused.first ? thread->gate.refused.first->until_us : 0;
+        uint64_t arriving = gate->arriving.first ? gate->arriving.first->until_us : 0;
+        uint64_t refused = gate->refused.first ? gate->refused.first->until_us : 0;
 
         return !arriving || (refused && refused < arriving) ? refused : arriving;
 }
 
-void gate_sweep(struct http_thread *thread, uint64_t now)
+void gate_sweep(struct http_gate *gate, uint64_t now)
 {
-        while (thread->gate.arriving.first && thread->gate.arriving.first->until_us <= now)
-                turn_out(thread, thread->gate.arriving.first, thread->server->slow[HTTP_SLOW_HEAD]);
-        while (thread->gate.refused.first && thread->gate.refused.first->until_us <= now)
-                close(let_go(thread, thread->gate.refused.first));
+        while (gate->arriving.first && gate->arriving.first->until_us <= now)
+                turn_out(gate, gate->arriving.first, gate->server->slow[HTTP_SLOW_HEAD]);
+        while (gate->refused.first && gate->refused.first->until_us <= now)
+                close(let_go(gate, gate->refused.first));
 }
 
-struct http_guest *gate_victim(struct http_thread *thread)
+struct http_guest *gate_victim(struct http_gate *gate)
 {
         unsigned counts[ADDRESSES] = { 0 }, most = 0;
         struct http_guest *victim = NULL;
 
-        for (struct http_guest *guest = thread->gate.arriving.first; guest; guest = guest->next)
+        for (struct http_guest *guest = gate->arriving.first; guest; guest = guest->next)
                 counts[guest->key % ADDRESSES]++;
-        for (struct http_guest *guest = thread->gate.arriving.first; guest; guest = guest->next) {
+        for (struct http_guest *guest = gate->arriving.first; guest; guest = guest->next) {
                 if (counts[guest->key % ADDRESSES] <= most)
                         continue;
                 most = counts[guest->key % ADDRESSES];
@@ -281,16 +300,16 @@ struct http_guest *gate_victim(struct http_thread *thread)
         return victim;
 }
 
-void gate_evict(struct http_thread *thread, struct http_guest *guest)
+void gate_evict(struct http_gate *gate, struct http_guest *guest)
 {
-        turn_out(thread, guest, thread->server->evicted);
+        turn_out(gate, guest, gate->server->evicted);
 }
 
-size_t gate_count(const struct http_thread *thread, uint64_t key)
+size_t gate_count(const struct http_gate *gate, uint64_t key)
 {
         size_t n = 0;
 
-        for (const struct http_guest *guest = thread->gate.arriving.first; guest; guest = guest->next)
+        for (const struct http_guest *guest = gate->arriving.first; guest; guest = guest->next)
                 n += guest->key == key;
         return n;
 }

@@ -15,9 +15,9 @@
 #include "page.h"
 #include "peers/peers.h"
 #include "peers/registry.h"
+#include "quota.h"
 #include "range.h"
 #include "request.h"
-#include "server_thread.h"
 
 /* clang-format off */
 #define LIMIT(name) { #name, offsetof(struct http_limits, name) }
@@ -66,7 +66,7 @@ void get_limits(struct http_request *request)
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(fixed); i++)
                 ferry_json_add_uint(&writer, fixed[i].name, fixed[i].value);
         ferry_json_add_uint(&writer, "address_connections_max",
-                            server_thread_share(request->server->config.limits.connections_max));
+                            quota_share(request->server->config.limits.connections_max));
         ferry_json_add_uint(&writer, "operations_max", operations->operations_max);
         ferry_json_add_uint(&writer, "pieces_max", operations->pieces_max);
         ferry_json_add_uint(&writer, "terminal_max", operations->terminal_max);

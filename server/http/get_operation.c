@@ -5,6 +5,7 @@
 #include "http_internal.h"
 #include "operations/operations.h"
 #include "request.h"
+#include "wait.h"
 
 static void answer(struct http_request *request)
 {

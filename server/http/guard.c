@@ -12,7 +12,6 @@
 #include "credentials.h"
 #include "http_internal.h"
 #include "request.h"
-#include "server_thread.h"
 #include "shard.h"
 
 const char *guard_framing_fault(const struct http_headers *headers, const char *version)
@@ -154,7 +153,7 @@ bool guard_admit(struct http_request *request)
 
 const struct http_secrets *guard_secrets(const struct http_request *request)
 {
-        return &server_thread_credentials(connection_of(request->connection)->shard->thread)->secrets;
+        return &credentials_current(&connection_of(request->connection)->shard->owner->credentials)->secrets;
 }
 
 bool guard_authenticate(struct http_request *request)

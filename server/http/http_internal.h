@@ -3,18 +3,18 @@
 #define HTTP_INTERNAL_H
 
 #include <microhttpd.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/address.h"
+#include "credentials.h"
 #include "http/server.h"
-#include "wait.h"
+#include "life.h"
 
-struct http_credentials;
 struct http_thread;
+struct http_waits;
 struct idempotency;
 struct metric_family;
 
@@ -35,6 +35,12 @@ enum { HTTP_USUAL_COUNT = 3 };
 /* Of what a client was too slow. */
 enum http_slow { HTTP_SLOW_HEAD, HTTP_SLOW_BODY, HTTP_SLOW_READER, HTTP_SLOW_COUNT };
 
+/* The functions that libmicrohttpd calls for each request. */
+struct http_dispatch {
+        MHD_AccessHandlerCallback call;
+        void *(*target)(void *context, const char *target, struct MHD_Connection *connection);
+};
+
 /* Fixed after http_server_new, but for what names its lock. */
 struct http_server {
         struct http_config config;
@@ -52,16 +58,16 @@ struct http_server {
         struct metric *slow[HTTP_SLOW_COUNT], *refused_head, *evicted, *refused_address; /* closed by us */
         bool tls;
         bool watch_heads; /* libmicrohttpd is one that passes over parts of heads (head.h) */
-        pthread_mutex_t credentials_lock;
-        struct http_credentials *credentials; /* credentials_lock: the newest */
-        atomic_uint n_reloads;                /* counts them */
+        struct http_dispatch dispatch;
+        struct credentials_source credentials; /* has its own lock */
         atomic_bool draining;
         _Atomic uint64_t last_request; /* names the next request; begins at random */
         atomic_size_t n_connections;   /* of all threads */
         atomic_bool events_stopped;    /* no reader of events is left waiting from now on */
         atomic_size_t n_streams;       /* of events */
-        struct metric *event_readers, *events_missed;
-        struct http_waits waits;
+        struct metric *waiters, *event_readers, *events_missed;
+        struct http_waits *waits; /* has its own lock */
+        struct http_life life;    /* has its own lock */
 };
 
 /* Opens and binds the listener's socket. 0 or -errno; logged. */
@@ -70,18 +76,13 @@ int listener_open(struct http_listener *listener, const char *text, bool tls);
 /* Closes what is open, unlinks the Unix socket, frees the strings. Idempotent. */
 void listener_close(struct http_listener *listener);
 
-/* Names a request: differs from all others of this worker and, in all likelihood, of any other; nobody's secret. */
-uint64_t server_next_request_id(struct http_server *server);
-
-/* Counts a problem (FERRY_E_*) that answered a request which libmicrohttpd has not seen. */
-void server_count_refusal(struct http_server *server, int error);
+/* Names a request: differs from all others of this worker and, in all likelihood, of any other. No secret. */
+static inline uint64_t server_next_request_id(struct http_server *server)
+{
+        return atomic_fetch_add_explicit(&server->last_request, UINT64_C(0x9e3779b97f4a7c15), memory_order_relaxed);
+}
 
 /* The base URL by which clients elsewhere reach it; local_host as for address_publish. Not of a Unix socket. */
 void listener_public_url(const struct http_listener *listener, const char *local_host, char *url, size_t size);
-
-/* The access handler of libmicrohttpd and its companion. */
-enum MHD_Result dispatch_call(void *context, struct MHD_Connection *connection, const char *url, const char *method,
-                              const char *version, const char *data, size_t *size, void **state);
-void *dispatch_target(void *context, const char *target, struct MHD_Connection *connection);
 
 #endif

@@ -8,14 +8,9 @@
 #include <string.h>
 #include <uthash.h>
 
-#include <ferry/error.h>
-
-#include "base/clock.h"
 #include "base/util.h"
-#include "http_internal.h"
-#include "request.h"
 
-struct entry {
+struct idempotency_entry {
         UT_hash_handle hh;
         uint64_t hash;
         uint64_t made_us;
@@ -28,7 +23,7 @@ struct entry {
 struct idempotency {
         pthread_mutex_t lock;
         size_t max;
-        struct entry *entries; /* in the order in which they were made; under the lock */
+        struct idempotency_entry *entries; /* in the order in which they were made; under the lock */
 };
 
 int idempotency_new(size_t max, struct idempotency **ret_idempotency)
@@ -47,7 +42,7 @@ int idempotency_new(size_t max, struct idempotency **ret_idempotency)
         return 0;
 }
 
-static void entry_remove(struct idempotency *idempotency, struct entry *entry)
+static void entry_remove(struct idempotency *idempotency, struct idempotency_entry *entry)
 {
         HASH_DEL(idempotency->entries, entry);
         free(entry);
@@ -55,7 +50,7 @@ static void entry_remove(struct idempotency *idempotency, struct entry *entry)
 
 struct idempotency *idempotency_free(struct idempotency *idempotency)
 {
-        struct entry *entry, *next;
+        struct idempotency_entry *entry, *next;
 
         if (!idempotency)
                 return NULL;
@@ -69,7 +64,7 @@ struct idempotency *idempotency_free(struct idempotency *idempotency)
 /* Forgets what is too old, then, if there is still no room, the oldest that is not being made. */
 static bool make_room(struct idempotency *idempotency, uint64_t now_us)
 {
-        struct entry *entry, *next;
+        struct idempotency_entry *entry, *next;
 
         HASH_ITER (hh, idempotency->entries, entry, next) {
                 if (now_us - entry->made_us < IDEMPOTENCY_KEEP_US)
@@ -88,9 +83,9 @@ static bool make_room(struct idempotency *idempotency, uint64_t now_us)
         return false;
 }
 
-static struct entry *entry_add(struct idempotency *idempotency, const char *key, size_t n)
+static struct idempotency_entry *entry_add(struct idempotency *idempotency, const char *key, size_t n)
 {
-        struct entry *entry = calloc(1, sizeof(*entry) + n * sizeof(entry->ids[0]) + strlen(key) + 1);
+        struct idempotency_entry *entry = calloc(1, sizeof(*entry) + n * sizeof(entry->ids[0]) + strlen(key) + 1);
 
         if (!entry)
                 return NULL;
@@ -104,7 +99,7 @@ static struct entry *entry_add(struct idempotency *idempotency, const char *key,
         return NULL;
 }
 
-static enum idempotency_verdict entry_replay(struct entry *entry, uint64_t *ret_ids)
+static enum idempotency_verdict entry_replay(struct idempotency_entry *entry, uint64_t *ret_ids)
 {
         memcpy(ret_ids, entry->ids, entry->n * sizeof(entry->ids[0]));
         for (size_t i = 0; i < entry->n; i++)
@@ -113,9 +108,11 @@ static enum idempotency_verdict entry_replay(struct entry *entry, uint64_t *ret_
 }
 
 static enum idempotency_verdict begin_locked(struct idempotency *idempotency, const char *key, uint64_t hash,
-                                             uint64_t now_us, uint64_t *ret_ids, size_t n)
+                                             uint64_t now_us, uint64_t *ret_ids, size_t n,
+                                             struct idempotency_entry **ret_entry)
 {
-        struct entry *entry;
+        struct idempotency_entry *entry;
+        enum idempotency_verdict verdict;
 
         if (!idempotency->max)
                 return IDEMPOTENCY_FULL;
@@ -127,7 +124,11 @@ static enum idempotency_verdict begin_locked(struct idempotency *idempotency, co
         if (entry) {
                 if (entry->hash != hash)
                         return IDEMPOTENCY_CONFLICT;
-                return entry->busy ? IDEMPOTENCY_BUSY : entry_replay(entry, ret_ids);
+                if (entry->busy)
+                        return IDEMPOTENCY_BUSY;
+                verdict = entry_replay(entry, ret_ids);
+                *ret_entry = verdict == IDEMPOTENCY_RETRY ? entry : NULL;
+                return verdict;
         }
         if (!make_room(idempotency, now_us))
                 return IDEMPOTENCY_FULL;
@@ -136,97 +137,39 @@ static enum idempotency_verdict begin_locked(struct idempotency *idempotency, co
                 return IDEMPOTENCY_FULL;
         entry->hash = hash;
         entry->made_us = now_us;
+        *ret_entry = entry;
         return IDEMPOTENCY_NEW;
 }
 
 enum idempotency_verdict idempotency_begin(struct idempotency *idempotency, const char *key, uint64_t hash,
-                                           uint64_t now_us, uint64_t *ret_ids, size_t n)
+                                           uint64_t now_us, uint64_t *ret_ids, size_t n,
+                                           struct idempotency_entry **ret_entry)
 {
+        *ret_entry = NULL;
         pthread_mutex_lock(&idempotency->lock);
-        enum idempotency_verdict verdict = begin_locked(idempotency, key, hash, now_us, ret_ids, n);
+        enum idempotency_verdict verdict = begin_locked(idempotency, key, hash, now_us, ret_ids, n, ret_entry);
         pthread_mutex_unlock(&idempotency->lock);
         return verdict;
 }
 
-void idempotency_commit(struct idempotency *idempotency, const char *key, const uint64_t *ids)
+void idempotency_commit(struct idempotency *idempotency, struct idempotency_entry *entry, const uint64_t *ids)
 {
-        struct entry *entry;
-
         pthread_mutex_lock(&idempotency->lock);
-        HASH_FIND_STR(idempotency->entries, key, entry);
-        if (entry) {
-                memcpy(entry->ids, ids, entry->n * sizeof(ids[0]));
-                entry->busy = false;
-        }
+        memcpy(entry->ids, ids, entry->n * sizeof(ids[0]));
+        entry->busy = false;
         pthread_mutex_unlock(&idempotency->lock);
 }
 
-void idempotency_abort(struct idempotency *idempotency, const char *key)
+void idempotency_abort(struct idempotency *idempotency, struct idempotency_entry *entry)
 {
         bool made = false;
-        struct entry *entry;
 
         pthread_mutex_lock(&idempotency->lock);
-        HASH_FIND_STR(idempotency->entries, key, entry);
-        for (size_t i = 0; entry && i < entry->n; i++)
+        for (size_t i = 0; i < entry->n; i++)
                 made = made || entry->ids[i];
-        if (entry && made)
+        if (made)
                 entry->busy = false; /* the retry made no more */
-        else if (entry)
+        else
                 entry_remove(idempotency, entry);
         pthread_mutex_unlock(&idempotency->lock);
-}
-
-enum replay replay_begin(struct http_request *request, uint64_t *ret_ids, size_t n)
-{
-        const char *key = request->headers.idempotency_key;
-
-        if (!key)
-                return REPLAY_MAKE;
-        if (!headers_idempotency_key_valid(key)) {
-                request_problem(request, FERRY_E_INVALID_PARAMETER,
-                                "Idempotency-Key must be 1 to 255 visible ASCII characters");
-                return REPLAY_ANSWERED;
-        }
-        enum idempotency_verdict verdict = idempotency_begin(request->server->idempotency, key,
-                                                             request->idempotency_hash, clock_now_us(), ret_ids, n);
-        switch (verdict) {
-        case IDEMPOTENCY_NEW:
-                request->idempotency_reserved = true;
-                return REPLAY_MAKE;
-        case IDEMPOTENCY_RETRY:
-        case IDEMPOTENCY_REPLAY:
-                request->idempotency_reserved = verdict == IDEMPOTENCY_RETRY;
-                request_header(request, "Idempotency-Replayed", "true");
-                return REPLAY_AGAIN;
-        case IDEMPOTENCY_CONFLICT:
-                request_problem(request, FERRY_E_IDEMPOTENCY_CONFLICT, "Use a new key for a new request");
-                return REPLAY_ANSWERED;
-        case IDEMPOTENCY_BUSY:
-                request_header(request, "Retry-After", "1");
-                request_problem(request, FERRY_E_IDEMPOTENCY_CONFLICT,
-                                "The first request with this key is not answered yet; try again");
-                return REPLAY_ANSWERED;
-        case IDEMPOTENCY_FULL:
-                request_problem(request, FERRY_E_LIMIT_REACHED, "idempotency_max is %llu, and as many keys are in use",
-                                (unsigned long long)request->server->config.limits.idempotency_max);
-                return REPLAY_ANSWERED;
-        }
-        __builtin_unreachable();
-}
-
-void replay_commit(struct http_request *request, const uint64_t *ids)
-{
-        if (!request->idempotency_reserved)
-                return;
-        request->idempotency_reserved = false;
-        idempotency_commit(request->server->idempotency, request->headers.idempotency_key, ids);
-}
-
-void replay_abort(struct http_request *request)
-{
-        if (!request->idempotency_reserved)
-                return;
-        request->idempotency_reserved = false;
-        idempotency_abort(request->server->idempotency, request->headers.idempotency_key);
 }

@@ -5,8 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct http_request;
-
 /*
  * What each Idempotency-Key made: a bounded map from key to the hash of the request and the ids of the resources. A
  * batch may make a part of what it asks for: that part is remembered, and the rest is tried again. Any thread; own
@@ -14,6 +12,9 @@ struct http_request;
  */
 
 struct idempotency;
+
+/* A key whose resources are being made: reserved for one request, which commits or aborts it. */
+struct idempotency_entry;
 
 enum { IDEMPOTENCY_KEEP_US = 600 * 1000 * 1000 };
 
@@ -30,24 +31,16 @@ enum idempotency_verdict {
 int idempotency_new(size_t max, struct idempotency **ret_idempotency);
 struct idempotency *idempotency_free(struct idempotency *idempotency);
 
-/* n: how many resources the request asks for, which its hash covers. now_us: CLOCK_MONOTONIC. */
-enum idempotency_verdict idempotency_begin(struct idempotency *idempotency, const char *key, uint64_t hash,
-                                           uint64_t now_us, uint64_t *ret_ids, size_t n);
-/* ids: 0 = not made. */
-void idempotency_commit(struct idempotency *idempotency, const char *key, const uint64_t *ids);
-void idempotency_abort(struct idempotency *idempotency, const char *key);
-
-/* ---- for the handlers of POST ---- */
-
-enum replay { REPLAY_MAKE, REPLAY_AGAIN, REPLAY_ANSWERED };
-
 /*
- * What the request's Idempotency-Key says: make the n resources (then call replay_commit; an answer without that
- * forgets the key again), show the resources ret_ids again and make those that are 0, or nothing, because the request
- * has been answered.
+ * n: how many resources the request asks for, which its hash covers. now_us: CLOCK_MONOTONIC. *ret_entry is NULL unless
+ * the verdict reserves.
  */
-enum replay replay_begin(struct http_request *request, uint64_t *ret_ids, size_t n);
-void replay_commit(struct http_request *request, const uint64_t *ids);
-void replay_abort(struct http_request *request);
+enum idempotency_verdict idempotency_begin(struct idempotency *idempotency, const char *key, uint64_t hash,
+                                           uint64_t now_us, uint64_t *ret_ids, size_t n,
+                                           struct idempotency_entry **ret_entry);
+/* ids: 0 = not made. */
+void idempotency_commit(struct idempotency *idempotency, struct idempotency_entry *entry, const uint64_t *ids);
+/* Forgets the key, unless it has made something. */
+void idempotency_abort(struct idempotency *idempotency, struct idempotency_entry *entry);
 
 #endif

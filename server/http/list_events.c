@@ -14,22 +14,20 @@
 #include "http_internal.h"
 #include "page.h"
 #include "request.h"
-#include "server_thread.h"
-#include "shard.h"
 #include "wait.h"
 
 /* A request that waits for events. Owned by the request; on its connection's thread, but for the event. */
 struct event_wait {
         struct event_reader reader;
         struct http_event come;
-        struct http_thread *thread;
+        struct event_readers *readers;
 };
 
 static void event_wait_end(struct http_request *request)
 {
         struct event_wait *wait = request->state;
 
-        event_reader_leave(wait->thread, &wait->reader);
+        event_reader_leave(wait->readers, &wait->reader);
         event_destroy(&wait->come);
         free(wait);
 }
@@ -51,7 +49,7 @@ static struct event_wait *event_wait_new(struct http_request *request, const str
                 free(wait);
                 return NULL;
         }
-        wait->thread = connection_of(request->connection)->shard->thread;
+        wait->readers = connection_of(request->connection)->readers;
         wait->reader = (struct event_reader){ .wake = on_come, .filter = *filter, .place = *place };
         request_keep(request, wait, event_wait_end);
         return wait;
@@ -98,7 +96,7 @@ static void answer_in_time(struct http_request *request)
 {
         struct event_wait *wait = request->state;
 
-        event_reader_leave(wait->thread, &wait->reader);
+        event_reader_leave(wait->readers, &wait->reader);
         answer_events(request, &wait->reader.filter, wait->reader.place);
 }
 
@@ -108,7 +106,7 @@ static void answer_later(struct http_request *request, const struct event_filter
 {
         struct event_wait *wait = event_wait_new(request, filter, place);
 
-        if (!wait || !event_reader_idle(wait->thread, &wait->reader)) {
+        if (!wait || !event_reader_idle(wait->readers, &wait->reader)) {
                 answer_events(request, filter, *place);
                 return;
         }

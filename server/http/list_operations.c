@@ -14,6 +14,7 @@
 #include "operations/operations.h"
 #include "page.h"
 #include "request.h"
+#include "wait.h"
 
 #define FIND_PARAMETERS (1u << HTTP_PARAMETER_IDS | 1u << HTTP_PARAMETER_WAIT_MS | 1u << HTTP_PARAMETER_WAIT_FOR)
 

@@ -65,7 +65,7 @@ static void answer(struct http_request *request)
                 answer_page(request, &result->page);
         else if ((result && result->error == FERRY_E_CANCELLED) || (!result && atomic_load(&request->server->draining)))
                 request_problem(request, FERRY_E_DRAINING, PROBLEM_DRAINING);
-        else if (!result && atomic_load(&connection_of(request->connection)->ended))
+        else if (!result && connection_has_ended(request->connection))
                 request_problem(request, FERRY_E_PEER_UNREACHABLE,
                                 "The client closed its end before the registry answered");
         else if (!result)

@@ -22,7 +22,6 @@
 #include "base/util.h"
 #include "head.h"
 #include "http_internal.h"
-#include "idempotency.h"
 #include "memory/region.h"
 #include "operation_json.h"
 #include "operations/operations.h"

@@ -18,6 +18,8 @@ struct ferry_json;
 struct ferry_json_errors;
 struct ferry_json_writer;
 struct http_listener;
+struct idempotency_entry;
+struct metric;
 struct operation;
 struct region;
 
@@ -46,6 +48,7 @@ struct http_request {
         struct http_headers headers;
         struct http_query query;
         const struct http_route *route;       /* NULL = there is none */
+        _Atomic(struct metric *) *usual;      /* the server's, of the route (counters.h); NULL = no route */
         char resource_id[FERRY_ID_TEXT_SIZE]; /* what stood for {id}; "" = none, or too long to be one */
         char id[REQUEST_ID_SIZE];
         bool cross_origin;
@@ -60,7 +63,6 @@ struct http_request {
         bool sent;   /* the client has been sent the whole answer */
         bool broken; /* no answer could be made: the connection is closed */
         bool chunked;
-        bool idempotency_reserved; /* and neither committed nor aborted */
         unsigned status;
         struct MHD_Response *deferred;                /* an answer that waits for the end of the body; owned */
         void (*resume)(struct http_request *request); /* called instead of the handler after it was parked */
@@ -77,6 +79,7 @@ struct http_request {
         void *state;                                 /* the endpoint's own; NULL = none */
         void (*clean)(struct http_request *request); /* frees state */
         uint64_t idempotency_hash;                   /* of target and body */
+        struct idempotency_entry *reserved;          /* neither committed nor aborted; NULL = none */
         uint64_t target_hash;
 
         uint32_t n_headers, n_headers_text;

@@ -20,7 +20,6 @@
 #include "head.h"
 #include "http_internal.h"
 #include "request.h"
-#include "server_thread.h"
 
 enum {
         IDLE_TIMEOUT_S = 60,
@@ -77,11 +76,28 @@ static struct http_connection *take_arriving(struct http_shard *shard, int fd)
 
 static void forget(struct http_shard *shard, struct http_connection *connection)
 {
-        if (connection->ending)
-                shard->thread->n_ending--;
         connection_close(connection);
         shard->n_connections--;
-        server_thread_leave(shard->thread);
+        quota_leave(&shard->owner->quota);
+}
+
+static void list_open(struct http_shard *shard, struct http_connection *connection)
+{
+        connection->previous = NULL;
+        connection->next = shard->open;
+        if (connection->next)
+                connection->next->previous = connection;
+        shard->open = connection;
+}
+
+static void unlist_open(struct http_shard *shard, struct http_connection *connection)
+{
+        if (connection->previous)
+                connection->previous->next = connection->next;
+        else
+                shard->open = connection->next;
+        if (connection->next)
+                connection->next->previous = connection->previous;
 }
 
 /*
@@ -123,8 +139,10 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
                 int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
                 struct http_connection *ours = take_arriving(shard, fd);
                 *socket_context = ours;
-                if (ours)
+                if (ours) {
+                        list_open(shard, ours);
                         connection_open(ours, connection);
+                }
                 if (shard->tls && shard->credentials->secrets.tls_client_ca)
                         demand_certificate(connection);
         } else {
@@ -132,13 +150,14 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
                 if (!ours)
                         return;
                 connection_end_request(ours);
+                unlist_open(shard, ours);
                 forget(shard, ours);
         }
         shard->active = true;
 }
 
 /* NULL: errno may say why. context: the shard. */
-static struct MHD_Daemon *daemon_start(void *context, const struct http_secrets *tls)
+static struct MHD_Daemon *daemon_start(const struct http_server *server, void *context, const struct http_secrets *tls)
 {
         struct MHD_OptionItem options[5];
         size_t n = 0;
@@ -160,18 +179,18 @@ static struct MHD_Daemon *daemon_start(void *context, const struct http_secrets 
         errno = 0;
         return MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME |
                                         MHD_USE_ERROR_LOG | (tls ? MHD_USE_TLS : 0u),
-                                0, NULL, NULL, dispatch_call, NULL, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL,
-                                MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_NOTIFY_CONNECTION,
-                                on_connection, context, MHD_OPTION_URI_LOG_CALLBACK, dispatch_target, NULL,
+                                0, NULL, NULL, server->dispatch.call, NULL, MHD_OPTION_EXTERNAL_LOGGER, log_library,
+                                NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_NOTIFY_CONNECTION,
+                                on_connection, context, MHD_OPTION_URI_LOG_CALLBACK, server->dispatch.target, NULL,
                                 MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
                                 (unsigned)SHARD_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S,
                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_MEMORY, MHD_OPTION_ARRAY, options,
                                 MHD_OPTION_END);
 }
 
-int shard_try(const struct http_credentials *credentials)
+int shard_try(const struct http_server *server, const struct http_credentials *credentials)
 {
-        struct MHD_Daemon *daemon = daemon_start(NULL, &credentials->secrets);
+        struct MHD_Daemon *daemon = daemon_start(server, NULL, &credentials->secrets);
 
         if (!daemon)
                 return -EINVAL;
@@ -181,9 +200,8 @@ int shard_try(const struct http_credentials *credentials)
 
 int shard_renew(struct http_shard *shard)
 {
-        (void)server_thread_credentials(shard->thread);
-        struct http_credentials *credentials = shard->thread->credentials;
-        struct MHD_Daemon *daemon = daemon_start(shard, shard->tls ? &credentials->secrets : NULL);
+        struct http_credentials *credentials = credentials_current(&shard->owner->credentials);
+        struct MHD_Daemon *daemon = daemon_start(shard->server, shard, shard->tls ? &credentials->secrets : NULL);
 
         if (!daemon)
                 return errno == EMFILE || errno == ENFILE ? -errno : shard->tls ? -EINVAL : -ENOMEM;
@@ -195,14 +213,14 @@ int shard_renew(struct http_shard *shard)
         return 0;
 }
 
-int shard_new(struct http_thread *thread, bool tls, struct http_shard **ret_shard)
+int shard_new(struct shard_owner *owner, bool tls, struct http_shard **ret_shard)
 {
         struct http_shard *shard = calloc(1, sizeof(*shard));
 
         if (!shard)
                 return -ENOMEM;
-        shard->thread = thread;
-        shard->server = thread->server;
+        shard->owner = owner;
+        shard->server = owner->server;
         shard->tls = tls;
         int error = shard_renew(shard);
         if (error) {
@@ -245,14 +263,15 @@ void shard_add(struct http_shard *shard, struct http_listener *listener, int fd,
 
         if (connection)
                 forget(shard, connection);
-        connection = connection_new(shard, listener, fd);
+        connection = connection_new(&shard->owner->quota, &shard->owner->readers, listener, fd);
         if (!connection) {
                 close(fd);
                 return;
         }
+        connection->shard = shard;
         connection->key = listener->local ? 0 : address_key(address);
         shard->n_connections++;
-        server_thread_enter(shard->thread);
+        quota_enter(&shard->owner->quota);
         connection->next = shard->arriving;
         shard->arriving = connection;
         /* The socket is closed in any case. Whether on_connection has been called by now depends on the version. */
@@ -350,5 +369,5 @@ int64_t shard_run(struct http_shard *shard, bool called)
 
 void shard_wake(struct http_shard *shard)
 {
-        server_thread_queue(shard->thread, shard);
+        run_queue_add(&shard->owner->queue, &shard->run);
 }

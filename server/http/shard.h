@@ -7,23 +7,34 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "credentials.h"
+#include "event_readers.h"
+#include "quota.h"
+#include "run_queue.h"
+
 struct http_connection;
-struct http_credentials;
 struct http_listener;
-struct http_server;
-struct http_thread;
 union http_address;
+
+/* What the shards of one HTTP thread, and their connections, share. Belongs to the thread. */
+struct shard_owner {
+        struct http_server *server;
+        struct run_queue queue; /* of shards */
+        struct credentials_cache credentials;
+        struct http_quota quota;
+        struct event_readers readers;
+};
 
 /*
  * A libmicrohttpd daemon without a thread and without a socket to listen on, run by one of our threads, which runs
  * many. At each resume libmicrohttpd 0.9.75 walks over all suspended connections of a daemon: that is why one has so
  * few.
  *
- * Belongs to its thread, but for what says otherwise. Lives as long as the server: who has resumed its last connection
- * may still be about to wake it. Without connections it costs a descriptor, and no time.
+ * Belongs to its thread, but for what says otherwise. Lives as long as the server: a thread that has resumed its
+ * last connection may still be about to wake it. Without connections it costs a descriptor, and no time.
  */
 struct http_shard {
-        struct http_thread *thread;
+        struct shard_owner *owner;
         struct http_server *server;
         struct MHD_Daemon *daemon;
         bool tls;
@@ -37,23 +48,21 @@ struct http_shard {
         bool active;                          /* libmicrohttpd has called one of our functions in this run */
         /* Runs that libmicrohttpd asked for and did nothing in. */
         unsigned n_vain;
-        uint64_t vain_us; /* since when; 0 = they are few */
-        uint64_t moved;   /* bytes of all connections when they were looked at */
-        /* Any thread: */
-        atomic_bool queued;
-        struct http_shard *next; /* of those queued; whoever has set queued */
+        uint64_t vain_us;    /* since when; 0 = they are few */
+        uint64_t moved;      /* bytes of all connections when they were looked at */
+        struct run_item run; /* any thread */
 };
 
 enum { SHARD_CONNECTIONS = 64 };
 
-/* Starts the daemon, with the thread's credentials. 0 or -errno. */
-int shard_new(struct http_thread *thread, bool tls, struct http_shard **ret_shard);
+/* Starts the daemon, with the owner's credentials. 0 or -errno. */
+int shard_new(struct shard_owner *owner, bool tls, struct http_shard **ret_shard);
 
-/* Gives a shard without connections a new daemon, with the thread's credentials. 0 or -errno, and it is as before. */
+/* Gives a shard without connections a new daemon, with the owner's credentials. 0 or -errno, and it is as before. */
 int shard_renew(struct http_shard *shard);
 
 /* Whether a daemon starts with the certificate and its key. 0 or -EINVAL. Any thread. */
-int shard_try(const struct http_credentials *credentials);
+int shard_try(const struct http_server *server, const struct http_credentials *credentials);
 
 /* Ends all connections, none of which may be suspended, and the daemon. Its thread has ended, or is the caller. The
  * shard itself stays valid for shard_wake until shard_free. */

@@ -7,7 +7,6 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <ferry/error.h>
 
@@ -19,13 +18,16 @@
 #include "event.h"
 #include "events.h"
 #include "http_internal.h"
+#include "life.h"
 #include "operations/operations.h"
 #include "request.h"
 #include "shard.h"
 
+enum { SOURCES = 3 /* of a wake-up: the client's end, the operation or event, the deadline */ };
+
 /*
- * One parked request. Counted references: one for each armed source (waiter, timer), which goes when its callback has
- * run or was certainly prevented, and one for being parked, which goes with the wake-up.
+ * One parked request. Counted references: one for each armed source, which goes when its callback has run or was
+ * certainly prevented, and one for being parked, which goes with the wake-up.
  */
 struct http_park {
         struct http_server *server;
@@ -36,87 +38,58 @@ struct http_park {
         struct http_event *event;          /* of the request: gone when the connection is resumed; NULL = none */
         atomic_uint references;
         struct operation_waiter waiter;
-        struct http_event_waiter event_waiter;
+        struct http_event_waiter event_waiter, end_waiter;
         struct loop_timer timer;
         /* waits.lock: */
         bool parked;
         struct http_park *previous, *next;
 };
 
-int waits_init(struct http_waits *waits, struct metric *gauge)
+int waits_new(struct metric *gauge, struct http_waits **ret_waits)
 {
-        pthread_condattr_t attributes;
+        struct http_waits *waits = calloc(1, sizeof(*waits));
 
-        waits->gauge = gauge;
-        if (pthread_condattr_init(&attributes))
+        if (!waits)
                 return -ENOMEM;
-        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        int error = pthread_cond_init(&waits->changed, &attributes);
-        pthread_condattr_destroy(&attributes);
-        if (error)
+        waits->gauge = gauge;
+        int error = pthread_cond_init(&waits->changed, NULL);
+        if (!error) {
+                error = pthread_mutex_init(&waits->lock, NULL);
+                if (error)
+                        pthread_cond_destroy(&waits->changed);
+        }
+        if (error) {
+                free(waits);
                 return -error;
-        error = pthread_mutex_init(&waits->lock, NULL);
-        if (error)
-                pthread_cond_destroy(&waits->changed);
-        return -error;
+        }
+        *ret_waits = waits;
+        return 0;
 }
 
-void waits_destroy(struct http_waits *waits)
+struct http_waits *waits_free(struct http_waits *waits)
 {
+        if (!waits)
+                return NULL;
         pthread_mutex_destroy(&waits->lock);
         pthread_cond_destroy(&waits->changed);
-}
-
-void waits_enter(struct http_waits *waits)
-{
-        atomic_fetch_add(&waits->n_active, 1);
-}
-
-/* Whoever waits has set stopping before it looked at n_active. */
-void waits_leave(struct http_waits *waits)
-{
-        if (atomic_fetch_sub(&waits->n_active, 1) != 1 || !atomic_load(&waits->stopping))
-                return;
-        pthread_mutex_lock(&waits->lock);
-        pthread_cond_broadcast(&waits->changed);
-        pthread_mutex_unlock(&waits->lock);
-}
-
-void waits_retain(struct http_waits *waits)
-{
-        pthread_mutex_lock(&waits->lock);
-        waits->n_alive++;
-        pthread_mutex_unlock(&waits->lock);
-}
-
-void waits_release(struct http_waits *waits)
-{
-        pthread_mutex_lock(&waits->lock);
-        if (!--waits->n_alive)
-                pthread_cond_broadcast(&waits->changed);
-        pthread_mutex_unlock(&waits->lock);
-}
-
-struct http_park *park_ref(struct http_park *park)
-{
-        atomic_fetch_add(&park->references, 1);
-        return park;
+        free(waits);
+        return NULL;
 }
 
 static void park_unref(struct http_park *park)
 {
-        struct http_waits *waits = &park->server->waits;
+        struct http_server *server = park->server;
+        struct http_waits *waits = server->waits;
 
         if (atomic_fetch_sub(&park->references, 1) != 1)
                 return;
         operation_unref(park->operation);
         free(park);
         pthread_mutex_lock(&waits->lock);
-        waits->n_parks--;
-        waits->n_alive--;
-        if (!waits->n_parks)
+        if (!--waits->n_parks)
                 pthread_cond_broadcast(&waits->changed);
         pthread_mutex_unlock(&waits->lock);
+        life_release(&server->life);
 }
 
 /* Registers what is waited for. false: it is there already. */
@@ -139,14 +112,13 @@ static bool park_unwait(struct http_park *park)
 static void park_wake(struct http_park *park)
 {
         struct http_server *server = park->server;
-        struct http_waits *waits = &server->waits;
+        struct http_waits *waits = server->waits;
 
         pthread_mutex_lock(&waits->lock);
         bool parked = park->parked;
         size_t n_parked = 0;
         if (parked) {
                 park->parked = false;
-                park->ours->park = NULL;
                 if (park->previous)
                         park->previous->next = park->next;
                 else
@@ -162,9 +134,11 @@ static void park_wake(struct http_park *park)
                 return;
         event_log_used(server->config.events, EVENT_LIMIT_WAITERS, n_parked);
 
+        /* What belongs to the connection and to its request may be gone after the resume. */
         if (park->event && event_unwait(park->event, &park->event_waiter))
                 park_unref(park);
-        /* Soon: somebody waits for the answer. The rest looks at the park alone, which does not end before it. */
+        if (event_unwait(&park->ours->end, &park->end_waiter))
+                park_unref(park);
         MHD_resume_connection(park->connection);
         shard_wake(park->shard);
         if (loop_timer_stop(server->config.loop, &park->timer))
@@ -174,7 +148,8 @@ static void park_wake(struct http_park *park)
         park_unref(park);
 }
 
-void park_end(struct http_park *park)
+/* The end of a source, whose reference goes. */
+static void park_end(struct http_park *park)
 {
         park_wake(park);
         park_unref(park);
@@ -183,6 +158,11 @@ void park_end(struct http_park *park)
 static void on_event(struct http_event_waiter *waiter)
 {
         park_end(FERRY_CONTAINER_OF(waiter, struct http_park, event_waiter));
+}
+
+static void on_client_end(struct http_event_waiter *waiter)
+{
+        park_end(FERRY_CONTAINER_OF(waiter, struct http_park, end_waiter));
 }
 
 static void on_operation(struct operation_waiter *waiter)
@@ -203,20 +183,17 @@ static bool park_arm(struct http_park *park, uint64_t revision, uint64_t wait_ms
 {
         const struct http_config *config = &park->server->config;
 
-        atomic_fetch_add(&park->references, 1);
-        if (!park_wait(park, revision)) {
-                atomic_fetch_sub(&park->references, 1);
-                return false;
-        }
-        atomic_fetch_add(&park->references, 1);
-        if (loop_timer_start(config->loop, &park->timer, clock_now_us() + wait_ms * 1000) < 0) {
-                /* Without a deadline it must not wait. */
-                atomic_fetch_sub(&park->references, 1);
-                if (park_unwait(park))
-                        atomic_fetch_sub(&park->references, 1);
-                return false;
-        }
-        return true;
+        atomic_fetch_add(&park->references, SOURCES);
+        bool ends = event_wait(&park->ours->end, &park->end_waiter);
+        bool waits = ends && park_wait(park, revision);
+        if (waits && loop_timer_start(config->loop, &park->timer, clock_now_us() + wait_ms * 1000) >= 0)
+                return true;
+        /* A source that has fired meanwhile gives its reference back by itself. */
+        unsigned unused = 1;
+        unused += !waits || park_unwait(park);
+        unused += !ends || event_unwait(&park->ours->end, &park->end_waiter);
+        atomic_fetch_sub(&park->references, unused);
+        return false;
 }
 
 /* operation or event is NULL. */
@@ -225,7 +202,7 @@ static enum wait_result park_request(struct http_request *request, struct operat
                                      void (*resume)(struct http_request *request))
 {
         struct http_server *server = request->server;
-        struct http_waits *waits = &server->waits;
+        struct http_waits *waits = server->waits;
         enum wait_result result = WAIT_NEEDLESS;
 
         struct http_park *park = calloc(1, sizeof(*park));
@@ -239,13 +216,14 @@ static enum wait_result park_request(struct http_request *request, struct operat
         park->event = event;
         park->waiter.wake = on_operation;
         park->event_waiter.wake = on_event;
+        park->end_waiter.wake = on_client_end;
         park->timer.fired = on_deadline;
         atomic_init(&park->references, 1);
 
+        life_retain(&server->life);
         pthread_mutex_lock(&waits->lock);
         waits->n_parks++;
-        waits->n_alive++;
-        if (waits->stopping || atomic_load(&park->ours->ended)) {
+        if (atomic_load(&waits->stopping)) {
                 result = WAIT_NEEDLESS;
         } else if (waits->n_parked >= server->config.limits.waiters_max) {
                 result = WAIT_FULL;
@@ -253,7 +231,6 @@ static enum wait_result park_request(struct http_request *request, struct operat
                 result = WAIT_PARKED;
                 request->resume = resume;
                 park->parked = true;
-                park->ours->park = park;
                 park->next = waits->parked;
                 if (park->next)
                         park->next->previous = park;
@@ -286,7 +263,7 @@ enum wait_result wait_park_event(struct http_request *request, struct http_event
 
 void wait_refuse(struct http_request *request)
 {
-        struct http_waits *waits = &request->server->waits;
+        struct http_waits *waits = request->server->waits;
 
         pthread_mutex_lock(&waits->lock);
         bool full = waits->n_parked >= request->server->config.limits.waiters_max;
@@ -321,35 +298,19 @@ void wait_event_or_answer(struct http_request *request, struct http_event *event
         answer_unless_parked(request, wait_park_event(request, event, wait_ms, answer), answer);
 }
 
-void waits_stop(struct http_server *server, uint64_t limit_us)
+void waits_stop(struct http_waits *waits)
 {
-        struct http_waits *waits = &server->waits;
-        uint64_t deadline = clock_now_us() + limit_us;
-        struct timespec until = { .tv_sec = (time_t)(deadline / 1000000),
-                                  .tv_nsec = (long)(deadline % 1000000) * 1000 };
-
         pthread_mutex_lock(&waits->lock);
         atomic_store(&waits->stopping, true);
         while (waits->parked) {
                 struct http_park *park = waits->parked;
-                (void)park_ref(park);
+                atomic_fetch_add(&park->references, 1);
                 pthread_mutex_unlock(&waits->lock);
                 park_end(park);
                 pthread_mutex_lock(&waits->lock);
         }
         /* MHD_resume_connection still touches the daemon when the connection runs again or is even closed. */
         while (waits->n_parks)
-                pthread_cond_wait(&waits->changed, &waits->lock);
-        while (atomic_load(&waits->n_active) &&
-               pthread_cond_timedwait(&waits->changed, &waits->lock, &until) != ETIMEDOUT)
-                ;
-        pthread_mutex_unlock(&waits->lock);
-}
-
-void waits_drain(struct http_waits *waits)
-{
-        pthread_mutex_lock(&waits->lock);
-        while (waits->n_alive)
                 pthread_cond_wait(&waits->changed, &waits->lock);
         pthread_mutex_unlock(&waits->lock);
 }

@@ -11,58 +11,42 @@
 struct http_event;
 struct http_park;
 struct http_request;
-struct http_server;
 struct metric;
 
 /*
- * Parked requests: suspended connections that hold no thread. Each is woken exactly once, by whichever comes first:
- * its operation or event, its deadline, its client leaving (connection.h), or the end of the server. Lock order:
- * waits.lock, then those of libmicrohttpd, the operation store and the loop.
+ * Parked requests: suspended connections that hold no thread. Each is woken exactly once, by the first of these: its
+ * operation or event, its deadline, the end of its client (connection.h), the end of the server. Lock order: waits'
+ * lock, then those of libmicrohttpd, of events, of the operation store and of the loop.
  */
 struct http_waits {
         pthread_mutex_t lock;
-        pthread_cond_t changed; /* CLOCK_MONOTONIC; n_parked changed, or one of the others went to 0 */
-        atomic_size_t n_active; /* requests between their headers and the end of their answer */
-        atomic_bool stopping;   /* written under the lock */
         /* All below: under the lock. */
+        pthread_cond_t changed; /* n_parked changed, or n_parks went to 0 */
+        atomic_bool stopping;   /* written under the lock */
         struct http_park *parked;
         size_t n_parked;
-        size_t n_parks;       /* whose memory is in use, if only by a callback on its way */
-        size_t n_alive;       /* these and connections */
+        size_t n_parks;       /* objects, those included that only a callback on its way still uses */
         struct metric *gauge; /* fixed */
 };
 
-int waits_init(struct http_waits *waits, struct metric *gauge);
-void waits_destroy(struct http_waits *waits);
+/* 0 or -errno. */
+int waits_new(struct metric *gauge, struct http_waits **ret_waits);
 
-/* Counts a request that has begun or ended. */
-void waits_enter(struct http_waits *waits);
-void waits_leave(struct http_waits *waits);
+/* When life_drain has returned. Takes NULL; returns NULL. */
+struct http_waits *waits_free(struct http_waits *waits);
 
-/* Counts what a callback may still touch. After the release only the lock keeps the server alive for the thread. */
-void waits_retain(struct http_waits *waits);
-void waits_release(struct http_waits *waits);
-
-/* Wakes all, parks no more, and waits until nobody is about to resume a connection any more; then until the requests
- * are answered, at most limit_us. */
-void waits_stop(struct http_server *server, uint64_t limit_us);
-
-/* Waits until no callback will touch the waits any more. After waits_stop and the end of the HTTP threads. */
-void waits_drain(struct http_waits *waits);
-
-/* One more reference, with waits.lock held; it goes with park_end, which wakes the request, with no lock held. */
-struct http_park *park_ref(struct http_park *park);
-void park_end(struct http_park *park);
+/* Wakes all requests, parks no more, and waits until every connection is resumed. */
+void waits_stop(struct http_waits *waits);
 
 enum wait_result {
         WAIT_PARKED,   /* the handler returns now; resume will be called on the connection's thread */
-        WAIT_NEEDLESS, /* done already, or the server stops, or the client left: answer what is known */
+        WAIT_NEEDLESS, /* done already, or the server stops, or the client has left: answer with the present state */
         WAIT_FULL,     /* too many are parked */
 };
 
 /*
  * Parks the request until request->operation is done or deleted, or (revision not 0) its revision passed that, for at
- * most wait_ms. resume answers with what is known then. Only from a handler, after the body.
+ * most wait_ms. resume answers with the state then. Only from a handler, after the body.
  */
 enum wait_result wait_park(struct http_request *request, uint64_t revision, uint64_t wait_ms,
                            void (*resume)(struct http_request *request));

@@ -229,7 +229,7 @@ void expect_problem(struct reply reply, int status, const char *code)
 
 void await_parked(struct http_fixture *h, size_t n)
 {
-        struct http_waits *waits = &h->server->waits;
+        struct http_waits *waits = h->server->waits;
 
         pthread_mutex_lock(&waits->lock);
         while (waits->n_parked != n)
@@ -240,6 +240,6 @@ void await_parked(struct http_fixture *h, size_t n)
 void await_idle(struct http_fixture *h)
 {
         /* The server tells of it only when it stops. */
-        while (atomic_load(&h->server->waits.n_active))
+        while (atomic_load(&h->server->life.n_active))
                 (void)sched_yield();
 }

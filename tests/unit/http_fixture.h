@@ -8,6 +8,7 @@
 #include "http/server.h"
 #include "http_internal.h"
 #include "transfer/engine.h"
+#include "wait.h"
 
 struct json_object;
 struct admission;

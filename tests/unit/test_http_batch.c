@@ -179,7 +179,7 @@ WITH_HTTP(a_batch_waits_until_every_operation_is_done)
         await_parked(h, 1);
         assert_int_equal(operation_page(h->f->store, NULL, &cursor, made, 3), 3);
         for (size_t i = 0; i < 3; i++) {
-                assert_int_equal(h->server->waits.n_parked, 1);
+                assert_int_equal(h->server->waits->n_parked, 1);
                 operation_cancel(h->f->store, made[i]);
                 operation_unref(made[i]);
         }
@@ -286,7 +286,7 @@ static void wait_for_three(struct http_fixture *h, const char *more, size_t enou
         fd = http_begin(h, "GET", ids_path(h, some, 3, more), "", NULL);
         await_parked(h, 1);
         for (size_t i = 0; i < enough; i++) {
-                assert_int_equal(h->server->waits.n_parked, 1);
+                assert_int_equal(h->server->waits->n_parked, 1);
                 operation_cancel(h->f->store, some[2 - i]);
         }
         results = results_of(http_receive(fd), "operations");
@@ -345,7 +345,7 @@ WITH_HTTP(an_operation_deleted_meanwhile_is_gone)
 
         await_parked(h, 1);
         operation_delete(h->f->store, some[0]);
-        assert_int_equal(h->server->waits.n_parked, 1);
+        assert_int_equal(h->server->waits->n_parked, 1);
         operation_delete(h->f->store, some[1]);
         results = results_of(http_receive(fd), "operations");
         assert_string_equal(result(results, 0, "code"), "gone");

@@ -20,14 +20,28 @@ static int teardown(void **state)
         return 0;
 }
 
+/* What is reserved, by the first letter of its key. */
+static struct idempotency_entry *reserved[128];
+
+static enum idempotency_verdict begin_some(const char *key, uint64_t hash, uint64_t now, uint64_t *ids, size_t n)
+{
+        struct idempotency_entry *entry;
+        enum idempotency_verdict verdict = idempotency_begin(cache, key, hash, now, ids, n, &entry);
+
+        assert_int_equal(entry != NULL, verdict == IDEMPOTENCY_NEW || verdict == IDEMPOTENCY_RETRY);
+        if (entry)
+                reserved[(unsigned char)*key] = entry;
+        return verdict;
+}
+
 static enum idempotency_verdict begin(const char *key, uint64_t hash, uint64_t now, uint64_t *id)
 {
-        return idempotency_begin(cache, key, hash, now, id, 1);
+        return begin_some(key, hash, now, id, 1);
 }
 
 static void commit(const char *key, uint64_t id)
 {
-        idempotency_commit(cache, key, &id);
+        idempotency_commit(cache, reserved[(unsigned char)*key], &id);
 }
 
 TEST_WITH(the_same_request_gets_what_the_first_made, setup, teardown)
@@ -63,18 +77,8 @@ TEST_WITH(a_request_that_failed_may_come_again, setup, teardown)
         uint64_t id;
 
         assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_NEW);
-        idempotency_abort(cache, "k");
+        idempotency_abort(cache, reserved['k']);
         assert_int_equal(begin("k", 2, 0, &id), IDEMPOTENCY_NEW);
-}
-
-TEST_WITH(an_abort_does_not_undo_a_commit, setup, teardown)
-{
-        uint64_t id;
-
-        assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_NEW);
-        commit("k", 42);
-        idempotency_abort(cache, "k");
-        assert_int_equal(begin("k", 1, 0, &id), IDEMPOTENCY_REPLAY);
 }
 
 TEST_WITH(keys_are_forgotten_after_their_time, setup, teardown)
@@ -119,18 +123,18 @@ TEST_WITH(what_was_not_made_is_made_by_one_retry, setup, teardown)
 {
         uint64_t ids[3] = { 7, 0, 9 };
 
-        assert_int_equal(idempotency_begin(cache, "k", 1, 0, ids, 3), IDEMPOTENCY_NEW);
-        idempotency_commit(cache, "k", ids);
+        assert_int_equal(begin_some("k", 1, 0, ids, 3), IDEMPOTENCY_NEW);
+        idempotency_commit(cache, reserved['k'], ids);
         memset(ids, 1, sizeof(ids));
-        assert_int_equal(idempotency_begin(cache, "k", 1, 1, ids, 3), IDEMPOTENCY_RETRY);
+        assert_int_equal(begin_some("k", 1, 1, ids, 3), IDEMPOTENCY_RETRY);
         assert_int_equal(ids[0], 7);
         assert_int_equal(ids[1], 0);
         assert_int_equal(ids[2], 9);
-        assert_int_equal(idempotency_begin(cache, "k", 1, 1, ids, 3), IDEMPOTENCY_BUSY);
-        idempotency_abort(cache, "k");
-        assert_int_equal(idempotency_begin(cache, "k", 1, 1, ids, 3), IDEMPOTENCY_RETRY);
+        assert_int_equal(begin_some("k", 1, 1, ids, 3), IDEMPOTENCY_BUSY);
+        idempotency_abort(cache, reserved['k']);
+        assert_int_equal(begin_some("k", 1, 1, ids, 3), IDEMPOTENCY_RETRY);
         ids[1] = 8;
-        idempotency_commit(cache, "k", ids);
-        assert_int_equal(idempotency_begin(cache, "k", 1, 1, ids, 3), IDEMPOTENCY_REPLAY);
+        idempotency_commit(cache, reserved['k'], ids);
+        assert_int_equal(begin_some("k", 1, 1, ids, 3), IDEMPOTENCY_REPLAY);
         assert_int_equal(ids[1], 8);
 }

@@ -76,10 +76,10 @@ WITH_HTTP(a_crowd_is_spread_over_shards_and_woken_one_by_one_or_all)
         gather(h, one, fds + CROWD - 1, 1, CROWD);
         for (size_t i = 0; i < h->server->n_threads; i++) {
                 const struct http_thread *thread = h->server->threads[i];
-                n_shards += thread->n_shards;
-                for (size_t k = 0; k < thread->n_shards; k++) {
-                        assert_true(thread->shards[k]->n_connections <= SHARD_CONNECTIONS);
-                        n_connections += thread->shards[k]->n_connections;
+                n_shards += thread->shards.n;
+                for (size_t k = 0; k < thread->shards.n; k++) {
+                        assert_true(thread->shards.shards[k]->n_connections <= SHARD_CONNECTIONS);
+                        n_connections += thread->shards.shards[k]->n_connections;
                 }
         }
         assert_int_equal(n_connections, CROWD);
@@ -168,7 +168,7 @@ WITH_HTTP(one_address_leaves_places_to_others)
         h->config.threads = 1;
         h->config.limits.connections_max = PLACES;
         http_start(h);
-        assert_int_equal(server_thread_share(PLACES), SHARE);
+        assert_int_equal(quota_share(PLACES), SHARE);
         atomic_store(&client_key, 5);
         for (int i = 0; i < SHARE; i++) {
                 fds[i] = http_connect(h);

@@ -313,7 +313,7 @@ WITH_HTTP(the_end_of_the_server_waits_for_who_resumes)
         h->config.threads = 1;
         http_start(h);
         fd = park(h, operation, "?wait_ms=60000", 1);
-        atomic_store(&resume.waits, &h->server->waits);
+        atomic_store(&resume.waits, h->server->waits);
         atomic_store(&resume.stopped, false);
         close(fd); /* the loop's thread resumes */
         while (!atomic_load(&resume.inside))

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "counters.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <ferry/error.h>
+
+#include "base/metrics.h"
+#include "base/util.h"
+#include "http_internal.h"
+#include "problem.h"
+#include "request.h"
+
+/* Connections that the worker ends by itself. */
+static void count_ends(struct http_server *server)
+{
+        static const char *const labels[] = { "reason" };
+        struct metric_family *ended =
+                metrics_family(server->config.metrics, METRIC_COUNTER, "ferry_http_connections_ended_total",
+                               "HTTP connections that the worker ended: a head, body or reader was too slow, a first "
+                               "head was refused, others needed the room, one address had too many.",
+                               1, labels, NULL, 0);
+
+        server->slow[HTTP_SLOW_HEAD] = metric_get(ended, (const char *const[]){ "slow_head" });
+        server->slow[HTTP_SLOW_BODY] = metric_get(ended, (const char *const[]){ "slow_body" });
+        server->slow[HTTP_SLOW_READER] = metric_get(ended, (const char *const[]){ "slow_reader" });
+        server->refused_head = metric_get(ended, (const char *const[]){ "refused_head" });
+        server->evicted = metric_get(ended, (const char *const[]){ "evicted" });
+        server->refused_address = metric_get(ended, (const char *const[]){ "address_limit" });
+}
+
+/* All codes, so that the series exist before the first problem. */
+static void count_problems(struct http_server *server)
+{
+        static const char *const label[] = { "code" };
+        static const char *const codes[] = {
+#define X(name, number, code, http, retryable, title) code,
+                FERRY_ERRORS(X)
+#undef X
+        };
+
+        server->problems = metrics_family(server->config.metrics, METRIC_COUNTER, "ferry_http_problems_total",
+                                          "HTTP requests refused, by the code of the problem.", 1, label, NULL, 0);
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(codes); i++)
+                (void)metric_get(server->problems, &codes[i]);
+}
+
+/* A metric without labels. */
+static struct metric *single(struct http_server *server, enum metric_type type, const char *name, const char *help)
+{
+        return metric_get(metrics_family(server->config.metrics, type, name, help, 0, NULL, NULL, 0), NULL);
+}
+
+int counters_init(struct http_server *server, size_t n_routes)
+{
+        static const char *const request_labels[] = { "route", "code" };
+
+        server->requests = metrics_family(server->config.metrics, METRIC_COUNTER, "ferry_http_requests_total",
+                                          "HTTP requests answered, by route (operationId) and status code.", 2,
+                                          request_labels, NULL, 0);
+        count_ends(server);
+        count_problems(server);
+        server->waiters = single(server, METRIC_GAUGE, "ferry_http_waiters",
+                                 "HTTP requests that are parked until an operation changes.");
+        server->event_readers =
+                single(server, METRIC_GAUGE, "ferry_event_readers", "Clients that read a stream of events.");
+        server->events_missed = single(server, METRIC_COUNTER, "ferry_events_missed_total",
+                                       "Events that a reader was too late for, by all readers.");
+        server->usual = calloc(n_routes * HTTP_USUAL_COUNT, sizeof(*server->usual));
+        return server->usual ? 0 : -ENOMEM;
+}
+
+void counters_destroy(struct http_server *server)
+{
+        free(server->usual);
+}
+
+/* NULL: not one of the usual ones. */
+static _Atomic(struct metric *) *usual_slot(const struct http_request *request, unsigned status)
+{
+        static const unsigned usual[HTTP_USUAL_COUNT] = { 200, 201, 204 };
+
+        for (size_t i = 0; request->usual && i < HTTP_USUAL_COUNT; i++)
+                if (usual[i] == status)
+                        return &request->usual[i];
+        return NULL;
+}
+
+/* The usual series are looked up once only: that takes a lock which all threads share. */
+void counters_answered(const struct http_request *request, unsigned status)
+{
+        _Atomic(struct metric *) *slot = usual_slot(request, status);
+        struct metric *metric = slot ? atomic_load(slot) : NULL;
+        char code[12];
+        const char *labels[] = { request->route ? request->route->operation_id : "none", code };
+
+        if (!metric) {
+                snprintf(code, sizeof(code), "%u", status);
+                metric = metric_get(request->server->requests, labels);
+                if (slot)
+                        atomic_store(slot, metric);
+        }
+        metric_add(metric, 1);
+}
+
+void counters_problem(struct http_server *server, int error)
+{
+        const char *code = ferry_error_code(error);
+
+        metric_add(metric_get(server->problems, &code), 1);
+}
+
+void counters_refused(struct http_server *server, int error)
+{
+        char code[12];
+
+        (void)snprintf(code, sizeof(code), "%u", problem_status(error));
+        counters_problem(server, error);
+        metric_add(metric_get(server->requests, (const char *const[]){ "none", code }), 1);
+}

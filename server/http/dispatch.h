@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HTTP_DISPATCH_H
+#define HTTP_DISPATCH_H
+
+#include <microhttpd.h>
+
+/*
+ * The access handler of libmicrohttpd, and the function that is told of a request's target before. Each finds the
+ * request's route and calls its handler. Thread: that of the connection's shard.
+ */
+enum MHD_Result dispatch_call(void *context, struct MHD_Connection *connection, const char *url, const char *method,
+                              const char *version, const char *data, size_t *size, void **state);
+void *dispatch_target(void *context, const char *target, struct MHD_Connection *connection);
+
+#endif
