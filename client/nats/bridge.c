@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,28 +12,10 @@
 
 /* Answers for one worker: metadata of the operation that a request names, else a problem. */
 
-enum { BRIDGE_TOKEN_MAX = 4096, BRIDGE_PROBLEM_SIZE = 128, BRIDGE_DRAIN_MS = 5000 };
+enum { BRIDGE_PROBLEM_SIZE = 128, BRIDGE_DRAIN_MS = 5000 };
 
 #define BRIDGE_QUEUE "ferry" /* of several bridges for one worker one answers */
 #define BRIDGE_URL "http://127.0.0.1:9300"
-
-static int bridge_token(const char *file, char **ret_token)
-{
-        char text[BRIDGE_TOKEN_MAX + 1];
-        int fd = open(file, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-        if (n < 0)
-                bus_fail(BUS_USAGE, "%s: %s", file, strerror(errno));
-        if (fd >= 0)
-                (void)close(fd);
-        if (n < 0)
-                return BUS_USAGE;
-        text[n] = '\0';
-        text[strcspn(text, "\r\n")] = '\0';
-        *ret_token = strdup(text);
-        explicit_bzero(text, sizeof(text));
-        return *ret_token ? BUS_OK : bus_fail(BUS_USAGE, "%s", strerror(ENOMEM));
-}
 
 static int bridge_open(const struct bus_options *options, struct ferry **ret_ferry, char name[BUS_NAME_SIZE])
 {
@@ -48,7 +29,7 @@ static int bridge_open(const struct bus_options *options, struct ferry **ret_fer
                                      .retries = -1 };
         struct ferry_worker_info worker;
         char *token = NULL;
-        if (options->token_file && bridge_token(options->token_file, &token) != BUS_OK)
+        if (options->token_file && bus_read_secret(options->token_file, &token) != BUS_OK)
                 return BUS_USAGE;
         how.token = token;
         int r = ferry_new(url, &how, ret_ferry);

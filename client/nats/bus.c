@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bus.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
-enum { BUS_RECONNECT_MS = 1000, BUS_HOST_SIZE = 256 };
+#include <ferry/ferry.h>
+
+enum { BUS_RECONNECT_MS = 1000, BUS_SECRET_MAX = 4096 };
 
 int bus_fail(int status, const char *format, ...)
 {
@@ -20,13 +25,28 @@ int bus_fail(int status, const char *format, ...)
         return status;
 }
 
+int bus_read_secret(const char *file, char **ret_secret)
+{
+        char text[BUS_SECRET_MAX + 1];
+        int fd = open(file, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+        if (n < 0)
+                bus_fail(BUS_USAGE, "%s: %s", file, strerror(errno));
+        if (fd >= 0)
+                (void)close(fd);
+        if (n < 0)
+                return BUS_USAGE;
+        text[n] = '\0';
+        text[strcspn(text, "\r\n")] = '\0';
+        *ret_secret = strdup(text);
+        explicit_bzero(text, sizeof(text));
+        return *ret_secret ? BUS_OK : bus_fail(BUS_USAGE, "%s", strerror(ENOMEM));
+}
+
 /* Whether a URL leads to this machine, where nobody listens on the way. */
 static bool bus_is_loopback(const char *url)
 {
-        const char *host = strstr(url, "://"), *at;
-        host = host ? host + 3 : url;
-        at = strrchr(host, '@');
-        host = at ? at + 1 : host;
+        const char *host = strstr(url, "://") + 3;
         return strncmp(host, "127.", 4) == 0 || strncmp(host, "[::1]", 5) == 0 ||
                (strncasecmp(host, "localhost", 9) == 0 && (!host[9] || host[9] == ':'));
 }
@@ -51,7 +71,20 @@ static void on_back(natsConnection *connection, void *context)
         fputs("ferry-nats: the connection to NATS is back\n", stderr);
 }
 
-static natsStatus bus_prepare(const struct bus_options *options, const char *url, bool once, natsOptions *nats)
+/* secret: NAME:PASSWORD, or a token. */
+static natsStatus bus_set_user(char *secret, natsOptions *nats)
+{
+        char *colon = strchr(secret, ':');
+        if (!colon)
+                return natsOptions_SetToken(nats, secret);
+        *colon = '\0';
+        natsStatus s = natsOptions_SetUserInfo(nats, secret, colon + 1);
+        explicit_bzero(colon + 1, strlen(colon + 1));
+        return s;
+}
+
+static natsStatus bus_prepare(const struct bus_options *options, const char *url, bool once, char *secret,
+                              natsOptions *nats)
 {
         natsStatus s = natsOptions_SetURL(nats, url);
         if (s == NATS_OK)
@@ -60,6 +93,10 @@ static natsStatus bus_prepare(const struct bus_options *options, const char *url
                 s = natsOptions_SetTimeout(nats, BUS_TIMEOUT_MS);
         if (s == NATS_OK && options->creds)
                 s = natsOptions_SetUserCredentialsFromFiles(nats, options->creds, NULL);
+        if (s == NATS_OK && secret)
+                s = bus_set_user(secret, nats);
+        if (s == NATS_OK && options->inbox)
+                s = natsOptions_SetCustomInboxPrefix(nats, options->inbox);
         if (s == NATS_OK && bus_is_secure(options, url))
                 s = natsOptions_SetSecure(nats, true);
         if (s == NATS_OK && options->ca)
@@ -82,6 +119,9 @@ static natsStatus bus_prepare(const struct bus_options *options, const char *url
 int bus_connect(const struct bus_options *options, const char *url, bool once, natsConnection **ret_connection)
 {
         natsOptions *nats = NULL;
+        char *secret = NULL;
+        if (strchr(url, '@')) /* and in no message of ours */
+                return bus_fail(BUS_USAGE, "a NATS URL has no user or password: use --nats-user-file or --nats-creds");
         if (strncmp(url, "nats://", 7) != 0 && strncmp(url, "tls://", 6) != 0)
                 return bus_fail(BUS_USAGE, "%s is not a NATS server's URL: nats://HOST:PORT or tls://HOST:PORT", url);
         if (!options->cert != !options->key)
@@ -90,9 +130,14 @@ int bus_connect(const struct bus_options *options, const char *url, bool once, n
         if (!bus_is_secure(options, url) && !bus_is_loopback(url) && !options->insecure)
                 return bus_fail(BUS_USAGE, "without TLS whoever is on the way can read the metadata: use tls://, or "
                                            "--insecure");
+        if (options->creds && access(options->creds, R_OK) != 0)
+                return bus_fail(BUS_USAGE, "%s: %s", options->creds, strerror(errno));
+        if (options->user_file && bus_read_secret(options->user_file, &secret) != BUS_OK)
+                return BUS_USAGE;
         natsStatus s = natsOptions_Create(&nats);
         if (s == NATS_OK)
-                s = bus_prepare(options, url, once, nats);
+                s = bus_prepare(options, url, once, secret, nats);
+        ferry_secret_free(secret);
         if (s != NATS_OK) {
                 natsOptions_Destroy(nats);
                 return bus_fail(BUS_USAGE, "%s or a file for it is not usable: %s", url, natsStatus_GetText(s));

@@ -20,13 +20,17 @@ enum { BUS_NAME_SIZE = 64, BUS_ID_SIZE = 24, BUS_SUBJECT_SIZE = 96, BUS_TIMEOUT_
 
 /* Strings are borrowed from the command line or the environment. */
 struct bus_options {
-        const char *nats, *creds, *ca, *cert, *key;                        /* the NATS server */
+        const char *nats, *creds, *user_file, *inbox, *ca, *cert, *key;    /* the NATS server */
         const char *url, *token_file, *ca_file, *worker_cert, *worker_key; /* the worker of the bridge */
         bool insecure, help, version;
 };
 
 /* One line on standard error; returns status. */
 int bus_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The first line of a file that holds a secret, for ferry_secret_free. BUS_OK, or BUS_USAGE after a line that says why.
+ */
+int bus_read_secret(const char *file, char **ret_secret);
 
 /*
  * Connects to url (nats:// or tls://, without a path). once: a lost connection is not made anew. BUS_OK with

@@ -14,6 +14,9 @@ static const struct option {
 } options_table[] = {
         { "nats", "URL", "FERRY_NATS", "the NATS server of the bridge (" NATS_DEFAULT_URL ")", AT(nats) },
         { "nats-creds", "FILE", "FERRY_NATS_CREDS", "credentials for NATS", AT(creds) },
+        { "nats-user-file", "FILE", "FERRY_NATS_USER_FILE", "file that holds NAME:PASSWORD, or a token, for NATS",
+          AT(user_file) },
+        { "nats-inbox", "PREFIX", "FERRY_NATS_INBOX", "subjects of the answers to metadata (_INBOX)", AT(inbox) },
         { "nats-ca", "FILE", "FERRY_NATS_CA", "PEM: authorities that vouch for the NATS server; turns TLS on", AT(ca) },
         { "nats-cert", "FILE", "FERRY_NATS_CERT", "PEM: client certificate for NATS; turns TLS on", AT(cert) },
         { "nats-key", "FILE", "FERRY_NATS_KEY", "PEM: its key", AT(key) },

@@ -465,6 +465,145 @@ WITH_SHARED(metadata_go_over_tls)
         free(ca);
 }
 
+/* ---- users ---- */
+
+/* What a user of the bus adds to the environment; "" = unset. */
+static void environment_set(const char *name, const char *value)
+{
+        assert_int_equal(*value ? setenv(name, value, 1) : unsetenv(name), 0);
+}
+
+/* The configuration in SECURITY.md, with this server's address and certificate, as a file. */
+static void manual_write(const char *path)
+{
+        char text[32768], *start, *end, *conf;
+        int fd = open(getenv("FERRY_SECURITY"), O_RDONLY | O_CLOEXEC);
+        ssize_t n = read(fd, text, sizeof(text) - 1);
+        static const char address[] = "listen: 10.0.0.1:4222\ntls { cert_file: a.pem, key_file: a-key.pem }\n";
+
+        assert_true(n > 0 && n < (ssize_t)sizeof(text) - 1);
+        (void)close(fd);
+        text[n] = '\0';
+        start = strstr(text, "```conf\n") + strlen("```conf\n");
+        end = strstr(start, "```\n");
+        assert_true(end && strncmp(start, address, strlen(address)) == 0);
+        conf = text_format("tls { cert_file: \"%s/server.pem\", key_file: \"%s/server-key.pem\" }\n%.*s",
+                           getenv("FERRY_TEST_TLS"), getenv("FERRY_TEST_TLS"),
+                           (int)(end - start - (ssize_t)strlen(address)), start + strlen(address));
+        write_token(path, conf);
+        free(conf);
+}
+
+WITH_SHARED(the_users_of_security_md_do_what_they_may_and_nothing_else)
+{
+        struct worker *w = &s->pair.a;
+        char *conf = text_format("%s/nats.conf", s->path), *a = text_format("%s/a-user", s->path),
+             *b = text_format("%s/b-user", s->path), *ca = text_format("%s/ca.pem", getenv("FERRY_TEST_TLS")),
+             *server = text_format("tls://127.0.0.1:%d", nats.port);
+        struct program bridge;
+
+        if (nats.pid) {
+                nats_kill();
+                manual_write(conf);
+                write_token(a, "a:of-a\n");
+                write_token(b, "b:of-b\n");
+                environment_set("NATS_A", "of-a");
+                environment_set("NATS_B", "of-b");
+                nats_start((const char *const[]){ "-c", conf, NULL });
+                environment_set("FERRY_NATS_CA", ca);
+                worker_start(&s->pair.b, "b", NULL);
+                worker_start(w, "a", NULL);
+                char *url = offer_url(server, w, "op_0123456789abcdef");
+                bridge = bridge_start(w, (const char *const[]){ "--nats", server, "--nats-user-file", a, NULL });
+                environment_set("FERRY_NATS_INBOX", "b");
+                assert_asks(url, 3, "no NATS server takes us"); /* without a user */
+                environment_set("FERRY_NATS_USER_FILE", b);
+                assert_asks(url, 1, "not-found"); /* by the worker: it was asked */
+                assert_fetched(s, server);
+                environment_set("FERRY_NATS_INBOX", "c"); /* of another peer */
+                assert_asks(url, 3, "");
+                environment_set("FERRY_NATS_INBOX", "b");
+                environment_set("FERRY_NATS_USER_FILE", a); /* a bridge may not ask */
+                assert_asks(url, 3, "");
+                environment_set("FERRY_NATS_USER_FILE", conf); /* whatever that is */
+                assert_asks(url, 3, "no NATS server takes us");
+                free(url);
+                (void)program_end(&bridge, SIGTERM);
+                for (size_t i = 0; i < 3; i++)
+                        environment_set(
+                                (const char *const[]){ "FERRY_NATS_CA", "FERRY_NATS_INBOX", "FERRY_NATS_USER_FILE" }[i],
+                                "");
+                pair_stop(&s->pair);
+                nats_kill();
+                nats_start(NULL);
+        }
+        free(conf);
+        free(a);
+        free(b);
+        free(ca);
+        free(server);
+        NEEDS_NATS();
+}
+
+WITH_SHARED(accounts_are_apart_and_a_token_is_enough)
+{
+        const char *folder = getenv("FERRY_NATS_CREDENTIALS");
+        char *conf = text_format("%s/accounts.conf", folder), *a = text_format("%s/bridge.creds", folder),
+             *b = text_format("%s/peer.creds", folder), *c = text_format("%s/stranger.creds", folder),
+             *token = text_format("%s/nats-token", s->path);
+        struct worker *w = &s->pair.a;
+        struct program bridge;
+
+        if (nats.pid) {
+                nats_kill();
+                nats_start((const char *const[]){ "-c", conf, NULL });
+                worker_start(&s->pair.b, "b", NULL);
+                worker_start(w, "a", NULL);
+                char *url = offer_url(nats.url, w, "op_0123456789abcdef");
+                bridge = bridge_start(w, (const char *const[]){ "--nats-creds", a, NULL });
+                assert_asks(url, 3, "no NATS server takes us");
+                environment_set("FERRY_NATS_CREDS", b);
+                assert_fetched(s, nats.url);
+                environment_set("FERRY_NATS_CREDS", c); /* of another account */
+                assert_asks(url, 1, "nobody answers for worker a");
+                environment_set("FERRY_NATS_CREDS", token);
+                assert_asks(url, 2, "No such file");
+                environment_set("FERRY_NATS_CREDS", "");
+                (void)program_end(&bridge, SIGTERM);
+                nats_kill();
+                nats_start((const char *const[]){ "--auth", "of-all", NULL });
+                write_token(token, "of-all\n");
+                assert_asks(url, 3, "no NATS server takes us");
+                environment_set("FERRY_NATS_USER_FILE", token);
+                assert_asks(url, 1, "nobody answers");
+                environment_set("FERRY_NATS_USER_FILE", "");
+                free(url);
+                pair_stop(&s->pair);
+                nats_kill();
+                nats_start(NULL);
+        }
+        free(conf);
+        free(a);
+        free(b);
+        free(c);
+        free(token);
+        NEEDS_NATS();
+}
+
+TEST(a_password_in_a_url_is_refused_and_not_repeated)
+{
+        char *output, *errors;
+
+        assert_int_equal(run((const char *const[]){ getenv("FERRY_NATS_PROGRAM"), "metadata",
+                                                    "nats://me:hidden@127.0.0.1:1/a/op_0123456789abcdef", NULL },
+                             &output, &errors),
+                         2);
+        assert_non_null(strstr(errors, "--nats-user-file"));
+        assert_null(strstr(errors, "hidden"));
+        free(output);
+        free(errors);
+}
+
 static int setup(void **state)
 {
         char url[64];
