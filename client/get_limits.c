@@ -9,7 +9,6 @@
 #define LIMIT(name) DECODE_FIELD(#name, DECODE_UINT, false, struct ferry_limits, name)
 /* clang-format on */
 
-/* In the order of the answer, which is decoded fastest. */
 static const struct decode_field limits_fields[] = {
         LIMIT(body_max),
         LIMIT(batch_max),
@@ -43,6 +42,10 @@ static const struct decode_field limits_fields[] = {
         LIMIT(timeout_ms_max),
         LIMIT(stall_ms),
         LIMIT(retention_ms),
+        LIMIT(answer_max),
+        LIMIT(claims_max),
+        LIMIT(lookups_max),
+        LIMIT(pieces_max),
 };
 _Static_assert(sizeof(limits_fields) / sizeof(limits_fields[0]) ==
                        offsetof(struct ferry_limits, json) / sizeof(uint64_t),
