@@ -52,8 +52,10 @@ const struct cli_command cli_commands[] = {
         { "events", "", "tell what happened in the worker lately, one event a line",
           "Operations made, moving and ended, regions, peers, limits near. Ctrl-C ends --follow.", 0, 0,
           cli_run_events },
-        { "top", "", "watch transfers live", "Ctrl-C ends it. Where the output is no terminal, it prints once.", 0, 0,
-          cli_run_top },
+        { "top", "", "watch transfers live",
+          "It draws anew when something happens, and while bytes move. Ctrl-C ends it. Where the output is no "
+          "terminal, it prints once.",
+          0, 0, cli_run_top },
         { "bench", "PEER", "measure reads from another worker (URL or @NAME)",
           "Makes a region on both workers and removes it. --size is the largest transfer.", 1, 1, cli_run_bench },
         { "doctor", "[PEER]", "tell what carries the bytes, and why not something better",

@@ -3,9 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "events.h"
 #include "table.h"
-
-enum { EVENTS_WAIT_MS = 50000 };
 
 /* What of the object of an event stands on its line; what is missing is left out. */
 static const struct table_column events_columns[] = {
@@ -56,7 +55,7 @@ static void events_missed(struct json_object *page)
                 fprintf(stderr, "ferry: %s events were missed\n", missed);
 }
 
-static int events_page(struct cli *cli, const char *after, unsigned wait_ms, struct json_object **ret_page)
+int events_page(struct cli *cli, const char *after, unsigned wait_ms, struct json_object **ret_page)
 {
         char *path = NULL;
         size_t size;

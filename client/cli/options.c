@@ -36,7 +36,7 @@ const struct cli_option cli_options[] = {
         { "any", NULL, NULL, "wait until one of the operations is done", 0, "wait", AT(any) },
         { "follow", NULL, NULL, "go on, and tell what happens", 'f', "events", AT(follow) },
         { "watch", NULL, NULL, "go on, and tell who joins and leaves", 'w', "workers", AT(watch) },
-        { "interval", "TIME", NULL, "time between two looks (1s)", 'i', "top", AT(interval) },
+        { "interval", "TIME", NULL, "least time between two looks (1s)", 'i', "top", AT(interval) },
         { "count", "N", NULL, "stop after N looks", 'c', "top", AT(count) },
         { "mdoc", NULL, NULL, "print the manual's commands and options", 0, "help", AT(mdoc) },
         { "help", NULL, NULL, "print help, also of a command", 'h', NULL, AT(help) },

@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "events.h"
 #include "table.h"
 
 enum { TOP_INTERVAL_MS = 1000, TOP_ROWS = 24, TOP_FRAME_LINES = 5 };
@@ -17,57 +18,117 @@ static const struct table_column top_columns[] = {
         { "TRANSPORT", "transport", TABLE_TEXT }, { "LABEL", "label", TABLE_TEXT },
 };
 
-/* What was seen at one look. Rows are those of operations that run, or ended since the look before. */
 struct top {
         struct cli *cli;
         bool live;
-        struct json_object *seen; /* id → bytes_done, of the look before */
+        char *name;                /* of the worker */
+        char *after;               /* the latest event that was seen; NULL = none yet */
+        struct json_object *seen;  /* id → bytes_done, of the look before; NULL = none yet */
+        struct json_object *ended; /* id → operation, since the look before */
         uint64_t seen_ms;
+        bool moving; /* something is in progress, of which no event tells how far it is */
 };
 
-static double top_member(struct json_object *object, const char *name)
+static double top_number(struct json_object *object, const char *name)
 {
         struct json_object *value;
         return json_object_object_get_ex(object, name, &value) ? json_object_get_double(value) : 0;
 }
 
-static bool top_done(struct json_object *operation)
+static const char *top_text(struct json_object *object, const char *name)
 {
-        struct json_object *done;
-        return json_object_object_get_ex(operation, "done", &done) && json_object_get_boolean(done);
+        struct json_object *value;
+        return json_object_object_get_ex(object, name, &value) ? json_object_get_string(value) : "";
 }
 
-/* Adds rates, and keeps what the next look compares with. Returns the sum of the rates. */
-static double top_rates(struct top *top, struct json_object *list, struct json_object **rows, size_t *ret_n)
+/* ---- events ---- */
+
+/* Keeps what has ended, and where to go on. Returns how many events there were. */
+static size_t top_take(struct top *top, struct json_object *page)
 {
-        struct json_object *seen = json_object_new_object(), *id, *before;
-        uint64_t now = cli_clock_ms();
-        double sum = 0;
-        *ret_n = 0;
-        for (size_t i = 0; i < json_object_array_length(list); i++) {
-                struct json_object *operation = json_object_array_get_idx(list, i);
-                if (!json_object_object_get_ex(operation, "id", &id))
-                        continue;
-                bool known = json_object_object_get_ex(top->seen, json_object_get_string(id), &before);
-                double bytes = top_member(operation, "bytes_done"),
-                       moved = known ? bytes - json_object_get_double(before) : 0;
-                double rate = now > top->seen_ms && moved > 0 ? moved * 1000 / (double)(now - top->seen_ms) : 0;
-                if (top_done(operation) && !known)
-                        continue;
-                if (!top_done(operation))
-                        json_object_object_add(seen, json_object_get_string(id), json_object_new_double(bytes));
-                if (rate > 0)
-                        json_object_object_add(operation, "rate", json_object_new_double(rate));
-                sum += rate;
-                rows[(*ret_n)++] = operation;
+        struct json_object *list, *operation;
+        const char *next = top_text(page, "next");
+        size_t n = json_object_object_get_ex(page, "events", &list) ? json_object_array_length(list) : 0;
+        for (size_t i = 0; top->seen && i < n; i++) {
+                struct json_object *event = json_object_array_get_idx(list, i);
+                if (strcmp(top_text(event, "type"), "operation.ended") == 0 &&
+                    json_object_object_get_ex(event, "operation", &operation))
+                        json_object_object_add(top->ended, top_text(operation, "id"), json_object_get(operation));
         }
+        free(top->after);
+        top->after = strdup(next);
+        return n;
+}
+
+/* What has happened since the look before; wait_ms: first waits for something to happen. */
+static int top_listen(struct top *top, unsigned wait_ms)
+{
+        size_t n = 1;
+        int status = CLI_OK;
+        while (status == CLI_OK && n) {
+                struct json_object *page = NULL;
+                status = events_page(top->cli, top->after, wait_ms, &page);
+                if (status == CLI_OK)
+                        n = top_take(top, page);
+                json_object_put(page);
+                if (status == CLI_OK && !top->after)
+                        return cli_usage_error("memory is short");
+                if (wait_ms && n)
+                        wait_ms = 0;
+                else if (wait_ms)
+                        n = 1; /* nothing yet */
+        }
+        return status;
+}
+
+/* ---- a look ---- */
+
+/* Adds the rate since the look before. What came after it had moved nothing then. Returns the rate. */
+static double top_rate(const struct top *top, struct json_object *operation, uint64_t now_ms)
+{
+        struct json_object *before = NULL;
+        double moved = top_number(operation, "bytes_done"), rate;
+        if (!top->seen || now_ms <= top->seen_ms)
+                return 0;
+        if (json_object_object_get_ex(top->seen, top_text(operation, "id"), &before))
+                moved -= json_object_get_double(before);
+        rate = moved > 0 ? moved * 1000 / (double)(now_ms - top->seen_ms) : 0;
+        if (rate > 0)
+                json_object_object_add(operation, "rate", json_object_new_double(rate));
+        return rate;
+}
+
+/* What runs, and then what has ended, with rates; keeps what the next look compares with. Returns the sum of rates. */
+static double top_rows(struct top *top, struct json_object *running, struct json_object *rows)
+{
+        struct json_object *seen = json_object_new_object();
+        uint64_t now_ms = cli_clock_ms();
+        double sum = 0;
+        top->moving = false;
+        for (size_t i = 0; i < json_object_array_length(running); i++) {
+                struct json_object *operation = json_object_array_get_idx(running, i);
+                const char *id = top_text(operation, "id");
+                if (json_object_object_get_ex(top->ended, id, NULL))
+                        continue;
+                top->moving = top->moving || strcmp(top_text(operation, "status"), "IN_PROGRESS") == 0;
+                sum += top_rate(top, operation, now_ms);
+                json_object_object_add(seen, id, json_object_new_double(top_number(operation, "bytes_done")));
+                json_object_array_add(rows, json_object_get(operation));
+        }
+        json_object_object_foreach (top->ended, id, operation) {
+                (void)id;
+                sum += top_rate(top, operation, now_ms);
+                json_object_array_add(rows, json_object_get(operation));
+        }
+        json_object_put(top->ended);
+        top->ended = json_object_new_object();
         json_object_put(top->seen);
         top->seen = seen;
-        top->seen_ms = now;
+        top->seen_ms = now_ms;
         return sum;
 }
 
-static size_t top_rows(const struct top *top)
+static size_t top_height(const struct top *top)
 {
         struct winsize window = { 0 };
         if (!top->live)
@@ -76,19 +137,19 @@ static size_t top_rows(const struct top *top)
         return rows > TOP_FRAME_LINES ? rows - TOP_FRAME_LINES : 1;
 }
 
-static int top_draw(struct top *top, struct json_object *worker, struct json_object *list)
+static int top_draw(const struct top *top, struct json_object *list, double sum)
 {
-        size_t n = json_object_array_length(list), most = top_rows(top);
-        struct json_object **rows = calloc(n + 1, sizeof(*rows)), *name = NULL;
+        size_t n = json_object_array_length(list), most = top_height(top);
+        struct json_object **rows = calloc(n + 1, sizeof(*rows));
         char rate[32];
         if (!rows)
                 return cli_usage_error("memory is short");
-        json_object_object_get_ex(worker, "name", &name);
-        cli_bytes_format(rate, sizeof(rate), top_rates(top, list, rows, &n));
+        for (size_t i = 0; i < n; i++)
+                rows[i] = json_object_array_get_idx(list, i);
+        cli_bytes_format(rate, sizeof(rate), sum);
         if (top->live)
                 fputs("\033[H\033[J", stdout);
-        printf("%s at %s, up %.0f s: %zu operations, %s/s\n\n", json_object_get_string(name), top->cli->worker.url,
-               top_member(worker, "uptime_ms") / 1000, n, rate);
+        printf("%s at %s: %zu operations, %s/s\n\n", top->name, top->cli->worker.url, n, rate);
         table_print(stdout, rows, n < most ? n : most, top_columns, sizeof(top_columns) / sizeof(top_columns[0]));
         if (n > most)
                 printf("… and %zu more\n", n - most);
@@ -97,24 +158,37 @@ static int top_draw(struct top *top, struct json_object *worker, struct json_obj
         return CLI_OK;
 }
 
+/* An operation that ends between the two requests is in both. */
 static int top_look(struct top *top)
 {
-        struct json_object *worker = NULL, *list = NULL;
-        int status = table_get(&top->cli->worker, "/v1/worker", &worker);
+        struct json_object *running = NULL, *rows = json_object_new_array();
+        int status = table_get_all(&top->cli->worker, "/v1/operations?done=false&limit=1000", "operations", &running);
         if (status == CLI_OK)
-                status = table_get_all(&top->cli->worker, "/v1/operations?limit=1000", "operations", &list);
-        if (status == CLI_OK && top->cli->json)
-                status = cli_print(json_object_to_json_string_ext(list, JSON_C_TO_STRING_NOSLASHESCAPE));
-        else if (status == CLI_OK)
-                status = top_draw(top, worker, list);
+                status = top_listen(top, 0);
+        if (status == CLI_OK) {
+                double sum = top_rows(top, running, rows);
+                status = top->cli->json
+                                 ? cli_print(json_object_to_json_string_ext(rows, JSON_C_TO_STRING_NOSLASHESCAPE))
+                                 : top_draw(top, rows, sum);
+        }
+        json_object_put(running);
+        json_object_put(rows);
+        return status;
+}
+
+static int top_name(struct top *top)
+{
+        struct json_object *worker = NULL;
+        int status = table_get(&top->cli->worker, "/v1/worker", &worker);
+        if (status == CLI_OK && !(top->name = strdup(top_text(worker, "name"))))
+                status = cli_usage_error("memory is short");
         json_object_put(worker);
-        json_object_put(list);
         return status;
 }
 
 int cli_run_top(struct cli *cli, int argc, char **argv)
 {
-        struct top top = { .cli = cli, .live = isatty(STDOUT_FILENO) && !cli->json };
+        struct top top = { .cli = cli, .live = isatty(STDOUT_FILENO) && !cli->json, .ended = json_object_new_object() };
         uint64_t interval = TOP_INTERVAL_MS;
         uint64_t left = top.live ? 0 : 1; /* 0 = for ever */
         if (cli->interval && (!cli_duration_parse(cli->interval, &interval) || interval > INT32_MAX))
@@ -122,15 +196,22 @@ int cli_run_top(struct cli *cli, int argc, char **argv)
         if (cli->count && !cli_number_parse(cli->count, &left))
                 return cli_usage_error("not a number of looks: %s", cli->count);
         int status = cli_connect(cli);
+        if (status == CLI_OK)
+                status = top_name(&top);
         while (status == CLI_OK) {
                 status = top_look(&top);
-                if (left && --left == 0)
+                if (status != CLI_OK || (left && --left == 0))
                         break;
-                if (status == CLI_OK && !signals_caught())
+                if (!signals_caught())
                         (void)poll(NULL, 0, (int)interval);
                 if (signals_caught())
                         break;
+                if (!top.moving)
+                        status = top_listen(&top, EVENTS_WAIT_MS);
         }
+        free(top.name);
+        free(top.after);
+        json_object_put(top.ended);
         json_object_put(top.seen);
         return signals_caught() ? CLI_OK : status;
 }

@@ -113,10 +113,6 @@ class Files(Case):
         self.finish(offer)
         self.assertEqual(target.read_bytes(), source.read_bytes())
 
-    def region(self, worker, size):
-        output, _ = self.ferry("post", "/v1/regions", json.dumps({"size": size}), "-u", worker.url)
-        return json.loads(output)["id"]
-
     def test_copies_between_files_and_regions_of_two_workers(self):
         (self.directory / "ferry").mkdir()
         (self.directory / "ferry" / "workers").write_text(f"b {self.b.url}\n")

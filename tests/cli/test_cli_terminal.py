@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """ferry on a terminal: progress, top, and no bytes to the screen."""
+import json
 import os
 import pty
 import re
@@ -17,7 +18,7 @@ class Terminal(Case):
         super().setUp()
         self.a, self.b = self.worker("a"), self.worker("b")
 
-    def run_on(self, *arguments, streams=("stdin", "stdout", "stderr"), until=None, end=None):
+    def run_on(self, *arguments, streams=("stdin", "stdout", "stderr"), until=None, end=None, then=None):
         """Runs ferry with streams on a terminal. Returns its status and what the terminal showed."""
         master, slave = pty.openpty()
         given = {name: slave for name in streams}
@@ -37,7 +38,7 @@ class Terminal(Case):
             shown += data
             if until and re.search(until, shown):
                 end(process)
-                until = None
+                (until, end), then = then or (None, None), None
             if not data:
                 break
         process.wait(LIMIT)
@@ -69,17 +70,30 @@ class Terminal(Case):
         self.finish(offer)
         self.nothing_left(self.a, self.b)
 
-    def test_top_draws_until_it_is_interrupted(self):
-        offer = self.start("offer", self.file("source", 1000), "-u", self.a.url)
-        operation = self.line(offer).split("/")[-2]
-        status, shown = self.run_on("top", "--interval", "50ms", "-u", self.a.url,
-                                    until=rb"(?s)\x1b\[H\x1b\[J.*\x1b\[H\x1b\[J.*\x1b\[H\x1b\[J",
-                                    end=lambda process: process.send_signal(signal.SIGINT))
+    def metric(self, name):
+        metrics = self.ferry("get", "/metrics", "-u", self.a.url)[0].decode()
+        return sum(int(n) for n in re.findall(rf"^{name}(?:\{{.*\}})? (\d+)$", metrics, re.M))
+
+    def test_top_draws_what_happens_and_asks_for_nothing_between(self):
+        asked = []
+
+        def happens(process):
+            while not self.metric("ferry_http_waiters"):
+                pass
+            asked.extend(self.metric("ferry_http_requests_total") for _ in range(9))
+            region = self.region(self.a, 4096)
+            offer = json.loads(self.ferry("post", "/v1/operations", json.dumps(
+                {"kind": "readable", "label": "mine", "descriptors": [{"region": region}]}), "-u", self.a.url)[0])
+            self.ferry("cancel", offer["id"], "-u", self.a.url)
+
+        def ends(process):
+            process.send_signal(signal.SIGINT)
+
+        status, shown = self.run_on("top", "--interval", "1ms", "-u", self.a.url, until=rb"(?s)\x1b\[H\x1b\[J.*LABEL",
+                                    end=happens, then=(rb"CANCELLED.*mine", ends))
         self.assertEqual(status, 0)
-        self.assertGreaterEqual(shown.count(operation), 2)
-        offer.send_signal(signal.SIGINT)
-        offer.wait(LIMIT)
-        self.nothing_left(self.a)
+        # No requests but those for the metrics.
+        self.assertEqual(asked, list(range(asked[0], asked[0] + 9)))
 
     def test_an_offer_says_how_to_fetch_it(self):
         status, shown = self.run_on("offer", self.file("source", 1000), "-u", self.a.url, until=rb"ferry fetch http",

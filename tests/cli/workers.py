@@ -90,6 +90,10 @@ class Case(unittest.TestCase):
         self.workers.append(Worker(self.directory, name, *flags, **more))
         return self.workers[-1]
 
+    def region(self, worker, size):
+        output, _ = self.ferry("post", "/v1/regions", json.dumps({"size": size}), "-u", worker.url)
+        return json.loads(output)["id"]
+
     def file(self, name, size):
         path = self.directory / name
         path.write_bytes(os.urandom(size))

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_EVENTS_H
+#define CLI_EVENTS_H
+
+#include "cli.h"
+
+struct json_object;
+
+enum { EVENTS_WAIT_MS = 50000 }; /* of one request */
+
+/*
+ * A page of the events after that one (NULL = from the oldest that the worker keeps), of --label where it was given,
+ * for json_object_put(). Waits up to wait_ms for the first. An exit status.
+ */
+int events_page(struct cli *cli, const char *after, unsigned wait_ms, struct json_object **ret_page);
+
+#endif
