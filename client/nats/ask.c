@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bus.h"
+#include "reply.h"
 
 /* Asks the bridge of another worker: nats://HOST:PORT/WORKER/op_ID. */
 
@@ -35,47 +35,19 @@ static int ask_parse(const char *url, struct ask *ret_ask)
         return ret_ask->server ? BUS_OK : bus_fail(BUS_USAGE, "%s", strerror(ENOMEM));
 }
 
-/* Metadata are an object with these; whoever reads them checks the rest. */
-static bool ask_is_metadata(struct json_object *root)
-{
-        static const char *const members[] = { "descriptors", "nixl_metadata", "notification_key", "operation_kind" };
-        for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
-                if (!json_object_is_type(root, json_type_object) || !json_object_object_get_ex(root, members[i], NULL))
-                        return false;
-        return true;
-}
-
-/* The bridge's "code", where it is one: anybody may answer on a bus. */
-static const char *ask_code(struct json_object *root)
-{
-        struct json_object *code = NULL;
-        const char *text;
-        if (!json_object_is_type(root, json_type_object) || !json_object_object_get_ex(root, "code", &code) ||
-            !json_object_is_type(code, json_type_string))
-                return NULL;
-        text = json_object_get_string(code);
-        return *text && strlen(text) < 64 && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(text)
-                       ? text
-                       : NULL;
-}
-
 static int ask_judge(const struct ask *ask, const char *data, size_t size)
 {
-        char *text = strndup(data, size);
-        struct json_object *root = text ? json_tokener_parse(text) : NULL;
-        const char *code = ask_code(root);
-        int status = BUS_OK;
-        if (ask_is_metadata(root))
-                status = printf("%s\n", text) < 0 || fflush(stdout) != 0 ? BUS_USAGE : BUS_OK;
-        else if (code)
-                status = bus_fail(BUS_PROBLEM, "%s of worker %s: %s", ask->id, ask->name, code);
-        else
-                status = bus_fail(BUS_UNREACHABLE, "what came for worker %s is not metadata", ask->name);
-        json_object_put(root);
-        if (text)
-                explicit_bzero(text, strlen(text));
-        free(text);
-        return status;
+        char code[REPLY_CODE_SIZE];
+        switch (reply_read(data, size, code)) {
+        case REPLY_METADATA:
+                return fwrite(data, 1, size, stdout) != size || putchar('\n') == EOF || fflush(stdout) != 0 ? BUS_USAGE
+                                                                                                            : BUS_OK;
+        case REPLY_PROBLEM:
+                return bus_fail(BUS_PROBLEM, "%s of worker %s: %s", ask->id, ask->name, code);
+        case REPLY_NONSENSE:
+                break;
+        }
+        return bus_fail(BUS_UNREACHABLE, "what came for worker %s is not metadata", ask->name);
 }
 
 static int ask_exchange(natsConnection *connection, const struct ask *ask)

@@ -368,6 +368,8 @@ TEST(an_answer_that_is_not_metadata_is_refused)
                 { "{\"code\":5}", 3, "is not metadata" },
                 { "{\"code\":\"\\u001b[2J\"}", 3, "is not metadata" },
                 { "{\"code\":\"gone\"}", 1, "gone" },
+                { "{\"descriptors\":[],\"nixl_metadata\":\"\x1b[2J\",\"notification_key\":\"\",\"operation_kind\":1}",
+                  3, "is not metadata" },
         };
         char *url = text_format("%s/liar/op_0123456789abcdef", nats.url);
 

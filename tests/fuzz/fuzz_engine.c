@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <ferry/error.h>
 
-#include "../unit/faulty_transport.h"
 #include "base/util.h"
+#include "faulty_transport.h"
 #include "fuzz_engines.h"
 #include "fuzz_tape.h"
 

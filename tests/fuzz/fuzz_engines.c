@@ -14,6 +14,7 @@
 #include "base/util.h"
 #include "command.h"
 #include "engine_internal.h"
+#include "offered.h"
 #include "pass.h"
 #include "peer.h"
 #include "thread.h"
@@ -227,19 +228,13 @@ static int claim(struct fuzz_engines *engines, int which, const struct engine_re
                  struct engine_offer *ret_offer)
 {
         struct flight *f = find_offer(engines, request->operation);
+        int r;
 
         if (!f || f->engine[PASSIVE] != which)
                 return FERRY_E_STALE_METADATA;
-        if (!ferry_key_equal(request->key, f->key))
-                return FERRY_E_PEER_REFUSED;
-        if (request->direction != f->direction)
-                return FERRY_E_KIND_MISMATCH;
-        if (request->total != f->total)
-                return FERRY_E_SIZE_MISMATCH;
-        if (f->closed)
-                return FERRY_E_EXPIRED;
-        if (f->claimed)
-                return FERRY_E_ALREADY_CLAIMED;
+        r = offered_check(&(struct offered){ f->key, f->direction, f->total, f->closed, f->claimed }, request);
+        if (r)
+                return r;
         f->claimed = true;
         *ret_offer = (struct engine_offer){ .segments = f->segments[PASSIVE],
                                             .n_segments = f->n_segments[PASSIVE],

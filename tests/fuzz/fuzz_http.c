@@ -8,9 +8,9 @@
 #include <ferry/encoding.h>
 #include <ferry/error.h>
 
-#include "../unit/http_fixture.h"
 #include "base/admission.h"
 #include "fuzz_text.h"
+#include "http_fixture.h"
 #include "peers/peers.h"
 
 /*

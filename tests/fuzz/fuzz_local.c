@@ -12,6 +12,7 @@
 #include "frame.h"
 #include "fuzz_engines.h"
 #include "fuzz_tape.h"
+#include "rights.h"
 #include "wire/lease.h"
 
 /*
@@ -109,23 +110,8 @@ static void hostile_close(struct hostile *h)
 
 static void send_bytes(const struct hostile *h, const void *bytes, size_t size, const int *fds, size_t n_fds)
 {
-        union {
-                struct cmsghdr header;
-                char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
-        } control = { 0 };
-        struct iovec piece = { (void *)(uintptr_t)bytes, size };
-        struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1 };
-
-        if (n_fds > 0) {
-                message.msg_control = &control;
-                message.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-                control.header.cmsg_level = SOL_SOCKET;
-                control.header.cmsg_type = SCM_RIGHTS;
-                control.header.cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-                memcpy(CMSG_DATA(&control.header), fds, n_fds * sizeof(int));
-        }
         /* A socket that is full or closed takes nothing. */
-        (void)sendmsg(h->sockets[h->at], &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)rights_send(h->sockets[h->at], bytes, size, fds, n_fds, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 static void send_frame(const struct hostile *h, struct frame frame, int kind)

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/util.h"
+#include "offered.h"
 
 enum {
         AT_ONCE = 12,
@@ -132,16 +133,10 @@ static void ignore_progress(void *context, uint64_t bytes)
 
 static int grant(struct flight *f, const struct engine_request *request, struct engine_offer *ret_offer)
 {
-        if (!ferry_key_equal(request->key, f->key))
-                return FERRY_E_PEER_REFUSED;
-        if (request->direction != f->direction)
-                return FERRY_E_KIND_MISMATCH;
-        if (request->total != f->total)
-                return FERRY_E_SIZE_MISMATCH;
-        if (f->closed)
-                return FERRY_E_EXPIRED;
-        if (f->claimed)
-                return FERRY_E_ALREADY_CLAIMED;
+        int r = offered_check(&(struct offered){ f->key, f->direction, f->total, f->closed, f->claimed }, request);
+
+        if (r)
+                return r;
         f->claimed = true;
         *ret_offer = (struct engine_offer){ .segments = f->segments[PASSIVE],
                                             .n_segments = f->n_segments[PASSIVE],

@@ -13,6 +13,7 @@
 #include "base/util.h"
 #include "frame.h"
 #include "local_fixture.h"
+#include "rights.h"
 
 /* What peers send that are broken or hostile: it ends their own link, and nothing else. */
 
@@ -37,22 +38,7 @@ static void raw_connect(void)
 
 static void raw_send(const void *bytes, size_t size, const int *fds, size_t n_fds)
 {
-        union {
-                struct cmsghdr header;
-                char bytes[CMSG_SPACE(8 * sizeof(int))];
-        } control = { 0 };
-        struct iovec piece = { (void *)(uintptr_t)bytes, size };
-        struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1 };
-
-        if (n_fds > 0) {
-                message.msg_control = &control;
-                message.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-                control.header.cmsg_level = SOL_SOCKET;
-                control.header.cmsg_type = SCM_RIGHTS;
-                control.header.cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-                memcpy(CMSG_DATA(&control.header), fds, n_fds * sizeof(int));
-        }
-        assert_int_equal(sendmsg(raw, &message, MSG_NOSIGNAL), size);
+        assert_int_equal(rights_send(raw, bytes, size, fds, n_fds, MSG_NOSIGNAL), size);
 }
 
 static int file_of(size_t size, int seals)

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "reply.h"
+
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include <ferry/json.h>
+
+static bool is_metadata(struct json_object *root)
+{
+        static const char *const members[] = { "descriptors", "nixl_metadata", "notification_key", "operation_kind" };
+        for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
+                if (!json_object_object_get_ex(root, members[i], NULL))
+                        return false;
+        return true;
+}
+
+static bool read_code(struct json_object *root, char code[REPLY_CODE_SIZE])
+{
+        static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+        struct json_object *value = NULL;
+        const char *text;
+        if (!json_object_object_get_ex(root, "code", &value) || !json_object_is_type(value, json_type_string))
+                return false;
+        text = json_object_get_string(value);
+        if (!*text || strlen(text) >= REPLY_CODE_SIZE || strspn(text, letters) != strlen(text))
+                return false;
+        memcpy(code, text, strlen(text) + 1);
+        return true;
+}
+
+enum reply reply_read(const char *data, size_t size, char code[REPLY_CODE_SIZE])
+{
+        struct ferry_json_errors errors = { 0 };
+        struct ferry_json *json = NULL;
+        enum reply reply = REPLY_NONSENSE;
+        if (size > REPLY_MAX || ferry_json_parse(data, size, &json, &errors) != 0)
+                return REPLY_NONSENSE;
+        struct json_object *root = ferry_json_root(json);
+        if (json_object_is_type(root, json_type_object) && is_metadata(root))
+                reply = REPLY_METADATA;
+        else if (json_object_is_type(root, json_type_object) && read_code(root, code))
+                reply = REPLY_PROBLEM;
+        ferry_json_free(json);
+        return reply;
+}
