@@ -215,8 +215,8 @@ int lane_judge(const struct content_lane *lane, long status, char detail[EASY_DE
                 return error;
         case FERRY_E_NOT_FOUND:
                 return FERRY_E_STALE_METADATA;
-        case FERRY_E_GONE:
-                return lane->content->claimed ? FERRY_E_PEER_LOST : FERRY_E_STALE_METADATA;
+        case FERRY_E_GONE: /* a claimed operation has an end before its transfer when its owner ends it */
+                return lane->content->claimed ? FERRY_E_CANCELLED_BY_PEER : FERRY_E_STALE_METADATA;
         case FERRY_E_UNAUTHENTICATED:
         case FERRY_E_FORBIDDEN:
                 return FERRY_E_PEER_REFUSED;

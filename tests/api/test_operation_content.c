@@ -71,7 +71,8 @@ WITH_PAIR(a_transfer_over_http_ends_on_both_sides)
         struct running running;
 
         pair_expect_failures(p);
-        for (int killed = 0; killed < 2; killed++) {
+        enum { CANCELLED, DELETED, KILLED, ENDS };
+        for (int how = CANCELLED; how < ENDS; how++) {
                 struct ferry_operation end;
 
                 worker_start(&p->a, "a", apart);
@@ -81,16 +82,21 @@ WITH_PAIR(a_transfer_over_http_ends_on_both_sides)
                 worker_expect(&p->a, "peer-lost");
                 worker_expect(&p->b, "peer-lost");
                 running_start(p, FERRY_READABLE, SIZE, 3, &p->b, &running);
-                if (killed) {
+                if (how == KILLED) {
                         worker_kill(&p->b);
                         operation_assert_error(&p->a, running.passive, FERRY_ERRORED, FERRY_E_PEER_LOST);
+                } else if (how == DELETED) {
+                        assert_int_equal(ferry_delete_operation(p->a.client, running.passive), 0);
+                        worker_resume(&p->b);
+                        operation_assert_error(&p->b, running.active, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+                        worker_stop(&p->b);
                 } else {
                         assert_int_equal(ferry_cancel_operation(p->a.client, running.passive, &end), 0);
                         ferry_operation_clear(&end);
                         /* Although the peer stands still. */
                         operation_assert_error(&p->a, running.passive, FERRY_CANCELLED, FERRY_E_CANCELLED);
                         worker_resume(&p->b);
-                        operation_assert_left(&p->b, running.active);
+                        operation_assert_error(&p->b, running.active, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
                         worker_stop(&p->b);
                 }
                 worker_stop(&p->a);
