@@ -22,6 +22,11 @@ int space_finish(const struct space *to_space, const struct space *from_space)
         return r < 0 ? r : from;
 }
 
+int space_check(const struct space *space)
+{
+        return space->ops->check(space);
+}
+
 const char *space_error(int error)
 {
         switch (error) {

@@ -16,6 +16,7 @@ typedef int cuda_device;       /* CUdevice */
 typedef uint64_t cuda_pointer; /* CUdeviceptr, since API 3.2 (…_v2) of the size of a host pointer */
 typedef void *cuda_context;    /* CUcontext */
 typedef void *cuda_stream;     /* CUstream */
+typedef void *cuda_event;      /* CUevent */
 
 struct cuda_uuid {
         uint8_t bytes[16];
@@ -49,9 +50,11 @@ enum {
 
         CUDA_STREAM_NON_BLOCKING = 1,
         CUDA_IPC_LAZY_PEER_ACCESS = 1, /* CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS */
-        CUDA_HOST_PORTABLE = 1,        /* CU_MEMHOSTREGISTER_PORTABLE */
-        CUDA_HOST_READ_ONLY = 8,       /* CU_MEMHOSTREGISTER_READ_ONLY */
-        CUDA_MEMORY_DEVICE = 2,        /* CU_MEMORYTYPE_DEVICE */
+        CUDA_EVENT_BLOCKING_SYNC = 1,
+        CUDA_EVENT_DISABLE_TIMING = 2,
+        CUDA_HOST_PORTABLE = 1,  /* CU_MEMHOSTREGISTER_PORTABLE, CU_MEMHOSTALLOC_PORTABLE */
+        CUDA_HOST_READ_ONLY = 8, /* CU_MEMHOSTREGISTER_READ_ONLY */
+        CUDA_MEMORY_DEVICE = 2,  /* CU_MEMORYTYPE_DEVICE */
 
         /* CUpointer_attribute */
         CUDA_POINTER_MEMORY_TYPE = 2,
@@ -92,6 +95,12 @@ enum {
         F(stream_create, cuStreamCreate, (cuda_stream *ret_stream, unsigned flags))                                    \
         F(stream_synchronize, cuStreamSynchronize, (cuda_stream stream))                                               \
         F(stream_destroy, cuStreamDestroy_v2, (cuda_stream stream))                                                    \
+        F(event_create, cuEventCreate, (cuda_event *ret_event, unsigned flags))                                        \
+        F(event_record, cuEventRecord, (cuda_event event, cuda_stream stream))                                         \
+        F(event_synchronize, cuEventSynchronize, (cuda_event event))                                                   \
+        F(event_destroy, cuEventDestroy_v2, (cuda_event event))                                                        \
+        F(host_alloc, cuMemHostAlloc, (void **ret_address, size_t size, unsigned flags))                               \
+        F(host_free, cuMemFreeHost, (void *address))                                                                   \
         F(host_register, cuMemHostRegister_v2, (void *address, size_t size, unsigned flags))                           \
         F(host_unregister, cuMemHostUnregister, (void *address))                                                       \
         F(ipc_get, cuIpcGetMemHandle, (struct cuda_ipc_handle *ret_handle, cuda_pointer pointer))                      \

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <ferry/error.h>
@@ -115,6 +114,11 @@ int gpu_device_use(unsigned n, const struct gpu_device **ret_device, char detail
         return 0;
 }
 
+const struct gpu_device *gpu_device(unsigned n)
+{
+        return &devices[n];
+}
+
 const struct gpu_device *gpu_device_any(void)
 {
         const struct gpu_device *device = NULL;
@@ -189,167 +193,3 @@ int gpu_check(const struct gpu_memory *memory)
                 return id == memory->buffer_id ? 0 : -EFAULT;
         return result == CUDA_ERROR_INVALID_VALUE ? -EFAULT : gpu_fail(memory->device, "check", result);
 }
-
-/* ---- streams: one for each thread and device ---- */
-
-struct gpu_thread {
-        cuda_stream streams[GPU_MAX]; /* NULL = none yet */
-        bool busy[GPU_MAX];           /* copies are queued */
-        const struct gpu_memory *checked[2];
-};
-
-static pthread_key_t thread_key;
-
-/* At the end of the thread. The driver may be gone already, and says so. */
-static void thread_free(void *context)
-{
-        struct gpu_thread *thread = context;
-
-        for (unsigned n = 0; n < GPU_MAX; n++) {
-                if (!thread->streams[n] || !gpu_enter(&devices[n]))
-                        continue;
-                (void)gpu_driver()->stream_destroy(thread->streams[n]);
-                gpu_leave();
-        }
-        free(thread);
-}
-
-static void make_key(void)
-{
-        (void)pthread_key_create(&thread_key, thread_free);
-}
-
-/* NULL when memory is short. */
-static struct gpu_thread *thread_of_caller(void)
-{
-        static pthread_once_t once = PTHREAD_ONCE_INIT;
-        struct gpu_thread *thread;
-
-        (void)pthread_once(&once, make_key);
-        thread = pthread_getspecific(thread_key);
-        if (thread)
-                return thread;
-        thread = calloc(1, sizeof(*thread));
-        if (thread && pthread_setspecific(thread_key, thread) != 0) {
-                free(thread);
-                return NULL;
-        }
-        return thread;
-}
-
-int gpu_stream(const struct gpu_device *device, cuda_stream *ret_stream)
-{
-        struct gpu_thread *thread = thread_of_caller();
-        cuda_result result;
-
-        if (!thread)
-                return -ENOMEM;
-        if (!thread->streams[device->number]) {
-                result = gpu_driver()->stream_create(&thread->streams[device->number], CUDA_STREAM_NON_BLOCKING);
-                if (result != CUDA_SUCCESS) {
-                        thread->streams[device->number] = NULL;
-                        return gpu_fail(device, "make a stream", result);
-                }
-        }
-        thread->busy[device->number] = true;
-        *ret_stream = thread->streams[device->number];
-        return 0;
-}
-
-/* ---- copies ---- */
-
-/* Once for each memory and batch: it costs a microsecond. */
-static int check_once(const struct gpu_memory *memory, size_t i)
-{
-        struct gpu_thread *thread = thread_of_caller();
-        int r;
-
-        if (!memory || memory->kind != GPU_ADOPTED)
-                return 0;
-        if (!thread)
-                return -ENOMEM;
-        if (thread->checked[i] == memory)
-                return 0;
-        r = gpu_check(memory);
-        if (r == 0)
-                thread->checked[i] = memory;
-        return r;
-}
-
-static const struct gpu_memory *memory_of(const struct space *space)
-{
-        return space ? FERRY_CONTAINER_OF(space, struct gpu_memory, space) : NULL;
-}
-
-static cuda_result queue(const struct gpu_memory *to_memory, void *to, const struct gpu_memory *from_memory,
-                         const void *from, size_t size, cuda_stream stream)
-{
-        const struct cuda_driver *cuda = gpu_driver();
-        cuda_pointer to_pointer = (uintptr_t)to, from_pointer = (uintptr_t)from;
-
-        if (!from_memory)
-                return cuda->copy_to_device(to_pointer, from, size, stream);
-        if (!to_memory)
-                return cuda->copy_to_host(to, from_pointer, size, stream);
-        if (to_memory->device == from_memory->device)
-                return cuda->copy_on_device(to_pointer, from_pointer, size, stream);
-        return cuda->copy_peer(to_pointer, to_memory->device->context, from_pointer, from_memory->device->context, size,
-                               stream);
-}
-
-static int gpu_copy(const struct space *to_space, void *to, const struct space *from_space, const void *from,
-                    size_t size)
-{
-        const struct gpu_memory *to_memory = memory_of(to_space), *from_memory = memory_of(from_space);
-        const struct gpu_device *device = to_memory ? to_memory->device : from_memory->device;
-        cuda_result result;
-        cuda_stream stream;
-        int r = check_once(to_memory, 0);
-
-        if (r == 0)
-                r = check_once(from_memory, 1);
-        if (r == 0 && !gpu_enter(device))
-                r = -ENODEV;
-        if (r < 0)
-                return r;
-        r = gpu_stream(device, &stream);
-        if (r == 0) {
-                result = queue(to_memory, to, from_memory, from, size, stream);
-                if (result != CUDA_SUCCESS)
-                        r = gpu_fail(device, "copy", result);
-        }
-        gpu_leave();
-        return r;
-}
-
-static int finish_device(struct gpu_thread *thread, unsigned n)
-{
-        cuda_result result;
-
-        thread->busy[n] = false;
-        if (!gpu_enter(&devices[n]))
-                return -ENODEV;
-        result = gpu_driver()->stream_synchronize(thread->streams[n]);
-        gpu_leave();
-        return result == CUDA_SUCCESS ? 0 : gpu_fail(&devices[n], "copy", result);
-}
-
-/* Of this thread's copies on all devices: one that was queued with two spaces is on the stream of one of them. */
-static int gpu_finish(const struct space *space)
-{
-        struct gpu_thread *thread = thread_of_caller();
-        int first = 0;
-
-        if (!thread)
-                return 0; /* then nothing was queued */
-        thread->checked[0] = thread->checked[1] = NULL;
-        for (unsigned n = 0; n < GPU_MAX; n++) {
-                int r = thread->busy[n] ? finish_device(thread, n) : 0;
-
-                if (first == 0)
-                        first = r;
-        }
-        return first;
-}
-
-const struct space_ops gpu_space_ops = { .copy = gpu_copy, .finish = gpu_finish };

@@ -33,6 +33,8 @@ const struct cuda_driver *gpu_driver(void);
  */
 int gpu_device_use(unsigned n, const struct gpu_device **ret_device, char detail[GPU_DETAIL_SIZE]);
 
+/* One that gpu_device_use has returned before. */
+const struct gpu_device *gpu_device(unsigned n);
 /* One that is in use; NULL = none is. */
 const struct gpu_device *gpu_device_any(void);
 
@@ -51,7 +53,7 @@ void gpu_unshare(const struct gpu_memory *memory);
 
 extern const struct space_ops gpu_space_ops;
 
-/* This thread's stream on the device. 0 or -errno. Its context is current. */
-int gpu_stream(const struct gpu_device *device, cuda_stream *ret_stream);
+/* This thread's stream on the device, for work on so many bytes. 0 or -errno. Its context is current. */
+int gpu_stream(const struct gpu_device *device, uint64_t bytes, cuda_stream *ret_stream);
 
 #endif

@@ -8,7 +8,7 @@
 #include "base/util.h"
 #include "gpu_internal.h"
 
-/* Memory of this process on a GPU, and host memory that the driver knows. */
+/* Memory of this process on a GPU. */
 
 static int gone(const char *name, char detail[GPU_DETAIL_SIZE])
 {
@@ -66,7 +66,7 @@ int gpu_allocate(const char *name, size_t size, const struct space **ret_space, 
                 return -ENOMEM;
         if (!gpu_enter(device))
                 return gone(name, detail);
-        r = gpu_stream(device, &stream);
+        r = gpu_stream(device, size, &stream);
         result = r == 0 ? allocate_zeros(memory, stream) : CUDA_SUCCESS;
         gpu_leave();
         if (r < 0)
@@ -122,6 +122,7 @@ int gpu_adopt(const char *name, void *address, size_t size, const struct space *
         if (!memory)
                 return -ENOMEM;
         memory->kind = GPU_ADOPTED;
+        memory->space.foreign = true;
         memory->address = (uintptr_t)address;
         if (!gpu_enter(device))
                 return gone(name, detail);
@@ -150,28 +151,4 @@ void gpu_free(const struct space *space)
                 gpu_leave();
         }
         free(memory);
-}
-
-/* ---- host memory ---- */
-
-bool gpu_pin(void *address, size_t size, bool read_only)
-{
-        const struct gpu_device *device = gpu_device_any();
-        cuda_result result;
-
-        if (!device || !gpu_enter(device))
-                return false;
-        result = gpu_driver()->host_register(address, size, CUDA_HOST_PORTABLE | (read_only ? CUDA_HOST_READ_ONLY : 0));
-        gpu_leave();
-        return result == CUDA_SUCCESS;
-}
-
-void gpu_unpin(void *address)
-{
-        const struct gpu_device *device = gpu_device_any();
-
-        if (!device || !gpu_enter(device))
-                return;
-        (void)gpu_driver()->host_unregister(address);
-        gpu_leave();
 }

@@ -207,6 +207,7 @@ static int open_own(struct gpu_memory *memory, const struct gpu_memory *own)
         memory->kind = own->kind == GPU_ALLOCATED ? GPU_OPENED : own->kind;
         memory->address = own->address;
         memory->buffer_id = own->buffer_id;
+        memory->space.foreign = own->space.foreign;
         return 0;
 }
 

@@ -237,6 +237,8 @@ int engine_memory_register(struct engine *engine, const struct engine_memory *sp
         memory->space = spec->space;
         memory->fd = spec->fd;
         memory->id = spec->id;
+        if (!spec->space)
+                memory->pin = (struct gpu_pin){ .address = spec->address, .size = spec->size };
         for (size_t i = 0; i < engine->n_transports; i++) {
                 int r = engine->transports[i]->ops->register_memory(engine->transports[i], memory);
 
@@ -261,6 +263,7 @@ void engine_memory_unregister(struct engine *engine, struct memory *memory)
                         engine->transports[i]->ops->unregister_memory(engine->transports[i], memory);
                 progress_unlock(engine);
         }
+        gpu_pin_end(&memory->pin);
         free(memory);
 }
 

@@ -87,6 +87,7 @@ void peer_send(struct peer *peer, const struct wire_header *header)
                 return;
         }
         message->header = *header;
+        peer->spoke = true;
         peer->link->transport->ops->send(peer->link, message);
 }
 

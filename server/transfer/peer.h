@@ -21,6 +21,7 @@ struct peer {
         char address[ENGINE_ADDRESS_SIZE]; /* its name in peers_by_address: a link of UCX that we opened; "" = none */
         struct contact *contact;           /* the worker at the other end; NULL = not known */
         struct peer *contact_prev, *contact_next;
+        bool spoke;  /* a message without payload was sent to it */
         bool up;     /* its requesters know that the link is up */
         bool unused; /* it is being closed because nothing has used it for long */
         bool ended;  /* the link has ended: it waits for its last requester or responder */

@@ -125,18 +125,20 @@ static void write_sent(struct message *message, enum message_result result)
 static bool send_part(struct requester *r, struct chunk *chunk, uint64_t offset, uint64_t length, bool inside)
 {
         struct wire_header header = request_header(r, chunk, offset, length);
-        int fault = r->spec.verify ? stream_checksum(&r->stream, offset, length, &header.checksum) : 0;
-        struct message *message = fault == 0 ? message_new(r->peer->link->transport) : NULL;
+        struct message *message = message_new(r->peer->link->transport);
 
         if (!message) {
-                requester_fault(r, fault == 0 ? -ENOMEM : fault);
+                requester_fault(r, -ENOMEM);
                 return false;
         }
+        if (r->spec.verify && !r->stream.off_host)
+                (void)stream_checksum(&r->stream, offset, length, &header.checksum);
         message->header = header;
         message->stream = &r->stream;
         message->offset = offset;
         message->length = length;
         message->inside = inside;
+        message->verify = r->spec.verify;
         message->begin = still_wanted;
         message->done = write_sent;
         message->owner = r;

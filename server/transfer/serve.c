@@ -25,11 +25,11 @@ static void data_sent(struct message *message, enum message_result result)
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
                 break;
         case MESSAGE_FAULT:
-                responder_fault(r, message->fault);
-                break;
         case MESSAGE_CANCELLED:
                 if ((message->header.flags & WIRE_FINAL) && r->state == RESPONDER_SERVED)
                         responder_set_state(r, RESPONDER_SERVING); /* the peer never gets it */
+                if (result == MESSAGE_FAULT)
+                        responder_fault(r, message->fault);
                 break;
         case MESSAGE_REVOKED:
         case MESSAGE_LOST:
@@ -51,13 +51,14 @@ static void send_data(struct responder *r, const struct responder_read *read, ui
                       bool inside)
 {
         struct wire_header header = responder_header(r, WIRE_DATA);
-        int fault = read->verify ? stream_checksum(&r->stream, offset, length, &header.checksum) : 0;
-        struct message *message = fault == 0 ? message_new(r->peer->link->transport) : NULL;
+        struct message *message = message_new(r->peer->link->transport);
 
         if (!message) {
-                responder_fault(r, fault == 0 ? -ENOMEM : fault);
+                responder_fault(r, -ENOMEM);
                 return;
         }
+        if (read->verify && !r->stream.off_host)
+                (void)stream_checksum(&r->stream, offset, length, &header.checksum);
         header.seq = read->seq;
         header.offset = offset;
         header.length = length;
@@ -72,6 +73,7 @@ static void send_data(struct responder *r, const struct responder_read *read, ui
         message->offset = offset;
         message->length = length;
         message->inside = inside;
+        message->verify = read->verify;
         message->begin = data_wanted;
         message->done = data_sent;
         message->owner = r;
@@ -175,6 +177,7 @@ void serve_on_read(struct engine *engine, struct peer *peer, const struct wire_h
                 responder_refuse(engine, peer, h, WIRE_DATA, error);
                 return;
         }
+        responder_tell_slow(r, h->seq);
         if (h->length > WIRE_INLINE_MAX || r->n_reads > 0 || r->offer.there)
                 queue_read(r, &read);
         else

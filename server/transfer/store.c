@@ -18,20 +18,20 @@ static uint64_t follow_parts(struct responder *r, const struct wire_header *writ
         return start;
 }
 
-/* The bytes of a WRITE are in place: checks and confirms them. flags and checksum are the WRITE's. */
-static void stored(struct responder *r, const struct wire_header *write)
+/*
+ * The bytes of a WRITE are in place: checks and confirms them. Flags and checksum are the WRITE's; checksum is the
+ * transport's, of memory off the host.
+ */
+static void stored(struct responder *r, const struct wire_header *write, uint64_t checksum)
 {
         struct wire_header ack = responder_header(r, WIRE_ACK);
-        uint64_t checksum;
-        int fault =
-                write->flags & WIRE_VERIFY ? stream_checksum(&r->stream, write->offset, write->length, &checksum) : 0;
 
+        if ((write->flags & WIRE_VERIFY) && !r->stream.off_host)
+                (void)stream_checksum(&r->stream, write->offset, write->length, &checksum);
         ack.seq = write->seq;
         ack.offset = follow_parts(r, write);
         ack.length = write->offset + write->length - ack.offset;
-        if (fault < 0)
-                responder_fault(r, fault);
-        else if ((write->flags & WIRE_VERIFY) && checksum != write->checksum)
+        if ((write->flags & WIRE_VERIFY) && checksum != write->checksum)
                 responder_fail(r, FERRY_E_CHECKSUM_MISMATCH, FERRY_E_CHECKSUM_MISMATCH,
                                "the chunk that arrived differs");
         if (r->error)
@@ -55,7 +55,7 @@ static void write_received(struct message *message, enum message_result result)
         r->in_flight--;
         r->copying -= message->answer.total;
         if (result == MESSAGE_OK)
-                stored(r, &message->answer);
+                stored(r, &message->answer, message->checksum);
         else if (result == MESSAGE_NO_MEMORY)
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
         else if (result == MESSAGE_FAULT)
@@ -119,18 +119,12 @@ void store_on_write(struct engine *engine, struct peer *peer, const struct wire_
                 responder_refuse(engine, peer, h, WIRE_ACK, error);
                 return;
         }
-        if (payload->bytes) {
-                int fault = stream_store(&r->stream, h->offset, payload->bytes, h->length);
-
-                responder_note_way(r, r->stream.off_host ? TRANSPORT_WAY_STAGED : TRANSPORT_WAY_HOST);
-                if (fault < 0) {
-                        responder_refuse(engine, peer, h, WIRE_ACK, FERRY_E_TRANSFER_FAILED);
-                        responder_fault(r, fault);
-                } else {
-                        stored(r, h);
-                }
+        if (payload->bytes && !r->stream.off_host) {
+                (void)stream_store(&r->stream, h->offset, payload->bytes, h->length);
+                stored(r, h, 0);
                 return;
         }
+        responder_tell_slow(r, h->seq);
         message = message_new(peer->link->transport);
         if (!message) {
                 responder_refuse(engine, peer, h, WIRE_ACK, FERRY_E_TRANSFER_FAILED);
@@ -140,6 +134,7 @@ void store_on_write(struct engine *engine, struct peer *peer, const struct wire_
         message->stream = &r->stream;
         message->offset = h->offset;
         message->length = h->length;
+        message->verify = (h->flags & WIRE_VERIFY) != 0;
         message->begin = write_begins;
         message->done = write_received;
         message->owner = r;

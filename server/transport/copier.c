@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <utlist.h>
 
 #include "base/log.h"
+#include "base/util.h"
 
 enum { THREADS = 4 };
 
@@ -52,6 +54,7 @@ struct copier *copier_free(struct copier *copier)
         (void)pthread_mutex_unlock(&copier->lock);
         while (copier->n_threads > 0)
                 (void)pthread_join(copier->threads[--copier->n_threads], NULL);
+        (void)copier_collect(copier);
         (void)pthread_cond_destroy(&copier->ran);
         (void)pthread_cond_destroy(&copier->work);
         (void)pthread_mutex_destroy(&copier->lock);
@@ -79,7 +82,7 @@ static void *copier_run(void *context)
         struct copier *copier = context;
 
         (void)pthread_mutex_lock(&copier->lock);
-        while (!copier->ending) {
+        while (!copier->ending || copier->waiting) {
                 if (!copier->waiting) {
                         (void)pthread_cond_wait(&copier->work, &copier->lock);
                         continue;
@@ -157,7 +160,7 @@ static bool remove_idle(struct copier *copier, struct copier_task *task)
         return true;
 }
 
-bool copier_try_remove(struct copier *copier, struct copier_task *task)
+bool copier_remove(struct copier *copier, struct copier_task *task)
 {
         bool removed;
 
@@ -167,10 +170,42 @@ bool copier_try_remove(struct copier *copier, struct copier_task *task)
         return removed;
 }
 
-void copier_remove(struct copier *copier, struct copier_task *task)
+void copier_wait(struct copier *copier)
 {
         (void)pthread_mutex_lock(&copier->lock);
-        while (!remove_idle(copier, task))
+        while (!copier->finished)
                 (void)pthread_cond_wait(&copier->ran, &copier->lock);
         (void)pthread_mutex_unlock(&copier->lock);
+}
+
+/* ---- what nobody waits for ---- */
+
+struct errand {
+        struct copier_task task;
+        void (*run)(void *context);
+        void *context;
+};
+
+static void errand_run(struct copier_task *task)
+{
+        const struct errand *errand = FERRY_CONTAINER_OF(task, struct errand, task);
+
+        errand->run(errand->context);
+}
+
+static void errand_done(struct copier_task *task)
+{
+        free(FERRY_CONTAINER_OF(task, struct errand, task));
+}
+
+void copier_do(struct copier *copier, void (*run)(void *context), void *context)
+{
+        struct errand *errand = malloc(sizeof(*errand));
+
+        if (!errand) {
+                run(context);
+                return;
+        }
+        *errand = (struct errand){ .task = { .run = errand_run, .done = errand_done }, .run = run, .context = context };
+        copier_add(copier, &errand->task);
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,15 +16,17 @@
 
 #include <ferry/error.h>
 
+#include "counts.h"
 #include "cuda_internal.h"
 #include "memory/gpu.h"
 #include "unit.h"
 
-/* On tests/cuda/standin.c, which LD_LIBRARY_PATH names. What a program calls by itself goes to it directly. */
+/* On tests/cuda, which LD_LIBRARY_PATH names. What a program calls by itself goes to it directly. */
 
 enum { SIZE = 3 << 20 };
 
-static char faults[64];
+static char faults[64], counts_path[64];
+static struct standin_counts *counts; /* the driver's */
 static char detail[GPU_DETAIL_SIZE];
 
 #define CALL(name, type, ...) ((cuda_result(*) type)driver_symbol(#name))(__VA_ARGS__)
@@ -273,7 +276,9 @@ static int start_other(void **state)
         int fds[2];
 
         (void)snprintf(faults, sizeof(faults), "/tmp/ferry-unit-gpu-%d", (int)getpid());
-        if (setenv("CUDA_STANDIN_FAULTS", faults, 1) != 0 ||
+        (void)snprintf(counts_path, sizeof(counts_path), "/tmp/ferry-unit-gpu-counts-%d", (int)getpid());
+        counts = standin_counts_new(counts_path);
+        if (!counts || setenv("CUDA_STANDIN_FAULTS", faults, 1) != 0 ||
             socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
                 return -1;
         other_pid = fork();
@@ -292,6 +297,7 @@ static int stop_other(void **state)
 
         (void)close(other);
         (void)unlink(faults);
+        (void)unlink(counts_path);
         return waitpid(other_pid, &status, 0) == other_pid && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
 }
 
@@ -345,18 +351,52 @@ TEST(a_process_opens_what_it_has_shared_itself)
         set_faults("");
 }
 
-TEST(host_memory_is_pinned_once)
+TEST(host_memory_that_is_copied_again_is_pinned_until_it_goes)
 {
-        static char host[8192];
+        static char host[128 << 10];
+        struct gpu_pin pin = { .address = host, .size = sizeof(host) }, inside = { .address = host, .size = 64 << 10 };
+        struct gpu_pin small = { .address = host, .size = 4096 };
+        int before = counts->pins;
+        const struct space *space;
+        void *memory;
 
-        assert_true(gpu_pin(host, sizeof(host), false));
-        assert_false(gpu_pin(host + 100, 100, true));
-        gpu_unpin(host);
-        assert_true(gpu_pin(host, sizeof(host), true));
-        gpu_unpin(host);
+        allocate("cuda:0", &space, &memory);
+        gpu_pin_use(&pin, sizeof(host));
+        assert_int_equal(counts->pins, before); /* it may never be used again */
+        gpu_pin_use(&pin, 1);
+        gpu_pin_use(&pin, 1);
+        assert_int_equal(counts->pins, before + 1);
+        for (int i = 0; i < 3; i++) {
+                gpu_pin_use(&inside, sizeof(host)); /* the driver refuses what overlaps */
+                gpu_pin_use(&small, sizeof(host));
+        }
+        assert_int_equal(counts->pins, before + 1);
+        gpu_pin_end(&inside);
+        gpu_pin_end(&small);
+        assert_int_equal(counts->pins, before + 1);
+        gpu_pin_end(&pin);
+        assert_int_equal(counts->pins, before);
+        gpu_free(space);
+}
+
+TEST(memory_of_the_driver_is_pinned_from_the_start)
+{
+        uint64_t pageable = counts->pageable, pinned = counts->pinned;
+        const struct space *space;
+        void *memory, *host;
+
+        allocate("cuda:0", &space, &memory);
+        host = gpu_host_new(SIZE);
+        assert_non_null(host);
+        assert_int_equal(load(space, host, memory, SIZE), 0);
+        assert_int_equal(counts->pinned, pinned + SIZE);
+        assert_int_equal(counts->pageable, pageable);
+        gpu_host_free(host);
         set_faults("pin");
-        assert_false(gpu_pin(host, sizeof(host), false));
+        assert_null(gpu_host_new(SIZE));
         set_faults("");
+        gpu_host_free(NULL);
+        gpu_free(space);
 }
 
 static void *copy_once(void *context)

@@ -58,6 +58,7 @@ int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **re
         channel->link.accepted = epoch == 0;
         (void)snprintf(channel->link.carrier, sizeof(channel->link.carrier), "shm");
         channel->fd = fd;
+        channel->mappings.copier = local->copier;
         channel->epoch = epoch;
         channel->queue_end = &channel->queue;
         r = watch(channel, EPOLL_CTL_ADD, EPOLLIN);
@@ -100,7 +101,7 @@ void channel_close(struct channel *channel)
                 free(lent);
         }
         mappings_clear(&channel->mappings);
-        loans_clear(&channel->loans);
+        loans_clear(&channel->loans, local->copier);
         if (channel->peer_page)
                 (void)munmap((void *)(uintptr_t)channel->peer_page, channel->peer_page_size);
         channel->peer_page = NULL;

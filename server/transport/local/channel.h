@@ -12,6 +12,7 @@
 #include "mapping.h"
 #include "pull.h"
 #include "transport/local.h"
+#include "transport/staging.h"
 
 /* The transport, and a link of it with its socket and the datagrams that wait. The progress thread. */
 
@@ -28,14 +29,16 @@ struct local {
         uint64_t chunk_size, window;
         int listener; /* -1 = stopping */
         struct crew *crew;
-        struct copier *copier;
-        int copied_fd;         /* readable when the copier has something to tell */
+        struct staging *staging;
+        struct copier *copier; /* its threads */
+        int copied_fd;         /* readable when they have something to tell */
         uint64_t lease_number; /* the last one that was granted */
         uint8_t *datagram;     /* FRAME_DATAGRAM_MAX + 1: what is being read or put together */
 
         struct channel *channels;                  /* all with a socket */
         size_t n_accepted, n_strangers, max_links; /* … that peers open */
-        struct channel *closing;                   /* failed or deaf ones: the next progress() ends them */
+        struct channel *closing;                   /* failed or deaf ones: the next progress() ends them … */
+        struct channel *ending;                    /* … or it did, and a device is at work on some of their memory */
         struct channel *recent;                    /* spoke last; NULL = none */
         unsigned unpolled;                         /* progress() calls since the last epoll_wait */
         uint64_t accept_at_us;                     /* the listener rests until then; 0 = it does not */
@@ -83,14 +86,16 @@ struct channel {
         bool is_closing;
         bool wants_room;
         bool polls_out;
-        struct channel *prev, *next; /* local->channels */
-        struct channel *next_closing;
+        struct channel *prev, *next;  /* local->channels */
+        struct channel *next_closing; /* or ending */
 
         struct waiting *queue, **queue_end;
         size_t queue_bytes;
 
         struct loans loans;
         struct lent *lent_by_id;
+        struct message *loading; /* utlist; sends off the host; staged.c */
+        struct message *storing; /* utlist; receives that came inside, and go off the host */
 
         const struct lease_slot *peer_page;
         size_t peer_page_size;

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "memory/gpu.h"
+#include "range.h"
 
 enum { PAGE_SIZE_BYTES = FRAME_LEASES * sizeof(struct lease_slot) };
 
@@ -22,15 +22,12 @@ int loans_new(struct loans *loans)
         return 0;
 }
 
-void loans_clear(struct loans *loans)
+void loans_clear(struct loans *loans, struct copier *copier)
 {
         if (loans->page)
                 (void)munmap(loans->page, PAGE_SIZE_BYTES);
-        if (loans->pins == LOANS_PINNED)
-                gpu_unpin(loans->ring);
-        loans->pins = LOANS_NOT_PINNED;
         if (loans->ring)
-                (void)munmap(loans->ring, (size_t)LOAN_BUFFERS * LOAN_BUFFER_SIZE);
+                range_unmap(&loans->pin, copier);
         loans->memfd = memfd_drop(loans->memfd);
         loans->page = NULL;
         loans->ring = NULL;
@@ -41,16 +38,11 @@ int loans_make_ring(struct loans *loans, struct memfd **ret_memfd)
         void *ring;
         int r = memfd_new("ferry-ring", (size_t)LOAN_BUFFERS * LOAN_BUFFER_SIZE, &ring, ret_memfd);
 
-        if (r == 0)
-                loans->ring = ring;
-        return r;
-}
-
-void loans_pin_ring(struct loans *loans)
-{
-        if (loans->pins == LOANS_NOT_PINNED)
-                loans->pins = gpu_pin(loans->ring, (size_t)LOAN_BUFFERS * LOAN_BUFFER_SIZE, false) ? LOANS_PINNED
-                                                                                                   : LOANS_UNPINNABLE;
+        if (r < 0)
+                return r;
+        loans->ring = ring;
+        loans->pin = (struct gpu_pin){ .address = ring, .size = (size_t)LOAN_BUFFERS * LOAN_BUFFER_SIZE };
+        return 0;
 }
 
 int loans_find_buffer(const struct loans *loans)

@@ -8,6 +8,7 @@
 
 #include "frame.h"
 #include "memfd.h"
+#include "transport/copier.h"
 #include "transport/transport.h"
 #include "wire/lease.h"
 
@@ -33,18 +34,17 @@ struct loans {
         size_t n_free;
         uint8_t *ring; /* NULL = not used yet */
         bool buffer_used[LOAN_BUFFERS];
-        enum { LOANS_NOT_PINNED, LOANS_PINNED, LOANS_UNPINNABLE } pins; /* the ring, for copies from GPUs */
+        struct gpu_pin pin; /* of the ring */
 };
 
 /* 0 or -errno. */
 int loans_new(struct loans *loans);
-/* No message may be lent. Takes one that loans_new never filled, too. */
-void loans_clear(struct loans *loans);
+/* No message may be lent. Takes one that loans_new never filled, too. The ring is unmapped by a thread of the copier.
+ */
+void loans_clear(struct loans *loans, struct copier *copier);
 
 /* Makes the ring. 0 with what to send to the peer, which the caller drops; -errno. */
 int loans_make_ring(struct loans *loans, struct memfd **ret_memfd);
-/* A GPU will copy into the ring, which is faster where its driver has locked it. */
-void loans_pin_ring(struct loans *loans);
 /* A buffer of the ring; -1 = none is free. */
 int loans_find_buffer(const struct loans *loans);
 static inline uint8_t *loans_buffer(const struct loans *loans, int buffer)

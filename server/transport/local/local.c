@@ -40,11 +40,14 @@ static struct local *local_of(const struct transport *transport)
 
 /* ---- links that end ---- */
 
+static bool is_quiet(const struct channel *channel)
+{
+        return pulls_are_idle(channel) && !channel->openings && !channel->loading;
+}
+
+/* Nobody touches any memory for it any more. */
 static void channel_end(struct local *local, struct channel *channel)
 {
-        pulls_end(channel);
-        openings_end(channel);
-        outgoing_end(channel);
         channel_close(channel);
         if (channel->link.accepted) {
                 local->n_accepted--;
@@ -65,17 +68,35 @@ static void hear_out(struct channel *channel)
         channel_is_gone(channel);
 }
 
+/* A failed link that can end; NULL = none. */
+static struct channel *find_quiet(const struct local *local)
+{
+        struct channel *channel;
+
+        LL_FOREACH2(local->ending, channel, next_closing)
+        if (is_quiet(channel))
+                return channel;
+        return NULL;
+}
+
 static bool end_closing(struct local *local)
 {
         bool did = local->closing;
+        struct channel *channel;
 
-        while (local->closing) {
-                struct channel *channel = local->closing;
-
+        while ((channel = local->closing)) {
                 local->closing = channel->next_closing;
                 if (link_is_usable(&channel->link))
                         hear_out(channel);
+                pulls_end(channel);
+                openings_end(channel);
+                outgoing_end(channel);
+                LL_PREPEND2(local->ending, channel, next_closing);
+        }
+        while ((channel = find_quiet(local))) {
+                LL_DELETE2(local->ending, channel, next_closing);
                 channel_end(local, channel);
+                did = true;
         }
         return did;
 }
@@ -145,6 +166,12 @@ static void tell_copied(void *context)
 
         while (write(local->copied_fd, &one, sizeof(one)) < 0 && errno == EINTR)
                 ;
+}
+
+/* Its buffers are not used here: what is staged is in the ring of its link, or short. */
+static void ignore_room(void *context)
+{
+        (void)context;
 }
 
 static void hear_copier(struct local *local)
@@ -239,7 +266,7 @@ static bool arm(struct transport *transport)
 {
         const struct local *local = local_of(transport);
 
-        return !local->closing && !pulls_have_work(local);
+        return !local->closing && !find_quiet(local) && !pulls_have_work(local);
 }
 
 /* ---- sizes ---- */
@@ -291,7 +318,9 @@ static void shut_down(struct transport *transport, uint64_t deadline_us)
         while (local->channels) {
                 DL_FOREACH (local->channels, channel)
                         channel_fail(channel, FERRY_E_DRAINING, "this worker shuts down");
-                (void)end_closing(local);
+                if (!end_closing(local))
+                        (void)epoll_wait(local->base.fd, &event, 1, DRAIN_WAIT_MS);
+                hear_copier(local);
         }
 }
 
@@ -305,7 +334,7 @@ static void free_transport(struct transport *transport)
                 release_link(link);
         directory_close(&local->directory);
         crew_free(local->crew);
-        copier_free(local->copier);
+        staging_free(local->staging);
         cleanup_close(&local->copied_fd);
         cleanup_close(&local->base.fd);
         transport_clear(transport);
@@ -353,9 +382,10 @@ static int make_parts(struct local *local, unsigned copy_threads)
         int r = crew_new(copy_threads, &local->crew);
 
         if (r == 0)
-                r = copier_new(tell_copied, local, &local->copier);
+                r = staging_new(tell_copied, ignore_room, local, &local->staging);
         if (r < 0)
                 return r;
+        local->copier = staging_copier(local->staging);
         local->datagram = malloc(FRAME_DATAGRAM_MAX + 1);
         if (!local->datagram)
                 return -ENOMEM;

@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "frame.h"
 #include "memfd.h"
+#include "range.h"
 
 static const uint64_t bytes_max = UINT64_C(1) << 44; /* a tenth of what a process can address */
 
@@ -36,7 +36,7 @@ static int mapping_enter(struct mappings *mappings, struct mapping *mapping)
         int r = 0;
 
         mappings->n++;
-        mappings->bytes += mapping->mapped;
+        mappings->bytes += mapping->range.size;
         HASH_ADD(hh, mappings->by_id, id, sizeof(mapping->id), mapping);
         if (mappings->bytes > bytes_max || !mapping->hh.tbl) {
                 r = mapping->hh.tbl ? -ENOSPC : -ENOMEM;
@@ -55,12 +55,13 @@ int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd)
 
         if (r < 0)
                 return r;
-        r = memfd_map(fd, size, &address, &mapping->mapped);
+        r = memfd_map(fd, size, &address, &mapping->range.size);
         if (r < 0) {
                 free(mapping);
                 return r;
         }
-        mapping->address = address;
+        mapping->address = mapping->range.address = address;
+        mapping->range.read_only = true;
         return mapping_enter(mappings, mapping);
 }
 
@@ -110,11 +111,11 @@ void mapping_put(struct mappings *mappings, struct mapping *mapping)
         if (--mapping->users > 0)
                 return;
         mappings->n--;
-        mappings->bytes -= mapping->mapped;
-        if (mapping->mapped)
-                (void)munmap((void *)(uintptr_t)mapping->address, mapping->mapped);
+        mappings->bytes -= mapping->range.size;
+        if (mapping->range.size)
+                range_unmap(&mapping->range, mappings->copier);
         else
-                gpu_close(mapping->space);
+                range_close(mapping->space, mappings->copier);
         free(mapping);
 }
 

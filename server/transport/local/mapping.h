@@ -16,15 +16,16 @@ struct mapping {
         const uint8_t *address;    /* NULL = not opened yet, or it cannot be: a GPU's */
         const struct space *space; /* of the address; NULL = host memory */
         uint64_t size;             /* that was lent */
-        size_t mapped;             /* of the whole file; 0 = a GPU's */
+        struct gpu_pin range;      /* the whole file; size 0 = a GPU's */
         unsigned users;
         UT_hash_handle hh;
 };
 
 struct mappings {
         struct mapping *by_id;
-        size_t n;       /* also those that are forgotten and still in use */
-        uint64_t bytes; /* of these */
+        size_t n;              /* also those that are forgotten and still in use */
+        uint64_t bytes;        /* of these */
+        struct copier *copier; /* where they are closed */
 };
 
 /*

@@ -60,8 +60,9 @@ int opening_new(struct channel *channel, uint64_t id, uint64_t size, const void 
 
 void openings_end(struct channel *channel)
 {
-        for (struct opening *opening; (opening = channel->openings);) {
-                copier_remove(channel_local(channel)->copier, &opening->task);
-                opening_end(opening);
-        }
+        struct opening *opening, *next;
+
+        DL_FOREACH_SAFE (channel->openings, opening, next)
+                if (copier_remove(channel_local(channel)->copier, &opening->task))
+                        opening_end(opening);
 }

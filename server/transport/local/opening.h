@@ -9,7 +9,7 @@
 /* share: a struct gpu_share, of any alignment. The peer is told what came of it. 0; otherwise as mappings_add. */
 int opening_new(struct channel *channel, uint64_t id, uint64_t size, const void *share);
 
-/* The link has failed: waits for those that are being opened. */
+/* The link has failed: those that are being opened end after that. */
 void openings_end(struct channel *channel);
 
 #endif

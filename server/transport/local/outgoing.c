@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/space.h"
 #include "lending.h"
+#include "staged.h"
 
 enum {
         PIECES_MAX = 32,     /* of an inline payload; more are put together first */
@@ -18,6 +20,7 @@ void message_finish(struct message *message, enum message_result result)
 
         if (message->done)
                 message->done(message, result);
+        stage_free(message);
         message_free(transport, message);
 }
 
@@ -78,11 +81,8 @@ void outgoing_tell_room(struct channel *channel)
         local->base.handlers.room(local->base.handlers.context, &channel->link);
 }
 
-/* 0 or -errno of space_copy. */
-static int gather(uint8_t *to, const struct stream *stream, uint64_t offset, uint64_t length)
+static void gather(uint8_t *to, const struct stream *stream, uint64_t offset, uint64_t length)
 {
-        if (stream->off_host)
-                return stream_load(stream, offset, to, length);
         while (length > 0) {
                 uint8_t *address;
                 uint64_t run = stream_run(stream, offset, length, &address);
@@ -92,7 +92,6 @@ static int gather(uint8_t *to, const struct stream *stream, uint64_t offset, uin
                 offset += run;
                 length -= run;
         }
-        return 0;
 }
 
 static struct iovec *frame_pieces(struct iovec pieces[2], struct frame *frame, uint8_t header[WIRE_SIZE])
@@ -102,39 +101,47 @@ static struct iovec *frame_pieces(struct iovec pieces[2], struct frame *frame, u
         return pieces + 2;
 }
 
-/* Inside the datagram, as it lies in memory, or put together first where it is scattered. */
-static void send_inside(struct channel *channel, struct message *message)
+/* The payload of a message that travels inside, where it lies. NULL: in too many pieces. */
+static struct iovec *payload_pieces(const struct message *message, uint64_t length, struct iovec *next)
 {
-        struct frame frame = frame_of(FRAME_MESSAGE);
-        uint64_t length = message->stream ? message->length : 0, done = 0;
-        struct iovec pieces[2 + PIECES_MAX], *next;
-        uint8_t header[WIRE_SIZE], *copy = NULL;
+        const struct iovec *end = next + PIECES_MAX;
+        uint64_t done = 0;
 
-        frame.size = length;
-        wire_encode(&message->header, header);
-        next = frame_pieces(pieces, &frame, header);
-        while (done < length && next < pieces + 2 + PIECES_MAX && !message->stream->off_host) {
+        if (message->stage) {
+                *next++ = (struct iovec){ message->stage->bytes, length };
+                return next;
+        }
+        while (done < length && next < end) {
                 uint8_t *address;
                 uint64_t run = stream_run(message->stream, message->offset + done, length - done, &address);
 
                 *next++ = (struct iovec){ address, run };
                 done += run;
         }
-        if (done < length) {
+        return done < length ? NULL : next;
+}
+
+/* Inside the datagram, as it lies in memory, or put together first where it is scattered. */
+static void send_inside(struct channel *channel, struct message *message)
+{
+        struct frame frame = frame_of(FRAME_MESSAGE);
+        uint64_t length = message->stream ? message->length : 0;
+        struct iovec pieces[2 + PIECES_MAX], *first, *next;
+        uint8_t header[WIRE_SIZE], *copy = NULL;
+
+        frame.size = length;
+        wire_encode(&message->header, header);
+        first = frame_pieces(pieces, &frame, header);
+        next = payload_pieces(message, length, first);
+        if (!next) {
                 copy = malloc(length);
                 if (!copy) {
                         message_finish(message, MESSAGE_NO_MEMORY);
                         return;
                 }
-                message->fault = gather(copy, message->stream, message->offset, length);
-                if (message->fault < 0) {
-                        free(copy);
-                        message_finish(message, MESSAGE_FAULT);
-                        return;
-                }
-                message->way = message->stream->off_host ? TRANSPORT_WAY_STAGED : TRANSPORT_WAY_HOST;
-                next = pieces + 2;
-                *next++ = (struct iovec){ copy, length };
+                gather(copy, message->stream, message->offset, length);
+                *first = (struct iovec){ copy, length };
+                next = first + 1;
         }
         channel_post(channel, pieces, (size_t)(next - pieces), NULL);
         free(copy);
@@ -161,49 +168,146 @@ static void send_lent(struct channel *channel, struct message *message, const st
         explicit_bzero(header, sizeof(header));
 }
 
-static int send_by_ring(struct channel *channel, struct message *message, struct extents *extents)
+/* A free buffer of the ring for the message; -1 = none. */
+static int find_buffer(struct channel *channel, const struct message *message)
 {
-        int buffer = message->length <= LOAN_BUFFER_SIZE && lending_make_ring(channel) == 0
-                             ? loans_find_buffer(&channel->loans)
-                             : -1;
+        if (message->length > LOAN_BUFFER_SIZE || lending_make_ring(channel) < 0)
+                return -1;
+        return loans_find_buffer(&channel->loans);
+}
 
-        if (buffer < 0)
-                return -ENOBUFS;
-        if (message->stream->off_host)
-                loans_pin_ring(&channel->loans);
-        message->fault =
-                gather(loans_buffer(&channel->loans, buffer), message->stream, message->offset, message->length);
-        if (message->fault < 0) {
-                message_finish(message, MESSAGE_FAULT);
-                return 0;
-        }
-        message->way = message->stream->off_host ? TRANSPORT_WAY_STAGED : TRANSPORT_WAY_HOST;
-        extents->n = 1;
-        extents->list[0] =
+static void send_buffer(struct channel *channel, struct message *message, int buffer)
+{
+        struct extents extents = { .n = 1 };
+
+        extents.list[0] =
                 (struct frame_extent){ lending_ring_id, (uint64_t)buffer * LOAN_BUFFER_SIZE, message->length };
-        send_lent(channel, message, extents, buffer);
-        return 0;
+        send_lent(channel, message, &extents, buffer);
+}
+
+/* The memory itself. 0, -ENOBUFS: some of it cannot be lent; -ENOMEM. */
+static int send_memory(struct channel *channel, struct message *message)
+{
+        struct extents extents;
+        int r;
+
+        if (lending_find(channel, message->stream, message->offset, message->length, &extents) < message->length)
+                return -ENOBUFS;
+        r = lending_announce(channel, message->stream, message->offset, message->length);
+        if (r == 0)
+                send_lent(channel, message, &extents, -1);
+        return r;
 }
 
 /* What does not fit although fit() was asked is the engine's mistake, and ends for lack of memory. */
 static void send_outside(struct channel *channel, struct message *message)
 {
-        struct extents extents;
-        int r;
+        int r = channel->loans.n_free > 0 ? send_memory(channel, message) : -ENOMEM, buffer;
 
-        if (channel->loans.n_free == 0) {
-                r = -ENOBUFS;
-        } else if (lending_find(channel, message->stream, message->offset, message->length, &extents) ==
-                   message->length) {
-                r = lending_announce(channel, message->stream, message->offset, message->length);
-                if (r == 0)
-                        send_lent(channel, message, &extents, -1);
-        } else {
-                r = send_by_ring(channel, message, &extents);
+        if (r == -ENOBUFS && (buffer = find_buffer(channel, message)) >= 0) {
+                gather(loans_buffer(&channel->loans, buffer), message->stream, message->offset, message->length);
+                send_buffer(channel, message, buffer);
+                r = 0;
         }
         if (r < 0)
                 message_finish(message, MESSAGE_NO_MEMORY);
 }
+
+static bool goes_inside(const struct message *message)
+{
+        return message->length <= WIRE_INLINE_MAX || (message->inside && message->length <= FRAME_INSIDE_MAX);
+}
+
+/* ---- off the host ---- */
+
+/* What is to be done before the memory itself may be lent. */
+static unsigned steps_before(const struct channel *channel, const struct message *message)
+{
+        const struct space *space = stream_space(message->stream, message->offset);
+        unsigned steps = message->verify ? STAGING_CHECKSUM : 0U;
+
+        if ((space && space->foreign) || staged_has(channel, message->transfer))
+                steps |= STAGING_CHECK;
+        return steps;
+}
+
+static bool stage_in_ring(struct channel *channel, struct message *message)
+{
+        struct loans *loans = &channel->loans;
+        int buffer = find_buffer(channel, message);
+
+        if (buffer < 0 || !stage_new(channel_local(channel)->staging, message, loans_buffer(loans, buffer)))
+                return false;
+        loans->buffer_used[buffer] = true;
+        message->stage->pin = &loans->pin;
+        return true;
+}
+
+static void send_off_host(struct channel *channel, struct message *message)
+{
+        struct staging *staging = channel_local(channel)->staging;
+        unsigned steps = STAGING_LOAD;
+        struct extents extents;
+        bool staged;
+
+        if (goes_inside(message)) {
+                staged = stage_new_buffer(staging, message);
+        } else if (lending_find(channel, message->stream, message->offset, message->length, &extents) ==
+                   message->length) {
+                steps = steps_before(channel, message);
+                if (!steps) {
+                        send_outside(channel, message);
+                        return;
+                }
+                staged = stage_new(staging, message, NULL);
+        } else {
+                staged = stage_in_ring(channel, message);
+        }
+        if (!staged) {
+                message_finish(message, MESSAGE_NO_MEMORY);
+                return;
+        }
+        if (steps & STAGING_LOAD)
+                message->way = TRANSPORT_WAY_STAGED;
+        staged_load(channel, message, steps);
+}
+
+/* The buffer of the ring that a loaded message is in; -1 = none. */
+static int buffer_of(const struct channel *channel, const struct message *message)
+{
+        const uint8_t *bytes = message->stage ? message->stage->bytes : NULL, *ring = channel->loans.ring;
+
+        if (!bytes || !ring || bytes < ring || bytes >= ring + (size_t)LOAN_BUFFERS * LOAN_BUFFER_SIZE)
+                return -1;
+        return (int)((size_t)(bytes - ring) / LOAN_BUFFER_SIZE);
+}
+
+void outgoing_unreserve(struct channel *channel, const struct message *message)
+{
+        int buffer = buffer_of(channel, message);
+
+        if (buffer >= 0)
+                channel->loans.buffer_used[buffer] = false;
+}
+
+bool outgoing_may_leave(const struct channel *channel, const struct message *message)
+{
+        return goes_inside(message) || channel->loans.n_free > 0;
+}
+
+void outgoing_leave(struct channel *channel, struct message *message)
+{
+        int buffer = buffer_of(channel, message);
+
+        if (goes_inside(message))
+                send_inside(channel, message);
+        else if (buffer >= 0)
+                send_buffer(channel, message, buffer);
+        else
+                send_outside(channel, message);
+}
+
+/* ---- any ---- */
 
 void outgoing_send(struct link *link, struct message *message)
 {
@@ -215,8 +319,9 @@ void outgoing_send(struct link *link, struct message *message)
                 message_finish(message, MESSAGE_LOST);
         else if (has_payload && message->begin && !message->begin(message))
                 message_finish(message, MESSAGE_CANCELLED);
-        else if (!has_payload || message->length <= WIRE_INLINE_MAX ||
-                 (message->inside && message->length <= FRAME_INSIDE_MAX))
+        else if (has_payload && message->stream->off_host)
+                send_off_host(channel, message);
+        else if (!has_payload || goes_inside(message))
                 send_inside(channel, message);
         else
                 send_outside(channel, message);
@@ -235,12 +340,14 @@ static void take_back(struct channel *channel, uint32_t slot, const uint64_t *tr
 
 void outgoing_cancel(struct channel *channel, uint64_t transfer)
 {
+        staged_cancel(channel, transfer);
         for (uint32_t slot = 0; slot < FRAME_LEASES; slot++)
                 take_back(channel, slot, &transfer, MESSAGE_CANCELLED);
 }
 
 void outgoing_end(struct channel *channel)
 {
+        staged_end(channel);
         for (uint32_t slot = 0; slot < FRAME_LEASES; slot++)
                 take_back(channel, slot, NULL, MESSAGE_LOST);
 }
@@ -255,12 +362,13 @@ bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, 
                 message->way = way;
         if (message)
                 message_finish(message, MESSAGE_OK);
+        staged_flush(channel);
         return true;
 }
 
 bool outgoing_is_idle(const struct channel *channel)
 {
-        if (channel->queue)
+        if (channel->queue || channel->loading)
                 return false;
         for (size_t i = 0; i < FRAME_LEASES; i++)
                 if (channel->loans.loans[i].message)

@@ -11,7 +11,12 @@ uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t o
                       bool *ret_inside);
 void outgoing_send(struct link *link, struct message *message);
 
-/* The sends of a transfer that are lent. */
+/* A message has been loaded (staged.h): whether there is room for it, and its way out. */
+bool outgoing_may_leave(const struct channel *channel, const struct message *message);
+void outgoing_leave(struct channel *channel, struct message *message);
+/* Or it will not leave: its place is free again. */
+void outgoing_unreserve(struct channel *channel, const struct message *message);
+/* The sends of a transfer that are lent or loaded. */
 void outgoing_cancel(struct channel *channel, uint64_t transfer);
 /* The peer released a lease, and says how it has copied. false: it has no such one. */
 bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum transport_way way);

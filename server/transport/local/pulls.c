@@ -8,6 +8,7 @@
 
 #include "base/util.h"
 #include "outgoing.h"
+#include "staged.h"
 
 static void release(struct channel *channel, const struct pull *pull)
 {
@@ -28,8 +29,6 @@ static void pull_end(struct pull *pull, enum message_result result, bool tell)
         struct local *local = channel_local(channel);
 
         DL_DELETE(local->pulls, pull);
-        if (pull->copying)
-                copier_remove(local->copier, &pull->task);
         crew_stop(local->crew, pull);
         message->way = pull->way;
         release(channel, pull);
@@ -102,12 +101,16 @@ void pulls_receive(struct link *link, struct message *message, struct payload *p
         struct local *local = channel_local(channel_of(link));
         struct pull *pull = payload->descriptor;
 
-        assert(pull && !payload->taken); /* what came inside is not received */
+        assert(!payload->taken);
         message->link = link;
         message->copied = 0;
+        payload->taken = true;
+        if (payload->bytes) {
+                staged_store(channel_of(link), message, payload->bytes);
+                return;
+        }
         pull->message = message;
         pull->off_host = pull->from_gpu || message->stream->off_host;
-        payload->taken = true;
         DL_APPEND(local->pulls, pull);
 }
 
@@ -146,7 +149,12 @@ static void pull_run(struct copier_task *task)
 {
         struct pull *pull = pull_of_task(task);
 
+        struct message *message = pull->message;
+
         pull->copy_result = pull_copy(pull);
+        if (pull->copy_result == 0 && message->verify && message->stream->off_host)
+                pull->copy_result =
+                        stream_checksum(message->stream, message->offset, message->length, &message->checksum);
 }
 
 static void pull_ran(struct copier_task *task)
@@ -181,7 +189,7 @@ static void pull_give_up(struct pull *pull, enum message_result result, bool tel
 {
         struct local *local = channel_local(pull->channel);
 
-        if (pull->copying && !copier_try_remove(local->copier, &pull->task)) {
+        if (pull->copying && !copier_remove(local->copier, &pull->task)) {
                 atomic_store(&pull->unwanted, true);
                 pull->ended = true;
                 pull->result = result;
@@ -257,13 +265,13 @@ bool pulls_have_work(const struct local *local)
         return false;
 }
 
-/* One of the channel; with a transfer, one of that which is not about to end. */
+/* One of the channel that is not about to end; with a transfer, one of that. */
 static struct pull *find(const struct channel *channel, const uint64_t *transfer)
 {
         struct pull *pull;
 
         DL_FOREACH (channel_local(channel)->pulls, pull)
-                if (pull->channel == channel && (!transfer || (pull->message->transfer == *transfer && !pull->ended)))
+                if (pull->channel == channel && !pull->ended && (!transfer || pull->message->transfer == *transfer))
                         return pull;
         return NULL;
 }
@@ -277,10 +285,15 @@ void pulls_cancel(struct channel *channel, uint64_t transfer)
 void pulls_end(struct channel *channel)
 {
         for (struct pull *pull; (pull = find(channel, NULL));)
-                pull_end(pull, MESSAGE_LOST, pull->begun || !pull->message->begin);
+                pull_give_up(pull, MESSAGE_LOST, pull->begun || !pull->message->begin);
 }
 
 bool pulls_are_idle(const struct channel *channel)
 {
-        return !find(channel, NULL);
+        const struct pull *pull;
+
+        DL_FOREACH (channel_local(channel)->pulls, pull)
+                if (pull->channel == channel)
+                        return false;
+        return !channel->storing;
 }

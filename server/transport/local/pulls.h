@@ -22,7 +22,7 @@ bool pulls_have_work(const struct local *local);
 
 /* The receives of a transfer. */
 void pulls_cancel(struct channel *channel, uint64_t transfer);
-/* The link has failed: ends all receives. */
+/* The link has failed: ends all receives but those that a device is at work on, which end after that. */
 void pulls_end(struct channel *channel);
 /* None is under way. */
 bool pulls_are_idle(const struct channel *channel);

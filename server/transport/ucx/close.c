@@ -86,7 +86,7 @@ static struct ucx_link *find_quiet(struct ucx *ucx)
         struct ucx_link *link;
 
         DL_FOREACH2(ucx->failing, link, failing_next)
-        if (link->closed && !link->under_way)
+        if (link->closed && !link->under_way && !ucx_link_is_staging(link))
                 return link;
         return NULL;
 }
@@ -120,7 +120,7 @@ bool ucx_sweep(struct ucx *ucx)
 
 static bool is_idle(const struct ucx_link *link)
 {
-        return !link->under_way && !link->parts && !link->receives;
+        return !link->under_way && !link->parts && !link->receives && !ucx_link_is_staging(link);
 }
 
 /* Closes in peace what has nothing under way any more. UCX flushes what it has sent. */
@@ -154,7 +154,7 @@ static bool any_is_busy(const struct ucx *ucx)
         struct link *link;
 
         DL_FOREACH (ucx->base.links, link)
-                if (ucx_link_of(link)->under_way)
+                if (ucx_link_of(link)->under_way || ucx_link_is_staging(ucx_link_of(link)))
                         return true;
         return false;
 }
@@ -162,6 +162,7 @@ static bool any_is_busy(const struct ucx *ucx)
 static void run(struct ucx *ucx)
 {
         (void)ucx_worker_progress(ucx);
+        (void)copier_collect(staging_copier(ucx->staging));
         (void)ucx_queue_flush(ucx);
         (void)ucx_sweep(ucx);
 }
@@ -216,6 +217,7 @@ void ucx_shut_down(struct transport *transport, uint64_t deadline_us)
                         ucp_request_free(link->close_request);
                 link->close_request = NULL;
         }
+        ucx_staging_stop(ucx);
         if (ucx->listener)
                 ucp_listener_destroy(ucx->listener);
         ucp_worker_destroy(ucx->worker);

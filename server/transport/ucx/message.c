@@ -29,6 +29,7 @@ bool ucx_message_begin(struct ucx_message *m)
 
 void ucx_message_drop(struct ucx *ucx, struct ucx_message *m)
 {
+        stage_free(&m->base);
         free(m->pieces);
         free(m->packed);
         explicit_bzero(m->header, sizeof(m->header)); /* it has a key */
@@ -75,10 +76,11 @@ static void finished(struct ucx_message *m, ucs_status_t status)
                 ucx_of_link(link)->sweep_wanted = true;
         else
                 ucx_link_ready(link);
-        if (status == UCS_OK && m->receive && m->base.stream->off_host)
-                m->base.fault = stream_store(m->base.stream, m->base.offset, m->packed, m->base.length);
         /* the link stays: it ends in ucx_sweep */
-        ucx_message_end(m, m->base.fault ? MESSAGE_FAULT : result_of(status));
+        if (status == UCS_OK && m->receive && m->base.stage)
+                ucx_staged_store(m);
+        else
+                ucx_message_end(m, result_of(status));
 }
 
 static void send_callback(void *request, ucs_status_t status, void *user_data)
@@ -112,19 +114,6 @@ struct buffer {
         struct memory *memory; /* whose registration UCX is to use; NULL = UCX makes its own */
 };
 
-/* The payload goes by way of host memory. false when memory is short, or the payload cannot be read (base.fault). */
-static bool stage(struct ucx_message *m, struct buffer *ret_buffer)
-{
-        m->packed = malloc(m->base.length);
-        if (!m->packed)
-                return false;
-        m->base.way = TRANSPORT_WAY_STAGED;
-        if (!m->receive)
-                m->base.fault = stream_load(m->base.stream, m->base.offset, m->packed, m->base.length);
-        *ret_buffer = (struct buffer){ .address = m->packed, .count = m->base.length };
-        return m->base.fault == 0;
-}
-
 /*
  * Where the payload is: contiguous, or m->pieces. UCX takes PUT for what is contiguous, which must not fit into the
  * buffer that TCP receives into (context.c says why); a list of pieces, if only of one, travels as active messages.
@@ -138,10 +127,8 @@ static bool find_payload(struct ucx_message *m, struct buffer *ret_buffer)
         *ret_buffer = (struct buffer){ .count = length };
         if (length == 0)
                 return true;
-        if (m->base.stream->off_host) {
-                if (!stage(m, ret_buffer))
-                        return false;
-                address = m->packed;
+        if (m->base.stage) {
+                address = m->base.stage->bytes;
                 run = length;
         } else if (ucx_of_link(link_of(m))->cached)
                 run = stream_run(m->base.stream, m->base.offset, length, &address);
@@ -247,7 +234,7 @@ void ucx_message_receive_now(struct ucx_message *m)
         struct buffer buffer;
 
         enter(m);
-        if (!find_payload(m, &buffer)) {
+        if ((m->base.stream->off_host && !ucx_staged_post(m)) || !find_payload(m, &buffer)) {
                 ucp_am_data_release(ucx->worker, m->descriptor);
                 finished(m, UCS_ERR_NO_MEMORY);
                 return;

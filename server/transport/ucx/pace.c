@@ -44,6 +44,15 @@ uint64_t ucx_request_size(struct link *base, const struct stream *own, uint64_t 
         return run;
 }
 
+/* Off the host, so that the device copies the next chunk, while UCX moves the last. */
+static uint64_t fit_staged(struct ucx_link *link, uint64_t limit)
+{
+        if (limit > WIRE_INLINE_MAX && link->base.state == LINK_CONNECTING)
+                return link->opened || link->loading ? 0 : WIRE_INLINE_MAX;
+        limit = least(limit, link->chunk);
+        return ucx_staging_has_room(link, limit) ? limit : 0;
+}
+
 /*
  * Over TCP, parts inside messages are better than a rendezvous
  *   - for pieces: UCX packs those of a rendezvous into a buffer and sends that, but parts go from where they are to the
@@ -60,6 +69,8 @@ uint64_t ucx_fit(struct link *base, const struct stream *stream, uint64_t offset
         bool parts = limit <= UCX_PARTS_BELOW || (run < limit && run < UCX_GATHER_BELOW);
 
         *ret_inside = false;
+        if (stream->off_host)
+                return fit_staged(ucx_link_of(base), limit);
         if (parts && limit > WIRE_INLINE_MAX && base->state == LINK_CONNECTING)
                 return ucx_link_of(base)->opened ? 0 : WIRE_INLINE_MAX;
         *ret_inside = parts && limit > WIRE_INLINE_MAX && ucx_link_is_tcp(ucx_link_of(base));

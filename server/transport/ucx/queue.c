@@ -79,6 +79,10 @@ void ucx_send(struct link *base, struct message *message)
                 ucx_message_end(m, MESSAGE_LOST);
                 return;
         }
+        if (message->length > 0 && message->stream->off_host && !message->stage) {
+                ucx_staged_send(link, m);
+                return;
+        }
         m->part = message->inside || has_parts(link, message->transfer) || base->state == LINK_CONNECTING;
         if (m->part && (is_opening(link) || link->parts || ucx->in_progress || ucx->deferred ||
                         !has_room(link, message->length))) {
@@ -115,13 +119,7 @@ void ucx_receive(struct link *base, struct message *message, struct payload *pay
         payload->taken = true;
         m->receive = true;
         if (payload->bytes) {
-                if (!ucx_message_begin(m)) {
-                        ucx_message_drop(ucx_of_link(link), m);
-                        return;
-                }
-                message->fault = stream_store(message->stream, message->offset, payload->bytes, message->length);
-                message->way = message->stream->off_host ? TRANSPORT_WAY_STAGED : TRANSPORT_WAY_HOST;
-                ucx_message_end(m, message->fault ? MESSAGE_FAULT : MESSAGE_OK);
+                ucx_staged_inside(m, payload->bytes);
                 return;
         }
         m->descriptor = payload->descriptor;
@@ -147,12 +145,23 @@ static bool may_post(struct ucx_link *link, uint64_t length)
         return !ucx_link_is_tcp(link) && link->receiving + length <= ucx_window(&link->base);
 }
 
+/* The first that a place can be found for; NULL = none. */
+static struct message *next_receive(struct ucx_link *link)
+{
+        struct message *m;
+
+        DL_FOREACH (link->receives, m)
+                if (!m->stream->off_host || ucx_staging_has_room(link, m->length))
+                        return m;
+        return NULL;
+}
+
 static bool pump_receives(struct ucx_link *link)
 {
         struct message *m;
         bool any = false;
 
-        while (link_is_usable(&link->base) && (m = link->receives) && may_post(link, m->length)) {
+        while (link_is_usable(&link->base) && (m = next_receive(link)) && may_post(link, m->length)) {
                 DL_DELETE(link->receives, m);
                 if (ucx_message_begin(ucx_message_of(m)))
                         ucx_message_receive_now(ucx_message_of(m));
@@ -226,6 +235,7 @@ void ucx_cancel(struct link *base, uint64_t transfer)
         struct ucx *ucx = ucx_of_link(link);
         struct message *m;
 
+        ucx_staged_cancel(link, transfer);
         /* done may call the transport again, so each search starts anew. */
         while ((m = find_waiting(link->parts, base, transfer))) {
                 DL_DELETE(link->parts, m);
@@ -249,6 +259,7 @@ void ucx_queue_drop(struct ucx_link *link)
         struct ucx *ucx = ucx_of_link(link);
         struct message *m, *next;
 
+        ucx_staged_drop(link);
         while ((m = link->parts)) {
                 DL_DELETE(link->parts, m);
                 ucx_message_end(ucx_message_of(m), MESSAGE_LOST);

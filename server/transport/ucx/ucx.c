@@ -30,6 +30,7 @@ static bool progress(struct transport *transport)
                 return open_late(ucx);
         ucx_watch_run(ucx);
         any = ucx_worker_progress(ucx) > 0;
+        any |= copier_collect(staging_copier(ucx->staging));
         any |= ucx_queue_flush(ucx);
         any |= ucx_sweep(ucx);
         return any;
@@ -138,6 +139,7 @@ static void ucx_free(struct transport *transport)
         ucx_watch_end(ucx);
         close_context(ucx);
         ucx_late_free(ucx);
+        (void)staging_free(ucx->staging);
         transport_clear(transport);
         free(ucx);
 }
@@ -268,7 +270,9 @@ int ucx_transport_new(const struct ucx_config *config, const struct transport_ha
         ucx->chunk_max = config->chunk_size ? config->chunk_size : WIRE_CHUNK_MAX;
         ucx->chunk_first = ucx->chunk_max < UCX_CHUNK_DEFAULT ? ucx->chunk_max : UCX_CHUNK_DEFAULT;
         ucx->window = config->window ? config->window : UCX_WINDOW_DEFAULT;
-        r = open_or_wait(ucx, config);
+        r = ucx_staging_new(ucx);
+        if (r == 0)
+                r = open_or_wait(ucx, config);
         if (r < 0) {
                 ucx_free(&ucx->base);
                 return r;

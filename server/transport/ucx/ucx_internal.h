@@ -16,6 +16,7 @@
 #include <ferry/error.h>
 
 #include "base/util.h"
+#include "transport/staging.h"
 #include "transport/ucx.h"
 #include "ucx_limits.h"
 
@@ -67,6 +68,7 @@ struct ucx {
         unsigned watch_quiet;   /* looks since something moved */
         bool watch_asleep;
         bool moved; /* something did since the last look */
+        struct staging *staging;
 };
 
 struct ucx_link {
@@ -82,6 +84,9 @@ struct ucx_link {
         uint64_t parts_sending;       /* bytes of those that UCX works on */
         struct message *receives;     /* utlist; rendezvous that have arrived and wait to be posted */
         uint64_t receiving;           /* bytes of those that are posted */
+        struct message *loading;      /* utlist; sends off the host that are brought here; staged.c */
+        struct message *storing;      /* utlist; receives off the host that are brought there */
+        bool wants_stage;             /* a message waits for room in the staging */
         bool is_ready;                /* in ucx->ready */
         /* pace.c */
         uint32_t chunk;    /* bytes of one request now */
@@ -110,6 +115,11 @@ struct ucx_message {
         struct iovec piece;   /* the only one, where UCX must see a list */
         void *packed;         /* owned; a copy of the payload, or NULL */
 };
+
+static inline bool ucx_link_is_staging(const struct ucx_link *link)
+{
+        return link->loading || link->storing;
+}
 
 static inline struct ucx *ucx_of(struct transport *transport)
 {
@@ -241,6 +251,26 @@ void ucx_message_drop(struct ucx *ucx, struct ucx_message *message);
 /* UCX gets the message, which must have begun. */
 void ucx_message_send_now(struct ucx_message *message);
 void ucx_message_receive_now(struct ucx_message *message);
+
+/* ---- staged.c: payloads off the host ---- */
+
+/* 0 or -errno. */
+int ucx_staging_new(struct ucx *ucx);
+/* Waits for what a device is at work on, and ends the threads. Before UCX's worker goes. */
+void ucx_staging_stop(struct ucx *ucx);
+/* Whether a message can be staged now; false: the link becomes ready when it is worth another try. */
+bool ucx_staging_has_room(struct ucx_link *link, uint64_t length);
+/* Loads a send; ucx_send follows. */
+void ucx_staged_send(struct ucx_link *link, struct ucx_message *message);
+/* A receive that has begun gets a buffer for UCX. false when memory is short. */
+bool ucx_staged_post(struct ucx_message *message);
+/* Its bytes have come: stores them. Safe inside UCX callbacks. */
+void ucx_staged_store(struct ucx_message *message);
+/* The same of a receive that has not begun, and whose bytes came inside the message. */
+void ucx_staged_inside(struct ucx_message *message, const void *bytes);
+void ucx_staged_cancel(struct ucx_link *link, uint64_t transfer);
+/* The link has failed. */
+void ucx_staged_drop(struct ucx_link *link);
 
 /* ---- queue.c: what waits before UCX gets it ---- */
 

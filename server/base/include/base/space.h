@@ -2,6 +2,7 @@
 #ifndef BASE_SPACE_H
 #define BASE_SPACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
@@ -20,10 +21,13 @@ struct space_ops {
                     size_t size);
         /* Waits for the copies that this thread has queued. 0, or the first of their errors. */
         int (*finish)(const struct space *space);
+        /* Whether the memory is still there: 0, -EFAULT, -ENODEV. */
+        int (*check)(const struct space *space);
 };
 
 struct space {
         const struct space_ops *ops;
+        bool foreign; /* the program's, which may free it at any time: check says so, and copy */
 };
 
 /*
@@ -34,6 +38,9 @@ int space_copy(const struct space *to_space, void *to, const struct space *from_
 
 /* Waits for this thread's copies to and from the two spaces, of which either may be NULL. 0 or -errno, as of copy. */
 int space_finish(const struct space *to_space, const struct space *from_space);
+
+/* Whether memory off the host is still there: 0, -EFAULT, -ENODEV. Any thread; may block. */
+int space_check(const struct space *space);
 
 /* A sentence for users about an error of the two. */
 const char *space_error(int error);

@@ -2,6 +2,7 @@
 #ifndef MEMORY_GPU_H
 #define MEMORY_GPU_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,8 +18,9 @@
  * restores the caller's context before it returns.
  *
  * Streams: each thread that copies has one for each device, non-blocking, so that neither the program's work on the
- * legacy default stream nor ours waits for the other. So the program has to synchronise its own work on the memory
- * before it offers it, and finds the bytes of an operation that has ended without synchronising with Ferry.
+ * legacy default stream nor ours waits for the other. A thread that waits for a long copy sleeps on an event. So the
+ * program has to synchronise its own work on the memory before it offers it, and finds the bytes of an operation that
+ * has ended without synchronising with Ferry.
  *
  * All functions: any thread; each may block as long as the driver does.
  */
@@ -87,10 +89,31 @@ void gpu_close(const struct space *space);
 /* ---- host memory ---- */
 
 /*
- * Locks host memory and tells the driver of it, so that copies to and from GPUs need no buffer of the driver's. false:
- * it cannot; such copies are slower then. Only where GPU memory is in use. Undone by gpu_unpin, before the memory goes.
+ * Host memory of the driver's: copies between it and any GPU go at the speed of the bus, and beside each other. NULL
+ * where no GPU is in use, or the driver refuses; any other memory serves as well, slower.
  */
-bool gpu_pin(void *address, size_t size, bool read_only);
-void gpu_unpin(void *address);
+void *gpu_host_new(size_t size);
+void gpu_host_free(void *address); /* takes NULL */
+
+/* One range of host memory, such as a mapping, and whether it is pinned. Its owner sets the first part; the rest is 0.
+ */
+struct gpu_pin {
+        const void *address;
+        size_t size;
+        bool read_only; /* it is mapped so */
+        atomic_int state;
+        _Atomic uint64_t copied; /* bytes, while it was not pinned */
+};
+
+/*
+ * So many bytes of the range are about to be copied to or from a GPU. Pins the whole range where it pays, which takes
+ * as long as several such copies; gpu_host.c says when.
+ */
+void gpu_pin_use(struct gpu_pin *pin, uint64_t bytes);
+bool gpu_is_pinned(const struct gpu_pin *pin);
+/* The pin is another struct's from now on. Nobody may use it meanwhile. */
+void gpu_pin_move(struct gpu_pin *to, struct gpu_pin *from);
+/* Before the range is unmapped or given back to its owner; nothing copies there any more. */
+void gpu_pin_end(struct gpu_pin *pin);
 
 #endif

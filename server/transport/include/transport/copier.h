@@ -21,16 +21,18 @@ struct copier_task {
 
 /* notify: a task has run; on its thread, with no lock held. 0 or -errno. */
 int copier_new(void (*notify)(void *context), void *context, struct copier **ret_copier);
-/* No task may be left. Takes NULL; returns NULL. */
+/* No task may be left but copier_do's, which have run on return. Takes NULL; returns NULL. */
 struct copier *copier_free(struct copier *copier);
 
 /* The functions below are for the progress thread. Where no thread can be started, the task runs at once, on it. */
 void copier_add(struct copier *copier, struct copier_task *task);
 /* Runs done of the tasks that have run. Whether there were any. */
 bool copier_collect(struct copier *copier);
-/* Forgets a task; its done does not run. Waits while it runs. */
-void copier_remove(struct copier *copier, struct copier_task *task);
-/* The same where it does not run now. false: it does, and its done will run. */
-bool copier_try_remove(struct copier *copier, struct copier_task *task);
+/* Forgets a task that does not run now; its done does not run. false: it does, and its done will run. */
+bool copier_remove(struct copier *copier, struct copier_task *task);
+/* Runs something there whose end nobody waits for, such as giving memory back. Where memory is short, at once. */
+void copier_do(struct copier *copier, void (*run)(void *context), void *context);
+/* Blocks until a task has run that was not collected. Not where none is under way. */
+void copier_wait(struct copier *copier);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "memory/gpu.h"
 #include "wire/header.h"
 #include "wire/stream.h"
 
@@ -32,7 +33,7 @@ enum {
 
 struct link;
 struct message;
-struct space;
+struct staged;
 struct transport;
 
 /* ---- memory ---- */
@@ -48,6 +49,7 @@ struct memory {
         uint64_t id;               /* names it to peers; never used again by this worker */
         int fd; /* a memfd, sealed against shrinking, that is mapped at address from its offset 0 on, readable and
                    writable; -1 = the memory is no file, and cannot be lent. Borrowed */
+        struct gpu_pin pin;            /* of host memory */
         void *handles[TRANSPORTS_MAX]; /* by struct transport's index */
 };
 
@@ -82,6 +84,7 @@ struct message {
         const struct stream *stream; /* of the payload; NULL = no payload */
         uint64_t offset, length;
         bool inside; /* a send: the payload travels inside the message, however long (fit() asked for that) */
+        bool verify; /* where the stream is off the host, the transport makes the checksum, beside the copy */
         /*
          * The memory will be touched from now on. false = not wanted any more: a send ends with MESSAGE_CANCELLED, a
          * receive is refused and done does not run; nor does it for a receive whose link fails before. NULL = it is
@@ -96,6 +99,7 @@ struct message {
         /* The transport's answer, once done runs. */
         enum transport_way way; /* of MESSAGE_OK */
         int fault;              /* of MESSAGE_FAULT: -errno, as of space_copy */
+        uint64_t checksum;      /* of a receive with verify; a send's is in the header */
         /* The engine's own. */
         void *owner;
         uint64_t transfer; /* messages of one transfer keep their order; ops->cancel names them by it */
@@ -105,11 +109,8 @@ struct message {
         /* The transport's own. */
         struct link *link;
         struct message *prev, *next;
+        struct staged *stage; /* of a payload off the host (staging.h) */
         uint64_t copied; /* bytes of a long receive that are in place so far; may be read inside handlers->copied */
-        union {
-                void *pointer;
-                uint64_t number;
-        } transport[6];
 };
 
 /* What arrived with a message. Valid only inside handlers->message, but for what receive() took. */
@@ -203,7 +204,8 @@ struct transport_ops {
          * another user's, -ENODEV no address or not this transport's, other -errno. */
         struct link *(*connect)(struct transport *transport, const struct transport_peer *peer, int *ret_error);
         void (*send)(struct link *link, struct message *message);
-        /* Inside handlers->message alone. Takes the payload, which is as long as the message says, and the message. */
+        /* Inside handlers->message alone. Takes the payload, which is as long as the message says, and the message. The
+         * engine does not ask for bytes that came inside, unless they go to memory off the host. */
         void (*receive)(struct link *link, struct message *message, struct payload *payload);
         /*
          * Takes back the sends and receives of a transfer that have a payload: what waits ends at once with

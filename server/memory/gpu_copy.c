@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "gpu_internal.h"
+
+/* ---- streams: one for each thread and device ---- */
+
+enum { SPIN_BYTES = 1 << 20 }; /* a copy of less is over before a thread has gone to sleep */
+
+/* Of one thread on one device. */
+struct gpu_lane {
+        cuda_stream stream; /* NULL = none yet */
+        cuda_event event;   /* the end of what is queued; waiting for it sleeps, where a stream's wait spins */
+        uint64_t queued;    /* bytes; 0 = nothing */
+};
+
+struct gpu_thread {
+        struct gpu_lane lanes[GPU_MAX];
+        const struct gpu_memory *checked[2];
+};
+
+static pthread_key_t thread_key;
+
+/* At the end of the thread. The driver may be gone already, and says so. */
+static void thread_free(void *context)
+{
+        struct gpu_thread *thread = context;
+
+        for (unsigned n = 0; n < GPU_MAX; n++) {
+                struct gpu_lane *lane = &thread->lanes[n];
+
+                if (!lane->stream || !gpu_enter(gpu_device(n)))
+                        continue;
+                (void)gpu_driver()->event_destroy(lane->event);
+                (void)gpu_driver()->stream_destroy(lane->stream);
+                gpu_leave();
+        }
+        free(thread);
+}
+
+static void make_key(void)
+{
+        (void)pthread_key_create(&thread_key, thread_free);
+}
+
+/* NULL when memory is short. */
+static struct gpu_thread *thread_of_caller(void)
+{
+        static pthread_once_t once = PTHREAD_ONCE_INIT;
+        struct gpu_thread *thread;
+
+        (void)pthread_once(&once, make_key);
+        thread = pthread_getspecific(thread_key);
+        if (thread)
+                return thread;
+        thread = calloc(1, sizeof(*thread));
+        if (thread && pthread_setspecific(thread_key, thread) != 0) {
+                free(thread);
+                return NULL;
+        }
+        return thread;
+}
+
+/* With the context. A result of the driver, after which a failure leaves nothing behind. */
+static cuda_result lane_make(struct gpu_lane *lane)
+{
+        const struct cuda_driver *cuda = gpu_driver();
+        cuda_stream stream;
+        cuda_result result = cuda->stream_create(&stream, CUDA_STREAM_NON_BLOCKING);
+
+        if (result != CUDA_SUCCESS)
+                return result;
+        result = cuda->event_create(&lane->event, CUDA_EVENT_BLOCKING_SYNC | CUDA_EVENT_DISABLE_TIMING);
+        if (result != CUDA_SUCCESS) {
+                (void)cuda->stream_destroy(stream);
+                return result;
+        }
+        lane->stream = stream;
+        return CUDA_SUCCESS;
+}
+
+int gpu_stream(const struct gpu_device *device, uint64_t bytes, cuda_stream *ret_stream)
+{
+        struct gpu_thread *thread = thread_of_caller();
+        struct gpu_lane *lane;
+        cuda_result result;
+
+        if (!thread)
+                return -ENOMEM;
+        lane = &thread->lanes[device->number];
+        if (!lane->stream) {
+                result = lane_make(lane);
+                if (result != CUDA_SUCCESS)
+                        return gpu_fail(device, "make a stream", result);
+        }
+        lane->queued += bytes;
+        *ret_stream = lane->stream;
+        return 0;
+}
+
+/* ---- copies ---- */
+
+/* Once for each memory and batch: it costs a microsecond. */
+static int check_once(const struct gpu_memory *memory, size_t i)
+{
+        struct gpu_thread *thread = thread_of_caller();
+        int r;
+
+        if (!memory || memory->kind != GPU_ADOPTED)
+                return 0;
+        if (!thread)
+                return -ENOMEM;
+        if (thread->checked[i] == memory)
+                return 0;
+        r = gpu_check(memory);
+        if (r == 0)
+                thread->checked[i] = memory;
+        return r;
+}
+
+static const struct gpu_memory *memory_of(const struct space *space)
+{
+        return space ? FERRY_CONTAINER_OF(space, struct gpu_memory, space) : NULL;
+}
+
+static cuda_result queue(const struct gpu_memory *to_memory, void *to, const struct gpu_memory *from_memory,
+                         const void *from, size_t size, cuda_stream stream)
+{
+        const struct cuda_driver *cuda = gpu_driver();
+        cuda_pointer to_pointer = (uintptr_t)to, from_pointer = (uintptr_t)from;
+
+        if (!from_memory)
+                return cuda->copy_to_device(to_pointer, from, size, stream);
+        if (!to_memory)
+                return cuda->copy_to_host(to, from_pointer, size, stream);
+        if (to_memory->device == from_memory->device)
+                return cuda->copy_on_device(to_pointer, from_pointer, size, stream);
+        return cuda->copy_peer(to_pointer, to_memory->device->context, from_pointer, from_memory->device->context, size,
+                               stream);
+}
+
+static int gpu_copy(const struct space *to_space, void *to, const struct space *from_space, const void *from,
+                    size_t size)
+{
+        const struct gpu_memory *to_memory = memory_of(to_space), *from_memory = memory_of(from_space);
+        const struct gpu_device *device = to_memory ? to_memory->device : from_memory->device;
+        cuda_result result;
+        cuda_stream stream;
+        int r = check_once(to_memory, 0);
+
+        if (r == 0)
+                r = check_once(from_memory, 1);
+        if (r == 0 && !gpu_enter(device))
+                r = -ENODEV;
+        if (r < 0)
+                return r;
+        r = gpu_stream(device, size, &stream);
+        if (r == 0) {
+                result = queue(to_memory, to, from_memory, from, size, stream);
+                if (result != CUDA_SUCCESS)
+                        r = gpu_fail(device, "copy", result);
+        }
+        gpu_leave();
+        return r;
+}
+
+/* With the context. */
+static cuda_result lane_wait(const struct gpu_lane *lane, uint64_t queued)
+{
+        const struct cuda_driver *cuda = gpu_driver();
+        cuda_result result;
+
+        if (queued < SPIN_BYTES)
+                return cuda->stream_synchronize(lane->stream);
+        result = cuda->event_record(lane->event, lane->stream);
+        return result == CUDA_SUCCESS ? cuda->event_synchronize(lane->event) : result;
+}
+
+static int finish_device(struct gpu_thread *thread, unsigned n)
+{
+        const struct gpu_device *device = gpu_device(n);
+        uint64_t queued = thread->lanes[n].queued;
+        cuda_result result;
+
+        thread->lanes[n].queued = 0;
+        if (!gpu_enter(device))
+                return -ENODEV;
+        result = lane_wait(&thread->lanes[n], queued);
+        gpu_leave();
+        return result == CUDA_SUCCESS ? 0 : gpu_fail(device, "copy", result);
+}
+
+/* Of this thread's copies on all devices: one that was queued with two spaces is on the stream of one of them. */
+static int gpu_finish(const struct space *space)
+{
+        struct gpu_thread *thread = thread_of_caller();
+        int first = 0;
+
+        if (!thread)
+                return 0; /* then nothing was queued */
+        thread->checked[0] = thread->checked[1] = NULL;
+        for (unsigned n = 0; n < GPU_MAX; n++) {
+                int r = thread->lanes[n].queued ? finish_device(thread, n) : 0;
+
+                if (first == 0)
+                        first = r;
+        }
+        return first;
+}
+
+static int gpu_space_check(const struct space *space)
+{
+        return gpu_check(memory_of(space));
+}
+
+const struct space_ops gpu_space_ops = { .copy = gpu_copy, .finish = gpu_finish, .check = gpu_space_check };

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "range.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* Drivers take their time to give memory back, and may wait for the device: the progress thread does not. */
+
+static void unmap(const struct gpu_pin *range)
+{
+        (void)munmap((void *)(uintptr_t)range->address, range->size);
+}
+
+static void unpin_run(void *context)
+{
+        struct gpu_pin *range = context;
+
+        gpu_pin_end(range);
+        unmap(range);
+        free(range);
+}
+
+static void close_run(void *context)
+{
+        gpu_close(context);
+}
+
+void range_unmap(struct gpu_pin *range, struct copier *copier)
+{
+        struct gpu_pin *copy = gpu_is_pinned(range) ? malloc(sizeof(*copy)) : NULL;
+
+        if (copy) {
+                gpu_pin_move(copy, range);
+                copier_do(copier, unpin_run, copy);
+                return;
+        }
+        gpu_pin_end(range);
+        unmap(range);
+}
+
+void range_close(const struct space *space, struct copier *copier)
+{
+        if (space)
+                copier_do(copier, close_run, (void *)(uintptr_t)space);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "staged.h"
+
+#include <string.h>
+#include <utlist.h>
+
+#include "outgoing.h"
+
+/* It is in no list, and nothing runs for it. */
+static void end(struct channel *channel, struct message *message, enum message_result result)
+{
+        outgoing_unreserve(channel, message);
+        message_finish(message, result);
+}
+
+/* ---- sends ---- */
+
+static void loaded(struct message *message)
+{
+        staged_flush(channel_of(message->link));
+}
+
+void staged_load(struct channel *channel, struct message *message, unsigned steps)
+{
+        DL_APPEND(channel->loading, message);
+        stage_run(message, steps, loaded);
+}
+
+bool staged_has(const struct channel *channel, uint64_t transfer)
+{
+        const struct message *m;
+
+        DL_FOREACH (channel->loading, m)
+                if (m->transfer == transfer)
+                        return true;
+        return false;
+}
+
+void staged_flush(struct channel *channel)
+{
+        struct message *m;
+
+        while ((m = stage_first(channel->loading))) {
+                bool sent = !m->stage->abandoned && m->stage->fault == 0;
+
+                if (sent && link_is_usable(&channel->link) && !outgoing_may_leave(channel, m))
+                        return; /* a release makes room */
+                DL_DELETE(channel->loading, m);
+                m->fault = m->stage->fault;
+                if (m->verify)
+                        m->header.checksum = m->checksum;
+                if (m->stage->abandoned)
+                        end(channel, m, m->stage->result);
+                else if (!sent)
+                        end(channel, m, MESSAGE_FAULT);
+                else if (link_is_usable(&channel->link))
+                        outgoing_leave(channel, m);
+                else
+                        end(channel, m, MESSAGE_LOST);
+        }
+}
+
+/* ---- receives ---- */
+
+static void stored(struct message *message)
+{
+        struct channel *channel = channel_of(message->link);
+        struct message *m;
+
+        while ((m = stage_first(channel->storing))) {
+                enum message_result result = m->stage->fault < 0 ? MESSAGE_FAULT : MESSAGE_OK;
+
+                DL_DELETE(channel->storing, m);
+                m->fault = m->stage->fault;
+                message_finish(m, m->stage->abandoned ? m->stage->result : result);
+        }
+}
+
+void staged_store(struct channel *channel, struct message *message, const void *bytes)
+{
+        if (message->begin && !message->begin(message)) {
+                message_free(message->link->transport, message);
+                return;
+        }
+        if (!stage_new_buffer(channel_local(channel)->staging, message)) {
+                message_finish(message, MESSAGE_NO_MEMORY);
+                return;
+        }
+        message->way = TRANSPORT_WAY_STAGED;
+        memcpy(message->stage->bytes, bytes, message->length);
+        DL_APPEND(channel->storing, message);
+        stage_run(message, STAGING_STORE, stored);
+}
+
+/* ---- their end ---- */
+
+/* Of a transfer; NULL = of all. */
+static void abandon(struct channel *channel, struct message **list, const uint64_t *transfer,
+                    enum message_result result)
+{
+        struct message *m = *list, *next;
+
+        while (m) {
+                next = m->next;
+                if ((!transfer || m->transfer == *transfer) && !m->stage->abandoned && stage_abandon(m, result)) {
+                        DL_DELETE(*list, m);
+                        end(channel, m, result);
+                        next = *list; /* done may have changed it */
+                }
+                m = next;
+        }
+}
+
+void staged_cancel(struct channel *channel, uint64_t transfer)
+{
+        abandon(channel, &channel->loading, &transfer, MESSAGE_CANCELLED);
+        abandon(channel, &channel->storing, &transfer, MESSAGE_CANCELLED);
+}
+
+void staged_end(struct channel *channel)
+{
+        abandon(channel, &channel->loading, NULL, MESSAGE_LOST);
+        abandon(channel, &channel->storing, NULL, MESSAGE_LOST);
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/staging.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "base/space.h"
+#include "base/util.h"
+
+enum { BUFFER_MIN = 256 << 10, ALIGNMENT = 4096 };
+
+struct staging_buffer {
+        uint8_t *bytes;
+        size_t size;
+        bool pinned;
+        struct staging_buffer *prev, *next;
+};
+
+struct staging {
+        struct copier *copier;
+        void (*room)(void *context);
+        void *context;
+        struct staging_buffer *idle; /* utlist */
+        uint64_t bytes;              /* of all buffers */
+        bool wanted;                 /* room is owed */
+        /* Buffers are made and freed where the driver may take its time, one at a time. */
+        struct copier_task task;
+        bool making;
+        bool failed;                    /* the last one could not be made: messages take ordinary memory */
+        struct staging_buffer *made;    /* by the task */
+        struct staging_buffer *surplus; /* utlist; what the task frees first */
+};
+
+/* ---- buffers ---- */
+
+/* Any thread. */
+static void buffer_free(struct staging_buffer *buffer)
+{
+        if (buffer->pinned)
+                gpu_host_free(buffer->bytes);
+        else
+                free(buffer->bytes);
+        free(buffer);
+}
+
+static void make_run(struct copier_task *task)
+{
+        struct staging *staging = FERRY_CONTAINER_OF(task, struct staging, task);
+        struct staging_buffer *buffer, *next;
+
+        DL_FOREACH_SAFE (staging->surplus, buffer, next)
+                buffer_free(buffer);
+        staging->surplus = NULL;
+        buffer = staging->made;
+        buffer->bytes = gpu_host_new(buffer->size);
+        buffer->pinned = buffer->bytes != NULL;
+        if (!buffer->pinned)
+                buffer->bytes = aligned_alloc(ALIGNMENT, buffer->size);
+}
+
+static void tell_room(struct staging *staging)
+{
+        if (!staging->wanted)
+                return;
+        staging->wanted = false;
+        staging->room(staging->context);
+}
+
+static void make_done(struct copier_task *task)
+{
+        struct staging *staging = FERRY_CONTAINER_OF(task, struct staging, task);
+        struct staging_buffer *buffer = staging->made;
+
+        staging->making = false;
+        staging->made = NULL;
+        staging->failed = !buffer->bytes;
+        if (staging->failed) {
+                staging->bytes -= buffer->size;
+                free(buffer);
+        } else {
+                DL_APPEND(staging->idle, buffer);
+        }
+        tell_room(staging);
+}
+
+static size_t size_for(uint64_t length)
+{
+        size_t size = BUFFER_MIN;
+
+        while (size < length)
+                size *= 2;
+        return size;
+}
+
+static void make(struct staging *staging, uint64_t length)
+{
+        size_t size = size_for(length);
+        struct staging_buffer *buffer = calloc(1, sizeof(*buffer)), *old;
+
+        if (!buffer)
+                return;
+        while (staging->bytes + size > STAGING_BYTES && (old = staging->idle)) {
+                DL_DELETE(staging->idle, old);
+                DL_APPEND(staging->surplus, old);
+                staging->bytes -= old->size;
+        }
+        if (staging->bytes > 0 && staging->bytes + size > STAGING_BYTES) {
+                free(buffer);
+                return; /* one that is in use comes back */
+        }
+        buffer->size = size;
+        staging->bytes += size;
+        staging->made = buffer;
+        staging->making = true;
+        staging->task = (struct copier_task){ .run = make_run, .done = make_done };
+        copier_add(staging->copier, &staging->task);
+}
+
+static struct staging_buffer *find(const struct staging *staging, uint64_t length)
+{
+        struct staging_buffer *buffer, *best = NULL;
+
+        DL_FOREACH (staging->idle, buffer)
+                if (buffer->size >= length && (!best || buffer->size < best->size))
+                        best = buffer;
+        return best;
+}
+
+bool staging_has_room(struct staging *staging, uint64_t length)
+{
+        if (length <= WIRE_INLINE_MAX || staging->failed || find(staging, length))
+                return true;
+        staging->wanted = true;
+        if (!staging->making && staging->copier)
+                make(staging, length);
+        return false;
+}
+
+int staging_new(void (*notify)(void *context), void (*room)(void *context), void *context, struct staging **ret_staging)
+{
+        struct staging *staging = calloc(1, sizeof(*staging));
+        int r = staging ? copier_new(notify, context, &staging->copier) : -ENOMEM;
+
+        if (r < 0) {
+                free(staging);
+                return r;
+        }
+        staging->room = room;
+        staging->context = context;
+        *ret_staging = staging;
+        return 0;
+}
+
+void staging_stop(struct staging *staging)
+{
+        staging->wanted = false;
+        staging->copier = copier_free(staging->copier);
+}
+
+struct staging *staging_free(struct staging *staging)
+{
+        struct staging_buffer *buffer, *next;
+
+        if (!staging)
+                return NULL;
+        staging_stop(staging);
+        DL_FOREACH_SAFE (staging->idle, buffer, next)
+                buffer_free(buffer);
+        DL_FOREACH_SAFE (staging->surplus, buffer, next)
+                buffer_free(buffer);
+        free(staging);
+        return NULL;
+}
+
+struct copier *staging_copier(struct staging *staging)
+{
+        return staging->copier;
+}
+
+/* ---- stages ---- */
+
+bool stage_new(struct staging *staging, struct message *message, uint8_t *bytes)
+{
+        struct staged *stage = calloc(1, sizeof(*stage));
+
+        if (!stage)
+                return false;
+        stage->staging = staging;
+        stage->message = message;
+        stage->bytes = bytes;
+        message->stage = stage;
+        return true;
+}
+
+bool stage_new_buffer(struct staging *staging, struct message *message)
+{
+        struct staging_buffer *buffer = message->length > WIRE_INLINE_MAX ? find(staging, message->length) : NULL;
+        uint8_t *bytes = buffer ? buffer->bytes : malloc(message->length);
+
+        staging->failed = false;
+        if (!bytes || !stage_new(staging, message, bytes)) {
+                if (!buffer)
+                        free(bytes);
+                return false;
+        }
+        if (buffer)
+                DL_DELETE(staging->idle, buffer);
+        message->stage->buffer = buffer;
+        message->stage->owned = !buffer;
+        return true;
+}
+
+void stage_free(struct message *message)
+{
+        struct staged *stage = message->stage;
+
+        message->stage = NULL;
+        if (!stage)
+                return;
+        if (stage->owned)
+                free(stage->bytes);
+        if (stage->buffer) {
+                DL_APPEND(stage->staging->idle, stage->buffer);
+                tell_room(stage->staging);
+        }
+        free(stage);
+}
+
+/* ---- tasks ---- */
+
+static int check(const struct stream *stream)
+{
+        int r = 0;
+
+        for (size_t i = 0; i < stream->n && r == 0; i++)
+                if (stream->segments[i].space)
+                        r = space_check(stream->segments[i].space);
+        return r;
+}
+
+static void stage_task(struct copier_task *task)
+{
+        struct staged *stage = FERRY_CONTAINER_OF(task, struct staged, task);
+        struct message *m = stage->message;
+        int r = stage->steps & STAGING_CHECK ? check(m->stream) : 0;
+
+        if (stage->pin)
+                gpu_pin_use(stage->pin, m->length);
+        if (r == 0 && (stage->steps & STAGING_LOAD))
+                r = stream_load(m->stream, m->offset, stage->bytes, m->length);
+        if (r == 0 && (stage->steps & STAGING_STORE))
+                r = stream_store(m->stream, m->offset, stage->bytes, m->length);
+        if (r == 0 && (stage->steps & STAGING_CHECKSUM))
+                r = stream_checksum(m->stream, m->offset, m->length, &m->checksum);
+        stage->fault = r;
+}
+
+static void stage_done(struct copier_task *task)
+{
+        struct staged *stage = FERRY_CONTAINER_OF(task, struct staged, task);
+
+        stage->running = false;
+        stage->ran(stage->message);
+}
+
+void stage_run(struct message *message, unsigned steps, void (*ran)(struct message *message))
+{
+        struct staged *stage = message->stage;
+
+        stage->steps = steps | (message->verify ? STAGING_CHECKSUM : 0U);
+        stage->ran = ran;
+        stage->running = true;
+        stage->task = (struct copier_task){ .run = stage_task, .done = stage_done };
+        copier_add(stage->staging->copier, &stage->task);
+}
+
+bool stage_abandon(struct message *message, enum message_result result)
+{
+        struct staged *stage = message->stage;
+
+        if (stage->running && !copier_remove(stage->staging->copier, &stage->task)) {
+                if (!stage->abandoned)
+                        stage->result = result;
+                stage->abandoned = true;
+                return false;
+        }
+        stage->running = false;
+        return true;
+}
+
+struct message *stage_first(struct message *list)
+{
+        struct message *m, *before;
+
+        DL_FOREACH (list, m) {
+                if (m->stage->running)
+                        continue;
+                for (before = list; before != m && before->transfer != m->transfer; before = before->next)
+                        ;
+                if (before == m)
+                        return m;
+        }
+        return NULL;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu.h"
+
+#include <stdio.h>
+
+/* What goes wrong with a GPU, and what that does not hold up. */
+
+static void begin(struct gpu_scene *s, enum ferry_kind kind, char offered[FERRY_ID_SIZE], char local[FERRY_ID_SIZE],
+                  struct ferry_operation *passive, struct ferry_operation *active)
+{
+        device_region(&s->pair.a, "cuda:0", 20 * MIB, kind == FERRY_READABLE ? SEED : 0, offered);
+        device_region(&s->pair.b, "cuda:0", 20 * MIB, kind == FERRY_READABLE ? 0 : SEED, local);
+        offer_make(&s->pair.a, kind, offered, passive);
+        gpu_set_faults(s, "stuck");
+        begin_make(&s->pair.b, kind_of_peer(kind), local, passive->metadata, active);
+}
+
+/* Until the active side has asked for bytes, and the passive side knows of it. */
+static void await_running(struct worker *w, const char *id)
+{
+        struct ferry_operation now;
+
+        do {
+                assert_int_equal(ferry_get_operation(w->client, id, 1000, 1, &now), 0);
+                if (now.status == FERRY_IN_PROGRESS)
+                        break;
+                ferry_operation_clear(&now);
+        } while (true);
+        ferry_operation_clear(&now);
+}
+
+WITH_GPUS(a_cancel_waits_for_the_copy_that_the_gpu_has_begun)
+{
+        for (int kind = 0; kind < 2; kind++) {
+                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+                struct ferry_operation passive, active, now;
+
+                pair_start(&s->pair, false);
+                pair_expect_failures(&s->pair);
+                begin(s, kind ? FERRY_READABLE : FERRY_WRITABLE, offered, local, &passive, &active);
+                await_running(&s->pair.a, passive.id);
+                assert_int_equal(ferry_cancel_operation(s->pair.b.client, active.id, &now), 0);
+                ferry_operation_clear(&now);
+                gpu_set_faults(s, "");
+                operation_assert_end(&s->pair.b, active.id, FERRY_CANCELLED, NULL);
+                operation_assert_end(&s->pair.a, passive.id, FERRY_CANCELLED, NULL);
+                ferry_operation_clear(&passive);
+                ferry_operation_clear(&active);
+                region_drop(&s->pair.a, offered);
+                region_drop(&s->pair.b, local);
+                pair_assert_serving(&s->pair);
+                pair_stop(&s->pair);
+        }
+}
+
+WITH_GPUS(a_peer_that_is_killed_ends_the_transfer)
+{
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        struct ferry_operation passive, active;
+
+        pair_start(&s->pair, false);
+        pair_expect_failures(&s->pair);
+        begin(s, FERRY_READABLE, offered, local, &passive, &active);
+        await_running(&s->pair.a, passive.id);
+        worker_kill(&s->pair.a);
+        gpu_set_faults(s, "");
+        operation_assert_error(&s->pair.b, active.id, FERRY_ERRORED, FERRY_E_PEER_LOST);
+        region_drop(&s->pair.b, local);
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
+        worker_stop(&s->pair.b);
+}
+
+WITH_GPUS(a_gpu_that_falls_off_the_bus_ends_its_operations_and_nothing_else)
+{
+        static const char *const words[] = { "gone", "reset" };
+        for (size_t i = 0; i < 2; i++)
+                for (int network = 0; network < 2; network++) {
+                        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+                        struct ferry_operation passive, active;
+
+                        pair_start(&s->pair, network);
+                        pair_expect_failures(&s->pair);
+                        worker_expect(&s->pair.a, "the CUDA driver has failed");
+                        worker_expect(&s->pair.b, "the CUDA driver has failed");
+                        device_region(&s->pair.a, "cuda:0", 3 * MIB, SEED, offered);
+                        device_region(&s->pair.b, "cuda:0", 3 * MIB, 0, local);
+                        offer_make(&s->pair.a, FERRY_READABLE, offered, &passive);
+                        gpu_set_faults(s, words[i]);
+                        begin_make(&s->pair.b, FERRY_READ, local, passive.metadata, &active);
+                        operation_assert_error(&s->pair.b, active.id, FERRY_ERRORED, FERRY_E_TRANSFER_FAILED);
+                        operation_assert_error(&s->pair.a, passive.id, FERRY_ERRORED, FERRY_E_TRANSFER_FAILED);
+                        assert_problem(&s->pair.a, "POST", "/v1/regions", "{\"size\":4096,\"device\":\"cuda:0\"}", 400,
+                                       "unknown-device", NULL);
+                        pair_assert_serving(&s->pair);
+                        region_drop(&s->pair.a, offered);
+                        region_drop(&s->pair.b, local);
+                        ferry_operation_clear(&passive);
+                        ferry_operation_clear(&active);
+                        pair_stop(&s->pair);
+                        gpu_set_faults(s, "");
+                }
+}
+
+/* ---- what a GPU does not hold up ---- */
+
+/* A transfer between GPUs that stand still, at first. */
+struct standing {
+        bool network;
+        const char *faults; /* beside the standstill */
+        enum ferry_kind kind;
+        uint64_t size;
+        const char *more, *transport;
+};
+
+static void standing_run(struct gpu_scene *s, const struct standing *t)
+{
+        const struct course beside = { t->kind, "cpu", "cpu", 3 * MIB, NULL };
+        const struct course c = { t->kind, "cuda:0", "cuda:1", t->size, t->more };
+        char stuck[32];
+        struct course_state begun;
+
+        gpu_set_faults(s, t->faults);
+        (void)snprintf(stuck, sizeof(stuck), "stuck %s", t->faults);
+        pair_start(&s->pair, t->network);
+        course_prepare(&s->pair, &c, &begun);
+        gpu_set_faults(s, stuck);
+        course_begin(&s->pair, &c, &begun);
+        course_run(&s->pair, &beside, t->network ? "tcp" : "shm", t->network ? "tcp" : "shm");
+        pair_assert_serving(&s->pair);
+        assert_not_done(&s->pair.b, begun.active);
+        gpu_set_faults(s, t->faults);
+        course_end(&s->pair, &c, &begun, t->transport, t->transport);
+        gpu_set_faults(s, "");
+        pair_stop(&s->pair);
+}
+
+/* The same as it goes between hosts, and on one host by every way that there is. */
+WITH_GPUS(a_gpu_that_stands_still_holds_up_no_other_transfer)
+{
+        static const struct {
+                bool network;
+                const char *faults, *transport;
+        } ways[] = { { true, "", "tcp+staged" }, { false, "open", "shm+staged" }, { false, "", "shm+cuda_ipc" } };
+        static const uint64_t lengths[] = { 4 * KIB, 5 * MIB + 7 };
+
+        for (size_t i = 0; i < 3; i++)
+                for (size_t k = 0; k < 2; k++)
+                        for (int read = 0; read < 2; read++) {
+                                const struct standing t = {
+                                        .network = ways[i].network,
+                                        .faults = ways[i].faults,
+                                        .kind = read ? FERRY_READABLE : FERRY_WRITABLE,
+                                        .size = lengths[k],
+                                        .more = i == 0 && read ? ",\"verify\":true" : NULL,
+                                        .transport = lengths[k] > 8 * KIB || ways[i].network ? ways[i].transport
+                                                                                             : "shm+staged",
+                                };
+
+                                standing_run(s, &t);
+                        }
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "standin.h"
+
+enum { TRAILER = 4096 };
+
+struct allocation *allocations;
+static uint64_t last_id;
+static size_t used[DEVICES_MAX];
+
+static size_t file_size(size_t size)
+{
+        return (size + 2 * TRAILER - 1) / TRAILER * TRAILER;
+}
+
+struct allocation *find(const void *address, size_t size)
+{
+        const uint8_t *start = address;
+        struct allocation *a;
+
+        DL_FOREACH (allocations, a)
+                if (start >= a->address && start < a->address + a->size &&
+                    size <= (size_t)(a->address + a->size - start))
+                        return a;
+        return NULL;
+}
+
+struct allocation *allocation_new(int device, size_t size, int fd)
+{
+        struct allocation *a = calloc(1, sizeof(*a));
+        void *address = fd < 0 ? MAP_FAILED : mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0);
+        void *bytes = fd < 0 ? MAP_FAILED : mmap(NULL, file_size(size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+        if (!a || address == MAP_FAILED || bytes == MAP_FAILED) {
+                free(a);
+                return NULL;
+        }
+        *a = (struct allocation){ .address = address, .bytes = bytes, .size = size, .device = device, .fd = fd };
+        a->trailer = (void *)(a->bytes + file_size(size) - TRAILER);
+        a->id = ++last_id;
+        DL_APPEND(allocations, a);
+        return a;
+}
+
+void allocation_free(struct allocation *a)
+{
+        DL_DELETE(allocations, a);
+        (void)munmap(a->address, a->size);
+        (void)munmap(a->bytes, file_size(a->size));
+        (void)close(a->fd);
+        free(a);
+}
+
+EXPORT cuda_result cuMemAlloc_v2(cuda_pointer *ret_pointer, size_t size)
+{
+        struct context *context;
+        struct allocation *a = NULL;
+        cuda_result result = current(&context);
+
+        if (result != CUDA_SUCCESS)
+                return result;
+        if (size == 0)
+                return CUDA_ERROR_INVALID_VALUE;
+        (void)pthread_mutex_lock(&standin_lock);
+        if (!fault("alloc") && size <= TOTAL_BYTES - used[context->device]) {
+                int fd = memfd_create("cuda-standin", MFD_CLOEXEC);
+
+                if (fd >= 0 && ftruncate(fd, (off_t)file_size(size)) == 0)
+                        a = allocation_new(context->device, size, fd);
+        }
+        if (a) {
+                used[context->device] += size;
+                memset(a->bytes, 0xcd, size);
+                *ret_pointer = (uintptr_t)a->address;
+        }
+        (void)pthread_mutex_unlock(&standin_lock);
+        return a ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+EXPORT cuda_result cuMemFree_v2(cuda_pointer pointer)
+{
+        struct context *context;
+        struct allocation *a;
+        cuda_result result = current(&context);
+
+        if (result != CUDA_SUCCESS)
+                return result;
+        (void)pthread_mutex_lock(&standin_lock);
+        a = find((void *)(uintptr_t)pointer, 1);
+        if (!a || (uintptr_t)a->address != pointer || a->opens > 0) {
+                result = CUDA_ERROR_INVALID_VALUE;
+        } else {
+                used[a->device] -= a->size;
+                counts()->freed_while_open += atomic_load(&a->trailer->opens) > 0;
+                memset(a->bytes, 0xdd, a->size); /* who still has it open finds this */
+                allocation_free(a);
+        }
+        (void)pthread_mutex_unlock(&standin_lock);
+        return result;
+}
+
+EXPORT cuda_result cuMemGetAddressRange_v2(cuda_pointer *ret_base, size_t *ret_size, cuda_pointer pointer)
+{
+        struct allocation *a;
+
+        (void)pthread_mutex_lock(&standin_lock);
+        a = find((void *)(uintptr_t)pointer, 1);
+        if (a) {
+                *ret_base = (uintptr_t)a->address;
+                *ret_size = a->size;
+        }
+        (void)pthread_mutex_unlock(&standin_lock);
+        return a ? CUDA_SUCCESS : NOT_FOUND;
+}
+
+EXPORT cuda_result cuPointerGetAttribute(void *ret_value, int attribute, cuda_pointer pointer)
+{
+        cuda_result result = health();
+        struct allocation *a;
+
+        if (result != CUDA_SUCCESS)
+                return result;
+        (void)pthread_mutex_lock(&standin_lock);
+        a = find((void *)(uintptr_t)pointer, 1);
+        if (!a)
+                result = CUDA_ERROR_INVALID_VALUE;
+        else if (attribute == CUDA_POINTER_MEMORY_TYPE)
+                *(unsigned *)ret_value = CUDA_MEMORY_DEVICE;
+        else if (attribute == CUDA_POINTER_BUFFER_ID)
+                *(uint64_t *)ret_value = a->id;
+        else if (attribute == CUDA_POINTER_DEVICE_ORDINAL)
+                *(int *)ret_value = a->device;
+        else
+                result = CUDA_ERROR_INVALID_VALUE;
+        (void)pthread_mutex_unlock(&standin_lock);
+        return result;
+}

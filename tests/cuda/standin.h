@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_STANDIN_H
+#define TESTS_STANDIN_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "counts.h"
+#include "cuda_internal.h"
+
+/*
+ * A library that stands in for libcuda.so.1: GPUs whose memory is a memfd. What a program gets as a device's address is
+ * mapped without any access, so that host code that touches it crashes; only the copies here reach the bytes, by
+ * another mapping.
+ *
+ * It is as strict as the driver's documentation allows. A queued copy is done when its stream or event is waited for,
+ * no sooner, so that whoever forgets that, or reuses a buffer before, finds wrong bytes. Calls need a current context.
+ * Freed memory is overwritten.
+ *
+ *   CUDA_STANDIN_DEVICES  how many GPUs there are; default 2
+ *   CUDA_STANDIN_FIRST    which of the machine's is cuda:0: workers with different ones do not see the same GPU
+ *   CUDA_STANDIN_COUNTS   a file of a struct standin_counts (counts.h), of all processes that name it
+ *   CUDA_STANDIN_FAULTS   a file that may change at any time; words in it:
+ *                         init, alloc, share, open, pin: such calls fail
+ *                         gone, reset: the GPUs have fallen off the bus, or were reset
+ *                         stuck: no copy ends before the word is gone
+ *                         slow: a copy takes SLOW_US on the device, whatever its size; copies of one stream follow each
+ *                         other, those of several run at once
+ *
+ * device.c has the settings, the devices and the contexts, memory.c what is allocated, ipc.c other processes, host.c
+ * host memory, stream.c the copies and their time.
+ */
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { DEVICES_MAX = 8, TOTAL_BYTES = 1 << 30, NOT_INITIALIZED = 3, MAP_FAILED_RESULT = 205, NOT_FOUND = 500 };
+
+struct context {
+        int device;
+        unsigned users;
+};
+
+/* At the end of the memory's file, for all processes that have it. */
+struct trailer {
+        atomic_uint opens; /* by other processes */
+};
+
+struct allocation {
+        uint8_t *address; /* without access */
+        uint8_t *bytes;
+        struct trailer *trailer;
+        size_t size;
+        int device, fd;
+        uint64_t id;
+        unsigned opens; /* of another process's memory; 0 = own */
+        struct cuda_ipc_handle handle;
+        struct allocation *prev, *next;
+};
+
+/* ---- device.c ---- */
+
+extern pthread_mutex_t standin_lock; /* guards contexts, allocations and host ranges */
+
+int setting(const char *name, int fallback);
+/* Whether the word is in the file of faults. */
+bool fault(const char *word);
+cuda_result health(void);
+cuda_result current(struct context **ret_context);
+struct standin_counts *counts(void);
+
+/* ---- memory.c; with the lock ---- */
+
+/* What has all of [address, address + size); NULL = nothing. */
+struct allocation *find(const void *address, size_t size);
+/* Takes over fd, of a file with a trailer. NULL when memory is short. */
+struct allocation *allocation_new(int device, size_t size, int fd);
+void allocation_free(struct allocation *a);
+extern struct allocation *allocations; /* utlist */
+
+/* ---- host.c; with the lock ---- */
+
+enum host_kind { HOST_WRONG, HOST_PAGEABLE, HOST_PINNED };
+
+/* Host memory is pinned whole, or not at all; a device's is wrong. */
+enum host_kind host_kind(const uint8_t *address, size_t size);
+
+#endif
