@@ -212,8 +212,7 @@ struct operation_request {
         struct request request;
         char *body; /* may hold the peer's metadata */
         char *idempotency_key;
-        char prefer[40];
-        const char *headers[2];
+        char path[80];
 };
 
 /* What it makes, as the program has it. A batch is an array, also of one. */

@@ -10,7 +10,7 @@
 #include "client_internal.h"
 #include "sizes.h"
 
-enum { OPERATION_WAIT_MAX_S = 3600 }; /* far beyond any worker's cap */
+enum { OPERATION_WAIT_MAX_MS = 3600 * 1000 }; /* far beyond any worker's cap */
 
 static int operation_add_blocks(struct ferry_json_writer *writer, const struct ferry_descriptor *d)
 {
@@ -173,21 +173,20 @@ int operation_request_make(struct ferry *f, const struct operation_specs *specs,
         o->idempotency_key = strdup(ours.idempotency_key ? ours.idempotency_key : key);
         if (!o->idempotency_key)
                 return -ENOMEM;
-        uint64_t seconds = ours.wait_ms / 1000 + (ours.wait_ms % 1000 != 0);
-        if (seconds > OPERATION_WAIT_MAX_S)
-                seconds = OPERATION_WAIT_MAX_S;
-        snprintf(o->prefer, sizeof(o->prefer), "Prefer: wait=%" PRIu64, seconds);
-        o->headers[0] = seconds ? o->prefer : NULL;
+        uint64_t wait_ms = ours.wait_ms < OPERATION_WAIT_MAX_MS ? ours.wait_ms : OPERATION_WAIT_MAX_MS;
+        int length = snprintf(o->path, sizeof(o->path), "/v1/operations%s",
+                              ours.include_metadata ? "?include=metadata" : "");
+        if (wait_ms)
+                snprintf(o->path + length, sizeof(o->path) - (size_t)length, "%cwait_ms=%" PRIu64,
+                         ours.include_metadata ? '&' : '?', wait_ms);
         o->request = (struct request){ .exchange = {
                                                .method = "POST",
-                                               .path = ours.include_metadata ? "/v1/operations?include=metadata"
-                                                                             : "/v1/operations",
+                                               .path = o->path,
                                                .content_type = "application/json",
                                                .body = o->body,
                                                .size = strlen(o->body),
-                                               .headers = o->headers,
                                                .idempotency_key = o->idempotency_key,
-                                               .wait_ms = seconds * 1000,
+                                               .wait_ms = wait_ms,
                                        },
                                        .secret = true };
         return 0;

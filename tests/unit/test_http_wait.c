@@ -192,7 +192,7 @@ WITH_HTTP(prefer_waits_too_and_is_acknowledged)
         operation_unref(operation);
 }
 
-WITH_HTTP(a_post_that_prefers_to_wait_is_answered_at_the_end)
+static void post_waits(struct http_fixture *h, const char *path, const char *headers, const char *applied)
 {
         struct operation *page[2];
         uint64_t cursor = 0;
@@ -201,7 +201,7 @@ WITH_HTTP(a_post_that_prefers_to_wait_is_answered_at_the_end)
         int fd;
 
         snprintf(body, sizeof(body), "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]}", h->region);
-        fd = http_begin(h, "POST", "/v1/operations", "Prefer: wait=30\r\n", body);
+        fd = http_begin(h, "POST", path, headers, body);
         await_parked(h, 1);
         assert_int_equal(operation_page(h->f->store, NULL, &cursor, page, 2), 1);
         operation_cancel(h->f->store, page[0]);
@@ -209,8 +209,21 @@ WITH_HTTP(a_post_that_prefers_to_wait_is_answered_at_the_end)
         reply = http_receive(fd);
         assert_string_equal(reply_field(&reply, "status"), "CANCELLED");
         assert_non_null(reply_header(&reply, "Location"));
-        assert_string_equal(reply_header(&reply, "Preference-Applied"), "wait=30");
+        if (applied)
+                assert_string_equal(reply_header(&reply, "Preference-Applied"), applied);
+        else
+                assert_null(reply_header(&reply, "Preference-Applied"));
         expect_status(reply, 201);
+}
+
+WITH_HTTP(a_post_that_prefers_to_wait_is_answered_at_the_end)
+{
+        post_waits(h, "/v1/operations", "Prefer: wait=30\r\n", "wait=30");
+}
+
+WITH_HTTP(a_post_waits_for_wait_ms_too)
+{
+        post_waits(h, "/v1/operations?wait_ms=30000", "", NULL);
 }
 
 WITH_HTTP(waiters_on_a_deleted_operation_get_410)

@@ -434,7 +434,7 @@ struct ferry_operation_spec {
         uint64_t timeout_ms;         /* active: 0 = none */
         bool verify;                 /* active: checksums */
         bool include_metadata;       /* passive: fill metadata of the result */
-        uint64_t wait_ms;            /* answer when done, or after this time; rounded up to whole seconds */
+        uint64_t wait_ms;            /* answer when done, or after this time, which the worker caps */
         const char *idempotency_key; /* NULL = a random one */
         const char *label;           /* the client's own, at most 64 bytes; NULL = none */
         uint64_t uses;               /* passive: transfers that it serves; 0 = one */
