@@ -37,9 +37,20 @@ static void forget(pid_t pid)
                         children[i] = 0;
 }
 
-/* Async-signal-safe. */
+/* Async-signal-safe, as processes_end. */
+static void tell_signal(int number)
+{
+        char text[] = "bench: a process was ended by signal 00\n";
+
+        text[sizeof(text) - 4] = (char)('0' + number / 10 % 10);
+        text[sizeof(text) - 3] = (char)('0' + number % 10);
+        (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+}
+
 void processes_end(void)
 {
+        int status;
+
         for (size_t i = 0; i < CHILDREN_MAX; i++) {
                 if (children[i] > 0) {
                         (void)kill(children[i], SIGCONT);
@@ -47,8 +58,9 @@ void processes_end(void)
                 }
         }
         for (size_t i = 0; i < CHILDREN_MAX; i++)
-                if (children[i] > 0)
-                        (void)waitpid(children[i], NULL, 0);
+                if (children[i] > 0 && waitpid(children[i], &status, 0) > 0 && WIFSIGNALED(status) &&
+                    WTERMSIG(status) != SIGTERM)
+                        tell_signal(WTERMSIG(status));
 }
 
 static void on_signal(int number)
