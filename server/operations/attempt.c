@@ -106,7 +106,7 @@ void attempt_ended(void *context, const struct engine_outcome *outcome)
         operation->connect_us = outcome->connect_us;
         attempt_over(operation, outcome->error, outcome->detail, &after);
         store_unlock_unsettled(store, &after);
-        if (attempt != &operation->own)
+        if (attempt != operation->own)
                 free(attempt);
         (void)operation_unref(operation);
 }

@@ -142,7 +142,7 @@ static bool operation_may_begin(struct operation_store *store, struct operation 
         if (operation->begun) {
                 *ret_r = -EALREADY;
         } else if (!operation_terminal(operation)) {
-                attempt_begin(&operation->own, operation, metadata->epoch, metadata->worker);
+                attempt_begin(operation->own, operation, metadata->epoch, metadata->worker);
                 if (deadline_arm(operation) < 0) {
                         attempt_over(operation, FERRY_E_INTERNAL, "", &after);
                         (void)operation_unref(operation);
@@ -203,7 +203,7 @@ int operation_begin(struct operation_store *store, struct operation *operation, 
                 .verify = operation->verify,
                 .carriers = operation->carriers,
                 .awaited = awaited,
-                .context = &operation->own,
+                .context = operation->own,
                 .started = transfer_started,
                 .progress = attempt_progress,
                 .arrived = operation->kind == FERRY_READ ? follow_arrived : NULL,

@@ -26,7 +26,7 @@ struct operation *operation_unref(struct operation *operation)
         operation->hold = operation_hold_free(operation->hold);
         operation->follow = follow_free(operation->follow);
         store_unref(operation->store);
-        free(operation->blocks);
+        free(operation->detail);
         explicit_bzero(operation->key, sizeof(operation->key));
         free(operation);
         return NULL;
@@ -95,6 +95,35 @@ static void operation_draw(struct operation *operation)
         explicit_bzero(&drawn, sizeof(drawn));
 }
 
+/* One piece of memory: the descriptors, their blocks, an active one's attempt, and the texts lie behind the operation.
+ */
+static struct operation *operation_allocate(const struct operation_spec *spec)
+{
+        const char *request_id = spec->request_id ? spec->request_id : "";
+        const size_t label_length = strlen(spec->label);
+        const size_t request_length = strnlen(request_id, OPERATION_REQUEST_SIZE - 1);
+        const size_t n_own = ferry_kind_is_passive((int)spec->kind) ? 0 : 1;
+        const size_t n_blocks = slices_count_blocks(spec->slices, spec->n_slices);
+        struct operation *operation =
+                calloc(1, sizeof(*operation) + spec->n_slices * sizeof(operation->descriptors[0]) +
+                                  n_own * sizeof(*operation->own) + n_blocks * sizeof(operation->blocks[0]) +
+                                  label_length + 1 + request_length + 1);
+        struct operation_attempt *own;
+        char *texts;
+
+        if (!operation)
+                return NULL;
+        operation->n_descriptors = spec->n_slices;
+        own = (struct operation_attempt *)&operation->descriptors[spec->n_slices];
+        operation->own = n_own ? own : NULL;
+        operation->blocks = (uint64_t *)(own + n_own);
+        slices_copy_blocks(spec->slices, spec->n_slices, operation->blocks);
+        texts = (char *)(operation->blocks + n_blocks);
+        operation->label = memcpy(texts, spec->label, label_length);
+        operation->request_id = memcpy(texts + label_length + 1, request_id, request_length);
+        return operation;
+}
+
 static int operation_new(struct operation_store *store, const struct operation_spec *spec, uint64_t total,
                          struct operation **ret_operation)
 {
@@ -102,7 +131,7 @@ static int operation_new(struct operation_store *store, const struct operation_s
         const struct operation_limits *limits = &store->config.limits;
         int r;
 
-        operation = calloc(1, sizeof(*operation) + spec->n_slices * sizeof(operation->descriptors[0]));
+        operation = operation_allocate(spec);
         if (!operation)
                 return -ENOMEM;
         operation->refs = 1;
@@ -114,18 +143,11 @@ static int operation_new(struct operation_store *store, const struct operation_s
         operation->relay = spec->relay;
         operation->carriers = spec->carriers;
         operation->uses = spec->uses;
-        memcpy(operation->label, spec->label, sizeof(operation->label));
-        if (spec->request_id)
-                (void)snprintf(operation->request_id, sizeof(operation->request_id), "%s", spec->request_id);
         operation->bytes_total = total;
         operation->timeout_ms = spec->timeout_ms;
         operation->created_us = clock_now_us();
         operation->created_unix_ms = clock_unix_ms();
         operation->timer.fired = deadline_fired;
-        operation->n_descriptors = spec->n_slices;
-        operation->blocks = slices_copy_blocks(spec->slices, spec->n_slices);
-        if (!operation->blocks)
-                return -ENOMEM;
         operation_describe(operation, spec->slices);
         if (spec->follow) {
                 r = spec->follow->kind == FERRY_READ ? follow_new(operation, spec->follow, &operation->follow)
@@ -247,7 +269,8 @@ void operation_look(struct operation_store *store, struct operation *operation, 
                 v->error = operation->error;
                 memcpy(v->transport, operation->transport, sizeof(v->transport));
                 v->connect_us = operation->connect_us;
-                memcpy(v->detail, operation->detail, sizeof(v->detail));
+                if (v->error)
+                        (void)snprintf(v->detail, sizeof(v->detail), "%s", operation_detail(operation));
         }
         store_unlock(store, &after);
 }

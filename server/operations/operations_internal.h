@@ -73,14 +73,15 @@ struct operation {
         bool relay;
         unsigned carriers;
         uint32_t uses;
-        char label[OPERATION_LABEL_SIZE], request_id[OPERATION_REQUEST_SIZE];
+        const char *label, *request_id; /* in the operation's own memory; "" = none */
+        struct operation_attempt *own;  /* in the same memory; of active ones */
         uint64_t bytes_total;
         size_t n_pieces; /* of its descriptors */
         uint64_t ttl_created_ms;
         uint64_t timeout_ms;
         uint64_t created_us, created_unix_ms;
         uint8_t key[FERRY_KEY_SIZE]; /* of passive ones */
-        uint64_t *blocks;            /* of all descriptors, one after the other; owned */
+        uint64_t *blocks;            /* of all descriptors, one after the other; in the same memory */
         struct follow *follow;       /* of a readable; owned; NULL = all its bytes are there */
 
         /* Written by who runs the data plane, without the lock. */
@@ -112,7 +113,7 @@ struct operation {
         struct operation_peer peer; /* of the latest attempt */
         uint64_t prefix;            /* of a read that has failed: bytes from the start on that are in place */
         uint64_t connect_us;        /* active: 0 = it did not have to connect, or has not ended */
-        char detail[OPERATION_DETAIL_SIZE];
+        char *detail;               /* of the error; owned; NULL = the error's title says it */
         struct operation_waiter *waiters;
         struct operation_hold *hold; /* NULL once terminal */
         struct operation *followers; /* of a read: the readables that follow it and are not terminal */
@@ -122,8 +123,6 @@ struct operation {
         /* Each pending run of the timer's callback owns a reference. armed_us 0 = the timer may not be armed. */
         struct loop_timer timer;
         uint64_t armed_us;
-
-        struct operation_attempt own; /* of active ones */
 
         struct operation *terminal_prev, *terminal_next; /* the store's list, while terminal and not deleted */
         struct operation *ended_next;                    /* aftermath's */
@@ -165,6 +164,9 @@ struct aftermath {
 /* The only writer of status. false, and an error in the log: the table does not allow it. */
 bool operation_set_status(struct operation *operation, enum ferry_status status, struct aftermath *after);
 
+/* What people read of the error that it ended with. */
+const char *operation_detail(const struct operation *operation);
+
 /* Ends the operation, quiet as it must be by now. error 0 = COMPLETE; detail may be "". */
 void operation_finish(struct operation *operation, int error, const char *detail, struct aftermath *after);
 
@@ -201,8 +203,9 @@ bool slices_valid(const struct operation_slice *slices, size_t n, uint64_t *ret_
 /* Stores the runs of memory that the pieces are, unless segments is NULL; returns how many. */
 size_t slice_segments(const struct operation_slice *slice, struct segment *segments);
 
-/* The blocks of all slices, one after the other, for free(). NULL = no memory. */
-uint64_t *slices_copy_blocks(const struct operation_slice *slices, size_t n);
+/* The blocks of all slices, one after the other: how many, and their numbers. */
+size_t slices_count_blocks(const struct operation_slice *slices, size_t n);
+void slices_copy_blocks(const struct operation_slice *slices, size_t n, uint64_t *to);
 
 /* ---- hold.c ---- */
 

@@ -82,16 +82,18 @@ size_t slice_segments(const struct operation_slice *slice, struct segment *segme
         return n;
 }
 
-uint64_t *slices_copy_blocks(const struct operation_slice *slices, size_t n)
+size_t slices_count_blocks(const struct operation_slice *slices, size_t n)
 {
-        uint64_t *copy, *at;
         size_t n_blocks = 0;
 
         for (size_t i = 0; i < n; i++)
                 n_blocks += slices[i].blocks ? slices[i].count : 0;
-        copy = at = malloc(n_blocks ? n_blocks * sizeof(copy[0]) : 1);
-        for (size_t i = 0; copy && i < n; i++)
+        return n_blocks;
+}
+
+void slices_copy_blocks(const struct operation_slice *slices, size_t n, uint64_t *to)
+{
+        for (size_t i = 0; i < n; i++)
                 if (slices[i].blocks)
-                        at = (uint64_t *)mempcpy(at, slices[i].blocks, slices[i].count * sizeof(copy[0]));
-        return copy;
+                        to = (uint64_t *)mempcpy(to, slices[i].blocks, slices[i].count * sizeof(to[0]));
 }

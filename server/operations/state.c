@@ -46,6 +46,18 @@ static const char *error_fault(int error)
         }
 }
 
+const char *operation_detail(const struct operation *operation)
+{
+        return operation->detail ? operation->detail : ferry_error_title(operation->error);
+}
+
+/* Where memory is short, the error's title has to do. */
+static void detail_set(struct operation *operation, const char *detail)
+{
+        free(operation->detail);
+        operation->detail = strndup(detail, OPERATION_DETAIL_SIZE - 1);
+}
+
 void operation_log_changed(const struct operation *operation, enum ferry_status status)
 {
         char id[FERRY_ID_TEXT_SIZE];
@@ -80,7 +92,7 @@ void operation_log_ended(const struct operation *operation)
                   LOG_S("request_id", operation->request_id[0] ? operation->request_id : NULL),
                   LOG_S("error", error ? ferry_error_code(error) : NULL),
                   LOG_S("fault", operation->status == FERRY_ERRORED ? error_fault(error) : NULL),
-                  LOG_S("detail", error ? operation->detail : NULL),
+                  LOG_S("detail", error ? operation_detail(operation) : NULL),
                   LOG_S("transport", operation->transport[0] ? operation->transport : NULL),
                   LOG_U("bytes", atomic_load(&operation->bytes_done)), LOG_U("bytes_total", operation->bytes_total),
                   LOG_U("duration_us", operation->ended_us - start_us));
@@ -121,7 +133,7 @@ static void operation_end_followers(struct operation *operation, struct aftermat
 {
         struct operation_store *store = operation->store;
         struct operation *follower;
-        char id[FERRY_ID_TEXT_SIZE];
+        char id[FERRY_ID_TEXT_SIZE], detail[OPERATION_DETAIL_SIZE];
 
         atomic_store(&operation->filled, operation->status == FERRY_COMPLETE);
         (void)pthread_mutex_lock(&store->arrival_lock);
@@ -138,8 +150,9 @@ static void operation_end_followers(struct operation *operation, struct aftermat
                                 operation_bump(follower, after);
                         continue;
                 }
-                (void)snprintf(follower->detail, sizeof(follower->detail), "The read that it follows, %s, ended: %.90s",
-                               id, operation->detail);
+                (void)snprintf(detail, sizeof(detail), "The read that it follows, %s, ended: %.90s", id,
+                               operation_detail(operation));
+                detail_set(follower, detail);
                 operation_stop(follower, operation->error, after);
         }
 }
@@ -227,9 +240,8 @@ void operation_finish(struct operation *operation, int error, const char *detail
         if (operation_terminal(operation))
                 return;
         operation->error = error;
-        if (error && (detail[0] || !operation->detail[0]))
-                (void)snprintf(operation->detail, sizeof(operation->detail), "%s",
-                               detail[0] ? detail : ferry_error_title(error));
+        if (error && detail[0])
+                detail_set(operation, detail);
         if (!error &&
             operation->status == FERRY_INITIALIZED) /* the mover moved it all before it said that it started */
                 (void)operation_set_status(operation, FERRY_IN_PROGRESS, after);
