@@ -350,6 +350,7 @@ static int start_http(struct ferry_worker *worker)
                 .loop = worker->loop,
                 .metrics = worker->metrics,
                 .limits = { .body_max = 8 << 20,
+                            .bodies_max = 64 * (8 << 20),
                             .batch_max = 1024,
                             .ids_max = 512, /* as many as fit into a head, with as much again for everything else */
                             .descriptors_max = FERRY_METADATA_DESCRIPTORS,

@@ -64,6 +64,8 @@ int counters_init(struct http_server *server, size_t n_routes)
         count_problems(server);
         server->waiters = single(server, METRIC_GAUGE, "ferry_http_waiters",
                                  "HTTP requests that are parked until an operation changes.");
+        server->bodies = single(server, METRIC_GAUGE, "ferry_http_body_bytes",
+                                "Memory of JSON bodies of requests, but for short ones.");
         server->event_readers =
                 single(server, METRIC_GAUGE, "ferry_event_readers", "Clients that read a stream of events.");
         server->events_missed = single(server, METRIC_COUNTER, "ferry_events_missed_total",

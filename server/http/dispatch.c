@@ -11,6 +11,7 @@
 #include <ferry/json.h>
 
 #include "base/util.h"
+#include "body.h"
 #include "connection.h"
 #include "dispatch.h"
 #include "guard.h"
@@ -194,28 +195,6 @@ static void begin(struct http_request *request)
                 request->route->handler(request);
 }
 
-static int append_body(struct http_request *request, const char *data, size_t size)
-{
-        size_t wanted;
-
-        if (__builtin_add_overflow(request->body_size, size, &wanted) ||
-            wanted > request->server->config.limits.body_max)
-                return FERRY_E_TOO_LARGE;
-        if (wanted > request->body_capacity) {
-                size_t capacity = request->body_capacity ? request->body_capacity : 1024;
-                while (capacity < wanted)
-                        capacity *= 2;
-                char *grown = memory_regrow(request->body, request->body_size, capacity);
-                if (!grown)
-                        return -ENOMEM;
-                request->body = grown;
-                request->body_capacity = capacity;
-        }
-        memcpy(request->body + request->body_size, data, size);
-        request->body_size = wanted;
-        return 0;
-}
-
 /* A piece of the body. false: the client sends on and on although it was refused. */
 static bool take_data(struct http_request *request, const char *data, size_t size)
 {
@@ -224,9 +203,13 @@ static bool take_data(struct http_request *request, const char *data, size_t siz
         if (!request->answered) {
                 if (request->route->body == HTTP_BODY_STREAM) {
                         request->route->take(request, data, size);
-                } else if ((error = append_body(request, data, size))) {
-                        request_problem(request, error, "The body may have %llu bytes",
-                                        (unsigned long long)request->server->config.limits.body_max);
+                } else if ((error = body_append(request, data, size))) {
+                        const struct http_limits *limits = &request->server->config.limits;
+                        request_problem(request, error,
+                                        error == FERRY_E_LIMIT_REACHED ? "bodies_max is %llu, which other requests need"
+                                                                       : "The body may have %llu bytes",
+                                        (unsigned long long)(error == FERRY_E_LIMIT_REACHED ? limits->bodies_max
+                                                                                            : limits->body_max));
                 }
                 return true;
         }

@@ -27,9 +27,9 @@ static const struct {
         const char *name;
         size_t offset;
 } limits[] = {
-        LIMIT(body_max),    LIMIT(batch_max),    LIMIT(ids_max),         LIMIT(descriptors_max),
-        LIMIT(wait_ms_max), LIMIT(waiters_max),  LIMIT(connections_max), LIMIT(page_max),
-        LIMIT(regions_max), LIMIT(memory_limit), LIMIT(idempotency_max), LIMIT(links_max),
+        LIMIT(body_max),     LIMIT(bodies_max),      LIMIT(batch_max),       LIMIT(ids_max),  LIMIT(descriptors_max),
+        LIMIT(wait_ms_max),  LIMIT(waiters_max),     LIMIT(connections_max), LIMIT(page_max), LIMIT(regions_max),
+        LIMIT(memory_limit), LIMIT(idempotency_max), LIMIT(links_max),
 };
 _Static_assert(sizeof(struct http_limits) == FERRY_ARRAY_SIZE(limits) * sizeof(uint64_t), "every limit is shown");
 

@@ -55,6 +55,8 @@ struct http_server {
         struct metric_family *requests;  /* {route, code} */
         struct metric_family *problems;  /* {code} */
         _Atomic(struct metric *) *usual; /* those of routes by what they mostly answer; NULL = not asked for yet */
+        atomic_size_t body_bytes;        /* of bodies_max */
+        struct metric *bodies;
         struct metric *slow[HTTP_SLOW_COUNT], *refused_head, *evicted, *refused_address; /* closed by us */
         bool tls;
         bool watch_heads; /* libmicrohttpd is one that passes over parts of heads (head.h) */

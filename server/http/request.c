@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "body.h"
 #include "head.h"
 #include "http_internal.h"
 #include "memory/region.h"
@@ -83,9 +84,7 @@ struct http_request *request_free(struct http_request *request)
         if (request->deferred)
                 MHD_destroy_response(request->deferred);
         request->json = ferry_json_free(request->json);
-        if (request->body)
-                explicit_bzero(request->body, request->body_size); /* it may have held a notification key */
-        free(request->body);
+        body_drop(request);
         request_drop(request);
         operation_unref(request->operation);
         free(request);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http_fixture.h"
+#include "unit.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -294,4 +295,55 @@ WITH_HTTP(the_documents_about_the_worker_are_there)
         reply = http_call(h, "GET", "/openapi.yaml", "", NULL);
         assert_non_null(strstr(reply.body, "openapi: 3."));
         expect_status(reply, 200);
+}
+
+/* So many bytes of a body of size that does not end yet. */
+static int hold_body(struct http_fixture *h, size_t size, size_t sent)
+{
+        char head[256], *body = unit_alloc(sent);
+        int fd = http_connect(h);
+
+        memset(body, ' ', sent);
+        http_send(fd, head,
+                  (size_t)snprintf(head, sizeof(head),
+                                   "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                                   "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+                                   size));
+        http_send(fd, body, sent);
+        free(body);
+        return fd;
+}
+
+static bool bodies_take(struct http_fixture *h, const char *sample)
+{
+        FERRY_CLEANUP(cleanup_free) char *text = NULL;
+        size_t size;
+
+        text = metrics_render(h->f->metrics, &size);
+        return text && strstr(text, sample);
+}
+
+/* Two bodies of half the limit; a third one has no room, a short one has, and so has the third when one has gone. */
+WITH_HTTP(bodies_share_a_limit_of_their_own)
+{
+        enum { LONG = 60000 };
+        char *body = unit_alloc(LONG + 1);
+        int fds[2];
+
+        memset(body, ' ', LONG);
+        body[LONG] = '\0';
+        for (size_t i = 0; i < UNIT_COUNT(fds); i++)
+                fds[i] = hold_body(h, LONG, LONG - 1);
+        while (!bodies_take(h, "\nferry_http_body_bytes 131072\n"))
+                ;
+        expect_problem(http_call(h, "POST", "/v1/regions", "", body), 429, "limit-reached");
+        expect_problem(http_call(h, "POST", "/v1/regions", "", "{}"), 400, "invalid-parameter");
+        http_send(fds[0], " ", 1);
+        expect_problem(http_receive(fds[0]), 400, "invalid-json");
+        expect_problem(http_call(h, "POST", "/v1/regions", "", body), 400, "invalid-json");
+        http_send(fds[1], " ", 1);
+        expect_problem(http_receive(fds[1]), 400, "invalid-json");
+        while (!bodies_take(h, "\nferry_http_body_bytes 0\n"))
+                ;
+        free(body);
 }

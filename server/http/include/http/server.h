@@ -27,6 +27,7 @@ struct http_server;
 /* What people see at /v1/limits, beside the limits of the operations. */
 struct http_limits {
         uint64_t body_max;        /* bytes of a JSON body */
+        uint64_t bodies_max;      /* of all of them together, but for short ones */
         uint64_t batch_max;       /* operations of one POST */
         uint64_t ids_max;         /* operations of one GET */
         uint64_t descriptors_max; /* of one operation */

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HTTP_BODY_H
+#define HTTP_BODY_H
+
+#include <stddef.h>
+
+struct http_request;
+
+/*
+ * The JSON body of a request, put together as it comes. Thread: that of the connection's shard; the room that all
+ * bodies share is any thread's.
+ */
+
+/* 0; FERRY_E_TOO_LARGE (body_max); FERRY_E_LIMIT_REACHED (bodies_max); -ENOMEM. */
+int body_append(struct http_request *request, const char *data, size_t size);
+
+/* Wipes and frees it. */
+void body_drop(struct http_request *request);
+
+#endif
