@@ -172,7 +172,7 @@ WITH_PAIR(metadata_comes_in_the_same_answer_when_asked_for)
         body = operation_body("read", region, ",\"remote_url\":\"http://127.0.0.1:9/v1/operations/x/metadata\"");
         assert_problem(w, "POST", "/v1/operations?include=metadata", body, 400, "invalid-parameter", NULL);
         assert_problem(w, "POST", "/v1/operations?include=everything", body, 400, "invalid-parameter", NULL);
-        assert_problem(w, "POST", "/v1/operations?wait_ms=1", body, 400, "invalid-parameter", NULL);
+        assert_problem(w, "POST", "/v1/operations?wait_for=any", body, 400, "invalid-parameter", NULL);
         free(body);
         worker_stop(w);
 }
