@@ -113,10 +113,65 @@ class TestClient(unittest.TestCase):
     def test_what_a_worker_tells(self):
         peer = self.there.connect(self.here.url)
         self.assertEqual(peer["worker"], self.here.worker()["name"])
-        self.assertEqual([one["status"] for one in self.there.peers()], ["connected"])
+        self.assertIn((peer["epoch"], "connected"), [(one["epoch"], one["status"]) for one in self.there.peers()])
         self.assertGreater(self.here.limits()["ids_max"], 0)
         self.assertIn("shm", self.here.devices()["transports"])
         self.assertEqual(self.region(self.here).body["state"], "ready")
+
+    def test_events_tell_what_happened_and_what_happens(self):
+        region = self.region(self.here)
+        past = list(self.here.events())
+        self.assertIn(("region.created", region.id), [(one["type"], one.get("region", {}).get("id")) for one in past])
+        coming = self.here.events(after=past[-1]["id"], label="mine", follow=True)
+        theirs, mine = (self.here.offer(region, label=label) for label in ("theirs", "mine"))
+        event = next(coming)
+        self.assertEqual((event["type"], event["operation"]["id"]), ("operation.created", mine.id))
+        mine.delete()
+        self.assertEqual(next(coming)["type"], "operation.ended")
+        theirs.delete()
+
+    def test_an_offer_follows_a_read(self):
+        content = os.urandom(SIZE)
+        source, between, target = self.region(self.there, content), self.region(self.here), self.region(self.there)
+        read = self.here.read(between, self.there.offer(source), relay=True)
+        follower = self.there.read(target, self.here.offer(between, follow=read)).wait(timeout=30)
+        self.assertEqual((follower.status, target.read()), ("COMPLETE", content))
+        self.assertEqual(read.wait(timeout=30).status, "COMPLETE")
+
+    def test_a_region_is_spread_to_all_but_those_that_do_not_answer(self):
+        content = os.urandom(SIZE)
+        source = self.region(self.there, content)
+        nobody = ferry.Client("unix:" + os.path.join(support.local_directory(), "nobody.sock"))
+        first, missing, last = ferry.spread(source, [self.here, nobody, self.there], name="copy", timeout=30)
+        for copy in (first, last):
+            self.addCleanup(copy.delete)
+            self.assertEqual((copy.name, copy.read()), ("copy", content))
+        self.assertIsInstance(missing, OSError)
+
+    def test_a_worker_that_dies_is_left_out(self):
+        dying = support.Daemon()
+        source = self.region(self.there, os.urandom(SIZE))
+        class Doomed(ferry.Client):
+            def read(self, *arguments, **fields):
+                read = super().read(*arguments, **fields)
+                dying.process.kill()
+                dying.process.wait(30)
+                return read
+
+        first, missing, last = ferry.spread(source, [self.here, Doomed(dying.url), self.there], timeout=60)
+        self.assertIsInstance(missing, OSError)
+        for copy in (first, last):
+            self.assertEqual(copy.read(), source.read())
+            copy.delete()
+        dying.close()
+
+    def test_a_spread_that_fails_leaves_nothing(self):
+        regions = sorted(one.id for one in self.here.regions())
+        source = self.there.region(SIZE)
+        source.delete()
+        with self.assertRaises(ferry.FerryError):
+            ferry.spread(source, [self.here, self.here])
+        self.assertEqual(sorted(one.id for one in self.here.regions()), regions)
 
     def test_threads_share_a_client(self):
         region, problems = self.region(self.here, b"x" * SIZE), []

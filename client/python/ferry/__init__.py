@@ -2,6 +2,7 @@
 """Ferry moves memory between processes.
 
 Client        talks to any worker by its URL, with the standard library alone
+spread        brings a region to many workers, in about the time of one
 Worker        a worker inside this process (libferry-worker): no HTTP, asyncio by a file descriptor
 nixl_connect  the API of dynamo.nixl_connect on Worker: `from ferry import nixl_connect`
 """
@@ -11,8 +12,9 @@ from typing import Any
 
 from .client import Client, Operation, Region
 from .errors import FerryError, OperationFailed
+from .spread import spread
 
-__all__ = ["Client", "FerryError", "Operation", "OperationFailed", "Region", "Worker"]
+__all__ = ["Client", "FerryError", "Operation", "OperationFailed", "Region", "Worker", "spread"]
 __version__ = "0.1.0"
 
 

@@ -153,6 +153,21 @@ class Client:
         """Other workers that it is connected to, by what, and why not by something better."""
         return self._pages("/v1/peers", "peers")
 
+    def events(self, after: str | None = None, label: str | None = None,
+               follow: bool = False) -> Iterator[dict[str, Any]]:
+        """What happened after the event of that id, from the oldest that the worker keeps; of operations with the label.
+        With follow it goes on, and waits for what happens. A gap is an event of type "missed", with how many."""
+        while True:
+            timeout = _WAIT_MS / 1000 + _MARGIN_S if follow else None
+            page = self.request("GET", "/v1/events", after=after, label=label, timeout=timeout,
+                                wait_ms=_WAIT_MS if follow and after else None)
+            if page.get("missed"):
+                yield {"type": "missed", "missed": page["missed"]}
+            yield from page["events"]
+            after = page["next"]
+            if not follow and not page["events"]:
+                return
+
     def connect(self, url: str) -> dict[str, Any]:
         """Connects it to the worker at url, before the first transfer needs that."""
         return self.request("POST", "/v1/peers", {"url": url})
@@ -188,11 +203,13 @@ class Client:
     # ---- operations ----
 
     def offer(self, *memory: Memory, writable: bool = False, **fields: Any) -> Operation:
-        """Offers memory to one read of a peer, or with writable to one write. fields: ttl_ms, …"""
+        """Offers memory to one read of a peer, or with writable to one write. fields: ttl_ms, uses, label, …; follow, a
+        read of this worker that fills the memory: what has arrived is served while it runs."""
         return self._create("writable" if writable else "readable", memory, fields, include="metadata")
 
     def read(self, memory: Union[Memory, list[Memory]], remote: Remote, **fields: Any) -> Operation:
-        """Reads what remote offers into memory: an Operation of another Client, its metadata, or their URL."""
+        """Reads what remote offers into memory: an Operation of another Client, its metadata, or their URL. fields:
+        timeout_ms, verify, label, …; relay, where offers will follow it."""
         return self._begin("read", memory, remote, fields)
 
     def write(self, memory: Union[Memory, list[Memory]], remote: Remote, **fields: Any) -> Operation:
@@ -206,7 +223,10 @@ class Client:
         return self._create(kind, memory if isinstance(memory, list) else [memory], fields)
 
     def _create(self, kind: str, memory: Any, fields: dict[str, Any], **query: Any) -> Operation:
-        body = {"kind": kind, "descriptors": [_descriptor(one) for one in memory], **fields}
+        if isinstance(fields.get("follow"), Operation):
+            fields["follow"] = fields["follow"].id
+        given = {name: value for name, value in fields.items() if value is not None}
+        body = {"kind": kind, "descriptors": [_descriptor(one) for one in memory], **given}
         return Operation(self, self.request("POST", "/v1/operations", body, **query))
 
     def find_operation(self, id: str) -> Operation:
@@ -217,7 +237,7 @@ class Region:
     """Memory of a worker."""
 
     def __init__(self, client: Client, body: dict[str, Any]) -> None:
-        self._client = client
+        self.client = client
         self.body = body
         self.id: str = body["id"]
         self.size: int = body["size"]
@@ -235,12 +255,12 @@ class Region:
         end = self.size if size is None else offset + size
         if end <= offset:
             return b""
-        return self._client.request("GET", f"/v1/regions/{self.id}/content",
+        return self.client.request("GET", f"/v1/regions/{self.id}/content",
                                     headers={"Range": f"bytes={offset}-{end - 1}"})
 
     def write(self, data: Any, offset: int = 0) -> None:
         """Content, by HTTP."""
-        self._client.request("PUT", f"/v1/regions/{self.id}/content", memoryview(data).cast("B"), offset=offset)
+        self.client.request("PUT", f"/v1/regions/{self.id}/content", memoryview(data).cast("B"), offset=offset)
 
     def _map(self, access: int) -> mmap.mmap | None:
         """None where the worker is elsewhere, or of another user."""
@@ -286,12 +306,12 @@ class Region:
 
     def _is_local(self) -> bool:
         """By the address: a path of another machine means nothing here."""
-        parts = self._client._parts
+        parts = self.client._parts
         return parts.scheme == "unix" or (parts.hostname or "") in ("localhost", "::1") or \
             (parts.hostname or "").startswith("127.")
 
     def delete(self) -> None:
-        self._client.request("DELETE", f"/v1/regions/{self.id}")
+        self.client.request("DELETE", f"/v1/regions/{self.id}")
 
     def __repr__(self) -> str:
         return f"Region({self.id}, {self.size} bytes)"
