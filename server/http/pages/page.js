@@ -171,7 +171,7 @@ function size(bytes) {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
   let i = 0;
   for (; bytes >= 1024 && i < units.length - 1; i++) bytes /= 1024;
-  return (i && bytes < 100 ? bytes.toFixed(1) : Math.round(bytes)) + ' ' + units[i];
+  return (i && bytes < 100 ? bytes.toFixed(1) : Math.round(bytes)) + '\u00a0' + units[i];
 }
 
 function span(ms) {
@@ -301,7 +301,7 @@ function draw() {
     return path;
   }));
   for (const way of ['received', 'sent']) say($(way), `${way} ${size(sums[way])}/s`);
-  say($('peak'), `peak ${size(Math.max(...moved.received, ...moved.sent))}/s`);
+  say($('peak'), `peak\u00a0${size(Math.max(...moved.received, ...moved.sent))}/s`);
 }
 
 function show() {
