@@ -3,8 +3,10 @@
 #define TESTS_TEST_H
 
 /* cmocka's header needs those before it. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -25,6 +27,7 @@
         static void name##_test(void **state)                                                                          \
         {                                                                                                              \
                 name();                                                                                                \
+                test_over();                                                                                           \
         }                                                                                                              \
         TEST_REGISTER(name, #name, name##_test, setup, teardown)                                                       \
         static void name(void)
@@ -38,6 +41,7 @@
         static void name##_test(void **state)                                                                          \
         {                                                                                                              \
                 name(*state);                                                                                          \
+                test_over();                                                                                           \
         }                                                                                                              \
         TEST_REGISTER(name, #name, name##_test, setup, teardown)                                                       \
         static void name(parameter)
@@ -53,12 +57,46 @@
                 test_group(setup, teardown);                                                                           \
         }
 
+enum { WAIT_MS = 30000 };
+uint64_t now_ms(void);
+
+/*
+ * Waits for what another thread or process does and signals nobody; the test fails by the condition's name when it does
+ * not come within WAIT_MS. Looks every millisecond.
+ */
+#define WAIT_UNTIL(condition) WAIT_UNTIL_OR(condition, "%d s passed without: %s", WAIT_MS / 1000, #condition)
+
+/* The same; what the failure says is as for printf. */
+#define WAIT_UNTIL_OR(condition, ...)                                                                                  \
+        do {                                                                                                           \
+                for (uint64_t began_ms_ = now_ms(); !(condition);)                                                     \
+                        if (!wait_more(began_ms_))                                                                     \
+                                fail_msg(__VA_ARGS__);                                                                 \
+        } while (0)
+
+/* The same for what is signalled: called with lock held, which a failure gives back. */
+#define WAIT_SIGNAL(changed, lock, condition)                                                                          \
+        do {                                                                                                           \
+                for (uint64_t began_ms_ = now_ms(); !(condition);)                                                     \
+                        if (!wait_signal(changed, lock, began_ms_))                                                    \
+                                fail_msg("%d s passed without: %s", WAIT_MS / 1000, #condition);                       \
+        } while (0)
+
+bool wait_more(uint64_t began_ms);
+bool wait_signal(pthread_cond_t *changed, pthread_mutex_t *lock, uint64_t began_ms);
+
+/* printf into memory that goes with the test: nobody frees it. Any thread, as the next. */
+const char *text_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Gives a string to the test, which frees it in its end. */
+const char *text_keep(char *text);
+
 struct test {
         struct CMUnitTest unit;
         const char *file;
         int line;
         struct test *next;
 };
+void test_over(void); /* of each test, also where another has failed before */
 void test_register(struct test *test);
 void test_group(CMFixtureFunction setup, CMFixtureFunction teardown);
 

@@ -73,7 +73,7 @@ void assert_transport(struct worker *w, const char *id, const char *transport)
         json_object_put(operation);
 }
 
-static char *active_body(const struct course *c, const char *region, const char *metadata)
+static const char *active_body(const struct course *c, const char *region, const char *metadata)
 {
         return text_format("{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%s\"}],\"remote_metadata\":%s%s}",
                            c->kind == FERRY_READABLE ? "read" : "write", region, metadata, c->more ? c->more : "");
@@ -90,10 +90,9 @@ void course_prepare(struct pair *p, const struct course *c, struct course_state 
 
 void course_begin(struct pair *p, const struct course *c, struct course_state *state)
 {
-        char *body = active_body(c, state->local, state->passive.metadata);
+        const char *body = active_body(c, state->local, state->passive.metadata);
         struct json_object *answer = call_json(&p->b, 201, "POST", "/v1/operations", body);
 
-        free(body);
         (void)snprintf(state->active, sizeof(state->active), "%s", json_text(answer, "id"));
         json_object_put(answer);
 }

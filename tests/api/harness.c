@@ -74,14 +74,6 @@ static const char *ferryd_path(void)
         return path;
 }
 
-uint64_t now_ms(void)
-{
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 static struct {
         const int *fds;
         size_t n;
@@ -135,7 +127,7 @@ static size_t copy_flags(const char **arguments, size_t n, size_t max, const cha
         return n;
 }
 
-static char *read_line(int fd)
+static const char *read_line(int fd)
 {
         char *line = calloc(1, 4096);
         size_t n = 0;
@@ -149,19 +141,18 @@ static char *read_line(int fd)
                         break;
                 n++;
         }
-        return line;
+        return text_keep(line);
 }
 
 static void take_ready_line(struct worker *w)
 {
-        char *line = read_line(w->out);
+        const char *line = read_line(w->out);
         struct json_object *ready = json_tokener_parse(line), *value;
 
         if (!ready) {
-                char *log = worker_log(w);
+                const char *log = worker_log(w);
 
                 print_error("no ready line but \"%s\"; log:\n%s\n", line, log);
-                free(log);
         }
         assert_non_null(ready);
         (void)snprintf(w->ready, sizeof(w->ready), "%s", line);
@@ -174,7 +165,6 @@ static void take_ready_line(struct worker *w)
         if (json_object_object_get_ex(ready, "data", &value))
                 (void)snprintf(w->data, sizeof(w->data), "%s", json_object_get_string(value));
         json_object_put(ready);
-        free(line);
 }
 
 static void spawn(struct worker *w, const char *name, const char *const *arguments)
@@ -234,13 +224,13 @@ static char *read_all(int fd)
         return text;
 }
 
-int ferryd_run(const char *const *flags, char **ret_output, char **ret_errors)
+int ferryd_run(const char *const *flags, const char **ret_output, const char **ret_errors)
 {
         const char *arguments[64] = { ferryd_path() };
         char path[] = "/tmp/ferry-test-XXXXXX";
         int out[2], errors = mkstemp(path), status;
         pid_t parent = getpid(), pid;
-        char *output;
+        const char *output;
 
         assert_true(errors >= 0);
         (void)unlink(path);
@@ -251,18 +241,16 @@ int ferryd_run(const char *const *flags, char **ret_output, char **ret_errors)
                 exec_ferryd(parent, arguments, out[1], errors);
         assert_true(pid > 0);
         (void)close(out[1]);
-        output = read_all(out[0]);
+        output = text_keep(read_all(out[0]));
         (void)close(out[0]);
         assert_int_equal(waitpid(pid, &status, 0), pid);
         if (ret_errors) {
                 (void)lseek(errors, 0, SEEK_SET);
-                *ret_errors = read_all(errors);
+                *ret_errors = text_keep(read_all(errors));
         }
         (void)close(errors);
         if (ret_output)
                 *ret_output = output;
-        else
-                free(output);
         assert_true(WIFEXITED(status));
         return WEXITSTATUS(status);
 }
@@ -273,14 +261,14 @@ void worker_expect(struct worker *w, const char *text)
         w->expected[w->n_expected++] = text;
 }
 
-char *worker_log(const struct worker *w)
+const char *worker_log(const struct worker *w)
 {
         int fd = open(w->log, O_RDONLY | O_CLOEXEC);
         char *text = fd < 0 ? strdup("") : read_all(fd);
 
         if (fd >= 0)
                 (void)close(fd);
-        return text;
+        return text_keep(text);
 }
 
 static bool is_expected(const struct worker *w, const char *line)
@@ -294,7 +282,7 @@ static bool is_expected(const struct worker *w, const char *line)
 void worker_assert_quiet(const struct worker *w)
 {
         static const char *const alarms[] = { "level=warn", "level=error", "Sanitizer", "runtime error:" };
-        char *log = worker_log(w), *save = NULL;
+        char *log = strdup(worker_log(w)), *save = NULL;
 
         for (char *line = strtok_r(log, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
                 for (size_t i = 0; i < sizeof(alarms) / sizeof(alarms[0]); i++) {
@@ -348,11 +336,8 @@ void worker_stop(struct worker *w)
         assert_string_equal(rest, "");
         free(rest);
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-                char *log = worker_log(w);
-
                 print_error("worker %s ended with status %#x; log:\n", w->name, status);
-                (void)fputs(log, stderr); /* cmocka would cut it */
-                free(log);
+                (void)fputs(worker_log(w), stderr); /* cmocka would cut it */
         }
         assert_true(WIFEXITED(status));
         assert_int_equal(WEXITSTATUS(status), 0);
@@ -653,146 +638,12 @@ void operation_assert_error(struct worker *w, const char *id, enum ferry_status 
 
 /* ---- raw HTTP ---- */
 
-void raw_answer_clear(struct raw_answer *answer)
-{
-        free(answer->head);
-        free(answer->body);
-        *answer = (struct raw_answer){ 0 };
-}
-
 int raw_connect(const struct worker *w)
 {
-        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         const char *colon = strrchr(w->url, ':');
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
         assert_non_null(colon);
-        address.sin_port = htons((uint16_t)atoi(colon + 1));
-        assert_true(fd >= 0);
-        assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-        return fd;
-}
-
-void raw_send(int fd, const void *data, size_t size)
-{
-        const char *at = data;
-
-        while (size > 0) {
-                ssize_t n = send(fd, at, size, MSG_NOSIGNAL);
-
-                if (n <= 0)
-                        return; /* the worker has closed: its answer tells why */
-                at += n;
-                size -= (size_t)n;
-        }
-}
-
-struct raw_input {
-        int fd;
-        char *data;
-        size_t n, room;
-        uint64_t deadline;
-};
-
-/* Reads some more; false at the end, on an error or when the time is over. */
-static bool read_more(struct raw_input *in)
-{
-        struct pollfd p = { .fd = in->fd, .events = POLLIN };
-        ssize_t n;
-
-        if (in->room - in->n < 4096)
-                in->data = realloc(in->data, in->room = in->room * 2 + 8192);
-        if (poll(&p, 1, (int)(in->deadline > now_ms() ? in->deadline - now_ms() : 0)) <= 0)
-                fail_msg("no answer within %d ms", WAIT_MS);
-        n = read(in->fd, in->data + in->n, in->room - in->n - 1);
-        if (n <= 0)
-                return false;
-        in->n += (size_t)n;
-        in->data[in->n] = '\0';
-        return true;
-}
-
-/* Turns a chunked body into a plain one, reading as needed. */
-static void read_chunked(struct raw_input *in, size_t start, struct raw_answer *answer)
-{
-        size_t at = start;
-
-        answer->body = calloc(1, 1);
-        for (;;) {
-                char *end;
-                size_t size;
-
-                while (!memmem(in->data + at, in->n - at, "\r\n", 2))
-                        if (!read_more(in))
-                                return;
-                size = strtoull(in->data + at, &end, 16);
-                at = (size_t)(end - in->data) + 2;
-                while (in->n < at + size + 2)
-                        if (!read_more(in))
-                                return;
-                if (size == 0)
-                        return;
-                answer->body = realloc(answer->body, answer->body_size + size + 1);
-                memcpy(answer->body + answer->body_size, in->data + at, size);
-                answer->body_size += size;
-                answer->body[answer->body_size] = '\0';
-                at += size + 2;
-        }
-}
-
-static void read_body(struct raw_input *in, size_t start, struct raw_answer *answer)
-{
-        char *length = raw_header(answer, "Content-Length"), *encoding = raw_header(answer, "Transfer-Encoding");
-        size_t wanted = length ? strtoull(length, NULL, 10) : SIZE_MAX;
-
-        if (encoding) {
-                read_chunked(in, start, answer);
-        } else {
-                while (in->n - start < wanted)
-                        if (!read_more(in))
-                                break;
-                answer->body_size = in->n - start < wanted ? in->n - start : wanted;
-                answer->body = calloc(1, answer->body_size + 1);
-                memcpy(answer->body, in->data + start, answer->body_size);
-        }
-        free(length);
-        free(encoding);
-}
-
-void raw_receive(int fd, bool head_only, struct raw_answer *ret_answer)
-{
-        struct raw_input in = { .fd = fd, .deadline = now_ms() + WAIT_MS };
-        struct raw_answer answer = { 0 };
-        char *end = NULL;
-
-        do {
-                while (!in.data || !(end = strstr(in.data, "\r\n\r\n")))
-                        if (!read_more(&in))
-                                break;
-                if (!end)
-                        break;
-                answer.status = atoi(in.data + strlen("HTTP/1.1 "));
-                if (answer.status == 100) { /* the real answer follows */
-                        in.n -= (size_t)(end + 4 - in.data);
-                        memmove(in.data, end + 4, in.n + 1);
-                        end = NULL;
-                }
-        } while (answer.status == 100);
-        answer.head = end ? strndup(in.data, (size_t)(end + 2 - in.data)) : strdup("");
-        if (end && !head_only && answer.status != 204 && answer.status != 304)
-                read_body(&in, (size_t)(end + 4 - in.data), &answer);
-        if (!answer.body)
-                answer.body = strdup("");
-        free(in.data);
-        if (end) {
-                char *connection = raw_header(&answer, "Connection");
-
-                answer.closed = connection && strcasecmp(connection, "close") == 0;
-                free(connection);
-        } else {
-                answer.closed = true;
-        }
-        *ret_answer = answer;
+        return raw_dial((uint16_t)atoi(colon + 1));
 }
 
 void raw_exchange(const struct worker *w, const char *request, struct raw_answer *ret_answer)
@@ -802,21 +653,6 @@ void raw_exchange(const struct worker *w, const char *request, struct raw_answer
         raw_send(fd, request, strlen(request));
         raw_receive(fd, strncmp(request, "HEAD ", 5) == 0, ret_answer);
         (void)close(fd);
-}
-
-char *raw_header(const struct raw_answer *answer, const char *name)
-{
-        size_t n = strlen(name);
-
-        for (const char *line = strstr(answer->head, "\r\n"); line; line = strstr(line, "\r\n")) {
-                line += 2;
-                if (strncasecmp(line, name, n) == 0 && line[n] == ':') {
-                        line += n + 1;
-                        line += strspn(line, " ");
-                        return strndup(line, strcspn(line, "\r\n"));
-                }
-        }
-        return NULL;
 }
 
 /* ---- problems ---- */
@@ -863,15 +699,15 @@ static int unlinked_file(const char *content)
         return fd;
 }
 
-static void hand_over(int fd, char **ret_text)
+static void hand_over(int fd, const char **ret_text)
 {
         (void)lseek(fd, 0, SEEK_SET);
         if (ret_text)
-                *ret_text = read_all(fd);
+                *ret_text = text_keep(read_all(fd));
         (void)close(fd);
 }
 
-int command_run(const char *const *argv, const char *input, char **ret_output, char **ret_errors)
+int command_run(const char *const *argv, const char *input, const char **ret_output, const char **ret_errors)
 {
         int in = unlinked_file(input), out = unlinked_file(NULL), errors = unlinked_file(NULL), status;
         pid_t parent = getpid(), pid = fork();
@@ -904,18 +740,6 @@ void worker_connect(struct worker *w, const char *url, const struct ferry_option
         assert_call(w, ferry_get_worker(w->client, &info), "get worker");
         (void)snprintf(w->epoch, sizeof(w->epoch), "%.16s", info.epoch);
         ferry_worker_info_clear(&info);
-}
-
-bool eventually(bool (*check)(void *context), void *context)
-{
-        uint64_t deadline = now_ms() + WAIT_MS;
-        bool good = check(context);
-
-        while (!good && now_ms() < deadline) {
-                (void)poll(NULL, 0, 10);
-                good = check(context);
-        }
-        return good;
 }
 
 uint64_t worker_wakeups(const struct worker *w)

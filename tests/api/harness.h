@@ -8,6 +8,7 @@
 
 #include <ferry/ferry.h>
 
+#include "raw.h"
 #include "test.h"
 
 /*
@@ -26,7 +27,7 @@ enum { SANITIZED = 0, SLOWNESS = 1 };
 #define LIMIT_MS(ms) #ms "ms"
 #endif
 
-enum { WORKER_EXPECTED_MAX = 16, WAIT_MS = 30000 };
+enum { WORKER_EXPECTED_MAX = 16 };
 
 struct worker {
         pid_t pid; /* 0 = not running */
@@ -52,9 +53,8 @@ void worker_start_plain(struct worker *w, const char *name, const char *const *f
 /* What is started from now on gets these listening sockets as systemd passes them; n 0: none. */
 void worker_pass(const int *fds, size_t n);
 
-/* Runs ferryd with flags and waits for its end. Returns the exit status; output and errors (may be NULL) are for
- * free(). */
-int ferryd_run(const char *const *flags, char **ret_output, char **ret_errors);
+/* Runs ferryd with flags and waits for its end. Returns the exit status; output and errors may be NULL. */
+int ferryd_run(const char *const *flags, const char **ret_output, const char **ret_errors);
 
 /* The log may contain warnings and errors with this text (a string literal). Any other fails worker_stop. */
 void worker_expect(struct worker *w, const char *text);
@@ -74,8 +74,8 @@ void worker_kill(struct worker *w);
 /* Ends whatever still runs and removes what it left. For teardown; asserts nothing. */
 void worker_clean(struct worker *w);
 
-/* Its log so far, for free(). */
-char *worker_log(const struct worker *w);
+/* Its log so far. */
+const char *worker_log(const struct worker *w);
 
 /* Where the workers have their local sockets, unless --local names another directory. */
 const char *worker_directory(void);
@@ -133,26 +133,12 @@ void operation_assert_end(struct worker *w, const char *id, enum ferry_status st
 /* The same and the error's number. */
 void operation_assert_error(struct worker *w, const char *id, enum ferry_status status, int error);
 
-/* ---- raw HTTP, for what libferry refuses to send ---- */
-
-struct raw_answer {
-        int status; /* 0 = none came */
-        char *head; /* status line and headers; "" when none came */
-        char *body;
-        size_t body_size;
-        bool closed; /* the worker closed the connection */
-};
-void raw_answer_clear(struct raw_answer *answer);
+/* ---- raw HTTP, for what libferry refuses to send: see raw.h ---- */
 
 /* A TCP connection to the worker's first listener. */
 int raw_connect(const struct worker *w);
-void raw_send(int fd, const void *data, size_t size);
-/* Reads one answer (by Content-Length, chunked or until close), at most WAIT_MS. head_only: the answer to a HEAD. */
-void raw_receive(int fd, bool head_only, struct raw_answer *ret_answer);
 /* One connection, one request (NUL-terminated bytes as they go on the wire), one answer. */
 void raw_exchange(const struct worker *w, const char *request, struct raw_answer *ret_answer);
-/* A header's value in the answer, for free(); NULL when it is not there. */
-char *raw_header(const struct raw_answer *answer, const char *name);
 
 /* ---- problems ---- */
 
@@ -163,22 +149,14 @@ void assert_problem(struct worker *w, const char *method, const char *path, cons
 
 /* ---- other processes, other clients ---- */
 
-uint64_t now_ms(void);
-
 /*
  * Runs a program (argv[0], found by PATH; NULL-terminated) to its end with input (NULL = none) as standard input.
- * Returns the exit status, 128 + the number of a signal that ended it. output and errors (may be NULL) are for free().
+ * Returns the exit status, 128 + the number of a signal that ended it. output and errors may be NULL.
  */
-int command_run(const char *const *argv, const char *input, char **ret_output, char **ret_errors);
+int command_run(const char *const *argv, const char *input, const char **ret_output, const char **ret_errors);
 
 /* Makes w->client anew, at url (NULL = the first listener) with options (may be NULL), and takes the epoch from it. */
 void worker_connect(struct worker *w, const char *url, const struct ferry_options *options);
-
-/*
- * Waits until check says true, at most WAIT_MS: for what another process does and tells nobody of (files it closes),
- * looked at every 10 ms. Returns the last answer.
- */
-bool eventually(bool (*check)(void *context), void *context);
 
 /* How often its threads went to sleep so far, and the milliseconds of processor time they used. */
 uint64_t worker_wakeups(const struct worker *w);

@@ -13,27 +13,6 @@
 
 enum { RUNNING_TRIES = 50 };
 
-char *text_format(const char *format, ...)
-{
-        va_list arguments;
-        char *text;
-        int n;
-
-        va_start(arguments, format);
-        n = vasprintf(&text, format, arguments);
-        va_end(arguments);
-        assert_true(n >= 0);
-        return text;
-}
-
-uint64_t steps_now_ms(void)
-{
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 /* ---- JSON ---- */
 
 static bool has_null(struct json_object *value)
@@ -121,21 +100,18 @@ bool json_truth(struct json_object *object, const char *name)
         return json_object_get_boolean(value);
 }
 
-char *json_names(struct json_object *object)
+const char *json_names(struct json_object *object)
 {
-        char *names = strdup("");
+        const char *names = "";
 
         json_object_object_foreach (object, name, member) {
-                char *longer = text_format("%s%s%s", names, *names ? " " : "", name);
-
                 (void)member;
-                free(names);
-                names = longer;
+                names = text_format("%s%s%s", names, *names ? " " : "", name);
         }
         return names;
 }
 
-char *operation_body(const char *kind, const char *region, const char *more)
+const char *operation_body(const char *kind, const char *region, const char *more)
 {
         return text_format("{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%s\"}]%s}", kind, region, more);
 }
@@ -148,32 +124,31 @@ struct json_object *operation_json(struct worker *w, const char *id)
         return call_json(w, 200, "GET", path, NULL);
 }
 
-char *metadata_url(const struct worker *w, const char *id)
+const char *metadata_url(const struct worker *w, const char *id)
 {
         return text_format("%s/v1/operations/%s/metadata", w->url, id);
 }
 
-char *metadata_with(const char *metadata, const char *name, struct json_object *value)
+const char *metadata_with(const char *metadata, const char *name, struct json_object *value)
 {
         struct json_object *object = json_tokener_parse(metadata);
-        char *text;
+        const char *text;
 
         assert_non_null(object);
         json_object_object_del(object, name);
         if (value)
                 assert_int_equal(json_object_object_add(object, name, value), 0);
-        text = strdup(json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN));
+        text = text_keep(strdup(json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN)));
         json_object_put(object);
         return text;
 }
 
 int raw_ask(const struct worker *w, const char *method, const char *target)
 {
-        char *request = text_format("%s %s HTTP/1.1\r\nHost: localhost\r\n\r\n", method, target);
+        const char *request = text_format("%s %s HTTP/1.1\r\nHost: localhost\r\n\r\n", method, target);
         int fd = raw_connect(w);
 
         raw_send(fd, request, strlen(request));
-        free(request);
         return fd;
 }
 
@@ -193,12 +168,10 @@ static uint64_t metric_of(struct worker *w, const char *sample)
 
 void worker_await_metric(struct worker *w, const char *sample, uint64_t value)
 {
-        uint64_t deadline = steps_now_ms() + WAIT_MS, seen;
+        uint64_t seen;
 
-        while ((seen = metric_of(w, sample)) != value)
-                if (steps_now_ms() > deadline)
-                        fail_msg("worker %s: %s is %llu, not %llu", w->name, sample, (unsigned long long)seen,
-                                 (unsigned long long)value);
+        WAIT_UNTIL_OR((seen = metric_of(w, sample)) == value, "worker %s: %s is %llu, not %llu", w->name, sample,
+                      (unsigned long long)seen, (unsigned long long)value);
 }
 
 void worker_pass_time(struct worker *w, unsigned ms)
@@ -220,35 +193,23 @@ void worker_pass_time(struct worker *w, unsigned ms)
 
 int listen_somewhere(char *url, size_t size, const char *path)
 {
-        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        socklen_t length = sizeof(address);
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        uint16_t port;
+        int fd = raw_listen(&port);
 
-        assert_true(fd >= 0);
-        assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-        assert_int_equal(listen(fd, 5), 0);
-        assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-        (void)snprintf(url, size, "http://127.0.0.1:%d%s", ntohs(address.sin_port), path);
+        (void)snprintf(url, size, "http://127.0.0.1:%d%s", port, path);
         return fd;
 }
 
-char *serve_once(int listener, const char *text)
+const char *serve_once(int listener, const char *text)
 {
         struct pollfd p = { .fd = listener, .events = POLLIN };
-        char *request = calloc(1, 8192);
-        size_t n = 0;
+        const char *request;
         int fd;
 
         assert_int_equal(poll(&p, 1, WAIT_MS), 1);
         fd = accept(listener, NULL, NULL);
         assert_true(fd >= 0);
-        while (n < 8191 && !strstr(request, "\r\n\r\n")) {
-                ssize_t r = read(fd, request + n, 8191 - n);
-
-                if (r <= 0)
-                        break;
-                n += (size_t)r;
-        }
+        request = raw_read_head(fd);
         raw_send(fd, text, strlen(text));
         (void)shutdown(fd, SHUT_WR);
         (void)close(fd);

@@ -10,11 +10,6 @@
 
 enum { STEPS_KIB = 1 << 10, STEPS_MIB = 1 << 20 };
 
-/* printf into fresh memory, for free(). */
-char *text_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-uint64_t steps_now_ms(void);
-
 /* ---- JSON over libferry ---- */
 
 /*
@@ -31,20 +26,20 @@ const char *json_text(struct json_object *object, const char *name);
 uint64_t json_number(struct json_object *object, const char *name);
 bool json_truth(struct json_object *object, const char *name);
 
-/* The names of an object's members in the order of the document, joined by blanks, for free(). */
-char *json_names(struct json_object *object);
+/* The names of an object's members in the order of the document, joined by blanks. */
+const char *json_names(struct json_object *object);
 
-/* {"kind":…,"descriptors":[{"region":…}]<more>}, for free(). more: "" or ",\"name\":value…". */
-char *operation_body(const char *kind, const char *region, const char *more);
+/* {"kind":…,"descriptors":[{"region":…}]<more>}. more: "" or ",\"name\":value…". */
+const char *operation_body(const char *kind, const char *region, const char *more);
 
 /* GET /v1/operations/{id}. */
 struct json_object *operation_json(struct worker *w, const char *id);
 
-/* The URL of a passive operation's metadata, for free(). */
-char *metadata_url(const struct worker *w, const char *id);
+/* The URL of a passive operation's metadata. */
+const char *metadata_url(const struct worker *w, const char *id);
 
-/* A copy of metadata with one member replaced (value NULL: removed), for free(). value is given up. */
-char *metadata_with(const char *metadata, const char *name, struct json_object *value);
+/* A copy of metadata with one member replaced (value NULL: removed). value is given up. */
+const char *metadata_with(const char *metadata, const char *name, struct json_object *value);
 
 /* A request without a body on a connection of its own, whose answer is read later by raw_receive. */
 int raw_ask(const struct worker *w, const char *method, const char *target);
@@ -60,8 +55,8 @@ void worker_pass_time(struct worker *w, unsigned ms);
 /* A listening socket on a free port of loopback; url gets "http://127.0.0.1:PORT" and path. */
 int listen_somewhere(char *url, size_t size, const char *path);
 
-/* Accepts one connection, reads the request and sends text. Returns the request, for free(). */
-char *serve_once(int listener, const char *text);
+/* Accepts one connection, reads the request and sends text. Returns the request. */
+const char *serve_once(int listener, const char *text);
 
 /* ---- one transfer ---- */
 

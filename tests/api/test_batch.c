@@ -171,10 +171,10 @@ WITH_PAIR(waits_for_several_end_under_load)
                 (void)close(fds[i]);
         worker_await_metric(&p->a, PARKED, CROWD / 2);
         for (size_t i = 0; i < N; i++) {
-                char *one = text_format("/v1/operations/%s", json_text(json_object_array_get_idx(offered, i), "id"));
+                const char *one =
+                        text_format("/v1/operations/%s", json_text(json_object_array_get_idx(offered, i), "id"));
 
                 (void)call_json(&p->a, 204, "DELETE", one, NULL);
-                free(one);
         }
         for (int i = CROWD / 2; i < CROWD; i++) {
                 raw_receive(fds[i], false, &answer);
@@ -183,7 +183,6 @@ WITH_PAIR(waits_for_several_end_under_load)
                 assert_string_equal(
                         json_text(json_object_array_get_idx(json_member(document, "operations"), 0), "code"), "gone");
                 json_object_put(document);
-                raw_answer_clear(&answer);
                 (void)close(fds[i]);
         }
         worker_await_metric(&p->a, PARKED, 0);

@@ -12,13 +12,12 @@ struct shape {
         uint64_t size; /* of each piece */
         size_t n;
         uint64_t *offsets;
-        char *json; /* what stands behind the region */
+        const char *json; /* what stands behind the region */
 };
 
 static void shape_clear(struct shape *shape)
 {
         free(shape->offsets);
-        free(shape->json);
 }
 
 /* n blocks from offset on, in an order that jumps; step has no divisor in common with n. */
@@ -26,7 +25,8 @@ static struct shape shape_blocks(uint64_t offset, uint64_t size, size_t n, size_
 {
         struct shape shape = { .size = size, .n = n, .offsets = calloc(n, sizeof(uint64_t)) };
         size_t length;
-        FILE *file = open_memstream(&shape.json, &length);
+        char *json;
+        FILE *file = open_memstream(&json, &length);
 
         assert_non_null(shape.offsets);
         assert_non_null(file);
@@ -40,6 +40,7 @@ static struct shape shape_blocks(uint64_t offset, uint64_t size, size_t n, size_
         }
         fputc(']', file);
         (void)fclose(file);
+        shape.json = text_keep(json);
         return shape;
 }
 
@@ -53,7 +54,7 @@ static struct shape shape_slice(uint64_t offset, uint64_t size)
         return shape;
 }
 
-static char *body_of(const char *kind, const char *region, const struct shape *shape, const char *more)
+static const char *body_of(const char *kind, const char *region, const struct shape *shape, const char *more)
 {
         return text_format("{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%s\",%s}]%s}", kind, region, shape->json,
                            more);
@@ -79,21 +80,19 @@ static void move(struct pair *p, bool readable, const struct shape *source, cons
         const struct shape *on_a = readable ? source : target, *on_b = readable ? target : source;
         struct worker *to = readable ? &p->b : &p->a;
         uint8_t *arrived = malloc(REGION), *expected = wanted(source, target);
-        char a[FERRY_ID_SIZE], b[FERRY_ID_SIZE], *body, *more;
+        char a[FERRY_ID_SIZE], b[FERRY_ID_SIZE];
+        const char *more, *body;
         struct json_object *passive, *active;
 
         region_make(&p->a, REGION, readable ? SEED : 0, a);
         region_make(&p->b, REGION, readable ? 0 : SEED, b);
         body = body_of(readable ? "readable" : "writable", a, on_a, "");
         passive = call_json(&p->a, 201, "POST", "/v1/operations?include=metadata", body);
-        free(body);
         assert_true(strlen(json_object_to_json_string(json_member(passive, "metadata"))) < 2048);
         more = text_format(",\"verify\":%s,\"remote_metadata\":%s", verify ? "true" : "false",
                            json_object_to_json_string(json_member(passive, "metadata")));
         body = body_of(readable ? "read" : "write", b, on_b, more);
         active = call_json(&p->b, 201, "POST", "/v1/operations", body);
-        free(body);
-        free(more);
         operation_assert_end(&p->b, json_text(active, "id"), FERRY_COMPLETE, NULL);
         operation_assert_end(&p->a, json_text(passive, "id"), FERRY_COMPLETE, NULL);
         assert_int_equal(ferry_get_region_content(to->client, readable ? b : a, 0, arrived, REGION, NULL), 0);
@@ -131,7 +130,8 @@ WITH_PAIR(as_many_blocks_as_there_may_be_are_one_descriptor)
         struct shape blocks = shape_blocks(0, 64, MOST, 4097), more = shape_blocks(0, 1, MOST + 1, 1);
         struct shape whole = shape_slice(0, MOST * 64);
         struct json_object *operation;
-        char region[FERRY_ID_SIZE], *body;
+        char region[FERRY_ID_SIZE];
+        const char *body;
 
         pair_start(p, false);
         move(p, true, &blocks, &whole, false);
@@ -139,10 +139,8 @@ WITH_PAIR(as_many_blocks_as_there_may_be_are_one_descriptor)
         region_make(&p->a, REGION, 0, region);
         body = body_of("readable", region, &more, "");
         assert_problem(&p->a, "POST", "/v1/operations", body, 400, "invalid-parameter", "/descriptors/0/blocks");
-        free(body);
         body = body_of("readable", region, &blocks, "");
         operation = call_json(&p->a, 201, "POST", "/v1/operations", body);
-        free(body);
         assert_int_equal(json_object_array_length(json_member(
                                  json_object_array_get_idx(json_member(operation, "descriptors"), 0), "blocks")),
                          MOST);

@@ -64,17 +64,13 @@ WITH_WORKER(each_field_of_a_region_is_checked)
 }
 
 /* In the bodies, REGION stands for a region of 100 bytes. */
-static char *with_region(const char *body, const char *id)
+static const char *with_region(const char *body, const char *id)
 {
-        char *text = strdup(body), *at;
+        const char *at;
 
-        while ((at = strstr(text, "REGION"))) {
-                char *longer = text_format("%.*s%s%s", (int)(at - text), text, id, at + strlen("REGION"));
-
-                free(text);
-                text = longer;
-        }
-        return text;
+        while ((at = strstr(body, "REGION")))
+                body = text_format("%.*s%s%s", (int)(at - body), body, id, at + strlen("REGION"));
+        return body;
 }
 
 #define ONE "\"descriptors\":[{\"region\":\"REGION\"}]"
@@ -205,10 +201,9 @@ WITH_WORKER(each_field_of_an_operation_is_checked)
         worker_start(w, "w", NULL);
         region_make(w, 100, 0, id);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                char *body = with_region(rows[i].body, id);
+                const char *body = with_region(rows[i].body, id);
 
                 body_refused_text(w, "/v1/operations", body, rows[i].status, rows[i].code, rows[i].pointer);
-                free(body);
         }
         assert_int_equal(ferry_get_region(w->client, id, &region), 0);
         assert_int_equal(region.in_use, 0);
@@ -252,7 +247,8 @@ WITH_WORKER(the_body_of_renew_is_checked_too)
                 UNKNOWN("{\"ttl\":5}", "/ttl"),
         };
         struct ferry_operation operation;
-        char region[FERRY_ID_SIZE], *path;
+        char region[FERRY_ID_SIZE];
+        const char *path;
 
         worker_start(w, "w", NULL);
         region_make(w, 1, 0, region);
@@ -261,7 +257,6 @@ WITH_WORKER(the_body_of_renew_is_checked_too)
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
                 body_refused_text(w, path, rows[i].body, rows[i].status, rows[i].code, rows[i].pointer);
         json_object_put(call_json(w, 200, "POST", path, NULL));
-        free(path);
         ferry_operation_clear(&operation);
         worker_stop(w);
 }

@@ -101,10 +101,9 @@ static void container_start(struct shared_scene *s, struct worker *w, const char
         f = fdopen(out[0], "re");
         assert_non_null(f);
         if (!fgets(line, sizeof(line), f)) {
-                char *log = worker_log(w);
+                const char *log = worker_log(w);
 
                 print_error("%s\n", log);
-                free(log);
         }
         (void)fclose(f);
         assert_non_null(strstr(line, "\"event\":\"ready\""));
@@ -115,7 +114,7 @@ static void container_start(struct shared_scene *s, struct worker *w, const char
 /* Ends it as an engine of containers does: SIGTERM to its first process. */
 static void container_stop(struct worker *w)
 {
-        char *log = worker_log(w);
+        const char *log = worker_log(w);
         int status;
 
         w->client = ferry_free(w->client);
@@ -125,7 +124,6 @@ static void container_stop(struct worker *w)
         assert_int_equal(status, 0);
         assert_null(strstr(log, "level=warn"));
         assert_null(strstr(log, "level=error"));
-        free(log);
         worker_clean(w);
 }
 
@@ -182,10 +180,9 @@ WITH_SHARED(two_containers_with_one_directory_use_shared_memory)
 
 WITH_SHARED(a_container_and_its_host_use_shared_memory)
 {
-        char *local = text_format("%s/local", s->path);
+        const char *local = text_format("%s/local", s->path);
 
         if (!containers_are_allowed(s)) {
-                free(local);
                 skip();
         }
         container_start(s, &s->pair.a, "a");
@@ -194,5 +191,4 @@ WITH_SHARED(a_container_and_its_host_use_shared_memory)
         move_all(&s->pair.b, &s->pair.a);
         worker_stop(&s->pair.b);
         container_stop(&s->pair.a);
-        free(local);
 }

@@ -10,21 +10,19 @@ enum { SIZE = 10000 };
 static struct json_object *create(struct worker *w, int status, const char *target, const char *kind,
                                   const char *region, const char *more)
 {
-        char *body = operation_body(kind, region, more);
+        const char *body = operation_body(kind, region, more);
         struct json_object *operation = call_json(w, status, "POST", target, body);
 
-        free(body);
         return operation;
 }
 
 /* The extra member that names the peer's operation: by value or by URL. */
-static char *remote(struct pair *p, const struct ferry_operation *passive, bool by_url)
+static const char *remote(struct pair *p, const struct ferry_operation *passive, bool by_url)
 {
-        char *url = metadata_url(&p->a, passive->id);
-        char *more = by_url ? text_format(",\"remote_url\":\"%s\"", url)
-                            : text_format(",\"remote_metadata\":%s", passive->metadata);
+        const char *url = metadata_url(&p->a, passive->id);
+        const char *more = by_url ? text_format(",\"remote_url\":\"%s\"", url)
+                                  : text_format(",\"remote_metadata\":%s", passive->metadata);
 
-        free(url);
         return more;
 }
 
@@ -35,7 +33,7 @@ static void move(struct pair *p, enum ferry_kind passive_kind, bool by_url, cons
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         struct json_object *operation;
         struct ferry_operation passive;
-        char *more, *body;
+        const char *more, *body;
 
         region_make(&p->a, SIZE, readable ? 7 : 0, offered);
         region_make(&p->b, SIZE, readable ? 0 : 7, local);
@@ -52,8 +50,6 @@ static void move(struct pair *p, enum ferry_kind passive_kind, bool by_url, cons
         operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
         region_assert_pattern(readable ? &p->b : &p->a, readable ? local : offered, 7, 0, SIZE);
         json_object_put(operation);
-        free(body);
-        free(more);
         ferry_operation_clear(&passive);
         region_drop(&p->a, offered);
         region_drop(&p->b, local);
@@ -77,15 +73,15 @@ WITH_PAIR(all_four_kinds_move_by_metadata_and_by_url)
 
 static void assert_names(struct json_object *object, const char *wanted)
 {
-        char *names = json_names(object);
+        const char *names = json_names(object);
 
         assert_string_equal(names, wanted);
-        free(names);
 }
 
 WITH_PAIR(absent_fields_are_left_out)
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *more;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        const char *more;
         struct json_object *operation;
         struct ferry_operation passive;
 
@@ -104,7 +100,6 @@ WITH_PAIR(absent_fields_are_left_out)
         operation = create(&p->b, 201, "/v1/operations", "read", local, more);
         operation_assert_end(&p->b, json_text(operation, "id"), FERRY_COMPLETE, NULL);
         operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
-        free(more);
         more = strdup(json_text(operation, "id"));
         json_object_put(operation);
         operation = operation_json(&p->b, more);
@@ -116,7 +111,6 @@ WITH_PAIR(absent_fields_are_left_out)
                      "id kind status done revision bytes_total bytes_done descriptors ttl_ms request_id created_at "
                      "ended_at duration_us peer transport");
         json_object_put(operation);
-        free(more);
         ferry_operation_clear(&passive);
         pair_stop(p);
 }
@@ -126,7 +120,8 @@ WITH_PAIR(the_answer_names_the_new_operation)
         struct worker *w = &p->a;
         struct raw_answer answer;
         struct json_object *object;
-        char region[FERRY_ID_SIZE], *body, *request, *location, *etag, *wanted;
+        char region[FERRY_ID_SIZE];
+        const char *body, *request, *location, *etag, *wanted;
 
         worker_start(w, "a", NULL);
         region_make(w, SIZE, 0, region);
@@ -146,19 +141,14 @@ WITH_PAIR(the_answer_names_the_new_operation)
         object = call_json(w, 200, "GET", location, NULL);
         assert_int_equal(json_number(object, "bytes_total"), SIZE);
         json_object_put(object);
-        free(location);
-        free(etag);
-        free(wanted);
-        free(request);
-        free(body);
-        raw_answer_clear(&answer);
         worker_stop(w);
 }
 
 WITH_PAIR(metadata_comes_in_the_same_answer_when_asked_for)
 {
         struct worker *w = &p->a;
-        char region[FERRY_ID_SIZE], path[128], *body;
+        char region[FERRY_ID_SIZE], path[128];
+        const char *body;
         struct json_object *operation, *metadata;
 
         worker_start(w, "a", NULL);
@@ -173,7 +163,6 @@ WITH_PAIR(metadata_comes_in_the_same_answer_when_asked_for)
         assert_problem(w, "POST", "/v1/operations?include=metadata", body, 400, "invalid-parameter", NULL);
         assert_problem(w, "POST", "/v1/operations?include=everything", body, 400, "invalid-parameter", NULL);
         assert_problem(w, "POST", "/v1/operations?wait_for=any", body, 400, "invalid-parameter", NULL);
-        free(body);
         worker_stop(w);
 }
 
@@ -222,10 +211,9 @@ WITH_PAIR(fields_that_are_wrong_are_named)
         worker_start(w, "a", NULL);
         region_make(w, SIZE, 0, region);
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                char *body = operation_body(cases[i].kind, region, cases[i].more);
+                const char *body = operation_body(cases[i].kind, region, cases[i].more);
 
                 assert_problem(w, "POST", "/v1/operations", body, 400, cases[i].code, cases[i].pointer);
-                free(body);
         }
         assert_problem(w, "POST", "/v1/operations", "{}", 400, "invalid-parameter", "/kind");
         assert_problem(w, "POST", "/v1/operations", "{\"kind\":\"readable\"}", 400, "invalid-parameter",
@@ -276,18 +264,12 @@ WITH_PAIR(descriptors_that_are_wrong_are_named)
         worker_start(w, "a", NULL);
         region_make(w, 1000, 0, region);
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                char *body = strdup("{\"kind\":\"readable\",\"descriptors\":");
+                const char *body = "{\"kind\":\"readable\",\"descriptors\":";
 
-                for (const char *c = cases[i].descriptors; *c; c++) {
-                        char *longer = *c == '$' ? text_format("%s%s", body, region) : text_format("%s%c", body, *c);
-
-                        free(body);
-                        body = longer;
-                }
-                body = realloc(body, strlen(body) + 2);
-                strcat(body, "}");
+                for (const char *c = cases[i].descriptors; *c; c++)
+                        body = *c == '$' ? text_format("%s%s", body, region) : text_format("%s%c", body, *c);
+                body = text_format("%s}", body);
                 assert_problem(w, "POST", "/v1/operations", body, cases[i].status, cases[i].code, cases[i].pointer);
-                free(body);
         }
         region_drop(w, region); /* nothing holds it */
         worker_stop(w);
@@ -334,7 +316,8 @@ WITH_PAIR(an_idempotency_key_makes_one_operation)
 {
         static const char *const key[] = { "Idempotency-Key: same", NULL };
         struct worker *w = &p->a;
-        char region[FERRY_ID_SIZE], *body, *other;
+        char region[FERRY_ID_SIZE];
+        const char *body, *other;
         struct json_object *first, *again, *problem;
 
         worker_start(w, "a", NULL);
@@ -360,7 +343,5 @@ WITH_PAIR(an_idempotency_key_makes_one_operation)
         static const char *const second[] = { "Idempotency-Key: second", NULL };
         json_object_put(call_json_with(w, 400, "POST", "/v1/operations", "{}", second));
         json_object_put(call_json_with(w, 201, "POST", "/v1/operations", body, second));
-        free(body);
-        free(other);
         worker_stop(w);
 }

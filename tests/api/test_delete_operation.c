@@ -8,7 +8,8 @@ WITH_PAIR(a_deleted_operation_is_gone)
         struct worker *w = &p->a;
         struct ferry_operation operation;
         struct ferry_operation_list list;
-        char region[FERRY_ID_SIZE], *path, *below;
+        char region[FERRY_ID_SIZE];
+        const char *path, *below;
 
         worker_start(w, "a", NULL);
         region_make(w, 100, 0, region);
@@ -19,22 +20,17 @@ WITH_PAIR(a_deleted_operation_is_gone)
         assert_problem(w, "DELETE", path, NULL, 410, "gone", NULL);
         below = text_format("%s?wait_ms=60000", path);
         assert_problem(w, "GET", below, NULL, 410, "gone", NULL);
-        free(below);
         below = text_format("%s/metadata", path);
         assert_problem(w, "GET", below, NULL, 410, "gone", NULL);
-        free(below);
         below = text_format("%s/cancel", path);
         assert_problem(w, "POST", below, NULL, 410, "gone", NULL);
-        free(below);
         below = text_format("%s/renew", path);
         assert_problem(w, "POST", below, NULL, 410, "gone", NULL);
-        free(below);
         assert_int_equal(ferry_list_operations(w->client, NULL, &list), 0);
         assert_int_equal(list.n, 0);
         ferry_operation_list_clear(&list);
         region_drop(w, region);
         assert_problem(w, "DELETE", "/v1/operations/op_0123456789abcdef", NULL, 404, "not-found", NULL);
-        free(path);
         ferry_operation_clear(&operation);
         worker_stop(w);
 }
@@ -61,6 +57,7 @@ static void delete_running(struct pair *p, enum ferry_kind passive_kind, bool de
         struct worker *here = delete_active ? &p->b : &p->a, *there = delete_active ? &p->a : &p->b;
         const char *id_there;
         struct running r;
+        int error;
 
         running_start(p, passive_kind, 128 * STEPS_MIB, 5, there, &r);
         id_there = delete_active ? r.passive : r.active;
@@ -69,14 +66,9 @@ static void delete_running(struct pair *p, enum ferry_kind passive_kind, bool de
         operation_assert_error(there, id_there, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
         region_drop(there, delete_active ? r.offered : r.local);
         /* The deleted one cannot be asked for any more; its memory is free as soon as it is quiet. */
-        for (uint64_t deadline = steps_now_ms() + WAIT_MS;;) {
-                int error = ferry_delete_region(here->client, delete_active ? r.local : r.offered);
-
-                if (error == 0)
-                        break;
-                assert_int_equal(error, FERRY_E_REGION_IN_USE);
-                assert_true(steps_now_ms() < deadline);
-        }
+        WAIT_UNTIL((error = ferry_delete_region(here->client, delete_active ? r.local : r.offered)) !=
+                   FERRY_E_REGION_IN_USE);
+        assert_int_equal(error, 0);
         pair_assert_serving(p);
 }
 

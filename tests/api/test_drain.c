@@ -68,7 +68,8 @@ WITH_PAIR(the_active_side_of_a_transfer_finishes_it_too)
 
 WITH_PAIR(a_second_signal_ends_the_worker_at_once)
 {
-        char directory[] = "/tmp/ferry-test-XXXXXX", *path, *flag;
+        char directory[] = "/tmp/ferry-test-XXXXXX";
+        const char *path, *flag;
         struct running running;
 
         assert_non_null(mkdtemp(directory));
@@ -88,8 +89,6 @@ WITH_PAIR(a_second_signal_ends_the_worker_at_once)
         operation_assert_error(&p->b, running.active, FERRY_ERRORED, FERRY_E_PEER_LOST);
         worker_stop(&p->b);
         assert_int_equal(rmdir(directory), 0);
-        free(path);
-        free(flag);
 }
 
 WITH_PAIR(what_does_not_finish_in_the_drain_time_is_cancelled)
@@ -116,7 +115,7 @@ WITH_PAIR(an_offer_that_nobody_has_taken_is_cancelled_at_once)
         struct ferry_operation offer;
         char region[FERRY_ID_SIZE];
         struct raw_answer answer;
-        char *target;
+        const char *target;
         int fd;
 
         worker_start(&p->a, "a", NULL);
@@ -129,11 +128,9 @@ WITH_PAIR(an_offer_that_nobody_has_taken_is_cancelled_at_once)
         raw_receive(fd, false, &answer);
         assert_int_equal(answer.status, 200);
         assert_non_null(strstr(answer.body, "\"status\":\"CANCELLED\""));
-        raw_answer_clear(&answer);
         (void)close(fd);
         assert_int_equal(reap(&p->a), 0);
         ferry_operation_clear(&offer);
-        free(target);
 }
 
 /* A drain takes nothing new, but what runs can be ended, looked at and waited for. */
@@ -141,7 +138,7 @@ WITH_PAIR(what_runs_can_be_cancelled_while_draining)
 {
         struct ferry_operation operation;
         struct running running;
-        char *path;
+        const char *path;
 
         pair_start_with(p, false, (const char *const[]){ "--grace", "300ms", NULL });
         pair_expect_failures(p);
@@ -150,7 +147,6 @@ WITH_PAIR(what_runs_can_be_cancelled_while_draining)
         await_draining(&p->a);
         path = text_format("/v1/operations/%s/renew", running.passive);
         assert_problem(&p->a, "POST", path, NULL, 503, "draining", NULL);
-        free(path);
         assert_int_equal(ferry_get_operation(p->a.client, running.passive, 0, 0, &operation), 0);
         assert_int_equal(operation.status, FERRY_IN_PROGRESS);
         ferry_operation_clear(&operation);

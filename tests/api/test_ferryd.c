@@ -24,39 +24,34 @@ TEST(help_names_every_option)
                 "retention",       "grace",       "drain-timeout",      "log-level",    "log-format",  "help",
                 "version",
         };
-        char *output, *errors;
+        const char *output, *errors;
 
         assert_int_equal(ferryd_run((const char *const[]){ "--help", NULL }, &output, &errors), 0);
         assert_string_equal(errors, "");
         for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
-                char *flag = text_format("--%s", flags[i]);
+                const char *flag = text_format("--%s", flags[i]);
 
                 if (!strstr(output, flag))
                         print_error("--help does not name %s\n", flag);
                 assert_non_null(strstr(output, flag));
-                free(flag);
         }
         assert_non_null(strstr(output, "FERRY_<FLAG>"));
-        free(output);
-        free(errors);
 }
 
 TEST(version_is_one_line)
 {
-        char *output, *errors, *wanted = text_format("ferryd %s\n", ferry_version());
+        const char *output, *errors, *wanted = text_format("ferryd %s\n", ferry_version());
 
         assert_int_equal(ferryd_run((const char *const[]){ "--version", NULL }, &output, &errors), 0);
         assert_string_equal(output, wanted);
         assert_string_equal(errors, "");
-        free(wanted);
-        free(output);
-        free(errors);
 }
 
 /* Exit status, nothing on standard output, and one line for people that says text. */
 static void refused(const char *const *flags, int status, const char *text)
 {
-        char *output, *errors, *complaint, *end;
+        char *complaint, *end;
+        const char *output, *errors;
 
         if (ferryd_run(flags, &output, &errors) != status)
                 fail_msg("%s %s: not status %d but: %s", flags[0], flags[1] ?: "", status, errors);
@@ -69,8 +64,6 @@ static void refused(const char *const *flags, int status, const char *text)
         assert_non_null(strstr(complaint, text));
         assert_non_null(end);
         assert_int_equal(end[1], '\0');
-        free(output);
-        free(errors);
 }
 
 TEST(what_is_no_flag_or_no_value_is_refused_in_one_line)
@@ -175,13 +168,12 @@ WITH_WORKER(the_environment_sets_flags_and_the_command_line_wins)
 WITH_WORKER(the_ready_line_has_these_keys_and_no_other)
 {
         struct json_object *ready;
-        char *names;
+        const char *names;
 
         worker_start(w, "w", NULL);
         ready = json_tokener_parse(w->ready);
         names = json_names(ready);
         assert_string_equal(names, "event http worker pid");
-        free(names);
         assert_string_equal(json_text(ready, "event"), "ready");
         assert_string_equal(json_text(ready, "worker"), "w");
         assert_int_equal(json_number(ready, "pid"), w->pid);
@@ -193,7 +185,6 @@ WITH_WORKER(the_ready_line_has_these_keys_and_no_other)
         ready = json_tokener_parse(w->ready);
         names = json_names(ready);
         assert_string_equal(names, "event http data worker pid");
-        free(names);
         assert_int_equal(strncmp(json_text(ready, "data"), "127.0.0.1:", 10), 0);
         json_object_put(ready);
         worker_stop(w);
@@ -201,7 +192,8 @@ WITH_WORKER(the_ready_line_has_these_keys_and_no_other)
 
 WITH_WORKER(it_listens_wherever_it_is_told)
 {
-        char directory[] = "/tmp/ferry-test-XXXXXX", *path, *flag;
+        char directory[] = "/tmp/ferry-test-XXXXXX";
+        const char *path, *flag;
         struct json_object *ready, *http;
         struct stat status;
 
@@ -229,13 +221,12 @@ WITH_WORKER(it_listens_wherever_it_is_told)
         worker_stop(w);
         assert_int_equal(stat(path, &status), -1);
         assert_int_equal(rmdir(directory), 0);
-        free(path);
-        free(flag);
 }
 
 WITH_WORKER(a_socket_that_a_dead_worker_left_is_taken_over_but_no_other_file)
 {
-        char directory[] = "/tmp/ferry-test-XXXXXX", *path, *flag;
+        char directory[] = "/tmp/ferry-test-XXXXXX";
+        const char *path, *flag;
         const char *listen[3] = { "--listen" };
         FILE *f;
 
@@ -259,18 +250,17 @@ WITH_WORKER(a_socket_that_a_dead_worker_left_is_taken_over_but_no_other_file)
         assert_int_equal(access(path, F_OK), 0);
         assert_int_equal(unlink(path), 0);
         assert_int_equal(rmdir(directory), 0);
-        free(path);
-        free(flag);
 }
 
 /* ---- logs ---- */
 
 WITH_WORKER(logs_are_logfmt_or_json)
 {
-        char *log, *save = NULL;
+        char *save = NULL;
+        char *log;
 
         worker_start(w, "w", NULL);
-        log = worker_log(w);
+        log = strdup(worker_log(w));
         assert_non_null(strstr(log, " level=info msg=\"worker ready\" worker=w "));
         for (char *line = strtok_r(log, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
                 assert_int_equal(strncmp(line, "ts=20", 5), 0);
@@ -279,7 +269,7 @@ WITH_WORKER(logs_are_logfmt_or_json)
 
         worker_start(w, "w", (const char *const[]){ "--log-format", "json", "--log-level", "debug", NULL });
         assert_problem(w, "GET", "/v1/regions/rgn_0000000000000001", NULL, 404, "not-found", NULL);
-        log = worker_log(w);
+        log = strdup(worker_log(w));
         assert_non_null(strstr(log, "\"msg\":\"worker ready\""));
         for (char *line = strtok_r(log, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
                 struct json_object *event = json_tokener_parse(line);
@@ -294,9 +284,7 @@ WITH_WORKER(logs_are_logfmt_or_json)
         worker_stop(w);
 
         worker_start(w, "w", (const char *const[]){ "--log-level", "error", NULL });
-        log = worker_log(w);
-        assert_string_equal(log, "");
-        free(log);
+        assert_string_equal(worker_log(w), "");
         worker_stop(w);
 }
 
@@ -304,20 +292,19 @@ WITH_WORKER(logs_are_logfmt_or_json)
 
 WITH_WORKER(the_advertised_name_stands_in_links_and_metadata)
 {
-        char region[FERRY_ID_SIZE], *wanted;
+        char region[FERRY_ID_SIZE];
+        const char *wanted;
         struct ferry_operation offer, read;
         struct worker other;
         struct ferry_worker_info info;
-        char *url;
+        const char *url;
 
         worker_start(w, "w", (const char *const[]){ "--advertise", "localhost", "--data-listen", "127.0.0.1:0", NULL });
         assert_int_equal(ferry_get_worker(w->client, &info), 0);
         wanted = text_format("http://localhost%s", strrchr(w->url, ':'));
         assert_non_null(strstr(info.json, wanted));
-        free(wanted);
         wanted = text_format("\"localhost%s\"", strrchr(w->data, ':'));
         assert_non_null(strstr(info.json, wanted));
-        free(wanted);
         ferry_worker_info_clear(&info);
         /* A worker with only the network side finds the other by what the metadata says. */
         worker_start(&other, "other",
@@ -339,7 +326,6 @@ WITH_WORKER(the_advertised_name_stands_in_links_and_metadata)
         region_assert_pattern(&other, region, 5, 0, 5000);
         ferry_operation_clear(&read);
         ferry_operation_clear(&offer);
-        free(url);
         worker_stop(&other);
         worker_stop(w);
 }
@@ -349,7 +335,7 @@ TEST(a_worker_without_a_name_takes_the_hosts_and_its_process_id)
 {
         struct json_object *ready;
         const char *end;
-        char *output;
+        const char *output;
 
         assert_int_equal(setenv("FERRY_LISTEN", "127.0.0.1:0", 1), 0);
         assert_int_equal(command_run((const char *const[]){ "/bin/bash", "-c",
@@ -362,7 +348,6 @@ TEST(a_worker_without_a_name_takes_the_hosts_and_its_process_id)
                          0);
         ready = json_tokener_parse(output);
         assert_non_null(ready);
-        free(output);
         (void)unsetenv("FERRY_LISTEN");
         end = strrchr(json_text(ready, "worker"), '-');
         assert_non_null(end);
@@ -372,7 +357,7 @@ TEST(a_worker_without_a_name_takes_the_hosts_and_its_process_id)
 
 static size_t count_threads(const struct worker *w)
 {
-        char *path = text_format("/proc/%d/task", (int)w->pid);
+        const char *path = text_format("/proc/%d/task", (int)w->pid);
         DIR *d = opendir(path);
         size_t n = 0;
 
@@ -380,7 +365,6 @@ static size_t count_threads(const struct worker *w)
         for (struct dirent *e; (e = readdir(d));)
                 n += e->d_name[0] != '.';
         (void)closedir(d);
-        free(path);
         return n;
 }
 
@@ -400,13 +384,12 @@ WITH_WORKER(http_threads_are_as_many_as_asked_for)
 WITH_WORKER(ucx_knows_every_setting)
 {
         static const char *const flags[] = { "--data-listen", "127.0.0.1:0", "--log-level", "debug", NULL };
-        char *log;
+        const char *log;
 
         worker_start(w, "w", flags);
         log = worker_log(w);
         assert_null(strstr(log, "UCX does not know a setting"));
         assert_null(strstr(log, "invalid configurations")); /* UCX's own words about those of transports */
-        free(log);
         worker_stop(w);
 }
 
@@ -439,11 +422,9 @@ WITH_WORKER(a_transfer_moves_in_chunks_of_the_size_asked_for)
 TEST(too_few_open_files_are_said_at_once)
 {
         const char *const argv[] = { "sh", "-c", "ulimit -n 31; exec \"$FERRYD\" --listen 127.0.0.1:0", NULL };
-        char *output, *errors;
+        const char *output, *errors;
 
         assert_int_equal(command_run(argv, NULL, &output, &errors), 1);
         assert_string_equal(output, "");
         assert_non_null(strstr(errors, "open files"));
-        free(output);
-        free(errors);
 }

@@ -42,8 +42,8 @@ static int teardown(void **state)
 
 static void follow(struct scene *s, const char *more, struct ferry_operation *ret_follower)
 {
-        char *text = text_format(",\"follow\":\"%s\"%s", s->running.active, more);
-        char *body = operation_body("readable", s->running.local, text);
+        const char *text = text_format(",\"follow\":\"%s\"%s", s->running.active, more);
+        const char *body = operation_body("readable", s->running.local, text);
         struct json_object *made = call_json(&s->p.b, 201, "POST", "/v1/operations?include=metadata", body);
 
         assert_string_equal(json_text(made, "follow"), s->running.active);
@@ -51,8 +51,6 @@ static void follow(struct scene *s, const char *more, struct ferry_operation *re
         (void)snprintf(ret_follower->id, sizeof(ret_follower->id), "%s", json_text(made, "id"));
         ret_follower->metadata = strdup(json_object_to_json_string(json_member(made, "metadata")));
         json_object_put(made);
-        free(body);
-        free(text);
 }
 
 static void start(struct scene *s, bool network, const char *const *more)
@@ -219,7 +217,7 @@ WITH_SCENE(content_of_a_follower_waits_for_its_range)
 {
         struct raw_answer answer;
         uint8_t *pattern = malloc(SIZE);
-        char *path, *ask;
+        const char *path, *ask;
         int fd;
 
         start(s, false, (const char *const[]){ "--chunk-size", "262144", NULL });
@@ -233,8 +231,6 @@ WITH_SCENE(content_of_a_follower_waits_for_its_range)
         assert_int_equal(answer.status, 206);
         pattern_fill(SEED, 0, pattern, SIZE);
         assert_memory_equal(answer.body, pattern, 10000);
-        raw_answer_clear(&answer);
-        free(ask);
         ask = text_format("GET %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=10000-\r\n"
                           "Ferry-Transfer: xfr_0123456789abcdef\r\n\r\n",
                           path);
@@ -246,27 +242,24 @@ WITH_SCENE(content_of_a_follower_waits_for_its_range)
         assert_int_equal(answer.status, 206);
         assert_int_equal(answer.body_size, SIZE - 10000);
         assert_memory_equal(answer.body, pattern + 10000, SIZE - 10000);
-        raw_answer_clear(&answer);
         (void)close(fd);
-        free(ask);
         json_object_put(call_json_with(&s->p.b, 200, "DELETE", path, NULL,
                                        (const char *const[]){ "Ferry-Transfer: xfr_0123456789abcdef", NULL }));
         operation_assert_end(&s->c, s->read.id, FERRY_COMPLETE, NULL);
         operation_assert_end(&s->p.b, s->follower.id, FERRY_COMPLETE, NULL);
-        free(path);
         free(pattern);
         drop(s);
         stop(s);
 }
 
-static bool a_request_waits(void *context)
+static bool a_request_waits(struct worker *w)
 {
         static const char sample[] = "\nferry_http_waiters ";
         char *metrics = NULL;
         const char *value;
         bool waits;
 
-        assert_int_equal(ferry_get_metrics(((struct scene *)context)->p.b.client, &metrics), 0);
+        assert_int_equal(ferry_get_metrics(w->client, &metrics), 0);
         value = strstr(metrics, sample);
         assert_non_null(value);
         waits = strtoul(value + strlen(sample), NULL, 10) > 0;
@@ -289,7 +282,7 @@ WITH_SCENE(a_chain_of_http_holds_too)
         follow(s, "", &s->follower);
         region_make(&s->c, SIZE, 0, s->target);
         begin_by_messages(&s->c, FERRY_READ, s->target, s->follower.metadata, &s->read);
-        assert_true(eventually(a_request_waits, s));
+        WAIT_UNTIL(a_request_waits(&s->p.b));
         worker_resume(&s->p.a);
         operation_assert_end(&s->c, s->read.id, FERRY_COMPLETE, NULL);
         operation_assert_end(&s->p.b, s->follower.id, FERRY_COMPLETE, NULL);
@@ -314,7 +307,8 @@ WITH_SCENE(what_cannot_be_followed_is_refused)
                 { "{\"kind\":\"writable\",\"descriptors\":[{\"region\":\"%s\"}],\"follow\":\"%s\"}", 400,
                   "invalid-parameter", "/follow" },
         };
-        char other[FERRY_ID_SIZE], *body, *more;
+        char other[FERRY_ID_SIZE];
+        const char *body, *more;
         struct ferry_operation end;
 
         start(s, false, (const char *const[]){ "--chunk-size", "262144", NULL });
@@ -325,25 +319,20 @@ WITH_SCENE(what_cannot_be_followed_is_refused)
                 body = text_format(rows[i].format, s->running.local, s->running.active);
 #pragma GCC diagnostic pop
                 assert_problem(&s->p.b, "POST", "/v1/operations", body, rows[i].status, rows[i].code, rows[i].pointer);
-                free(body);
         }
         region_make(&s->p.b, SIZE, 0, other);
         more = text_format(",\"follow\":\"%s\"", s->running.active);
         body = operation_body("readable", other, more);
         assert_problem(&s->p.b, "POST", "/v1/operations", body, 400, "out-of-bounds", "/descriptors");
-        free(body);
         follow(s, "", &s->follower);
         body = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"follow\":\"%s\"}",
                            s->running.local, s->follower.id);
         assert_problem(&s->p.b, "POST", "/v1/operations", body, 409, "kind-mismatch", "/follow");
-        free(body);
         assert_int_equal(ferry_cancel_operation(s->p.b.client, s->running.active, &end), 0);
         ferry_operation_clear(&end);
         operation_assert_error(&s->p.b, s->running.active, FERRY_CANCELLED, FERRY_E_CANCELLED);
         body = operation_body("readable", s->running.local, more);
         assert_problem(&s->p.b, "POST", "/v1/operations", body, 410, "gone", "/follow");
-        free(body);
-        free(more);
         ferry_operation_clear(&s->follower);
         worker_resume(&s->p.a);
         stop(s);

@@ -236,7 +236,7 @@ WITH_WORKER(open_files_are_taken_to_the_hard_limit_and_no_further)
         const struct rlimit files = { .rlim_cur = 300, .rlim_max = 2000 };
         const char *const flags[] = { "--max-connections", "5000", NULL };
         struct json_object *limits;
-        char *log;
+        const char *log;
 
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
         worker_start(w, "w", flags);
@@ -246,6 +246,5 @@ WITH_WORKER(open_files_are_taken_to_the_hard_limit_and_no_further)
         log = worker_log(w);
         assert_non_null(strstr(log, "ulimit -n"));
         assert_non_null(strstr(log, "wanted=5000"));
-        free(log);
         worker_stop(w);
 }

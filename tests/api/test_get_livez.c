@@ -11,7 +11,6 @@ WITH_WORKER(a_worker_that_answers_lives)
         answer_assert_header(&answer, "Content-Type", "application/json");
         answer_assert_header(&answer, "Cache-Control", "no-store");
         assert_string_equal(answer.body, "{\"status\":\"live\"}\n");
-        raw_answer_clear(&answer);
         assert_int_equal(ferry_get_livez(w->client), 0);
         worker_stop(w);
 }
@@ -30,7 +29,8 @@ WITH_WORKER(it_answers_beside_parked_requests)
 {
         enum { PARKED = 64 };
         struct ferry_operation operation;
-        char region[FERRY_ID_SIZE], *target;
+        char region[FERRY_ID_SIZE];
+        const char *target;
         int fds[PARKED];
 
         worker_start(w, "w", (const char *const[]){ "--http-threads", "2", NULL });
@@ -49,7 +49,6 @@ WITH_WORKER(it_answers_beside_parked_requests)
                 wire_abort(fds[i]);
                 answer_assert_problem(&answer, 410, "gone");
         }
-        free(target);
         ferry_operation_clear(&operation);
         worker_stop(w);
 }

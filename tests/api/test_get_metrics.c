@@ -15,7 +15,6 @@ WITH_PAIR(it_is_prometheus_text)
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Content-Type", "text/plain; version=0.0.4; charset=utf-8");
         assert_int_equal(answer.body[answer.body_size - 1], '\n');
-        raw_answer_clear(&answer);
         worker_stop(&p->a);
 }
 
@@ -83,7 +82,8 @@ static void make_some_of_everything(struct pair *p)
 
 WITH_PAIR(promtool_has_nothing_to_say)
 {
-        char path[] = "/tmp/ferry-test-metrics-XXXXXX", *text, *command, said[4096];
+        char path[] = "/tmp/ferry-test-metrics-XXXXXX", *text, said[4096];
+        const char *command;
         int fd = mkstemp(path), status;
         FILE *promtool;
         size_t n;
@@ -108,7 +108,6 @@ WITH_PAIR(promtool_has_nothing_to_say)
                 status = pclose(promtool);
                 assert_string_equal(said, "");
                 assert_int_equal(status, 0);
-                free(command);
         }
         (void)unlink(path);
         (void)close(fd);
@@ -152,16 +151,14 @@ WITH_PAIR(requests_are_counted_by_route_and_code)
 
         worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                char *sample = text_format("ferry_http_requests_total%s", rows[i].sample);
+                const char *sample = text_format("ferry_http_requests_total%s", rows[i].sample);
                 struct raw_answer answer;
 
                 worker_await_metric(w, sample, 0);
                 for (int n = 1; n <= 3; n++) {
                         raw_exchange(w, rows[i].request, &answer);
-                        raw_answer_clear(&answer);
                         worker_await_metric(w, sample, (uint64_t)n);
                 }
-                free(sample);
         }
         worker_stop(w);
 }
@@ -191,7 +188,8 @@ WITH_PAIR(moved_bytes_and_operations_are_counted)
         static const char *const transports[] = { "shm", "tcp" };
 
         for (int network = 0; network < 2; network++) {
-                char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *sample;
+                char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
+                const char *sample;
                 struct ferry_operation passive, active;
 
                 pair_start(p, network);
@@ -206,11 +204,9 @@ WITH_PAIR(moved_bytes_and_operations_are_counted)
                 sample = text_format("ferry_transferred_bytes_total{direction=\"sent\",transport=\"%s\"}",
                                      transports[network]);
                 worker_await_metric(&p->a, sample, SIZE);
-                free(sample);
                 sample = text_format("ferry_transferred_bytes_total{direction=\"received\",transport=\"%s\"}",
                                      transports[network]);
                 worker_await_metric(&p->b, sample, SIZE);
-                free(sample);
                 worker_await_metric(&p->a, "ferry_operations{kind=\"readable\",status=\"INITIALIZED\"}", 0);
                 worker_await_metric(&p->a, "ferry_operations{kind=\"readable\",status=\"COMPLETE\"}", 1);
                 worker_await_metric(&p->a, "ferry_operations_ended_total{kind=\"readable\",status=\"COMPLETE\"}", 1);
@@ -232,7 +228,8 @@ WITH_PAIR(parked_requests_are_counted)
 {
         struct worker *w = &p->a;
         struct ferry_operation operation;
-        char region[FERRY_ID_SIZE], *target;
+        char region[FERRY_ID_SIZE];
+        const char *target;
         int fd;
 
         worker_start(w, "w", NULL);
@@ -244,7 +241,6 @@ WITH_PAIR(parked_requests_are_counted)
         worker_await_metric(w, "ferry_http_waiters", 1);
         wire_abort(fd); /* noticed although the connection is suspended */
         worker_await_metric(w, "ferry_http_waiters", 0);
-        free(target);
         ferry_operation_clear(&operation);
         worker_stop(w);
 }

@@ -29,7 +29,6 @@ WITH_WORKER(it_is_the_document_byte_for_byte)
         answer_assert_header(&answer, "Content-Type", "application/yaml");
         assert_int_equal(answer.body_size, size);
         assert_memory_equal(answer.body, wanted, size);
-        raw_answer_clear(&answer);
         free(wanted);
         worker_stop(w);
 }

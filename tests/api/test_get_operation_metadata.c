@@ -7,10 +7,9 @@
 
 static struct json_object *metadata_of(struct worker *w, const char *id)
 {
-        char *path = text_format("/v1/operations/%s/metadata", id);
+        const char *path = text_format("/v1/operations/%s/metadata", id);
         struct json_object *metadata = call_json(w, 200, "GET", path, NULL);
 
-        free(path);
         return metadata;
 }
 
@@ -19,10 +18,9 @@ static void assert_like_upstream(struct json_object *metadata, int kind, const u
 {
         struct json_object *descriptors = json_member(metadata, "descriptors");
         const char *blob = json_text(metadata, "nixl_metadata"), *key = json_text(metadata, "notification_key");
-        char *names = json_names(metadata);
+        const char *names = json_names(metadata);
 
         assert_string_equal(names, "descriptors nixl_metadata notification_key operation_kind");
-        free(names);
         assert_int_equal(json_number(metadata, "operation_kind"), kind);
         assert_int_equal(strncmp(blob, "b64:e", 5), 0); /* its lstrip("b64:") takes off no more than the prefix */
         assert_int_equal(strspn(blob + 4, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="),
@@ -35,7 +33,6 @@ static void assert_like_upstream(struct json_object *metadata, int kind, const u
 
                 names = json_names(descriptor);
                 assert_string_equal(names, "device ptr size");
-                free(names);
                 assert_string_equal(json_text(descriptor, "device"), "cpu");
                 assert_true(json_number(descriptor, "ptr") > 0);
                 assert_int_equal(json_number(descriptor, "size"), sizes[i]);
@@ -112,7 +109,8 @@ WITH_PAIR(it_is_not_to_be_stored_and_every_offer_has_its_own_key)
         struct ferry_operation one, two;
         struct json_object *first, *second;
         struct raw_answer answer;
-        char region[FERRY_ID_SIZE], *request, *control;
+        char region[FERRY_ID_SIZE];
+        const char *request, *control;
 
         worker_start(w, "a", NULL);
         region_make(w, 100, 0, region);
@@ -128,9 +126,6 @@ WITH_PAIR(it_is_not_to_be_stored_and_every_offer_has_its_own_key)
         assert_string_not_equal(json_text(first, "notification_key"), json_text(second, "notification_key"));
         json_object_put(first);
         json_object_put(second);
-        free(control);
-        free(request);
-        raw_answer_clear(&answer);
         ferry_operation_clear(&one);
         ferry_operation_clear(&two);
         worker_stop(w);
@@ -139,7 +134,8 @@ WITH_PAIR(it_is_not_to_be_stored_and_every_offer_has_its_own_key)
 WITH_PAIR(only_live_passive_operations_have_it)
 {
         struct ferry_operation passive, active;
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *path;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        const char *path;
 
         pair_start(p, false);
         region_make(&p->a, 100, 4, offered);
@@ -151,10 +147,8 @@ WITH_PAIR(only_live_passive_operations_have_it)
         operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
         assert_problem(&p->b, "GET", path, NULL, 409, "not-passive", NULL);
         operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
-        free(path);
         path = text_format("/v1/operations/%s/metadata", passive.id);
         assert_problem(&p->a, "GET", path, NULL, 410, "gone", NULL);
-        free(path);
         assert_problem(&p->a, "GET", "/v1/operations/op_0123456789abcdef/metadata", NULL, 404, "not-found", NULL);
         ferry_operation_clear(&passive);
         ferry_operation_clear(&active);
@@ -162,7 +156,7 @@ WITH_PAIR(only_live_passive_operations_have_it)
 }
 
 /* Collects everything that the worker says about an operation. */
-static char *all_answers(struct worker *w, const char *id)
+static const char *all_answers(struct worker *w, const char *id)
 {
         static const struct {
                 const char *method, *form, *body;
@@ -177,11 +171,11 @@ static char *all_answers(struct worker *w, const char *id)
                 { "GET", "/metrics", NULL },
                 { "DELETE", "/v1/operations/%s", NULL },
         };
-        char *all = strdup("");
+        const char *all = "";
 
         for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
                 struct ferry_answer answer;
-                char path[256], *longer;
+                char path[256];
                 const char *percent = strstr(requests[i].form, "%s");
 
                 (void)snprintf(path, sizeof(path), "%.*s%s%s",
@@ -189,9 +183,7 @@ static char *all_answers(struct worker *w, const char *id)
                                requests[i].form, percent ? id : "", percent ? percent + 2 : "");
                 (void)ferry_request(w->client, requests[i].method, path, requests[i].body ? "application/json" : NULL,
                                     requests[i].body, requests[i].body ? strlen(requests[i].body) : 0, &answer);
-                longer = text_format("%s%s", all, answer.body ? answer.body : "");
-                free(all);
-                all = longer;
+                all = text_format("%s%s", all, answer.body ? answer.body : "");
                 ferry_answer_clear(&answer);
         }
         return all;
@@ -202,7 +194,8 @@ WITH_PAIR(the_key_appears_nowhere_else)
         static const char *const flags[] = { "--log-level", "debug", NULL };
 
         for (int network = 0; network < 2; network++) {
-                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *changed, *body, *more, *text;
+                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+                const char *changed, *body, *more, *text;
                 struct ferry_operation passive, active;
                 struct json_object *metadata, *problem;
                 const char *key;
@@ -219,7 +212,6 @@ WITH_PAIR(the_key_appears_nowhere_else)
                 operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
                 text = all_answers(&p->b, active.id);
                 assert_null(strstr(text, key));
-                free(text);
                 /* A refusal names the place, not the value. */
                 changed = metadata_with(passive.metadata, "operation_kind", json_object_new_int(7));
                 more = text_format(",\"remote_metadata\":%s", changed);
@@ -227,9 +219,6 @@ WITH_PAIR(the_key_appears_nowhere_else)
                 problem = call_json(&p->b, 400, "POST", "/v1/operations", body);
                 assert_null(strstr(json_object_to_json_string(problem), key));
                 json_object_put(problem);
-                free(changed);
-                free(more);
-                free(body);
                 ferry_operation_clear(&active);
                 /* A second use fails, and says so without the key. */
                 begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
@@ -241,12 +230,10 @@ WITH_PAIR(the_key_appears_nowhere_else)
                 metadata = json_tokener_parse(passive.metadata);
                 text = all_answers(&p->a, passive.id);
                 assert_null(strstr(text, json_text(metadata, "notification_key")));
-                free(text);
                 for (int side = 0; side < 2; side++) {
                         text = worker_log(side ? &p->b : &p->a);
                         assert_non_null(strstr(text, "level=debug"));
                         assert_null(strstr(text, json_text(metadata, "notification_key")));
-                        free(text);
                 }
                 json_object_put(metadata);
                 ferry_operation_clear(&passive);

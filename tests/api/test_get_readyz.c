@@ -13,7 +13,6 @@ WITH_PAIR(a_started_worker_is_ready)
         raw_exchange(&p->a, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n", &answer);
         assert_int_equal(answer.status, 200);
         assert_string_equal(answer.body, "{\"status\":\"ready\"}\n");
-        raw_answer_clear(&answer);
         assert_int_equal(ferry_get_readyz(p->a.client), 0);
         worker_stop(&p->a);
 }
@@ -21,10 +20,7 @@ WITH_PAIR(a_started_worker_is_ready)
 /* Rounds of GET /readyz until the worker says that it is draining. */
 static void await_draining(struct worker *w)
 {
-        uint64_t deadline = steps_now_ms() + WAIT_MS;
-
-        while (ferry_get_readyz(w->client) == 0)
-                assert_true(steps_now_ms() < deadline);
+        WAIT_UNTIL(ferry_get_readyz(w->client) != 0);
         assert_int_equal(ferry_last_problem(w->client)->error, FERRY_E_DRAINING);
 }
 

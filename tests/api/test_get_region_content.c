@@ -27,7 +27,6 @@ WITH_WORKER(the_whole_is_raw_octets)
         answer_assert_header(&answer, "Cache-Control", "no-store");
         answer_assert_header(&answer, "Content-Range", NULL);
         assert_string_equal(answer.body, "0123456789");
-        raw_answer_clear(&answer);
         worker_stop(w);
 }
 
@@ -94,7 +93,6 @@ WITH_WORKER(ranges_are_those_of_rfc_9110)
                 if (rows[i].body) {
                         assert_string_equal(answer.body, rows[i].body);
                         answer_assert_header(&answer, "Content-Type", "application/octet-stream");
-                        raw_answer_clear(&answer);
                 } else {
                         answer_assert_problem(&answer, 416, "range-not-satisfiable");
                 }
@@ -115,7 +113,6 @@ WITH_WORKER(if_range_gives_the_whole)
                  region_path(id, "/content"));
         assert_int_equal(answer.status, 200);
         assert_string_equal(answer.body, "0123456789");
-        raw_answer_clear(&answer);
         worker_stop(w);
 }
 
@@ -135,22 +132,19 @@ WITH_WORKER(head_has_the_headers_alone)
         make_digits(w, id);
         for (size_t i = 0; i < 2; i++) {
                 struct raw_answer answer;
-                char *request = text_format("HEAD %s HTTP/1.1\r\nHost: localhost\r\n%sConnection: close\r\n\r\n",
-                                            region_path(id, "/content"), rows[i].range),
-                     *rest, *head;
+                const char *request = text_format("HEAD %s HTTP/1.1\r\nHost: localhost\r\n%sConnection: close\r\n\r\n",
+                                                  region_path(id, "/content"), rows[i].range),
+                           *rest, *head;
                 int fd = raw_connect(w);
 
                 raw_send(fd, request, strlen(request));
-                head = wire_read_head(fd);
+                head = raw_read_head(fd);
                 answer = (struct raw_answer){ .status = (int)strtol(head + 9, NULL, 10), .head = head };
                 assert_int_equal(answer.status, rows[i].status);
                 answer_assert_header(&answer, "Content-Length", rows[i].length);
                 answer_assert_header(&answer, "Content-Range", rows[i].content_range);
                 rest = wire_read_rest(fd, NULL);
                 assert_string_equal(rest, "");
-                free(rest);
-                free(head);
-                free(request);
                 (void)close(fd);
         }
         worker_stop(w);
@@ -179,7 +173,7 @@ WITH_WORKER(a_digest_comes_to_who_wants_it)
         assert_int_equal(ferry_put_region_content(w->client, other, 1, "0123456789", 10), 0);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 struct raw_answer answer;
-                char *digest;
+                const char *digest;
 
                 wire_ask(w, &answer, "%s %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=%s\r\n%s\r\n\r\n",
                          rows[i].method, region_path(rows[i].region, "/content"), rows[i].range, rows[i].want);
@@ -190,8 +184,6 @@ WITH_WORKER(a_digest_comes_to_who_wants_it)
                         assert_string_equal(digest, first);
                 else if (digest)
                         first = strdup(digest);
-                free(digest);
-                raw_answer_clear(&answer);
         }
         assert_memory_equal(first, "xxh3=:", 6);
         free(first);

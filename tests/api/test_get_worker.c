@@ -70,13 +70,12 @@ WITH_WORKER(it_gives_the_addresses_of_the_ready_line)
 WITH_WORKER(it_gives_the_advertised_name)
 {
         struct json_object *worker;
-        char *wanted;
+        const char *wanted;
 
         worker_start(w, "w", (const char *const[]){ "--advertise", "ferry.example", NULL });
         worker = worker_json(w);
         wanted = text_format("http://ferry.example%s", strrchr(w->url, ':'));
         assert_string_equal(address_text(worker, "http"), wanted);
-        free(wanted);
         json_object_put(worker);
         worker_stop(w);
 }

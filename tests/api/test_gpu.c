@@ -44,7 +44,7 @@ WITH_GPUS(a_region_on_a_gpu_begins_as_zeros_and_keeps_what_is_put)
         struct worker *w = &s->pair.a;
         char id[FERRY_ID_SIZE];
         struct json_object *region;
-        char *path;
+        const char *path;
 
         worker_start(w, "a", NULL);
         device_region(w, "cuda:1", 9 * MIB + 5, 0, id);
@@ -54,7 +54,6 @@ WITH_GPUS(a_region_on_a_gpu_begins_as_zeros_and_keeps_what_is_put)
         assert_string_equal(json_text(region, "device"), "cuda:1");
         assert_false(json_object_object_get_ex(region, "path", NULL)); /* nobody could map it */
         json_object_put(region);
-        free(path);
         region_drop(w, id);
         device_region(w, "cuda:1", 9 * MIB + 5, SEED, id);
         region_assert_pattern(w, id, SEED, 0, 9 * MIB + 5);

@@ -125,13 +125,11 @@ WITH_WORKER(an_allowed_origin_may_read_the_answers)
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Access-Control-Allow-Origin", "https://app.example");
         answer_assert_header(&answer, "Vary", "Origin");
-        raw_answer_clear(&answer);
         wire_ask(w, &answer,
                  "OPTIONS /v1/regions HTTP/1.1\r\n" HOST "Origin: https://app.example\r\n"
                  "Access-Control-Request-Method: POST\r\n\r\n");
         assert_int_equal(answer.status, 204);
         answer_assert_header(&answer, "Access-Control-Allow-Origin", "https://app.example");
-        raw_answer_clear(&answer);
         /* A problem can be read as well; the name of the host is checked all the same. */
         wire_ask(w, &answer, "GET /nowhere HTTP/1.1\r\n" HOST "Origin: https://app.example\r\n\r\n");
         answer_assert_header(&answer, "Access-Control-Allow-Origin", "https://app.example");

@@ -24,12 +24,12 @@ struct stream {
 static struct stream stream_open(const struct worker *w, const char *query, const char *headers)
 {
         struct stream s = { .fd = raw_connect(w), .text = calloc(1, 1) };
-        char *request = text_format("GET /v1/events%s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
-                                    "%s\r\n",
-                                    query, headers);
+        const char *request =
+                text_format("GET /v1/events%s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
+                            "%s\r\n",
+                            query, headers);
 
         raw_send(s.fd, request, strlen(request));
-        free(request);
         return s;
 }
 
@@ -171,7 +171,8 @@ WITH_WORKER(a_stream_that_was_cut_goes_on_where_it_was)
         struct stream s = stream_begin(w, "", "");
         region_make(w, 10, 0, first);
         (void)stream_await(&s, first);
-        char *id = last_id(&s), *header = text_format("Last-Event-ID: %s\r\n", id);
+        char *id = last_id(&s);
+        const char *header = text_format("Last-Event-ID: %s\r\n", id);
         stream_close(&s);
         worker_await_metric(w, READERS, 0);
         region_make(w, 10, 0, second);
@@ -183,12 +184,10 @@ WITH_WORKER(a_stream_that_was_cut_goes_on_where_it_was)
         assert_null(strstr(s.text, "missed"));
         stream_close(&s);
         /* By a page, too. */
-        char *path = text_format("/v1/events?after=%s", id);
+        const char *path = text_format("/v1/events?after=%s", id);
         struct json_object *page = call_json(w, 200, "GET", path, NULL);
         assert_int_equal(json_object_array_length(json_member(page, "events")), 2);
         json_object_put(page);
-        free(path);
-        free(header);
         free(id);
         worker_stop(w);
 }
@@ -214,11 +213,9 @@ WITH_WORKER(a_label_lets_its_own_operations_pass)
         region_make(w, 10, 0, region);
         static const char *const labels[] = { "theirs", "mine" };
         for (int i = 0; i < 2; i++) {
-                char *more = text_format(",\"label\":\"%s\"", labels[i]),
-                     *body = operation_body("readable", region, more);
+                const char *more = text_format(",\"label\":\"%s\"", labels[i]),
+                           *body = operation_body("readable", region, more);
                 json_object_put(call_json(w, 201, "POST", "/v1/operations", body));
-                free(more);
-                free(body);
         }
         (void)stream_await(&s, "\"label\":\"mine\"");
         assert_null(strstr(s.text, "theirs"));

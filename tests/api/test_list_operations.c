@@ -160,10 +160,9 @@ WITH_PAIR(parameters_are_checked)
 
         worker_start(w, "a", NULL);
         for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-                char *path = text_format("/v1/operations?%s", bad[i]);
+                const char *path = text_format("/v1/operations?%s", bad[i]);
 
                 assert_problem(w, "GET", path, NULL, 400, "invalid-parameter", NULL);
-                free(path);
         }
         worker_stop(w);
 }

@@ -36,29 +36,24 @@ static struct json_object *await_status(struct worker *w, const char *status, st
         return answer;
 }
 
-/* The transports that are not used, joined by blanks, for free(). */
-static char *unused_of(struct json_object *peer)
+/* The transports that are not used, joined by blanks. */
+static const char *unused_of(struct json_object *peer)
 {
         struct json_object *list = json_member(peer, "unused");
-        char *text = strdup("");
+        const char *text = "";
 
         for (size_t i = 0; i < json_object_array_length(list); i++) {
                 const char *name = json_text(json_object_array_get_idx(list, i), "transport");
-                char *longer = text_format("%s%s%s", text, *text ? " " : "", name);
 
                 assert_true(*json_text(json_object_array_get_idx(list, i), "reason") != '\0');
-                free(text);
-                text = longer;
+                text = text_format("%s%s%s", text, *text ? " " : "", name);
         }
         return text;
 }
 
 static void assert_unused(struct json_object *peer, const char *transports)
 {
-        char *text = unused_of(peer);
-
-        assert_string_equal(text, transports);
-        free(text);
+        assert_string_equal(unused_of(peer), transports);
 }
 
 static void assert_reason(struct json_object *peer, const char *transport, const char *reason)
@@ -160,7 +155,7 @@ WITH_PAIR(the_network_side_says_why_it_is_not_shared_memory)
 
 WITH_PAIR(workers_with_other_directories_do_not_see_each_others_sockets)
 {
-        char *directory = text_format("%s/other", worker_directory());
+        const char *directory = text_format("%s/other", worker_directory());
         const char *const flags[] = { "--data-listen", "127.0.0.1:0", NULL };
         const char *const elsewhere[] = { "--data-listen", "127.0.0.1:0", "--local", directory, NULL };
         struct json_object *answer, *peer;
@@ -174,7 +169,6 @@ WITH_PAIR(workers_with_other_directories_do_not_see_each_others_sockets)
         json_object_put(answer);
         worker_stop(&p->b);
         worker_stop(&p->a);
-        free(directory);
 }
 
 WITH_PAIR(running_transfers_are_counted_on_both_sides)
@@ -225,7 +219,7 @@ static void assert_unreachable(struct pair *p, const char *detail)
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         struct ferry_operation passive, end;
         struct json_object *active;
-        char *body;
+        const char *body;
 
         worker_expect(&p->b, "error=peer-unreachable");
         region_make(&p->a, SIZE, 1, offered);
@@ -239,7 +233,6 @@ static void assert_unreachable(struct pair *p, const char *detail)
         assert_string_equal(end.error_detail, detail);
         ferry_operation_clear(&end);
         json_object_put(active);
-        free(body);
         ferry_operation_clear(&passive);
 }
 

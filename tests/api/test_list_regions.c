@@ -39,7 +39,6 @@ WITH_WORKER(no_regions_are_an_empty_list)
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Content-Type", "application/json");
         assert_string_equal(answer.body, "{\"regions\":[]}\n");
-        raw_answer_clear(&answer);
         worker_stop(w);
 }
 

@@ -13,7 +13,7 @@
 
 enum { NOBODY = 65534 };
 
-static char *below(const struct shared_scene *s, const char *name)
+static const char *below(const struct shared_scene *s, const char *name)
 {
         return text_format("%s/%s", s->path, name);
 }
@@ -21,7 +21,7 @@ static char *below(const struct shared_scene *s, const char *name)
 /* One line of the log names the directory and what to do; another one is the daemon's last. */
 static void assert_told(const char *errors, const char *directory, const char *advice)
 {
-        char *named = text_format("directory=%s ", directory);
+        const char *named = text_format("directory=%s ", directory);
         const char *line = strstr(errors, "level=error");
         size_t lines = 0;
 
@@ -36,25 +36,22 @@ static void assert_told(const char *errors, const char *directory, const char *a
         assert_non_null(strstr(line, advice));
         assert_null(strstr(line + 1, "level="));
         assert_non_null(strstr(line, "\nferryd: the data plane could not be started: "));
-        free(named);
 }
 
 static void assert_refused(const char *directory, const char *advice)
 {
-        char *output, *errors;
+        const char *output, *errors;
 
         assert_int_equal(ferryd_run((const char *const[]){ "--listen", "127.0.0.1:0", "--local", directory, NULL },
                                     &output, &errors),
                          1);
         assert_string_equal(output, "");
         assert_told(errors, directory, advice);
-        free(output);
-        free(errors);
 }
 
 WITH_SHARED(a_symbolic_link_is_refused)
 {
-        char *link = below(s, "link"), *target = below(s, "own");
+        const char *link = below(s, "link"), *target = below(s, "own");
 
         assert_int_equal(mkdir(target, 0700), 0);
         assert_int_equal(symlink(target, link), 0);
@@ -62,24 +59,21 @@ WITH_SHARED(a_symbolic_link_is_refused)
         assert_int_equal(unlink(link), 0);
         assert_int_equal(symlink("nowhere", link), 0);
         assert_refused(link, "it is a symbolic link or no directory");
-        free(link);
-        free(target);
 }
 
 WITH_SHARED(what_is_no_directory_is_refused)
 {
-        char *file = below(s, "file");
+        const char *file = below(s, "file");
         FILE *f = fopen(file, "wxe");
 
         assert_non_null(f);
         (void)fclose(f);
         assert_refused(file, "it is a symbolic link or no directory");
-        free(file);
 }
 
 WITH_SHARED(another_users_is_refused)
 {
-        char *others = below(s, "others");
+        const char *others = below(s, "others");
 
         if (geteuid() == 0) {
                 assert_int_equal(mkdir(others, 0700), 0);
@@ -88,26 +82,24 @@ WITH_SHARED(another_users_is_refused)
         } else {
                 assert_refused("/usr", "it is another user's");
         }
-        free(others);
 }
 
 WITH_SHARED(one_that_others_may_enter_is_refused)
 {
         static const mode_t modes[] = { 0701, 0710, 0740, 0755, 01777 };
-        char *open = below(s, "open");
+        const char *open = below(s, "open");
 
         assert_int_equal(mkdir(open, 0700), 0);
         for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
                 assert_int_equal(chmod(open, modes[i]), 0);
                 assert_refused(open, "others may enter it: chmod 0700");
         }
-        free(open);
 }
 
 /* Root may write wherever the file system lets it. */
 WITH_SHARED(one_that_is_not_writable_is_refused)
 {
-        char *script, *output, *errors, *closed = below(s, "closed");
+        const char *script, *output, *errors, *closed = below(s, "closed");
         int status;
 
         assert_int_equal(mkdir(closed, 0700), 0);
@@ -127,19 +119,14 @@ WITH_SHARED(one_that_is_not_writable_is_refused)
                         assert_string_equal(output, "");
                         assert_told(errors, closed, "it is not writable");
                 }
-                free(script);
-                free(output);
-                free(errors);
         }
-        free(closed);
 }
 
 WITH_SHARED(one_that_cannot_be_made_is_refused)
 {
-        char *deep = below(s, "no/such");
+        const char *deep = below(s, "no/such");
 
         assert_refused(deep, "make it with mode 0700");
-        free(deep);
 }
 
 /* It is made for this user alone, whatever the umask; a long path will do as well. */
@@ -149,7 +136,7 @@ WITH_SHARED(it_is_made_where_there_is_none)
         struct stat status;
 
         for (int i = 0; i < 2; i++) {
-                char *directory;
+                const char *directory;
                 mode_t mask;
 
                 memset(name, 'd', i == 0 ? 1 : sizeof(name) - 1);
@@ -163,7 +150,6 @@ WITH_SHARED(it_is_made_where_there_is_none)
                 pair_assert_serving(&s->pair);
                 pair_stop(&s->pair);
                 assert_int_equal(rmdir(directory), 0); /* nothing is left in it */
-                free(directory);
         }
 }
 
@@ -185,7 +171,7 @@ static int count_files(const char *directory)
 WITH_SHARED(one_killed_while_it_starts_leaves_a_socket_at_most)
 {
         enum { KILLS = 20 };
-        char *directory = below(s, "local");
+        const char *directory = below(s, "local");
         const char *flags[] = { "--local", directory, NULL };
         struct worker w;
 
@@ -207,5 +193,4 @@ WITH_SHARED(one_killed_while_it_starts_leaves_a_socket_at_most)
                 worker_stop(&w);
                 assert_int_equal(count_files(directory), 0);
         }
-        free(directory);
 }

@@ -254,14 +254,9 @@ static bool maps_a_deleted_file(void *context)
         return found;
 }
 
-static bool maps_no_deleted_file(void *context)
-{
-        return !maps_a_deleted_file(context);
-}
-
 WITH_SCENE(a_deleted_region_does_not_live_on_in_the_peer)
 {
-        struct pair *p = &((struct scene *)s)->pair;
+        struct pair *p = &s->pair;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         struct ferry_operation passive, active;
 
@@ -273,7 +268,7 @@ WITH_SCENE(a_deleted_region_does_not_live_on_in_the_peer)
         operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
         operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
         region_drop(&p->a, offered);
-        assert_true(eventually(maps_no_deleted_file, &p->b));
+        WAIT_UNTIL(!maps_a_deleted_file(&p->b));
         ferry_operation_clear(&passive);
         ferry_operation_clear(&active);
         pair_stop(p);

@@ -85,25 +85,10 @@ static int program_end(struct program *program, int number)
 
 /* ---- the server, and a client that speaks its protocol as it likes ---- */
 
-static int nats_connect(void)
+static bool nats_listens(void)
 {
-        struct sockaddr_in address = { .sin_family = AF_INET,
-                                       .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                       .sin_port = htons((uint16_t)nats.port) };
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int fd = raw_try((uint16_t)nats.port);
 
-        assert_true(fd >= 0);
-        if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
-                return fd;
-        (void)close(fd);
-        return -1;
-}
-
-static bool nats_listens(void *context)
-{
-        int fd = nats_connect();
-
-        (void)context;
         if (fd >= 0)
                 (void)close(fd);
         return fd >= 0;
@@ -122,7 +107,7 @@ static void nats_start(const char *const *more)
         struct program program = program_start(argv, false);
         nats.pid = program.pid;
         (void)close(program.out);
-        assert_true(eventually(nats_listens, NULL));
+        WAIT_UNTIL(nats_listens());
 }
 
 static void nats_kill(void)
@@ -155,13 +140,13 @@ static void read_text(int fd, char line[LINE_SIZE])
 /* A client that has subscribed to a subject; the server has heard of it. */
 static int nats_subscribe(const char *subject)
 {
-        char line[4096], *text = text_format("CONNECT {\"verbose\":false}\r\nSUB %s 1\r\nPING\r\n", subject);
-        int fd = nats_connect();
+        char line[4096];
+        const char *text = text_format("CONNECT {\"verbose\":false}\r\nSUB %s 1\r\nPING\r\n", subject);
+        int fd = raw_dial((uint16_t)nats.port);
         size_t n = 0;
 
         assert_true(fd >= 0);
         raw_send(fd, text, strlen(text));
-        free(text);
         /* INFO is longer than a line of ours. */
         do {
                 assert_true(n < sizeof(line) - 1);
@@ -175,11 +160,10 @@ static int nats_subscribe(const char *subject)
 static void nats_ask(const char *subject, const char *payload, char answer[LINE_SIZE])
 {
         char line[LINE_SIZE];
-        char *text = text_format("PUB %s _INBOX.test %zu\r\n%s\r\n", subject, strlen(payload), payload);
+        const char *text = text_format("PUB %s _INBOX.test %zu\r\n%s\r\n", subject, strlen(payload), payload);
         int fd = nats_subscribe("_INBOX.test");
 
         raw_send(fd, text, strlen(text));
-        free(text);
         read_text(fd, line); /* MSG _INBOX.test 1 SIZE */
         assert_non_null(strstr(line, "MSG _INBOX.test"));
         read_text(fd, answer);
@@ -189,14 +173,14 @@ static void nats_ask(const char *subject, const char *payload, char answer[LINE_
 /* Answers the next request with text. */
 static void nats_answer(int fd, const char *text)
 {
-        char line[LINE_SIZE], id[LINE_SIZE], reply[LINE_SIZE], *message;
+        char line[LINE_SIZE], id[LINE_SIZE], reply[LINE_SIZE];
+        const char *message;
 
         read_text(fd, line); /* MSG SUBJECT SID REPLY SIZE */
         assert_int_equal(sscanf(line, "MSG %*s %*s %511s %*s", reply), 1);
         read_text(fd, id);
         message = text_format("PUB %s %zu\r\n%s\r\n", reply, strlen(text), text);
         raw_send(fd, message, strlen(message));
-        free(message);
 }
 
 /* ---- the bridge ---- */
@@ -212,32 +196,25 @@ static struct program bridge_start(const struct worker *w, const char *const *mo
                 argv[n++] = *more;
         bridge = program_start(argv, true);
         read_text(bridge.out, line);
-        char *expected = text_format("{\"event\":\"ready\",\"subject\":\"ferry.v1.%s.metadata\",\"worker\":\"%s\"}",
-                                     w->name, w->name);
+        const char *expected = text_format(
+                "{\"event\":\"ready\",\"subject\":\"ferry.v1.%s.metadata\",\"worker\":\"%s\"}", w->name, w->name);
         assert_string_equal(line, expected);
-        free(expected);
         return bridge;
-}
-
-static int run(const char *const *argv, char **ret_output, char **ret_errors)
-{
-        return command_run(argv, NULL, ret_output, ret_errors);
 }
 
 /* Runs ferry-nats metadata; the exit status, and what must stand in its errors. */
 static void assert_asks(const char *url, int status, const char *errors)
 {
-        char *output, *text;
-        int r = run((const char *const[]){ getenv("FERRY_NATS_PROGRAM"), "metadata", url, NULL }, &output, &text);
+        const char *output, *text;
+        int r = command_run((const char *const[]){ getenv("FERRY_NATS_PROGRAM"), "metadata", url, NULL }, NULL, &output,
+                            &text);
 
         if (r != status || !strstr(text, errors))
                 fail_msg("%s: %d, %s", url, r, text);
         assert_true(status == 0 || !*output);
-        free(output);
-        free(text);
 }
 
-static char *offer_url(const char *server, const struct worker *w, const char *id)
+static const char *offer_url(const char *server, const struct worker *w, const char *id)
 {
         return text_format("%s/%s/%s", server, w->name, id);
 }
@@ -246,7 +223,9 @@ static char *offer_url(const char *server, const struct worker *w, const char *i
 static void assert_fetched(struct shared_scene *s, const char *server)
 {
         struct pair *p = &s->pair;
-        char offered[FERRY_ID_SIZE], *file = text_format("%s/out", s->path), *output, *errors, *url;
+        char offered[FERRY_ID_SIZE];
+        const char *output, *errors, *url;
+        const char *file = text_format("%s/out", s->path);
         struct ferry_operation passive;
         unsigned char expected[SIZE], found[SIZE + 1];
         int fd;
@@ -254,8 +233,8 @@ static void assert_fetched(struct shared_scene *s, const char *server)
         region_make(&p->a, SIZE, 1, offered);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         url = offer_url(server, &p->a, passive.id);
-        if (run((const char *const[]){ getenv("FERRY"), "--url", p->b.url, "fetch", url, "-o", file, NULL }, &output,
-                &errors) != 0)
+        if (command_run((const char *const[]){ getenv("FERRY"), "--url", p->b.url, "fetch", url, "-o", file, NULL },
+                        NULL, &output, &errors) != 0)
                 fail_msg("%s", errors);
         operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
         pattern_fill(1, 0, expected, SIZE);
@@ -265,10 +244,6 @@ static void assert_fetched(struct shared_scene *s, const char *server)
         (void)close(fd);
         (void)unlink(file);
         ferry_operation_clear(&passive);
-        free(url);
-        free(file);
-        free(output);
-        free(errors);
 }
 
 WITH_SHARED(a_file_is_fetched_by_metadata_that_came_over_nats)
@@ -287,22 +262,21 @@ WITH_SHARED(a_file_is_fetched_by_metadata_that_came_over_nats)
 
 TEST(a_request_with_nobody_there_fails_at_once)
 {
-        char *url = text_format("%s/nobody/op_0123456789abcdef", nats.url);
+        const char *url = text_format("%s/nobody/op_0123456789abcdef", nats.url);
         const uint64_t began = now_ms();
 
         if (!nats.pid) {
-                free(url);
                 skip();
         }
         assert_asks(url, 1, "nobody answers for worker nobody");
         assert_true(now_ms() - began < 4500 * SLOWNESS); /* a request may take five seconds */
-        free(url);
 }
 
 WITH_WORKER(what_the_worker_refuses_is_told)
 {
         struct program bridge;
-        char *url, answer[LINE_SIZE];
+        char answer[LINE_SIZE];
+        const char *url;
 
         NEEDS_NATS();
         worker_start(w, "a", NULL);
@@ -318,7 +292,6 @@ WITH_WORKER(what_the_worker_refuses_is_told)
         worker_stop(w);
         assert_asks(url, 1, "peer-unreachable");
         (void)program_end(&bridge, SIGTERM);
-        free(url);
 }
 
 static void write_token(const char *path, const char *text)
@@ -331,7 +304,7 @@ static void write_token(const char *path, const char *text)
 
 WITH_SHARED(the_peer_token_is_enough_for_the_bridge)
 {
-        char *full = text_format("%s/token", s->path), *peer = text_format("%s/peer-token", s->path), *url;
+        const char *full = text_format("%s/token", s->path), *peer = text_format("%s/peer-token", s->path), *url;
         struct worker *w = &s->pair.a;
         struct program bridge;
 
@@ -346,10 +319,7 @@ WITH_SHARED(the_peer_token_is_enough_for_the_bridge)
                 assert_asks(url, 1, "not-found");
                 (void)program_end(&bridge, SIGTERM);
                 worker_stop(w);
-                free(url);
         }
-        free(full);
-        free(peer);
         NEEDS_NATS();
 }
 
@@ -371,10 +341,9 @@ TEST(an_answer_that_is_not_metadata_is_refused)
                 { "{\"descriptors\":[],\"nixl_metadata\":\"\x1b[2J\",\"notification_key\":\"\",\"operation_kind\":1}",
                   3, "is not metadata" },
         };
-        char *url = text_format("%s/liar/op_0123456789abcdef", nats.url);
+        const char *url = text_format("%s/liar/op_0123456789abcdef", nats.url);
 
         if (!nats.pid) {
-                free(url);
                 skip();
         }
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -389,7 +358,6 @@ TEST(an_answer_that_is_not_metadata_is_refused)
                 assert_int_equal(waitpid(pid, &status, 0), pid);
                 (void)close(fd);
         }
-        free(url);
 }
 
 WITH_WORKER(a_bridge_outlives_its_server)
@@ -405,11 +373,10 @@ WITH_WORKER(a_bridge_outlives_its_server)
         nats_start(NULL);
         /* Nobody is there until it has connected anew. */
         do {
-                char *text = text_format("PUB ferry.v1.a.metadata _INBOX.test 1\r\nx\r\n");
+                const char *text = text_format("PUB ferry.v1.a.metadata _INBOX.test 1\r\nx\r\n");
                 int fd = nats_subscribe("_INBOX.test");
 
                 raw_send(fd, text, strlen(text));
-                free(text);
                 p = (struct pollfd){ .fd = fd, .events = POLLIN };
                 answer[0] = '\0';
                 if (poll(&p, 1, LOOK_MS) == 1) {
@@ -436,21 +403,18 @@ TEST(a_bus_beyond_this_machine_takes_tls)
 WITH_SHARED(metadata_go_over_tls)
 {
         const char *tls = getenv("FERRY_TEST_TLS");
-        char *cert = text_format("%s/server.pem", tls), *key = text_format("%s/server-key.pem", tls);
-        char *ca = text_format("%s/ca.pem", tls), *server;
+        const char *cert = text_format("%s/server.pem", tls), *key = text_format("%s/server-key.pem", tls);
+        const char *ca = text_format("%s/ca.pem", tls), *server;
         struct program bridge;
 
         if (!nats.pid) {
-                free(cert);
-                free(key);
-                free(ca);
                 skip();
         }
         nats_kill();
         nats_start((const char *const[]){ "--tls", "--tlscert", cert, "--tlskey", key, NULL });
         pair_start(&s->pair, false);
         server = text_format("tls://127.0.0.1:%d", nats.port);
-        char *url = offer_url(server, &s->pair.a, "op_0123456789abcdef");
+        const char *url = offer_url(server, &s->pair.a, "op_0123456789abcdef");
         assert_asks(url, 3, "no NATS server takes us"); /* whose certificate nobody vouches for */
         assert_int_equal(setenv("FERRY_NATS_CA", ca, 1), 0);
         bridge = bridge_start(&s->pair.a, NULL);
@@ -460,11 +424,6 @@ WITH_SHARED(metadata_go_over_tls)
         pair_stop(&s->pair);
         nats_kill();
         nats_start(NULL);
-        free(url);
-        free(server);
-        free(cert);
-        free(key);
-        free(ca);
 }
 
 /* ---- users ---- */
@@ -478,7 +437,8 @@ static void environment_set(const char *name, const char *value)
 /* The configuration in SECURITY.md, with this server's address and certificate, as a file. */
 static void manual_write(const char *path)
 {
-        char text[32768], *start, *end, *conf;
+        char text[32768], *start, *end;
+        const char *conf;
         int fd = open(getenv("FERRY_SECURITY"), O_RDONLY | O_CLOEXEC);
         ssize_t n = read(fd, text, sizeof(text) - 1);
         static const char address[] = "listen: 10.0.0.1:4222\ntls { cert_file: a.pem, key_file: a-key.pem }\n";
@@ -493,15 +453,14 @@ static void manual_write(const char *path)
                            getenv("FERRY_TEST_TLS"), getenv("FERRY_TEST_TLS"),
                            (int)(end - start - (ssize_t)strlen(address)), start + strlen(address));
         write_token(path, conf);
-        free(conf);
 }
 
 WITH_SHARED(the_users_of_security_md_do_what_they_may_and_nothing_else)
 {
         struct worker *w = &s->pair.a;
-        char *conf = text_format("%s/nats.conf", s->path), *a = text_format("%s/a-user", s->path),
-             *b = text_format("%s/b-user", s->path), *ca = text_format("%s/ca.pem", getenv("FERRY_TEST_TLS")),
-             *server = text_format("tls://127.0.0.1:%d", nats.port);
+        const char *conf = text_format("%s/nats.conf", s->path), *a = text_format("%s/a-user", s->path),
+                   *b = text_format("%s/b-user", s->path), *ca = text_format("%s/ca.pem", getenv("FERRY_TEST_TLS")),
+                   *server = text_format("tls://127.0.0.1:%d", nats.port);
         struct program bridge;
 
         if (nats.pid) {
@@ -515,7 +474,7 @@ WITH_SHARED(the_users_of_security_md_do_what_they_may_and_nothing_else)
                 environment_set("FERRY_NATS_CA", ca);
                 worker_start(&s->pair.b, "b", NULL);
                 worker_start(w, "a", NULL);
-                char *url = offer_url(server, w, "op_0123456789abcdef");
+                const char *url = offer_url(server, w, "op_0123456789abcdef");
                 bridge = bridge_start(w, (const char *const[]){ "--nats", server, "--nats-user-file", a, NULL });
                 environment_set("FERRY_NATS_INBOX", "b");
                 assert_asks(url, 3, "no NATS server takes us"); /* without a user */
@@ -529,7 +488,6 @@ WITH_SHARED(the_users_of_security_md_do_what_they_may_and_nothing_else)
                 assert_asks(url, 3, "");
                 environment_set("FERRY_NATS_USER_FILE", conf); /* whatever that is */
                 assert_asks(url, 3, "no NATS server takes us");
-                free(url);
                 (void)program_end(&bridge, SIGTERM);
                 for (size_t i = 0; i < 3; i++)
                         environment_set(
@@ -539,20 +497,15 @@ WITH_SHARED(the_users_of_security_md_do_what_they_may_and_nothing_else)
                 nats_kill();
                 nats_start(NULL);
         }
-        free(conf);
-        free(a);
-        free(b);
-        free(ca);
-        free(server);
         NEEDS_NATS();
 }
 
 WITH_SHARED(accounts_are_apart_and_a_token_is_enough)
 {
         const char *folder = getenv("FERRY_NATS_CREDENTIALS");
-        char *conf = text_format("%s/accounts.conf", folder), *a = text_format("%s/bridge.creds", folder),
-             *b = text_format("%s/peer.creds", folder), *c = text_format("%s/stranger.creds", folder),
-             *token = text_format("%s/nats-token", s->path);
+        const char *conf = text_format("%s/accounts.conf", folder), *a = text_format("%s/bridge.creds", folder),
+                   *b = text_format("%s/peer.creds", folder), *c = text_format("%s/stranger.creds", folder),
+                   *token = text_format("%s/nats-token", s->path);
         struct worker *w = &s->pair.a;
         struct program bridge;
 
@@ -561,7 +514,7 @@ WITH_SHARED(accounts_are_apart_and_a_token_is_enough)
                 nats_start((const char *const[]){ "-c", conf, NULL });
                 worker_start(&s->pair.b, "b", NULL);
                 worker_start(w, "a", NULL);
-                char *url = offer_url(nats.url, w, "op_0123456789abcdef");
+                const char *url = offer_url(nats.url, w, "op_0123456789abcdef");
                 bridge = bridge_start(w, (const char *const[]){ "--nats-creds", a, NULL });
                 assert_asks(url, 3, "no NATS server takes us");
                 environment_set("FERRY_NATS_CREDS", b);
@@ -579,31 +532,24 @@ WITH_SHARED(accounts_are_apart_and_a_token_is_enough)
                 environment_set("FERRY_NATS_USER_FILE", token);
                 assert_asks(url, 1, "nobody answers");
                 environment_set("FERRY_NATS_USER_FILE", "");
-                free(url);
                 pair_stop(&s->pair);
                 nats_kill();
                 nats_start(NULL);
         }
-        free(conf);
-        free(a);
-        free(b);
-        free(c);
-        free(token);
         NEEDS_NATS();
 }
 
 TEST(a_password_in_a_url_is_refused_and_not_repeated)
 {
-        char *output, *errors;
+        const char *output, *errors;
 
-        assert_int_equal(run((const char *const[]){ getenv("FERRY_NATS_PROGRAM"), "metadata",
-                                                    "nats://me:hidden@127.0.0.1:1/a/op_0123456789abcdef", NULL },
-                             &output, &errors),
-                         2);
+        assert_int_equal(
+                command_run((const char *const[]){ getenv("FERRY_NATS_PROGRAM"), "metadata",
+                                                   "nats://me:hidden@127.0.0.1:1/a/op_0123456789abcdef", NULL },
+                            NULL, &output, &errors),
+                2);
         assert_non_null(strstr(errors, "--nats-user-file"));
         assert_null(strstr(errors, "hidden"));
-        free(output);
-        free(errors);
 }
 
 static int setup(void **state)

@@ -14,18 +14,18 @@ enum { SIZE = 40 << 20, SMALL = 300000 };
 static const char *const apart[] = { "--local", "off", NULL };
 static const char warning[] = "nothing can move bytes but HTTP";
 
-static char *bearer(const char *metadata)
+static const char *bearer(const char *metadata)
 {
         struct json_object *document = json_tokener_parse(metadata);
-        char *header = text_format("Authorization: Bearer %s", json_text(document, "notification_key"));
+        const char *header = text_format("Authorization: Bearer %s", json_text(document, "notification_key"));
 
         json_object_put(document);
         return header;
 }
 
 /* A small offer on worker a whose region holds the pattern of seed, and its key as a header. */
-static char *offer_small(struct worker *w, enum ferry_kind kind, uint64_t seed, char *region,
-                         struct ferry_operation *ret_offer)
+static const char *offer_small(struct worker *w, enum ferry_kind kind, uint64_t seed, char *region,
+                               struct ferry_operation *ret_offer)
 {
         region_make(w, SMALL, seed, region);
         offer_make(w, kind, region, ret_offer);
@@ -105,7 +105,8 @@ WITH_PAIR(a_transfer_over_http_ends_on_both_sides)
 
 WITH_PAIR(the_key_opens_its_own_operation_alone)
 {
-        char region[FERRY_ID_SIZE], other_region[FERRY_ID_SIZE], file[64], *path, *key, *other_key;
+        char region[FERRY_ID_SIZE], other_region[FERRY_ID_SIZE], file[64];
+        const char *key, *other_key, *path;
         struct ferry_operation offer, other;
         FILE *token;
 
@@ -128,8 +129,8 @@ WITH_PAIR(the_key_opens_its_own_operation_alone)
 
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 struct raw_answer answer;
-                char *ask = text_format("GET %s HTTP/1.1\r\nHost: localhost\r\n%s%s\r\n", path,
-                                        rows[i].header ? rows[i].header : "", rows[i].header ? "\r\n" : "");
+                const char *ask = text_format("GET %s HTTP/1.1\r\nHost: localhost\r\n%s%s\r\n", path,
+                                              rows[i].header ? rows[i].header : "", rows[i].header ? "\r\n" : "");
                 int fd = raw_connect(&p->a);
 
                 raw_send(fd, ask, strlen(ask));
@@ -137,9 +138,7 @@ WITH_PAIR(the_key_opens_its_own_operation_alone)
                 assert_int_equal(answer.status, rows[i].status);
                 if (answer.status == 200)
                         assert_int_equal(answer.body_size, SMALL);
-                raw_answer_clear(&answer);
                 (void)close(fd);
-                free(ask);
         }
         {
                 struct ferry_operation end;
@@ -147,9 +146,6 @@ WITH_PAIR(the_key_opens_its_own_operation_alone)
                 operation_assert_end(&p->a, offer.id, FERRY_COMPLETE, &end);
                 ferry_operation_clear(&end);
         }
-        free(path);
-        free(key);
-        free(other_key);
         ferry_operation_clear(&offer);
         ferry_operation_clear(&other);
         worker_stop(&p->a);
@@ -175,10 +171,8 @@ WITH_PAIR(a_program_without_a_worker_reads_and_writes)
         worker_start_plain(&p->a, "a", (const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", file, NULL });
         worker_connect(&p->a, NULL, &(struct ferry_options){ .token = secret });
         (void)unlink(file);
-        char *key_header = offer_small(&p->a, FERRY_READABLE, 9, region, &readable),
-             *key = strrchr(key_header, ' ') + 1;
-        char *into_header = offer_small(&p->a, FERRY_WRITABLE, 0, target, &writable),
-             *into = strrchr(into_header, ' ') + 1;
+        const char *key = strrchr(offer_small(&p->a, FERRY_READABLE, 9, region, &readable), ' ') + 1;
+        const char *into = strrchr(offer_small(&p->a, FERRY_WRITABLE, 0, target, &writable), ' ') + 1;
         assert_int_equal(ferry_new(p->a.url, NULL, &peer), 0);
 
         assert_int_equal(ferry_get_operation_content(peer, readable.id, NULL, 0, bytes, FIRST, NULL),
@@ -200,8 +194,6 @@ WITH_PAIR(a_program_without_a_worker_reads_and_writes)
         region_assert_pattern(&p->a, target, 9, 0, SMALL);
         ferry_operation_clear(&end);
         ferry_free(peer);
-        free(key_header);
-        free(into_header);
         ferry_operation_clear(&readable);
         ferry_operation_clear(&writable);
         worker_stop(&p->a);
@@ -212,14 +204,13 @@ WITH_PAIR(a_program_without_a_worker_reads_and_writes)
 
 static char *offer_abc(struct worker *w, const char *kind, const char *region)
 {
-        char *body = text_format("{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%s\",\"offset\":1,\"size\":1},"
-                                 "{\"region\":\"%s\",\"offset\":4,\"size\":2}]}",
-                                 kind, region, region);
+        const char *body = text_format("{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%s\",\"offset\":1,\"size\":1},"
+                                       "{\"region\":\"%s\",\"offset\":4,\"size\":2}]}",
+                                       kind, region, region);
         struct json_object *offer = call_json(w, 201, "POST", "/v1/operations", body);
         char *id = strdup(json_text(offer, "id"));
 
         json_object_put(offer);
-        free(body);
         return id;
 }
 
@@ -246,15 +237,13 @@ WITH_PAIR(the_digest_of_the_whole_comes_with_any_part)
         offer = offer_abc(&p->a, "readable", region);
         fd = raw_connect(&p->a); /* on one connection, a range is over when the next one is asked for */
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                char *request = text_format("GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n",
-                                            offer, rows[i].headers);
+                const char *request = text_format("GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n",
+                                                  offer, rows[i].headers);
 
                 raw_send(fd, request, strlen(request));
                 raw_receive(fd, false, &answer);
-                free(request);
                 assert_int_equal(answer.status, rows[i].status);
                 answer_assert_header(&answer, "Repr-Digest", rows[i].digest);
-                raw_answer_clear(&answer);
         }
         (void)close(fd);
         operation_assert_end(&p->a, offer, FERRY_COMPLETE, NULL);
@@ -290,7 +279,6 @@ WITH_PAIR(an_upload_that_is_not_what_its_digest_says_fails)
                          "Repr-Digest: %s\r\n\r\n%s",
                          offer, rows[i].digest, rows[i].last);
                 assert_int_equal(answer.status, rows[i].status);
-                raw_answer_clear(&answer);
                 if (rows[i].status == 204)
                         operation_assert_end(&p->a, offer, FERRY_COMPLETE, NULL);
                 else
@@ -325,7 +313,6 @@ WITH_PAIR(ranges_apart_from_each_other_are_counted)
                 answer_assert_header(&answer, "Repr-Digest", NULL); /* of so much, none is told */
                 if (i < max) {
                         assert_int_equal(answer.status, 206);
-                        raw_answer_clear(&answer);
                 } else {
                         answer_assert_problem(&answer, 429, "limit-reached");
                 }
@@ -352,7 +339,8 @@ static const char *tls_file(const char *name)
 WITH_PAIR(an_untrusted_network_is_crossed_by_https)
 {
         static const char token[] = "an-only-slightly-secret-token-of-the-worker";
-        char file[64], region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *body;
+        char file[64], region[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
+        const char *body;
         const char *const authorities[] = { "other-ca.pem", "ca.pem" };
         struct ferry_operation offer;
         struct json_object *read;
@@ -393,7 +381,6 @@ WITH_PAIR(an_untrusted_network_is_crossed_by_https)
                 }
                 region_assert_pattern(&p->b, target, i ? 6 : 0, 0, SIZE);
                 json_object_put(read);
-                free(body);
                 ferry_operation_clear(&offer);
                 worker_stop(&p->b);
         }

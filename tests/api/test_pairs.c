@@ -38,11 +38,10 @@ static void fixture_stop(struct fixture *f)
 /* An active operation on b with metadata; kind as wanted, whole region. */
 static struct json_object *begin(struct fixture *f, int status, const char *kind, const char *metadata)
 {
-        char *more = text_format(",\"remote_metadata\":%s", metadata), *body = operation_body(kind, f->local, more);
+        const char *more = text_format(",\"remote_metadata\":%s", metadata),
+                   *body = operation_body(kind, f->local, more);
         struct json_object *answer = call_json(&f->p.b, status, "POST", "/v1/operations", body);
 
-        free(more);
-        free(body);
         return answer;
 }
 
@@ -145,18 +144,16 @@ static void story_sizes(struct fixture *f)
 
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
                 const char *first = strstr(cases[i].descriptors, "%s"), *second = strstr(first + 2, "%s");
-                char *list = second ? text_format("%.*s%s%.*s%s%s", (int)(first - cases[i].descriptors),
-                                                  cases[i].descriptors, f->local, (int)(second - first - 2), first + 2,
-                                                  f->local, second + 2)
-                                    : text_format("%.*s%s%s", (int)(first - cases[i].descriptors), cases[i].descriptors,
-                                                  f->local, first + 2);
-                char *body =
+                const char *list = second ? text_format("%.*s%s%.*s%s%s", (int)(first - cases[i].descriptors),
+                                                        cases[i].descriptors, f->local, (int)(second - first - 2),
+                                                        first + 2, f->local, second + 2)
+                                          : text_format("%.*s%s%s", (int)(first - cases[i].descriptors),
+                                                        cases[i].descriptors, f->local, first + 2);
+                const char *body =
                         text_format("{\"kind\":\"%s\",\"descriptors\":%s,\"layout\":\"%s\",\"remote_metadata\":%s}",
                                     active_name(f), list, cases[i].layout, f->passive.metadata);
 
                 assert_problem(&f->p.b, "POST", "/v1/operations", body, 409, "size-mismatch", "/remote_metadata");
-                free(list);
-                free(body);
         }
         assert_still_good(f);
 }
@@ -170,11 +167,10 @@ CASE(sizes_that_differ_are_refused)
 
 static void story_wrong_key(struct fixture *f)
 {
-        char *changed = metadata_with(f->passive.metadata, "notification_key",
-                                      json_object_new_string("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"));
+        const char *changed = metadata_with(f->passive.metadata, "notification_key",
+                                            json_object_new_string("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"));
 
         assert_fails(f, active_name(f), changed, FERRY_ERRORED, FERRY_E_PEER_REFUSED);
-        free(changed);
         assert_still_good(f);
 }
 
@@ -186,8 +182,8 @@ CASE(a_wrong_key_is_refused_and_does_not_use_up_the_offer)
 /* Either it is refused at once, or the operation fails; it never completes. */
 static void assert_never_completes(struct fixture *f, const char *metadata)
 {
-        char *more = text_format(",\"remote_metadata\":%s", metadata);
-        char *body = operation_body(active_name(f), f->local, more);
+        const char *more = text_format(",\"remote_metadata\":%s", metadata);
+        const char *body = operation_body(active_name(f), f->local, more);
         struct ferry_operation operation;
         struct json_object *document;
         struct ferry_answer answer;
@@ -205,8 +201,6 @@ static void assert_never_completes(struct fixture *f, const char *metadata)
         }
         json_object_put(document);
         ferry_answer_clear(&answer);
-        free(more);
-        free(body);
 }
 
 /* Every position of a text member gets another character of the same alphabet. */
@@ -216,12 +210,12 @@ static void change_text(struct fixture *f, const char *name)
         char *text = strdup(json_text(metadata, name));
 
         for (size_t i = 0; text[i]; i++) {
-                char was = text[i], *changed;
+                char was = text[i];
+                const char *changed;
 
                 text[i] = was == 'A' ? 'Q' : 'A';
                 changed = metadata_with(f->passive.metadata, name, json_object_new_string(text));
                 assert_never_completes(f, changed);
-                free(changed);
                 text[i] = was;
         }
         free(text);
@@ -245,7 +239,7 @@ static void story_changed(struct fixture *f)
         static const char *const names[] = { "descriptors", "nixl_metadata", "notification_key", "operation_kind" };
         struct json_object *metadata = json_tokener_parse(f->passive.metadata);
         int64_t ptr = (int64_t)json_number(json_object_array_get_idx(json_member(metadata, "descriptors"), 0), "ptr");
-        char *changed;
+        const char *changed;
 
         json_object_put(metadata);
         change_text(f, "nixl_metadata");
@@ -266,22 +260,17 @@ static void story_changed(struct fixture *f)
                         continue;
                 changed = metadata_with(f->passive.metadata, "operation_kind", json_object_new_int(kind));
                 assert_never_completes(f, changed);
-                free(changed);
         }
         for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
                 changed = metadata_with(f->passive.metadata, names[i], NULL);
                 assert_never_completes(f, changed);
-                free(changed);
                 changed = metadata_with(f->passive.metadata, names[i], json_object_new_array());
                 assert_never_completes(f, changed);
-                free(changed);
                 changed = metadata_with(f->passive.metadata, names[i], json_object_new_string("b64:eJ"));
                 assert_never_completes(f, changed);
-                free(changed);
         }
         changed = metadata_with(f->passive.metadata, "agent", json_object_new_string("x"));
         assert_never_completes(f, changed);
-        free(changed);
         assert_still_good(f);
 }
 
@@ -363,12 +352,12 @@ static void story_gone(struct fixture *f, bool connected)
         uint64_t start;
 
         worker_kill(&f->p.a);
-        start = steps_now_ms();
+        start = now_ms();
         operation = begin(f, 201, active_name(f), f->passive.metadata);
         operation_assert_end(&f->p.b, json_text(operation, "id"), FERRY_ERRORED, &end);
         if (!connected || end.error != FERRY_E_PEER_LOST)
                 assert_string_equal(end.error_code, "peer-unreachable");
-        assert_true(steps_now_ms() - start < 8000);
+        assert_true(now_ms() - start < 8000);
         ferry_operation_clear(&end);
         json_object_put(operation);
         worker_clean(&f->p.a);

@@ -49,7 +49,8 @@ WITH_WORKER(a_limit_is_named_with_its_value)
                 "--max-operations", "1", "--max-regions", "1", "--max-waiters", "1", "--memory-limit", "1M", NULL
         };
         struct ferry_operation operation;
-        char region[FERRY_ID_SIZE], *path, *body;
+        char region[FERRY_ID_SIZE];
+        const char *path, *body;
 
         worker_start(w, "w", flags);
         detail_says(w, 507, "POST", "/v1/regions", "{\"size\":1048577}", "--memory-limit is 1048576");
@@ -58,13 +59,11 @@ WITH_WORKER(a_limit_is_named_with_its_value)
         offer_make(w, FERRY_READABLE, region, &operation);
         body = operation_body("readable", region, "");
         detail_says(w, 429, "POST", "/v1/operations", body, "--max-operations is 1");
-        free(body);
 
         path = text_format("/v1/operations/%s?wait_ms=%d", operation.id, WAIT_MS);
         int waiting = raw_ask(w, "GET", path);
         worker_await_metric(w, "ferry_http_waiters", 1);
         detail_says(w, 429, "GET", path, NULL, "--max-waiters is 1");
-        free(path);
         wire_abort(waiting);
         ferry_operation_clear(&operation);
         worker_stop(w);

@@ -20,17 +20,15 @@ struct proxy {
 
 static void file_write(const struct proxy *proxy, const char *name, const char *text)
 {
-        char *path = text_format("%s/%s", proxy->directory, name);
+        const char *path = text_format("%s/%s", proxy->directory, name);
         FILE *file = fopen(path, "w");
 
         assert_non_null(file);
         assert_true(fputs(text, file) >= 0 && fclose(file) == 0);
-        free(path);
 }
 
-static bool is_listening(void *context)
+static bool is_listening(const struct proxy *proxy)
 {
-        struct proxy *proxy = context;
         struct ferry *client;
         bool answers;
 
@@ -44,7 +42,7 @@ static bool is_listening(void *context)
 /* Directories are named because the usual ones are root's; nothing else differs from what a distribution installs. */
 static void nginx_start(struct proxy *proxy)
 {
-        char *text =
+        const char *text =
                 text_format("daemon off; master_process off; pid %1$s/pid; error_log %1$s/error.log;\n"
                             "events {}\n"
                             "http {\n"
@@ -54,7 +52,7 @@ static void nginx_start(struct proxy *proxy)
                             "  server { listen unix:%1$s/socket; location / { proxy_pass http://ferry_upstream; } }\n"
                             "}\n",
                             proxy->directory, proxy->worker.url + strlen("http://"));
-        char *configuration = text_format("%s/nginx.conf", proxy->directory);
+        const char *configuration = text_format("%s/nginx.conf", proxy->directory);
 
         file_write(proxy, "nginx.conf", text);
         proxy->nginx = fork();
@@ -64,9 +62,7 @@ static void nginx_start(struct proxy *proxy)
                 execl("/usr/sbin/nginx", "nginx", "-e", "stderr", "-c", configuration, NULL);
                 _exit(127);
         }
-        assert_true(eventually(is_listening, proxy));
-        free(configuration);
-        free(text);
+        WAIT_UNTIL(is_listening(proxy));
 }
 
 static int setup(void **state)

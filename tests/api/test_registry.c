@@ -34,11 +34,9 @@ static void pair_register(struct pair *p)
 
 static struct json_object *begin(struct worker *w, const char *region, const char *url)
 {
-        char *more = text_format(",\"remote_url\":\"%s\"", url), *body = operation_body("read", region, more);
+        const char *more = text_format(",\"remote_url\":\"%s\"", url), *body = operation_body("read", region, more);
         struct json_object *answer = call_json(w, 201, "POST", "/v1/operations", body);
 
-        free(more);
-        free(body);
         return answer;
 }
 
@@ -110,14 +108,14 @@ WITH_PAIR(a_name_that_nobody_has_is_told)
 
 WITH_PAIR(without_a_registry_names_are_refused)
 {
-        char local[FERRY_ID_SIZE], *body;
+        char local[FERRY_ID_SIZE];
+        const char *body;
 
         worker_start(&p->b, "b", NULL);
         region_make(&p->b, SIZE, 0, local);
         body = operation_body("read", local, ",\"remote_url\":\"ferry://a/op_0123456789abcdef\"");
         assert_problem(&p->b, "POST", "/v1/operations", body, 400, "invalid-parameter", "/remote_url");
         assert_problem(&p->b, "POST", "/v1/peers", "{\"url\":\"ferry://a\"}", 400, "invalid-parameter", "/url");
-        free(body);
         worker_stop(&p->b);
 }
 
@@ -157,7 +155,7 @@ WITH_PAIR(the_worker_says_how_its_name_stands)
 
 WITH_PAIR(a_second_living_worker_of_a_name_does_not_start)
 {
-        char *output, *errors;
+        const char *output, *errors;
         int status;
 
         NEEDS_ETCD();
@@ -170,15 +168,13 @@ WITH_PAIR(a_second_living_worker_of_a_name_does_not_start)
         assert_non_null(strstr(errors, "ferryd: the name a is taken in the registry"));
         assert_non_null(strstr(errors, p->a.url));
         assert_null(strstr(errors, "level=error"));
-        free(output);
-        free(errors);
         worker_stop(&p->a);
 }
 
 WITH_PAIR(a_worker_that_was_killed_gets_its_name_back)
 {
         uint64_t began;
-        char *log;
+        const char *log;
 
         NEEDS_ETCD();
         start(&p->a, "a");
@@ -189,21 +185,19 @@ WITH_PAIR(a_worker_that_was_killed_gets_its_name_back)
         assert_true(now_ms() - began < (2 + 8) * 1000 * SLOWNESS); /* on a busy machine */
         log = worker_log(&p->a);
         assert_non_null(strstr(log, "the registry has this name: waiting")); /* what it waited for */
-        free(log);
         worker_await_metric(&p->a, "ferry_registry_registered", 1);
         worker_stop(&p->a);
 }
 
 WITH_PAIR(a_worker_that_drains_is_not_found_any_more)
 {
-        char *answer;
+        const char *answer;
 
         NEEDS_ETCD();
         start(&p->a, "a");
         worker_stop(&p->a);
         answer = etcd_ask(&etcd, "/v3/kv/range", "{\"key\":\"L2ZlcnJ5L3dvcmtlcnMvYQ==\"}");
         assert_null(strstr(answer, "\"kvs\""));
-        free(answer);
 }
 
 WITH_PAIR(without_its_registry_a_worker_serves)
@@ -271,7 +265,7 @@ WITH_PAIR(a_registry_that_nobody_vouches_for_or_that_refuses_us_is_away)
 WITH_PAIR(the_registered_workers_are_listed)
 {
         struct json_object *answer, *peers, *peer;
-        char *names;
+        const char *names;
 
         NEEDS_ETCD();
         pair_register(p);
@@ -282,7 +276,6 @@ WITH_PAIR(the_registered_workers_are_listed)
         peer = json_object_array_get_idx(peers, 0); /* in the order of registration */
         names = json_names(peer);
         assert_string_equal(names, "worker epoch addresses status version started_at");
-        free(names);
         assert_string_equal(json_text(peer, "worker"), "a");
         assert_string_equal(json_text(peer, "epoch"), p->a.epoch);
         assert_string_equal(json_text(peer, "status"), "registered");
@@ -290,14 +283,13 @@ WITH_PAIR(the_registered_workers_are_listed)
         json_object_put(answer);
         /* Two pages. */
         answer = call_json(&p->b, 200, "GET", "/v1/peers?registry=1&limit=1", NULL);
-        char *path = text_format("/v1/peers?registry=1&limit=1&after=%s", json_text(answer, "next"));
+        const char *path = text_format("/v1/peers?registry=1&limit=1&after=%s", json_text(answer, "next"));
         json_object_put(answer);
         answer = call_json(&p->b, 200, "GET", path, NULL);
         peers = json_member(answer, "peers");
         assert_int_equal(json_object_array_length(peers), 1);
         assert_string_equal(json_text(json_object_array_get_idx(peers, 0), "worker"), "b");
         json_object_put(answer);
-        free(path);
         pair_stop(p);
 }
 
@@ -305,7 +297,7 @@ WITH_PAIR(a_wait_for_the_list_ends_with_a_change)
 {
         struct json_object *answer;
         struct raw_answer raw;
-        char *path;
+        const char *path;
         int fd;
 
         NEEDS_ETCD();
@@ -319,23 +311,19 @@ WITH_PAIR(a_wait_for_the_list_ends_with_a_change)
         raw_receive(fd, false, &raw); /* WAIT_MS is less than the wait */
         assert_int_equal(raw.status, 200);
         assert_non_null(strstr(raw.body, "\"worker\":\"b\""));
-        raw_answer_clear(&raw);
         (void)close(fd);
-        free(path);
         /* Nothing happens any more. */
         answer = call_json(&p->a, 200, "GET", "/v1/peers?registry=1", NULL);
         path = text_format("/v1/peers?registry=1&wait_ms=50&revision=%llu",
                            (unsigned long long)json_number(answer, "revision"));
         json_object_put(answer);
         json_object_put(call_json(&p->a, 200, "GET", path, NULL));
-        free(path);
         /* A worker that ends does not wait for one. */
         fd = raw_ask(&p->a, "GET", "/v1/peers?registry=1&wait_ms=50000&revision=9007199254740991");
         worker_stop(&p->b);
         worker_stop(&p->a);
         raw_receive(fd, false, &raw);
         assert_true(raw.status == 503 || raw.status == 0);
-        raw_answer_clear(&raw);
         (void)close(fd);
 }
 
@@ -362,11 +350,11 @@ WITH_SHARED(ferry_lists_workers_and_fetches_by_name)
 {
         struct pair *p = &s->pair;
         const char *ferry = getenv("FERRY");
-        char offered[FERRY_ID_SIZE], *output, *errors, *url, *file = text_format("%s/out", s->path);
+        char offered[FERRY_ID_SIZE];
+        const char *output, *errors, *url, *file = text_format("%s/out", s->path);
         struct ferry_operation passive;
 
         if (!etcd.pid) {
-                free(file);
                 skip();
         }
         pair_register(p);
@@ -376,26 +364,18 @@ WITH_SHARED(ferry_lists_workers_and_fetches_by_name)
         assert_non_null(strstr(output, "NAME"));
         assert_non_null(strstr(output, p->a.url));
         assert_non_null(strstr(output, p->b.url));
-        free(output);
-        free(errors);
         region_make(&p->a, SIZE, 1, offered);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         url = text_format("ferry://a/%s", passive.id);
         assert_int_equal(command_run((const char *const[]){ ferry, "--url", p->b.url, "fetch", url, "-o", file, NULL },
                                      NULL, &output, &errors),
                          0);
-        free(output);
-        free(errors);
-        free(url);
         ferry_operation_clear(&passive);
         assert_int_equal(command_run((const char *const[]){ ferry, "--url", p->b.url, "fetch",
                                                             "ferry://nobody/op_0123456789abcdef", "-o", file, NULL },
                                      NULL, &output, &errors),
                          1);
         assert_non_null(strstr(errors, "no worker nobody is in the registry"));
-        free(output);
-        free(errors);
-        free(file);
         pair_stop(p);
 }
 

@@ -13,11 +13,9 @@ enum { SIZE = 5000, URL_SIZE = 128 };
 /* POST of a read on b; the answer's document. */
 static struct json_object *begin(struct pair *p, int status, const char *region, const char *url)
 {
-        char *more = text_format(",\"remote_url\":\"%s\"", url), *body = operation_body("read", region, more);
+        const char *more = text_format(",\"remote_url\":\"%s\"", url), *body = operation_body("read", region, more);
         struct json_object *answer = call_json(&p->b, status, "POST", "/v1/operations", body);
 
-        free(more);
-        free(body);
         return answer;
 }
 
@@ -56,12 +54,10 @@ WITH_PAIR(urls_that_are_none_are_refused)
         pair_start(p, false);
         region_make(&p->b, SIZE, 0, local);
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                char *more = text_format(",\"remote_url\":\"%s\"", cases[i].url);
-                char *body = operation_body("read", local, more);
+                const char *more = text_format(",\"remote_url\":\"%s\"", cases[i].url);
+                const char *body = operation_body("read", local, more);
 
                 assert_problem(&p->b, "POST", "/v1/operations", body, cases[i].status, cases[i].code, "/remote_url");
-                free(more);
-                free(body);
         }
         region_drop(&p->b, local); /* nothing was made */
         pair_assert_serving(p);
@@ -71,7 +67,8 @@ WITH_PAIR(urls_that_are_none_are_refused)
 WITH_PAIR(what_the_peer_answers_decides)
 {
         for (int network = 0; network < 2; network++) {
-                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], nowhere[URL_SIZE], *url;
+                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], nowhere[URL_SIZE];
+                const char *url;
                 struct ferry_operation passive, active;
                 int listener = listen_somewhere(nowhere, sizeof(nowhere), TARGET);
 
@@ -84,18 +81,15 @@ WITH_PAIR(what_the_peer_answers_decides)
 
                 url = metadata_url(&p->a, "op_0123456789abcdef");
                 assert_fails(p, local, url, FERRY_E_STALE_METADATA);
-                free(url);
                 offer_make(&p->a, FERRY_WRITABLE, offered, &passive);
                 url = metadata_url(&p->a, passive.id);
                 assert_fails(p, local, url, FERRY_E_KIND_MISMATCH);
                 ferry_operation_clear(&passive);
-                free(url);
                 offer_make(&p->a, FERRY_READABLE, offered, &passive);
                 begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
                 operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
                 url = metadata_url(&p->a, passive.id);
                 assert_fails(p, local, url, FERRY_E_STALE_METADATA); /* it is over: 410 */
-                free(url);
                 ferry_operation_clear(&passive);
                 ferry_operation_clear(&active);
                 pair_assert_serving(p);
@@ -105,7 +99,8 @@ WITH_PAIR(what_the_peer_answers_decides)
 
 WITH_PAIR(sizes_of_fetched_metadata_are_checked)
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *url;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        const char *url;
         struct ferry_operation passive, now;
 
         pair_start(p, false);
@@ -120,7 +115,6 @@ WITH_PAIR(sizes_of_fetched_metadata_are_checked)
         region_drop(&p->b, local);
         ferry_operation_clear(&now);
         ferry_operation_clear(&passive);
-        free(url);
         pair_assert_serving(p);
         pair_stop(p);
 }
@@ -151,14 +145,13 @@ WITH_PAIR(a_server_that_is_no_worker_is_survived)
         region_make(&p->b, SIZE, 0, local);
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
                 struct json_object *operation = begin(p, 201, local, url);
-                char *request = serve_once(listener, cases[i].answer);
+                const char *request = serve_once(listener, cases[i].answer);
 
                 assert_int_equal(strncmp(request, "GET " TARGET " HTTP/1.1\r\n", strlen("GET " TARGET " HTTP/1.1\r\n")),
                                  0);
 
                 operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, cases[i].error);
                 json_object_put(operation);
-                free(request);
         }
         region_drop(&p->b, local);
         pair_assert_serving(p);
@@ -170,14 +163,13 @@ WITH_PAIR(a_server_that_is_no_worker_is_survived)
 WITH_PAIR(the_list_of_peers_can_be_set)
 {
         static const char *const only_other[] = { "--allow-peer", "192.0.2.0/24", NULL };
-        char local[FERRY_ID_SIZE], *more, *body;
+        char local[FERRY_ID_SIZE];
+        const char *more, *body;
 
         pair_start_with(p, false, only_other);
         region_make(&p->b, SIZE, 0, local);
         more = text_format(",\"remote_url\":\"%s/v1/operations/op_0123456789abcdef/metadata\"", p->a.url);
         body = operation_body("read", local, more);
         assert_problem(&p->b, "POST", "/v1/operations", body, 403, "forbidden", "/remote_url");
-        free(more);
-        free(body);
         pair_stop(p);
 }

@@ -52,7 +52,8 @@ WITH_PAIR(renewing_shows_in_fresh_metadata)
 WITH_PAIR(only_live_offers_can_be_renewed)
 {
         struct ferry_operation passive, active;
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *path;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        const char *path;
 
         pair_start(p, false);
         region_make(&p->a, 100, 4, offered);
@@ -71,10 +72,8 @@ WITH_PAIR(only_live_offers_can_be_renewed)
         operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
         operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
         assert_problem(&p->a, "POST", path, NULL, 410, "gone", NULL);
-        free(path);
         path = text_format("/v1/operations/%s/renew", active.id);
         assert_problem(&p->b, "POST", path, NULL, 409, "not-passive", NULL);
-        free(path);
         ferry_operation_clear(&passive);
         ferry_operation_clear(&active);
         pair_stop(p);

@@ -42,7 +42,6 @@ WITH_WORKER(a_resumed_upload_goes_where_content_range_says)
                         answer_assert_problem(&answer, rows[i].status, rows[i].code);
                 } else {
                         assert_int_equal(answer.status, rows[i].status);
-                        raw_answer_clear(&answer);
                 }
                 digits_assert(w, id, rows[i].then);
         }
@@ -145,7 +144,7 @@ WITH_WORKER(names_of_requests_put_nothing_of_their_own_into_the_log)
                                            "owned,x",
                                            "owned%0alevel=error",
                                            "owned0123456789012345678901234567890123456789012345678901234567890" };
-        char *log;
+        const char *log;
 
         worker_start(w, "w", flags);
         wire_expect(w, 200,
@@ -160,12 +159,10 @@ WITH_WORKER(names_of_requests_put_nothing_of_their_own_into_the_log)
                 assert_int_equal(answer.status, 200);
                 assert_non_null(strstr(answer.head, "Request-Id: req_"));
                 assert_null(strstr(answer.head, "owned"));
-                raw_answer_clear(&answer);
         }
         wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"); /* the others are logged now */
         log = worker_log(w);
         assert_non_null(strstr(log, "request_id=good-1 traceparent=" TRACE "\n"));
         assert_null(strstr(log, "owned"));
-        free(log);
         worker_stop(w);
 }

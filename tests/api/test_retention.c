@@ -22,13 +22,13 @@ WITH_PAIR(an_ended_operation_is_kept_for_the_retention_then_gone)
         assert_int_equal(ferry_get_operation(w->client, operation.id, 0, 0, &now), 0);
         assert_int_equal(now.status, FERRY_CANCELLED);
         ferry_operation_clear(&now);
-        deadline = steps_now_ms() + WAIT_MS;
+        deadline = now_ms() + WAIT_MS;
         do {
                 worker_pass_time(w, 100);
                 error = ferry_get_operation(w->client, operation.id, 0, 0, &now);
                 if (error == 0)
                         ferry_operation_clear(&now);
-                assert_true(steps_now_ms() < deadline);
+                assert_true(now_ms() < deadline);
         } while (error == 0);
         assert_int_equal(error, FERRY_E_GONE);
         /* A live one stays. */
@@ -45,7 +45,8 @@ WITH_PAIR(live_operations_are_bounded_and_ended_ones_make_room)
         struct worker *w = &p->a;
         struct ferry_operation operations[6], now;
         struct raw_answer answer;
-        char region[FERRY_ID_SIZE], *body, *request, *retry;
+        char region[FERRY_ID_SIZE];
+        const char *body, *request, *retry;
 
         worker_start(w, "a", flags);
         region_make(w, 100, 0, region);
@@ -62,8 +63,6 @@ WITH_PAIR(live_operations_are_bounded_and_ended_ones_make_room)
         retry = raw_header(&answer, "Retry-After");
         assert_non_null(retry);
         assert_in_range(atoi(retry), 1, 60);
-        free(retry);
-        raw_answer_clear(&answer);
         /* The oldest ended one goes, the live ones stay. */
         assert_int_equal(ferry_cancel_operation(w->client, operations[2].id, NULL), 0);
         assert_int_equal(ferry_cancel_operation(w->client, operations[1].id, NULL), 0);
@@ -85,8 +84,6 @@ WITH_PAIR(live_operations_are_bounded_and_ended_ones_make_room)
         ferry_operation_clear(&now);
         for (int i = 0; i < 6; i++)
                 ferry_operation_clear(&operations[i]);
-        free(body);
-        free(request);
         worker_stop(w);
 }
 

@@ -81,7 +81,8 @@ WITH_WORKER(both_ends_may_be_the_same_bytes)
 
 WITH_WORKER(its_own_url_will_do)
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *url, *more, *body;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        const char *url, *more, *body;
         struct json_object *read;
         struct ferry_operation passive;
 
@@ -97,9 +98,6 @@ WITH_WORKER(its_own_url_will_do)
         operation_assert_end(w, passive.id, FERRY_COMPLETE, NULL);
         region_assert_pattern(w, local, 5, 0, MIB);
         json_object_put(read);
-        free(body);
-        free(more);
-        free(url);
         ferry_operation_clear(&passive);
         worker_stop(w);
 }

@@ -53,8 +53,6 @@ static int ask(const struct worker *w, const char *method, const char *target, c
         status = answer.status;
         if (ret_answer)
                 *ret_answer = answer;
-        else
-                raw_answer_clear(&answer);
         return status;
 }
 
@@ -145,7 +143,8 @@ WITH_SCENE(a_token_in_the_query_is_no_token)
 
 WITH_SCENE(the_peer_token_fetches_metadata_and_the_worker_and_nothing_else)
 {
-        char region[FERRY_ID_SIZE], *path;
+        char region[FERRY_ID_SIZE];
+        const char *path;
         struct ferry_operation offer;
         struct raw_answer answer;
 
@@ -155,7 +154,6 @@ WITH_SCENE(the_peer_token_fetches_metadata_and_the_worker_and_nothing_else)
         path = text_format("/v1/operations/%s/metadata", offer.id);
         assert_int_equal(ask(&s->a, "GET", path, "Bearer " PEER, &answer), 200);
         assert_non_null(strstr(answer.body, "notification_key"));
-        raw_answer_clear(&answer);
         assert_int_equal(ask(&s->a, "GET", path, "Bearer " FULL, NULL), 200);
         assert_int_equal(ask(&s->a, "GET", path, "Bearer " OTHER, NULL), 401);
         assert_int_equal(ask(&s->a, "GET", "/v1/worker", "Bearer " PEER, NULL), 200);
@@ -165,14 +163,14 @@ WITH_SCENE(the_peer_token_fetches_metadata_and_the_worker_and_nothing_else)
                 answer_assert_problem(&answer, 403, "forbidden");
         }
         ferry_operation_clear(&offer);
-        free(path);
         worker_stop(&s->a);
 }
 
 WITH_SCENE(the_metrics_token_fetches_metrics_and_nothing_else)
 {
         struct raw_answer answer;
-        char *errors, path[32];
+        char path[32];
+        const char *errors;
 
         token_file(path, OTHER);
         start(s, &s->a, "a", (const char *const[]){ "--metrics-token-file", path, NULL });
@@ -193,7 +191,6 @@ WITH_SCENE(the_metrics_token_fetches_metrics_and_nothing_else)
                            &errors),
                 2);
         assert_non_null(strstr(errors, "needs --token-file"));
-        free(errors);
         (void)unlink(path);
 }
 
@@ -201,7 +198,7 @@ WITH_SCENE(the_metrics_token_fetches_metrics_and_nothing_else)
 static void read_by_url(struct scene *s, const char *offer_id, const char *region, char *id)
 {
         struct ferry_operation read;
-        char *url = metadata_url(&s->a, offer_id);
+        const char *url = metadata_url(&s->a, offer_id);
 
         assert_int_equal(ferry_create_operation(s->b.client,
                                                 &(struct ferry_operation_spec){
@@ -213,7 +210,6 @@ static void read_by_url(struct scene *s, const char *offer_id, const char *regio
                          0);
         memcpy(id, read.id, FERRY_ID_SIZE);
         ferry_operation_clear(&read);
-        free(url);
 }
 
 WITH_SCENE(workers_with_the_peer_token_fetch_from_each_other)
@@ -251,7 +247,8 @@ WITH_SCENE(workers_with_the_peer_token_fetch_from_each_other)
 
 WITH_SCENE(no_secret_stands_in_a_log)
 {
-        char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], id[FERRY_ID_SIZE], *key, *log;
+        char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], id[FERRY_ID_SIZE], *key;
+        const char *log;
         struct json_object *metadata;
         struct ferry_operation offer;
 
@@ -273,7 +270,6 @@ WITH_SCENE(no_secret_stands_in_a_log)
                 assert_true(strlen(log) > 0);
                 for (size_t k = 0; k < 4; k++)
                         assert_null(strstr(log, secrets[k]));
-                free(log);
         }
         free(key);
         ferry_operation_clear(&offer);
@@ -283,7 +279,7 @@ WITH_SCENE(no_secret_stands_in_a_log)
 
 WITH_SCENE(token_files_are_looked_at_closely)
 {
-        char *errors;
+        const char *errors;
 
         /* The same token for both would make every peer an owner. */
         assert_int_equal(ferryd_run((const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", s->full,
@@ -291,14 +287,12 @@ WITH_SCENE(token_files_are_looked_at_closely)
                                     NULL, &errors),
                          2);
         assert_non_null(strstr(errors, "the same token"));
-        free(errors);
         /* Others who can read it are worth a warning. */
         assert_int_equal(chmod(s->full, 0644), 0);
         start(s, &s->a, "a", NULL);
         worker_expect(&s->a, "a token file can be read by other users");
         errors = worker_log(&s->a);
         assert_non_null(strstr(errors, "a token file can be read by other users"));
-        free(errors);
         worker_stop(&s->a);
 }
 
@@ -306,25 +300,24 @@ WITH_SCENE(token_files_are_looked_at_closely)
 TEST(beyond_loopback_a_token_is_demanded)
 {
         static const char *const everywhere[] = { "0.0.0.0:0", "[::]:0", "192.0.2.1:0" };
-        char *errors;
+        const char *errors;
 
         for (size_t i = 0; i < 3; i++) {
                 assert_int_equal(ferryd_run((const char *const[]){ "--listen", everywhere[i], NULL }, NULL, &errors),
                                  2);
                 assert_non_null(strstr(errors, "--token-file"));
                 assert_non_null(strstr(errors, "--no-auth"));
-                free(errors);
         }
         /* One loopback listener does not excuse the other one. */
         assert_int_equal(ferryd_run((const char *const[]){ "--listen", "127.0.0.1:0", "--listen", "0.0.0.0:0", NULL },
                                     NULL, &errors),
                          2);
-        free(errors);
 }
 
 WITH_SCENE(peers_that_are_not_allowed_are_not_asked)
 {
-        char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *url, *more, *body;
+        char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
+        const char *url, *more, *body;
         struct ferry_operation offer;
 
         worker_start(&s->a, "a", NULL);
@@ -336,9 +329,6 @@ WITH_SCENE(peers_that_are_not_allowed_are_not_asked)
         more = text_format(",\"remote_url\":\"%s\"", url);
         body = operation_body("read", target, more);
         assert_problem(&s->b, "POST", "/v1/operations", body, 403, "forbidden", NULL);
-        free(body);
-        free(more);
-        free(url);
         ferry_operation_clear(&offer);
         worker_stop(&s->b);
         worker_stop(&s->a);
@@ -430,7 +420,7 @@ WITH_SCENE(certificates_that_cannot_be_used_are_refused)
                 { tls("server.pem"), tls("server.pem") }, /* no key in it */
                 { "/nonexistent.pem", "/nonexistent.pem" },
         };
-        char *errors;
+        const char *errors;
 
         for (size_t i = 0; i < 2; i++) {
                 assert_int_not_equal(ferryd_run((const char *const[]){ "--listen", "127.0.0.1:0", "--tls-cert",
@@ -438,7 +428,6 @@ WITH_SCENE(certificates_that_cannot_be_used_are_refused)
                                                 NULL, &errors),
                                      0);
                 assert_non_null(strstr(errors, "--tls-"));
-                free(errors);
         }
 }
 
@@ -523,28 +512,10 @@ static char *read_file(const char *path)
         return text;
 }
 
-struct log_wait {
-        struct worker *w;
-        const char *text;
-        size_t times;
-};
-
-static bool log_says(void *context)
-{
-        const struct log_wait *wait = context;
-        char *log = worker_log(wait->w);
-        bool there = text_count(log, wait->text) >= wait->times;
-
-        free(log);
-        return there;
-}
-
 static void hang_up(struct worker *w, const char *text, size_t times)
 {
-        struct log_wait wait = { .w = w, .text = text, .times = times };
-
         assert_int_equal(kill(w->pid, SIGHUP), 0);
-        assert_true(eventually(log_says, &wait));
+        WAIT_UNTIL(text_count(worker_log(w), text) >= times);
 }
 
 WITH_SCENE(tokens_are_read_anew_at_a_hangup)

@@ -12,7 +12,8 @@ static const char *const both[] = { "--data-listen", "127.0.0.1:0", "--transport
 /* Reads the offer with that list; transport NULL = no peer is reached so. */
 static void read_by(struct pair *p, const char *transports, const char *transport)
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *body, id[FERRY_ID_SIZE];
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], id[FERRY_ID_SIZE];
+        const char *body;
         struct ferry_operation offer, end;
         struct json_object *read;
 
@@ -27,7 +28,6 @@ static void read_by(struct pair *p, const char *transports, const char *transpor
                             transports);
         (void)snprintf(id, sizeof(id), "%s", json_text(read, "id"));
         json_object_put(read);
-        free(body);
         if (transport) {
                 operation_assert_end(&p->b, id, FERRY_COMPLETE, &end);
                 assert_string_equal(end.transport, transport);
@@ -75,7 +75,8 @@ WITH_PAIR(what_a_worker_does_not_have_is_not_replaced)
 WITH_PAIR(unknown_names_and_passive_operations_are_refused)
 {
         static const char *const lists[] = { "[]", "[\"posix\"]", "[\"tcp\",1]", "\"tcp\"" };
-        char region[FERRY_ID_SIZE], *body;
+        char region[FERRY_ID_SIZE];
+        const char *body;
 
         worker_start(&p->a, "a", NULL);
         region_make(&p->a, SIZE, 0, region);
@@ -84,12 +85,10 @@ WITH_PAIR(unknown_names_and_passive_operations_are_refused)
                                    "\"remote_url\":\"http://127.0.0.1:1/v1/operations/op_1/metadata\"}",
                                    region, lists[i]);
                 json_object_put(call_json(&p->a, 400, "POST", "/v1/operations", body));
-                free(body);
         }
         body = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"transports\":[\"shm\"]}",
                            region);
         json_object_put(call_json(&p->a, 400, "POST", "/v1/operations", body));
-        free(body);
         worker_stop(&p->a);
 }
 
@@ -98,12 +97,10 @@ WITH_PAIR(a_worker_says_at_its_start_that_its_listener_can_be_aborted)
 {
         worker_start(&p->a, "a", both);
         worker_start(&p->b, "b", NULL);
-        char *with = worker_log(&p->a), *without = worker_log(&p->b);
+        const char *with = worker_log(&p->a), *without = worker_log(&p->b);
         assert_int_equal(text_count(with, "level=info msg=\"UCX's listener has no protection: every user"), 1);
         assert_int_equal(text_count(with, "28 bytes"), 1);
         assert_int_equal(text_count(without, "28 bytes"), 0);
-        free(with);
-        free(without);
         worker_stop(&p->b);
         worker_stop(&p->a);
 }

@@ -22,7 +22,7 @@ struct offer {
 static struct offer offer(struct worker *w, const char *kind, uint64_t size, uint64_t seed, unsigned uses)
 {
         struct offer offer;
-        char *more = text_format(",\"uses\":%u,\"label\":\"again\"", uses), *body;
+        const char *more = text_format(",\"uses\":%u,\"label\":\"again\"", uses), *body;
 
         region_make(w, size, seed, offer.region);
         body = operation_body(kind, offer.region, more);
@@ -32,8 +32,6 @@ static struct offer offer(struct worker *w, const char *kind, uint64_t size, uin
                        json_object_to_json_string(json_member(offer.operation, "metadata")));
         assert_string_equal(json_text(offer.operation, "label"), "again");
         assert_int_equal(json_number(offer.operation, "uses"), uses);
-        free(more);
-        free(body);
         return offer;
 }
 
@@ -43,12 +41,11 @@ static void assert_offer(struct worker *w, const struct offer *offer, uint64_t d
         struct json_object *now = operation_json(w, offer->id);
 
         while (json_number(now, "uses_done") < done) {
-                char *path = text_format("/v1/operations/%s?wait_ms=%d&revision=%llu", offer->id, WAIT_MS,
-                                         (unsigned long long)json_number(now, "revision"));
+                const char *path = text_format("/v1/operations/%s?wait_ms=%d&revision=%llu", offer->id, WAIT_MS,
+                                               (unsigned long long)json_number(now, "revision"));
 
                 json_object_put(now);
                 now = call_json(w, 200, "GET", path, NULL);
-                free(path);
         }
         assert_int_equal(json_number(now, "uses_done"), done);
         assert_string_equal(json_text(now, "status"), status);
@@ -65,7 +62,7 @@ static void offer_drop(struct worker *w, struct offer *offer)
 static void assert_peer(struct pair *p, const struct offer *offer)
 {
         struct json_object *now = operation_json(&p->a, offer->id);
-        char *log = worker_log(&p->a), *line = text_format("peer_epoch=%s", p->b.epoch);
+        const char *log = worker_log(&p->a), *line = text_format("peer_epoch=%s", p->b.epoch);
         size_t n = 0;
 
         assert_string_equal(json_text(json_member(now, "peer"), "epoch"), p->b.epoch);
@@ -75,8 +72,6 @@ static void assert_peer(struct pair *p, const struct offer *offer)
         assert_non_null(strstr(log, json_text(now, "request_id")));
         assert_non_null(strstr(log, "label=again"));
         json_object_put(now);
-        free(log);
-        free(line);
 }
 
 static int setup(void **state)

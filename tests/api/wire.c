@@ -12,8 +12,7 @@ static void ask(const struct worker *w, struct raw_answer *ret_answer, const cha
         char *request;
 
         assert_true(vasprintf(&request, format, arguments) >= 0);
-        raw_exchange(w, request, ret_answer);
-        free(request);
+        raw_exchange(w, text_keep(request), ret_answer);
 }
 
 void wire_ask(const struct worker *w, struct raw_answer *ret_answer, const char *format, ...)
@@ -36,7 +35,6 @@ void wire_expect(const struct worker *w, int status, const char *format, ...)
         if (answer.status != status)
                 print_error("%.300s\n→ %s%s\n", format, answer.head, answer.body);
         assert_int_equal(answer.status, status);
-        raw_answer_clear(&answer);
 }
 
 void wire_refused(const struct worker *w, int status, const char *code, const char *format, ...)
@@ -54,7 +52,7 @@ void wire_refused(const struct worker *w, int status, const char *code, const ch
 
 void answer_assert_header(const struct raw_answer *answer, const char *name, const char *value)
 {
-        char *given = raw_header(answer, name);
+        const char *given = raw_header(answer, name);
 
         if (value && given) {
                 assert_string_equal(given, value);
@@ -62,14 +60,13 @@ void answer_assert_header(const struct raw_answer *answer, const char *name, con
                 print_error("%s is %s in:\n%s", name, given ? "there" : "not there", answer->head);
                 fail();
         }
-        free(given);
 }
 
 void answer_assert_problem(struct raw_answer *answer, int status, const char *code)
 {
         int number = ferry_error_from_code(code, status);
         struct json_object *problem;
-        char *type, *id;
+        const char *type, *id;
 
         if (answer->status != status || !strstr(answer->body, code))
                 print_error("%s\n%s\n", answer->head, answer->body);
@@ -77,12 +74,10 @@ void answer_assert_problem(struct raw_answer *answer, int status, const char *co
         answer_assert_header(answer, "Content-Type", "application/problem+json");
         id = raw_header(answer, "Request-Id");
         assert_non_null(id);
-        free(id);
         problem = json_tokener_parse(answer->body);
         assert_non_null(problem);
         type = text_format("urn:ferry:error:%s", code);
         assert_string_equal(json_text(problem, "type"), type);
-        free(type);
         assert_string_equal(json_text(problem, "code"), code);
         assert_int_equal(json_number(problem, "status"), status);
         assert_string_equal(json_text(problem, "title"), ferry_error_title(number));
@@ -91,7 +86,6 @@ void answer_assert_problem(struct raw_answer *answer, int status, const char *co
         else
                 (void)json_truth(problem, "retryable");
         json_object_put(problem);
-        raw_answer_clear(answer);
 }
 
 void body_refused(struct worker *w, const char *path, const void *body, size_t size, int status, const char *code,
@@ -138,22 +132,7 @@ static bool readable(int fd)
         return poll(&p, 1, WAIT_MS) == 1;
 }
 
-char *wire_read_head(int fd)
-{
-        size_t n = 0, room = 1 << 16;
-        char *head = calloc(1, room);
-
-        while (n + 1 < room && (n < 4 || memcmp(head + n - 4, "\r\n\r\n", 4) != 0)) {
-                if (!readable(fd))
-                        fail_msg("no answer within %d ms", WAIT_MS);
-                if (read(fd, head + n, 1) != 1)
-                        break;
-                n++;
-        }
-        return head;
-}
-
-char *wire_read_rest(int fd, size_t *ret_size)
+const char *wire_read_rest(int fd, size_t *ret_size)
 {
         size_t n = 0, room = 1 << 16;
         char *text = malloc(room);
@@ -172,7 +151,19 @@ char *wire_read_rest(int fd, size_t *ret_size)
         text[n] = '\0';
         if (ret_size)
                 *ret_size = n;
-        return text;
+        return text_keep(text);
+}
+
+const char *wire_talk(const struct worker *w, const void *bytes, size_t size)
+{
+        int fd = raw_connect(w);
+        const char *said;
+
+        raw_send(fd, bytes, size);
+        (void)shutdown(fd, SHUT_WR);
+        said = wire_read_rest(fd, NULL);
+        (void)close(fd);
+        return said;
 }
 
 size_t text_count(const char *text, const char *part)
@@ -194,29 +185,26 @@ void wire_abort(int fd)
 
 int wire_stalled_reader(const struct worker *w, const char *target)
 {
-        char *request = text_format("GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", target), *head;
+        const char *request = text_format("GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", target);
         int fd = raw_connect(w), room = 256 << 10;
 
         /* Otherwise the system may take dozens of megabytes on behalf of the reader. */
         assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room)), 0);
         raw_send(fd, request, strlen(request));
-        free(request);
-        head = wire_read_head(fd);
-        assert_memory_equal(head, "HTTP/1.1 200 ", 13);
-        free(head);
+        assert_memory_equal(raw_read_head(fd), "HTTP/1.1 200 ", 13);
         return fd;
 }
 
 void region_await_room(struct worker *w, uint64_t size, char *id)
 {
-        char *body = text_format("{\"size\":%llu}", (unsigned long long)size);
+        const char *body = text_format("{\"size\":%llu}", (unsigned long long)size);
         const struct ferry_exchange create = { .method = "POST",
                                                .path = "/v1/regions",
                                                .content_type = "application/json",
                                                .body = body,
                                                .size = strlen(body),
                                                .no_status_retry = true };
-        uint64_t deadline = steps_now_ms() + WAIT_MS;
+        uint64_t deadline = now_ms() + WAIT_MS;
         int status;
 
         do {
@@ -231,11 +219,10 @@ void region_await_room(struct worker *w, uint64_t size, char *id)
                         json_object_put(region);
                 }
                 ferry_answer_clear(&answer);
-                if (steps_now_ms() > deadline)
+                if (now_ms() > deadline)
                         fail_msg("worker %s has no room for %llu bytes", w->name, (unsigned long long)size);
         } while (status == 507);
         assert_int_equal(status, 201);
-        free(body);
 }
 
 size_t worker_sockets(const struct worker *w)
@@ -255,17 +242,13 @@ size_t worker_sockets(const struct worker *w)
 
 void worker_await_sockets(struct worker *w, size_t most)
 {
-        uint64_t deadline = steps_now_ms() + WAIT_MS;
         size_t n;
 
         /* The library keeps several connections; a new handle has one. */
         w->client = ferry_free(w->client);
         assert_int_equal(ferry_new(w->url, NULL, &w->client), 0);
-        while ((n = worker_sockets(w)) > most) {
-                assert_int_equal(ferry_get_livez(w->client), 0);
-                if (steps_now_ms() > deadline)
-                        fail_msg("worker %s has %zu sockets, not %zu", w->name, n, most);
-        }
+        WAIT_UNTIL_OR(ferry_get_livez(w->client) == 0 && (n = worker_sockets(w)) <= most,
+                      "worker %s has %zu sockets, not %zu", w->name, n, most);
 }
 
 void worker_assert_serving(struct worker *w)

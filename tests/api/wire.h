@@ -33,11 +33,11 @@ void worker_assert_untouched(struct worker *w);
 /* A header of the answer: its value, or that it is not there (value NULL). */
 void answer_assert_header(const struct raw_answer *answer, const char *name, const char *value);
 
-/* Status line and headers of what comes next, byte by byte: nothing behind them is read. For free(). */
-char *wire_read_head(int fd);
+/* All that comes until the worker closes, NUL-terminated. */
+const char *wire_read_rest(int fd, size_t *ret_size);
 
-/* All that comes until the worker closes, NUL-terminated, for free(). */
-char *wire_read_rest(int fd, size_t *ret_size);
+/* All that comes back for bytes on a connection of their own, whose sending side is closed behind them. */
+const char *wire_talk(const struct worker *w, const void *bytes, size_t size);
 
 /* How often a text occurs. */
 size_t text_count(const char *text, const char *part);

@@ -118,11 +118,10 @@ static void start(struct storm *s, struct transfer *t)
 {
         struct storm_end *passive = &t->ends[t->read ? STORM_SOURCE : STORM_TARGET];
         struct storm_end *active = &t->ends[t->read ? STORM_TARGET : STORM_SOURCE];
-        char *body = text_format("{\"kind\":\"%s\",\"ttl_ms\":%d,\"descriptors\":[{\"region\":\"%s\"}]}",
-                                 t->read ? "readable" : "writable", TIMEOUT_MS, passive->region);
+        const char *body = text_format("{\"kind\":\"%s\",\"ttl_ms\":%d,\"descriptors\":[{\"region\":\"%s\"}]}",
+                                       t->read ? "readable" : "writable", TIMEOUT_MS, passive->region);
         struct json_object *offer = post(s, passive, "/v1/operations?include=metadata", body), *begun;
 
-        free(body);
         body = text_format("{\"kind\":\"%s\",\"timeout_ms\":%d,\"verify\":%s,\"transports\":[\"%s\"],"
                            "\"descriptors\":[{\"region\":\"%s\"}],\"remote_metadata\":%s}",
                            t->read ? "read" : "write", TIMEOUT_MS, storm_draw(s, 2) ? "true" : "false", t->transport,
@@ -130,7 +129,6 @@ static void start(struct storm *s, struct transfer *t)
         begun = post(s, active, "/v1/operations", body);
         json_object_put(begun);
         json_object_put(offer);
-        free(body);
 }
 
 static void transfer_end(struct storm *s, struct transfer *t)

@@ -12,11 +12,10 @@
 static const char *run_shell(const char *script, int *ret_status)
 {
         static char errors[16384];
-        char *text;
+        const char *text;
 
         *ret_status = command_run((const char *const[]){ "/bin/sh", "-c", script, NULL }, NULL, NULL, &text);
         (void)snprintf(errors, sizeof(errors), "%s", text);
-        free(text);
         return errors;
 }
 

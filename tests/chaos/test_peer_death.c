@@ -39,23 +39,16 @@ static unsigned rounds(void)
 static const char *const network_flags[] = { "--data-listen", "127.0.0.1:0", "--local", "off",
                                              "--transports",  "tcp,self",    NULL };
 
-static bool survivor_is_as_before(void *context)
+static bool survivor_is_as_before(const struct scene *s)
 {
-        const struct scene *s = context;
-
         return worker_descriptors(&s->pair.a) <= s->descriptors && worker_files(&s->pair.a) <= s->files;
 }
 
 static void assert_survivor_is_as_before(struct scene *s)
 {
-        bool good;
-
         worker_connect(&s->pair.a, NULL, NULL); /* leaves one connection, whatever there was */
-        good = eventually(survivor_is_as_before, s);
-        if (!good)
-                print_error("descriptors %zu → %zu, files %zu → %zu\n", s->descriptors, worker_descriptors(&s->pair.a),
-                            s->files, worker_files(&s->pair.a));
-        assert_true(good);
+        WAIT_UNTIL_OR(survivor_is_as_before(s), "descriptors %zu → %zu, files %zu → %zu", s->descriptors,
+                      worker_descriptors(&s->pair.a), s->files, worker_files(&s->pair.a));
 }
 
 static void begin(struct worker *w, enum ferry_kind kind, const char *region, const char *metadata, bool verify,

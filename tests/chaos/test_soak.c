@@ -180,13 +180,6 @@ struct measure {
         size_t descriptors, files; /* the most that there may be */
 };
 
-static bool descriptors_are_back(void *context)
-{
-        const struct measure *m = context;
-
-        return worker_descriptors(m->worker) <= m->descriptors;
-}
-
 /* The worker closes what clients have closed. */
 static void look(struct measure *m, size_t part)
 {
@@ -196,7 +189,7 @@ static void look(struct measure *m, size_t part)
                 m->files = worker_files(m->worker);
                 return;
         }
-        assert_true(eventually(descriptors_are_back, m));
+        WAIT_UNTIL(worker_descriptors(m->worker) <= m->descriptors);
         assert_int_equal(worker_files(m->worker), m->files);
 }
 

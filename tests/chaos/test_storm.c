@@ -107,10 +107,9 @@ static void assert_alive(const struct worker *w)
 
         if (waitpid(w->pid, &status, WNOHANG) == 0)
                 return;
-        char *log = worker_log(w);
+        const char *log = worker_log(w);
         print_error("worker %s ended by itself with status %#x; log:\n", w->name, status);
         (void)fputs(log, stderr); /* cmocka would cut it */
-        free(log);
         fail();
 }
 
@@ -262,13 +261,6 @@ static void report(const struct scene *s)
                 print_message(" %llu %s%s", (unsigned long long)s->met[i], faults[i].name, i + 1 < FAULTS ? "," : "\n");
 }
 
-static bool survivor_has_few_descriptors(void *context)
-{
-        const struct scene *s = context;
-
-        return worker_descriptors(&s->storm.places[SURVIVOR].w) <= s->descriptors + KEPT;
-}
-
 /* It has no peer, no client and no operation any more. */
 static void assert_survivor_is_as_before(struct scene *s)
 {
@@ -280,8 +272,8 @@ static void assert_survivor_is_as_before(struct scene *s)
         assert_int_equal(ferry_list_regions(w->client, 0, NULL, &regions), 0);
         assert_int_equal(regions.n, 0);
         ferry_region_list_clear(&regions);
-        if (!eventually(survivor_has_few_descriptors, s))
-                fail_msg("the survivor has %zu descriptors, at the start %zu", worker_descriptors(w), s->descriptors);
+        WAIT_UNTIL_OR(worker_descriptors(w) <= s->descriptors + KEPT,
+                      "the survivor has %zu descriptors, at the start %zu", worker_descriptors(w), s->descriptors);
         rss_kb = worker_status_kb(w, "RssAnon");
         print_message("the survivor: %d → %d kB, %zu → %zu descriptors\n", (int)s->rss_kb, (int)rss_kb, s->descriptors,
                       worker_descriptors(w));

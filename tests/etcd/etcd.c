@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "etcd.h"
+#include "raw.h"
 #include "test.h"
 
-#include <arpa/inet.h>
 #include <ftw.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-enum { READY_MS = 30000, LOOK_MS = 20, ANSWER_MS = 10000 };
 
 static const char *program(void)
 {
@@ -37,74 +29,36 @@ bool etcd_is_here(void)
         return false;
 }
 
-static int64_t now_ms(void)
-{
-        struct timespec t;
-
-        (void)clock_gettime(CLOCK_MONOTONIC, &t);
-        return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* Free now; it must be the same after a restart, so etcd cannot choose it. */
-static int free_port(void)
+static uint16_t free_port(void)
 {
-        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        socklen_t size = sizeof(address);
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        uint16_t port;
 
-        assert_true(fd >= 0);
-        assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-        assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-        (void)close(fd);
-        return ntohs(address.sin_port);
+        (void)close(raw_listen(&port));
+        return port;
 }
 
-/* The whole answer, NULL where there is none. */
-static char *exchange(const struct etcd *etcd, const char *path, const char *body)
+/* status 0: nobody listens, or there was no answer. */
+static struct raw_answer exchange(const struct etcd *etcd, const char *path, const char *body)
 {
-        struct sockaddr_in address = { .sin_family = AF_INET,
-                                       .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                       .sin_port = htons((uint16_t)etcd->port) };
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        const struct timeval limit = { .tv_sec = ANSWER_MS / 1000 };
-        char *request = NULL, *answer = calloc(1, 1);
-        size_t size = 0;
-        ssize_t n = -1;
-
-        assert_true(fd >= 0 && answer);
-        (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
         /* HTTP/1.0: no chunks, and the end of the connection is the end of the answer. */
-        assert_true(asprintf(&request,
-                             "POST %s HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-                             "Content-Length: %zu\r\n\r\n%s",
-                             path, strlen(body), body) > 0);
-        if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
-            send(fd, request, strlen(request), MSG_NOSIGNAL) == (ssize_t)strlen(request)) {
-                do {
-                        answer = realloc(answer, size + 4097);
-                        assert_non_null(answer);
-                        n = read(fd, answer + size, 4096);
-                        size += n > 0 ? (size_t)n : 0;
-                        answer[size] = '\0';
-                } while (n > 0);
-        }
-        (void)close(fd);
-        free(request);
-        if (n == 0 && strstr(answer, "\r\n\r\n"))
-                return answer;
-        free(answer);
-        return NULL;
+        const char *request = text_format("POST %s HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+                                          "Content-Length: %zu\r\n\r\n%s",
+                                          path, strlen(body), body);
+        int fd = raw_try(etcd->port);
+
+        if (fd < 0)
+                return (struct raw_answer){ 0 };
+        raw_send(fd, request, strlen(request));
+        return raw_receive_last(fd);
 }
 
-char *etcd_ask(const struct etcd *etcd, const char *path, const char *body)
+const char *etcd_ask(const struct etcd *etcd, const char *path, const char *body)
 {
-        char *answer = exchange(etcd, path, body), *rest;
+        struct raw_answer answer = exchange(etcd, path, body);
 
-        assert_non_null(answer);
-        rest = strdup(strstr(answer, "\r\n\r\n") + 4);
-        free(answer);
-        assert_non_null(rest);
-        return rest;
+        assert_int_not_equal(answer.status, 0);
+        return answer.body;
 }
 
 /* In the child. */
@@ -163,28 +117,20 @@ static void run(const struct etcd *etcd, pid_t parent)
 
 static bool answers(const struct etcd *etcd)
 {
-        char *answer = exchange(etcd, "/v3/lease/grant", "{\"TTL\":\"1\"}");
-        bool good = answer && strstr(answer, " 200 ");
-
-        free(answer);
-        return good;
+        if (waitpid(etcd->pid, NULL, WNOHANG) != 0)
+                fail_msg("etcd does not start: see %s/log", etcd->directory);
+        return exchange(etcd, "/v3/lease/grant", "{\"TTL\":\"1\"}").status == 200;
 }
 
 static void spawn(struct etcd *etcd)
 {
-        const struct timespec look = { .tv_nsec = LOOK_MS * 1000000L };
-        const int64_t until = now_ms() + READY_MS;
         pid_t parent = getpid();
 
         etcd->pid = fork();
         if (etcd->pid == 0)
                 run(etcd, parent);
         assert_true(etcd->pid > 0);
-        while (!answers(etcd)) {
-                if (now_ms() > until || waitpid(etcd->pid, NULL, WNOHANG) != 0)
-                        fail_msg("etcd does not start: see %s/log", etcd->directory);
-                (void)nanosleep(&look, NULL);
-        }
+        WAIT_UNTIL(answers(etcd));
 }
 
 void etcd_start(struct etcd *etcd, const char *tls)

@@ -3,13 +3,14 @@
 #define TESTS_ETCD_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* A real etcd on loopback for tests, dead with them. Every function asserts; none returns an error. One thread. */
 
 struct etcd {
         pid_t pid; /* 0 = not running */
-        int port;
+        uint16_t port;
         char url[48];        /* as --registry takes it */
         const char *tls;     /* folder with ca.pem, server.pem and server-key.pem, borrowed; NULL = it has no TLS */
         char secure_url[48]; /* with TLS, for clients whose certificate ca.pem vouches for */
@@ -35,7 +36,7 @@ void etcd_resume(struct etcd *etcd);
 /* Kills it and removes its store. Takes one that was not started. */
 void etcd_clean(struct etcd *etcd);
 
-/* The body of the answer to one POST, for free(). */
-char *etcd_ask(const struct etcd *etcd, const char *path, const char *body);
+/* The body of the answer to one POST. */
+const char *etcd_ask(const struct etcd *etcd, const char *path, const char *body);
 
 #endif

@@ -103,7 +103,6 @@ static void assert_lives(const char *ready)
         (void)snprintf(w.url, sizeof(w.url), "%.*s", (int)strcspn(url, "\""), url);
         raw_exchange(&w, "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", &answer);
         assert_int_equal(answer.status, 200);
-        raw_answer_clear(&answer);
 }
 
 static const char *last_line(const char *text)

@@ -188,7 +188,7 @@ static void group_join(pid_t pid)
         (void)close(fd);
 }
 
-static bool group_is_gone(void *context)
+static bool group_is_gone(void)
 {
         return rmdir(group) == 0 || errno == ENOENT;
 }
@@ -207,7 +207,7 @@ WITH_WORKER(a_groups_limit_is_kept)
         region_assert_pattern(w, id, 1, 0, 16 << 20);
         region_drop(w, id);
         worker_stop(w);
-        assert_true(eventually(group_is_gone, NULL));
+        WAIT_UNTIL(group_is_gone());
 }
 
 /* ---- clocks ---- */

@@ -60,12 +60,11 @@ static void exchange(struct worker *w, const char *request, char *ret_answer, si
 static char *ask(struct worker *w, const char *method, const char *path, const char *body)
 {
         static char answer[1 << 20];
-        char *request = text_format("%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                                    "Content-Length: %zu\r\nConnection: close\r\n\r\n%s",
-                                    method, path, strlen(body), body);
+        const char *request = text_format("%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                                          "Content-Length: %zu\r\nConnection: close\r\n\r\n%s",
+                                          method, path, strlen(body), body);
 
         exchange(w, request, answer, sizeof(answer));
-        free(request);
         if (strstr(answer, "HTTP/1.1 2") == answer)
                 return strdup(answer);
         if (*answer && strncmp(answer, "HTTP/1.1 507 ", 13) != 0 && strncmp(answer, "HTTP/1.1 503 ", 13) != 0)
@@ -76,22 +75,21 @@ static char *ask(struct worker *w, const char *method, const char *path, const c
 /* The value of the first "name":"…" of a text. false: no text, or it is not there. */
 static bool pick(const char *text, const char *name, char *ret_value, size_t size)
 {
-        char *wanted = text_format("\"%s\":\"", name);
+        const char *wanted = text_format("\"%s\":\"", name);
         const char *start = text ? strstr(text, wanted) : NULL;
 
         if (start)
                 (void)snprintf(ret_value, size, "%.*s", (int)strcspn(start + strlen(wanted), "\""),
                                start + strlen(wanted));
-        free(wanted);
         return start != NULL;
 }
 
 static bool make_region(struct worker *w, char id[FERRY_ID_SIZE])
 {
-        char *body = text_format("{\"size\":%d}", SIZE), *answer = ask(w, "POST", "/v1/regions", body);
+        const char *body = text_format("{\"size\":%d}", SIZE);
+        char *answer = ask(w, "POST", "/v1/regions", body);
         bool made = pick(answer, "id", id, FERRY_ID_SIZE);
 
-        free(body);
         free(answer);
         return made;
 }
@@ -99,19 +97,18 @@ static bool make_region(struct worker *w, char id[FERRY_ID_SIZE])
 /* Two regions, an offer, a read of it by the worker itself, lists and metrics: as far as it gets. */
 static void run_cycle(struct worker *w)
 {
-        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE], offer[FERRY_ID_SIZE], read[FERRY_ID_SIZE], *body, *path;
+        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE], offer[FERRY_ID_SIZE], read[FERRY_ID_SIZE];
+        const char *body, *path;
 
         if (!make_region(w, source) || !make_region(w, target))
                 return;
         path = text_format("/v1/regions/%s/content", source);
         free(ask(w, "PUT", path, ""));
-        free(path);
         body = operation_body("readable", source, "");
         char *answer = ask(w, "POST", "/v1/operations?include=metadata", body);
         char *metadata = answer ? strstr(answer, "\"metadata\":") : NULL;
-        free(body);
         if (metadata && pick(answer, "id", offer, sizeof(offer))) {
-                char *members =
+                const char *members =
                         text_format(",\"remote_%.*s", (int)(strrchr(metadata, '}') - metadata - 1), metadata + 1);
                 body = operation_body("read", target, members);
                 char *begun = ask(w, "POST", "/v1/operations", body);
@@ -119,31 +116,21 @@ static void run_cycle(struct worker *w)
                 if (pick(begun, "id", read, sizeof(read))) {
                         path = text_format("/v1/operations/%s?wait_ms=10000", read);
                         free(ask(w, "GET", path, ""));
-                        free(path);
                 }
                 free(begun);
-                free(body);
-                free(members);
         }
         free(answer);
         path = text_format("/v1/regions/%s/content", target);
         free(ask(w, "GET", path, ""));
-        free(path);
         free(ask(w, "GET", "/v1/operations", ""));
         free(ask(w, "GET", "/v1/peers", ""));
         free(ask(w, "GET", "/metrics", ""));
 }
 
-struct gone {
-        struct worker *w;
-        const char *region;
-};
-
 /* An operation that was deleted while it ran has its regions until it is quiet. */
-static bool region_goes(void *context)
+static bool region_goes(struct worker *w, const char *region)
 {
-        const struct gone *gone = context;
-        int error = ferry_delete_region(gone->w->client, gone->region);
+        int error = ferry_delete_region(w->client, region);
 
         assert_true(error == 0 || error == FERRY_E_REGION_IN_USE);
         return error == 0;
@@ -164,7 +151,7 @@ static void sweep_up(struct worker *w)
                         if (i == 0)
                                 assert_int_equal(ferry_delete_operation(w->client, id), 0);
                         else
-                                assert_true(eventually(region_goes, &(struct gone){ w, id }));
+                                WAIT_UNTIL(region_goes(w, id));
                 }
                 json_object_put(answer);
         }

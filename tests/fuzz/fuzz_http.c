@@ -155,18 +155,6 @@ static struct fuzz_buffer write_out(const struct house *house, const uint8_t *da
         return request;
 }
 
-/* A server that has heard enough may have closed the connection. */
-static void send_all(int fd, const char *bytes, size_t size)
-{
-        ssize_t n;
-
-        while (size > 0 && (n = send(fd, bytes, size, MSG_NOSIGNAL)) > 0) {
-                bytes += n;
-                size -= (size_t)n;
-        }
-        (void)shutdown(fd, SHUT_WR);
-}
-
 /* All that comes until the connection ends, which it does. */
 static struct fuzz_buffer receive_all(int fd)
 {
@@ -187,11 +175,12 @@ static struct fuzz_buffer talk(const struct house *house, const char *bytes, siz
         const struct linger at_once = { .l_onoff = 1 };
         const struct timeval limit = { .tv_sec = ANSWER_S };
         struct fuzz_buffer answers;
-        int fd = http_connect(house->h);
+        int fd = raw_dial(house->h->port);
 
         (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
         (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
-        send_all(fd, bytes, size);
+        raw_send(fd, bytes, size);
+        (void)shutdown(fd, SHUT_WR);
         answers = receive_all(fd);
         (void)close(fd);
         return answers;

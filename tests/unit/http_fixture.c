@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http_fixture.h"
 
-#include <arpa/inet.h>
 #include <json-c/json.h>
-#include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
-#include <strings.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <ferry/encoding.h>
 
@@ -88,143 +83,60 @@ int http_teardown(void **state)
         return fixture_teardown(&f);
 }
 
-void reply_clear(struct reply *reply)
+struct raw_answer http_raw(struct http_fixture *h, const char *text)
 {
-        free(reply->text);
-        *reply = (struct reply){ 0 };
-}
+        int fd = raw_dial(h->port);
 
-int http_connect(struct http_fixture *h)
-{
-        struct sockaddr_in address = { .sin_family = AF_INET,
-                                       .sin_port = htons(h->port),
-                                       .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-        assert_true(fd >= 0);
-        assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-        return fd;
-}
-
-void http_send(int fd, const void *data, size_t size)
-{
-        while (size) {
-                ssize_t n = send(fd, data, size, MSG_NOSIGNAL);
-                assert_true(n > 0);
-                data = (const char *)data + n;
-                size -= (size_t)n;
-        }
-}
-
-struct reply http_receive(int fd)
-{
-        struct reply reply = { .text = malloc(4096) };
-        size_t capacity = 4096;
-
-        assert_non_null(reply.text);
-        for (;;) {
-                if (capacity - reply.size < 2048) {
-                        capacity *= 2;
-                        reply.text = realloc(reply.text, capacity);
-                        assert_non_null(reply.text);
-                }
-                ssize_t n = recv(fd, reply.text + reply.size, capacity - reply.size - 1, 0);
-                if (n <= 0)
-                        break;
-                reply.size += (size_t)n;
-        }
-        close(fd);
-        reply.text[reply.size] = '\0';
-        (void)sscanf(reply.text, "HTTP/1.%*d %d", &reply.status);
-        reply.body = strstr(reply.text, "\r\n\r\n");
-        reply.body = reply.body ? reply.body + 4 : reply.text + reply.size;
-        reply.body_size = reply.size - (size_t)(reply.body - reply.text);
-        return reply;
-}
-
-struct reply http_raw(struct http_fixture *h, const char *text)
-{
-        int fd = http_connect(h);
-
-        http_send(fd, text, strlen(text));
-        return http_receive(fd);
+        raw_send(fd, text, strlen(text));
+        return raw_receive_last(fd);
 }
 
 int http_begin(struct http_fixture *h, const char *method, const char *path, const char *headers, const char *body)
 {
-        char *text = NULL;
-        int fd = http_connect(h), length;
+        const char *type =
+                body ? text_format("Content-Type: application/json\r\nContent-Length: %zu\r\n", strlen(body)) : "";
+        const char *text = text_format("%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s%s\r\n%s", method,
+                                       path, headers, type, body ? body : "");
+        int fd = raw_dial(h->port);
 
-        if (body)
-                length = asprintf(&text,
-                                  "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s"
-                                  "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-                                  method, path, headers, strlen(body), body);
-        else
-                length = asprintf(&text, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s\r\n", method,
-                                  path, headers);
-        assert_true(length > 0);
-        http_send(fd, text, (size_t)length);
-        free(text);
+        raw_send(fd, text, strlen(text));
         return fd;
 }
 
-struct reply http_call(struct http_fixture *h, const char *method, const char *path, const char *headers,
-                       const char *body)
+struct raw_answer http_call(struct http_fixture *h, const char *method, const char *path, const char *headers,
+                            const char *body)
 {
-        return http_receive(http_begin(h, method, path, headers, body));
+        return raw_receive_last(http_begin(h, method, path, headers, body));
 }
 
-const char *reply_header(const struct reply *reply, const char *name)
+const char *reply_field(const struct raw_answer *reply, const char *name)
 {
-        static char value[512];
-        const char *line = strstr(reply->text, "\r\n");
-
-        while (line && line + 2 < reply->body) {
-                line += 2;
-                if (!strncasecmp(line, name, strlen(name)) && line[strlen(name)] == ':') {
-                        line += strlen(name) + 1;
-                        line += strspn(line, " ");
-                        snprintf(value, sizeof(value), "%.*s", (int)strcspn(line, "\r"), line);
-                        return value;
-                }
-                line = strstr(line, "\r\n");
-        }
-        return NULL;
-}
-
-const char *reply_field(const struct reply *reply, const char *name)
-{
-        static char text[4096];
         struct json_object *object = json_tokener_parse(reply->body), *field = NULL;
         const char *result = NULL;
 
-        if (object && json_object_object_get_ex(object, name, &field)) {
-                snprintf(text, sizeof(text), "%s", json_object_get_string(field));
-                result = text;
-        }
+        if (object && json_object_object_get_ex(object, name, &field))
+                result = text_format("%s", json_object_get_string(field));
         json_object_put(object);
         return result;
 }
 
-void expect_status(struct reply reply, int status)
+void expect_status(struct raw_answer reply, int status)
 {
         if (reply.status != status)
-                fail_msg("%d instead of %d: %s", reply.status, status, reply.text);
-        if (status && !reply_header(&reply, "Request-Id"))
-                fail_msg("no Request-Id: %s", reply.text);
-        reply_clear(&reply);
+                fail_msg("%d instead of %d: %s\n%s", reply.status, status, reply.head, reply.body);
+        if (status && !raw_header(&reply, "Request-Id"))
+                fail_msg("no Request-Id: %s", reply.head);
 }
 
-void expect_problem(struct reply reply, int status, const char *code)
+void expect_problem(struct raw_answer reply, int status, const char *code)
 {
-        const char *type = reply_header(&reply, "Content-Type"), *got;
+        const char *type = raw_header(&reply, "Content-Type"), *got;
 
         if (reply.status != status || !type || strcmp(type, "application/problem+json"))
-                fail_msg("no problem %d: %s", status, reply.text);
+                fail_msg("no problem %d: %s", status, reply.head);
         got = reply_field(&reply, "code");
         if (!got || strcmp(got, code))
-                fail_msg("not %s: %s", code, reply.text);
+                fail_msg("not %s: %s\n%s", code, reply.head, reply.body);
         expect_status(reply, status);
 }
 

@@ -10,6 +10,8 @@
 #include "transfer/engine.h"
 #include "wait.h"
 
+#include "raw.h"
+
 struct json_object;
 struct admission;
 struct peers;
@@ -37,37 +39,20 @@ int http_teardown(void **state);
 void http_stop(struct http_fixture *h);
 void http_start(struct http_fixture *h);
 
-struct reply {
-        int status; /* 0 = the server closed the connection without an answer */
-        char *text; /* head and body, terminated */
-        size_t size;
-        char *body; /* inside text */
-        size_t body_size;
-};
-void reply_clear(struct reply *reply);
-
-/* A connection; sends octets; reads until the server closes. */
-int http_connect(struct http_fixture *h);
-void http_send(int fd, const void *data, size_t size);
-struct reply http_receive(int fd); /* closes fd */
-
 /* One request as it stands. */
-struct reply http_raw(struct http_fixture *h, const char *text);
+struct raw_answer http_raw(struct http_fixture *h, const char *text);
 
 /* One well-formed request. headers: lines that end with \r\n, or "". body NULL = none; else its type is JSON. */
 int http_begin(struct http_fixture *h, const char *method, const char *path, const char *headers, const char *body);
-struct reply http_call(struct http_fixture *h, const char *method, const char *path, const char *headers,
-                       const char *body);
+struct raw_answer http_call(struct http_fixture *h, const char *method, const char *path, const char *headers,
+                            const char *body);
 
-/* The value of a header of the reply; NULL = there is none. Valid until the next call. */
-const char *reply_header(const struct reply *reply, const char *name);
+/* A member of the reply's JSON, as text; NULL = there is none. */
+const char *reply_field(const struct raw_answer *reply, const char *name);
 
-/* A member of the reply's JSON, as text; NULL = there is none. Valid until the next call. */
-const char *reply_field(const struct reply *reply, const char *name);
-
-/* Fails the test unless the reply is the problem of that status and code. Clears it. */
-void expect_problem(struct reply reply, int status, const char *code);
-void expect_status(struct reply reply, int status);
+/* Fails the test unless the reply is the problem of that status and code. */
+void expect_problem(struct raw_answer reply, int status, const char *code);
+void expect_status(struct raw_answer reply, int status);
 
 /* Blocks until so many requests are parked. */
 void await_parked(struct http_fixture *h, size_t n);

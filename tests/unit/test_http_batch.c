@@ -12,12 +12,12 @@
 enum { PATH_SIZE = 1024 };
 
 /* The results of a reply, which it clears: for json_object_put(). */
-static struct json_object *results_of(struct reply reply, const char *member)
+static struct json_object *results_of(struct raw_answer reply, const char *member)
 {
         struct json_object *document = json_tokener_parse(reply.body), *results = document;
 
         if (!document || reply.status != 200)
-                fail_msg("no results: %s", reply.text);
+                fail_msg("no results: %s", reply.body);
         if (member) {
                 assert_true(json_object_object_get_ex(document, member, &results));
                 json_object_get(results);
@@ -38,7 +38,7 @@ static const char *result(struct json_object *results, size_t i, const char *nam
         return json_object_get_string(value);
 }
 
-static struct reply post(struct http_fixture *h, const char *query, const char *headers, const char *body)
+static struct raw_answer post(struct http_fixture *h, const char *query, const char *headers, const char *body)
 {
         char path[PATH_SIZE];
 
@@ -172,7 +172,7 @@ WITH_HTTP(a_batch_waits_until_every_operation_is_done)
         char *body = bodies(h, 3);
         struct json_object *results;
         uint64_t cursor = 0;
-        struct reply reply;
+        struct raw_answer reply;
         int fd;
 
         fd = http_begin(h, "POST", "/v1/operations", "Prefer: wait=30\r\n", body);
@@ -183,8 +183,8 @@ WITH_HTTP(a_batch_waits_until_every_operation_is_done)
                 operation_cancel(h->f->store, made[i]);
                 operation_unref(made[i]);
         }
-        reply = http_receive(fd);
-        assert_string_equal(reply_header(&reply, "Preference-Applied"), "wait=30");
+        reply = raw_receive_last(fd);
+        assert_string_equal(raw_header(&reply, "Preference-Applied"), "wait=30");
         results = results_of(reply, NULL);
         for (size_t i = 0; i < 3; i++)
                 assert_string_equal(result(results, i, "status"), "CANCELLED");
@@ -197,7 +197,7 @@ WITH_HTTP(the_same_key_shows_what_it_made)
         char *body = bodies(h, 2), first[64];
         struct json_object *results;
         struct operation *made[2];
-        struct reply reply;
+        struct raw_answer reply;
         uint64_t cursor = 0;
 
         results = results_of(post(h, "", "Idempotency-Key: k\r\n", body), NULL);
@@ -206,7 +206,7 @@ WITH_HTTP(the_same_key_shows_what_it_made)
         assert_int_equal(operation_page(h->f->store, NULL, &cursor, made, 2), 2);
         operation_delete(h->f->store, made[1]);
         reply = post(h, "", "Idempotency-Key: k\r\n", body);
-        assert_string_equal(reply_header(&reply, "Idempotency-Replayed"), "true");
+        assert_string_equal(raw_header(&reply, "Idempotency-Replayed"), "true");
         results = results_of(reply, NULL);
         assert_string_equal(result(results, 0, "id"), first);
         assert_string_equal(result(results, 1, "code"), "gone");
@@ -289,7 +289,7 @@ static void wait_for_three(struct http_fixture *h, const char *more, size_t enou
                 assert_int_equal(h->server->waits->n_parked, 1);
                 operation_cancel(h->f->store, some[2 - i]);
         }
-        results = results_of(http_receive(fd), "operations");
+        results = results_of(raw_receive_last(fd), "operations");
         for (size_t i = 0; i < 3; i++) {
                 assert_string_equal(result(results, 2 - i, "done"), i < enough ? "true" : "false");
                 operation_delete(h->f->store, some[i]);
@@ -347,7 +347,7 @@ WITH_HTTP(an_operation_deleted_meanwhile_is_gone)
         operation_delete(h->f->store, some[0]);
         assert_int_equal(h->server->waits->n_parked, 1);
         operation_delete(h->f->store, some[1]);
-        results = results_of(http_receive(fd), "operations");
+        results = results_of(raw_receive_last(fd), "operations");
         assert_string_equal(result(results, 0, "code"), "gone");
         assert_string_equal(result(results, 1, "code"), "gone");
         json_object_put(results);
@@ -377,7 +377,7 @@ WITH_HTTP(a_server_that_stops_answers_who_waits_for_several)
 
         await_parked(h, 1);
         http_stop(h);
-        json_object_put(results_of(http_receive(fd), "operations"));
+        json_object_put(results_of(raw_receive_last(fd), "operations"));
         operation_unref(some[0]);
         operation_unref(some[1]);
 }
@@ -413,7 +413,7 @@ WITH_HTTP(waits_beyond_the_limit_are_refused_for_ids_only)
         json_object_put(results_of(post(h, "", "Prefer: wait=60\r\n", body), NULL));
         operation_cancel(h->f->store, some[0]);
         for (size_t i = 0; i < 4; i++)
-                json_object_put(results_of(http_receive(fds[i]), "operations"));
+                json_object_put(results_of(raw_receive_last(fds[i]), "operations"));
         operation_unref(some[0]);
         free(body);
 }

@@ -77,10 +77,10 @@ WITH_HTTP(a_slow_reader_is_told_what_it_missed)
 
         restart(h, 0);
         memset(&received, 0, sizeof(received));
-        int fd = http_connect(h);
+        int fd = raw_dial(h->port);
         assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
         static const char request[] = "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n" STREAM "\r\n";
-        http_send(fd, request, strlen(request));
+        raw_send(fd, request, strlen(request));
         await_text(fd, &received, "event: hello\n");
         /* More than the kernel keeps for a client that does not read. */
         happen(h, FIRST);
@@ -114,17 +114,15 @@ WITH_HTTP(a_page_waits_for_what_passes_its_filter)
         await_parked(h, 1);
         happen(h, 3);
         event_log_operation(h->events, h->f->store, operation, OPERATION_MADE);
-        struct reply reply = http_receive(fd);
+        struct raw_answer reply = raw_receive_last(fd);
         assert_int_equal(reply.status, 200);
         assert_string_equal(reply_field(&reply, "next"), "0000000000001111-4");
         assert_non_null(strstr(reply.body, "\"id\":\"0000000000001111-4\""));
         assert_null(strstr(reply.body, "peer.connected"));
-        reply_clear(&reply);
         /* Nothing more comes: the time is over. */
         reply = http_call(h, "GET", "/v1/events?wait_ms=1&after=4", "", NULL);
         assert_string_equal(reply_field(&reply, "events"), "[ ]");
         assert_string_equal(reply_field(&reply, "next"), "0000000000001111-4");
-        reply_clear(&reply);
         operation_unref(operation);
 }
 
@@ -138,21 +136,19 @@ WITH_HTTP(a_page_that_waits_counts_as_a_waiter)
         expect_problem(http_call(h, "GET", "/v1/events?wait_ms=50000&type=peer", "", NULL), 429, "limit-reached");
         happen(h, 1);
         for (int i = 0; i < 4; i++)
-                expect_status(http_receive(fds[i]), 200);
+                expect_status(raw_receive_last(fds[i]), 200);
 }
 
 WITH_HTTP(a_page_is_as_long_as_was_asked_for)
 {
         happen(h, 3);
-        struct reply reply = http_call(h, "GET", "/v1/events?limit=2", "", NULL);
+        struct raw_answer reply = http_call(h, "GET", "/v1/events?limit=2", "", NULL);
         assert_string_equal(reply_field(&reply, "next"), "0000000000001111-2");
-        reply_clear(&reply);
         expect_problem(http_call(h, "GET", "/v1/events?after=x", "", NULL), 400, "invalid-parameter");
         expect_problem(http_call(h, "GET", "/v1/events?type=x", "", NULL), 400, "invalid-parameter");
         expect_problem(http_call(h, "GET", "/v1/events", STREAM "Last-Event-ID: x\r\n", NULL), 400,
                        "invalid-parameter");
         reply = http_call(h, "HEAD", "/v1/events", STREAM, NULL);
-        assert_string_equal(reply_header(&reply, "Content-Type"), "text/event-stream");
+        assert_string_equal(raw_header(&reply, "Content-Type"), "text/event-stream");
         assert_int_equal(reply.body_size, 0);
-        reply_clear(&reply);
 }

@@ -122,7 +122,7 @@ static void ping(int fd)
         char text[2048] = "";
         size_t size = 0;
 
-        http_send(fd, request, strlen(request));
+        raw_send(fd, request, strlen(request));
         while (!strstr(text, "\"live\"")) {
                 ssize_t n = recv(fd, text + size, sizeof(text) - 1 - size, 0);
                 assert_true(n > 0);
@@ -134,12 +134,12 @@ static void ping(int fd)
 /* What the library closes without a word. */
 static void connect_in_vain(struct http_fixture *h)
 {
-        struct reply reply;
+        struct raw_answer reply;
 
         drop_next(1);
-        reply = http_receive(http_begin(h, "GET", "/livez", "", NULL));
-        assert_int_equal(reply.size, 0);
-        reply_clear(&reply);
+        reply = raw_receive_last(http_begin(h, "GET", "/livez", "", NULL));
+        assert_int_equal(reply.status, 0);
+        assert_string_equal(reply.rest, "");
 }
 
 #define CASE(name) TEST_OF(struct http_fixture *h, name, setup, teardown)
@@ -148,7 +148,7 @@ CASE(a_connection_that_is_taken_in_late_is_served)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
         char path[128], id[FERRY_ID_TEXT_SIZE];
-        int first = http_connect(h), second;
+        int first = raw_dial(h->port), second;
 
         ping(first);
         ferry_id_format("op_", look(h->f, operation).id, id);
@@ -156,7 +156,7 @@ CASE(a_connection_that_is_taken_in_late_is_served)
         second = http_begin(h, "GET", path, "", NULL);
         await_parked(h, 1);
         operation_cancel(h->f->store, operation);
-        expect_status(http_receive(second), 200);
+        expect_status(raw_receive_last(second), 200);
         ping(first);
         close(first);
         operation_unref(operation);
@@ -168,9 +168,9 @@ CASE(a_descriptor_that_comes_again_replaces_the_lost_connection)
 
         for (int i = 0; i < 3; i++)
                 connect_in_vain(h);
-        first = http_connect(h);
+        first = raw_dial(h->port);
         ping(first);
-        second = http_connect(h);
+        second = raw_dial(h->port);
         ping(second);
         ping(first);
         close(first);
@@ -179,14 +179,14 @@ CASE(a_descriptor_that_comes_again_replaces_the_lost_connection)
 
 CASE(a_lost_connection_gives_its_slot_back)
 {
-        int kept = http_connect(h), late;
+        int kept = raw_dial(h->port), late;
 
         ping(kept);
         connect_in_vain(h);
         late = http_begin(h, "GET", "/livez", "", NULL);
         atomic_store(&later_us, UINT64_C(3600) * 1000000);
         ping(kept);
-        expect_status(http_receive(late), 200);
+        expect_status(raw_receive_last(late), 200);
         close(kept);
 }
 

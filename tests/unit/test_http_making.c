@@ -108,12 +108,12 @@ static int post(struct scene *s, const char *headers)
 /* The path of the only region, as its maker got it. */
 static void post_async(struct scene *s, const char *headers, char path[64])
 {
-        struct reply reply = http_receive(post(s, headers));
+        struct raw_answer reply = raw_receive_last(post(s, headers));
 
         assert_string_equal(reply_field(&reply, "state"), "preparing");
         assert_string_equal(reply_field(&reply, "bytes_prepared"), "0");
         assert_null(reply_field(&reply, "path"));
-        snprintf(path, 64, "%s", reply_header(&reply, "Location"));
+        snprintf(path, 64, "%s", raw_header(&reply, "Location"));
         expect_status(reply, 201);
 }
 
@@ -126,10 +126,10 @@ WITH_SCENE(the_request_is_parked_until_the_region_is_there)
         await_parked(s->h, 1);
         expect_status(http_call(s->h, "GET", "/livez", "", NULL), 200);
         gate_open(s, 0);
-        struct reply reply = http_receive(fd);
+        struct raw_answer reply = raw_receive_last(fd);
         assert_string_equal(reply_field(&reply, "state"), "ready");
         assert_memory_equal(reply_field(&reply, "path"), "/proc/", 6);
-        assert_null(reply_header(&reply, "Preference-Applied"));
+        assert_null(raw_header(&reply, "Preference-Applied"));
         expect_status(reply, 201);
         assert_int_equal(n_regions(s), 1);
 }
@@ -140,12 +140,12 @@ WITH_SCENE(a_failure_is_the_answer_and_leaves_nothing)
 
         await_parked(s->h, 1);
         gate_open(s, -ENOMEM);
-        struct reply reply = http_receive(fd);
+        struct raw_answer reply = raw_receive_last(fd);
         assert_string_equal(reply_field(&reply, "detail"), "The machine's memory is used up");
         expect_problem(reply, 507, "limit-reached");
         assert_int_equal(n_regions(s), 0);
         gate_open(s, 0);
-        expect_status(http_receive(post(s, "Idempotency-Key: k\r\n")), 201);
+        expect_status(raw_receive_last(post(s, "Idempotency-Key: k\r\n")), 201);
 }
 
 WITH_SCENE(a_client_that_leaves_leaves_no_region)
@@ -165,7 +165,7 @@ WITH_SCENE(a_client_that_leaves_leaves_no_region)
                 assert_int_equal(n_regions(s), 0);
         }
         gate_open(s, 0);
-        expect_status(http_receive(post(s, "Idempotency-Key: k\r\n")), 201);
+        expect_status(raw_receive_last(post(s, "Idempotency-Key: k\r\n")), 201);
         assert_int_equal(n_regions(s), 1);
 }
 
@@ -175,7 +175,7 @@ WITH_SCENE(the_end_of_the_server_leaves_no_region)
 
         await_parked(s->h, 1);
         http_stop(s->h);
-        expect_problem(http_receive(fd), 503, "draining");
+        expect_problem(raw_receive_last(fd), 503, "draining");
         assert_int_equal(n_regions(s), 0);
         http_start(s->h);
 }
@@ -186,24 +186,24 @@ WITH_SCENE(another_may_delete_it_meanwhile)
         char path[64], *id;
 
         await_parked(s->h, 1);
-        struct reply reply = http_call(s->h, "GET", "/v1/regions", "", NULL);
+        struct raw_answer reply = http_call(s->h, "GET", "/v1/regions", "", NULL);
         id = strstr(reply.body, "rgn_");
         snprintf(path, sizeof(path), "/v1/regions/%.20s", id);
         expect_status(reply, 200);
         expect_status(http_call(s->h, "DELETE", path, "", NULL), 204);
-        expect_problem(http_receive(fd), 410, "gone");
+        expect_problem(raw_receive_last(fd), 410, "gone");
         expect_problem(http_call(s->h, "GET", path, "", NULL), 404, "not-found");
         gate_open(s, 0);
-        expect_status(http_receive(post(s, "")), 201);
+        expect_status(raw_receive_last(post(s, "")), 201);
 }
 
 WITH_SCENE(respond_async_answers_at_once_and_the_region_shows_its_progress)
 {
         char path[64], waiting[80];
 
-        struct reply reply = http_receive(post(s, "Prefer: respond-async\r\n"));
-        assert_string_equal(reply_header(&reply, "Preference-Applied"), "respond-async");
-        snprintf(path, sizeof(path), "%s", reply_header(&reply, "Location"));
+        struct raw_answer reply = raw_receive_last(post(s, "Prefer: respond-async\r\n"));
+        assert_string_equal(raw_header(&reply, "Preference-Applied"), "respond-async");
+        snprintf(path, sizeof(path), "%s", raw_header(&reply, "Location"));
         expect_status(reply, 201);
         reply = http_call(s->h, "GET", path, "", NULL);
         assert_string_equal(reply_field(&reply, "state"), "preparing");
@@ -218,7 +218,7 @@ WITH_SCENE(respond_async_answers_at_once_and_the_region_shows_its_progress)
         int fd = http_begin(s->h, "GET", waiting, "", NULL);
         await_parked(s->h, 1);
         gate_open(s, 0);
-        reply = http_receive(fd);
+        reply = raw_receive_last(fd);
         assert_string_equal(reply_field(&reply, "state"), "ready");
         assert_null(reply_field(&reply, "bytes_prepared"));
         assert_non_null(reply_field(&reply, "path"));
@@ -231,7 +231,7 @@ WITH_SCENE(respond_async_may_wait_a_while)
 
         await_parked(s->h, 1);
         gate_open(s, 0);
-        struct reply reply = http_receive(fd);
+        struct raw_answer reply = raw_receive_last(fd);
         assert_string_equal(reply_field(&reply, "state"), "ready");
         expect_status(reply, 201);
 }
@@ -243,7 +243,7 @@ WITH_SCENE(a_region_that_failed_later_says_why_until_it_is_deleted)
         post_async(s, "Prefer: respond-async\r\n", path);
         gate_open(s, -ENOMEM);
         snprintf(waiting, sizeof(waiting), "%s?wait_ms=60000", path);
-        struct reply reply = http_call(s->h, "GET", waiting, "", NULL);
+        struct raw_answer reply = http_call(s->h, "GET", waiting, "", NULL);
         assert_string_equal(reply_field(&reply, "state"), "failed");
         assert_non_null(strstr(reply.body, "\"error\":{\"code\":\"limit-reached\",\"detail\":\"The machine's memory"));
         expect_status(reply, 200);
@@ -272,8 +272,8 @@ WITH_SCENE(a_repeated_key_waits_for_the_region_of_the_first)
         char path[64], id[64];
 
         post_async(s, "Prefer: respond-async\r\nIdempotency-Key: k\r\n", path);
-        struct reply reply = http_receive(post(s, "Prefer: respond-async\r\nIdempotency-Key: k\r\n"));
-        assert_string_equal(reply_header(&reply, "Location"), path);
+        struct raw_answer reply = raw_receive_last(post(s, "Prefer: respond-async\r\nIdempotency-Key: k\r\n"));
+        assert_string_equal(raw_header(&reply, "Location"), path);
         assert_string_equal(reply_field(&reply, "state"), "preparing");
         expect_status(reply, 201);
 
@@ -287,11 +287,11 @@ WITH_SCENE(a_repeated_key_waits_for_the_region_of_the_first)
         fd = post(s, "Idempotency-Key: k\r\n");
         await_parked(s->h, 1);
         gate_open(s, 0);
-        reply = http_receive(fd);
+        reply = raw_receive_last(fd);
         snprintf(id, sizeof(id), "%s", reply_field(&reply, "id"));
         assert_string_equal(id, path + strlen("/v1/regions/"));
         assert_string_equal(reply_field(&reply, "state"), "ready");
-        assert_string_equal(reply_header(&reply, "Idempotency-Replayed"), "true");
+        assert_string_equal(raw_header(&reply, "Idempotency-Replayed"), "true");
         expect_status(reply, 201);
         assert_int_equal(n_regions(s), 1);
 }
@@ -305,8 +305,8 @@ WITH_SCENE(too_many_that_wait_are_refused_and_leave_no_region)
         http_start(s->h);
         fd = post(s, "");
         await_parked(s->h, 1);
-        expect_problem(http_receive(post(s, "")), 429, "limit-reached");
+        expect_problem(raw_receive_last(post(s, "")), 429, "limit-reached");
         assert_int_equal(n_regions(s), 1);
         gate_open(s, 0);
-        expect_status(http_receive(fd), 201);
+        expect_status(raw_receive_last(fd), 201);
 }

@@ -10,7 +10,7 @@
 #include <ferry/metadata.h>
 
 /* A body with the fixture's region in place of %s. */
-static struct reply post(struct http_fixture *h, const char *query, const char *headers, const char *format)
+static struct raw_answer post(struct http_fixture *h, const char *query, const char *headers, const char *format)
 {
         char path[128], body[8192];
 
@@ -26,7 +26,8 @@ static const char readable[] =
         "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"offset\":512,\"size\":4096}]}";
 
 /* The body of an active operation with a peer's metadata. */
-static struct reply post_active(struct http_fixture *h, enum ferry_kind kind, const struct ferry_metadata *metadata)
+static struct raw_answer post_active(struct http_fixture *h, enum ferry_kind kind,
+                                     const struct ferry_metadata *metadata)
 {
         struct ferry_json_writer writer = { 0 };
         char format[4096], *document;
@@ -62,29 +63,29 @@ static size_t count_operations(struct http_fixture *h)
 
 WITH_HTTP(an_offer_is_made_with_its_defaults)
 {
-        struct reply reply = post(h, "", "", "{\"kind\":\"writable\",\"descriptors\":[{\"region\":\"%s\"}]}");
+        struct raw_answer reply = post(h, "", "", "{\"kind\":\"writable\",\"descriptors\":[{\"region\":\"%s\"}]}");
 
         assert_string_equal(reply_field(&reply, "kind"), "writable");
         assert_string_equal(reply_field(&reply, "status"), "INITIALIZED");
         assert_string_equal(reply_field(&reply, "bytes_total"), "65536");
-        assert_string_equal(reply_header(&reply, "ETag"), "\"r1\"");
-        assert_memory_equal(reply_header(&reply, "Location"), "/v1/operations/op_", 18);
+        assert_string_equal(raw_header(&reply, "ETag"), "\"r1\"");
+        assert_memory_equal(raw_header(&reply, "Location"), "/v1/operations/op_", 18);
         assert_null(reply_field(&reply, "metadata"));
         expect_status(reply, 201);
 }
 
 WITH_HTTP(metadata_come_with_the_answer_when_asked_for)
 {
-        struct reply reply = post(h, "?include=metadata", "", readable), other;
+        struct raw_answer reply = post(h, "?include=metadata", "", readable), other;
         char path[128], metadata[4096];
 
         snprintf(metadata, sizeof(metadata), "%s", reply_field(&reply, "metadata"));
         assert_non_null(strstr(metadata, "notification_key"));
-        assert_string_equal(reply_header(&reply, "Cache-Control"), "no-store");
-        snprintf(path, sizeof(path), "%s/metadata", reply_header(&reply, "Location"));
+        assert_string_equal(raw_header(&reply, "Cache-Control"), "no-store");
+        snprintf(path, sizeof(path), "%s/metadata", raw_header(&reply, "Location"));
         expect_status(reply, 201);
         other = http_call(h, "GET", path, "", NULL);
-        assert_string_equal(reply_header(&other, "Cache-Control"), "no-store");
+        assert_string_equal(raw_header(&other, "Cache-Control"), "no-store");
         assert_non_null(strstr(metadata, reply_field(&other, "notification_key")));
         expect_status(other, 200);
         expect_problem(post(h, "?include=metadata", "",
@@ -97,7 +98,7 @@ WITH_HTTP(metadata_name_this_worker_and_where_it_was_asked)
 {
         struct ferry_json_errors errors = { 0 };
         struct ferry_metadata *metadata;
-        struct reply reply;
+        struct raw_answer reply;
         const char *text;
         char url[64];
 
@@ -173,7 +174,7 @@ WITH_HTTP(a_bad_operation_is_refused_with_the_place)
         };
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
-                struct reply reply = post(h, "", "", bad[i].format);
+                struct raw_answer reply = post(h, "", "", bad[i].format);
                 char expected[128];
                 snprintf(expected, sizeof(expected), "\"pointer\":\"%s", bad[i].pointer);
                 if (!strstr(reply.body, expected))
@@ -199,7 +200,7 @@ WITH_HTTP(too_many_descriptors_are_refused)
 WITH_HTTP(an_active_operation_starts_with_its_metadata)
 {
         struct ferry_metadata *metadata = of_peer(FERRY_WRITE);
-        struct reply reply = post_active(h, FERRY_WRITE, metadata);
+        struct raw_answer reply = post_active(h, FERRY_WRITE, metadata);
 
         assert_string_equal(reply_field(&reply, "kind"), "write");
         assert_int_equal(h->f->mover.n_started, 1);
@@ -226,7 +227,7 @@ WITH_HTTP(metadata_that_do_not_fit_make_nothing)
 WITH_HTTP(a_url_that_leads_nowhere_ends_the_operation)
 {
         char format[512];
-        struct reply reply;
+        struct raw_answer reply;
 
         snprintf(format, sizeof(format),
                  "{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%%s\"}],"
@@ -245,7 +246,7 @@ WITH_HTTP(defaults_that_are_sent_are_taken_by_every_kind)
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(kinds); i++) {
                 char format[512];
-                struct reply reply;
+                struct raw_answer reply;
 
                 snprintf(format, sizeof(format),
                          "{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%%s\",\"offset\":0,\"count\":1}],\"readers\":"
@@ -273,7 +274,7 @@ WITH_HTTP(readers_are_the_uses_of_a_readable)
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(fields); i++) {
                 snprintf(format, sizeof(format), "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%%s\"}],%s}",
                          fields[i]);
-                struct reply reply = post(h, "", "", format);
+                struct raw_answer reply = post(h, "", "", format);
                 assert_string_equal(reply_field(&reply, "uses"), "3");
                 assert_string_equal(reply_field(&reply, "uses_done"), "0");
                 assert_string_equal(reply_field(&reply, "readers"), "3");
@@ -283,10 +284,10 @@ WITH_HTTP(readers_are_the_uses_of_a_readable)
 
 WITH_HTTP(cancel_delete_and_renew_act_on_the_operation)
 {
-        struct reply reply = post(h, "", "", readable);
+        struct raw_answer reply = post(h, "", "", readable);
         char path[64], sub[80];
 
-        snprintf(path, sizeof(path), "%s", reply_header(&reply, "Location"));
+        snprintf(path, sizeof(path), "%s", raw_header(&reply, "Location"));
         expect_status(reply, 201);
         snprintf(sub, sizeof(sub), "%s/renew", path);
         reply = http_call(h, "POST", sub, "", "{\"ttl_ms\":1234567}");
@@ -325,7 +326,7 @@ WITH_HTTP(an_active_operation_has_no_metadata)
 WITH_HTTP(the_same_key_makes_one_operation)
 {
         static const char key[] = "Idempotency-Key: k\r\n";
-        struct reply reply = post(h, "?include=metadata", key, readable);
+        struct raw_answer reply = post(h, "?include=metadata", key, readable);
         char id[64];
 
         snprintf(id, sizeof(id), "%s", reply_field(&reply, "id"));
@@ -333,7 +334,7 @@ WITH_HTTP(the_same_key_makes_one_operation)
         reply = post(h, "?include=metadata", key, readable);
         assert_string_equal(reply_field(&reply, "id"), id);
         assert_non_null(reply_field(&reply, "metadata"));
-        assert_string_equal(reply_header(&reply, "Idempotency-Replayed"), "true");
+        assert_string_equal(raw_header(&reply, "Idempotency-Replayed"), "true");
         expect_status(reply, 201);
         expect_problem(post(h, "", key, readable), 422, "idempotency-conflict");
         assert_int_equal(count_operations(h), 1);
@@ -343,7 +344,7 @@ WITH_HTTP(operations_are_listed_by_kind_and_status)
 {
         struct operation *offer = make(h->f, FERRY_READABLE), *active = make(h->f, FERRY_READ);
         char id[FERRY_ID_TEXT_SIZE];
-        struct reply reply;
+        struct raw_answer reply;
 
         ferry_id_format("op_", look(h->f, offer).id, id);
         reply = http_call(h, "GET", "/v1/operations", "", NULL);
@@ -370,8 +371,8 @@ static size_t follow(struct http_fixture *h, const char *path, size_t *ret_pages
 
         snprintf(next, sizeof(next), "%s", path);
         for (*ret_pages = 0; *next; ++*ret_pages) {
-                struct reply reply = http_call(h, "GET", next, "", NULL);
-                const char *link = reply_header(&reply, "Link");
+                struct raw_answer reply = http_call(h, "GET", next, "", NULL);
+                const char *link = raw_header(&reply, "Link");
 
                 assert_true(!link == !reply_field(&reply, "next"));
                 *next = '\0';
@@ -418,7 +419,7 @@ WITH_HTTP(a_region_in_use_names_its_operations)
 {
         struct operation *some[10];
         char path[64], id[FERRY_ID_TEXT_SIZE];
-        struct reply reply;
+        struct raw_answer reply;
 
         snprintf(path, sizeof(path), "/v1/regions/%s", h->region);
         for (size_t i = 0; i < 10; i++)
@@ -441,9 +442,9 @@ WITH_HTTP(a_region_in_use_names_its_operations)
 WITH_HTTP(an_operation_names_its_request_and_its_peer)
 {
         struct ferry_metadata *metadata = of_peer(FERRY_READ);
-        struct reply reply = post_active(h, FERRY_READ, metadata);
+        struct raw_answer reply = post_active(h, FERRY_READ, metadata);
 
-        assert_string_equal(reply_field(&reply, "request_id"), reply_header(&reply, "Request-Id"));
+        assert_string_equal(reply_field(&reply, "request_id"), raw_header(&reply, "Request-Id"));
         assert_string_equal(reply_field(&reply, "peer"), "{ \"worker\": \"peer\", \"epoch\": \"0000000000001112\" }");
         expect_status(reply, 201);
         end_transfer(h->f, 0);
@@ -456,14 +457,14 @@ WITH_HTTP(an_operation_names_its_request_and_its_peer)
 
 WITH_HTTP(an_etag_that_still_holds_is_304)
 {
-        struct reply reply = post(h, "", "", readable);
+        struct raw_answer reply = post(h, "", "", readable);
         char path[64];
 
-        snprintf(path, sizeof(path), "%s", reply_header(&reply, "Location"));
+        snprintf(path, sizeof(path), "%s", raw_header(&reply, "Location"));
         expect_status(reply, 201);
         reply = http_call(h, "GET", path, "If-None-Match: \"r1\"\r\n", NULL);
         assert_int_equal(reply.body_size, 0);
-        assert_string_equal(reply_header(&reply, "ETag"), "\"r1\"");
+        assert_string_equal(raw_header(&reply, "ETag"), "\"r1\"");
         expect_status(reply, 304);
         expect_status(http_call(h, "GET", path, "If-None-Match: \"r2\"\r\n", NULL), 200);
 }

@@ -119,7 +119,7 @@ static int teardown(void **state)
         return r;
 }
 
-static struct reply ask(struct scene *s, const char *body)
+static struct raw_answer ask(struct scene *s, const char *body)
 {
         return http_call(s->h, "POST", "/v1/peers", "", body);
 }
@@ -139,12 +139,12 @@ static int park(struct scene *s)
 WITH_SCENE(the_answer_has_who_where_and_how_long)
 {
         const struct engine_connection again = { .transport = "shm", .reused = true };
-        struct reply reply;
+        struct raw_answer reply;
         int fd = park(s);
 
         assert_true(s->asked[0].peer.epoch == PEER_EPOCH);
         complete(s, 0, &fresh);
-        reply = http_receive(fd);
+        reply = raw_receive_last(fd);
         assert_string_equal(reply_field(&reply, "worker"), "other");
         assert_string_equal(reply_field(&reply, "epoch"), "0000000000002222");
         assert_string_equal(reply_field(&reply, "transport"), "shm");
@@ -154,7 +154,7 @@ WITH_SCENE(the_answer_has_who_where_and_how_long)
         expect_status(reply, 201);
         fd = park(s);
         complete(s, 1, &again);
-        reply = http_receive(fd);
+        reply = raw_receive_last(fd);
         assert_string_equal(reply_field(&reply, "connect_us"), "0");
         assert_string_equal(reply_field(&reply, "reused"), "true");
         expect_status(reply, 200);
@@ -189,7 +189,7 @@ WITH_SCENE(the_engines_errors_have_a_status)
                 { FERRY_E_STALE_METADATA, 502, "peer-unreachable" },
                 { FERRY_E_CANCELLED, 503, "draining" },
         };
-        struct reply reply;
+        struct raw_answer reply;
         int fd;
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
@@ -197,7 +197,7 @@ WITH_SCENE(the_engines_errors_have_a_status)
 
                 fd = park(s);
                 complete(s, i, &failed);
-                reply = http_receive(fd);
+                reply = raw_receive_last(fd);
                 assert_string_equal(reply_field(&reply, "detail"), "It is so");
                 expect_problem(reply, cases[i].status, cases[i].code);
         }
@@ -251,7 +251,7 @@ WITH_SCENE(waiting_holds_no_thread_and_is_bounded)
         for (size_t i = 0; i < 5; i++)
                 complete(s, i, &fresh);
         for (size_t i = 0; i < 4; i++)
-                expect_status(http_receive(fds[i]), 201);
+                expect_status(raw_receive_last(fds[i]), 201);
 }
 
 WITH_SCENE(the_end_of_the_server_answers_it)
@@ -261,7 +261,7 @@ WITH_SCENE(the_end_of_the_server_answers_it)
         await_parked(s->h, 1);
         http_server_drain(s->h->server);
         http_stop(s->h);
-        expect_problem(http_receive(fd), 503, "draining");
+        expect_problem(raw_receive_last(fd), 503, "draining");
         complete(s, 0, &fresh); /* touches no server */
 }
 

@@ -32,10 +32,10 @@ static int put(struct http_fixture *h, const char *query, const char *headers)
 
 WITH_HTTP(a_region_is_made_shown_and_deleted)
 {
-        struct reply reply = http_call(h, "POST", "/v1/regions", "", "{\"size\":4096,\"name\":\"kv0\"}");
+        struct raw_answer reply = http_call(h, "POST", "/v1/regions", "", "{\"size\":4096,\"name\":\"kv0\"}");
         char path[64];
 
-        snprintf(path, sizeof(path), "%s", reply_header(&reply, "Location"));
+        snprintf(path, sizeof(path), "%s", raw_header(&reply, "Location"));
         assert_string_equal(reply_field(&reply, "size"), "4096");
         assert_string_equal(reply_field(&reply, "device"), "cpu");
         assert_string_equal(reply_field(&reply, "name"), "kv0");
@@ -68,7 +68,7 @@ WITH_HTTP(a_bad_region_is_refused_with_the_place)
         };
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
-                struct reply reply = http_call(h, "POST", "/v1/regions", "", bad[i].body);
+                struct raw_answer reply = http_call(h, "POST", "/v1/regions", "", bad[i].body);
                 char expected[128];
                 snprintf(expected, sizeof(expected), "\"pointer\":\"%s\"", bad[i].pointer);
                 if (!strstr(reply.body, expected))
@@ -79,24 +79,24 @@ WITH_HTTP(a_bad_region_is_refused_with_the_place)
 
 WITH_HTTP(a_region_beyond_the_memory_limit_is_507)
 {
-        struct reply reply = http_call(h, "POST", "/v1/regions", "", "{\"size\":1048576}");
+        struct raw_answer reply = http_call(h, "POST", "/v1/regions", "", "{\"size\":1048576}");
 
-        assert_non_null(reply_header(&reply, "Retry-After"));
+        assert_non_null(raw_header(&reply, "Retry-After"));
         expect_problem(reply, 507, "limit-reached");
 }
 
 WITH_HTTP(the_same_key_makes_one_region)
 {
         static const char key[] = "Idempotency-Key: k-1\r\n";
-        struct reply reply = http_call(h, "POST", "/v1/regions", key, "{\"size\":4096}");
+        struct raw_answer reply = http_call(h, "POST", "/v1/regions", key, "{\"size\":4096}");
         char id[64], path[80];
 
         snprintf(id, sizeof(id), "%s", reply_field(&reply, "id"));
-        assert_null(reply_header(&reply, "Idempotency-Replayed"));
+        assert_null(raw_header(&reply, "Idempotency-Replayed"));
         expect_status(reply, 201);
         reply = http_call(h, "POST", "/v1/regions", key, "{\"size\":4096}");
         assert_string_equal(reply_field(&reply, "id"), id);
-        assert_string_equal(reply_header(&reply, "Idempotency-Replayed"), "true");
+        assert_string_equal(raw_header(&reply, "Idempotency-Replayed"), "true");
         expect_status(reply, 201);
         expect_problem(http_call(h, "POST", "/v1/regions", key, "{\"size\":4097}"), 422, "idempotency-conflict");
         snprintf(path, sizeof(path), "/v1/regions/%s", id);
@@ -116,7 +116,7 @@ WITH_HTTP(a_key_whose_request_failed_is_free_again)
 
 WITH_HTTP(regions_come_in_pages)
 {
-        struct reply reply = http_call(h, "GET", "/v1/regions?limit=1", "", NULL);
+        struct raw_answer reply = http_call(h, "GET", "/v1/regions?limit=1", "", NULL);
         char path[128];
 
         assert_non_null(strstr(reply.body, h->region));
@@ -130,17 +130,17 @@ WITH_HTTP(regions_come_in_pages)
 
 WITH_HTTP(content_comes_whole)
 {
-        struct reply reply;
+        struct raw_answer reply;
 
         fill(h);
         reply = http_call(h, "GET", content_path(h, ""), "", NULL);
         assert_int_equal(reply.body_size, REGION_SIZE);
         assert_memory_equal(reply.body, memory(h), REGION_SIZE);
-        assert_string_equal(reply_header(&reply, "Accept-Ranges"), "bytes");
-        assert_string_equal(reply_header(&reply, "Content-Type"), "application/octet-stream");
+        assert_string_equal(raw_header(&reply, "Accept-Ranges"), "bytes");
+        assert_string_equal(raw_header(&reply, "Content-Type"), "application/octet-stream");
         expect_status(reply, 200);
         reply = http_call(h, "HEAD", content_path(h, ""), "", NULL);
-        assert_string_equal(reply_header(&reply, "Content-Length"), "65536");
+        assert_string_equal(raw_header(&reply, "Content-Length"), "65536");
         assert_int_equal(reply.body_size, 0);
         expect_status(reply, 200);
         await_idle(h);
@@ -149,11 +149,11 @@ WITH_HTTP(content_comes_whole)
 
 WITH_HTTP(content_comes_in_ranges)
 {
-        struct reply reply;
+        struct raw_answer reply;
 
         fill(h);
         reply = http_call(h, "GET", content_path(h, ""), "Range: bytes=1000-1999\r\n", NULL);
-        assert_string_equal(reply_header(&reply, "Content-Range"), "bytes 1000-1999/65536");
+        assert_string_equal(raw_header(&reply, "Content-Range"), "bytes 1000-1999/65536");
         assert_int_equal(reply.body_size, 1000);
         assert_memory_equal(reply.body, memory(h) + 1000, 1000);
         expect_status(reply, 206);
@@ -164,7 +164,7 @@ WITH_HTTP(content_comes_in_ranges)
         expect_status(http_call(h, "GET", content_path(h, ""), "Range: bytes=0-1\r\nIf-Range: \"x\"\r\n", NULL), 200);
         expect_status(http_call(h, "GET", content_path(h, ""), "Range: bytes=0-1,3-4\r\n", NULL), 200);
         reply = http_call(h, "GET", content_path(h, ""), "Range: bytes=65536-\r\n", NULL);
-        assert_string_equal(reply_header(&reply, "Content-Range"), "bytes */65536");
+        assert_string_equal(raw_header(&reply, "Content-Range"), "bytes */65536");
         expect_problem(reply, 416, "range-not-satisfiable");
 }
 
@@ -172,13 +172,13 @@ WITH_HTTP(an_upload_lands_at_its_offset)
 {
         int fd = put(h, "?offset=65533", "Content-Length: 3\r\nContent-Type: application/octet-stream\r\n");
 
-        http_send(fd, "abc", 3);
-        expect_status(http_receive(fd), 204);
+        raw_send(fd, "abc", 3);
+        expect_status(raw_receive_last(fd), 204);
         assert_memory_equal(memory(h) + 65533, "abc", 3);
         assert_int_equal(memory(h)[65532], 0);
         fd = put(h, "", "Transfer-Encoding: chunked\r\n");
-        http_send(fd, "2\r\nxy\r\n1\r\nz\r\n0\r\n\r\n", 19);
-        expect_status(http_receive(fd), 204);
+        raw_send(fd, "2\r\nxy\r\n1\r\nz\r\n0\r\n\r\n", 19);
+        expect_status(raw_receive_last(fd), 204);
         assert_memory_equal(memory(h), "xyz", 3);
 }
 
@@ -186,8 +186,8 @@ WITH_HTTP(an_upload_of_curls_default_type_is_taken)
 {
         int fd = put(h, "", "Content-Length: 1\r\nContent-Type: application/x-www-form-urlencoded\r\n");
 
-        http_send(fd, "q", 1);
-        expect_status(http_receive(fd), 204);
+        raw_send(fd, "q", 1);
+        expect_status(raw_receive_last(fd), 204);
         expect_problem(http_call(h, "PUT", content_path(h, ""), "", "{}"), 415, "unsupported-media-type");
 }
 
@@ -195,8 +195,8 @@ WITH_HTTP(an_upload_too_long_stores_nothing)
 {
         int fd = put(h, "?offset=65533", "Content-Length: 4\r\n");
 
-        http_send(fd, "abcd", 4);
-        expect_problem(http_receive(fd), 413, "too-large");
+        raw_send(fd, "abcd", 4);
+        expect_problem(raw_receive_last(fd), 413, "too-large");
         assert_int_equal(memory(h)[65533], 0);
         expect_problem(http_call(h, "PUT", content_path(h, "?offset=65537"), "Content-Length: 0\r\n", NULL), 400,
                        "out-of-bounds");
@@ -207,8 +207,8 @@ WITH_HTTP(a_chunked_upload_stops_at_the_end_of_the_region)
 {
         int fd = put(h, "?offset=65534", "Transfer-Encoding: chunked\r\n");
 
-        http_send(fd, "2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", 19);
-        expect_problem(http_receive(fd), 413, "too-large");
+        raw_send(fd, "2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", 19);
+        expect_problem(raw_receive_last(fd), 413, "too-large");
         assert_memory_equal(memory(h) + 65534, "ab", 2);
         expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
 }
@@ -218,11 +218,10 @@ WITH_HTTP(a_broken_upload_keeps_what_came_and_lets_the_region_go)
         int fd = put(h, "", "Content-Length: 1000\r\n");
         char path[64];
 
-        http_send(fd, "part", 4);
+        raw_send(fd, "part", 4);
         shutdown(fd, SHUT_WR);
-        struct reply reply = http_receive(fd);
+        struct raw_answer reply = raw_receive_last(fd);
         assert_int_not_equal(reply.status, 204);
-        reply_clear(&reply);
         await_idle(h);
         assert_memory_equal(memory(h), "part", 4);
         assert_int_equal(region_in_use(h->f->region), 0);
@@ -234,15 +233,15 @@ WITH_HTTP(a_region_deleted_during_an_upload_ends_it_as_gone)
 {
         int fd = put(h, "", "Content-Length: 2\r\nExpect: 100-continue\r\n");
         char path[64], answer[64] = "";
-        struct reply reply;
+        struct raw_answer reply;
 
         /* 100 Continue says that the upload is on. */
         assert_true(recv(fd, answer, sizeof(answer) - 1, 0) > 0);
         assert_memory_equal(answer, "HTTP/1.1 100", 12);
         snprintf(path, sizeof(path), "/v1/regions/%s", h->region);
         expect_status(http_call(h, "DELETE", path, "", NULL), 204);
-        http_send(fd, "ok", 2);
-        reply = http_receive(fd);
+        raw_send(fd, "ok", 2);
+        reply = raw_receive_last(fd);
         assert_string_equal(reply_field(&reply, "code"), "gone");
         expect_status(reply, 410);
 }
@@ -263,7 +262,7 @@ WITH_HTTP(memory_of_the_program_is_read_but_neither_removed_nor_stored_into)
         expect_problem(http_call(h, "DELETE", path, "", NULL), 409, "region-held");
         expect_problem(http_raw(h, upload), 403, "forbidden");
         assert_string_equal(owned, "of the program");
-        struct reply reply = http_call(h, "GET", content, "", NULL);
+        struct raw_answer reply = http_call(h, "GET", content, "", NULL);
         assert_string_equal(reply.body, "of the program");
         expect_status(reply, 200);
         region_allow_content(region, true);

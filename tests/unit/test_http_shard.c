@@ -59,7 +59,7 @@ static void gather(struct http_fixture *h, struct operation *operation, int *fds
 static void expect_answers(int *fds, size_t n, const char *done)
 {
         for (size_t i = 0; i < n; i++) {
-                struct reply reply = http_receive(fds[i]);
+                struct raw_answer reply = raw_receive_last(fds[i]);
                 assert_string_equal(reply_field(&reply, "done"), done);
                 expect_status(reply, 200);
         }
@@ -115,7 +115,7 @@ static void ping(int fd)
         char text[2048] = "";
         size_t size = 0;
 
-        http_send(fd, request, strlen(request));
+        raw_send(fd, request, strlen(request));
         while (!strstr(text, "\"live\"")) {
                 ssize_t n = recv(fd, text + size, sizeof(text) - 1 - size, 0);
                 assert_true(n > 0);
@@ -140,7 +140,7 @@ WITH_HTTP(the_limit_holds_over_all_shards_and_ends_with_a_connection)
         int fds[LIMIT - 1], kept, late;
 
         start(h, LIMIT);
-        kept = http_connect(h);
+        kept = raw_dial(h->port);
         ping(kept);
         gather(h, all, fds, LIMIT - 2, LIMIT - 2);
         gather(h, one, fds + LIMIT - 2, 1, LIMIT - 1);
@@ -150,7 +150,7 @@ WITH_HTTP(the_limit_holds_over_all_shards_and_ends_with_a_connection)
         assert_int_equal(waiting(h), 1);
         operation_cancel(h->f->store, one);
         expect_answers(fds + LIMIT - 2, 1, "true");
-        expect_status(http_receive(late), 200);
+        expect_status(raw_receive_last(late), 200);
         operation_cancel(h->f->store, all);
         expect_answers(fds, LIMIT - 2, "true");
         close(kept);
@@ -171,18 +171,18 @@ WITH_HTTP(one_address_leaves_places_to_others)
         assert_int_equal(quota_share(PLACES), SHARE);
         atomic_store(&client_key, 5);
         for (int i = 0; i < SHARE; i++) {
-                fds[i] = http_connect(h);
+                fds[i] = raw_dial(h->port);
                 ping(fds[i]);
         }
-        late = http_connect(h);
+        late = raw_dial(h->port);
         assert_true(recv(late, &byte, 1, 0) <= 0); /* closed, without a byte */
         close(late);
         assert_int_equal(metric_value(h->server->refused_address), 1);
         atomic_store(&client_key, 7);
-        fds[SHARE] = http_connect(h);
+        fds[SHARE] = raw_dial(h->port);
         ping(fds[SHARE]);
         atomic_store(&client_key, 0); /* this machine */
-        fds[SHARE + 1] = http_connect(h);
+        fds[SHARE + 1] = raw_dial(h->port);
         ping(fds[SHARE + 1]);
         for (int i = 0; i < SHARE; i++)
                 ping(fds[i]);
@@ -195,7 +195,7 @@ WITH_HTTP(without_descriptors_clients_wait_until_there_are_some)
         struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         static const char request[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         struct rlimit before, none;
-        int kept = http_connect(h), late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int kept = raw_dial(h->port), late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
         ping(kept);
         assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -203,11 +203,11 @@ WITH_HTTP(without_descriptors_clients_wait_until_there_are_some)
         address.sin_port = htons(h->port);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
         assert_int_equal(connect(late, (struct sockaddr *)&address, sizeof(address)), 0);
-        http_send(late, request, strlen(request));
+        raw_send(late, request, strlen(request));
         ping(kept);
         ping(kept);
         assert_int_equal(waiting(h), 1);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-        expect_status(http_receive(late), 200);
+        expect_status(raw_receive_last(late), 200);
         close(kept);
 }

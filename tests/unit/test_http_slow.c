@@ -77,9 +77,9 @@ static void expect_end(int fd)
 
 static int say(struct http_fixture *h, const char *text)
 {
-        int fd = http_connect(h);
+        int fd = raw_dial(h->port);
 
-        http_send(fd, text, strlen(text));
+        raw_send(fd, text, strlen(text));
         settle(h);
         return fd;
 }
@@ -92,7 +92,7 @@ CASE(a_first_head_has_ten_seconds)
 
         pass(h, 9);
         assert_true(is_open(fd));
-        http_send(fd, "X", 1);
+        raw_send(fd, "X", 1);
         settle(h);
         pass(h, 2);
         expect_end(fd);
@@ -107,7 +107,7 @@ CASE(a_later_head_has_them_from_its_first_byte)
         assert_true(recv(fd, answer, sizeof(answer), 0) > 0);
         pass(h, 30); /* idle, which is nobody's fault */
         assert_true(is_open(fd));
-        http_send(fd, "GET /li", 7);
+        raw_send(fd, "GET /li", 7);
         settle(h);
         pass(h, 2); /* the kernel's clock is not moved: to it, they have come just now */
         assert_true(is_open(fd));
@@ -138,7 +138,7 @@ CASE(a_body_must_move)
         pass(h, 19);
         assert_true(is_open(fd));
         for (int i = 0; i < 10; i++) /* good for 20 s */
-                http_send(fd, bytes, sizeof(bytes));
+                raw_send(fd, bytes, sizeof(bytes));
         settle(h);
         pass(h, 11);
         assert_true(is_open(fd));
@@ -150,11 +150,11 @@ CASE(a_body_must_move)
 static int ask_for_much(struct http_fixture *h, const struct region *region)
 {
         char id[FERRY_ID_TEXT_SIZE], text[256];
-        int fd = http_connect(h);
+        int fd = raw_dial(h->port);
 
         ferry_id_format("rgn_", region->id, id);
         snprintf(text, sizeof(text), "GET /v1/regions/%s/content HTTP/1.1\r\nHost: localhost\r\n\r\n", id);
-        http_send(fd, text, strlen(text));
+        raw_send(fd, text, strlen(text));
         assert_int_equal(recv(fd, text, 1, MSG_PEEK), 1);
         return fd;
 }
@@ -196,6 +196,6 @@ CASE(a_parked_request_is_not_slow)
                 pass(h, 11);
         assert_true(is_open(fd));
         operation_cancel(h->f->store, operation);
-        expect_status(http_receive(fd), 200);
+        expect_status(raw_receive_last(fd), 200);
         operation_unref(operation);
 }

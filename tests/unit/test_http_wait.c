@@ -67,10 +67,10 @@ WITH_HTTP(a_parked_request_is_answered_when_the_operation_is_done)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
         int fd = park(h, operation, "?wait_ms=60000", 1);
-        struct reply reply;
+        struct raw_answer reply;
 
         operation_cancel(h->f->store, operation);
-        reply = http_receive(fd);
+        reply = raw_receive_last(fd);
         assert_string_equal(reply_field(&reply, "status"), "CANCELLED");
         expect_status(reply, 200);
         await_parked(h, 0);
@@ -105,7 +105,7 @@ static void assert_somebody_looks(void)
 WITH_HTTP(a_thread_that_looks_for_more_serves_wakes_and_stops)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
-        struct reply reply;
+        struct raw_answer reply;
         int fd;
 
         http_stop(h);
@@ -116,7 +116,7 @@ WITH_HTTP(a_thread_that_looks_for_more_serves_wakes_and_stops)
         fd = park(h, operation, "?wait_ms=60000", 1);
         expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
         operation_cancel(h->f->store, operation);
-        reply = http_receive(fd);
+        reply = raw_receive_last(fd);
         assert_string_equal(reply_field(&reply, "status"), "CANCELLED");
         expect_status(reply, 200);
         expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=20&revision=99"), "", NULL), 200);
@@ -139,10 +139,10 @@ WITH_HTTP(a_wait_for_a_revision_ends_with_the_next)
         struct operation *operation = make(h->f, FERRY_READABLE);
         int fd = park(h, operation, "?wait_ms=60000&revision=1", 1);
         struct engine_offer offer;
-        struct reply reply;
+        struct raw_answer reply;
 
         assert_int_equal(claim(h->f, operation, &offer), 0);
-        reply = http_receive(fd);
+        reply = raw_receive_last(fd);
         assert_string_equal(reply_field(&reply, "status"), "IN_PROGRESS");
         assert_string_equal(reply_field(&reply, "done"), "false");
         expect_status(reply, 200);
@@ -154,7 +154,7 @@ WITH_HTTP(at_the_time_limit_the_answer_says_not_done)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
         uint64_t start = clock_now_us();
-        struct reply reply = http_call(h, "GET", path_of(h, operation, "?wait_ms=50"), "", NULL);
+        struct raw_answer reply = http_call(h, "GET", path_of(h, operation, "?wait_ms=50"), "", NULL);
 
         assert_true(clock_now_us() - start >= 50000);
         assert_string_equal(reply_field(&reply, "done"), "false");
@@ -165,14 +165,14 @@ WITH_HTTP(at_the_time_limit_the_answer_says_not_done)
 WITH_HTTP(a_wait_beyond_the_cap_is_capped)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
-        struct reply reply;
+        struct raw_answer reply;
 
         http_stop(h);
         h->config.limits.wait_ms_max = 10;
         http_start(h);
         expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=9007199254740991"), "", NULL), 200);
         reply = http_call(h, "GET", path_of(h, operation, ""), "Prefer: wait=9999999999\r\n", NULL);
-        assert_string_equal(reply_header(&reply, "Preference-Applied"), "wait=0");
+        assert_string_equal(raw_header(&reply, "Preference-Applied"), "wait=0");
         expect_status(reply, 200);
         operation_unref(operation);
 }
@@ -181,12 +181,12 @@ WITH_HTTP(prefer_waits_too_and_is_acknowledged)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
         int fd = http_begin(h, "GET", path_of(h, operation, ""), "Prefer: respond-async, wait=20\r\n", NULL);
-        struct reply reply;
+        struct raw_answer reply;
 
         await_parked(h, 1);
         operation_cancel(h->f->store, operation);
-        reply = http_receive(fd);
-        assert_string_equal(reply_header(&reply, "Preference-Applied"), "wait=20");
+        reply = raw_receive_last(fd);
+        assert_string_equal(raw_header(&reply, "Preference-Applied"), "wait=20");
         assert_string_equal(reply_field(&reply, "done"), "true");
         expect_status(reply, 200);
         operation_unref(operation);
@@ -197,7 +197,7 @@ static void post_waits(struct http_fixture *h, const char *path, const char *hea
         struct operation *page[2];
         uint64_t cursor = 0;
         char body[256];
-        struct reply reply;
+        struct raw_answer reply;
         int fd;
 
         snprintf(body, sizeof(body), "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}]}", h->region);
@@ -206,13 +206,13 @@ static void post_waits(struct http_fixture *h, const char *path, const char *hea
         assert_int_equal(operation_page(h->f->store, NULL, &cursor, page, 2), 1);
         operation_cancel(h->f->store, page[0]);
         operation_unref(page[0]);
-        reply = http_receive(fd);
+        reply = raw_receive_last(fd);
         assert_string_equal(reply_field(&reply, "status"), "CANCELLED");
-        assert_non_null(reply_header(&reply, "Location"));
+        assert_non_null(raw_header(&reply, "Location"));
         if (applied)
-                assert_string_equal(reply_header(&reply, "Preference-Applied"), applied);
+                assert_string_equal(raw_header(&reply, "Preference-Applied"), applied);
         else
-                assert_null(reply_header(&reply, "Preference-Applied"));
+                assert_null(raw_header(&reply, "Preference-Applied"));
         expect_status(reply, 201);
 }
 
@@ -232,7 +232,7 @@ WITH_HTTP(waiters_on_a_deleted_operation_get_410)
         int fd = park(h, operation, "?wait_ms=60000", 1);
 
         operation_delete(h->f->store, operation);
-        expect_problem(http_receive(fd), 410, "gone");
+        expect_problem(raw_receive_last(fd), 410, "gone");
         operation_unref(operation);
 }
 
@@ -256,18 +256,18 @@ WITH_HTTP(a_client_that_leaves_is_not_waited_for)
 WITH_HTTP(waiters_are_bounded)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
-        struct reply reply;
+        struct raw_answer reply;
         int fds[4];
 
         for (size_t i = 0; i < 4; i++)
                 fds[i] = park(h, operation, "?wait_ms=60000", i + 1);
         reply = http_call(h, "GET", path_of(h, operation, "?wait_ms=60000"), "", NULL);
-        assert_non_null(reply_header(&reply, "Retry-After"));
+        assert_non_null(raw_header(&reply, "Retry-After"));
         expect_problem(reply, 429, "limit-reached");
         expect_status(http_call(h, "GET", path_of(h, operation, ""), "", NULL), 200);
         operation_cancel(h->f->store, operation);
         for (size_t i = 0; i < 4; i++)
-                expect_status(http_receive(fds[i]), 200);
+                expect_status(raw_receive_last(fds[i]), 200);
         operation_unref(operation);
 }
 
@@ -283,7 +283,7 @@ WITH_HTTP(parked_requests_hold_no_thread)
                 expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
         operation_cancel(h->f->store, operation);
         for (size_t i = 0; i < 4; i++)
-                expect_status(http_receive(fds[i]), 200);
+                expect_status(raw_receive_last(fds[i]), 200);
         operation_unref(operation);
 }
 
@@ -291,13 +291,13 @@ WITH_HTTP(draining_lets_parked_requests_wait)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
         int fd = park(h, operation, "?wait_ms=60000", 1);
-        struct reply reply;
+        struct raw_answer reply;
 
         http_server_drain(h->server);
         expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
         await_parked(h, 1);
         operation_cancel(h->f->store, operation);
-        reply = http_receive(fd);
+        reply = raw_receive_last(fd);
         assert_string_equal(reply_field(&reply, "done"), "true");
         expect_status(reply, 200);
         operation_unref(operation);
@@ -307,10 +307,10 @@ WITH_HTTP(the_end_of_the_server_answers_parked_requests)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
         int fd = park(h, operation, "?wait_ms=60000", 1);
-        struct reply reply;
+        struct raw_answer reply;
 
         http_stop(h);
-        reply = http_receive(fd);
+        reply = raw_receive_last(fd);
         assert_string_equal(reply_field(&reply, "done"), "false");
         expect_status(reply, 200);
         operation_unref(operation);
@@ -342,14 +342,14 @@ WITH_HTTP(a_connection_serves_on_after_it_was_parked)
 {
         struct operation *operation = make(h->f, FERRY_READABLE);
         char text[512];
-        struct reply reply;
+        struct raw_answer reply;
 
         snprintf(text, sizeof(text),
                  "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
                  "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
                  path_of(h, operation, "?wait_ms=20"));
         reply = http_raw(h, text);
-        assert_non_null(strstr(reply.text, "\"live\""));
+        assert_non_null(strstr(reply.rest, "\"live\""));
         expect_status(reply, 200);
         operation_unref(operation);
 }
@@ -368,7 +368,7 @@ WITH_HTTP(each_parked_request_is_woken_once)
                 if (i & 2)
                         operation_cancel(h->f->store, operation);
                 close(leaves);
-                expect_status(http_receive(stays), 200);
+                expect_status(raw_receive_last(stays), 200);
                 operation_delete(h->f->store, operation);
                 operation_unref(operation);
         }
