@@ -10,7 +10,6 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "http_internal.h"
-#include "request.h"
 
 enum {
         ROOM_FIRST = 1024,
@@ -37,50 +36,49 @@ static bool take_room(struct http_server *server, size_t bytes)
         return false;
 }
 
-static int grow(struct http_request *request, size_t wanted)
+static int grow(struct http_server *server, struct body *body, size_t wanted)
 {
-        size_t capacity = request->body_capacity ? request->body_capacity : ROOM_FIRST, more;
+        size_t capacity = body->capacity ? body->capacity : ROOM_FIRST, more;
         char *grown;
 
         while (capacity < wanted)
                 capacity *= 2;
-        more = charge(capacity) - charge(request->body_capacity);
-        if (!take_room(request->server, more))
+        more = charge(capacity) - charge(body->capacity);
+        if (!take_room(server, more))
                 return FERRY_E_LIMIT_REACHED;
-        grown = memory_regrow(request->body, request->body_size, capacity);
+        grown = memory_regrow(body->text, body->size, capacity);
         if (!grown) {
-                give_room(request->server, more);
+                give_room(server, more);
                 return -ENOMEM;
         }
-        request->body = grown;
-        request->body_capacity = capacity;
+        body->text = grown;
+        body->capacity = capacity;
         return 0;
 }
 
-int body_append(struct http_request *request, const char *data, size_t size)
+int body_append(struct http_server *server, struct body *body, const char *data, size_t size)
 {
         size_t wanted;
         int r;
 
-        if (__builtin_add_overflow(request->body_size, size, &wanted) ||
-            wanted > request->server->config.limits.body_max)
+        if (__builtin_add_overflow(body->size, size, &wanted) || wanted > server->config.limits.body_max)
                 return FERRY_E_TOO_LARGE;
-        if (wanted > request->body_capacity) {
-                r = grow(request, wanted);
+        if (wanted > body->capacity) {
+                r = grow(server, body, wanted);
                 if (r)
                         return r;
         }
-        memcpy(request->body + request->body_size, data, size);
-        request->body_size = wanted;
+        memcpy(body->text + body->size, data, size);
+        body->size = wanted;
         return 0;
 }
 
-void body_drop(struct http_request *request)
+void body_drop(struct http_server *server, struct body *body)
 {
-        if (!request->body)
+        if (!body->text)
                 return;
-        give_room(request->server, charge(request->body_capacity));
-        explicit_bzero(request->body, request->body_size); /* it may have held a notification key */
-        free(request->body);
-        request->body = NULL;
+        give_room(server, charge(body->capacity));
+        explicit_bzero(body->text, body->size); /* it may have held a notification key */
+        free(body->text);
+        body->text = NULL;
 }

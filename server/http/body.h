@@ -4,17 +4,22 @@
 
 #include <stddef.h>
 
-struct http_request;
+struct http_server;
 
 /*
  * The JSON body of a request, put together as it comes. Thread: that of the connection's shard; the room that all
  * bodies share is any thread's.
  */
 
+struct body {
+        char *text; /* owned */
+        size_t size, capacity;
+};
+
 /* 0; FERRY_E_TOO_LARGE (body_max); FERRY_E_LIMIT_REACHED (bodies_max); -ENOMEM. */
-int body_append(struct http_request *request, const char *data, size_t size);
+int body_append(struct http_server *server, struct body *body, const char *data, size_t size);
 
 /* Wipes and frees it. */
-void body_drop(struct http_request *request);
+void body_drop(struct http_server *server, struct body *body);
 
 #endif

@@ -11,7 +11,6 @@
 #include <ferry/json.h>
 
 #include "base/util.h"
-#include "body.h"
 #include "connection.h"
 #include "dispatch.h"
 #include "guard.h"
@@ -203,7 +202,7 @@ static bool take_data(struct http_request *request, const char *data, size_t siz
         if (!request->answered) {
                 if (request->route->body == HTTP_BODY_STREAM) {
                         request->route->take(request, data, size);
-                } else if ((error = body_append(request, data, size))) {
+                } else if ((error = body_append(request->server, &request->body, data, size))) {
                         const struct http_limits *limits = &request->server->config.limits;
                         request_problem(request, error,
                                         error == FERRY_E_LIMIT_REACHED ? "bodies_max is %llu, which other requests need"
@@ -227,7 +226,7 @@ static bool parse_body(struct http_request *request)
 {
         struct ferry_json_errors errors = { 0 };
 
-        if (!request->body_size) {
+        if (!request->body.size) {
                 if (request->route->body == HTTP_BODY_OPTIONAL_JSON)
                         return true;
                 request_problem_at(request, FERRY_E_INVALID_JSON, "", "The request needs a JSON body");
@@ -235,9 +234,9 @@ static bool parse_body(struct http_request *request)
         }
         if (request->headers.idempotency_key)
                 request->idempotency_hash =
-                        XXH3_64bits_withSeed(request->body, request->body_size, request->target_hash);
-        int error = ferry_json_parse_in_place(request->body, request->body_size, request->route->kept, &request->json,
-                                              &errors);
+                        XXH3_64bits_withSeed(request->body.text, request->body.size, request->target_hash);
+        int error = ferry_json_parse_in_place(request->body.text, request->body.size, request->route->kept,
+                                              &request->json, &errors);
         if (error < 0)
                 request_problem(request, error, NULL);
         else if (error)

@@ -20,7 +20,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "body.h"
 #include "head.h"
 #include "http_internal.h"
 #include "memory/region.h"
@@ -84,7 +83,7 @@ struct http_request *request_free(struct http_request *request)
         if (request->deferred)
                 MHD_destroy_response(request->deferred);
         request->json = ferry_json_free(request->json);
-        body_drop(request);
+        body_drop(request->server, &request->body);
         request_drop(request);
         operation_unref(request->operation);
         free(request);

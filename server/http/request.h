@@ -8,6 +8,7 @@
 
 #include <ferry/encoding.h>
 
+#include "body.h"
 #include "headers.h"
 #include "http/server.h"
 #include "query.h"
@@ -70,8 +71,7 @@ struct http_request {
         /* The body. */
         uint64_t content_length; /* 0 when chunked */
         uint64_t discarded;
-        char *body; /* of a JSON route; owned, and json's text */
-        size_t body_size, body_capacity;
+        struct body body;        /* of a JSON route, and json's text */
         struct ferry_json *json; /* owned; NULL = the body was empty, which only HTTP_BODY_OPTIONAL_JSON lets by */
 
         /* What the handler holds; given back when the request ends. */
