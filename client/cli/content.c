@@ -12,7 +12,11 @@
 #include "local.h"
 #include "mapping.h"
 
-enum { CONTENT_PIECE = 8 << 20 }; /* bytes between two looks at signals */
+/*
+ * Bytes between two looks at signals. memcpy stores past the caches, 12 instead of 7 GB/s, from three quarters of the
+ * last level's size on.
+ */
+enum { CONTENT_PIECE = 8 << 20, CONTENT_COPY = 256 << 20 };
 
 /* ---- file → region ---- */
 
@@ -81,9 +85,10 @@ int content_fill(const struct cli_worker *worker, const struct ferry_region *reg
 
 static int content_write(const struct content_output *output, const char *from, uint64_t size)
 {
+        const uint64_t most = output->map ? CONTENT_COPY : CONTENT_PIECE;
         for (uint64_t done = 0, piece; done < size; done += piece) {
                 int r = 0;
-                piece = size - done < CONTENT_PIECE ? size - done : CONTENT_PIECE;
+                piece = size - done < most ? size - done : most;
                 if (signals_caught())
                         return -ECANCELED;
                 if (output->map)
