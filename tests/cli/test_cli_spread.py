@@ -128,7 +128,7 @@ class Spread(Case):
         return source, gate
 
     def test_what_has_arrived_is_not_sent_again(self):
-        size, half = 48 * MIB, 24 * MIB
+        size, half = 32 * MIB, 16 * MIB
         for victim in (0, 1):
             source, gate = self.source_that_waits(half)
             source.expect("nothing can move bytes but HTTP", "peer-lost")
