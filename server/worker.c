@@ -90,7 +90,7 @@ int worker_new(const struct worker_options *options, struct ferry_worker **ret_w
         static pthread_once_t watched = PTHREAD_ONCE_INIT;
         FERRY_CLEANUP(cleanup_worker) struct ferry_worker *worker = NULL;
         const struct engine_facts *facts;
-        char unread[2];
+        char unread[2], epoch[FERRY_ID_TEXT_SIZE];
         int r;
 
         if (!message || message_size == 0) {
@@ -110,7 +110,8 @@ int worker_new(const struct worker_options *options, struct ferry_worker **ret_w
                 return r;
         set_serving(worker, true);
         facts = engine_get_facts(worker->engine);
-        log_event(LOG_INFO, "worker ready", LOG_S("worker", worker->settings->options.name),
+        ferry_id_format("", worker->epoch, epoch); /* by which other workers' logs name this one */
+        log_event(LOG_INFO, "worker ready", LOG_S("worker", worker->settings->options.name), LOG_S("epoch", epoch),
                   LOG_S("version", FERRY_VERSION), LOG_S("ucx", facts->ucx_version),
                   LOG_S("http", ferry_worker_url(worker, 0)),
                   LOG_S("data", engine_network_is_open(facts) ? facts->data_address : NULL));

@@ -256,12 +256,16 @@ WITH_WORKER(a_socket_that_a_dead_worker_left_is_taken_over_but_no_other_file)
 
 WITH_WORKER(logs_are_logfmt_or_json)
 {
-        char *save = NULL;
-        char *log;
+        struct ferry_worker_info info;
+        char *log, *save = NULL, epoch[64];
 
         worker_start(w, "w", NULL);
+        assert_int_equal(ferry_get_worker(w->client, &info), 0);
+        (void)snprintf(epoch, sizeof(epoch), " epoch=%s ", info.epoch);
+        ferry_worker_info_clear(&info);
         log = strdup(worker_log(w));
         assert_non_null(strstr(log, " level=info msg=\"worker ready\" worker=w "));
+        assert_non_null(strstr(log, epoch));
         for (char *line = strtok_r(log, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
                 assert_int_equal(strncmp(line, "ts=20", 5), 0);
         free(log);
