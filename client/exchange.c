@@ -297,6 +297,9 @@ static void attempt_finish(struct attempt *a, CURLcode code, int result)
                 reply->retry_after_ms = after < EXCHANGE_WAIT_MAX / 1000 ? (uint64_t)after * 1000 : EXCHANGE_WAIT_MAX;
         if (a->abort < 0)
                 snprintf(reply->fault, sizeof(reply->fault), "the transfer was ended: %s", strerror(-a->abort));
+        else if (code == CURLE_COULDNT_CONNECT && a->f->unix_socket) /* libcurl names localhost and a port */
+                snprintf(reply->fault, sizeof(reply->fault), "%s",
+                         result == -EACCES ? "the socket may not be opened" : "nothing listens at the socket");
         else if (code != CURLE_OK && !reply->fault[0])
                 snprintf(reply->fault, sizeof(reply->fault), "%s", curl_easy_strerror(code));
 }

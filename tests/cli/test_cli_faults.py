@@ -39,7 +39,8 @@ class Faults(Case):
     def test_no_worker(self):
         source = self.file("source", 10)
         self.complains("is a worker running at http://127.0.0.1:1?", "offer", source, "-u", "http://127.0.0.1:1", status=3)
-        self.complains("is a worker running at", "ls", "-u", "unix:/nonexistent", status=3)
+        self.complains("is a worker running at unix:/nonexistent? Connection refused: nothing listens at the socket", "ls",
+                       "-u", "unix:/nonexistent", status=3)
         process, url = self.offer()
         self.complains("is a worker running at", "fetch", url, "-o", self.directory / "x", "-u", "http://127.0.0.1:1",
                        status=3)
