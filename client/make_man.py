@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The man pages of libferry's calls, section 3, from the comments in its headers.
+"""The man pages of libferry's and libferry-worker's calls, section 3, from the comments in their headers.
 
 make_man.py --list HEADER...             names of the pages
 make_man.py VERSION DIRECTORY HEADER...  writes them there
@@ -9,8 +9,10 @@ import re
 import sys
 
 COMMENT = re.compile(r"/\*\n? ?\*? ?(.*?)\s*\*/", re.S)
-FUNCTION = re.compile(
-    r"(/\*(?:(?!\*/).)*\*/)\n(?:FERRY_SIZED )?((?:const )?(?:struct )?\w+ \*?)(ferry_\w+)\(([^;{]*)\);", re.S)
+DECLARATION = r"(?:FERRY_SIZED )?((?:const )?(?:struct |enum )?\w+ \*?)(ferry_\w+)\(((?:[^;{}]|\n)*?)\);\n"
+# Several that stand below one comment share a page.
+FUNCTIONS = re.compile(rf"(/\*(?:(?!\*/).)*\*/)\n((?:{DECLARATION})+)", re.S)
+LIBRARIES = {"worker.h": "ferry-worker"}
 
 
 def plain(comment):
@@ -26,8 +28,11 @@ def roff(text):
 
 def calls(header):
     text = open(header).read()
-    for comment, result, name, arguments in FUNCTION.findall(text):
-        yield name, result, " ".join(arguments.split()), plain(comment)
+    for comment, declarations, *_ in FUNCTIONS.findall(text):
+        found = [(result, name, " ".join(arguments.split()))
+                 for result, name, arguments in re.findall(DECLARATION, declarations) if not name.endswith("_sized")]
+        if found:
+            yield found, plain(comment)
 
 
 def structs(headers):
@@ -47,14 +52,18 @@ def common_errors(header):
 
 
 def page(call, version, header, known, errors):
-    name, result, arguments, text = call
+    prototypes, text = call
+    library = LIBRARIES.get(header, "ferry")
+    names = ", ".join(name for _, name, _ in prototypes)
+    arguments = " ".join(result + one for result, _, one in prototypes)
     description, _, own = text.partition("Errors:")
     sends = "struct ferry *f" in arguments and own
-    out = [f'.\\" Made from <ferry/{header}>.', f'.TH {name} 3 "" "ferry {version}" "libferry"', ".SH NAME",
-           f"{name} \\- {roff(' '.join(description.split()).split('. ')[0].rstrip('.'))}", ".SH SYNOPSIS", ".nf",
-           f"#include <ferry/{header}>", "", f"{result}{name}({arguments});", "", "cc `pkg-config --cflags --libs ferry`", ".fi",
-           ".SH DESCRIPTION", roff(" ".join(description.split()))]
-    used = [struct for struct in re.findall(r"struct (ferry_\w+)", arguments + result) if struct in known]
+    out = [f'.\\" Made from <ferry/{header}>.', f'.TH {prototypes[0][1]} 3 "" "ferry {version}" "lib{library}"', ".SH NAME",
+           f"{names} \\- {roff(' '.join(description.split()).split('. ')[0].rstrip('.'))}", ".SH SYNOPSIS", ".nf",
+           f"#include <ferry/{header}>", "", *(f"{result}{name}({own});" for result, name, own in prototypes), "",
+           f"cc `pkg-config --cflags --libs {library}`", ".fi", ".SH DESCRIPTION",
+           "\n.PP\n".join(roff(" ".join(paragraph.split())) for paragraph in description.strip().split("\n\n"))]
+    used = [struct for struct in re.findall(r"struct (ferry_\w+)", arguments) if struct in known]
     for struct in dict.fromkeys(used):
         comment, body = known[struct]
         out += [".PP", roff(" ".join(comment.split()))] if comment else []
@@ -70,15 +79,18 @@ def page(call, version, header, known, errors):
 
 def main():
     if sys.argv[1] == "--list":
-        print("\n".join(f"{call[0]}.3" for header in sys.argv[2:] for call in calls(header) if not call[0].endswith("_sized")))
+        print("\n".join(f"{name}.3" for header in sys.argv[2:] for found, _ in calls(header) for _, name, _ in found))
         return
     version, directory, *headers = sys.argv[1:]
     known, errors = structs(headers), common_errors(headers[0])
     for header in headers:
         for call in calls(header):
-            if not call[0].endswith("_sized"):
-                with open(f"{directory}/{call[0]}.3", "w") as file:
-                    file.write(page(call, version, header.rsplit("/", 1)[1], known, errors))
+            (_, first, _), *others = call[0]
+            with open(f"{directory}/{first}.3", "w") as file:
+                file.write(page(call, version, header.rsplit("/", 1)[1], known, errors))
+            for _, name, _ in others:
+                with open(f"{directory}/{name}.3", "w") as file:
+                    file.write(f".so man3/{first}.3\n")
 
 
 main()

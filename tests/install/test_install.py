@@ -57,7 +57,9 @@ class Installed(unittest.TestCase):
         self.assertIn('"uptime_ms"', run(ferry, "get", "/v1/worker", "-u", self.worker()))
 
     def test_manuals_completions_and_headers_are_there(self):
-        for page in ("man1/ferry.1", "man8/ferryd.8", "man3/ferry_get_operation.3", "man3/ferry_aio_new.3"):
+        for page in ("man1/ferry.1", "man8/ferryd.8", "man3/ferry_get_operation.3", "man3/ferry_aio_new.3",
+                     "man3/ferry_worker_new.3", "man3/ferry_worker_operation_status.3",
+                     "man3/ferry_worker_region_add.3"):
             self.found(f"share/man/{page}")
         for file in ("bash-completion/completions/ferry", "zsh/site-functions/_ferry", "fish/vendor_completions.d/ferry.fish"):
             self.assertIn("fetch", self.found(f"share/{file}")[0].read_text())

@@ -84,6 +84,7 @@ int ferry_worker_options_set(struct ferry_worker_options *options, const char *n
  */
 int ferry_worker_options_environment(struct ferry_worker_options *options);
 
+/* Takes NULL; returns NULL. */
 struct ferry_worker_options *ferry_worker_options_free(struct ferry_worker_options *options);
 
 /* ---- the worker ---- */
@@ -196,6 +197,7 @@ int ferry_worker_request_add_blocks(struct ferry_worker_request *request, const 
  */
 int ferry_worker_request_set(struct ferry_worker_request *request, const char *name, const char *value);
 
+/* Takes NULL; returns NULL. */
 struct ferry_worker_request *ferry_worker_request_free(struct ferry_worker_request *request);
 
 /* ---- operations ---- */
