@@ -46,6 +46,7 @@ static const struct decode_field limits_fields[] = {
         LIMIT(claims_max),
         LIMIT(lookups_max),
         LIMIT(pieces_max),
+        LIMIT(bodies_max),
 };
 _Static_assert(sizeof(limits_fields) / sizeof(limits_fields[0]) ==
                        offsetof(struct ferry_limits, json) / sizeof(uint64_t),

@@ -185,6 +185,7 @@ struct ferry_limits {
         uint64_t claims_max;  /* transfers that peers have under way */
         uint64_t lookups_max; /* requests to the registry at the same time */
         uint64_t pieces_max;  /* of the descriptors of all operations */
+        uint64_t bodies_max;  /* bytes of the JSON bodies of all requests, but for short ones */
         char *json;           /* the whole answer */
 };
 /* Frees what the struct owns and zeroes it. Any thread. */
