@@ -32,10 +32,23 @@ TEST(split_takes_names_and_literals)
 
 TEST(split_refuses_what_is_no_address)
 {
-        static const char *const bad[] = {
-                "",      ":1",      "localhost",     "localhost:", "localhost:65536", "localhost:-1", "h:1x", "::1:80",
-                "[::1]", "[::1]80", "[localhost]:1", "[]:1",       "[127.0.0.1]:1",   "[::1:9",       "h: 1"
-        };
+        static const char *const bad[] = { "",
+                                           ":1",
+                                           "localhost",
+                                           "localhost:",
+                                           "localhost:65536",
+                                           "localhost:-1",
+                                           "h:1x",
+                                           "::1:80",
+                                           "[::1]",
+                                           "[::1]80",
+                                           "[localhost]:1",
+                                           "[]:1",
+                                           "[127.0.0.1]:1",
+                                           "[::1:9",
+                                           "h: 1",
+                                           "[::g]:1",
+                                           "[1:2]:1" };
         char host[ADDRESS_HOST_SIZE], text[ADDRESS_HOST_SIZE + 8];
         uint16_t port;
 

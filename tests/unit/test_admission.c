@@ -90,9 +90,14 @@ TEST(loopback_is_the_default_and_nobody_can_be_asked_for)
 
 TEST(all_of_ipv6_is_not_all_of_ipv4)
 {
-        static const char *const allow[] = { "::/0" };
-        struct admission *admission = admit(allow, 1);
+        static const char *const all[] = { "::/0" }, *const zeros[] = { "::/64" };
+        struct admission *admission = admit(zeros, 1);
 
+        /* How IPv4 is kept begins with zeros, too. */
+        assert_true(admission_host(admission, "::2"));
+        assert_false(admission_host(admission, "10.0.0.1"));
+        admission_free(admission);
+        admission = admit(all, 1);
         assert_true(admission_host(admission, "2001:db8::1"));
         assert_false(admission_host(admission, "10.0.0.1"));
         assert_false(admission_host(admission, "::ffff:10.0.0.1"));

@@ -138,3 +138,16 @@ TEST_WITH(what_was_not_made_is_made_by_one_retry, setup, teardown)
         assert_int_equal(begin_some("k", 1, 1, ids, 3), IDEMPOTENCY_REPLAY);
         assert_int_equal(ids[1], 8);
 }
+
+/* A batch of which nothing was made: neither then nor by the retry. */
+TEST_WITH(a_retry_that_fails_as_the_first_did_leaves_its_key_free, setup, teardown)
+{
+        uint64_t ids[2] = { 0, 0 };
+
+        assert_int_equal(begin_some("k", 1, 0, ids, 2), IDEMPOTENCY_NEW);
+        idempotency_commit(cache, reserved['k'], ids);
+        assert_int_equal(begin_some("k", 1, 1, ids, 2), IDEMPOTENCY_RETRY);
+        assert_int_equal(begin_some("k", 2, 1, ids, 2), IDEMPOTENCY_CONFLICT);
+        idempotency_abort(cache, reserved['k']);
+        assert_int_equal(begin_some("k", 2, 1, ids, 2), IDEMPOTENCY_NEW);
+}

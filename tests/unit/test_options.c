@@ -126,6 +126,90 @@ TEST_WITH(the_environment_sets_every_type_of_flag, forget_environment, NULL)
         options_clear(&options);
 }
 
+/* What is set, as text. */
+static const char *value_of(const struct options *options, const struct option *option)
+{
+        const void *value = (const char *)options + option->offset;
+
+        switch (option->type) {
+        case OPTION_STRING:
+                return *(const char *const *)value;
+        case OPTION_LIST:
+                return ((const struct option_list *)value)->items[0];
+        case OPTION_FLAG:
+                return *(const bool *)value ? "1" : "0";
+        case OPTION_CHOICE:
+                return text_format("%u", *(const unsigned *)value);
+        case OPTION_UINT32:
+                return text_format("%u", *(const uint32_t *)value);
+        default:
+                return text_format("%llu", *(const unsigned long long *)value);
+        }
+}
+
+/* Two texts that the option takes. */
+static void find_values(const struct option *option, const char *ret_values[2])
+{
+        static const char *const texts[] = {
+                "1",   "0",   "2",    "64K",  "1M",    "1s",          "2s",          "h",          "g",      "h:1",
+                "g:1", "off", "auto", "info", "debug", "127.0.0.1:1", "127.0.0.1:2", "json",       "logfmt", "/a",
+                "/b",  "10",  "100",  "128K", "2M",    "10s",         "etcd://h:1",  "etcd://g:1",
+        };
+        char message[OPTION_MESSAGE_SIZE];
+        size_t n = 0;
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(texts) && n < 2; i++) {
+                struct options options = { 0 };
+
+                if (option_set(option, &options, "test", texts[i], message) == 0)
+                        ret_values[n++] = texts[i];
+                options_clear(&options);
+        }
+        if (n < 2)
+                fail_msg("no values for --%s", option->flag);
+}
+
+/* --flag[=value], and what it comes to. */
+static const char *parse_one(const struct option *option, const char *value)
+{
+        const char *flag = !value                        ? NULL
+                           : option->type == OPTION_FLAG ? text_format("--%s", option->flag)
+                                                         : text_format("--%s=%s", option->flag, value);
+        char message[OPTION_MESSAGE_SIZE];
+        struct options options;
+        const char *found;
+
+        if (PARSE(&options, message, (char *)(uintptr_t)flag) != 0)
+                fail_msg("--%s: %s", option->flag, message);
+        found = text_format("%s", value_of(&options, option));
+        options_clear(&options);
+        return found;
+}
+
+TEST_WITH(each_flag_has_a_variable_over_which_it_wins, forget_environment, NULL)
+{
+        for (size_t i = 0; i < option_count; i++) {
+                const struct option *option = &option_table[i];
+                char variable[OPTION_VARIABLE_SIZE];
+                const char *values[2], *by_flag;
+
+                if (option->not_in_environment)
+                        continue;
+                option_variable(option, variable);
+                find_values(option, values);
+                by_flag = parse_one(option, values[0]);
+                (void)setenv(variable, values[0], 1);
+                if (strcmp(parse_one(option, NULL), by_flag) != 0)
+                        fail_msg("%s=%s is not --%s", variable, values[0], option->flag);
+                (void)setenv(variable, values[1], 1);
+                if (strcmp(parse_one(option, NULL), by_flag) == 0)
+                        fail_msg("%s=%s changes nothing", variable, values[1]);
+                if (strcmp(parse_one(option, values[0]), by_flag) != 0)
+                        fail_msg("%s wins over --%s", variable, option->flag);
+                (void)unsetenv(variable);
+        }
+}
+
 TEST_WITH(the_command_line_wins_over_the_environment, forget_environment, NULL)
 {
         char message[OPTION_MESSAGE_SIZE];

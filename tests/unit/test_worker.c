@@ -117,6 +117,60 @@ TEST_WITH(memory_of_the_program_is_offered_and_taken_back, setup, teardown)
         assert_int_equal(ferry_worker_region_remove(worker, "rgn_x"), FERRY_E_NOT_FOUND);
 }
 
+TEST_WITH(memory_that_cannot_be_added_is_refused_and_takes_no_place, setup, teardown)
+{
+        static char memory[SIZE];
+        static const char long_name[] = "more than 64 bytes of a name, which is what a name may have at most";
+        const struct {
+                void *address;
+                size_t size;
+                const char *device, *name;
+                int error;
+        } rows[] = {
+                { NULL, SIZE, NULL, NULL, FERRY_E_INVALID_PARAMETER },
+                { memory, 0, NULL, NULL, FERRY_E_INVALID_PARAMETER },
+                { memory, SIZE, NULL, long_name, FERRY_E_INVALID_PARAMETER },
+                { memory, SIZE, "tape:0", NULL, FERRY_E_UNKNOWN_DEVICE },
+        };
+        char ids[2][FERRY_WORKER_ID_SIZE], id[FERRY_WORKER_ID_SIZE];
+
+        for (size_t i = 0; i < UNIT_COUNT(rows); i++)
+                assert_int_equal(ferry_worker_region_add(worker, rows[i].address, rows[i].size, rows[i].device,
+                                                         rows[i].name, id),
+                                 rows[i].error);
+        assert_int_equal(ferry_worker_region_add(worker, memory, SIZE, "cpu", "a", ids[0]), 0);
+        assert_int_equal(ferry_worker_region_add(worker, memory, SIZE, "cpu", "b", ids[1]), 0); /* the same once more */
+        assert_string_not_equal(ids[0], ids[1]);
+        assert_int_equal(ferry_worker_region_remove(worker, ids[0]), 0);
+        memset(memory, 7, SIZE); /* the program's, as before */
+        assert_int_equal(ferry_worker_region_remove(worker, ids[0]), FERRY_E_NOT_FOUND);
+        assert_int_equal(ferry_worker_region_remove(worker, ids[1]), 0);
+        assert_int_equal(memory[SIZE - 1], 7);
+}
+
+TEST_WITH(as_many_regions_are_added_as_there_may_be, setup, teardown)
+{
+        enum { MOST = 2 };
+        struct ferry_worker_options *options = ferry_worker_options_new();
+        static char memory[64];
+        struct ferry_worker *small;
+        char ids[MOST + 1][FERRY_WORKER_ID_SIZE];
+
+        assert_int_equal(ferry_worker_options_set(options, "local", "off"), 0);
+        assert_int_equal(ferry_worker_options_set(options, "max-regions", "2"), 0);
+        assert_int_equal(ferry_worker_new(options, &small), 0);
+        (void)ferry_worker_options_free(options);
+        for (int i = 0; i < MOST; i++)
+                assert_int_equal(ferry_worker_region_add(small, memory, sizeof(memory), NULL, NULL, ids[i]), 0);
+        assert_int_equal(ferry_worker_region_add(small, memory, sizeof(memory), NULL, NULL, ids[MOST]),
+                         FERRY_E_LIMIT_REACHED);
+        assert_int_equal(ferry_worker_region_remove(small, ids[0]), 0);
+        assert_int_equal(ferry_worker_region_add(small, memory, sizeof(memory), NULL, NULL, ids[MOST]), 0);
+        /* What another worker has is not this one's to remove. */
+        assert_int_equal(ferry_worker_region_remove(worker, ids[MOST]), FERRY_E_NOT_FOUND);
+        (void)ferry_worker_free(small);
+}
+
 TEST_WITH(a_worker_listens_only_when_told_to, setup, teardown)
 {
         assert_null(ferry_worker_url(worker, 0));
