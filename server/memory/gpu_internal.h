@@ -13,7 +13,7 @@ struct gpu_device {
         struct cuda_uuid uuid;
 };
 
-/* Memory on a device: allocated, adopted, or opened from another process. Fixed. */
+/* Memory on a device: allocated, adopted, or opened from another process. Fixed, but for opens. */
 struct gpu_memory {
         struct space space;
         const struct gpu_device *device;
@@ -22,6 +22,7 @@ struct gpu_memory {
         enum { GPU_ALLOCATED, GPU_ADOPTED, GPU_OPENED } kind;
         uint64_t buffer_id;        /* ADOPTED: of the allocation that the program made */
         struct gpu_import *import; /* OPENED */
+        unsigned opens;            /* by other processes; gpu_share.c's lock */
 };
 
 /* The driver; only after gpu_device_use has succeeded. */

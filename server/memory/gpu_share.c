@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <utlist.h>
 
 #include "base/util.h"
@@ -32,7 +33,8 @@ struct gpu_export {
         struct gpu_export *prev, *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf, but for the driver's; guards the two */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf, but for the driver's; guards the two, and opens */
+static pthread_cond_t closed = PTHREAD_COND_INITIALIZER; /* CLOCK_REALTIME: a step of it only changes a limit */
 static struct gpu_import *imports;
 static struct gpu_export *exports;
 
@@ -85,6 +87,46 @@ void gpu_unshare(const struct gpu_memory *memory)
                 free(export);
         }
         (void)pthread_mutex_unlock(&lock);
+}
+
+static struct gpu_memory *memory_of(const struct space *space)
+{
+        return FERRY_CONTAINER_OF(space, struct gpu_memory, space);
+}
+
+void gpu_note_opened(const struct space *space)
+{
+        (void)pthread_mutex_lock(&lock);
+        memory_of(space)->opens++;
+        (void)pthread_mutex_unlock(&lock);
+}
+
+void gpu_note_closed(const struct space *space)
+{
+        (void)pthread_mutex_lock(&lock);
+        if (--memory_of(space)->opens == 0)
+                (void)pthread_cond_broadcast(&closed);
+        (void)pthread_mutex_unlock(&lock);
+}
+
+bool gpu_await_closed(const struct space *space, unsigned ms)
+{
+        struct timespec until;
+        int r = 0;
+
+        (void)clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += ms / 1000;
+        until.tv_nsec += (long)(ms % 1000) * 1000000;
+        if (until.tv_nsec >= 1000000000) {
+                until.tv_sec++;
+                until.tv_nsec -= 1000000000;
+        }
+        (void)pthread_mutex_lock(&lock);
+        while (memory_of(space)->opens > 0 && r == 0)
+                r = pthread_cond_timedwait(&closed, &lock, &until);
+        r = memory_of(space)->opens > 0;
+        (void)pthread_mutex_unlock(&lock);
+        return r == 0;
 }
 
 /* ---- in ---- */

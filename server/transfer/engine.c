@@ -264,6 +264,9 @@ void engine_memory_unregister(struct engine *engine, struct memory *memory)
                 progress_unlock(engine);
         }
         gpu_pin_end(&memory->pin);
+        if (memory->space && !gpu_await_closed(memory->space, ENGINE_CLOSE_MS))
+                log_event(LOG_WARN, "a local peer that does not answer has memory of a GPU open, which is freed",
+                          LOG_U("size", memory->size));
         free(memory);
 }
 

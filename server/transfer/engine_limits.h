@@ -5,6 +5,7 @@
 /* Sizes and times of the engine. Chosen by measurement where tests/bench/NOTES.md says so. */
 
 enum {
+        ENGINE_CLOSE_MS = 5000, /* until a local peer has closed memory of a GPU; a dead one has at once */
         ENGINE_CHUNK_MIN = 64 << 10,
         ENGINE_WINDOW_MAX = 64, /* chunks of one transfer in flight, whatever their size; a power of two */
         ENGINE_READS_MAX = 64,  /* READs of one transfer that the responder keeps; a requester never has more */

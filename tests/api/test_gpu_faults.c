@@ -102,6 +102,19 @@ WITH_GPUS(a_gpu_that_falls_off_the_bus_ends_its_operations_and_nothing_else)
                 }
 }
 
+/* ---- memory that goes ---- */
+
+WITH_GPUS(memory_is_freed_after_its_peers_have_closed_it)
+{
+        const struct course c = { FERRY_READABLE, "cuda:0", "cuda:0", 1 * MIB, NULL };
+
+        pair_start(&s->pair, false);
+        for (int i = 0; i < 5; i++)
+                course_run(&s->pair, &c, "shm+cuda_ipc", "shm+cuda_ipc");
+        pair_stop(&s->pair);
+        assert_int_equal(s->counts->freed_while_open, 0);
+}
+
 /* ---- what a GPU does not hold up ---- */
 
 /* A transfer between GPUs that stand still, at first. */

@@ -134,8 +134,10 @@ enum { FERRY_WORKER_ID_SIZE = 24 }; /* bytes of an id as text, with the NUL */
  * device "cuda:N": address is a device pointer of CUDA's device N, as cudaMalloc or cuMemAlloc return, or inside such
  * memory. Ferry uses the device's primary context, as the CUDA runtime does, and streams of its own, which wait for no
  * other stream: the program finishes its own work on the memory before it offers it, and may use what it finds there
- * once the operation is terminal. If the program frees the memory all the same, or resets the device, operations on it
- * end with FERRY_E_TRANSFER_FAILED; a peer on this host may still hold the memory open then.
+ * once the operation is terminal. A peer on this host may have the memory open, and has closed it when
+ * ferry_worker_region_remove returns (one that is stopped: after 5 s it is given up). If the program frees the memory
+ * before, or resets the device, what begins afterwards ends with FERRY_E_TRANSFER_FAILED; what it moves at that moment
+ * is undefined, as for host memory that is unmapped under an operation.
  *
  * FERRY_E_INVALID_PARAMETER (no address, size 0, name too long, not memory of that device); FERRY_E_UNKNOWN_DEVICE;
  * FERRY_E_LIMIT_REACHED

@@ -17,6 +17,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "opening.h"
 
 enum { DESCRIPTORS_READ = 4 }; /* of one datagram, which may have 1 */
 
@@ -59,6 +60,7 @@ int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **re
         (void)snprintf(channel->link.carrier, sizeof(channel->link.carrier), "shm");
         channel->fd = fd;
         channel->mappings.copier = local->copier;
+        channel->mappings.close = opening_close;
         channel->epoch = epoch;
         channel->queue_end = &channel->queue;
         r = watch(channel, EPOLL_CTL_ADD, EPOLLIN);
@@ -85,6 +87,14 @@ static void queue_drop(struct channel *channel)
         free(waiting);
 }
 
+/* The peer is gone, or has closed it. */
+void lent_free(struct lent *lent)
+{
+        if (lent->space)
+                gpu_note_closed(lent->space);
+        free(lent);
+}
+
 void channel_close(struct channel *channel)
 {
         struct local *local = channel_local(channel);
@@ -98,7 +108,11 @@ void channel_close(struct channel *channel)
                 queue_drop(channel);
         HASH_ITER (hh, channel->lent_by_id, lent, next) {
                 HASH_DEL(channel->lent_by_id, lent);
-                free(lent);
+                lent_free(lent);
+        }
+        HASH_ITER (hh, channel->closing_by_id, lent, next) {
+                HASH_DEL(channel->closing_by_id, lent);
+                lent_free(lent);
         }
         mappings_clear(&channel->mappings);
         loans_clear(&channel->loans, local->copier);

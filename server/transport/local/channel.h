@@ -60,6 +60,7 @@ struct waiting {
 struct lent {
         uint64_t id;
         enum { LENT, LENT_ASKED, LENT_REFUSED } state;
+        const struct space *space; /* of a GPU's memory, which the peer has open, or may; else NULL */
         UT_hash_handle hh;
 };
 
@@ -73,6 +74,15 @@ struct opening {
         const struct space *space;
         const void *address;
         struct opening *prev, *next;
+};
+
+/* One that is being closed, after which the peer is told. */
+struct closing {
+        struct copier_task task;
+        struct channel *channel;
+        uint64_t id;
+        const struct space *space; /* NULL = it could not be opened */
+        struct closing *prev, *next;
 };
 
 struct channel {
@@ -94,13 +104,15 @@ struct channel {
 
         struct loans loans;
         struct lent *lent_by_id;
-        struct message *loading; /* utlist; sends off the host; staged.c */
-        struct message *storing; /* utlist; receives that came inside, and go off the host */
+        struct lent *closing_by_id; /* a GPU's that was taken back, and that the peer has not closed yet */
+        struct message *loading;    /* utlist; sends off the host; staged.c */
+        struct message *storing;    /* utlist; receives that came inside, and go off the host */
 
         const struct lease_slot *peer_page;
         size_t peer_page_size;
         struct mappings mappings;
         struct opening *openings;   /* utlist; memories of GPUs that the copier opens */
+        struct closing *closings;   /* utlist; … or closes */
         bool pulling[FRAME_LEASES]; /* slots of the peer's that it was not released yet */
 };
 
@@ -126,6 +138,9 @@ static inline struct local *channel_local(const struct channel *channel)
 {
         return (struct local *)(void *)channel->link.transport;
 }
+
+/* Of a memory that the peer does not have open any more. */
+void lent_free(struct lent *lent);
 
 /* ---- datagrams ---- */
 

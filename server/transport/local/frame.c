@@ -27,6 +27,7 @@ static const struct {
         [FRAME_FORGET] = { .id = true },
         [FRAME_LEND_GPU] = { .id = true, .size = true, .body = sizeof(struct gpu_share) },
         [FRAME_LENT] = { .id = true, .n_max = 1 },
+        [FRAME_CLOSED] = { .id = true },
 };
 
 struct frame frame_of(enum frame_type type)

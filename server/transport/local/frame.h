@@ -11,7 +11,7 @@
  * Pure; any thread. */
 
 enum {
-        FRAME_VERSION = 2,
+        FRAME_VERSION = 3,
         FRAME_LEASES = 256,          /* slots of a link's lease page */
         FRAME_EXTENTS_MAX = 256,     /* of one message */
         FRAME_MEMORIES_MAX = 4096,   /* that a peer may lend over one link at a time */
@@ -26,6 +26,7 @@ enum frame_type {
         FRAME_FORGET,    /* id: the memory is gone */
         FRAME_LEND_GPU, /* id, size: of a memory on a GPU; a struct gpu_share follows. Used only after its FRAME_LENT */
         FRAME_LENT,     /* id; n: 1 = the receiver has opened that memory, 0 = it cannot; once for each LEND_GPU */
+        FRAME_CLOSED, /* id: a memory of a GPU that was taken back is not open here any more; once for each LEND_GPU */
         FRAME_TYPE_END
 };
 

@@ -162,11 +162,18 @@ static const char *on_lent_answer(struct channel *channel, const struct frame *f
         return NULL;
 }
 
+static const char *on_closed(struct channel *channel, const struct frame *frame, struct datagram *datagram)
+{
+        (void)datagram;
+        lending_closed(channel, frame->id);
+        return NULL;
+}
+
 static const char *(*const handlers[FRAME_TYPE_END])(struct channel *channel, const struct frame *frame,
                                                      struct datagram *datagram) = {
         [FRAME_HELLO] = on_hello,      [FRAME_MESSAGE] = on_message, [FRAME_LEND] = on_lend,
         [FRAME_RELEASE] = on_release,  [FRAME_FORGET] = on_forget,   [FRAME_LEND_GPU] = on_lend_gpu,
-        [FRAME_LENT] = on_lent_answer,
+        [FRAME_LENT] = on_lent_answer, [FRAME_CLOSED] = on_closed,
 };
 
 static const char *handle(struct channel *channel, struct datagram *datagram)

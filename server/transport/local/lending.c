@@ -30,6 +30,28 @@ int lending_register(struct transport *transport, struct memory *memory)
         return 0;
 }
 
+/* Takes over what is in no table any more. */
+static void await_close(struct channel *channel, struct lent *lent)
+{
+        if (lent->space && link_is_usable(&channel->link)) {
+                HASH_ADD(hh, channel->closing_by_id, id, sizeof(lent->id), lent);
+                if (lent->hh.tbl)
+                        return;
+        }
+        lent_free(lent);
+}
+
+void lending_closed(struct channel *channel, uint64_t id)
+{
+        struct lent *lent;
+
+        HASH_FIND(hh, channel->closing_by_id, &id, sizeof(id), lent);
+        if (!lent)
+                return;
+        HASH_DEL(channel->closing_by_id, lent);
+        lent_free(lent);
+}
+
 void lending_unregister(struct transport *transport, struct memory *memory)
 {
         struct local *local = (struct local *)(void *)transport;
@@ -43,7 +65,7 @@ void lending_unregister(struct transport *transport, struct memory *memory)
                 if (!lent)
                         continue;
                 HASH_DEL(channel->lent_by_id, lent);
-                free(lent);
+                await_close(channel, lent);
                 frame.id = memory->id;
                 channel_post_frame(channel, frame, NULL);
         }
@@ -87,6 +109,7 @@ static int lent_add(struct channel *channel, uint64_t id, int state)
                 return -ENOMEM;
         lent->id = id;
         lent->state = state;
+        lent->space = NULL;
         HASH_ADD(hh, channel->lent_by_id, id, sizeof(id), lent);
         if (!lent->hh.tbl) {
                 free(lent);
@@ -121,6 +144,8 @@ static void offer(struct channel *channel, const struct memory *memory)
         if (HASH_COUNT(channel->lent_by_id) >= LENT_MAX || gpu_share(memory->space, &share) < 0 ||
             lent_add(channel, memory->id, LENT_ASKED) < 0)
                 return;
+        find_lent(channel, memory->id)->space = memory->space;
+        gpu_note_opened(memory->space);
         frame.id = memory->id;
         frame.size = memory->size;
         channel_post(channel, pieces, FERRY_ARRAY_SIZE(pieces), NULL);

@@ -32,6 +32,8 @@ int lending_announce(struct channel *channel, const struct stream *stream, uint6
  * open, and its answer is not here yet.
  */
 bool lending_is_settled(struct channel *channel, const struct stream *stream, uint64_t offset);
+/* The peer has closed memory of a GPU that was taken back. */
+void lending_closed(struct channel *channel, uint64_t id);
 /* The peer's answer. */
 void lending_answered(struct channel *channel, uint64_t id, bool opened);
 

@@ -42,7 +42,7 @@ static struct local *local_of(const struct transport *transport)
 
 static bool is_quiet(const struct channel *channel)
 {
-        return pulls_are_idle(channel) && !channel->openings && !channel->loading;
+        return pulls_are_idle(channel) && !channel->openings && !channel->closings && !channel->loading;
 }
 
 /* Nobody touches any memory for it any more. */

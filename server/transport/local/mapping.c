@@ -115,7 +115,7 @@ void mapping_put(struct mappings *mappings, struct mapping *mapping)
         if (mapping->range.size)
                 range_unmap(&mapping->range, mappings->copier);
         else
-                range_close(mapping->space, mappings->copier);
+                mappings->close(mappings, mapping->id, mapping->space);
         free(mapping);
 }
 

@@ -25,7 +25,9 @@ struct mappings {
         struct mapping *by_id;
         size_t n;              /* also those that are forgotten and still in use */
         uint64_t bytes;        /* of these */
-        struct copier *copier; /* where they are closed */
+        struct copier *copier; /* where they are unmapped */
+        void (*close)(struct mappings *mappings, uint64_t id,
+                      const struct space *space); /* a GPU's; space may be NULL */
 };
 
 /*

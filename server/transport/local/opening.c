@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "range.h"
 
 static void open_run(struct copier_task *task)
 {
@@ -65,4 +66,38 @@ void openings_end(struct channel *channel)
         DL_FOREACH_SAFE (channel->openings, opening, next)
                 if (copier_remove(channel_local(channel)->copier, &opening->task))
                         opening_end(opening);
+}
+
+/* ---- and back ---- */
+
+static void close_run(struct copier_task *task)
+{
+        gpu_close(FERRY_CONTAINER_OF(task, struct closing, task)->space);
+}
+
+static void close_ran(struct copier_task *task)
+{
+        struct closing *closing = FERRY_CONTAINER_OF(task, struct closing, task);
+        struct frame frame = frame_of(FRAME_CLOSED);
+
+        frame.id = closing->id;
+        channel_post_frame(closing->channel, frame, NULL);
+        DL_DELETE(closing->channel->closings, closing);
+        free(closing);
+}
+
+void opening_close(struct mappings *mappings, uint64_t id, const struct space *space)
+{
+        struct channel *channel = FERRY_CONTAINER_OF(mappings, struct channel, mappings);
+        struct closing *closing = link_is_usable(&channel->link) ? malloc(sizeof(*closing)) : NULL;
+
+        if (!closing) { /* the peer knows by the link's end, or waits in vain for a while */
+                range_close(space, mappings->copier);
+                return;
+        }
+        *closing = (struct closing){
+                .task = { .run = close_run, .done = close_ran }, .channel = channel, .id = id, .space = space
+        };
+        DL_APPEND(channel->closings, closing);
+        copier_add(mappings->copier, &closing->task);
 }

@@ -9,6 +9,8 @@
 /* share: a struct gpu_share, of any alignment. The peer is told what came of it. 0; otherwise as mappings_add. */
 int opening_new(struct channel *channel, uint64_t id, uint64_t size, const void *share);
 
+/* Of struct mappings: closes it on a thread, and tells the peer then. */
+void opening_close(struct mappings *mappings, uint64_t id, const struct space *space);
 /* The link has failed: those that are being opened end after that. */
 void openings_end(struct channel *channel);
 

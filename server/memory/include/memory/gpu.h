@@ -77,6 +77,14 @@ struct gpu_share {
 int gpu_share(const struct space *space, struct gpu_share *ret_share);
 
 /*
+ * Another process may open what was shared, or has closed it. CUDA leaves undefined what becomes of memory that is
+ * freed before that, so whoever frees it waits: false = it is still open after so many milliseconds.
+ */
+void gpu_note_opened(const struct space *space);
+void gpu_note_closed(const struct space *space);
+bool gpu_await_closed(const struct space *space, unsigned ms);
+
+/*
  * Opens size bytes that another process has shared; they are only read here. 0; -ENODEV: this process does not see that
  * device; -ENOTSUP: the driver refuses (another user's, or another namespace); -EBADMSG: the memory is not that large.
  * May take long where the device was not used before.
