@@ -218,6 +218,8 @@ void stage_free(struct message *message)
         message->stage = NULL;
         if (!stage)
                 return;
+        if (stage->place)
+                *stage->place = false;
         if (stage->owned)
                 free(stage->bytes);
         if (stage->buffer) {

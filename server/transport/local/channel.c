@@ -17,9 +17,18 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "opening.h"
 
 enum { DESCRIPTORS_READ = 4 }; /* of one datagram, which may have 1 */
+
+void message_finish(struct message *message, enum message_result result)
+{
+        struct transport *transport = message->link->transport;
+
+        if (message->done)
+                message->done(message, result);
+        stage_free(message);
+        message_free(transport, message);
+}
 
 /* ---- its life ---- */
 
@@ -60,7 +69,7 @@ int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **re
         (void)snprintf(channel->link.carrier, sizeof(channel->link.carrier), "shm");
         channel->fd = fd;
         channel->mappings.copier = local->copier;
-        channel->mappings.close = opening_close;
+        channel->mappings.close = local->close_memory;
         channel->epoch = epoch;
         channel->queue_end = &channel->queue;
         r = watch(channel, EPOLL_CTL_ADD, EPOLLIN);

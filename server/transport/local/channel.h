@@ -22,6 +22,8 @@ enum {
         CHANNEL_RETRY_US = 10000,       /* when the kernel is short of memory */
 };
 
+struct channel;
+
 struct local {
         struct transport base;
         struct directory directory;
@@ -46,6 +48,11 @@ struct local {
         bool full;                                 /* links were turned away, and that was logged */
 
         struct pull *pulls; /* of all links, in the order of their next piece */
+
+        /* What files call that come later in README.md's order. */
+        void (*close_memory)(struct mappings *mappings, uint64_t id, const struct space *space); /* opening.h */
+        bool (*may_leave)(const struct channel *channel, const struct message *message);         /* outgoing.h */
+        void (*leave)(struct channel *channel, struct message *message);
 };
 
 /* A datagram that waits for room in the socket. */
@@ -141,6 +148,9 @@ static inline struct local *channel_local(const struct channel *channel)
 
 /* Of a memory that the peer does not have open any more. */
 void lent_free(struct lent *lent);
+
+/* Both directions: done, and back into the pool. */
+void message_finish(struct message *message, enum message_result result);
 
 /* ---- datagrams ---- */
 

@@ -14,16 +14,6 @@ enum {
         LEND_MIN = 64 << 10, /* scattered so finely that fewer bytes fit into one message's extents: by the ring */
 };
 
-void message_finish(struct message *message, enum message_result result)
-{
-        struct transport *transport = message->link->transport;
-
-        if (message->done)
-                message->done(message, result);
-        stage_free(message);
-        message_free(transport, message);
-}
-
 /* ---- sending ---- */
 
 static bool has_room(const struct channel *channel)
@@ -239,6 +229,7 @@ static bool stage_in_ring(struct channel *channel, struct message *message)
         if (buffer < 0 || !stage_new(channel_local(channel)->staging, message, loans_buffer(loans, buffer)))
                 return false;
         loans->buffer_used[buffer] = true;
+        message->stage->place = &loans->buffer_used[buffer];
         message->stage->pin = &loans->pin;
         return true;
 }
@@ -282,14 +273,6 @@ static int buffer_of(const struct channel *channel, const struct message *messag
         return (int)((size_t)(bytes - ring) / LOAN_BUFFER_SIZE);
 }
 
-void outgoing_unreserve(struct channel *channel, const struct message *message)
-{
-        int buffer = buffer_of(channel, message);
-
-        if (buffer >= 0)
-                channel->loans.buffer_used[buffer] = false;
-}
-
 bool outgoing_may_leave(const struct channel *channel, const struct message *message)
 {
         return goes_inside(message) || channel->loans.n_free > 0;
@@ -299,6 +282,7 @@ void outgoing_leave(struct channel *channel, struct message *message)
 {
         int buffer = buffer_of(channel, message);
 
+        message->stage->place = NULL; /* the loan's from now on */
         if (goes_inside(message))
                 send_inside(channel, message);
         else if (buffer >= 0)

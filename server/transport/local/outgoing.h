@@ -11,11 +11,9 @@ uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t o
                       bool *ret_inside);
 void outgoing_send(struct link *link, struct message *message);
 
-/* A message has been loaded (staged.h): whether there is room for it, and its way out. */
+/* Of struct local: a message has been loaded; whether there is room for it, and its way out. */
 bool outgoing_may_leave(const struct channel *channel, const struct message *message);
 void outgoing_leave(struct channel *channel, struct message *message);
-/* Or it will not leave: its place is free again. */
-void outgoing_unreserve(struct channel *channel, const struct message *message);
 /* The sends of a transfer that are lent or loaded. */
 void outgoing_cancel(struct channel *channel, uint64_t transfer);
 /* The peer released a lease, and says how it has copied. false: it has no such one. */
@@ -26,8 +24,5 @@ void outgoing_tell_room(struct channel *channel);
 void outgoing_end(struct channel *channel);
 /* Nothing is queued or lent. */
 bool outgoing_is_idle(const struct channel *channel);
-
-/* Both directions: done, and back into the pool. */
-void message_finish(struct message *message, enum message_result result);
 
 #endif

@@ -7,7 +7,6 @@
 #include <utlist.h>
 
 #include "base/util.h"
-#include "outgoing.h"
 #include "staged.h"
 
 static void release(struct channel *channel, const struct pull *pull)

@@ -4,15 +4,6 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "outgoing.h"
-
-/* It is in no list, and nothing runs for it. */
-static void end(struct channel *channel, struct message *message, enum message_result result)
-{
-        outgoing_unreserve(channel, message);
-        message_finish(message, result);
-}
-
 /* ---- sends ---- */
 
 static void loaded(struct message *message)
@@ -38,25 +29,26 @@ bool staged_has(const struct channel *channel, uint64_t transfer)
 
 void staged_flush(struct channel *channel)
 {
+        const struct local *local = channel_local(channel);
         struct message *m;
 
         while ((m = stage_first(channel->loading))) {
                 bool sent = !m->stage->abandoned && m->stage->fault == 0;
 
-                if (sent && link_is_usable(&channel->link) && !outgoing_may_leave(channel, m))
+                if (sent && link_is_usable(&channel->link) && !local->may_leave(channel, m))
                         return; /* a release makes room */
                 DL_DELETE(channel->loading, m);
                 m->fault = m->stage->fault;
                 if (m->verify)
                         m->header.checksum = m->checksum;
                 if (m->stage->abandoned)
-                        end(channel, m, m->stage->result);
+                        message_finish(m, m->stage->result);
                 else if (!sent)
-                        end(channel, m, MESSAGE_FAULT);
+                        message_finish(m, MESSAGE_FAULT);
                 else if (link_is_usable(&channel->link))
-                        outgoing_leave(channel, m);
+                        local->leave(channel, m);
                 else
-                        end(channel, m, MESSAGE_LOST);
+                        message_finish(m, MESSAGE_LOST);
         }
 }
 
@@ -95,8 +87,7 @@ void staged_store(struct channel *channel, struct message *message, const void *
 /* ---- their end ---- */
 
 /* Of a transfer; NULL = of all. */
-static void abandon(struct channel *channel, struct message **list, const uint64_t *transfer,
-                    enum message_result result)
+static void abandon(struct message **list, const uint64_t *transfer, enum message_result result)
 {
         struct message *m = *list, *next;
 
@@ -104,7 +95,7 @@ static void abandon(struct channel *channel, struct message **list, const uint64
                 next = m->next;
                 if ((!transfer || m->transfer == *transfer) && !m->stage->abandoned && stage_abandon(m, result)) {
                         DL_DELETE(*list, m);
-                        end(channel, m, result);
+                        message_finish(m, result);
                         next = *list; /* done may have changed it */
                 }
                 m = next;
@@ -113,12 +104,12 @@ static void abandon(struct channel *channel, struct message **list, const uint64
 
 void staged_cancel(struct channel *channel, uint64_t transfer)
 {
-        abandon(channel, &channel->loading, &transfer, MESSAGE_CANCELLED);
-        abandon(channel, &channel->storing, &transfer, MESSAGE_CANCELLED);
+        abandon(&channel->loading, &transfer, MESSAGE_CANCELLED);
+        abandon(&channel->storing, &transfer, MESSAGE_CANCELLED);
 }
 
 void staged_end(struct channel *channel)
 {
-        abandon(channel, &channel->loading, NULL, MESSAGE_LOST);
-        abandon(channel, &channel->storing, NULL, MESSAGE_LOST);
+        abandon(&channel->loading, NULL, MESSAGE_LOST);
+        abandon(&channel->storing, NULL, MESSAGE_LOST);
 }

@@ -9,7 +9,7 @@
  * sends before they leave, and store what came inside messages. The progress thread.
  */
 
-/* A send that has begun and has a stage; outgoing_leave follows. */
+/* A send that has begun and has a stage; local->leave follows. */
 void staged_load(struct channel *channel, struct message *message, unsigned steps);
 /* Whether another message of the transfer is being loaded, which a later one must not overtake. */
 bool staged_has(const struct channel *channel, uint64_t transfer);

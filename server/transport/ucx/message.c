@@ -38,11 +38,54 @@ void ucx_message_drop(struct ucx *ucx, struct ucx_message *m)
 
 void ucx_message_end(struct ucx_message *m, enum message_result result)
 {
-        struct ucx *ucx = ucx_of_link(link_of(m));
+        struct ucx_link *link = link_of(m);
+        struct ucx *ucx = ucx_of_link(link);
 
+        if (m->base.stage && link->base.state == LINK_FAILED)
+                ucx->sweep_wanted = true; /* it may be able to end now */
+        if (m->base.stage && link->base.state == LINK_CONNECTING) {
+                link->room = true; /* another message may open it (ucx_fit) */
+                ucx_link_ready(link);
+        }
         if (m->base.done)
                 m->base.done(&m->base, result);
         ucx_message_drop(ucx, m);
+}
+
+/* ---- receives that go off the host ---- */
+
+bool ucx_message_place(struct ucx_message *m)
+{
+        m->base.way = TRANSPORT_WAY_STAGED;
+        return stage_new_buffer(ucx_of_link(link_of(m))->staging, &m->base);
+}
+
+/* In the order in which they came. */
+static void stored(struct message *message)
+{
+        struct ucx_link *link = ucx_link_of(message->link);
+        struct message *m;
+
+        while ((m = stage_first(link->storing))) {
+                DL_DELETE(link->storing, m);
+                m->fault = m->stage->fault;
+                if (m->stage->abandoned)
+                        ucx_message_end(ucx_message_of(m), m->stage->result);
+                else
+                        ucx_message_end(ucx_message_of(m), m->fault < 0 ? MESSAGE_FAULT : MESSAGE_OK);
+        }
+}
+
+void ucx_message_store(struct ucx_message *m)
+{
+        struct ucx_link *link = link_of(m);
+
+        if (!staging_copier(ucx_of_link(link)->staging)) { /* the worker stops */
+                ucx_message_end(m, MESSAGE_LOST);
+                return;
+        }
+        DL_APPEND(link->storing, &m->base);
+        stage_run(&m->base, STAGING_STORE, stored);
 }
 
 /* ---- what UCX is done with ---- */
@@ -78,7 +121,7 @@ static void finished(struct ucx_message *m, ucs_status_t status)
                 ucx_link_ready(link);
         /* the link stays: it ends in ucx_sweep */
         if (status == UCS_OK && m->receive && m->base.stage)
-                ucx_staged_store(m);
+                ucx_message_store(m);
         else
                 ucx_message_end(m, result_of(status));
 }
@@ -234,7 +277,7 @@ void ucx_message_receive_now(struct ucx_message *m)
         struct buffer buffer;
 
         enter(m);
-        if ((m->base.stream->off_host && !ucx_staged_post(m)) || !find_payload(m, &buffer)) {
+        if ((m->base.stream->off_host && !ucx_message_place(m)) || !find_payload(m, &buffer)) {
                 ucp_am_data_release(ucx->worker, m->descriptor);
                 finished(m, UCS_ERR_NO_MEMORY);
                 return;

@@ -66,6 +66,27 @@ static void send_or_end(struct ucx_message *m)
         }
 }
 
+/* Those of a transfer leave in the order in which they came. */
+static void loaded(struct message *message)
+{
+        struct ucx_link *link = ucx_link_of(message->link);
+        struct message *m;
+
+        while ((m = stage_first(link->loading))) {
+                DL_DELETE(link->loading, m);
+                m->fault = m->stage->fault;
+                if (m->stage->abandoned) {
+                        ucx_message_end(ucx_message_of(m), m->stage->result);
+                } else if (m->fault < 0) {
+                        ucx_message_end(ucx_message_of(m), MESSAGE_FAULT);
+                } else {
+                        if (m->verify)
+                                m->header.checksum = m->checksum;
+                        ucx_send(&link->base, m);
+                }
+        }
+}
+
 void ucx_send(struct link *base, struct message *message)
 {
         struct ucx_link *link = ucx_link_of(base);
@@ -80,7 +101,7 @@ void ucx_send(struct link *base, struct message *message)
                 return;
         }
         if (message->length > 0 && message->stream->off_host && !message->stage) {
-                ucx_staged_send(link, m);
+                ucx_staged_load(m, loaded);
                 return;
         }
         m->part = message->inside || has_parts(link, message->transfer) || base->state == LINK_CONNECTING;

@@ -228,6 +228,15 @@ void ucx_watch_wake(struct ucx *ucx);
 void ucx_watch_run(struct ucx *ucx);
 void ucx_watch_end(struct ucx *ucx);
 
+/* ---- staging.c: threads and buffers for payloads off the host ---- */
+
+/* 0 or -errno. */
+int ucx_staging_new(struct ucx *ucx);
+/* Waits for what a device is at work on, and ends the threads. Before UCX's worker goes. */
+void ucx_staging_stop(struct ucx *ucx);
+/* Whether a message can be staged now; false: the link becomes ready when it is worth another try. */
+bool ucx_staging_has_room(struct ucx_link *link, uint64_t length);
+
 /* ---- pace.c: how much one request asks for ---- */
 
 uint64_t ucx_request_size(struct link *link, const struct stream *own, uint64_t offset, uint64_t limit);
@@ -248,25 +257,19 @@ bool ucx_message_begin(struct ucx_message *message);
 void ucx_message_end(struct ucx_message *message, enum message_result result);
 /* Frees it without done. Its link may be gone. */
 void ucx_message_drop(struct ucx *ucx, struct ucx_message *message);
+/* A receive that goes off the host gets a place in host memory. false when memory is short. */
+bool ucx_message_place(struct ucx_message *message);
+/* The bytes of such a receive have come: stores them, and ends it. Safe inside UCX callbacks. */
+void ucx_message_store(struct ucx_message *message);
 /* UCX gets the message, which must have begun. */
 void ucx_message_send_now(struct ucx_message *message);
 void ucx_message_receive_now(struct ucx_message *message);
 
 /* ---- staged.c: payloads off the host ---- */
 
-/* 0 or -errno. */
-int ucx_staging_new(struct ucx *ucx);
-/* Waits for what a device is at work on, and ends the threads. Before UCX's worker goes. */
-void ucx_staging_stop(struct ucx *ucx);
-/* Whether a message can be staged now; false: the link becomes ready when it is worth another try. */
-bool ucx_staging_has_room(struct ucx_link *link, uint64_t length);
-/* Loads a send; ucx_send follows. */
-void ucx_staged_send(struct ucx_link *link, struct ucx_message *message);
-/* A receive that has begun gets a buffer for UCX. false when memory is short. */
-bool ucx_staged_post(struct ucx_message *message);
-/* Its bytes have come: stores them. Safe inside UCX callbacks. */
-void ucx_staged_store(struct ucx_message *message);
-/* The same of a receive that has not begun, and whose bytes came inside the message. */
+/* A send that has not begun; loaded is called when its stage has run. */
+void ucx_staged_load(struct ucx_message *message, void (*loaded)(struct message *message));
+/* A receive that has not begun, and whose bytes came inside the message: stores them. Safe inside UCX callbacks. */
 void ucx_staged_inside(struct ucx_message *message, const void *bytes);
 void ucx_staged_cancel(struct ucx_link *link, uint64_t transfer);
 /* The link has failed. */

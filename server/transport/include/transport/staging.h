@@ -46,6 +46,7 @@ struct staged {
         enum message_result result;
         int fault;           /* of the task: 0, or -errno as of space_copy */
         struct gpu_pin *pin; /* of the memory that bytes are in; NULL = none */
+        bool *place;         /* cleared with the stage: the caller's note that bytes are in use; NULL = none */
         /* staging.c's */
         struct staging *staging;
         struct message *message;
