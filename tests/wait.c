@@ -22,9 +22,9 @@ bool wait_signal(pthread_cond_t *changed, pthread_mutex_t *lock, uint64_t began_
 {
         struct timespec until;
 
-        (void)clock_gettime(CLOCK_REALTIME, &until);
+        (void)clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec++;
-        (void)pthread_cond_timedwait(changed, lock, &until);
+        (void)pthread_cond_clockwait(changed, lock, CLOCK_MONOTONIC, &until);
         if (now_ms() - began_ms <= WAIT_MS)
                 return true;
         (void)pthread_mutex_unlock(lock); /* for what the teardown does */

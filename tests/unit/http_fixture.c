@@ -2,7 +2,6 @@
 #include "http_fixture.h"
 
 #include <json-c/json.h>
-#include <sched.h>
 #include <stdio.h>
 
 #include <ferry/encoding.h>
@@ -145,14 +144,12 @@ void await_parked(struct http_fixture *h, size_t n)
         struct http_waits *waits = h->server->waits;
 
         pthread_mutex_lock(&waits->lock);
-        while (waits->n_parked != n)
-                pthread_cond_wait(&waits->changed, &waits->lock);
+        WAIT_SIGNAL(&waits->changed, &waits->lock, waits->n_parked == n);
         pthread_mutex_unlock(&waits->lock);
 }
 
 void await_idle(struct http_fixture *h)
 {
         /* The server tells of it only when it stops. */
-        while (atomic_load(&h->server->life.n_active))
-                (void)sched_yield();
+        WAIT_UNTIL(!atomic_load(&h->server->life.n_active));
 }

@@ -279,8 +279,7 @@ static void signal_raise(struct signal *signal)
 static void signal_await(struct signal *signal)
 {
         pthread_mutex_lock(&signal->lock);
-        while (!signal->raised)
-                pthread_cond_wait(&signal->raised_cond, &signal->lock);
+        WAIT_SIGNAL(&signal->raised_cond, &signal->lock, signal->raised);
         pthread_mutex_unlock(&signal->lock);
         pthread_cond_destroy(&signal->raised_cond);
         pthread_mutex_destroy(&signal->lock);
@@ -319,8 +318,7 @@ void await_loop(struct fixture *f, uint64_t at_us)
 static void await_count(struct fixture *f, const unsigned *count, unsigned n)
 {
         pthread_mutex_lock(&f->mover.lock);
-        while (*count < n)
-                pthread_cond_wait(&f->mover.changed, &f->mover.lock);
+        WAIT_SIGNAL(&f->mover.changed, &f->mover.lock, *count >= n);
         pthread_mutex_unlock(&f->mover.lock);
 }
 

@@ -2,7 +2,6 @@
 #include "swarm.h"
 #include "unit.h"
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -141,8 +140,7 @@ TEST(a_repeated_part_does_not_stand_for_a_lost_one)
                 w->active.progress = 0;
                 world_offer(w, ENGINE_WRITE);
                 id = world_start(w, ENGINE_WRITE, true);
-                while (!last_came)
-                        sched_yield();
+                WAIT_UNTIL(last_came);
                 engine_transfer_cancel(w->engine[0], id, FERRY_E_STALLED);
                 end_wait(&w->active, 2);
                 assert_int_not_equal(w->active.outcome.error, 0);

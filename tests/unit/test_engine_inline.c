@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 
 #include <ferry/error.h>
 
@@ -141,8 +140,7 @@ TEST(a_thread_that_sleeps_through_a_visit_still_hears_messages)
                 w->awaited = true;
                 world_offer(w, ENGINE_READ);
                 for (int i = 1; i <= 5; i++) {
-                        while (!is_asleep(w->engine[0]))
-                                (void)sched_yield();
+                        WAIT_UNTIL(is_asleep(w->engine[0]));
                         w->active.progress = 0;
                         (void)world_start(w, ENGINE_READ, false);
                         end_wait(&w->active, i);
@@ -216,8 +214,7 @@ TEST(an_engine_stops_while_others_want_its_lock)
                 world_offer(w, ENGINE_READ);
                 for (int i = 0; i < THREADS; i++)
                         assert_int_equal(pthread_create(&threads[i], NULL, start_until_it_stops, w), 0);
-                while (accepted < EACH)
-                        (void)sched_yield();
+                WAIT_UNTIL(accepted >= EACH);
                 engine_stop(w->engine[0]);
                 for (int i = 0; i < THREADS; i++)
                         assert_int_equal(pthread_join(threads[i], NULL), 0);

@@ -50,8 +50,7 @@ static void gate_open(struct scene *s, int error)
 static void gate_await(struct scene *s)
 {
         pthread_mutex_lock(&s->lock);
-        while (!s->n_waiting)
-                pthread_cond_wait(&s->changed, &s->lock);
+        WAIT_SIGNAL(&s->changed, &s->lock, s->n_waiting);
         pthread_mutex_unlock(&s->lock);
 }
 

@@ -70,8 +70,7 @@ static ssize_t fake_page(void *context, uint64_t *cursor, struct engine_peer_vie
 static void await_asked(struct scene *s, size_t n)
 {
         pthread_mutex_lock(&s->lock);
-        while (s->n_asked < n)
-                pthread_cond_wait(&s->changed, &s->lock);
+        WAIT_SIGNAL(&s->changed, &s->lock, s->n_asked >= n);
         pthread_mutex_unlock(&s->lock);
 }
 

@@ -75,16 +75,14 @@ static const struct maker_kind in_pieces = { begin, piece, end }, at_once = { NU
 static void await_end(struct work *work)
 {
         pthread_mutex_lock(&lock);
-        while (!work->ended)
-                pthread_cond_wait(&changed, &lock);
+        WAIT_SIGNAL(&changed, &lock, work->ended);
         pthread_mutex_unlock(&lock);
 }
 
 static void await_begun(struct work *work, unsigned n)
 {
         pthread_mutex_lock(&lock);
-        while (work->n_begun < n)
-                pthread_cond_wait(&changed, &lock);
+        WAIT_SIGNAL(&changed, &lock, work->n_begun >= n);
         pthread_mutex_unlock(&lock);
 }
 
@@ -139,8 +137,7 @@ TEST_WITH(filling_leaves_a_thread_for_the_rest, setup, teardown)
 
         assert_true(makers_add(makers, &fills.job, &in_pieces));
         pthread_mutex_lock(&lock);
-        while (fills.n_running < FILLERS)
-                pthread_cond_wait(&changed, &lock);
+        WAIT_SIGNAL(&changed, &lock, fills.n_running >= FILLERS);
         pthread_mutex_unlock(&lock);
         assert_true(makers_add(makers, &other.job, &at_once));
         await_end(&other);

@@ -173,8 +173,7 @@ static void on_fetched(void *context, int error, const char *detail, struct ferr
 static void result_wait(struct result *result)
 {
         pthread_mutex_lock(&result->lock);
-        while (!result->calls)
-                pthread_cond_wait(&result->done, &result->lock);
+        WAIT_SIGNAL(&result->done, &result->lock, result->calls);
         pthread_mutex_unlock(&result->lock);
         assert_int_equal(result->calls, 1);
         assert_true((result->error == 0) == (result->metadata != NULL));

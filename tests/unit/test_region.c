@@ -101,8 +101,7 @@ static void gate_shut(bool shut)
 static void gate_await(size_t n)
 {
         pthread_mutex_lock(&gate.lock);
-        while (gate.n_waiting < n)
-                pthread_cond_wait(&gate.changed, &gate.lock);
+        WAIT_SIGNAL(&gate.changed, &gate.lock, gate.n_waiting >= n);
         pthread_mutex_unlock(&gate.lock);
 }
 

@@ -292,8 +292,7 @@ static void result_set(struct result *result, int error, const char *detail, siz
 static void result_await(struct result *result)
 {
         pthread_mutex_lock(&result->lock);
-        while (!result->done)
-                pthread_cond_wait(&result->changed, &result->lock);
+        WAIT_SIGNAL(&result->changed, &result->lock, result->done);
         pthread_mutex_unlock(&result->lock);
 }
 

@@ -19,7 +19,7 @@
 
 /* Names in a real etcd: what befalls workers, and what befalls etcd. A member is a registry with its peers' thread. */
 
-enum { TTL_MS = 2000, MANY_TTL_MS = 6000, LOOK_MS = 10, MEMBERS = 100, PAGE = 30 };
+enum { TTL_MS = 2000, MANY_TTL_MS = 6000, MEMBERS = 100, PAGE = 30 };
 
 struct member {
         struct registry *registry;
@@ -82,18 +82,10 @@ static void member_leave(struct member *member)
 
 static void await_status(struct member *member, enum registry_status status)
 {
-        const struct timespec look = { .tv_nsec = LOOK_MS * 1000000L };
-        const uint64_t until = clock_now_us() + WAIT_MS * 1000;
         struct registry_view view;
 
-        for (;;) {
-                registry_look(member->registry, &view);
-                if (view.status == status)
-                        return;
-                if (clock_now_us() > until)
-                        fail_msg("%s, not %s", registry_status_name(view.status), registry_status_name(status));
-                (void)nanosleep(&look, NULL);
-        }
+        WAIT_UNTIL_OR((registry_look(member->registry, &view), view.status == status), "%s, not %s",
+                      registry_status_name(view.status), registry_status_name(status));
 }
 
 /* ---- looking up, as a call ---- */
@@ -137,8 +129,7 @@ static void find_begin(struct member *member, const struct registry_query *query
 static void find_end(struct found *found)
 {
         pthread_mutex_lock(&found->lock);
-        while (!found->done)
-                pthread_cond_wait(&found->changed, &found->lock);
+        WAIT_SIGNAL(&found->changed, &found->lock, found->done);
         pthread_mutex_unlock(&found->lock);
 }
 
@@ -164,13 +155,7 @@ static uint64_t epoch_of(struct member *member, const char *name)
 
 static void await_epoch(struct member *member, const char *name, uint64_t epoch)
 {
-        const struct timespec look = { .tv_nsec = LOOK_MS * 1000000L };
-        const uint64_t until = clock_now_us() + WAIT_MS * 1000;
-
-        while (epoch_of(member, name) != epoch) {
-                assert_true(clock_now_us() < until);
-                (void)nanosleep(&look, NULL);
-        }
+        WAIT_UNTIL(epoch_of(member, name) == epoch);
 }
 
 /* ---- tests ---- */

@@ -17,8 +17,6 @@
 #include "transfer/engine.h"
 #include "unit.h"
 
-enum { TIMEOUT_S = 20 };
-
 /* ---- names lead where the test says ---- */
 
 static const char *leads_to;
@@ -94,21 +92,15 @@ static void connect_to(struct scene *s, const char *host)
 {
         const char *port = strrchr(engine_get_facts(s->engine)->data_address, ':');
         struct engine_connect spec = { .peer.epoch = s->epoch, .context = s, .connected = on_connected };
-        struct timespec deadline;
         char data[ENGINE_ADDRESS_SIZE];
-        int r = 0;
 
         (void)snprintf(data, sizeof(data), "%s%s", host, port);
         spec.peer.data = data;
         s->connected = false;
         assert_int_equal(engine_connect(s->engine, &spec), 0);
-        (void)clock_gettime(CLOCK_REALTIME, &deadline);
-        deadline.tv_sec += TIMEOUT_S;
         (void)pthread_mutex_lock(&s->lock);
-        while (!s->connected && r == 0)
-                r = pthread_cond_timedwait(&s->changed, &s->lock, &deadline);
+        WAIT_SIGNAL(&s->changed, &s->lock, s->connected);
         (void)pthread_mutex_unlock(&s->lock);
-        assert_int_equal(r, 0);
 }
 
 static void assert_refused(struct scene *s)

@@ -360,8 +360,7 @@ TEST_WITH(a_callback_tells_of_the_end_once, setup, teardown)
         assert_int_equal(bell.times, 0);
         mover = create(&b, FERRY_READ, SIZE, metadata_of(offer));
         pthread_mutex_lock(&bell.lock);
-        while (bell.times == 0)
-                pthread_cond_wait(&bell.rung, &bell.lock);
+        WAIT_SIGNAL(&bell.rung, &bell.lock, bell.times != 0);
         pthread_mutex_unlock(&bell.lock);
         assert_int_equal(ferry_worker_operation_result(offer), 0);
         assert_int_equal(ferry_worker_operation_notify(offer, ring, &bell), 0); /* at once */
