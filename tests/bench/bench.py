@@ -14,6 +14,7 @@ from plot import plot_sizes
 from report import clean_rounds, count_marks, derive, evaluate, markdown, pool, print_rows, table
 
 TRIES = 3  # of a measurement that others disturb
+TRAPPED = 75  # bench_internal.h: EXIT_TRAPPED
 
 
 class Terminal:
@@ -81,6 +82,9 @@ def measure(options, name, run, terminal):
         attempt = execute(options.program, name, options.mode, terminal)
         clean = clean_rounds(attempt.rounds, attempt.disturbed)
         dropped = len(attempt.rounds) - len(clean)
+        if attempt.status == TRAPPED and tries_left:
+            print("  a watchpoint ended a worker; measured again", flush=True)
+            continue
         if options.anyway or attempt.status != 0 or dropped <= len(attempt.rounds) // 2:
             break
         worst = describe_noise(*max(attempt.disturbed, key=lambda w: w[2] + w[3])[2:])

@@ -50,8 +50,7 @@ void bench_fail(const char *format, ...)
         (void)vfprintf(stderr, format, arguments);
         va_end(arguments);
         (void)fputc('\n', stderr);
-        processes_end();
-        _exit(EXIT_FAILURE);
+        _exit(processes_end());
 }
 
 void bench_check(struct ferry *f, int result, const char *what)

@@ -47,9 +47,9 @@ static void tell_signal(int number)
         (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
 }
 
-void processes_end(void)
+int processes_end(void)
 {
-        int status;
+        int status, result = EXIT_FAILURE;
 
         for (size_t i = 0; i < CHILDREN_MAX; i++) {
                 if (children[i] > 0) {
@@ -59,13 +59,17 @@ void processes_end(void)
         }
         for (size_t i = 0; i < CHILDREN_MAX; i++)
                 if (children[i] > 0 && waitpid(children[i], &status, 0) > 0 && WIFSIGNALED(status) &&
-                    WTERMSIG(status) != SIGTERM)
+                    WTERMSIG(status) != SIGTERM) {
                         tell_signal(WTERMSIG(status));
+                        if (WTERMSIG(status) == SIGTRAP)
+                                result = EXIT_TRAPPED;
+                }
+        return result;
 }
 
 static void on_signal(int number)
 {
-        processes_end();
+        (void)processes_end();
         _exit(128 + number);
 }
 
