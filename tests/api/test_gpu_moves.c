@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gpu.h"
 
+#include <stdio.h>
+
 /* Bytes that move between GPUs and hosts, by each transport. */
 
 /* ---- transfers on one host ---- */
@@ -173,6 +175,41 @@ WITH_GPUS(host_memory_that_gpus_copy_is_pinned)
                 course_end(&s->pair, &c, &begun, transport, transport);
                 pair_stop(&s->pair);
                 assert_int_equal(s->counts->pins, 0);
+        }
+}
+
+/* From a to b, and from there, while it comes, back to another region of a; by both transports. */
+WITH_GPUS(a_read_into_a_gpu_can_be_followed)
+{
+        for (int network = 0; network < 2; network++) {
+                const struct course c = { FERRY_READABLE, "cuda:0", "cuda:1", 30 * MIB + 5, NULL };
+                char target[FERRY_ID_SIZE], read[FERRY_ID_SIZE];
+                struct course_state first;
+                struct json_object *follower, *reader;
+                const char *body;
+
+                pair_start(&s->pair, network);
+                course_prepare(&s->pair, &c, &first);
+                device_region(&s->pair.a, "cuda:0", c.size, 0, target);
+                gpu_set_faults(s, "slow");
+                course_begin(&s->pair, &c, &first);
+                body = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"follow\":\"%s\"}",
+                                   first.local, first.active);
+                follower = call_json(&s->pair.b, 201, "POST", "/v1/operations?include=metadata", body);
+                body = text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"remote_metadata\":%s}",
+                                   target, json_object_to_json_string(json_member(follower, "metadata")));
+                reader = call_json(&s->pair.a, 201, "POST", "/v1/operations", body);
+                (void)snprintf(read, sizeof(read), "%s", json_text(reader, "id"));
+                operation_assert_end(&s->pair.a, read, FERRY_COMPLETE, NULL);
+                gpu_set_faults(s, "");
+                region_assert_pattern(&s->pair.a, target, SEED, 0, c.size);
+                operation_assert_end(&s->pair.b, json_text(follower, "id"), FERRY_COMPLETE, NULL);
+                json_object_put(follower);
+                json_object_put(reader);
+                region_drop(&s->pair.a, target);
+                course_end(&s->pair, &c, &first, network ? "tcp+staged" : "shm+cuda_ipc",
+                           network ? "tcp+staged" : "shm+cuda_ipc");
+                pair_stop(&s->pair);
         }
 }
 
