@@ -58,6 +58,40 @@ void ferry_id_format(const char *prefix, uint64_t id, char *text)
         text[n + ID_DIGITS] = '\0';
 }
 
+int ferry_hex_digit(char c)
+{
+        if (c >= '0' && c <= '9')
+                return c - '0';
+        if (c >= 'a' && c <= 'f')
+                return c - 'a' + 10;
+        return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+size_t ferry_utf8_length(const char *text, size_t size, uint32_t *ret_character)
+{
+        static const struct {
+                unsigned char mask, lead;
+                uint32_t least;
+        } forms[] = { { 0x80, 0x00, 0 }, { 0xe0, 0xc0, 0x80 }, { 0xf0, 0xe0, 0x800 }, { 0xf8, 0xf0, 0x10000 } };
+        const unsigned char *at = (const unsigned char *)text;
+
+        for (size_t n = 1; n <= sizeof(forms) / sizeof(forms[0]) && n <= size; n++) {
+                if ((at[0] & forms[n - 1].mask) != forms[n - 1].lead)
+                        continue;
+                uint32_t c = at[0] & (unsigned char)~forms[n - 1].mask;
+                for (size_t i = 1; i < n; i++) {
+                        if ((at[i] & 0xc0) != 0x80)
+                                return 0;
+                        c = c << 6 | (at[i] & 0x3f);
+                }
+                if (c < forms[n - 1].least || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
+                        return 0;
+                *ret_character = c;
+                return n;
+        }
+        return 0;
+}
+
 bool ferry_id_parse(const char *prefix, const char *text, uint64_t *ret_id)
 {
         size_t n = strlen(prefix);
@@ -66,12 +100,11 @@ bool ferry_id_parse(const char *prefix, const char *text, uint64_t *ret_id)
         if (strncmp(text, prefix, n) != 0 || strlen(text + n) != ID_DIGITS)
                 return false;
         for (const char *c = text + n; *c; c++) {
-                if (*c >= '0' && *c <= '9')
-                        id = id << 4 | (uint64_t)(*c - '0');
-                else if (*c >= 'a' && *c <= 'f')
-                        id = id << 4 | (uint64_t)(*c - 'a' + 10);
-                else
+                int digit = ferry_hex_digit(*c);
+
+                if (digit < 0 || (*c >= 'A' && *c <= 'F'))
                         return false;
+                id = id << 4 | (uint64_t)digit;
         }
         if (id == 0)
                 return false;

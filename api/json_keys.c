@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "json_checker.h"
+
 void *json_reserve(void *block, size_t *room, size_t n, size_t size)
 {
         size_t wanted = *room ? *room : 16, bytes;
@@ -20,15 +22,6 @@ void *json_reserve(void *block, size_t *room, size_t n, size_t size)
         if (block)
                 *room = wanted;
         return block;
-}
-
-static uint32_t hex4(const unsigned char *at)
-{
-        uint32_t value = 0;
-
-        for (int i = 0; i < 4; i++)
-                value = value << 4 | (uint32_t)(at[i] <= '9' ? at[i] - '0' : (at[i] | 0x20) - 'a' + 10);
-        return value;
 }
 
 static size_t put_utf8(uint32_t c, char *bytes)
@@ -58,11 +51,11 @@ static size_t put_utf8(uint32_t c, char *bytes)
 /* at stands on the u of \uXXXX; returns where it ends. */
 static const unsigned char *unescape_unicode(const unsigned char *at, char *bytes, size_t *n)
 {
-        uint32_t c = hex4(at + 1);
+        uint32_t c = (uint32_t)json_hex4(at + 1, at + 5);
 
         at += 5;
         if (c >= 0xd800 && c <= 0xdbff) {
-                c = 0x10000 + ((c - 0xd800) << 10) + (hex4(at + 2) - 0xdc00);
+                c = 0x10000 + ((c - 0xd800) << 10) + ((uint32_t)json_hex4(at + 2, at + 6) - 0xdc00);
                 at += 6;
         }
         *n += put_utf8(c, bytes + *n);

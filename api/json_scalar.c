@@ -1,59 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include <ferry/encoding.h>
+
 #include "json_checker.h"
 
 /* ---- strings ---- */
 
-/* The bytes that follow a lead byte in well-formed UTF-8 (Unicode 15, table 3-7). */
 static bool check_utf8(struct json_checker *c)
 {
-        static const struct {
-                unsigned char first, last, low, high, more;
-        } rows[] = {
-                { 0xc2, 0xdf, 0x80, 0xbf, 1 }, { 0xe0, 0xe0, 0xa0, 0xbf, 2 }, { 0xe1, 0xec, 0x80, 0xbf, 2 },
-                { 0xed, 0xed, 0x80, 0x9f, 2 }, { 0xee, 0xef, 0x80, 0xbf, 2 }, { 0xf0, 0xf0, 0x90, 0xbf, 3 },
-                { 0xf1, 0xf3, 0x80, 0xbf, 3 }, { 0xf4, 0xf4, 0x80, 0x8f, 3 },
-        };
-        unsigned char lead = *c->at;
+        uint32_t character;
+        size_t n = ferry_utf8_length((const char *)c->at, (size_t)(c->end - c->at), &character);
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                if (lead < rows[i].first || lead > rows[i].last)
-                        continue;
-                if (c->end - c->at <= rows[i].more || c->at[1] < rows[i].low || c->at[1] > rows[i].high)
-                        break;
-                for (unsigned j = 2; j <= rows[i].more; j++)
-                        if ((c->at[j] & 0xc0) != 0x80)
-                                return json_fault_at(c, "the text is not UTF-8");
-                c->at += rows[i].more + 1;
-                return true;
-        }
-        return json_fault_at(c, "the text is not UTF-8");
+        if (!n)
+                return json_fault_at(c, "the text is not UTF-8");
+        c->at += n;
+        return true;
 }
 
-/* Four hexadecimal digits; -1 when they are not. */
-static int hex4(const struct json_checker *c, const unsigned char *at)
+int json_hex4(const unsigned char *at, const unsigned char *end)
 {
         int value = 0;
 
-        if (c->end - at < 4)
+        if (end - at < 4)
                 return -1;
         for (int i = 0; i < 4; i++) {
-                unsigned char d = at[i];
+                int digit = ferry_hex_digit((char)at[i]);
 
-                if (d >= '0' && d <= '9')
-                        value = value << 4 | (d - '0');
-                else if ((d | 32) >= 'a' && (d | 32) <= 'f')
-                        value = value << 4 | ((d | 32) - 'a' + 10);
-                else
+                if (digit < 0)
                         return -1;
+                value = value << 4 | digit;
         }
         return value;
 }
 
 static bool check_unicode_escape(struct json_checker *c)
 {
-        int value = hex4(c, c->at + 1), low;
+        int value = json_hex4(c->at + 1, c->end), low;
 
         if (value < 0)
                 return json_fault_at(c, "\\u needs four hexadecimal digits");
@@ -62,7 +45,9 @@ static bool check_unicode_escape(struct json_checker *c)
         c->at += 5;
         if (value < 0xd800 || value > 0xdfff)
                 return true;
-        low = value <= 0xdbff && c->end - c->at >= 6 && c->at[0] == '\\' && c->at[1] == 'u' ? hex4(c, c->at + 2) : -1;
+        low = value <= 0xdbff && c->end - c->at >= 6 && c->at[0] == '\\' && c->at[1] == 'u'
+                      ? json_hex4(c->at + 2, c->end)
+                      : -1;
         if (low < 0xdc00 || low > 0xdfff)
                 return json_fault_at(c, "a surrogate escape stands alone");
         c->at += 6;

@@ -325,7 +325,7 @@ int ferry_aio_wait_operations_sized(struct ferry_aio *aio, const char *const *id
         c->n_many = n;
         c->wait_for = wait_for;
         r = results_path(c->lane, ids, n, wait_for, &path);
-        c->many = r == 0 ? buffer_take(&path.text) : NULL;
+        c->many = r == 0 ? ferry_buffer_take(&path.text) : NULL;
         return aio_wait_start(c, timeout_ms, r == 0 && !c->many ? -ENOMEM : r);
 }
 

@@ -87,7 +87,7 @@ size_t attempt_on_body(char *data, size_t one, size_t size, void *context)
                 size_t max = a->f->answer_max;
                 if (status >= 400 && max > CLIENT_PROBLEM_BODY_MAX)
                         max = CLIENT_PROBLEM_BODY_MAX;
-                a->abort = buffer_append(&reply->body, data, size, max);
+                a->abort = ferry_buffer_append(&reply->body, data, size, max);
         }
         return a->abort < 0 ? 0 : size;
 }

@@ -72,7 +72,7 @@ int call_decode(struct ferry *f, const struct request *request, call_decoder dec
         if (r == 0)
                 r = call_decode_reply(f, &reply, decode, target);
         if (r == 0 && ret_text)
-                *ret_text = buffer_take(&reply.body);
+                *ret_text = ferry_buffer_take(&reply.body);
         return r;
 }
 
@@ -89,7 +89,7 @@ int call_get_text(struct ferry *f, const char *path, char **ret_json)
         r = ferry_json_check(reply.body.data, reply.body.size, &errors);
         r = call_judge(f, r, &errors, r == 0 && reply.body.data[strspn(reply.body.data, " \t\r\n")] == '{');
         if (r == 0)
-                *ret_json = buffer_take(&reply.body);
+                *ret_json = ferry_buffer_take(&reply.body);
         return r;
 }
 
@@ -103,7 +103,7 @@ int call_text(struct ferry *f, const char *path, const char *const *types, char 
                 types++;
         if (!*types)
                 return problem_protocol(f, "another content type was expected", reply.content_type);
-        char *text = buffer_take(&reply.body);
+        char *text = ferry_buffer_take(&reply.body);
         if (!text)
                 return -ENOMEM;
         *ret_text = text;

@@ -9,29 +9,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include <ferry/buffer.h>
 #include <ferry/ferry.h>
+#include <ferry/util.h>
 
-#include "buffer.h"
 #include "url.h"
 
 struct attempt;
 struct json_object;
-
-#define FERRY_CLEANUP(function) __attribute__((cleanup(function)))
-
-/* Hands a pointer over: yields its value and leaves NULL behind. */
-#define FERRY_STEAL(pointer)                                                                                           \
-        ({                                                                                                             \
-                __typeof__(pointer) *steal_p_ = &(pointer);                                                            \
-                __typeof__(pointer) steal_v_ = *steal_p_;                                                              \
-                *steal_p_ = NULL;                                                                                      \
-                steal_v_;                                                                                              \
-        })
-
-static inline void cleanup_free(void *p)
-{
-        free(*(void **)p);
-}
 
 static inline void cleanup_secret(char **secret)
 {
@@ -89,7 +74,7 @@ struct reply {
         char retry_after[64];
         char content_digest[128];
         uint64_t retry_after_ms;
-        struct buffer body;
+        struct ferry_buffer body;
         bool secret;
 
         bool delivered;              /* the sink has taken bytes */

@@ -8,7 +8,7 @@
 
 void reply_clear(struct reply *reply)
 {
-        buffer_clear(&reply->body, reply->secret);
+        ferry_buffer_clear(&reply->body, reply->secret);
         *reply = (struct reply){ 0 };
 }
 

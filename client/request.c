@@ -44,7 +44,7 @@ static void answer_fill(struct reply *reply, struct ferry_answer *answer)
         snprintf(answer->content_digest, sizeof(answer->content_digest), "%s", reply->content_digest);
         if (reply->body.data) {
                 answer->body_size = reply->body.size;
-                answer->body = buffer_take(&reply->body);
+                answer->body = ferry_buffer_take(&reply->body);
         }
 }
 

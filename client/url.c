@@ -60,7 +60,7 @@ int url_parse(const char *url, char **ret_base, char **ret_socket)
 static void path_append(struct path *p, const char *text, size_t size)
 {
         if (!p->error)
-                p->error = buffer_append(&p->text, text, size, URL_MAX);
+                p->error = ferry_buffer_append(&p->text, text, size, URL_MAX);
         if (p->error == -EMSGSIZE)
                 p->error = -EINVAL;
 }
@@ -113,6 +113,6 @@ void path_query_number(struct path *p, const char *name, uint64_t value)
 
 void path_clear(struct path *p)
 {
-        buffer_clear(&p->text, 0);
+        ferry_buffer_clear(&p->text, 0);
         *p = (struct path){ 0 };
 }

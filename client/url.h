@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "buffer.h"
+#include <ferry/buffer.h>
 
 /* Pure functions on URLs and paths. */
 
@@ -17,7 +17,7 @@ int url_parse(const char *url, char **ret_base, char **ret_socket);
 
 /* A path with its query, in the making. Zero-initialise; the first error sticks. */
 struct path {
-        struct buffer text;
+        struct ferry_buffer text;
         bool queried;
         int error; /* 0, -EINVAL, -ENOMEM */
 };

@@ -5,6 +5,7 @@
 
 #include <ferry/encoding.h>
 
+#include "base/address.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "options.h"
@@ -15,8 +16,6 @@
 #define SECOND UINT64_C(1000)
 #define HOUR (3600 * SECOND)
 
-enum { HOST_SIZE_MAX = 255 };
-
 static const char *const level_names[] = { "error", "warn", "info", "debug", NULL };
 static const char *const format_names[] = { "logfmt", "json", NULL };
 
@@ -24,27 +23,18 @@ _Static_assert(LOG_ERROR == 0 && LOG_WARN == 1 && LOG_INFO == 2 && LOG_DEBUG == 
                "level_names is in the order of enum log_level");
 _Static_assert(LOG_LOGFMT == 0 && LOG_JSON == 1, "format_names is in the order of enum log_format");
 
-static bool is_host_text(const char *text, size_t length)
+/* Of a host name, or of an IPv4 address. */
+static bool is_name(const char *text)
 {
-        if (length == 0 || length > HOST_SIZE_MAX)
-                return false;
-        if (text[0] == '[')
-                return length > 2 && text[length - 1] == ']' &&
-                       strspn(text + 1, "0123456789abcdefABCDEF:.%") == length - 2;
-        for (size_t i = 0; i < length; i++)
-                if (!isalnum((unsigned char)text[i]) && !strchr("-._", text[i]))
-                        return false;
-        return true;
+        return *text && text[strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._")] == '\0';
 }
 
 static bool is_host_port(const char *text)
 {
-        const char *colon = strrchr(text, ':');
-        uint64_t port;
+        char host[ADDRESS_HOST_SIZE];
+        uint16_t port;
 
-        if (!colon || !is_host_text(text, (size_t)(colon - text)))
-                return false;
-        return ferry_uint_parse(colon + 1, UINT16_MAX, &port);
+        return address_split(text, host, &port) && (text[0] == '[' || is_name(host));
 }
 
 static bool is_listen(const char *text)
@@ -62,9 +52,11 @@ static bool is_local(const char *text)
 /* A host name, an IPv4 address, an IPv6 address with or without brackets. */
 static bool is_host(const char *text)
 {
-        if (strchr(text, ':') && text[0] != '[')
-                return strspn(text, "0123456789abcdefABCDEF:.") == strlen(text);
-        return is_host_text(text, strlen(text));
+        char host[ADDRESS_HOST_SIZE];
+
+        if (text[0] == '[')
+                return text[strlen(text) - 1] == ']' && address_host(text, host);
+        return address_is_literal(text) || is_name(text);
 }
 
 /* The same, or the base URL by which a proxy is reached; a path in front of ours is not supported. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/address.h"
 #include "base/passed.h"
 
 static bool is_loopback(const struct sockaddr *address)
@@ -31,25 +32,17 @@ static bool passed_is_loopback(int fd)
 
 bool worker_listen_is_loopback(const char *address)
 {
-        const char *colon = strrchr(address, ':');
-        char host[INET6_ADDRSTRLEN + 2];
+        char host[ADDRESS_HOST_SIZE];
         struct in6_addr v6;
         struct in_addr v4;
-        size_t length;
+        uint16_t port;
 
         if (strncmp(address, "unix:", 5) == 0)
                 return true;
         if (strncmp(address, PASSED_PREFIX, strlen(PASSED_PREFIX)) == 0)
                 return passed_is_loopback((int)strtol(address + strlen(PASSED_PREFIX), NULL, 10));
-        length = colon ? (size_t)(colon - address) : strlen(address);
-        if (length >= 2 && address[0] == '[' && address[length - 1] == ']') {
-                address++;
-                length -= 2;
-        }
-        if (length >= sizeof(host))
+        if (!address_split(address, host, &port))
                 return false;
-        memcpy(host, address, length);
-        host[length] = '\0';
         if (inet_pton(AF_INET, host, &v4) == 1)
                 return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
         if (inet_pton(AF_INET6, host, &v6) == 1)

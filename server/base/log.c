@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <ferry/encoding.h>
+
 #include "base/clock.h"
 #include "base/util.h"
 
@@ -102,34 +104,6 @@ static bool line_put(struct line *line, const char *text, size_t n)
 }
 
 /*
- * Length of the well-formed UTF-8 sequence (RFC 3629) that text begins with; 0 when there is none. text ends with NUL,
- * which is never a continuation, so nothing is read beyond it.
- */
-static size_t utf8_length(const unsigned char *text, uint32_t *ret_code)
-{
-        static const struct {
-                unsigned char mask, lead;
-                uint32_t least;
-        } forms[] = { { 0x80, 0x00, 0 }, { 0xe0, 0xc0, 0x80 }, { 0xf0, 0xe0, 0x800 }, { 0xf8, 0xf0, 0x10000 } };
-
-        for (size_t n = 1; n <= FERRY_ARRAY_SIZE(forms); n++) {
-                if ((text[0] & forms[n - 1].mask) != forms[n - 1].lead)
-                        continue;
-                uint32_t code = text[0] & (unsigned char)~forms[n - 1].mask;
-                for (size_t i = 1; i < n; i++) {
-                        if ((text[i] & 0xc0) != 0x80)
-                                return 0;
-                        code = code << 6 | (text[i] & 0x3f);
-                }
-                if (code < forms[n - 1].least || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
-                        return 0;
-                *ret_code = code;
-                return n;
-        }
-        return 0;
-}
-
-/*
  * Whether a character could steer the terminal or the line structure: C0, DEL, C1, and the line and direction marks
  * that make a text look like another one.
  */
@@ -147,7 +121,7 @@ static void line_quote(struct line *line, const char *text)
         for (const unsigned char *p = (const unsigned char *)text; *p;) {
                 char escape[8];
                 uint32_t code = 0;
-                size_t n = utf8_length(p, &code);
+                size_t n = ferry_utf8_length((const char *)p, strnlen((const char *)p, 4), &code);
                 bool fits;
                 if (n == 0)
                         fits = line_put(line, "\\ufffd", 6);

@@ -19,18 +19,6 @@ void random_bytes(void *buffer, size_t size)
         }
 }
 
-void *memory_regrow(void *old, size_t size, size_t capacity)
-{
-        void *grown = malloc(capacity);
-
-        if (!grown || !old)
-                return grown;
-        memcpy(grown, old, size);
-        explicit_bzero(old, size);
-        free(old);
-        return grown;
-}
-
 uint64_t random_id(void)
 {
         uint64_t id;

@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "body.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include <ferry/buffer.h>
 #include <ferry/error.h>
 
 #include "base/metrics.h"
-#include "base/util.h"
 #include "http_internal.h"
 
 enum {
-        ROOM_FIRST = 1024,
         ROOM_FREE = 8192, /* not counted: the number of connections bounds it, and short requests get through */
 };
 
@@ -36,49 +31,23 @@ static bool take_room(struct http_server *server, size_t bytes)
         return false;
 }
 
-static int grow(struct http_server *server, struct body *body, size_t wanted)
+int body_append(struct http_server *server, struct ferry_buffer *body, const char *data, size_t size)
 {
-        size_t capacity = body->capacity ? body->capacity : ROOM_FIRST, more;
-        char *grown;
-
-        while (capacity < wanted)
-                capacity *= 2;
-        more = charge(capacity) - charge(body->capacity);
-        if (!take_room(server, more))
-                return FERRY_E_LIMIT_REACHED;
-        grown = memory_regrow(body->text, body->size, capacity);
-        if (!grown) {
-                give_room(server, more);
-                return -ENOMEM;
-        }
-        body->text = grown;
-        body->capacity = capacity;
-        return 0;
-}
-
-int body_append(struct http_server *server, struct body *body, const char *data, size_t size)
-{
-        size_t wanted;
+        const size_t more = charge(ferry_buffer_capacity(body, size)) - charge(body->capacity);
         int r;
 
-        if (__builtin_add_overflow(body->size, size, &wanted) || wanted > server->config.limits.body_max)
+        if (size > server->config.limits.body_max - body->size)
                 return FERRY_E_TOO_LARGE;
-        if (wanted > body->capacity) {
-                r = grow(server, body, wanted);
-                if (r)
-                        return r;
-        }
-        memcpy(body->text + body->size, data, size);
-        body->size = wanted;
-        return 0;
+        if (!take_room(server, more))
+                return FERRY_E_LIMIT_REACHED;
+        r = ferry_buffer_append(body, data, size, server->config.limits.body_max);
+        if (r)
+                give_room(server, more);
+        return r;
 }
 
-void body_drop(struct http_server *server, struct body *body)
+void body_drop(struct http_server *server, struct ferry_buffer *body)
 {
-        if (!body->text)
-                return;
         give_room(server, charge(body->capacity));
-        explicit_bzero(body->text, body->size); /* it may have held a notification key */
-        free(body->text);
-        body->text = NULL;
+        ferry_buffer_clear(body, true); /* it may have held a notification key */
 }

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+struct ferry_buffer;
 struct http_server;
 
 /*
@@ -11,15 +12,10 @@ struct http_server;
  * bodies share is any thread's.
  */
 
-struct body {
-        char *text; /* owned */
-        size_t size, capacity;
-};
-
 /* 0; FERRY_E_TOO_LARGE (body_max); FERRY_E_LIMIT_REACHED (bodies_max); -ENOMEM. */
-int body_append(struct http_server *server, struct body *body, const char *data, size_t size);
+int body_append(struct http_server *server, struct ferry_buffer *body, const char *data, size_t size);
 
 /* Wipes and frees it. */
-void body_drop(struct http_server *server, struct body *body);
+void body_drop(struct http_server *server, struct ferry_buffer *body);
 
 #endif

@@ -136,7 +136,7 @@ static uint64_t make_result(struct http_request *request, size_t i, const char *
 /* ids: what the Idempotency-Key has made before; 0 = nothing. */
 static void make_batch(struct http_request *request, uint64_t *ids)
 {
-        const char *at = request->body.text, *text;
+        const char *at = request->body.data, *text;
         char id[FERRY_ID_TEXT_SIZE];
         size_t size, n_made = 0;
 

@@ -11,6 +11,7 @@
 #include <ferry/json.h>
 
 #include "base/util.h"
+#include "body.h"
 #include "connection.h"
 #include "dispatch.h"
 #include "guard.h"
@@ -234,8 +235,8 @@ static bool parse_body(struct http_request *request)
         }
         if (request->headers.idempotency_key)
                 request->idempotency_hash =
-                        XXH3_64bits_withSeed(request->body.text, request->body.size, request->target_hash);
-        int error = ferry_json_parse_in_place(request->body.text, request->body.size, request->route->kept,
+                        XXH3_64bits_withSeed(request->body.data, request->body.size, request->target_hash);
+        int error = ferry_json_parse_in_place(request->body.data, request->body.size, request->route->kept,
                                               &request->json, &errors);
         if (error < 0)
                 request_problem(request, error, NULL);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/buffer.h>
 #include <ferry/encoding.h>
 #include <ferry/error.h>
 #include <ferry/json_write.h>
@@ -34,37 +35,15 @@ struct event_stream {
         struct http_connection *connection; /* gone before the response may be */
         struct MHD_Connection *mhd;
         char label[OPERATION_LABEL_SIZE];
-        bool beat;               /* woken although nothing has happened */
-        char *text;              /* owned; what is being sent; NULL = nothing */
-        size_t size, room, sent; /* of text */
-        bool failed;             /* memory was short */
+        bool beat;                /* woken although nothing has happened */
+        struct ferry_buffer text; /* being sent */
+        size_t sent;              /* of text */
+        bool failed;              /* memory was short */
 };
-
-static bool reserve(struct event_stream *stream, size_t more)
-{
-        size_t room = stream->room ? stream->room : 1024;
-        char *text;
-
-        while (room < stream->size + more)
-                room *= 2;
-        if (room == stream->room)
-                return true;
-        text = realloc(stream->text, room);
-        if (!text) {
-                stream->failed = true;
-                return false;
-        }
-        stream->text = text;
-        stream->room = room;
-        return true;
-}
 
 static void add(struct event_stream *stream, const char *text, size_t size)
 {
-        if (!reserve(stream, size))
-                return;
-        memcpy(stream->text + stream->size, text, size);
-        stream->size += size;
+        stream->failed |= ferry_buffer_append(&stream->text, text, size, SIZE_MAX - 1) < 0;
 }
 
 /* An event that is not the log's: the members are those of its document, after type and time. */
@@ -116,7 +95,7 @@ static bool take(void *context, const struct event_text *event)
         struct event_stream *stream = context;
 
         add(stream, event->text, event->size);
-        return !stream->failed && stream->size < PIECE;
+        return !stream->failed && stream->text.size < PIECE;
 }
 
 /* What the client missed comes before what follows it, and is known last: the text is put together in that order. */
@@ -131,13 +110,13 @@ static void read_log(struct event_stream *stream)
         if ((!gap.missed && !gap.restarted) || stream->failed)
                 return;
         struct event_place after = stream->reader.place;
-        FERRY_CLEANUP(cleanup_free) char *text = FERRY_STEAL(stream->text);
-        size_t size = stream->size;
-        stream->size = stream->room = 0;
+        struct ferry_buffer text = stream->text;
+        stream->text = (struct ferry_buffer){ 0 };
         stream->reader.place.next = before.next + gap.missed;
         add_own(stream, "missed", write_gap, &gap);
         stream->reader.place = after;
-        add(stream, text ? text : "", size);
+        add(stream, text.size ? text.data : "", text.size);
+        ferry_buffer_clear(&text, false);
         metric_add(stream->server->events_missed, (int64_t)gap.missed);
 }
 
@@ -147,19 +126,19 @@ static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_
         static const char beat[] = ":\n\n";
         struct event_stream *stream = context;
 
-        while (stream->sent == stream->size) {
-                free(FERRY_STEAL(stream->text));
-                stream->size = stream->room = stream->sent = 0;
+        while (stream->sent == stream->text.size) {
+                ferry_buffer_clear(&stream->text, false);
+                stream->sent = 0;
                 if (event_has_happened(&stream->connection->end))
                         return MHD_CONTENT_READER_END_OF_STREAM;
                 bool stopped = atomic_load(&stream->server->events_stopped);
                 read_log(stream);
-                if (!stream->size && stream->beat && !stopped)
+                if (!stream->text.size && stream->beat && !stopped)
                         add(stream, beat, strlen(beat));
                 stream->beat = false;
                 if (stream->failed)
                         return MHD_CONTENT_READER_END_WITH_ERROR;
-                if (stream->size)
+                if (stream->text.size)
                         break;
                 if (stopped)
                         return MHD_CONTENT_READER_END_OF_STREAM;
@@ -168,8 +147,8 @@ static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_
                         return 0;
                 }
         }
-        size_t left = stream->size - stream->sent, n = left < max ? left : max;
-        memcpy(buffer, stream->text + stream->sent, n);
+        size_t left = stream->text.size - stream->sent, n = left < max ? left : max;
+        memcpy(buffer, stream->text.data + stream->sent, n);
         stream->sent += n;
         return (ssize_t)n;
 }
@@ -190,7 +169,7 @@ static void free_stream(void *context)
         event_reader_leave(stream->readers, &stream->reader);
         atomic_fetch_sub(&stream->server->n_streams, 1);
         metric_add(stream->server->event_readers, -1);
-        free(stream->text);
+        ferry_buffer_clear(&stream->text, false);
         free(stream);
 }
 

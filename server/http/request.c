@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "body.h"
 #include "head.h"
 #include "http_internal.h"
 #include "memory/region.h"

@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <ferry/buffer.h>
 #include <ferry/encoding.h>
 
-#include "body.h"
 #include "headers.h"
 #include "http/server.h"
 #include "query.h"
@@ -71,8 +71,8 @@ struct http_request {
         /* The body. */
         uint64_t content_length; /* 0 when chunked */
         uint64_t discarded;
-        struct body body;        /* of a JSON route, and json's text */
-        struct ferry_json *json; /* owned; NULL = the body was empty, which only HTTP_BODY_OPTIONAL_JSON lets by */
+        struct ferry_buffer body; /* of a JSON route; json lies in it */
+        struct ferry_json *json;  /* owned; NULL = the body was empty, which only HTTP_BODY_OPTIONAL_JSON lets by */
 
         /* What the handler holds; given back when the request ends. */
         struct operation *operation;                 /* a reference */

@@ -9,8 +9,6 @@
 #include "base/util.h"
 #include "fetch.h"
 
-enum { BODY_STEP = 4096 };
-
 static void cleanup_fetch(struct fetch **fetch)
 {
         *fetch = fetch_free(*fetch);
@@ -24,28 +22,12 @@ static void cleanup_curl(char **text)
 static size_t on_body(char *data, size_t one, size_t size, void *context)
 {
         struct fetch *fetch = context;
-        size_t wanted, capacity;
-        char *body;
+        int r = ferry_buffer_append(&fetch->body, data, size, fetch->easy.settings->max_body);
 
         (void)one;
-        if (size > fetch->easy.settings->max_body - fetch->size) {
-                fetch->easy.too_large = true;
-                return 0;
-        }
-        wanted = fetch->size + size;
-        if (wanted > fetch->capacity) {
-                capacity = fetch->capacity * 2 > wanted ? fetch->capacity * 2 : wanted + BODY_STEP;
-                body = memory_regrow(fetch->body, fetch->size, capacity);
-                if (!body) {
-                        fetch->no_memory = true;
-                        return 0;
-                }
-                fetch->body = body;
-                fetch->capacity = capacity;
-        }
-        memcpy(fetch->body + fetch->size, data, size);
-        fetch->size = wanted;
-        return size;
+        fetch->easy.too_large |= r == -EMSGSIZE;
+        fetch->no_memory |= r == -ENOMEM;
+        return r ? 0 : size;
 }
 
 static int locate(struct fetch *fetch, char *detail, size_t detail_size)
@@ -97,9 +79,7 @@ struct fetch *fetch_free(struct fetch *fetch)
         if (!fetch)
                 return NULL;
         easy_clear(&fetch->easy);
-        if (fetch->body)
-                explicit_bzero(fetch->body, fetch->size); /* it held a notification key */
-        free(fetch->body);
+        ferry_buffer_clear(&fetch->body, true); /* it held a notification key */
         free(fetch);
         return NULL;
 }
@@ -107,7 +87,8 @@ struct fetch *fetch_free(struct fetch *fetch)
 static int judge_body(const struct fetch *fetch, struct ferry_metadata **ret_metadata, char detail[FETCH_DETAIL_SIZE])
 {
         struct ferry_json_errors errors = { 0 };
-        int r = fetch->document->judge_body(fetch->size ? fetch->body : "", fetch->size, ret_metadata, &errors);
+        int r = fetch->document->judge_body(fetch->body.size ? fetch->body.data : "", fetch->body.size, ret_metadata,
+                                            &errors);
 
         if (r == 0)
                 return 0;

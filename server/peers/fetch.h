@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <ferry/buffer.h>
+
 #include "easy.h"
 #include "peers/peers.h"
 
@@ -35,8 +37,7 @@ struct fetch {
         struct easy easy;
         const struct fetch_document *document;
 
-        char *body;
-        size_t size, capacity;
+        struct ferry_buffer body;
         bool no_memory;
 
         peers_fetched fetched;

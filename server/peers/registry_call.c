@@ -6,6 +6,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include <ferry/buffer.h>
 #include <ferry/error.h>
 #include <ferry/json.h>
 
@@ -13,7 +14,7 @@
 #include "base/util.h"
 #include "registry_internal.h"
 
-enum { ANSWER_STEP = 4096, LINE_MAX_SIZE = 64 * 1024, TOKEN_MAX = REGISTRY_TOKEN_SIZE };
+enum { LINE_MAX_SIZE = 64 * 1024, TOKEN_MAX = REGISTRY_TOKEN_SIZE };
 
 static const char authenticate_path[] = "/v3/auth/authenticate";
 
@@ -28,8 +29,7 @@ struct registry_call {
         struct curl_slist *headers;
         size_t n_tried; /* endpoints that gave no answer */
         bool authenticating, authenticated_anew;
-        char *answer; /* what came; of a stream, the line that is not whole */
-        size_t size, capacity;
+        struct ferry_buffer answer; /* of a stream, the line that is not whole */
         bool no_memory, changed;
 };
 
@@ -44,7 +44,7 @@ static void call_free(struct registry_call *call)
 {
         easy_clear(&call->easy);
         headers_clear(call);
-        free(call->answer);
+        ferry_buffer_clear(&call->answer, true);
         free(call->question.body);
         free(call);
 }
@@ -53,21 +53,8 @@ static void call_free(struct registry_call *call)
 
 static bool keep(struct registry_call *call, const char *data, size_t size)
 {
-        size_t wanted = call->size + size;
-
-        if (wanted > call->capacity) {
-                char *answer = memory_regrow(call->answer, call->size, wanted + ANSWER_STEP);
-
-                if (!answer) {
-                        call->no_memory = true;
-                        return false;
-                }
-                call->answer = answer;
-                call->capacity = wanted + ANSWER_STEP;
-        }
-        memcpy(call->answer + call->size, data, size);
-        call->size = wanted;
-        return true;
+        call->no_memory |= ferry_buffer_append(&call->answer, data, size, SIZE_MAX - 1) < 0;
+        return !call->no_memory;
 }
 
 /* A line that makes no sense ends the watch like one that tells of a change: whoever asks looks again. */
@@ -92,16 +79,16 @@ static size_t on_stream(struct registry_call *call, const char *data, size_t siz
                 const char *end = memchr(data + done, '\n', size - done);
                 size_t length = end ? (size_t)(end - data) - done : size - done;
 
-                if (length > LINE_MAX_SIZE - call->size)
+                if (length > LINE_MAX_SIZE - call->answer.size)
                         call->changed = true; /* so much is not said when nothing has */
                 else if (!keep(call, data + done, length))
                         return 0;
-                else if (end && call->size && line_changes(call->answer, call->size))
+                else if (end && call->answer.size && line_changes(call->answer.data, call->answer.size))
                         call->changed = true;
                 if (call->changed)
                         return 0;
                 if (end)
-                        call->size = 0;
+                        call->answer.size = 0;
                 done += length + (end ? 1 : 0);
         }
         return size;
@@ -114,7 +101,7 @@ static size_t on_body(char *data, size_t one, size_t size, void *context)
         (void)one;
         if (call->question.watch_ms && !call->authenticating)
                 return on_stream(call, data, size);
-        if (size > call->question.answer_max - call->size) {
+        if (size > call->question.answer_max - call->answer.size) {
                 call->easy.too_large = true;
                 return 0;
         }
@@ -158,7 +145,7 @@ static bool prepare(struct registry_call *call, const char *path, const char *bo
 
         easy_clear(&call->easy);
         easy_rearm(&call->easy);
-        call->size = 0;
+        call->answer.size = 0;
         if (call->question.watch_ms && !call->authenticating)
                 timeout_ms = (long)call->question.watch_ms;
         if (asprintf(&url, "%s%s", registry->endpoints[registry->endpoint], path) < 0) {
@@ -319,8 +306,8 @@ static void on_done(struct easy *easy, CURLcode result)
         struct registry_call *call = FERRY_CONTAINER_OF(easy, struct registry_call, easy);
         bool watched = call->question.watch_ms && !call->authenticating;
         struct ferry_json *json = NULL; /* lies in text, which outlives the call */
-        char *text = FERRY_STEAL(call->answer);
-        size_t size = call->size;
+        size_t size = call->answer.size;
+        char *text = FERRY_STEAL(call->answer.data);
         char detail[EASY_DETAIL_SIZE] = "memory is short";
         int error;
 
@@ -329,7 +316,7 @@ static void on_done(struct easy *easy, CURLcode result)
                 finish(call, 0, "", NULL);
                 return;
         }
-        call->size = call->capacity = 0;
+        call->answer = (struct ferry_buffer){ 0 };
         error = judge(call, result, text ?: "", size, &json, detail);
         if (error < 0)
                 error = FERRY_E_PEER_UNREACHABLE;

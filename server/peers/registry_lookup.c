@@ -106,13 +106,18 @@ static void begin(struct registry_lookup *lookup)
                 ask_range(lookup);
 }
 
+static struct registry_lookup *take_queued(struct registry *registry)
+{
+        pthread_mutex_lock(&registry->lock);
+        struct registry_lookup *queued = FERRY_STEAL(registry->queued);
+        pthread_mutex_unlock(&registry->lock);
+        return queued;
+}
+
 void lookups_take(struct registry *registry)
 {
-        struct registry_lookup *queued, *lookup, *next;
+        struct registry_lookup *queued = take_queued(registry), *lookup, *next;
 
-        pthread_mutex_lock(&registry->lock);
-        queued = FERRY_STEAL(registry->queued);
-        pthread_mutex_unlock(&registry->lock);
         DL_FOREACH_SAFE (queued, lookup, next) {
                 DL_DELETE(queued, lookup);
                 begin(lookup);
@@ -121,11 +126,8 @@ void lookups_take(struct registry *registry)
 
 void lookups_cancel(struct registry *registry)
 {
-        struct registry_lookup *queued, *lookup, *next;
+        struct registry_lookup *queued = take_queued(registry), *lookup, *next;
 
-        pthread_mutex_lock(&registry->lock);
-        queued = FERRY_STEAL(registry->queued);
-        pthread_mutex_unlock(&registry->lock);
         DL_FOREACH_SAFE (queued, lookup, next) {
                 DL_DELETE(queued, lookup);
                 finish(lookup, FERRY_E_CANCELLED, "the worker is shutting down", NULL);

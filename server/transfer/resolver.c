@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/encoding.h>
+
+#include "base/address.h"
 #include "base/admission.h"
 #include "base/util.h"
 #include "command.h"
@@ -41,30 +44,15 @@ static void unref(struct resolution *resolution)
         free(resolution);
 }
 
-/* Splits "host:port" in place. false: no such form. */
-static bool split(char *text, char **ret_host, char **ret_port)
-{
-        char *colon = strrchr(text, ':');
-
-        if (!colon || colon[1] == '\0')
-                return false;
-        *colon = '\0';
-        if (text[0] == '[' && colon > text + 1 && colon[-1] == ']') {
-                colon[-1] = '\0';
-                text++;
-        }
-        *ret_host = text;
-        *ret_port = colon + 1;
-        return true;
-}
-
 /* UCX takes one address: of a name with both kinds that of the preferred family. */
-static int look_up(const char *host, const char *port, int family, int flags, struct resolved *ret_resolved)
+static int look_up(const char *host, uint16_t port, int family, int flags, struct resolved *ret_resolved)
 {
+        char service[FERRY_UINT_TEXT_SIZE];
         struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags };
         struct addrinfo *list, *best;
 
-        if (getaddrinfo(host, port, &hints, &list) != 0)
+        (void)ferry_uint_format(port, service);
+        if (getaddrinfo(host, service, &hints, &list) != 0)
                 return -EAGAIN;
         for (best = list; best && best->ai_family != family; best = best->ai_next)
                 ;
@@ -88,14 +76,12 @@ static void screen(const struct admission *admission, const char *host, struct r
 
 int resolver_parse(const struct admission *admission, const char *text, int family, struct resolved *ret_resolved)
 {
-        char copy[ENGINE_ADDRESS_SIZE], *host, *port;
+        char host[ADDRESS_HOST_SIZE];
+        uint16_t port;
         int r;
 
         *ret_resolved = (struct resolved){ 0 };
-        if (strlen(text) >= sizeof(copy))
-                return -EINVAL;
-        strcpy(copy, text);
-        if (!split(copy, &host, &port))
+        if (strlen(text) >= ENGINE_ADDRESS_SIZE || !address_split(text, host, &port))
                 return -EINVAL;
         r = look_up(host, port, family, AI_NUMERICHOST, ret_resolved);
         if (r == 0) {
@@ -109,12 +95,12 @@ int resolver_parse(const struct admission *admission, const char *text, int fami
 
 static void *run(void *context)
 {
-        char copy[ENGINE_ADDRESS_SIZE], *host = NULL, *port = NULL;
         struct resolution *resolution = context;
         struct resolved resolved = { 0 };
+        char host[ADDRESS_HOST_SIZE];
+        uint16_t port;
 
-        strcpy(copy, resolution->text);
-        if (split(copy, &host, &port))
+        if (address_split(resolution->text, host, &port))
                 (void)look_up(host, port, resolution->family, 0, &resolved);
         (void)pthread_mutex_lock(&resolution->lock);
         if (resolution->engine) { /* which the list of hosts outlives */

@@ -39,6 +39,15 @@ void ferry_key_format(const uint8_t key[FERRY_KEY_SIZE], char text[FERRY_KEY_TEX
 /* The reverse; only the canonical form is accepted (length 43, unused low bits zero). */
 bool ferry_key_parse(const char *text, uint8_t ret_key[FERRY_KEY_SIZE]);
 
+/* The value of a hexadecimal digit in either case; -1 for any other character. */
+int ferry_hex_digit(char c);
+
+/*
+ * The length of the UTF-8 sequence (RFC 3629) at the start of text, of which size bytes may be read, and its character;
+ * 0 when it is not well formed.
+ */
+size_t ferry_utf8_length(const char *text, size_t size, uint32_t *ret_character);
+
 /* Compares two keys in time that does not depend on their content. */
 bool ferry_key_equal(const uint8_t a[FERRY_KEY_SIZE], const uint8_t b[FERRY_KEY_SIZE]);
 

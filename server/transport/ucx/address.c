@@ -8,6 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <ferry/encoding.h>
+
+#include "base/address.h"
 #include "base/log.h"
 #include "ucx_internal.h"
 
@@ -110,27 +113,19 @@ static bool is_interface_name(const char *host)
 /* "HOST:PORT", "[v6]:PORT", "INTERFACE:PORT" */
 static int parse(const char *text, struct ucx_address *a)
 {
-        FERRY_CLEANUP(cleanup_free) char *copy = strdup(text);
-        char *colon = copy ? strrchr(copy, ':') : NULL, *host = copy;
-        size_t length;
+        char host[ADDRESS_HOST_SIZE], service[FERRY_UINT_TEXT_SIZE];
+        uint16_t port;
         int r = -EADDRNOTAVAIL;
 
-        if (!copy)
-                return -ENOMEM;
-        if (!colon || colon[1] == '\0')
+        if (!address_split(text, host, &port))
                 return -EINVAL;
-        *colon = '\0';
-        length = strlen(host);
-        if (length >= 2 && host[0] == '[' && host[length - 1] == ']') {
-                host[length - 1] = '\0';
-                host++;
-        }
+        (void)ferry_uint_format(port, service);
         if (if_nametoindex(host) == 0)
-                r = resolve(*host ? host : NULL, colon + 1, a);
+                r = resolve(host, service, a);
         if (r == 0 || !is_interface_name(host))
                 return r;
         (void)snprintf(a->interface, sizeof(a->interface), "%s", host);
-        return resolve(NULL, colon + 1, a); /* for the port */
+        return resolve(NULL, service, a); /* for the port */
 }
 
 /* UCX has one error for all that can be wrong with an address; the system tells them apart. */

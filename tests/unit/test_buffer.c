@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/util.h"
+#include <ferry/buffer.h>
 
 #include "unit.h"
 
@@ -30,17 +30,17 @@ void __wrap_free(void *block)
 /* Bodies have keys in them: what a body has outgrown keeps none of it. */
 TEST(memory_that_was_outgrown_is_wiped)
 {
-        char *old = memory_regrow(NULL, 0, SIZE), *grown;
+        struct ferry_buffer buffer = { 0 };
 
-        assert_non_null(old);
-        memset(old, 'k', SIZE);
-        watched = old;
-        grown = memory_regrow(old, SIZE, 2 * (size_t)SIZE);
-        assert_non_null(grown);
+        for (size_t i = 0; i < SIZE; i++)
+                assert_int_equal(ferry_buffer_append(&buffer, "k", 1, 2 * SIZE), 0);
+        watched = buffer.data;
+        while (buffer.data == watched)
+                assert_int_equal(ferry_buffer_append(&buffer, "k", 1, 4 * SIZE), 0);
         assert_true(watched_freed);
         assert_true(watched_wiped);
-        for (size_t i = 0; i < SIZE; i++)
-                assert_int_equal(grown[i], 'k');
+        for (size_t i = 0; i < buffer.size; i++)
+                assert_int_equal(buffer.data[i], 'k');
         watched = NULL;
-        __real_free(grown);
+        ferry_buffer_clear(&buffer, true);
 }
