@@ -182,7 +182,7 @@ WITH_GPUS(host_memory_that_gpus_copy_is_pinned)
 WITH_GPUS(a_read_into_a_gpu_can_be_followed)
 {
         for (int network = 0; network < 2; network++) {
-                const struct course c = { FERRY_READABLE, "cuda:0", "cuda:1", 30 * MIB + 5, NULL };
+                const struct course c = { FERRY_READABLE, "cuda:0", "cuda:1", 32 * MIB, NULL };
                 char target[FERRY_ID_SIZE], read[FERRY_ID_SIZE];
                 struct course_state first;
                 struct json_object *follower, *reader;
