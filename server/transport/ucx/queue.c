@@ -131,6 +131,17 @@ static bool pump_parts(struct ucx_link *link)
 
 /* ---- receives ---- */
 
+/* At once, in host memory: a link that ends right after the message takes nothing back. */
+static void store_inside(struct ucx_message *m, const void *bytes)
+{
+        if (!ucx_message_begin(m)) {
+                ucx_message_drop(ucx_of_link(ucx_link_of(m->base.link)), m);
+                return;
+        }
+        m->base.fault = stream_store(m->base.stream, m->base.offset, bytes, m->base.length);
+        ucx_message_end(m, m->base.fault < 0 ? MESSAGE_FAULT : MESSAGE_OK);
+}
+
 void ucx_receive(struct link *base, struct message *message, struct payload *payload)
 {
         struct ucx_link *link = ucx_link_of(base);
@@ -140,7 +151,10 @@ void ucx_receive(struct link *base, struct message *message, struct payload *pay
         payload->taken = true;
         m->receive = true;
         if (payload->bytes) {
-                ucx_staged_inside(m, payload->bytes);
+                if (message->stream->off_host)
+                        ucx_staged_inside(m, payload->bytes);
+                else
+                        store_inside(m, payload->bytes);
                 return;
         }
         m->descriptor = payload->descriptor;
