@@ -112,7 +112,7 @@ static int bridge_serve(natsConnection *connection, struct ferry *ferry, const c
         printf("{\"event\":\"ready\",\"subject\":\"%s\",\"worker\":\"%s\"}\n", subject, name);
         (void)fflush(stdout);
         (void)sigwait(signals, &number);
-        /* What was asked before is answered; its callback is over when the wait is. */
+        /* Requests that have come are answered first. The callback runs no more once the drain is complete. */
         if (natsSubscription_DrainTimeout(subscription, BRIDGE_DRAIN_MS) == NATS_OK)
                 (void)natsSubscription_WaitForDrainCompletion(subscription, BRIDGE_DRAIN_MS);
         natsSubscription_Destroy(subscription);

@@ -62,7 +62,7 @@ struct registry_member {
         uint64_t ttl_us;
         uint64_t renewed;
         unsigned failures; /* in a row */
-        /* Who has the name. */
+        /* The lease of the worker that has our name; 0 = none has. */
         uint64_t rival_lease, rival_until;
         int64_t rival_ttl_s; /* -1 = not asked yet */
         bool rival_lives;

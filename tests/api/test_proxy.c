@@ -140,7 +140,7 @@ WITH_PROXY(a_transfer_is_made_through_nginx)
         region_make(w, DEFAULT_BODY_MAX, 0, target);
         offer_make(w, FERRY_READABLE, source, &offer);
 
-        /* What waits ends before nginx loses its patience. */
+        /* A wait ends before nginx gives up on a connection that is silent. */
         assert_int_equal(ferry_get_limits(w->client, &limits), 0);
         assert_true(limits.wait_ms_max < SILENCE_MS);
         ferry_limits_clear(&limits);

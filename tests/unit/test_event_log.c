@@ -192,7 +192,7 @@ WITH_HTTP(an_operation_is_told_of_as_it_was_then)
 
         event_log_operation(h->events, h->f->store, operation, OPERATION_MADE);
         operation_cancel(h->f->store, operation);
-        /* What comes late, when it is done, is nothing new. */
+        /* CHANGED after the operation has ended is ignored. */
         event_log_operation(h->events, h->f->store, operation, OPERATION_CHANGED);
         event_log_operation(h->events, h->f->store, operation, OPERATION_ENDED);
         struct read read = read_on(h->events, &all, &place, 10, 0);

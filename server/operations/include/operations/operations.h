@@ -78,7 +78,7 @@ struct operation_mover {
 /*
  * Whoever wants to know what becomes of operations. Called without a lock of the store held, on the thread that changed
  * the operation, which may be the data plane's: it must not block. CHANGED comes at most ten times a second for each
- * operation, and may come late: what it tells of an operation that is done by then is nothing new.
+ * operation, and may come after ENDED, where it is to be ignored.
  */
 enum operation_change { OPERATION_MADE, OPERATION_CHANGED, OPERATION_ENDED };
 

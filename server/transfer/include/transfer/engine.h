@@ -139,8 +139,8 @@ struct engine_config {
         uint32_t max_links;  /* that peers open; 0 = default */
         uint32_t max_claims; /* transfers that peers have under way; 0 = default */
         uint32_t connect_ms; /* how long a first answer may take; 0 = default */
-        /* Which hosts the UCX transport may connect to; borrowed. NULL = all. Who is on this machine may always be
-         * talked to. */
+        /* The hosts that the UCX transport may connect to; borrowed. NULL = all. The local transport may reach every
+         * worker of this machine. */
         const struct admission *admission;
         struct engine_operations operations;
         struct engine_observer observer;
