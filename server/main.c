@@ -29,7 +29,7 @@ enum {
 };
 
 /* As the kernel has sets of signals. */
-#define SIGNAL_BIT(number) (UINT64_C(1) << ((number)-1))
+#define SIGNAL_BIT(number) ((UINT64_C(1) << (number)) >> 1)
 
 /* What the thread that ends the worker needs. */
 struct ending {

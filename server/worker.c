@@ -261,8 +261,9 @@ static struct engine *take_engine(struct ferry_worker *worker)
 
 /*
  * Not simply bottom-up reversed: first nobody may ask for anything more (HTTP, peers); then every operation ends, which
- * takes the engine; then its thread, which calls into the operations, ends before they go; its memory goes last, after
- * the regions that are registered with it and the loop whose callbacks may still tell it of a cancel.
+ * takes the engine; then the engine's thread, which calls the operations, is joined before they are freed. The engine's
+ * memory is freed last, after the regions that are registered with it and the loop whose callbacks may still tell it of
+ * a cancel.
  */
 struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
 {

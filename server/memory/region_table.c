@@ -269,7 +269,7 @@ static enum after delete_locked(struct region_table *table, struct region_privat
 
         *ret_waiters = region_waiters_take(table, private);
         unlist(table, private);
-        /* A maker thread frees them, or the small one's last reference; a failed one has none. */
+        /* Its bytes count as leaving until a maker has freed them. A small one's do so from its last reference on. */
         if (private->owned && (state == REGION_PREPARING || (state == REGION_READY && region_is_large(private))))
                 leave(table, private);
         return state == REGION_READY ? AFTER_RETIRE : AFTER_UNREF;

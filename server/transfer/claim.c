@@ -34,8 +34,8 @@ static int claim(struct engine *engine, struct peer *peer, const struct wire_hea
         if (!r)
                 return FERRY_E_TRANSFER_FAILED;
         memcpy(request.key, h->key, sizeof(request.key));
-        /* A requester that has the last answer of a transfer may be back with the next before that one is ended here.
-         */
+        /* The requester may ask for its next transfer before the one before it, which it knows to be over, has ended
+         * here. */
         (void)responders_step(engine);
         error = engine->operations.claim(engine->operations.context, &request, &r->offer);
         explicit_bzero(request.key, sizeof(request.key));

@@ -257,7 +257,8 @@ void engine_memory_unregister(struct engine *engine, struct memory *memory)
 
         if (!memory)
                 return;
-        if (command_call(engine, &command) == -ESHUTDOWN) { /* the engine's thread may still be closing the links */
+        /* The engine's thread may still be closing the links, or there is no memory for a command. */
+        if (command_call(engine, &command) < 0) {
                 progress_lock(engine);
                 for (size_t i = 0; i < engine->n_transports; i++)
                         engine->transports[i]->ops->unregister_memory(engine->transports[i], memory);

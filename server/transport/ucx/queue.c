@@ -8,7 +8,8 @@
  * endpoint. That makes PUT safe (context.c says why), and it costs nothing: bytes that move one chunk after the other
  * stay in the cache, however many transfers share the endpoint.
  *
- * UCX keeps whatever the socket does not take, and parts that had to be packed take memory, so UCX gets parts only
+ * A part is a send whose bytes travel inside messages, or one that must keep its place among such. UCX keeps whatever
+ * the socket does not take, and parts that had to be packed take memory, so UCX gets parts only
  * UCX_PARTS_BYTES at a time. What waits here can still be taken back by a cancel.
  *
  * UCX does not keep the order of what it gets while it connects. So until the peer was heard, it gets one message that
