@@ -12,7 +12,7 @@
 
 /* What holds of transfers whatever the transports below do to their messages. */
 
-enum { DELAY_US = 3000, TRANSFERS = 150, LIMIT_MS = 60, GRACE_MS = 40, PATIENT_MS = 20000 };
+enum { DELAY_US = 3000, TRANSFERS = 150, LIMIT_MS = 60, GRACE_MS = 40, PATIENT_MS = 20000, ROUNDS_MAX = 8 };
 
 /* FERRY_FAULTS_ROUNDS in the environment: so many times as many transfers, with other seeds. */
 static unsigned rounds(void)
@@ -23,6 +23,15 @@ static unsigned rounds(void)
         return n > 0 ? (unsigned)n : 1;
 }
 
+static bool all_met(const struct faulty_plan *plan, const unsigned long met[FAULTS])
+{
+        for (enum fault fault = FAULT_NONE; fault < FAULTS; fault++)
+                if (plan->per_mille[fault] && !met[fault])
+                        return false;
+        return true;
+}
+
+/* As many rounds as are asked for, and more while chance has left out a fault of the plan. */
 static void run(struct faulty_plan plan, struct swarm_rules rules)
 {
         unsigned long met[FAULTS] = { 0 };
@@ -30,7 +39,7 @@ static void run(struct faulty_plan plan, struct swarm_rules rules)
         plan.delay_us = DELAY_US;
         rules.limit_ms = rules.agreement == AGREE_ALWAYS ? PATIENT_MS : LIMIT_MS;
         rules.grace_ms = rules.agreement <= AGREE_UNLESS_LOST ? PATIENT_MS : GRACE_MS;
-        for (unsigned round = 0; round < rounds(); round++)
+        for (unsigned round = 0; round < rounds() || (!all_met(&plan, met) && round < ROUNDS_MAX); round++)
                 for (int way = 0; way < WAYS; way++) {
                         plan.seed = round * WAYS + (unsigned)way + 1;
                         swarm_run((enum carrier)way, &plan, &rules, TRANSFERS);
