@@ -277,7 +277,8 @@ void stage_run(struct message *message, unsigned steps, void (*ran)(struct messa
         copier_add(stage->staging->copier, &stage->task);
 }
 
-bool stage_abandon(struct message *message, enum message_result result)
+/* true: nothing runs any more. */
+static bool stop(struct message *message, enum message_result result)
 {
         struct staged *stage = message->stage;
 
@@ -289,6 +290,22 @@ bool stage_abandon(struct message *message, enum message_result result)
         }
         stage->running = false;
         return true;
+}
+
+void stage_abandon(struct message **list, const uint64_t *transfer, enum message_result result,
+                   void (*end)(struct message *message, enum message_result result))
+{
+        struct message *m = *list, *next;
+
+        while (m) {
+                next = m->next;
+                if ((!transfer || m->transfer == *transfer) && !m->stage->abandoned && stop(m, result)) {
+                        DL_DELETE(*list, m);
+                        end(m, result);
+                        next = *list; /* end may have changed it */
+                }
+                m = next;
+        }
 }
 
 struct message *stage_first(struct message *list)

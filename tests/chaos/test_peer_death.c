@@ -51,19 +51,6 @@ static void assert_survivor_is_as_before(struct scene *s)
                       worker_descriptors(&s->pair.a), s->files, worker_files(&s->pair.a));
 }
 
-static void begin(struct worker *w, enum ferry_kind kind, const char *region, const char *metadata, bool verify,
-                  struct ferry_operation *ret_operation)
-{
-        struct ferry_descriptor descriptor = { .region = region };
-        struct ferry_operation_spec spec = { .kind = kind,
-                                             .descriptors = &descriptor,
-                                             .n_descriptors = 1,
-                                             .remote_metadata = metadata,
-                                             .verify = verify };
-
-        assert_int_equal(ferry_create_operation(w->client, &spec, ret_operation), 0);
-}
-
 /*
  * Whoever looks away finds the victim's last messages together in its socket, and a connection that is reset already:
  * the case in which UCX's TCP may abort the process (server/transport/ucx/context.c).
@@ -91,8 +78,8 @@ static bool kill_in_the_middle(struct scene *s, bool victim_is_active, enum ferr
         pair_assert_serving(&s->pair);
         region_make(victim, SIZE, 0, region);
         offer_make(offerer, passive_kind, victim_is_active ? s->region : region, &passive);
-        begin(mover, kind_of_peer(passive_kind), victim_is_active ? region : s->region, passive.metadata, s->verify,
-              &active);
+        (s->verify ? begin_by_messages : begin_make)(mover, kind_of_peer(passive_kind),
+                                                     victim_is_active ? region : s->region, passive.metadata, &active);
         watched = victim_is_active ? passive.id : active.id;
         middle = operation_await_middle(survivor, watched);
         killed_ms = now_ms();

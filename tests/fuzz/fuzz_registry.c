@@ -148,7 +148,7 @@ static void begin_answer(struct etcd *etcd)
 static void hang_up(struct etcd *etcd)
 {
 
-        /* What is on its way arrives. */
+        /* Bytes that were sent still reach the worker: no reset takes them back, as what it sent is read. */
         (void)shutdown(etcd->fd, SHUT_WR);
         while (recv(etcd->fd, etcd->question, sizeof(etcd->question), MSG_DONTWAIT) > 0)
                 ;

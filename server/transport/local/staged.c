@@ -86,30 +86,14 @@ void staged_store(struct channel *channel, struct message *message, const void *
 
 /* ---- their end ---- */
 
-/* Of a transfer; NULL = of all. */
-static void abandon(struct message **list, const uint64_t *transfer, enum message_result result)
-{
-        struct message *m = *list, *next;
-
-        while (m) {
-                next = m->next;
-                if ((!transfer || m->transfer == *transfer) && !m->stage->abandoned && stage_abandon(m, result)) {
-                        DL_DELETE(*list, m);
-                        message_finish(m, result);
-                        next = *list; /* done may have changed it */
-                }
-                m = next;
-        }
-}
-
 void staged_cancel(struct channel *channel, uint64_t transfer)
 {
-        abandon(&channel->loading, &transfer, MESSAGE_CANCELLED);
-        abandon(&channel->storing, &transfer, MESSAGE_CANCELLED);
+        stage_abandon(&channel->loading, &transfer, MESSAGE_CANCELLED, message_finish);
+        stage_abandon(&channel->storing, &transfer, MESSAGE_CANCELLED, message_finish);
 }
 
 void staged_end(struct channel *channel)
 {
-        abandon(&channel->loading, NULL, MESSAGE_LOST);
-        abandon(&channel->storing, NULL, MESSAGE_LOST);
+        stage_abandon(&channel->loading, NULL, MESSAGE_LOST, message_finish);
+        stage_abandon(&channel->storing, NULL, MESSAGE_LOST, message_finish);
 }

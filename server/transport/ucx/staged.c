@@ -39,30 +39,19 @@ void ucx_staged_inside(struct ucx_message *m, const void *bytes)
         }
 }
 
-/* Of a transfer; NULL = of all. What a device is at work on ends after that. */
-static void abandon(struct message **list, const uint64_t *transfer, enum message_result result)
+static void end(struct message *message, enum message_result result)
 {
-        struct message *m = *list, *next;
-
-        while (m) {
-                next = m->next;
-                if ((!transfer || m->transfer == *transfer) && !m->stage->abandoned && stage_abandon(m, result)) {
-                        DL_DELETE(*list, m);
-                        ucx_message_end(ucx_message_of(m), result);
-                        next = *list; /* done may have changed it */
-                }
-                m = next;
-        }
+        ucx_message_end(ucx_message_of(message), result);
 }
 
 void ucx_staged_cancel(struct ucx_link *link, uint64_t transfer)
 {
-        abandon(&link->loading, &transfer, MESSAGE_CANCELLED);
-        abandon(&link->storing, &transfer, MESSAGE_CANCELLED);
+        stage_abandon(&link->loading, &transfer, MESSAGE_CANCELLED, end);
+        stage_abandon(&link->storing, &transfer, MESSAGE_CANCELLED, end);
 }
 
 void ucx_staged_drop(struct ucx_link *link)
 {
-        abandon(&link->loading, NULL, MESSAGE_LOST);
-        abandon(&link->storing, NULL, MESSAGE_LOST);
+        stage_abandon(&link->loading, NULL, MESSAGE_LOST, end);
+        stage_abandon(&link->storing, NULL, MESSAGE_LOST, end);
 }

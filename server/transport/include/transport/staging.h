@@ -66,8 +66,12 @@ void stage_free(struct message *message);
 
 /* Starts the task; ran follows, in copier_collect. */
 void stage_run(struct message *message, unsigned steps, void (*ran)(struct message *message));
-/* true: nothing runs any more, and the caller ends the message. false: it ends with that result after ran. */
-bool stage_abandon(struct message *message, enum message_result result);
+/*
+ * Gives up the messages of a list that belong to a transfer; NULL = all. end is called for each of which nothing runs
+ * any more, after it has left the list; the others end with that result after ran.
+ */
+void stage_abandon(struct message **list, const uint64_t *transfer, enum message_result result,
+                   void (*end)(struct message *message, enum message_result result));
 
 /*
  * Sends leave in the order in which they came, within their transfer, and no transfer waits for another: the first of
