@@ -6,7 +6,7 @@
 #include <time.h>
 #include <utlist.h>
 
-#include "base/admission.h"
+#include "base/allowlist.h"
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/log.h"
@@ -297,7 +297,7 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
         worker->loop = loop_free(worker->loop);
         worker->mover = mover_free(worker->mover);
         worker->engine = engine_free(take_engine(worker));
-        worker->admission = admission_free(worker->admission);
+        worker->allowlist = allowlist_free(worker->allowlist);
         worker->events = event_log_free(worker->events);
         worker->metrics = metrics_free(worker->metrics);
 

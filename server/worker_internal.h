@@ -9,7 +9,7 @@
 #include "options.h"
 #include "worker.h"
 
-struct admission;
+struct allowlist;
 struct engine;
 struct event_log;
 struct http_server;
@@ -43,7 +43,7 @@ struct ferry_worker {
         struct worker_settings *settings;
         struct metrics *metrics;
         struct loop *loop;
-        struct admission *admission;
+        struct allowlist *allowlist;
         struct event_log *events;
         struct engine *engine;
         struct mover *mover;

@@ -129,7 +129,7 @@ static void on_http_ended(void *context, const struct engine_outcome *outcome)
 
         note(moving, outcome);
         moving_end(moving, outcome);
-        operation_store_settle(operations);
+        operation_store_wake_waiters(operations);
 }
 
 /* true: on_http_ended will be called. false: detail says why not. */
@@ -214,7 +214,7 @@ static int start_http_alone(struct mover *mover, const struct engine_transfer *t
                 (void)moving_free(moving);
         }
         transfer->ended(transfer->context, &outcome);
-        operation_store_settle(mover->operations);
+        operation_store_wake_waiters(mover->operations);
         return 0;
 }
 

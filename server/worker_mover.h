@@ -17,7 +17,7 @@ struct mover;
 /* 0 or -ENOMEM. */
 int mover_new(struct engine *engine, struct mover **ret_mover);
 
-/* HTTP can be used from now on; settle is operation_store_settle's. */
+/* HTTP can be used from now on. operations must outlive the mover. */
 void mover_set_peers(struct mover *mover, struct peers *peers, struct operation_store *operations);
 
 /* HTTP cannot be used any more: before peers_free. */

@@ -324,7 +324,7 @@ static bool defaults_fill(struct worker_settings *settings)
 /* What a worker takes before its first connection, and some. */
 enum { FILES_MIN = 64 };
 
-static int files_judge(char *message, size_t message_size)
+static int check_files(char *message, size_t message_size)
 {
         struct rlimit files;
 
@@ -334,7 +334,7 @@ static int files_judge(char *message, size_t message_size)
                    FILES_MIN, (unsigned long long)files.rlim_cur);
 }
 
-static int options_judge(struct worker_settings *settings, char *message, size_t message_size)
+static int check_options(struct worker_settings *settings, char *message, size_t message_size)
 {
         const struct worker_options *options = &settings->options;
         const char *beyond = NULL;
@@ -373,7 +373,7 @@ static bool same_token(const char *a, const char *b)
         return a && b && strcmp(a, b) == 0;
 }
 
-static int tokens_judge(const struct worker_settings *settings, char *message, size_t message_size)
+static int check_tokens(const struct worker_settings *settings, char *message, size_t message_size)
 {
         if (same_token(settings->token, settings->peer_token))
                 return say(
@@ -416,7 +416,7 @@ static int files_read(struct worker_settings *settings, char *message, size_t me
         if (r == 0 && settings->registry_user && !strchr(settings->registry_user, ':'))
                 r = say(message, message_size, -EINVAL, "--registry-user-file: %s does not hold NAME:PASSWORD",
                         options->registry_user_file);
-        return r == 0 ? tokens_judge(settings, message, message_size) : r;
+        return r == 0 ? check_tokens(settings, message, message_size) : r;
 }
 
 static void secrets_free(struct worker_settings *settings)
@@ -467,9 +467,9 @@ int worker_settings_new(const struct worker_options *options, struct worker_sett
                 return -ENOMEM;
         r = passed_keep(settings, message, message_size);
         if (r == 0)
-                r = options_judge(settings, message, message_size);
+                r = check_options(settings, message, message_size);
         if (r == 0)
-                r = files_judge(message, message_size);
+                r = check_files(message, message_size);
         if (r == 0)
                 r = files_read(settings, message, message_size);
         if (r < 0)

@@ -6,7 +6,7 @@
 
 #include <ferry/json_write.h>
 
-#include "base/admission.h"
+#include "base/allowlist.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/loop.h"
@@ -31,7 +31,7 @@ enum { CONNECTIONS_A_DESCRIPTOR = 32 };
 /* ---- downward calls' callbacks ---- */
 
 /* Thread: a maker's, or whoever makes a small region or adopts memory. */
-static int on_enroll(void *context, const struct region *region, void **ret_registration)
+static int on_register(void *context, const struct region *region, void **ret_registration)
 {
         const struct engine_memory spec = {
                 .address = region->address,
@@ -49,9 +49,9 @@ static int on_enroll(void *context, const struct region *region, void **ret_regi
         return r;
 }
 
-static void on_withdraw(void *context, void *registration)
+static void on_deregister(void *context, void *registration)
 {
-        engine_memory_unregister(context, registration);
+        engine_memory_deregister(context, registration);
 }
 
 static int on_connect(void *context, const struct engine_connect *connect)
@@ -76,13 +76,13 @@ static int on_claim(void *context, const struct engine_request *request, struct 
         return store ? operation_store_claim(store, request, ret_offer) : FERRY_E_STALE_METADATA;
 }
 
-static void on_settle(void *context)
+static void on_wake_waiters(void *context)
 {
         struct ferry_worker *worker = context;
         struct operation_store *store = atomic_load(&worker->claims);
 
         if (store)
-                operation_store_settle(store);
+                operation_store_wake_waiters(store);
 }
 
 /* ---- the layers, bottom up ---- */
@@ -108,13 +108,13 @@ static int start_loop(struct ferry_worker *worker)
         return loop_new("ferry-loop", &worker->loop);
 }
 
-static int start_admission(struct ferry_worker *worker)
+static int start_allowlist(struct ferry_worker *worker)
 {
         const struct worker_settings *settings = worker->settings;
 
         /* Beyond loopback, others could make this worker ask servers that listen on loopback because they trust it. */
-        return admission_new(settings->options.allow_peer, settings->options.n_allow_peer, settings->beyond_loopback,
-                             &worker->admission);
+        return allowlist_new(settings->options.allow_peer, settings->options.n_allow_peer, settings->beyond_loopback,
+                             &worker->allowlist);
 }
 
 static int start_events(struct ferry_worker *worker)
@@ -139,8 +139,8 @@ static int start_engine(struct ferry_worker *worker)
                 .spin_us = spin_us(options),
                 .grace_ms = (uint32_t)options->grace_ms,
                 .max_links = (uint32_t)options->max_links,
-                .admission = worker->admission,
-                .operations = { .claim = on_claim, .settle = on_settle, .context = worker },
+                .allowlist = worker->allowlist,
+                .operations = { .claim = on_claim, .wake_waiters = on_wake_waiters, .context = worker },
                 .observer = { .peer_changed = event_log_peer, .context = worker->events },
                 .advertise = options->advertise,
                 .metrics = worker->metrics,
@@ -171,7 +171,9 @@ static int start_regions(struct ferry_worker *worker)
         const struct region_config config = {
                 .memory_limit = worker->settings->options.memory_limit,
                 .max_regions = worker->settings->options.max_regions,
-                .registrar = { .enroll = on_enroll, .withdraw = on_withdraw, .context = worker->engine },
+                .registrar = { .register_region = on_register,
+                               .deregister_region = on_deregister,
+                               .context = worker->engine },
                 .observer = { .changed = event_log_region, .context = worker->events },
                 .metrics = worker->metrics,
         };
@@ -254,7 +256,7 @@ static int start_peers(struct ferry_worker *worker)
         (void)snprintf(worker_text + strlen(worker_text), sizeof(worker_text) - strlen(worker_text), " %s",
                        settings->options.name);
         const struct peers_config config = {
-                .admission = worker->admission,
+                .allowlist = worker->allowlist,
                 .token = settings->peer_token,
                 .ca_file = settings->options.peer_ca,
                 .cert_file = settings->options.peer_cert,
@@ -413,7 +415,7 @@ static const struct step {
 } steps[] = {
         { "metrics", start_metrics, NULL },
         { "the event loop", start_loop, NULL },
-        { "the list of peers", start_admission,
+        { "the list of peers", start_allowlist,
           "--allow-peer takes a host name, an address or a CIDR like 10.0.0.0/8" },
         { "the events", start_events, NULL },
         { "the data plane", start_engine,

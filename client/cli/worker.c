@@ -195,7 +195,7 @@ static int worker_default(char **setting, const char *value)
 }
 
 /* Options win over the file. */
-static int worker_settle(struct cli *cli, struct cli_worker *worker, const char *token_file)
+static int worker_open_with_defaults(struct cli *cli, struct cli_worker *worker, const char *token_file)
 {
         const struct {
                 char **setting;
@@ -220,7 +220,7 @@ int cli_connect(struct cli *cli)
         if (cli->worker.ferry)
                 return CLI_OK;
         int status = worker_resolve(cli->url ? cli->url : CLI_DEFAULT_URL, &cli->worker);
-        return status == CLI_OK ? worker_settle(cli, &cli->worker, cli->token_file) : status;
+        return status == CLI_OK ? worker_open_with_defaults(cli, &cli->worker, cli->token_file) : status;
 }
 
 int cli_worker_named(struct cli *cli, const char *name, struct cli_worker *ret_worker)
@@ -232,7 +232,7 @@ int cli_worker_named(struct cli *cli, const char *name, struct cli_worker *ret_w
         bool same = status == CLI_OK && cli->worker.url && strcmp(worker.url, cli->worker.url) == 0;
         const char *token = same && !cli->peer_token_file ? cli->worker.token_file : cli->peer_token_file;
         if (status == CLI_OK)
-                status = worker_settle(cli, &worker, token);
+                status = worker_open_with_defaults(cli, &worker, token);
         if (status == CLI_OK)
                 *ret_worker = worker;
         else

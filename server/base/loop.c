@@ -74,8 +74,8 @@ static size_t heap_earliest_below(const struct loop *loop, size_t i)
         return earliest;
 }
 
-/* Puts a timer where it belongs, given that slot i is free. */
-static void heap_settle(struct loop *loop, size_t i, struct heap_entry entry)
+/* Puts an entry in its place in heap order, starting from the free slot i. */
+static void heap_sift(struct loop *loop, size_t i, struct heap_entry entry)
 {
         size_t above, below;
 
@@ -99,7 +99,7 @@ static void heap_remove(struct loop *loop, struct loop_timer *timer)
         struct heap_entry last = loop->heap[--loop->n_timers];
         timer->slot = 0;
         if (last.timer != timer)
-                heap_settle(loop, i, last);
+                heap_sift(loop, i, last);
 }
 
 static int heap_reserve(struct loop *loop)
@@ -291,8 +291,8 @@ int loop_timer_start(struct loop *loop, struct loop_timer *timer, uint64_t deadl
         if (timer->slot == 0)
                 r = heap_reserve(loop);
         if (r == 0) {
-                heap_settle(loop, timer->slot ? timer->slot - 1 : loop->n_timers++,
-                            (struct heap_entry){ deadline_us, timer });
+                heap_sift(loop, timer->slot ? timer->slot - 1 : loop->n_timers++,
+                          (struct heap_entry){ deadline_us, timer });
                 if (loop->heap[0].deadline_us < loop->wake_at)
                         loop_wake(loop);
         }

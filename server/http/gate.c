@@ -29,10 +29,10 @@ enum {
         ADDRESSES = 256,          /* buckets; two addresses in one are taken for one */
 };
 
-/* In the data of a guest's events, beside its address, which never has this bit. */
-static const uint64_t guest_id = UINT64_C(1) << 63;
+/* Set in the event data of a pending connection, beside its address, which never has this bit. */
+static const uint64_t pending_id = UINT64_C(1) << 63;
 
-struct http_guest {
+struct http_pending {
         struct http_listener *listener;
         int fd;
         bool refused;
@@ -40,7 +40,7 @@ struct http_guest {
         uint64_t key;
         union http_address address;
         socklen_t address_size;
-        struct http_guest *previous, *next;
+        struct http_pending *previous, *next;
 };
 
 uint64_t address_key(const union http_address *address)
@@ -66,71 +66,71 @@ uint64_t address_key(const union http_address *address)
 
 /* ---- lists ---- */
 
-static struct http_guests *list_of(struct http_gate *gate, const struct http_guest *guest)
+static struct http_pending_list *list_of(struct http_gate *gate, const struct http_pending *pending)
 {
-        return guest->refused ? &gate->refused : &gate->arriving;
+        return pending->refused ? &gate->refused : &gate->arriving;
 }
 
-static void list_add(struct http_guests *list, struct http_guest *guest)
+static void list_add(struct http_pending_list *list, struct http_pending *pending)
 {
-        guest->next = NULL;
-        guest->previous = list->last;
+        pending->next = NULL;
+        pending->previous = list->last;
         if (list->last)
-                list->last->next = guest;
+                list->last->next = pending;
         else
-                list->first = guest;
-        list->last = guest;
+                list->first = pending;
+        list->last = pending;
 }
 
-static void list_remove(struct http_guests *list, struct http_guest *guest)
+static void list_remove(struct http_pending_list *list, struct http_pending *pending)
 {
-        if (guest->previous)
-                guest->previous->next = guest->next;
+        if (pending->previous)
+                pending->previous->next = pending->next;
         else
-                list->first = guest->next;
-        if (guest->next)
-                guest->next->previous = guest->previous;
+                list->first = pending->next;
+        if (pending->next)
+                pending->next->previous = pending->previous;
         else
-                list->last = guest->previous;
+                list->last = pending->previous;
 }
 
-/* ---- a guest's end ---- */
+/* ---- the end of a pending connection ---- */
 
-/* It is no guest any more; its socket is the caller's. */
-static int let_go(struct http_gate *gate, struct http_guest *guest)
+/* Takes the connection out of the gate and returns its socket, which the caller owns from now on. */
+static int release_socket(struct http_gate *gate, struct http_pending *pending)
 {
-        int fd = guest->fd;
+        int fd = pending->fd;
 
-        guest->fd = -1;
-        list_remove(list_of(gate, guest), guest);
-        guest->next = gate->gone;
-        gate->gone = guest;
+        pending->fd = -1;
+        list_remove(list_of(gate, pending), pending);
+        pending->next = gate->gone;
+        gate->gone = pending;
         (void)epoll_ctl(gate->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
         quota_leave(gate->quota);
         return fd;
 }
 
-static void turn_out(struct http_gate *gate, struct http_guest *guest, struct metric *why)
+static void close_counted(struct http_gate *gate, struct http_pending *pending, struct metric *why)
 {
-        close(let_go(gate, guest));
+        close(release_socket(gate, pending));
         metric_add(why, 1);
 }
 
 void gate_reap(struct http_gate *gate)
 {
         while (gate->gone) {
-                struct http_guest *guest = gate->gone;
-                gate->gone = guest->next;
-                free(guest);
+                struct http_pending *pending = gate->gone;
+                gate->gone = pending->next;
+                free(pending);
         }
 }
 
 void gate_stop(struct http_gate *gate)
 {
         while (gate->arriving.first)
-                close(let_go(gate, gate->arriving.first));
+                close(release_socket(gate, gate->arriving.first));
         while (gate->refused.first)
-                close(let_go(gate, gate->refused.first));
+                close(release_socket(gate, gate->refused.first));
         gate_reap(gate);
 }
 
@@ -157,88 +157,90 @@ static void send_problem(struct http_server *server, int fd, int error, const ch
                 (void)send(fd, body, size, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void refuse(struct http_gate *gate, struct http_guest *guest, int error, const char *detail)
+static void refuse(struct http_gate *gate, struct http_pending *pending, int error, const char *detail)
 {
-        send_problem(gate->server, guest->fd, error, detail);
+        send_problem(gate->server, pending->fd, error, detail);
         counters_refused(gate->server, error);
         metric_add(gate->server->refused_head, 1);
         log_event(LOG_DEBUG, "request refused before it was read", LOG_S("reason", detail));
-        (void)shutdown(guest->fd, SHUT_WR);
-        list_remove(&gate->arriving, guest);
-        guest->refused = true;
-        guest->until_us = clock_now_us() + REFUSED_US;
-        list_add(&gate->refused, guest);
+        (void)shutdown(pending->fd, SHUT_WR);
+        list_remove(&gate->arriving, pending);
+        pending->refused = true;
+        pending->until_us = clock_now_us() + REFUSED_US;
+        list_add(&gate->refused, pending);
 }
 
 /* ---- looking at what has come ---- */
 
 /* Reads on until the client has closed, too. */
-static void drain(struct http_gate *gate, struct http_guest *guest)
+static void drain(struct http_gate *gate, struct http_pending *pending)
 {
         for (;;) {
-                ssize_t n = recv(guest->fd, gate->peeked, HEAD_MAX, MSG_DONTWAIT);
+                ssize_t n = recv(pending->fd, gate->peeked, HEAD_MAX, MSG_DONTWAIT);
 
                 if (n > 0)
                         continue;
                 if (n < 0 && (errno == EAGAIN || errno == EINTR))
                         return;
-                close(let_go(gate, guest));
+                close(release_socket(gate, pending));
                 return;
         }
 }
 
-static void look(struct http_gate *gate, struct http_guest *guest)
+static void look(struct http_gate *gate, struct http_pending *pending)
 {
-        bool tls = gate->server->tls && !guest->listener->local;
-        ssize_t n = recv(guest->fd, gate->peeked, HEAD_MAX, MSG_PEEK | MSG_DONTWAIT);
+        bool tls = gate->server->tls && !pending->listener->local;
+        ssize_t n = recv(pending->fd, gate->peeked, HEAD_MAX, MSG_PEEK | MSG_DONTWAIT);
         const char *detail = NULL;
         int error = 0;
 
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
                 return;
         if (n <= 0) {
-                close(let_go(gate, guest));
+                close(release_socket(gate, pending));
                 return;
         }
-        switch (tls ? head_judge_tls(gate->peeked, (size_t)n) : head_judge(gate->peeked, (size_t)n, &error, &detail)) {
+        switch (tls ? head_classify_tls(gate->peeked, (size_t)n)
+                    : head_classify(gate->peeked, (size_t)n, &error, &detail)) {
         case HEAD_PARTIAL:
                 break;
         case HEAD_FOREIGN:
-                turn_out(gate, guest, gate->server->refused_head);
+                close_counted(gate, pending, gate->server->refused_head);
                 break;
         case HEAD_REFUSED:
-                refuse(gate, guest, error, detail);
-                drain(gate, guest);
+                refuse(gate, pending, error, detail);
+                drain(gate, pending);
                 break;
         case HEAD_WHOLE:
-                gate->admit(gate->context, guest->listener, let_go(gate, guest), &guest->address, guest->address_size);
+                gate->admit(gate->context, pending->listener, release_socket(gate, pending), &pending->address,
+                            pending->address_size);
                 break;
         }
 }
 
 bool gate_owns(const struct epoll_event *event)
 {
-        return (event->data.u64 & guest_id) != 0;
+        return (event->data.u64 & pending_id) != 0;
 }
 
 void gate_deliver(struct http_gate *gate, const struct epoll_event *event)
 {
         const bool ended = (event->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
-        const uintptr_t address = (uintptr_t)(event->data.u64 & ~guest_id);
-        struct http_guest *guest = (struct http_guest *)address; // NOLINT(performance-no-int-to-ptr)
+        const uintptr_t address = (uintptr_t)(event->data.u64 & ~pending_id);
+        struct http_pending *pending = (struct http_pending *)address; // NOLINT(performance-no-int-to-ptr)
 
-        if (guest->fd >= 0 && guest->refused)
-                drain(gate, guest);
-        else if (guest->fd >= 0)
-                look(gate, guest);
-        if (guest->fd >= 0 && ended) /* nothing more will come to a part of a head */
-                close(let_go(gate, guest));
+        if (pending->fd >= 0 && pending->refused)
+                drain(gate, pending);
+        else if (pending->fd >= 0)
+                look(gate, pending);
+        if (pending->fd >= 0 && ended) /* nothing more will come to a part of a head */
+                close(release_socket(gate, pending));
 }
 
-static int watch(const struct http_gate *gate, int fd, struct http_guest *guest)
+static int watch(const struct http_gate *gate, int fd, struct http_pending *pending)
 {
         struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP | EPOLLET,
-                                     .data.u64 = guest_id | (uint64_t)(uintptr_t)guest };
+                                     .data.u64 = pending_id | (uint64_t)(uintptr_t)pending };
 
         return epoll_ctl(gate->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
@@ -246,24 +248,24 @@ static int watch(const struct http_gate *gate, int fd, struct http_guest *guest)
 void gate_take(struct http_gate *gate, struct http_listener *listener, int fd, const union http_address *address,
                socklen_t size)
 {
-        struct http_guest *guest = malloc(sizeof(*guest));
+        struct http_pending *pending = malloc(sizeof(*pending));
 
-        if (!guest) {
+        if (!pending) {
                 close(fd);
                 return;
         }
-        *guest = (struct http_guest){ .listener = listener, .fd = fd, .address_size = size };
-        guest->until_us = clock_now_us() + GATE_HEAD_US;
-        guest->address = *address;
-        guest->key = listener->local ? 0 : address_key(address);
-        if (watch(gate, fd, guest) < 0) {
+        *pending = (struct http_pending){ .listener = listener, .fd = fd, .address_size = size };
+        pending->until_us = clock_now_us() + GATE_HEAD_US;
+        pending->address = *address;
+        pending->key = listener->local ? 0 : address_key(address);
+        if (watch(gate, fd, pending) < 0) {
                 close(fd);
-                free(guest);
+                free(pending);
                 return;
         }
         quota_enter(gate->quota);
-        list_add(&gate->arriving, guest);
-        look(gate, guest);
+        list_add(&gate->arriving, pending);
+        look(gate, pending);
 }
 
 /* ---- time and room ---- */
@@ -279,37 +281,37 @@ uint64_t gate_due(const struct http_gate *gate)
 void gate_sweep(struct http_gate *gate, uint64_t now)
 {
         while (gate->arriving.first && gate->arriving.first->until_us <= now)
-                turn_out(gate, gate->arriving.first, gate->server->slow[HTTP_SLOW_HEAD]);
+                close_counted(gate, gate->arriving.first, gate->server->slow[HTTP_SLOW_HEAD]);
         while (gate->refused.first && gate->refused.first->until_us <= now)
-                close(let_go(gate, gate->refused.first));
+                close(release_socket(gate, gate->refused.first));
 }
 
-struct http_guest *gate_victim(struct http_gate *gate)
+struct http_pending *gate_victim(struct http_gate *gate)
 {
         unsigned counts[ADDRESSES] = { 0 }, most = 0;
-        struct http_guest *victim = NULL;
+        struct http_pending *victim = NULL;
 
-        for (struct http_guest *guest = gate->arriving.first; guest; guest = guest->next)
-                counts[guest->key % ADDRESSES]++;
-        for (struct http_guest *guest = gate->arriving.first; guest; guest = guest->next) {
-                if (counts[guest->key % ADDRESSES] <= most)
+        for (struct http_pending *pending = gate->arriving.first; pending; pending = pending->next)
+                counts[pending->key % ADDRESSES]++;
+        for (struct http_pending *pending = gate->arriving.first; pending; pending = pending->next) {
+                if (counts[pending->key % ADDRESSES] <= most)
                         continue;
-                most = counts[guest->key % ADDRESSES];
-                victim = guest;
+                most = counts[pending->key % ADDRESSES];
+                victim = pending;
         }
         return victim;
 }
 
-void gate_evict(struct http_gate *gate, struct http_guest *guest)
+void gate_evict(struct http_gate *gate, struct http_pending *pending)
 {
-        turn_out(gate, guest, gate->server->evicted);
+        close_counted(gate, pending, gate->server->evicted);
 }
 
 size_t gate_count(const struct http_gate *gate, uint64_t key)
 {
         size_t n = 0;
 
-        for (const struct http_guest *guest = gate->arriving.first; guest; guest = guest->next)
-                n += guest->key == key;
+        for (const struct http_pending *pending = gate->arriving.first; pending; pending = pending->next)
+                n += pending->key == key;
         return n;
 }

@@ -151,7 +151,7 @@ static struct sum add_up(const char *head, const char *end)
         return sum;
 }
 
-enum head_verdict head_judge(const char *bytes, size_t n, int *ret_error, const char **ret_detail)
+enum head_verdict head_classify(const char *bytes, size_t n, int *ret_error, const char **ret_detail)
 {
         const char *end = bytes + n, *head = bytes;
 
@@ -179,7 +179,7 @@ enum head_verdict head_judge(const char *bytes, size_t n, int *ret_error, const 
         return HEAD_WHOLE;
 }
 
-enum head_verdict head_judge_tls(const char *bytes, size_t n)
+enum head_verdict head_classify_tls(const char *bytes, size_t n)
 {
         const unsigned char *record = (const unsigned char *)bytes;
 

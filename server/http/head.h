@@ -25,7 +25,7 @@ enum head_verdict {
 };
 
 /* Judges the n bytes that have come; HEAD_REFUSED sets *ret_error (FERRY_E_*) and *ret_detail (a sentence). */
-enum head_verdict head_judge(const char *bytes, size_t n, int *ret_error, const char **ret_detail);
+enum head_verdict head_classify(const char *bytes, size_t n, int *ret_error, const char **ret_detail);
 
 /*
  * The same of the heads that only libmicrohttpd sees: later ones of a connection, and all within TLS. Version 0.9 cuts
@@ -50,6 +50,6 @@ void head_parts_add(struct head_parts *parts, const char *name, const char *valu
 bool head_parts_end(const struct head_parts *parts, const char *end);
 
 /* The first bytes of a connection with TLS, which must be a whole handshake record. Never HEAD_REFUSED. */
-enum head_verdict head_judge_tls(const char *bytes, size_t n);
+enum head_verdict head_classify_tls(const char *bytes, size_t n);
 
 #endif

@@ -22,11 +22,11 @@
 
 enum {
         EVENTS = 64,
-        ACCEPT_AT_ONCE = 10, /* then others have their turn */
-        RETRY_US = 100000,   /* between attempts to accept while memory, descriptors or connections are short */
+        ACCEPT_AT_ONCE = 10, /* connections in a row; then the other events are handled */
+        RETRY_US = 100000,   /* pause before accepting again, while memory, descriptors or connections are short */
 };
 
-/* The data of epoll's events: the run queue, then the listeners, then the shards; those of guests are the gate's. */
+/* Event data of epoll: the run queue, then the listeners, then the shards; the gate has its own (gate_owns). */
 static const uint64_t queue_id = 0;
 static const uint64_t first_listener_id = 1;
 
@@ -39,7 +39,7 @@ static int watch(struct http_thread *thread, int fd, uint64_t id)
 
 /* ---- running shards ---- */
 
-/* Activity can only postpone the deadline; the sweep looks it up again. */
+/* Activity can only postpone a shard's deadline; sweep() takes the new one. */
 static void sweep_before(struct http_thread *thread, uint64_t due_us)
 {
         if (due_us && (!thread->sweep_us || due_us < thread->sweep_us))
@@ -52,14 +52,15 @@ static void run(struct http_thread *thread, struct http_shard *shard, bool calle
 
         shard->due_us = us > 0 ? clock_now_us() + (uint64_t)us : 0;
         if (!us)
-                run_queue_add(&thread->owner.queue, &shard->run); /* after the others */
+                run_queue_add(&thread->owner.queue, &shard->run); /* it runs again, after the others */
         else
                 sweep_before(thread, shard->due_us);
 }
 
 /* ---- accepting ---- */
 
-/* The connection stays in the queue: asking again at once would make a busy loop of it. */
+/* accept() failed for want of a resource: the connection stays in the kernel's queue, so that calling it again at once
+ * would be a busy loop. */
 static bool is_short(int error)
 {
         return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
@@ -75,7 +76,8 @@ static size_t count_from(const struct http_thread *thread, uint64_t key)
         return gate_count(&thread->gate, key) + shard_list_count(&thread->shards, key);
 }
 
-/* Whether other addresses would find no place any more. All of this machine count as others. */
+/* Whether the address has its share, so that one more would leave no room for other addresses. Local clients have no
+ * such limit. */
 static bool has_its_share(const struct http_thread *thread, const struct http_listener *listener,
                           const union http_address *address)
 {
@@ -86,7 +88,7 @@ static bool has_its_share(const struct http_thread *thread, const struct http_li
         return key && quota->n + kept >= quota->max && count_from(thread, key) + kept >= quota->max;
 }
 
-/* Of a Unix socket, whatever its file's mode has become. */
+/* Checks a Unix socket's peer, whatever the mode of the socket's file is now. */
 static bool is_same_user(int fd)
 {
         struct ucred peer;
@@ -95,16 +97,16 @@ static bool is_same_user(int fd)
         return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) && (peer.uid == geteuid() || !peer.uid);
 }
 
-/* false: nothing more is to be accepted now. */
+/* false: accept nothing more now. */
 static bool take_connection(struct http_thread *thread, struct http_listener *listener)
 {
         const bool full = !quota_has_room(&thread->owner.quota);
-        struct http_guest *guest = full ? gate_victim(&thread->gate) : NULL;
-        struct http_connection *stranger = full && !guest ? shard_list_idle_stranger(&thread->shards) : NULL;
+        struct http_pending *pending = full ? gate_victim(&thread->gate) : NULL;
+        struct http_connection *stranger = full && !pending ? shard_list_idle_stranger(&thread->shards) : NULL;
         union http_address address = { 0 };
         socklen_t size = sizeof(address);
 
-        if (full && !guest && !stranger) {
+        if (full && !pending && !stranger) {
                 thread->owner.quota.full_us = clock_now_us() + RETRY_US;
                 return false;
         }
@@ -123,8 +125,8 @@ static bool take_connection(struct http_thread *thread, struct http_listener *li
                 close(fd);
                 return true;
         }
-        if (guest)
-                gate_evict(&thread->gate, guest);
+        if (pending)
+                gate_evict(&thread->gate, pending);
         if (stranger) {
                 metric_add(thread->server->evicted, 1);
                 connection_end(stranger);
@@ -154,8 +156,8 @@ static void admit(void *context, struct http_listener *listener, int fd, const u
         run(thread, shard, true);
 }
 
-/* Listens, or not, as there is room: at the limit, clients wait in the kernel's queue. */
-static void listen_or_not(struct http_thread *thread)
+/* Watches the listeners while there is room; at the limit, clients wait in the kernel's queue. */
+static void update_listening(struct http_thread *thread)
 {
         struct http_server *server = thread->server;
         struct http_quota *quota = &thread->owner.quota;
@@ -199,7 +201,7 @@ static bool run_queued(struct http_thread *thread)
         return any;
 }
 
-/* 0 = never. */
+/* The earlier of two times, of which 0 = never. */
 static uint64_t sooner(uint64_t a, uint64_t b)
 {
         return !a || (b && b < a) ? b : a;
@@ -207,10 +209,10 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 
 static void sweep(struct http_thread *thread)
 {
-        uint64_t guests = gate_due(&thread->gate), now;
+        uint64_t gate_us = gate_due(&thread->gate), now;
 
         gate_reap(&thread->gate);
-        if ((!thread->sweep_us && !guests) || (now = clock_now_us()) < sooner(thread->sweep_us, guests))
+        if ((!thread->sweep_us && !gate_us) || (now = clock_now_us()) < sooner(thread->sweep_us, gate_us))
                 return;
         gate_sweep(&thread->gate, now);
         thread->sweep_us = 0;
@@ -253,27 +255,27 @@ static void deliver(struct http_thread *thread, const struct epoll_event *event)
                 run_queue_signalled(&thread->owner.queue);
 }
 
-static bool is_called(struct http_thread *thread)
+static bool has_work(struct http_thread *thread)
 {
         return !run_queue_is_empty(&thread->owner.queue) || atomic_load(&thread->stopping) ||
                event_readers_called(&thread->owner.readers);
 }
 
-/* The number of events; 0 = there is something else to do. */
+/* The number of events; 0 = no event, but there is other work. */
 static int sleep_until_event(struct http_thread *thread, struct epoll_event events[EVENTS])
 {
         int n;
 
-        /* A thread that adds work now is seen by is_called, or sees that it must signal. */
+        /* After this, a thread that adds work either is seen by has_work or signals the eventfd. */
         run_queue_sleep(&thread->owner.queue);
-        n = epoll_wait(thread->epoll_fd, events, EVENTS, is_called(thread) ? 0 : time_left(thread));
+        n = epoll_wait(thread->epoll_fd, events, EVENTS, has_work(thread) ? 0 : time_left(thread));
         run_queue_awake(&thread->owner.queue);
         return n;
 }
 
 /*
- * The next request of a client, or a wake-up, often comes sooner than a core leaves its sleep (30 us on a virtual
- * machine). So the thread polls for a while, and yields each time.
+ * Polls for spin_us after the last work before it sleeps: the next request or wake-up often comes sooner than a core
+ * leaves its sleep (30 us on a virtual machine). It yields after each poll.
  */
 static int wait_for_events(struct http_thread *thread, struct epoll_event events[EVENTS])
 {
@@ -282,7 +284,7 @@ static int wait_for_events(struct http_thread *thread, struct epoll_event events
         while (clock_now_us() < until) {
                 int n = epoll_wait(thread->epoll_fd, events, EVENTS, 0);
 
-                if (n > 0 || is_called(thread))
+                if (n > 0 || has_work(thread))
                         return n;
                 (void)sched_yield();
         }
@@ -299,7 +301,7 @@ static void *server_thread_main(void *argument)
 
                 sweep(thread);
                 event_readers_run(&thread->owner.readers);
-                listen_or_not(thread);
+                update_listening(thread);
                 if (busy)
                         thread->busy_us = clock_now_us();
                 int n = wait_for_events(thread, events);

@@ -21,7 +21,7 @@ struct http_thread {
         struct http_server *server;
         pthread_t thread;
         bool started;
-        int epoll_fd;         /* the listeners, the run queue's event_fd, the guests, and the shards' own */
+        int epoll_fd;         /* the listeners, the run queue's event_fd, the gate's connections, and the shards' own */
         atomic_bool stopping; /* any thread */
         /* The thread's own, but for what other threads do to the queue and to the readers: */
         struct shard_owner owner;
@@ -30,7 +30,7 @@ struct http_thread {
         struct http_gate gate;
         bool listening;    /* the listeners are in epoll_fd */
         uint64_t retry_us; /* not listening before; 0 = nothing is short */
-        uint64_t sweep_us; /* when a shard or a guest may be due; 0 = none will be */
+        uint64_t sweep_us; /* the next deadline of a shard; 0 = none */
 };
 
 /* Makes the thread with its first shard. 0 or -errno; logged. */

@@ -94,7 +94,7 @@ static int ready_list(struct region_private *private)
         atomic_fetch_add(&private->references, 1);
         r = region_table_add(private->table, private);
         if (r != 0)
-                region_withdraw(private);
+                region_deregister(private);
         return r;
 }
 
@@ -178,7 +178,7 @@ int region_adopt(struct region_table *table, void *address, const struct region_
                             ? gpu_adopt(spec->device, address, (size_t)spec->size, &private->region.space, detail)
                             : 0;
                 if (r == 0)
-                        r = region_enroll(private, detail);
+                        r = region_register(private, detail);
                 if (r == 0)
                         r = ready_list(private);
         }

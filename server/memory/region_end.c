@@ -4,17 +4,17 @@
 
 /*
  * The end of a region's memory, in two steps. It is retired when it leaves the lists (region_table.c): the registrar
- * withdraws it. It is released when the last reference is given back (region.c): the pages are freed. Large memory
+ * deregisters it. It is released when the last reference is given back (region.c): the pages are freed. Large memory
  * takes both steps on a maker thread.
  */
 
-void region_withdraw(struct region_private *private)
+void region_deregister(struct region_private *private)
 {
         const struct region_registrar *registrar = &private->table->config.registrar;
 
-        if (private->enrolled && registrar->withdraw)
-                registrar->withdraw(registrar->context, private->region.registration);
-        private->enrolled = false;
+        if (private->registered && registrar->deregister_region)
+                registrar->deregister_region(registrar->context, private->region.registration);
+        private->registered = false;
 }
 
 void region_memory_free(struct region_private *private)
@@ -32,7 +32,7 @@ static void retire_end(struct maker_job *job)
 {
         struct region_private *private = region_of_job(job);
 
-        region_withdraw(private);
+        region_deregister(private);
         region_table_stay(private->table, private);
         (void)region_unref(&private->region);
 }
@@ -42,7 +42,7 @@ void region_retire(struct region_private *private)
         static const struct maker_kind kind = { .end = retire_end };
 
         if (!region_is_large(private)) {
-                region_withdraw(private);
+                region_deregister(private);
                 (void)region_unref(&private->region);
         } else if (!makers_add(private->table->makers, &private->job, &kind)) {
                 retire_end(&private->job);

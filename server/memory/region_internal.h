@@ -53,7 +53,7 @@ struct region_private {
 
         bool owned;         /* the worker's own memory; fixed */
         bool on_gpu;        /* fixed */
-        bool enrolled;      /* of whoever makes the region, then of whoever withdraws it */
+        bool registered;    /* of whoever makes the region, then of whoever deregisters it */
         struct pages pages; /* the same */
         struct maker_job job;
         size_t piece;                /* bytes that a maker thread fills at a time; fixed once they begin */
@@ -139,12 +139,12 @@ int region_make_small(struct region_private *private, char detail[REGION_DETAIL_
 void region_make_start(struct region_private *private);
 
 /* The registrar, where there is one. 0 or an error. */
-int region_enroll(struct region_private *private, char detail[REGION_DETAIL_SIZE]);
+int region_register(struct region_private *private, char detail[REGION_DETAIL_SIZE]);
 
 /* ---- the end ---- */
 
-/* Undoes region_enroll; harmless when that was not done. Waits for the registrar. */
-void region_withdraw(struct region_private *private);
+/* Undoes region_register; harmless when that was not done. Waits for the registrar. */
+void region_deregister(struct region_private *private);
 
 /*
  * Withdraws memory that is off the lists and gives back a reference; large memory by a maker thread, its bytes leave.

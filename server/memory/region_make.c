@@ -95,15 +95,15 @@ static int room_check(const struct region_table *table, uint64_t bytes, char det
 
 /* ---- registration ---- */
 
-int region_enroll(struct region_private *private, char detail[REGION_DETAIL_SIZE])
+int region_register(struct region_private *private, char detail[REGION_DETAIL_SIZE])
 {
         const struct region_registrar *registrar = &private->table->config.registrar;
         struct region *region = &private->region;
         int r = 0;
 
-        if (registrar->enroll)
-                r = registrar->enroll(registrar->context, region, &region->registration);
-        private->enrolled = r == 0;
+        if (registrar->register_region)
+                r = registrar->register_region(registrar->context, region, &region->registration);
+        private->registered = r == 0;
         return classify(r, STAGE_REGISTER, detail);
 }
 
@@ -114,14 +114,14 @@ static int finish(struct region_private *private, char detail[REGION_DETAIL_SIZE
         int r;
 
         if (private->on_gpu)
-                return region_enroll(private, detail);
+                return region_register(private, detail);
         r = pages_seal(&private->pages, region->sealed);
         if (r < 0)
                 return r;
         region->fd = private->pages.fd;
         region->address = private->pages.address;
         (void)snprintf(region->path, sizeof(region->path), "/proc/%d/fd/%d", (int)getpid(), region->fd);
-        return region_enroll(private, detail);
+        return region_register(private, detail);
 }
 
 /* ---- small regions: here and now ---- */
@@ -269,7 +269,7 @@ static void make_end(struct maker_job *job)
         }
         if (!atomic_load(&private->failed) && region_table_ready(private->table, private))
                 return;
-        region_withdraw(private);
+        region_deregister(private);
         region_memory_free(private);
         if (region_table_failed(private->table, private))
                 failure_log(region);

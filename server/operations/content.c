@@ -105,7 +105,7 @@ static void transfer_end_unlock(struct content_transfer *transfer, int error, co
         content_unlock(store);
         transfer_note(transfer, &outcome);
         transfer->offer.ended(transfer->offer.context, &outcome);
-        operation_store_settle(store);
+        operation_store_wake_waiters(store);
         content_lock(store);
         transfer_put_unlock(transfer);
 }
@@ -257,7 +257,7 @@ static int transfer_begin_unlock(struct operation *operation, const struct opera
         transfer_put_unlock(transfer);
         if (offer.ended) {
                 offer.ended(offer.context, &(struct engine_outcome){ .error = FERRY_E_TRANSFER_FAILED });
-                operation_store_settle(store);
+                operation_store_wake_waiters(store);
         }
         return r;
 }

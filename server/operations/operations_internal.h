@@ -330,7 +330,7 @@ struct operation_store {
         void *drained_context;
         struct loop_timer timer; /* of retention; its pending callback owns a reference */
         bool timer_armed;
-        struct aftermath unsettled; /* what operation_store_settle is to do */
+        struct aftermath unsettled; /* what operation_store_wake_waiters is to do */
 
         pthread_mutex_t content_lock; /* a leaf; the transfers of content.c */
         pthread_mutex_t arrival_lock; /* a leaf, also under the store's lock; what reads have filled so far */
@@ -342,7 +342,7 @@ void store_revoke(struct operation *operation, int reason, int wire_reason);
 void store_lock(struct operation_store *store);
 /* Unlocks, then does what is left: tells the mover, wakes, logs, lets regions go. */
 void store_unlock(struct operation_store *store, struct aftermath *after);
-/* The same, but for waking and what follows it: operation_store_settle does that. */
+/* The same, but for waking and what follows it: operation_store_wake_waiters does that. */
 void store_unlock_unsettled(struct operation_store *store, struct aftermath *after);
 
 struct operation_store *store_ref(struct operation_store *store);

@@ -160,7 +160,7 @@ void store_unlock_unsettled(struct operation_store *store, struct aftermath *aft
         store_unlock(store, after);
 }
 
-void operation_store_settle(void *context)
+void operation_store_wake_waiters(void *context)
 {
         struct operation_store *store = context;
         struct aftermath after;

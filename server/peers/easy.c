@@ -10,7 +10,7 @@
 
 #include <ferry/error.h>
 
-#include "base/admission.h"
+#include "base/allowlist.h"
 #include "base/util.h"
 
 enum {
@@ -62,11 +62,11 @@ int easy_admit(struct easy *easy, char *detail, size_t detail_size)
 
         if (curl_url_get(easy->url, CURLUPART_HOST, &host, 0) != CURLUE_OK)
                 return -ENOMEM;
-        if (!admission_host(easy->settings->admission, host)) {
+        if (!allowlist_admits(easy->settings->allowlist, host)) {
                 (void)snprintf(detail, detail_size, "this host is not one that --allow-peer admits");
                 return FERRY_E_FORBIDDEN;
         }
-        easy->trusted = admission_name(easy->settings->admission, host);
+        easy->trusted = allowlist_names(easy->settings->allowlist, host);
         return 0;
 }
 
@@ -95,7 +95,7 @@ static curl_socket_t on_socket(void *context, curlsocktype purpose, struct curl_
         curl_socket_t fd;
 
         if (purpose != CURLSOCKTYPE_IPCXN ||
-            (!easy->trusted && !admission_address(easy->settings->admission, &address->addr))) {
+            (!easy->trusted && !allowlist_admits_address(easy->settings->allowlist, &address->addr))) {
                 easy->address_refused = true;
                 return CURL_SOCKET_BAD;
         }

@@ -8,11 +8,11 @@
 
 /* What every request to another worker shares: whom it may go to, by which rules, and what a failure means. */
 
-struct admission;
+struct allowlist;
 
 /* Never changes while there are requests. */
 struct easy_settings {
-        const struct admission *admission;
+        const struct allowlist *allowlist;
         struct curl_slist *_Atomic headers;                      /* of documents: the peer token is one of them */
         const char *ca_file, *cert_file, *key_file, *user_agent; /* NULL = none */
         const char *worker;                                      /* "EPOCH NAME" of this one; NULL = not told */

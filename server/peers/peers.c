@@ -354,7 +354,7 @@ static int settings_make(struct peers *peers, const struct peers_config *config)
         };
 
         _Static_assert(FERRY_ARRAY_SIZE(strings) == FERRY_ARRAY_SIZE(peers->strings), "a place for each");
-        settings->admission = config->admission;
+        settings->allowlist = config->allowlist;
         settings->connect_timeout_ms = (long)(config->connect_timeout_ms ?: DEFAULT_CONNECT_MS);
         settings->timeout_ms = (long)(config->timeout_ms ?: DEFAULT_TIMEOUT_MS);
         settings->max_body = config->max_body ?: DEFAULT_BODY;

@@ -19,7 +19,7 @@ enum command_type {
         COMMAND_CONNECT,
         COMMAND_CANCEL,
         COMMAND_REVOKE,
-        COMMAND_UNREGISTER,
+        COMMAND_DEREGISTER,
         COMMAND_RESOLVED,
         COMMAND_LIST,
         COMMAND_NOTE,
@@ -38,7 +38,7 @@ struct command {
         struct connect *connect;     /* CONNECT: owned by the engine from then on */
         uint64_t id;                 /* CANCEL: transfer, REVOKE: operation */
         int reason, wire_reason;
-        struct memory *memory;      /* UNREGISTER: the caller waits */
+        struct memory *memory;      /* DEREGISTER: the caller waits */
         struct contacts_page *page; /* LIST: the caller waits */
         struct visit *visit;        /* NOTE: owned by the engine from then on */
         struct command_reply *reply;

@@ -159,7 +159,7 @@ static struct engine *allocate(const struct engine_config *config)
         engine->max_claims = or_default(config->max_claims, ENGINE_CLAIMS_MAX);
         engine->grace_us = or_default(config->grace_ms, ENGINE_GRACE_MS) * UINT64_C(1000);
         engine->connect_us = or_default(config->connect_ms, ENGINE_CONNECT_MS) * UINT64_C(1000);
-        engine->admission = config->admission;
+        engine->allowlist = config->allowlist;
         engine->operations = config->operations;
         engine->observer = config->observer;
         (void)pthread_mutex_init(&engine->command_lock, NULL);
@@ -244,16 +244,16 @@ int engine_memory_register(struct engine *engine, const struct engine_memory *sp
 
                 if (r == 0)
                         continue;
-                engine_memory_unregister(engine, memory);
+                engine_memory_deregister(engine, memory);
                 return r;
         }
         *ret_memory = memory;
         return 0;
 }
 
-void engine_memory_unregister(struct engine *engine, struct memory *memory)
+void engine_memory_deregister(struct engine *engine, struct memory *memory)
 {
-        struct command command = { .type = COMMAND_UNREGISTER, .memory = memory };
+        struct command command = { .type = COMMAND_DEREGISTER, .memory = memory };
 
         if (!memory)
                 return;
@@ -261,7 +261,7 @@ void engine_memory_unregister(struct engine *engine, struct memory *memory)
         if (command_call(engine, &command) < 0) {
                 progress_lock(engine);
                 for (size_t i = 0; i < engine->n_transports; i++)
-                        engine->transports[i]->ops->unregister_memory(engine->transports[i], memory);
+                        engine->transports[i]->ops->deregister_memory(engine->transports[i], memory);
                 progress_unlock(engine);
         }
         gpu_pin_end(&memory->pin);

@@ -47,7 +47,7 @@ struct engine {
         uint64_t epoch;
         uint64_t spin_us; /* how long the thread polls, after something moved, before it sleeps */
         uint64_t grace_us, connect_us;
-        const struct admission *admission; /* borrowed; NULL = every host */
+        const struct allowlist *allowlist; /* borrowed; NULL = every host */
         struct engine_operations operations;
         struct engine_observer observer;
         struct engine_facts facts;
@@ -78,7 +78,7 @@ struct engine {
         atomic_uint inline_skips;      /* so many transfers do not run inline. Any thread */
 
         bool stopping;       /* a STOP was taken: nothing new */
-        bool unsettled;      /* something ended in this pass */
+        bool wake_due;       /* something ended in this pass */
         uint64_t tick_us;    /* when deadlines are looked at next */
         uint64_t traffic_us; /* when something moved last */
         uint64_t bulk_us;    /* when bulk moved last */

@@ -19,10 +19,10 @@
 
 /* ---- commands ---- */
 
-static void unregister_memory(struct engine *engine, struct memory *memory)
+static void deregister_memory(struct engine *engine, struct memory *memory)
 {
         for (size_t i = 0; i < engine->n_transports; i++)
-                engine->transports[i]->ops->unregister_memory(engine->transports[i], memory);
+                engine->transports[i]->ops->deregister_memory(engine->transports[i], memory);
 }
 
 static void cancel(struct engine *engine, const struct command *command)
@@ -82,8 +82,8 @@ static int run_command(struct engine *engine, const struct command *command)
         case COMMAND_REVOKE:
                 revoke(engine, command);
                 return 0;
-        case COMMAND_UNREGISTER:
-                unregister_memory(engine, command->memory);
+        case COMMAND_DEREGISTER:
+                deregister_memory(engine, command->memory);
                 return 0;
         case COMMAND_RESOLVED:
                 resolved(engine);
@@ -172,13 +172,13 @@ static void tick(struct engine *engine, uint64_t now_us)
         peers_close_idle(engine, now_us);
 }
 
-void pass_settle(struct engine *engine)
+void pass_wake_waiters(struct engine *engine)
 {
-        if (!engine->unsettled)
+        if (!engine->wake_due)
                 return;
-        engine->unsettled = false;
-        if (engine->operations.settle)
-                engine->operations.settle(engine->operations.context);
+        engine->wake_due = false;
+        if (engine->operations.wake_waiters)
+                engine->operations.wake_waiters(engine->operations.context);
 }
 
 bool pass_run(struct engine *engine, uint64_t *ret_now_us)
@@ -194,7 +194,7 @@ bool pass_run(struct engine *engine, uint64_t *ret_now_us)
         *ret_now_us = clock_now_us();
         tick(engine, *ret_now_us);
         moved |= run_steps(engine);
-        pass_settle(engine); /* after the messages: who is woken may take this core from a peer's answer */
+        pass_wake_waiters(engine); /* after the messages: who is woken may take this core from a peer's answer */
         return moved;
 }
 

@@ -18,6 +18,6 @@ uint64_t pass_deadline(const struct engine *engine, uint64_t now_us);
 /* Whether something is left to do at once. */
 bool pass_is_pending(const struct engine *engine);
 /* Wakes those who wait for what has ended. */
-void pass_settle(struct engine *engine);
+void pass_wake_waiters(struct engine *engine);
 
 #endif

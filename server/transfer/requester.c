@@ -275,7 +275,7 @@ static void end(struct requester *r)
                 HASH_DEL(engine->requesters_by_id, r);
         leave_peer(r);
         r->spec.ended(r->spec.context, &outcome);
-        engine->unsettled = true;
+        engine->wake_due = true;
         requester_free(r);
 }
 

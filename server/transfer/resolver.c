@@ -9,7 +9,7 @@
 #include <ferry/encoding.h>
 
 #include "base/address.h"
-#include "base/admission.h"
+#include "base/allowlist.h"
 #include "base/util.h"
 #include "command.h"
 #include "engine_internal.h"
@@ -65,16 +65,16 @@ static int look_up(const char *host, uint16_t port, int family, int flags, struc
 }
 
 /* A name may resolve to anything: unless it is listed itself, the last word is on the address. */
-static void screen(const struct admission *admission, const char *host, struct resolved *resolved)
+static void screen(const struct allowlist *allowlist, const char *host, struct resolved *resolved)
 {
-        if (!admission || !resolved->length || admission_name(admission, host) ||
-            admission_address(admission, (const struct sockaddr *)&resolved->address))
+        if (!allowlist || !resolved->length || allowlist_names(allowlist, host) ||
+            allowlist_admits_address(allowlist, (const struct sockaddr *)&resolved->address))
                 return;
         resolved->refused = true;
         resolved->length = 0;
 }
 
-int resolver_parse(const struct admission *admission, const char *text, int family, struct resolved *ret_resolved)
+int resolver_parse(const struct allowlist *allowlist, const char *text, int family, struct resolved *ret_resolved)
 {
         char host[ADDRESS_HOST_SIZE];
         uint16_t port;
@@ -85,8 +85,8 @@ int resolver_parse(const struct admission *admission, const char *text, int fami
                 return -EINVAL;
         r = look_up(host, port, family, AI_NUMERICHOST, ret_resolved);
         if (r == 0) {
-                screen(admission, host, ret_resolved);
-        } else if (admission && !admission_host(admission, host)) {
+                screen(allowlist, host, ret_resolved);
+        } else if (allowlist && !allowlist_admits(allowlist, host)) {
                 ret_resolved->refused = true;
                 r = 0;
         }
@@ -104,7 +104,7 @@ static void *run(void *context)
                 (void)look_up(host, port, resolution->family, 0, &resolved);
         (void)pthread_mutex_lock(&resolution->lock);
         if (resolution->engine) { /* which the list of hosts outlives */
-                screen(resolution->engine->admission, host, &resolved);
+                screen(resolution->engine->allowlist, host, &resolved);
                 resolution->resolved = resolved;
                 resolution->done = true;
                 command_post_resolved(resolution->engine);

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-struct admission;
+struct allowlist;
 struct engine;
 struct resolution;
 
@@ -26,7 +26,7 @@ struct resolved {
  * "host:port", "[v6]:port" without asking anybody. family: which to prefer, AF_INET or AF_INET6. 0; -EINVAL: no such
  * form; -EAGAIN: host is a name that may be asked for.
  */
-int resolver_parse(const struct admission *admission, const char *text, int family, struct resolved *ret_resolved);
+int resolver_parse(const struct allowlist *allowlist, const char *text, int family, struct resolved *ret_resolved);
 
 /* Thread: who holds the progress lock. 0: it is under way, perhaps for somebody else; -ENOMEM, -EAGAIN (too many). */
 int resolver_start(struct engine *engine, const char *text, int family);

@@ -131,7 +131,7 @@ static void end(struct responder *r)
         DL_DELETE2(r->peer->responders, r, peer_prev, peer_next);
         r->peer->n_transfers--;
         r->offer.ended(r->offer.context, &outcome);
-        engine->unsettled = true;
+        engine->wake_due = true;
         /* Unasked when this side ended it, so that a requester that waits for nothing hears of it too. */
         if (r->ack_wanted || (r->error && !r->done_came))
                 send_done_ack(r);

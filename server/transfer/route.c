@@ -107,7 +107,7 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
                 return peer;
         if (!route->looked_up) {
                 route->looked_up = true;
-                error = resolver_parse(engine->admission, route->data, family_of(engine), &route->resolved);
+                error = resolver_parse(engine->allowlist, route->data, family_of(engine), &route->resolved);
                 if (error == -EAGAIN) {
                         error = resolver_start(engine, route->data, family_of(engine));
                         if (error == 0)

@@ -419,7 +419,7 @@ static void engine_end(struct fuzz_engines *engines, int which)
         (void)pass_run(engine, &passed_us);
         FUZZ_CHECK(!pass_is_moving(engine));
         engine->ended = true;
-        engine_memory_unregister(engine, engines->memory[which]);
+        engine_memory_deregister(engine, engines->memory[which]);
         engines->engine[which] = engine_free(engine);
 }
 

@@ -8,7 +8,7 @@
 #include <ferry/encoding.h>
 #include <ferry/error.h>
 
-#include "base/admission.h"
+#include "base/allowlist.h"
 #include "fuzz_text.h"
 #include "http_fixture.h"
 #include "peers/peers.h"
@@ -98,9 +98,9 @@ static void open_house(struct house *house, bool tokens)
         h = house->h = state;
         http_stop(h);
         h->peers = peers_free(h->peers);
-        h->admission = admission_free(h->admission);
-        FUZZ_CHECK(admission_new(NULL, 0, true, &h->admission) == 0); /* no request leaves this process */
-        FUZZ_CHECK(peers_new(&(struct peers_config){ .admission = h->admission }, &h->peers) == 0);
+        h->allowlist = allowlist_free(h->allowlist);
+        FUZZ_CHECK(allowlist_new(NULL, 0, true, &h->allowlist) == 0); /* no request leaves this process */
+        FUZZ_CHECK(peers_new(&(struct peers_config){ .allowlist = h->allowlist }, &h->peers) == 0);
         h->config.peers = h->peers;
         h->config.threads = 1;
         h->config.limits.wait_ms_max = 1;

@@ -12,7 +12,7 @@ static enum head_verdict judge(const char *bytes, size_t n)
 {
         const char *detail = NULL;
         int error = 0;
-        enum head_verdict verdict = head_judge(bytes, n, &error, &detail);
+        enum head_verdict verdict = head_classify(bytes, n, &error, &detail);
 
         FUZZ_CHECK((verdict == HEAD_REFUSED) == (detail != NULL));
         FUZZ_CHECK((error == FERRY_E_INVALID_PARAMETER || error == FERRY_E_HEAD_TOO_LARGE) ==
@@ -39,11 +39,11 @@ static void check_head(const char *bytes, size_t size)
 
 static void check_tls(const char *bytes, size_t size)
 {
-        enum head_verdict whole = head_judge_tls(bytes, size), verdict = HEAD_PARTIAL;
+        enum head_verdict whole = head_classify_tls(bytes, size), verdict = HEAD_PARTIAL;
 
         FUZZ_CHECK(whole != HEAD_REFUSED && (whole != HEAD_PARTIAL || size < HEAD_MAX));
         for (size_t n = 1; n <= size && verdict == HEAD_PARTIAL; n++)
-                verdict = head_judge_tls(bytes, n);
+                verdict = head_classify_tls(bytes, n);
         if (size > 0)
                 FUZZ_CHECK(verdict == whole);
 }

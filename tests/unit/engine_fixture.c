@@ -98,20 +98,20 @@ static int claim_nothing(void *context, const struct engine_request *request, st
         return FERRY_E_STALE_METADATA;
 }
 
-static void settle_active(void *context)
+static void wake_active(void *context)
 {
         struct world *w = context;
 
-        if (w->on_settle[0])
-                w->on_settle[0](w);
+        if (w->on_wake_waiters[0])
+                w->on_wake_waiters[0](w);
 }
 
-static void settle_passive(void *context)
+static void wake_passive(void *context)
 {
         struct world *w = context;
 
-        if (w->on_settle[1])
-                w->on_settle[1](w);
+        if (w->on_wake_waiters[1])
+                w->on_wake_waiters[1](w);
 }
 
 static char directory[] = "/tmp/ferry-unit-XXXXXX";
@@ -186,7 +186,7 @@ struct world *world_new_with(enum carrier way, size_t size, struct world_knobs k
                         .max_claims = knobs.max_claims,
                         .grace_ms = 500,
                         .operations = { .claim = i ? claim : claim_nothing,
-                                        .settle = i ? settle_passive : settle_active,
+                                        .wake_waiters = i ? wake_passive : wake_active,
                                         .context = w },
                 };
                 assert_int_equal(engine_new(&config, &w->engine[i]), 0);
@@ -212,7 +212,7 @@ void world_free(struct world *w)
 {
         for (int i = 0; i < 2; i++) {
                 engine_stop(w->engine[i]);
-                engine_memory_unregister(w->engine[i], w->registered[i]);
+                engine_memory_deregister(w->engine[i], w->registered[i]);
                 engine_free(w->engine[i]);
                 memory_free(w, i);
         }

@@ -52,7 +52,7 @@ struct world {
         bool awaited;                                             /* what the active side says of its transfers */
         void (*on_started)(struct world *world);                  /* the same */
         void (*on_claim)(struct world *world);                    /* of the passive side, before it grants */
-        void (*on_settle[2])(struct world *world);                /* of the active side, of the passive side */
+        void (*on_wake_waiters[2])(struct world *world);          /* of the active side, of the passive side */
         pthread_mutex_t gate; /* the passive side's thread passes it at each claim */
 };
 

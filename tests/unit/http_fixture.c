@@ -6,7 +6,7 @@
 
 #include <ferry/encoding.h>
 
-#include "base/admission.h"
+#include "base/allowlist.h"
 #include "peers/peers.h"
 
 void http_start(struct http_fixture *h)
@@ -30,8 +30,8 @@ int http_setup(void **state)
         if (fixture_setup(&f))
                 return -1;
         h->f = f;
-        assert_int_equal(admission_new(NULL, 0, false, &h->admission), 0);
-        peers.admission = h->admission;
+        assert_int_equal(allowlist_new(NULL, 0, false, &h->allowlist), 0);
+        peers.allowlist = h->allowlist;
         assert_int_equal(peers_new(&peers, &h->peers), 0);
         assert_int_equal(event_log_new(&(struct event_log_config){ .epoch = EPOCH }, &h->events), 0);
         ferry_id_format("rgn_", h->f->region->id, h->region);
@@ -76,7 +76,7 @@ int http_teardown(void **state)
 
         http_stop(h);
         h->peers = peers_free(h->peers);
-        h->admission = admission_free(h->admission);
+        h->allowlist = allowlist_free(h->allowlist);
         h->events = event_log_free(h->events);
         free(h);
         return fixture_teardown(&f);

@@ -13,7 +13,7 @@
 #include "raw.h"
 
 struct json_object;
-struct admission;
+struct allowlist;
 struct peers;
 
 /* An HTTP server on a store with a fake mover, and a client that sends what the test wants, right or wrong. */
@@ -21,7 +21,7 @@ struct peers;
 struct http_fixture {
         struct fixture *f;
         struct engine_facts facts;
-        struct admission *admission;
+        struct allowlist *allowlist;
         struct peers *peers;
         struct event_log *events;  /* nobody tells it anything, unless a test does */
         struct http_config config; /* of the next http_start */

@@ -212,7 +212,7 @@ void block_free(struct block *block)
 {
         struct transport *transport = block->worker->transport;
 
-        transport->ops->unregister_memory(transport, &block->memory);
+        transport->ops->deregister_memory(transport, &block->memory);
         (void)munmap(block->memory.address, block->memory.size);
         if (block->memory.fd >= 0)
                 (void)close(block->memory.fd);

@@ -17,13 +17,13 @@ const struct operation_limits default_limits = {
         .uses_max = 8,
 };
 
-static int fake_enroll(void *context, const struct region *region, void **ret_registration)
+static int fake_register(void *context, const struct region *region, void **ret_registration)
 {
         *ret_registration = region->address;
         return 0;
 }
 
-static void fake_withdraw(void *context, void *registration)
+static void fake_deregister(void *context, void *registration)
 {
 }
 
@@ -41,7 +41,7 @@ static int fake_start(void *context, const struct engine_transfer *transfer)
                 operation_cancel(f->store, f->mover.cancel_in_start);
         if (f->mover.end_in_start) {
                 transfer->ended(transfer->context, f->mover.end_in_start);
-                operation_store_settle(f->store);
+                operation_store_wake_waiters(f->store);
         }
         return r;
 }
@@ -104,7 +104,7 @@ int fixture_setup(void **state)
         struct fixture *f = calloc(1, sizeof(*f));
         struct region_config config = { .memory_limit = 4 * REGION_SIZE,
                                         .max_regions = 8,
-                                        .registrar = { fake_enroll, fake_withdraw, f } };
+                                        .registrar = { fake_register, fake_deregister, f } };
         const struct region_spec region = { .size = REGION_SIZE, .device = "cpu" };
 
         log_setup(LOG_ERROR, LOG_LOGFMT);
@@ -240,7 +240,7 @@ void end(struct fixture *f, void (*ended)(void *, const struct engine_outcome *)
         struct engine_outcome outcome = { .error = error, .bytes = bytes, .transport = "shm" };
 
         ended(context, &outcome);
-        operation_store_settle(f->store);
+        operation_store_wake_waiters(f->store);
 }
 
 void end_offer(struct fixture *f, const struct engine_offer *offer, int error)

@@ -418,7 +418,7 @@ static void swarm_close(struct swarm *s)
 {
         for (int side = 0; side < 2; side++) {
                 engine_stop(s->engine[side]);
-                engine_memory_unregister(s->engine[side], s->registered[side]);
+                engine_memory_deregister(s->engine[side], s->registered[side]);
                 engine_free(s->engine[side]);
         }
         for (unsigned i = 0; i < s->n; i++)

@@ -131,7 +131,7 @@ TEST(memory_without_a_file_is_moved_as_well)
                         world_start(w, (enum engine_direction)direction, false);
                         end_both(w, "shm");
                         world_assert_streams_equal(w);
-                        engine_memory_unregister(w->engine[side], registered);
+                        engine_memory_deregister(w->engine[side], registered);
                         world_free(w);
                         free(memory);
                 }
@@ -359,7 +359,7 @@ static void await_commands(struct engine *engine)
                                  &(struct engine_memory){ .address = page, .size = sizeof(page), .fd = -1, .id = 6 },
                                  &memory),
                          0);
-        engine_memory_unregister(engine, memory);
+        engine_memory_deregister(engine, memory);
 }
 
 static void cancel_at_once(struct world *w)
@@ -517,7 +517,7 @@ static void revoke_in_between(struct world *w, uint64_t bytes)
         if (engine_memory_register(w->engine[1],
                                    &(struct engine_memory){ .address = page, .size = sizeof(page), .fd = -1, .id = 6 },
                                    &memory) == 0)
-                engine_memory_unregister(w->engine[1], memory);
+                engine_memory_deregister(w->engine[1], memory);
 }
 
 TEST(a_revoke_after_a_short_reads_bytes_comes_too_late)
@@ -579,14 +579,14 @@ static void await_peer(struct world *w)
 }
 
 /* Who is woken then may take the core; the peer waits for the last answer no longer than it must. */
-TEST(an_engine_settles_when_the_peer_was_told)
+TEST(an_engine_wakes_waiters_when_the_peer_was_told)
 {
         for (int way = 0; way < WAYS; way++)
                 for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
                         struct world *w = world_new((enum carrier)way, 1 << 20);
 
                         peer_was_told = false;
-                        w->on_settle[1] = await_peer;
+                        w->on_wake_waiters[1] = await_peer;
                         world_offer(w, (enum engine_direction)direction);
                         world_start(w, (enum engine_direction)direction, false);
                         end_wait(&w->active, 1);
@@ -596,7 +596,7 @@ TEST(an_engine_settles_when_the_peer_was_told)
                 }
 }
 
-static int steps_at_end, steps_at_settle;
+static int steps_at_end, steps_at_wake;
 
 static void note_steps_at_end(void *context, const struct engine_outcome *outcome)
 {
@@ -606,10 +606,10 @@ static void note_steps_at_end(void *context, const struct engine_outcome *outcom
         steps_at_end = w->active.steps;
 }
 
-static void note_steps_at_settle(struct world *w)
+static void note_steps_at_wake(struct world *w)
 {
-        if (steps_at_end && !steps_at_settle)
-                steps_at_settle = w->active.steps;
+        if (steps_at_end && !steps_at_wake)
+                steps_at_wake = w->active.steps;
 }
 
 /* Beside a copy under way, one that the peer refuses. */
@@ -626,20 +626,20 @@ static void start_another(struct world *w, uint64_t bytes)
         assert_int_equal(engine_transfer_start(w->engine[0], &another), 0);
 }
 
-TEST(an_engine_settles_before_it_copies_the_next_piece)
+TEST(an_engine_wakes_waiters_before_it_copies_the_next_piece)
 {
         struct world *w = world_new(MAPPED, 32 << 20);
 
         w->segments[0][1] = (struct segment){ w->memory[0], 4096, w->registered[0] };
         w->on_progress = start_another;
-        w->on_settle[0] = note_steps_at_settle;
+        w->on_wake_waiters[0] = note_steps_at_wake;
         world_offer(w, ENGINE_READ);
         world_start(w, ENGINE_READ, false);
         end_wait(&w->active, 1);
         end_wait(&w->passive, 1);
         world_free(w);
         assert_int_not_equal(steps_at_end, 0);
-        assert_int_equal(steps_at_settle, steps_at_end);
+        assert_int_equal(steps_at_wake, steps_at_end);
 }
 
 TEST(many_transfers_run_at_once)

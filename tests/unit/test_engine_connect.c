@@ -111,7 +111,7 @@ static void end_stop(struct end *end)
         if (!end->engine)
                 return;
         engine_stop(end->engine);
-        engine_memory_unregister(end->engine, end->registered);
+        engine_memory_deregister(end->engine, end->registered);
         end->engine = engine_free(end->engine);
         free(end->segment.address);
 }

@@ -99,13 +99,13 @@ static int on_claim(void *context, const struct engine_request *request, struct 
         return r;
 }
 
-static void on_settle(void *context)
+static void on_wake_waiters(void *context)
 {
         struct node *node = context;
 
         pthread_rwlock_rdlock(&node->lock);
         if (node->store)
-                operation_store_settle(node->store);
+                operation_store_wake_waiters(node->store);
         pthread_rwlock_unlock(&node->lock);
 }
 
@@ -129,7 +129,7 @@ static void on_look(void *context)
         engine_offers_look(((struct node *)context)->engine);
 }
 
-static int on_enroll(void *context, const struct region *region, void **ret_registration)
+static int on_register(void *context, const struct region *region, void **ret_registration)
 {
         const struct engine_memory spec = { region->address, region->size, region->space, region->fd, region->id };
         struct memory *memory = NULL;
@@ -139,9 +139,9 @@ static int on_enroll(void *context, const struct region *region, void **ret_regi
         return r;
 }
 
-static void on_withdraw(void *context, void *registration)
+static void on_deregister(void *context, void *registration)
 {
-        engine_memory_unregister(((struct node *)context)->engine, registration);
+        engine_memory_deregister(((struct node *)context)->engine, registration);
 }
 
 static void node_open(struct net *net, struct node *node, bool network)
@@ -154,7 +154,7 @@ static void node_open(struct net *net, struct node *node, bool network)
                 .chunk_size = CHUNK,
                 .grace_ms = net->rules.lossy ? GRACE_MS : PATIENT_MS,
                 .connect_ms = CONNECT_MS,
-                .operations = { .claim = on_claim, .settle = on_settle, .context = node },
+                .operations = { .claim = on_claim, .wake_waiters = on_wake_waiters, .context = node },
         };
         const struct operation_config operations = {
                 .epoch = node->epoch,
@@ -172,7 +172,7 @@ static void node_open(struct net *net, struct node *node, bool network)
         };
         const struct region_config regions = { .memory_limit = (uint64_t)2 * FLIGHTS * AREA,
                                                .max_regions = 1,
-                                               .registrar = { on_enroll, on_withdraw, node } };
+                                               .registrar = { on_register, on_deregister, node } };
         const struct region_spec region = { .size = (uint64_t)FLIGHTS * AREA, .device = "cpu" };
 
         pthread_rwlock_init(&node->lock, NULL);

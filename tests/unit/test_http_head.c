@@ -22,7 +22,7 @@ static enum head_verdict judge(const char *bytes, size_t n, int *ret_error)
 
         memcpy(copy, bytes, n);
         *ret_error = 0;
-        verdict = head_judge(copy, n, ret_error, &detail);
+        verdict = head_classify(copy, n, ret_error, &detail);
         assert_int_equal(verdict == HEAD_REFUSED, detail != NULL);
         free(copy);
         return verdict;
@@ -92,12 +92,12 @@ TEST(a_tls_record_is_whole_or_foreign)
         static const char record[] = "\x16\x03\x01\x00\x04\x01\x00\x01\xfc";
 
         for (size_t n = 0; n < sizeof(record) - 1; n++)
-                assert_int_equal(head_judge_tls(record, n), HEAD_PARTIAL);
-        assert_int_equal(head_judge_tls(BYTES(record)), HEAD_WHOLE);
-        assert_int_equal(head_judge_tls(BYTES("GET / HTTP/1.1")), HEAD_FOREIGN);
-        assert_int_equal(head_judge_tls(BYTES("\x16\x02")), HEAD_FOREIGN);
-        assert_int_equal(head_judge_tls(BYTES("\x16\x03\x01\x00\x00")), HEAD_FOREIGN);
-        assert_int_equal(head_judge_tls(BYTES("\x16\x03\x01\xff\xff")), HEAD_FOREIGN);
+                assert_int_equal(head_classify_tls(record, n), HEAD_PARTIAL);
+        assert_int_equal(head_classify_tls(BYTES(record)), HEAD_WHOLE);
+        assert_int_equal(head_classify_tls(BYTES("GET / HTTP/1.1")), HEAD_FOREIGN);
+        assert_int_equal(head_classify_tls(BYTES("\x16\x02")), HEAD_FOREIGN);
+        assert_int_equal(head_classify_tls(BYTES("\x16\x03\x01\x00\x00")), HEAD_FOREIGN);
+        assert_int_equal(head_classify_tls(BYTES("\x16\x03\x01\xff\xff")), HEAD_FOREIGN);
 }
 
 /* The line that begins at *line, with its end made NUL as libmicrohttpd 0.9 does it; *line: the next one. */

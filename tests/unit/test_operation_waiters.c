@@ -38,7 +38,7 @@ WITH_STORE(a_waiter_is_woken_once_at_the_end)
         (void)operation_unref(operation);
 }
 
-WITH_STORE(who_waits_is_woken_when_the_data_plane_settles)
+WITH_STORE(who_waits_is_woken_after_the_round_of_the_data_plane)
 {
         struct operation *operation = make(f, FERRY_READ);
         struct counter counter = { .waiter.wake = count };
@@ -51,7 +51,7 @@ WITH_STORE(who_waits_is_woken_when_the_data_plane_settles)
         assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
         assert_int_equal(counter.woken, 0);
         assert_false(operation_unwait(f->store, &counter.waiter));
-        operation_store_settle(f->store);
+        operation_store_wake_waiters(f->store);
         assert_int_equal(counter.woken, 1);
         (void)operation_unref(operation);
 }

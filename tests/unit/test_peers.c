@@ -17,7 +17,7 @@
 #include <ferry/json_write.h>
 #include <ferry/metadata.h>
 
-#include "base/admission.h"
+#include "base/allowlist.h"
 #include "base/metrics.h"
 #include "base/util.h"
 #include "peers/peers.h"
@@ -200,7 +200,7 @@ static int fetch_from(struct peers *peers, const char *host, unsigned port, stru
         return fetch_url(peers, url, result);
 }
 
-static struct admission *loopback;
+static struct allowlist *loopback;
 
 /* Of those that admit loopback, unless config says otherwise. */
 static struct peers *make_peers(const struct peers_config *config)
@@ -208,19 +208,19 @@ static struct peers *make_peers(const struct peers_config *config)
         struct peers_config made = config ? *config : (struct peers_config){ 0 };
         struct peers *peers = NULL;
 
-        made.admission = made.admission ?: loopback;
+        made.allowlist = made.allowlist ?: loopback;
         assert_int_equal(peers_new(&made, &peers), 0);
         return peers;
 }
 
 static int admit_loopback(void **state)
 {
-        return admission_new(NULL, 0, false, &loopback);
+        return allowlist_new(NULL, 0, false, &loopback);
 }
 
 static int forget_loopback(void **state)
 {
-        loopback = admission_free(loopback);
+        loopback = allowlist_free(loopback);
         return 0;
 }
 
@@ -515,13 +515,13 @@ TEST(the_address_behind_a_name_is_checked_again)
 {
         static const char *const allow[] = { "::1" };
         struct peers_config config = { 0 };
-        struct admission *admission;
+        struct allowlist *allowlist;
         struct peers *peers;
         struct result result;
         struct peer peer;
 
-        assert_int_equal(admission_new(allow, 1, false, &admission), 0);
-        config.admission = admission;
+        assert_int_equal(allowlist_new(allow, 1, false, &allowlist), 0);
+        config.allowlist = allowlist;
         peers = make_peers(&config);
         peer_start(&peer, "HTTP/1.1 404 Not Found\r\n" EMPTY);
         peer_go(&peer);
@@ -532,7 +532,7 @@ TEST(the_address_behind_a_name_is_checked_again)
         assert_true(result.error == FERRY_E_FORBIDDEN || result.error == FERRY_E_PEER_UNREACHABLE);
         assert_int_equal(peer.accepted, 0);
         peers_free(peers);
-        admission_free(admission);
+        allowlist_free(allowlist);
         peer_stop(&peer);
         result_clear(&result);
 }

@@ -27,8 +27,8 @@
 enum { KIB = 1024, LIMIT = 1024 * KIB, SMALL = 4 * KIB, MAX_REGIONS = 40 };
 
 /* The fake of the layer that registers. */
-static atomic_int enrolled, withdrawn;
-static atomic_int enroll_error;
+static atomic_int registered, deregistered;
+static atomic_int register_error;
 
 /* Maker threads stand still before they fill pages while the gate is shut. */
 static struct gate {
@@ -50,28 +50,28 @@ static int adopt(void *address, size_t size, const char *device, struct region *
         return region_adopt(table, address, &spec, ret_region, detail);
 }
 
-static int enroll(void *context, const struct region *region, void **ret_registration)
+static int register_region(void *context, const struct region *region, void **ret_registration)
 {
         char *address = region->address;
 
-        assert_ptr_equal(context, &enrolled);
+        assert_ptr_equal(context, &registered);
         assert_int_not_equal(region->id, 0);
-        if (enroll_error)
-                return enroll_error;
+        if (register_error)
+                return register_error;
         /* The memory must be there, all of it. */
         address[0] = address[region->size - 1] = 0;
         if (region->fd >= 0)
                 assert_true(fcntl(region->fd, F_GET_SEALS) & F_SEAL_SHRINK);
-        atomic_fetch_add(&enrolled, 1);
+        atomic_fetch_add(&registered, 1);
         *ret_registration = address;
         return 0;
 }
 
-static void withdraw(void *context, void *registration)
+static void deregister_region(void *context, void *registration)
 {
-        assert_ptr_equal(context, &enrolled);
+        assert_ptr_equal(context, &registered);
         assert_non_null(registration);
-        atomic_fetch_add(&withdrawn, 1);
+        atomic_fetch_add(&deregistered, 1);
 }
 
 static int fill(void *context, size_t size)
@@ -110,7 +110,9 @@ static int make_table_in(uint64_t limit, size_t max_regions, const struct room_p
         struct region_config config = {
                 .memory_limit = limit,
                 .max_regions = max_regions,
-                .registrar = { .enroll = enroll, .withdraw = withdraw, .context = &enrolled },
+                .registrar = { .register_region = register_region,
+                               .deregister_region = deregister_region,
+                               .context = &registered },
                 .metrics = metrics,
                 .fill = fill,
                 .fill_context = &gate,
@@ -126,7 +128,7 @@ static int make_table(uint64_t limit, size_t max_regions)
 
 static int setup(void **state)
 {
-        enrolled = withdrawn = enroll_error = 0;
+        registered = deregistered = register_error = 0;
         gate.shut = false;
         gate.error = 0;
         int r = metrics_new(&metrics);
@@ -138,7 +140,7 @@ static int teardown(void **state)
         gate_shut(false);
         table = region_table_free(table);
         metrics = metrics_free(metrics);
-        return enrolled != withdrawn;
+        return registered != deregistered;
 }
 
 /* Inlined, it makes gcc 12 warn at -O3 of a dangling pointer, where there is none. */
@@ -427,11 +429,11 @@ TEST_WITH(a_full_machine_refuses_before_anything_is_taken, setup, teardown)
 
 TEST_WITH(registration_without_room_is_no_space_and_leaves_nothing, setup, teardown)
 {
-        enroll_error = -ENOMEM;
+        register_error = -ENOMEM;
         assert_int_equal(create_fails(LIMIT, "cpu"), FERRY_E_NO_SPACE);
-        enroll_error = -EIO;
+        register_error = -EIO;
         assert_int_equal(create_fails(LIMIT, "cpu"), -EIO);
-        enroll_error = 0;
+        register_error = 0;
         assert_totals(0, 0);
         region_unref(create(LIMIT));
 }
@@ -457,7 +459,7 @@ TEST_WITH(deleted_region_is_not_found_but_memory_stays_for_holders, setup, teard
         assert_int_equal(region_delete(table, region->id), 0);
         assert_null(region_find(table, region->id));
         assert_int_equal(region_delete(table, region->id), FERRY_E_NOT_FOUND);
-        assert_int_equal(withdrawn, 1);
+        assert_int_equal(deregistered, 1);
         memset(found->address, 'x', found->size);
         region_unref(found);
         memset(region->address, 'y', region->size);
@@ -549,9 +551,9 @@ TEST_WITH(adopted_memory_is_registered_but_not_counted_against_the_limit, setup,
         assert_int_equal(adopt(NULL, 1, "cpu", &region), FERRY_E_INVALID_PARAMETER);
         assert_int_equal(adopt(memory, 0, "cpu", &region), FERRY_E_INVALID_PARAMETER);
         assert_int_equal(adopt(memory, 1, "cuda:0", &region), FERRY_E_UNKNOWN_DEVICE);
-        enroll_error = -EFAULT;
+        register_error = -EFAULT;
         assert_int_equal(adopt(memory, 1, "cpu", &region), -EFAULT);
-        enroll_error = 0;
+        register_error = 0;
         assert_null(region);
 }
 
@@ -622,7 +624,7 @@ TEST_WITH(a_large_region_is_listed_and_shows_its_progress_but_cannot_be_used, se
         assert_totals(1, LIMIT);
         assert_int_equal(region_use(region), FERRY_E_REGION_NOT_READY);
         assert_int_equal(region_stream_begin(region), FERRY_E_REGION_NOT_READY);
-        assert_int_equal(enrolled, 0);
+        assert_int_equal(registered, 0);
         gate_shut(false);
         assert_int_equal(region_await(region), 0);
         assert_int_equal(region_bytes_prepared(region), LIMIT);
@@ -642,7 +644,7 @@ TEST_WITH(a_region_deleted_while_it_is_prepared_is_abandoned, setup, teardown)
         gate_shut(false);
         region_unref(create(LIMIT));
         assert_int_equal(region_state(region), REGION_PREPARING);
-        assert_int_equal(enrolled, 1);
+        assert_int_equal(registered, 1);
         region_unref(region);
 }
 
@@ -763,7 +765,7 @@ TEST_WITH(held_memory_outlives_the_table, setup, teardown)
         region_unref(create(4096));
         table = region_table_free(table);
         assert_null(table);
-        assert_int_equal(withdrawn, 2);
+        assert_int_equal(deregistered, 2);
         memset(held->address, 'h', held->size);
         assert_int_equal(region_use(held), FERRY_E_NOT_FOUND);
         region_unref(held);

@@ -13,7 +13,7 @@
 #include <ferry/json.h>
 #include <ferry/metadata.h>
 
-#include "base/admission.h"
+#include "base/allowlist.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -245,7 +245,7 @@ static void liar_stop(struct liar *liar)
         (void)close(liar->fd);
 }
 
-static struct admission *loopback;
+static struct allowlist *loopback;
 
 struct member {
         struct registry *registry;
@@ -259,7 +259,7 @@ static void member_start(struct member *member, const struct liar *liar)
 
         (void)snprintf(url, sizeof(url), "etcd://127.0.0.1:%u", liar->port);
         assert_int_equal(registry_new(&config, &member->registry), 0);
-        const struct peers_config peers = { .admission = loopback, .registry = member->registry };
+        const struct peers_config peers = { .allowlist = loopback, .registry = member->registry };
         assert_int_equal(peers_new(&peers, &member->peers), 0);
 }
 
@@ -443,13 +443,13 @@ static int setup(void **state)
 {
         (void)state;
         log_set_level(LOG_ERROR);
-        return admission_new(NULL, 0, false, &loopback);
+        return allowlist_new(NULL, 0, false, &loopback);
 }
 
 static int teardown(void **state)
 {
         (void)state;
-        loopback = admission_free(loopback);
+        loopback = allowlist_free(loopback);
         return 0;
 }
 

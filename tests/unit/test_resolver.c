@@ -11,7 +11,7 @@
 
 #include <ferry/error.h>
 
-#include "base/admission.h"
+#include "base/allowlist.h"
 #include "base/util.h"
 #include "resolver.h"
 #include "transfer/engine.h"
@@ -36,7 +36,7 @@ int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo
 /* ---- an engine that connects to itself by UCX ---- */
 
 struct scene {
-        struct admission *admission;
+        struct allowlist *allowlist;
         struct engine *engine;
         uint64_t epoch;
         pthread_mutex_t lock;
@@ -62,8 +62,8 @@ static void scene_start(struct scene *s, const char *const *entries, size_t n)
 
         (void)pthread_mutex_init(&s->lock, NULL);
         (void)pthread_cond_init(&s->changed, NULL);
-        assert_int_equal(admission_new(entries, n, false, &s->admission), 0);
-        config.admission = s->admission;
+        assert_int_equal(allowlist_new(entries, n, false, &s->allowlist), 0);
+        config.allowlist = s->allowlist;
         assert_int_equal(engine_new(&config, &s->engine), 0);
         atomic_store(&n_asked, 0);
 }
@@ -71,7 +71,7 @@ static void scene_start(struct scene *s, const char *const *entries, size_t n)
 static void scene_stop(struct scene *s)
 {
         engine_free(s->engine);
-        admission_free(s->admission);
+        allowlist_free(s->allowlist);
         (void)pthread_cond_destroy(&s->changed);
         (void)pthread_mutex_destroy(&s->lock);
 }
@@ -168,17 +168,17 @@ TEST(an_address_is_judged_as_it_is_written_and_as_it_is_meant)
                 { "127.0.0.1:7", true }, { "0x0a010203:7", false },        { "0x7f000001:7", true },
                 { "[::1]:7", true },     { "localhost:7", true },          { "10.1.0.0.test:7", true },
         };
-        struct admission *admission;
+        struct allowlist *allowlist;
         struct resolved resolved;
 
-        assert_int_equal(admission_new(allow, 1, false, &admission), 0);
+        assert_int_equal(allowlist_new(allow, 1, false, &allowlist), 0);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++) {
-                assert_int_equal(resolver_parse(admission, rows[i].text, AF_INET, &resolved), 0);
+                assert_int_equal(resolver_parse(allowlist, rows[i].text, AF_INET, &resolved), 0);
                 assert_int_equal(resolved.refused, rows[i].refused);
                 assert_int_equal(resolved.length == 0, rows[i].refused);
                 assert_int_not_equal(resolver_parse(NULL, rows[i].text, AF_INET, &resolved), -EINVAL);
                 assert_false(resolved.refused);
         }
-        assert_int_equal(resolver_parse(admission, "10.1.2.3", AF_INET, &resolved), -EINVAL);
-        admission_free(admission);
+        assert_int_equal(resolver_parse(allowlist, "10.1.2.3", AF_INET, &resolved), -EINVAL);
+        allowlist_free(allowlist);
 }

@@ -783,7 +783,7 @@ TEST_WITH(memory_that_goes_is_unmapped_by_its_peers, setup, teardown)
         RUN_UNTIL(&a, &b, sent.done);
         assert_int_equal(count_mappings("ferry-test-block"), before + 1);
         assert_int_equal(count_descriptors(), open);
-        a.transport->ops->unregister_memory(a.transport, &from_block.memory);
+        a.transport->ops->deregister_memory(a.transport, &from_block.memory);
         assert_int_equal(count_descriptors(), open - 1);
         RUN_UNTIL(&a, &b, count_mappings("ferry-test-block") == before);
         assert_int_equal(a.ended + b.ended, 0);
@@ -795,7 +795,7 @@ TEST_WITH(memory_that_goes_may_still_be_named_by_what_was_taken_back, setup, tea
         lend_blocks(MIB, true);
         send_it(MIB);
         a.transport->ops->cancel(a_to_b, TRANSFER);
-        a.transport->ops->unregister_memory(a.transport, &from_block.memory);
+        a.transport->ops->deregister_memory(a.transport, &from_block.memory);
         RUN_UNTIL(&a, &b, b.received.done);
         assert_int_equal(b.received.result, MESSAGE_REVOKED);
         RUN_UNTIL(&a, &b, !a.transport->ops->progress(a.transport));

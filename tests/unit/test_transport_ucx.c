@@ -164,7 +164,7 @@ static void node_stop(struct node *node)
         struct link *link, *next;
 
         if (node->transport) {
-                node->transport->ops->unregister_memory(node->transport, &node->memory);
+                node->transport->ops->deregister_memory(node->transport, &node->memory);
                 node->transport->ops->shut_down(node->transport, clock_now_us() + 100000);
                 DL_FOREACH_SAFE (node->transport->links, link, next)
                         node->transport->ops->release(link);
@@ -587,7 +587,7 @@ TEST(a_peer_that_goes_loses_what_is_in_flight)
         p->n[1].transport->ops->send(p->n[1].link, make_message(&p->n[1], WIRE_DATA, 0, MEMORY_SIZE, &back));
         AWAIT(p, p->n[1].received.begun == 1 && p->n[0].received.begun == 1);
         p->n[1].transport->ops->shut_down(p->n[1].transport, 0);
-        p->n[1].transport->ops->unregister_memory(p->n[1].transport, &p->n[1].memory);
+        p->n[1].transport->ops->deregister_memory(p->n[1].transport, &p->n[1].memory);
         assert_int_equal(p->n[1].ended, 1);
         assert_int_equal(p->n[1].received.done, 1);
         assert_int_equal(back.done, 1);
@@ -945,7 +945,7 @@ TEST(an_address_that_is_not_there_is_waited_for)
                 assert_int_equal(error, -ENETDOWN);
                 (void)node.transport->ops->progress(node.transport);
                 assert_true(node.transport->ops->arm(node.transport));
-                node.transport->ops->unregister_memory(node.transport, &memory);
+                node.transport->ops->deregister_memory(node.transport, &memory);
                 node.transport->ops->free(node.transport);
         }
 }

@@ -52,7 +52,7 @@ void lending_closed(struct channel *channel, uint64_t id)
         lent_free(lent);
 }
 
-void lending_unregister(struct transport *transport, struct memory *memory)
+void lending_deregister(struct transport *transport, struct memory *memory)
 {
         struct local *local = (struct local *)(void *)transport;
         struct channel *channel;
@@ -151,7 +151,7 @@ static void offer(struct channel *channel, const struct memory *memory)
         channel_post(channel, pieces, FERRY_ARRAY_SIZE(pieces), NULL);
 }
 
-bool lending_is_settled(struct channel *channel, const struct stream *stream, uint64_t offset)
+bool lending_is_known(struct channel *channel, const struct stream *stream, uint64_t offset)
 {
         const struct lent *lent;
         struct memory *memory;

@@ -11,7 +11,7 @@ static const uint64_t lending_ring_id = UINT64_MAX;
 
 /* Of struct transport_ops. */
 int lending_register(struct transport *transport, struct memory *memory);
-void lending_unregister(struct transport *transport, struct memory *memory);
+void lending_deregister(struct transport *transport, struct memory *memory);
 
 struct extents {
         struct frame_extent list[FRAME_EXTENTS_MAX];
@@ -31,7 +31,7 @@ int lending_announce(struct channel *channel, const struct stream *stream, uint6
  * Whether lending_find knows about the bytes at offset. false: they are in a GPU's memory, which the peer was asked to
  * open, and its answer is not here yet.
  */
-bool lending_is_settled(struct channel *channel, const struct stream *stream, uint64_t offset);
+bool lending_is_known(struct channel *channel, const struct stream *stream, uint64_t offset);
 /* The peer has closed memory of a GPU that was taken back. */
 void lending_closed(struct channel *channel, uint64_t id);
 /* The peer's answer. */

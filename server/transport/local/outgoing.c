@@ -41,7 +41,7 @@ uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t o
                 return limit;
         if (channel->loans.n_free == 0)
                 return wait_for_room(channel);
-        if (!lending_is_settled(channel, stream, offset))
+        if (!lending_is_known(channel, stream, offset))
                 return wait_for_room(channel);
         if (limit > WIRE_CHUNK_MAX)
                 limit = WIRE_CHUNK_MAX;

@@ -8,7 +8,7 @@
  *
  *   ucx_link_fail   marks it, anywhere
  *   close           ucp_ep_close_nbx by force, outside UCX's callbacks
- *   settle          rounds of progress until its lanes are gone
+ *   drain_lanes     rounds of progress until its lanes are gone
  *   drop            what waits is lost or refused
  *   end             when UCX has closed it and every message is done: the engine hears of it
  */
@@ -48,9 +48,9 @@ static void close_endpoint(struct ucx_link *link, unsigned flags)
  * the next rounds of progress (ucp_worker_discard_uct_ep); until then a TCP lane may still store what it reads from its
  * socket. So these rounds are run before anything ends.
  */
-static void settle(struct ucx *ucx)
+static void drain_lanes(struct ucx *ucx)
 {
-        for (int i = 0; i < UCX_SETTLE_ROUNDS; i++)
+        for (int i = 0; i < UCX_DRAIN_ROUNDS; i++)
                 if (ucx_worker_progress(ucx) == 0 && i > 1)
                         break;
 }
@@ -67,7 +67,7 @@ static bool close_failing(struct ucx *ucx)
                 closed = link;
         }
         if (closed)
-                settle(ucx);
+                drain_lanes(ucx);
         return closed != NULL;
 }
 

@@ -227,7 +227,7 @@ int ucx_register_memory(struct transport *transport, struct memory *memory)
         return ucx_errno(status);
 }
 
-void ucx_unregister_memory(struct transport *transport, struct memory *memory)
+void ucx_deregister_memory(struct transport *transport, struct memory *memory)
 {
         void **handle = &memory->handles[transport->index];
 

@@ -193,7 +193,7 @@ int ucx_late_register(struct transport *transport, struct memory *memory)
         return r;
 }
 
-void ucx_late_unregister(struct transport *transport, struct memory *memory)
+void ucx_late_deregister(struct transport *transport, struct memory *memory)
 {
         struct ucx_late *late = ucx_of(transport)->late;
 
@@ -202,5 +202,5 @@ void ucx_late_unregister(struct transport *transport, struct memory *memory)
                 if (late->memories[i] == memory)
                         late->memories[i--] = late->memories[--late->n];
         (void)pthread_mutex_unlock(&late->lock);
-        ucx_unregister_memory(transport, memory);
+        ucx_deregister_memory(transport, memory);
 }

@@ -149,12 +149,12 @@ static int register_memory(struct transport *transport, struct memory *memory)
         return ucx_of(transport)->late ? ucx_late_register(transport, memory) : ucx_register_memory(transport, memory);
 }
 
-static void unregister_memory(struct transport *transport, struct memory *memory)
+static void deregister_memory(struct transport *transport, struct memory *memory)
 {
         if (ucx_of(transport)->late)
-                ucx_late_unregister(transport, memory);
+                ucx_late_deregister(transport, memory);
         else
-                ucx_unregister_memory(transport, memory);
+                ucx_deregister_memory(transport, memory);
 }
 
 static const struct transport_ops ops = {
@@ -164,7 +164,7 @@ static const struct transport_ops ops = {
         .arm = arm,
         .deadline = deadline,
         .register_memory = register_memory,
-        .unregister_memory = unregister_memory,
+        .deregister_memory = deregister_memory,
         .connect = connect_link,
         .send = ucx_send,
         .receive = ucx_receive,

@@ -194,7 +194,7 @@ int ucx_interfaces_check(const char *list);
 int ucx_context_open(struct ucx *ucx, const struct ucx_config *config);
 int ucx_worker_open(struct ucx *ucx, ucp_am_recv_callback_t arrived);
 int ucx_register_memory(struct transport *transport, struct memory *memory);
-void ucx_unregister_memory(struct transport *transport, struct memory *memory);
+void ucx_deregister_memory(struct transport *transport, struct memory *memory);
 /* Fills in what the facts say of the context. */
 void ucx_context_facts(struct ucx *ucx);
 
@@ -303,7 +303,7 @@ void ucx_late_free(struct ucx *ucx);
 /* Looks, when something has changed. Whether it has opened. */
 bool ucx_late_look(struct ucx *ucx);
 int ucx_late_register(struct transport *transport, struct memory *memory);
-void ucx_late_unregister(struct transport *transport, struct memory *memory);
+void ucx_late_deregister(struct transport *transport, struct memory *memory);
 
 /* ---- listener.c: links that peers open ---- */
 

@@ -23,7 +23,7 @@ enum {
          * buffer whole.
          */
         UCX_PUT_ABOVE = 64 << 10,
-        UCX_SETTLE_ROUNDS = 64,    /* of progress after a forced close */
+        UCX_DRAIN_ROUNDS = 64,     /* of progress after a forced close */
         UCX_CLOSE_MS = 1000,       /* for forced closes when the engine stops */
         UCX_LANES_MAX = 32,        /* names of transports in the facts */
         UCX_PROBE_US = 1000000,    /* a request without an answer is no measurement after this */

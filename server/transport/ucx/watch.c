@@ -201,7 +201,7 @@ static void fail_links(struct ucx *ucx, const struct ucx_host *host)
                         ucx_link_fail(ucx_link_of(link), FERRY_E_PEER_LOST, "the peer's host does not answer any more");
 }
 
-static void judge(struct ucx *ucx, struct ucx_host *host, uint64_t now_us)
+static void check_host(struct ucx *ucx, struct ucx_host *host, uint64_t now_us)
 {
         bool owes = host->owes_ack || host->owes_answer;
 
@@ -233,7 +233,7 @@ void ucx_watch_run(struct ucx *ucx)
                 look_at_all(ucx, now_us);
         tell_rtt(ucx);
         HASH_ITER (hh, ucx->hosts, host, next) {
-                judge(ucx, host, now_us);
+                check_host(ucx, host, now_us);
                 ucx->moved |= host->owes;
         }
         if (ucx->moved)

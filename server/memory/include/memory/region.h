@@ -36,14 +36,15 @@ struct region;
 struct region_table;
 
 /*
- * How the layer that registers memory (the engine) is told. Called without a lock of the table held. enroll may take
- * seconds and is called by several maker threads at once; of small regions and of adopted memory, by the thread that
- * makes them. withdraw waits for the engine's thread, which therefore must not call it: see region_delete.
+ * The layer that registers memory (the engine). Called without a lock of the table held. register_region may take
+ * seconds and is called by several maker threads at once; for small regions and for adopted memory, by the thread that
+ * makes them. deregister_region waits for the engine's thread, which therefore must not call it: see region_delete.
  */
 struct region_registrar {
-        /* The region's memory, address, space and fd are there until withdraw. 0 with *ret_registration, or -errno. */
-        int (*enroll)(void *context, const struct region *region, void **ret_registration);
-        void (*withdraw)(void *context, void *registration);
+        /* 0 with *ret_registration, or -errno. The region's memory, address, space and fd stay until
+         * deregister_region. */
+        int (*register_region)(void *context, const struct region *region, void **ret_registration);
+        void (*deregister_region)(void *context, void *registration);
         void *context;
 };
 
@@ -102,7 +103,7 @@ struct region_config {
 int region_table_new(const struct region_config *config, struct region_table **ret_table);
 
 /*
- * Abandons what is being made, withdraws every registration and unmaps all regions without references. No region may
+ * Abandons what is being made, deregisters and unmaps all regions without references. No region may
  * be in use. Takes NULL; returns NULL.
  */
 struct region_table *region_table_free(struct region_table *table);
@@ -176,10 +177,11 @@ void region_stream_end(struct region *region);
 bool region_deleted(const struct region *region);
 
 /*
- * Deletes: afterwards region_find does not find it. The memory of a large region is withdrawn and freed by the maker
+ * Deletes: afterwards region_find does not find it. The memory of a large region is deregistered and freed by the maker
  * threads, once the last reference is given back; it counts until then, and unless a stream holds it, region_create
- * waits for it rather than refuse for lack of it. Other memory is withdrawn on return. What is being made is abandoned.
- * FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE; FERRY_E_REGION_HELD. Thread: any but the engine's, for which it waits.
+ * waits for it rather than refuse for lack of it. Other memory is deregistered on return. What is being made is
+ * abandoned. FERRY_E_NOT_FOUND; FERRY_E_REGION_IN_USE; FERRY_E_REGION_HELD. Thread: any but the engine's, for which it
+ * waits.
  */
 int region_delete(struct region_table *table, uint64_t id);
 

@@ -142,7 +142,7 @@ struct operation_store *operation_store_free(struct operation_store *store);
 /* For struct engine_config: answers peers' first requests out of the store. context is the store. */
 int operation_store_claim(void *store, const struct engine_request *request, struct engine_offer *ret_offer);
 /* The same: wakes who waits for operations that the engine has ended. */
-void operation_store_settle(void *store);
+void operation_store_wake_waiters(void *store);
 
 /* ---- making ---- */
 

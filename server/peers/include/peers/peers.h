@@ -7,7 +7,7 @@
 
 #include <ferry/metadata.h>
 
-struct admission;
+struct allowlist;
 struct engine_transfer;
 struct metrics;
 struct registry;
@@ -24,7 +24,7 @@ struct peers;
 enum { PEERS_FETCHES_MAX = 256 };
 
 struct peers_config {
-        const struct admission *admission;       /* whom it may talk to; borrowed */
+        const struct allowlist *allowlist;       /* whom it may talk to; borrowed */
         const char *token;                       /* Bearer sent to peers; NULL = none */
         const char *ca_file;                     /* trusted certificates; NULL = the system's */
         const char *cert_file, *key_file;        /* client certificate; NULL = none */

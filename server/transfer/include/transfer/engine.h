@@ -12,7 +12,7 @@
 
 #include "wire/stream.h"
 
-struct admission;
+struct allowlist;
 struct metrics;
 struct space;
 
@@ -93,7 +93,7 @@ struct engine_offer {
         void *context; /* for progress, there and ended */
         /*
          * The transfer is over and quiet: no byte will be written by it, and none that is read later counts. Exactly
-         * once for each claim. The peer may be waiting for our answer to that: what can wait is for settle.
+         * once for each claim. The peer may be waiting for our answer to that: what can wait is for wake_waiters.
          */
         void (*ended)(void *context, const struct engine_outcome *outcome);
 };
@@ -109,7 +109,7 @@ struct engine_operations {
          * Transfers of either side have ended since the last call, and the messages that say so are on their way: time
          * to wake whoever waits here, which may take this core away. May be NULL.
          */
-        void (*settle)(void *context);
+        void (*wake_waiters)(void *context);
         void *context;
 };
 
@@ -141,7 +141,7 @@ struct engine_config {
         uint32_t connect_ms; /* how long a first answer may take; 0 = default */
         /* The hosts that the UCX transport may connect to; borrowed. NULL = all. The local transport may reach every
          * worker of this machine. */
-        const struct admission *admission;
+        const struct allowlist *allowlist;
         struct engine_operations operations;
         struct engine_observer observer;
         struct metrics *metrics; /* may be NULL */
@@ -176,12 +176,12 @@ static inline bool engine_network_is_open(const struct engine_facts *facts)
 
 /*
  * Ends every transfer, claim and connect (their callbacks run), closes the links (flushing at most grace_ms), ends the
- * thread. Afterwards only engine_get_facts, engine_memory_unregister and engine_free may be called. Not from a
+ * thread. Afterwards only engine_get_facts, engine_memory_deregister and engine_free may be called. Not from a
  * callback.
  */
 void engine_stop(struct engine *engine);
 
-/* Stops if need be, and frees. All memory must have been unregistered. Takes NULL; returns NULL. */
+/* Stops if need be, and frees. All memory must have been deregistered. Takes NULL; returns NULL. */
 struct engine *engine_free(struct engine *engine);
 
 const struct engine_facts *engine_get_facts(const struct engine *engine);
@@ -192,7 +192,7 @@ void engine_abandon(const struct engine *engine);
 struct engine_memory {
         void *address;
         size_t size;
-        const struct space *space; /* of the address; NULL = host memory. Stays until engine_memory_unregister */
+        const struct space *space; /* of the address; NULL = host memory. Stays until engine_memory_deregister */
         int fd;      /* the sealed memfd that is mapped there from its offset 0 on, so that peers on this host may map
                         it too; -1 = none */
         uint64_t id; /* names it to those, and is never used again */
@@ -201,7 +201,7 @@ struct engine_memory {
 /* Registers memory with every transport. May take long, where hardware pins the pages. Any thread. 0 or -errno. */
 int engine_memory_register(struct engine *engine, const struct engine_memory *spec, struct memory **ret_memory);
 /* Waits for the engine's thread, so not from a callback. Takes NULL. */
-void engine_memory_unregister(struct engine *engine, struct memory *memory);
+void engine_memory_deregister(struct engine *engine, struct memory *memory);
 
 /* ---- active side ---- */
 

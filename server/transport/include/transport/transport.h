@@ -40,7 +40,7 @@ struct transport;
 
 /*
  * Registered memory. Filled in by the engine before register_memory; each transport keeps what it needs in its own
- * element of handles. Stays where it is until unregister_memory.
+ * element of handles. Stays where it is until deregister_memory.
  */
 struct memory {
         uint8_t *address;
@@ -198,7 +198,7 @@ struct transport_ops {
         /* Any thread. 0 or -errno with a logged reason that names what to do. May take long (pinning). */
         int (*register_memory)(struct transport *transport, struct memory *memory);
         /* Ends what peers know of it; no message uses it any more. */
-        void (*unregister_memory)(struct transport *transport, struct memory *memory);
+        void (*deregister_memory)(struct transport *transport, struct memory *memory);
 
         /* A new link to a peer. NULL with *ret_error: -ENOENT no such worker here (local), -ECONNREFUSED, -EACCES
          * another user's, -ENODEV no address or not this transport's, other -errno. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/admission.h"
+#include "base/allowlist.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,7 +27,7 @@ struct network {
         unsigned bits;
 };
 
-struct admission {
+struct allowlist {
         struct network *networks;
         size_t n_networks;
         char **names;
@@ -61,10 +61,10 @@ static bool network_contains(const struct network *network, const uint8_t addres
         return rest == 0 || ((network->address[bytes] ^ address[bytes]) >> (8 - rest)) == 0;
 }
 
-static bool networks_contain(const struct admission *admission, const uint8_t address[ADDRESS_BYTES])
+static bool networks_contain(const struct allowlist *allowlist, const uint8_t address[ADDRESS_BYTES])
 {
-        for (size_t i = 0; i < admission->n_networks; i++)
-                if (network_contains(&admission->networks[i], address))
+        for (size_t i = 0; i < allowlist->n_networks; i++)
+                if (network_contains(&allowlist->networks[i], address))
                         return true;
         return false;
 }
@@ -144,7 +144,7 @@ static bool name_parse(const char *text, char ret_name[HOST_NAME_SIZE])
         return letter;
 }
 
-static void add_loopback(struct admission *admission)
+static void add_loopback(struct allowlist *allowlist)
 {
         static const struct network loopback[] = {
                 { .address = { [10] = 0xff, [11] = 0xff, [12] = 127 }, .bits = MAPPED_BITS + 8 },
@@ -152,15 +152,15 @@ static void add_loopback(struct admission *admission)
         };
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(loopback); i++)
-                admission->networks[admission->n_networks++] = loopback[i];
+                allowlist->networks[allowlist->n_networks++] = loopback[i];
 }
 
-static int add_entry(struct admission *admission, const char *entry)
+static int add_entry(struct allowlist *allowlist, const char *entry)
 {
         char name[HOST_NAME_SIZE];
 
-        if (network_parse(entry, &admission->networks[admission->n_networks])) {
-                admission->n_networks++;
+        if (network_parse(entry, &allowlist->networks[allowlist->n_networks])) {
+                allowlist->n_networks++;
                 return 0;
         }
         if (!name_parse(entry, name)) {
@@ -170,95 +170,95 @@ static int add_entry(struct admission *admission, const char *entry)
         }
         /* Its meaning is fixed (RFC 6761), whatever a resolver says. */
         if (strcasecmp(name, "localhost") == 0) {
-                add_loopback(admission);
+                add_loopback(allowlist);
                 return 0;
         }
-        admission->names[admission->n_names] = strdup(name);
-        if (!admission->names[admission->n_names])
+        allowlist->names[allowlist->n_names] = strdup(name);
+        if (!allowlist->names[allowlist->n_names])
                 return -ENOMEM;
-        admission->n_names++;
+        allowlist->n_names++;
         return 0;
 }
 
-static void cleanup_admission(struct admission **admission)
+static void cleanup_allowlist(struct allowlist **allowlist)
 {
-        *admission = admission_free(*admission);
+        *allowlist = allowlist_free(*allowlist);
 }
 
-int admission_new(const char *const *entries, size_t n, bool nobody, struct admission **ret_admission)
+int allowlist_new(const char *const *entries, size_t n, bool nobody, struct allowlist **ret_allowlist)
 {
-        FERRY_CLEANUP(cleanup_admission) struct admission *admission = calloc(1, sizeof(*admission));
+        FERRY_CLEANUP(cleanup_allowlist) struct allowlist *allowlist = calloc(1, sizeof(*allowlist));
         static const char *const probes[] = { "127.0.0.1", "::1" };
         int r;
 
-        if (!admission)
+        if (!allowlist)
                 return -ENOMEM;
         /* "localhost" takes two. */
-        admission->networks = calloc(2 * n + 2, sizeof(*admission->networks));
-        admission->names = calloc(n + 1, sizeof(*admission->names));
-        if (!admission->networks || !admission->names)
+        allowlist->networks = calloc(2 * n + 2, sizeof(*allowlist->networks));
+        allowlist->names = calloc(n + 1, sizeof(*allowlist->names));
+        if (!allowlist->networks || !allowlist->names)
                 return -ENOMEM;
         for (size_t i = 0; i < n; i++) {
-                r = add_entry(admission, entries[i]);
+                r = add_entry(allowlist, entries[i]);
                 if (r < 0)
                         return r;
         }
         if (n == 0 && !nobody)
-                add_loopback(admission);
+                add_loopback(allowlist);
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(probes); i++)
-                if (admission_host(admission, probes[i]))
-                        admission->loopback = true;
-        *ret_admission = FERRY_STEAL(admission);
+                if (allowlist_admits(allowlist, probes[i]))
+                        allowlist->loopback = true;
+        *ret_allowlist = FERRY_STEAL(allowlist);
         return 0;
 }
 
-struct admission *admission_free(struct admission *admission)
+struct allowlist *allowlist_free(struct allowlist *allowlist)
 {
-        if (!admission)
+        if (!allowlist)
                 return NULL;
-        for (size_t i = 0; i < admission->n_names; i++)
-                free(admission->names[i]);
-        free(admission->names);
-        free(admission->networks);
-        free(admission);
+        for (size_t i = 0; i < allowlist->n_names; i++)
+                free(allowlist->names[i]);
+        free(allowlist->names);
+        free(allowlist->networks);
+        free(allowlist);
         return NULL;
 }
 
-bool admission_name(const struct admission *admission, const char *host)
+bool allowlist_names(const struct allowlist *allowlist, const char *host)
 {
         char name[HOST_NAME_SIZE];
 
         if (!name_parse(host, name))
                 return false;
-        for (size_t i = 0; i < admission->n_names; i++)
-                if (strcasecmp(admission->names[i], name) == 0)
+        for (size_t i = 0; i < allowlist->n_names; i++)
+                if (strcasecmp(allowlist->names[i], name) == 0)
                         return true;
         return false;
 }
 
-bool admission_host(const struct admission *admission, const char *host)
+bool allowlist_admits(const struct allowlist *allowlist, const char *host)
 {
         uint8_t address[ADDRESS_BYTES];
         char name[HOST_NAME_SIZE];
         unsigned bits;
 
         if (literal_parse(host, strlen(host), address, &bits))
-                return networks_contain(admission, address);
+                return networks_contain(allowlist, address);
         if (name_parse(host, name) && strcasecmp(name, "localhost") == 0)
-                return admission->loopback;
-        return admission_name(admission, host);
+                return allowlist->loopback;
+        return allowlist_names(allowlist, host);
 }
 
-bool admission_address(const struct admission *admission, const struct sockaddr *address)
+bool allowlist_admits_address(const struct allowlist *allowlist, const struct sockaddr *address)
 {
         uint8_t mapped[ADDRESS_BYTES];
 
         switch (address->sa_family) {
         case AF_INET:
                 address_map(&((const struct sockaddr_in *)(const void *)address)->sin_addr, mapped);
-                return networks_contain(admission, mapped);
+                return networks_contain(allowlist, mapped);
         case AF_INET6:
-                return networks_contain(admission,
+                return networks_contain(allowlist,
                                         ((const struct sockaddr_in6 *)(const void *)address)->sin6_addr.s6_addr);
         default:
                 return false;

@@ -5,20 +5,20 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "base/admission.h"
+#include "base/allowlist.h"
 #include "base/util.h"
 
 #include "unit.h"
 
-static struct admission *admit(const char *const *entries, size_t n)
+static struct allowlist *admit(const char *const *entries, size_t n)
 {
-        struct admission *admission = NULL;
+        struct allowlist *allowlist = NULL;
 
-        assert_int_equal(admission_new(entries, n, false, &admission), 0);
-        return admission;
+        assert_int_equal(allowlist_new(entries, n, false, &allowlist), 0);
+        return allowlist;
 }
 
-TEST(admission_is_by_name_address_and_network)
+TEST(hosts_are_admitted_by_name_address_and_network)
 {
         static const char *const allow[] = { "10.1.0.0/16",   "192.168.7.9",           "2001:db8:5::/48",
                                              "fe80::/10",     "Worker-B.example",      "[fd00::1]",
@@ -59,49 +59,49 @@ TEST(admission_is_by_name_address_and_network)
                 { "[]", false },
                 { "10.1.0.0/16", false },
         };
-        struct admission *admission = admit(allow, FERRY_ARRAY_SIZE(allow));
+        struct allowlist *allowlist = admit(allow, FERRY_ARRAY_SIZE(allow));
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
                 print_message("%s\n", cases[i].host);
-                assert_int_equal(admission_host(admission, cases[i].host), cases[i].admitted);
+                assert_int_equal(allowlist_admits(allowlist, cases[i].host), cases[i].admitted);
         }
-        admission_free(admission);
+        allowlist_free(allowlist);
 }
 
 TEST(loopback_is_the_default_and_nobody_can_be_asked_for)
 {
-        struct admission *admission = admit(NULL, 0);
+        struct allowlist *allowlist = admit(NULL, 0);
 
-        assert_true(admission_host(admission, "localhost"));
-        assert_true(admission_host(admission, "LOCALHOST."));
-        assert_true(admission_host(admission, "127.0.0.1"));
-        assert_true(admission_host(admission, "127.255.255.255"));
-        assert_true(admission_host(admission, "::1"));
-        assert_true(admission_host(admission, "::ffff:127.0.0.1"));
-        assert_false(admission_host(admission, "128.0.0.1"));
-        assert_false(admission_host(admission, "::2"));
-        admission_free(admission);
-        assert_int_equal(admission_new(NULL, 0, true, &admission), 0);
-        assert_false(admission_host(admission, "localhost"));
-        assert_false(admission_host(admission, "127.0.0.1"));
-        assert_false(admission_host(admission, "::1"));
-        admission_free(admission);
+        assert_true(allowlist_admits(allowlist, "localhost"));
+        assert_true(allowlist_admits(allowlist, "LOCALHOST."));
+        assert_true(allowlist_admits(allowlist, "127.0.0.1"));
+        assert_true(allowlist_admits(allowlist, "127.255.255.255"));
+        assert_true(allowlist_admits(allowlist, "::1"));
+        assert_true(allowlist_admits(allowlist, "::ffff:127.0.0.1"));
+        assert_false(allowlist_admits(allowlist, "128.0.0.1"));
+        assert_false(allowlist_admits(allowlist, "::2"));
+        allowlist_free(allowlist);
+        assert_int_equal(allowlist_new(NULL, 0, true, &allowlist), 0);
+        assert_false(allowlist_admits(allowlist, "localhost"));
+        assert_false(allowlist_admits(allowlist, "127.0.0.1"));
+        assert_false(allowlist_admits(allowlist, "::1"));
+        allowlist_free(allowlist);
 }
 
 TEST(all_of_ipv6_is_not_all_of_ipv4)
 {
         static const char *const all[] = { "::/0" }, *const zeros[] = { "::/64" };
-        struct admission *admission = admit(zeros, 1);
+        struct allowlist *allowlist = admit(zeros, 1);
 
         /* How IPv4 is kept begins with zeros, too. */
-        assert_true(admission_host(admission, "::2"));
-        assert_false(admission_host(admission, "10.0.0.1"));
-        admission_free(admission);
-        admission = admit(all, 1);
-        assert_true(admission_host(admission, "2001:db8::1"));
-        assert_false(admission_host(admission, "10.0.0.1"));
-        assert_false(admission_host(admission, "::ffff:10.0.0.1"));
-        admission_free(admission);
+        assert_true(allowlist_admits(allowlist, "::2"));
+        assert_false(allowlist_admits(allowlist, "10.0.0.1"));
+        allowlist_free(allowlist);
+        allowlist = admit(all, 1);
+        assert_true(allowlist_admits(allowlist, "2001:db8::1"));
+        assert_false(allowlist_admits(allowlist, "10.0.0.1"));
+        assert_false(allowlist_admits(allowlist, "::ffff:10.0.0.1"));
+        allowlist_free(allowlist);
 }
 
 TEST(entries_that_are_no_hosts_are_refused)
@@ -111,11 +111,11 @@ TEST(entries_that_are_no_hosts_are_refused)
                                            "a..b",      ".a",          "10.0.0.0/0008", "1.2.3.4.5",  "-1/8" };
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
-                struct admission *admission = NULL;
+                struct allowlist *allowlist = NULL;
 
                 print_message("%s\n", bad[i]);
-                assert_int_equal(admission_new(&bad[i], 1, false, &admission), -EINVAL);
-                assert_null(admission);
+                assert_int_equal(allowlist_new(&bad[i], 1, false, &allowlist), -EINVAL);
+                assert_null(allowlist);
         }
 }
 
@@ -125,18 +125,18 @@ TEST(socket_addresses_are_judged_like_text)
         struct sockaddr_in v4 = { .sin_family = AF_INET };
         struct sockaddr_in6 v6 = { .sin6_family = AF_INET6 };
         struct sockaddr other = { .sa_family = AF_UNIX };
-        struct admission *admission = admit(allow, 2);
+        struct allowlist *allowlist = admit(allow, 2);
 
         v4.sin_addr.s_addr = htonl(0x0a010203);
-        assert_true(admission_address(admission, (struct sockaddr *)&v4));
+        assert_true(allowlist_admits_address(allowlist, (struct sockaddr *)&v4));
         v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        assert_false(admission_address(admission, (struct sockaddr *)&v4));
+        assert_false(allowlist_admits_address(allowlist, (struct sockaddr *)&v4));
         assert_int_equal(inet_pton(AF_INET6, "fd12::1", &v6.sin6_addr), 1);
-        assert_true(admission_address(admission, (struct sockaddr *)&v6));
+        assert_true(allowlist_admits_address(allowlist, (struct sockaddr *)&v6));
         assert_int_equal(inet_pton(AF_INET6, "::ffff:10.9.9.9", &v6.sin6_addr), 1);
-        assert_true(admission_address(admission, (struct sockaddr *)&v6));
+        assert_true(allowlist_admits_address(allowlist, (struct sockaddr *)&v6));
         assert_int_equal(inet_pton(AF_INET6, "::ffff:11.9.9.9", &v6.sin6_addr), 1);
-        assert_false(admission_address(admission, (struct sockaddr *)&v6));
-        assert_false(admission_address(admission, &other));
-        admission_free(admission);
+        assert_false(allowlist_admits_address(allowlist, (struct sockaddr *)&v6));
+        assert_false(allowlist_admits_address(allowlist, &other));
+        allowlist_free(allowlist);
 }
