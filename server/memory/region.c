@@ -39,14 +39,6 @@ static struct region_private *private_new(struct region_table *table, const stru
         return private;
 }
 
-struct region_private *region_private_free(struct region_private *private)
-{
-        gpu_free(private->region.space);
-        region_table_unref(private->table);
-        free(private);
-        return NULL;
-}
-
 /* Whether there is such a device. 0 or FERRY_E_UNKNOWN_DEVICE. */
 static int device_check(const char *device, char detail[REGION_DETAIL_SIZE])
 {
@@ -192,46 +184,6 @@ int region_adopt(struct region_table *table, void *address, const struct region_
         return 0;
 }
 
-struct region *region_ref(struct region *region)
-{
-        atomic_fetch_add(&region->private->references, 1);
-        return region;
-}
-
-struct region *region_unref(struct region *region)
-{
-        if (!region || atomic_fetch_sub(&region->private->references, 1) != 1)
-                return NULL;
-        if (region->private->owned && region->address)
-                region_memory_release(region->private);
-        else
-                region_private_free(region->private);
-        return NULL;
-}
-
-/* ---- state ---- */
-
-static const char *const state_names[] = {
-        [REGION_PREPARING] = "preparing",
-        [REGION_READY] = "ready",
-        [REGION_FAILED] = "failed",
-};
-
-enum region_state region_state(const struct region *region)
-{
-        return (enum region_state)atomic_load(&region->private->state);
-}
-
-const char *region_state_name(enum region_state state)
-{
-        return state_names[state];
-}
-
-uint64_t region_bytes_prepared(const struct region *region)
-{
-        return region_state(region) == REGION_READY ? region->size : atomic_load(&region->private->bytes_prepared);
-}
-
 int region_use(struct region *region)
 {
         struct region_private *private = region->private;
@@ -249,11 +201,6 @@ int region_use(struct region *region)
 void region_unuse(struct region *region)
 {
         atomic_fetch_sub(&region->private->uses, 1);
-}
-
-bool region_deleted(const struct region *region)
-{
-        return (atomic_load(&region->private->uses) & REGION_DELETED) != 0;
 }
 
 void region_allow_content(struct region *region, bool allowed)

@@ -3,9 +3,9 @@
 #include "region_internal.h"
 
 /*
- * The end of a region's memory, in two steps. It is retired when it leaves the lists (region_table.c): the registrar
- * deregisters it. It is released when the last reference is given back (region.c): the pages are freed. Large memory
- * takes both steps on a maker thread.
+ * References to a region, and the end of its memory in two steps. region_retire, when the region is off the lists: the
+ * registrar deregisters the memory. memory_release, when the last reference is given back: the pages are freed. Large
+ * memory takes both steps on a maker thread.
  */
 
 void region_deregister(struct region_private *private)
@@ -28,6 +28,50 @@ void region_memory_free(struct region_private *private)
         region->address = NULL;
 }
 
+struct region_private *region_private_free(struct region_private *private)
+{
+        gpu_free(private->region.space);
+        region_table_unref(private->table);
+        free(private);
+        return NULL;
+}
+
+static void release_end(struct maker_job *job)
+{
+        struct region_private *private = region_of_job(job);
+
+        region_memory_free(private);
+        region_table_left(private->table, private);
+        region_private_free(private);
+}
+
+/* Frees a region without references and its memory, which is owned; large memory by a maker thread. */
+static void memory_release(struct region_private *private)
+{
+        static const struct maker_kind kind = { .end = release_end };
+
+        region_table_leave(private->table, private);
+        if (!region_is_large(private) || !makers_add(private->table->makers, &private->job, &kind))
+                release_end(&private->job);
+}
+
+struct region *region_ref(struct region *region)
+{
+        atomic_fetch_add(&region->private->references, 1);
+        return region;
+}
+
+struct region *region_unref(struct region *region)
+{
+        if (!region || atomic_fetch_sub(&region->private->references, 1) != 1)
+                return NULL;
+        if (region->private->owned && region->address)
+                memory_release(region->private);
+        else
+                region_private_free(region->private);
+        return NULL;
+}
+
 static void retire_end(struct maker_job *job)
 {
         struct region_private *private = region_of_job(job);
@@ -47,22 +91,4 @@ void region_retire(struct region_private *private)
         } else if (!makers_add(private->table->makers, &private->job, &kind)) {
                 retire_end(&private->job);
         }
-}
-
-static void release_end(struct maker_job *job)
-{
-        struct region_private *private = region_of_job(job);
-
-        region_memory_free(private);
-        region_table_left(private->table, private);
-        region_private_free(private);
-}
-
-void region_memory_release(struct region_private *private)
-{
-        static const struct maker_kind kind = { .end = release_end };
-
-        region_table_leave(private->table, private);
-        if (!region_is_large(private) || !makers_add(private->table->makers, &private->job, &kind))
-                release_end(&private->job);
 }

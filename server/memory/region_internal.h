@@ -81,7 +81,7 @@ static inline struct region_private *region_of_job(struct maker_job *job)
         return FERRY_CONTAINER_OF(job, struct region_private, job);
 }
 
-/* ---- the table ---- */
+/* ---- region_table.c ---- */
 
 /*
  * Makes room for one more region in the lists and counts its bytes against the limit. 0; FERRY_E_LIMIT_REACHED;
@@ -91,9 +91,6 @@ static inline struct region_private *region_of_job(struct maker_job *job)
 int region_table_reserve(struct region_table *table, uint64_t bytes, bool *ret_now, char detail[REGION_DETAIL_SIZE]);
 void region_table_cancel(struct region_table *table, uint64_t bytes);
 
-/* Lists the region, whose reference becomes the table's. 0 or -ENOMEM; the reservation stays on failure. */
-int region_table_add(struct region_table *table, struct region_private *private);
-
 /*
  * Whether the limit has room for all bytes that are promised: 0 or FERRY_E_NO_SPACE. *ret_leaving: some bytes leave, so
  * that the makers will be told to retry.
@@ -101,12 +98,27 @@ int region_table_add(struct region_table *table, struct region_private *private)
 int region_table_admit(struct region_table *table, bool *ret_leaving, char detail[REGION_DETAIL_SIZE]);
 
 /*
- * The bytes of a region that is deleted, or not listed any more: they leave; they are owned again, where a stream holds
+ * The bytes of a region that is deleted, or not listed any more: they leave; they are owned again, where a stream keeps
  * the memory; they are gone.
  */
 void region_table_leave(struct region_table *table, struct region_private *private);
+void region_table_leave_locked(struct region_table *table, struct region_private *private); /* under the lock */
 void region_table_stay(struct region_table *table, struct region_private *private);
 void region_table_left(struct region_table *table, struct region_private *private);
+
+/* Tells the observer. Without the lock. */
+void region_table_observe(struct region_table *table, uint64_t id, struct region *gone, enum region_change change);
+
+/* Brings the gauges up to date. Under the lock, so that they never show an older state last. */
+void region_table_publish(struct region_table *table);
+
+void region_table_unref(struct region_table *table);
+
+/* ---- region_state.c ---- */
+
+/* The one setter of region_private.state. What the state fixes is written. Under the lock, once the region is listed.
+ */
+void region_state_set(struct region_private *private, enum region_state state);
 
 /* The region is made; true: the caller's reference is gone. false: it was deleted meanwhile. */
 bool region_table_ready(struct region_table *table, struct region_private *private);
@@ -114,23 +126,32 @@ bool region_table_ready(struct region_table *table, struct region_private *priva
 /* The region is not made, and its memory is freed. false: it was deleted meanwhile. */
 bool region_table_failed(struct region_table *table, struct region_private *private);
 
-/* Tells whoever wants to know. Without the lock. */
-void region_table_observe(struct region_table *table, uint64_t id, struct region *gone, enum region_change change);
-
-/* The one setter of region_private.state. What the state fixes is written. Under the lock, once the region is listed.
- */
-void region_state_set(struct region_private *private, enum region_state state);
-
 /* Nobody waits for the region any more. Under the lock; what it returns is woken without it. */
 struct region_waiter *region_waiters_take(struct region_table *table, struct region_private *private);
 void region_waiters_wake(struct region_waiter *waiters);
 
-/* Brings the gauges up to date. Under the lock, so that they never show an older state last. */
-void region_table_publish(struct region_table *table);
+/* ---- region_end.c ---- */
 
-void region_table_unref(struct region_table *table);
+/* Undoes region_register; harmless when that was not done. Waits for the registrar. */
+void region_deregister(struct region_private *private);
 
-/* ---- making ---- */
+/*
+ * Deregisters memory that is off the lists and gives back a reference; large memory by a maker thread, its bytes leave.
+ */
+void region_retire(struct region_private *private);
+
+/* Frees the worker's own memory, of either kind. Harmless when there is none. */
+void region_memory_free(struct region_private *private);
+
+/* Frees a region without references or memory. Returns NULL. */
+struct region_private *region_private_free(struct region_private *private);
+
+/* ---- region_list.c ---- */
+
+/* Lists the region, whose reference becomes the table's. 0 or -ENOMEM; the reservation stays on failure. */
+int region_table_add(struct region_table *table, struct region_private *private);
+
+/* ---- region_make.c ---- */
 
 /* Makes a small region here and now; it is not listed. 0 or an error, with nothing left behind. */
 int region_make_small(struct region_private *private, char detail[REGION_DETAIL_SIZE]);
@@ -138,26 +159,7 @@ int region_make_small(struct region_private *private, char detail[REGION_DETAIL_
 /* Has a listed region made by the maker threads, which take over a reference. */
 void region_make_start(struct region_private *private);
 
-/* The registrar, where there is one. 0 or an error. */
+/* Has the registrar register the memory, where there is one. 0 or an error. */
 int region_register(struct region_private *private, char detail[REGION_DETAIL_SIZE]);
-
-/* ---- the end ---- */
-
-/* Undoes region_register; harmless when that was not done. Waits for the registrar. */
-void region_deregister(struct region_private *private);
-
-/*
- * Withdraws memory that is off the lists and gives back a reference; large memory by a maker thread, its bytes leave.
- */
-void region_retire(struct region_private *private);
-
-/* Frees a region without references and its memory, which is owned; large memory by a maker thread. */
-void region_memory_release(struct region_private *private);
-
-/* The worker's own memory, of either kind. Harmless when there is none. */
-void region_memory_free(struct region_private *private);
-
-/* Frees a region without references or memory. Returns NULL. */
-struct region_private *region_private_free(struct region_private *private);
 
 #endif

@@ -7,7 +7,33 @@
 #include "base/util.h"
 #include "region_internal.h"
 
-/* What becomes of a region that is being prepared, and whoever waits for it. */
+/* The state of a region, and the waiters for one that is being prepared. */
+
+static const char *const state_names[] = {
+        [REGION_PREPARING] = "preparing",
+        [REGION_READY] = "ready",
+        [REGION_FAILED] = "failed",
+};
+
+enum region_state region_state(const struct region *region)
+{
+        return (enum region_state)atomic_load(&region->private->state);
+}
+
+const char *region_state_name(enum region_state state)
+{
+        return state_names[state];
+}
+
+uint64_t region_bytes_prepared(const struct region *region)
+{
+        return region_state(region) == REGION_READY ? region->size : atomic_load(&region->private->bytes_prepared);
+}
+
+bool region_deleted(const struct region *region)
+{
+        return (atomic_load(&region->private->uses) & REGION_DELETED) != 0;
+}
 
 void region_state_set(struct region_private *private, enum region_state state)
 {

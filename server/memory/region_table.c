@@ -11,6 +11,11 @@
 #include "base/util.h"
 #include "region_internal.h"
 
+/*
+ * A table: how many regions it may have, what the bytes of its memory add up to, and what the limits refuse. Its lists
+ * are in region_list.c.
+ */
+
 enum { CAPACITY_FIRST = 16, MAKERS_MIN = 2, MAKERS_MAX = 8 };
 
 void region_table_publish(struct region_table *table)
@@ -153,8 +158,7 @@ int region_table_admit(struct region_table *table, bool *ret_leaving, char detai
 
 /* ---- bytes that leave ---- */
 
-/* Under the lock. */
-static void leave(struct region_table *table, struct region_private *private)
+void region_table_leave_locked(struct region_table *table, struct region_private *private)
 {
         if (private->leaving)
                 return;
@@ -166,7 +170,7 @@ static void leave(struct region_table *table, struct region_private *private)
 void region_table_leave(struct region_table *table, struct region_private *private)
 {
         pthread_mutex_lock(&table->lock);
-        leave(table, private);
+        region_table_leave_locked(table, private);
         pthread_mutex_unlock(&table->lock);
 }
 
@@ -195,177 +199,12 @@ void region_table_left(struct region_table *table, struct region_private *privat
         makers_retry(table->makers);
 }
 
-/* ---- lists ---- */
-
 void region_table_observe(struct region_table *table, uint64_t id, struct region *gone, enum region_change change)
 {
         const struct region_observer *observer = &table->config.observer;
 
         if (observer->changed)
                 observer->changed(observer->context, table, id, gone, change);
-}
-
-int region_table_add(struct region_table *table, struct region_private *private)
-{
-        int r = 0;
-        pthread_mutex_lock(&table->lock);
-        HASH_ADD(hh, table->by_id, region.id, sizeof(private->region.id), private);
-        if (private->hh.tbl) {
-                private->serial = ++table->last_serial;
-                table->ordered[table->n_regions++] = &private->region;
-                table->n_pending--;
-                table->bytes_listed += private->region.size;
-                region_table_publish(table);
-        } else {
-                r = -ENOMEM;
-        }
-        pthread_mutex_unlock(&table->lock);
-        if (r == 0)
-                region_table_observe(table, private->region.id, NULL, REGION_LISTED);
-        return r;
-}
-
-/* Index of the first region whose serial is greater. Under the lock. */
-static size_t ordered_after(const struct region_table *table, uint64_t serial)
-{
-        size_t low = 0, high = table->n_regions;
-        while (low < high) {
-                size_t middle = low + (high - low) / 2;
-                if (table->ordered[middle]->private->serial > serial)
-                        high = middle;
-                else
-                        low = middle + 1;
-        }
-        return low;
-}
-
-/* Under the lock; the region is listed. */
-static void unlist(struct region_table *table, struct region_private *private)
-{
-        HASH_DEL(table->by_id, private);
-        size_t i = ordered_after(table, private->serial) - 1;
-        memmove(&table->ordered[i], &table->ordered[i + 1], (table->n_regions - i - 1) * sizeof(struct region *));
-        table->n_regions--;
-        if (region_state(&private->region) != REGION_FAILED)
-                table->bytes_listed -= private->region.size;
-        region_table_publish(table);
-}
-
-static struct region_private *find_listed(struct region_table *table, uint64_t id)
-{
-        struct region_private *private;
-        HASH_FIND(hh, table->by_id, &id, sizeof(id), private);
-        return private;
-}
-
-/* What follows once a region is off the lists. */
-enum after { AFTER_RETIRE, AFTER_UNREF };
-
-/* Takes a region that is deleted already off the lists. Under the lock. */
-static enum after delete_locked(struct region_table *table, struct region_private *private,
-                                struct region_waiter **ret_waiters)
-{
-        enum region_state state = region_state(&private->region);
-
-        *ret_waiters = region_waiters_take(table, private);
-        unlist(table, private);
-        /* Its bytes count as leaving until a maker has freed them. A small one's do so from its last reference on. */
-        if (private->owned && (state == REGION_PREPARING || (state == REGION_READY && region_is_large(private))))
-                leave(table, private);
-        return state == REGION_READY ? AFTER_RETIRE : AFTER_UNREF;
-}
-
-struct region_table *region_table_free(struct region_table *table)
-{
-        struct region_waiter *waiters;
-
-        if (!table)
-                return NULL;
-        pthread_mutex_lock(&table->lock);
-        while (table->n_regions > 0) {
-                struct region_private *private = table->ordered[table->n_regions - 1]->private;
-                enum after after;
-
-                atomic_fetch_or(&private->uses, REGION_DELETED);
-                after = delete_locked(table, private, &waiters);
-                pthread_mutex_unlock(&table->lock);
-                region_waiters_wake(waiters);
-                if (after == AFTER_RETIRE)
-                        region_retire(private);
-                else
-                        (void)region_unref(&private->region);
-                pthread_mutex_lock(&table->lock);
-        }
-        pthread_mutex_unlock(&table->lock);
-        makers_stop(table->makers);
-        region_table_unref(table);
-        return NULL;
-}
-
-struct region *region_find(struct region_table *table, uint64_t id)
-{
-        pthread_mutex_lock(&table->lock);
-        struct region_private *private = find_listed(table, id);
-        struct region *region = private ? region_ref(&private->region) : NULL;
-        pthread_mutex_unlock(&table->lock);
-        return region;
-}
-
-static int delete_listed(struct region_table *table, uint64_t id, bool by_holder)
-{
-        struct region_waiter *waiters = NULL;
-        enum after after = AFTER_UNREF;
-        uint32_t unused = 0;
-        int r = 0;
-
-        pthread_mutex_lock(&table->lock);
-        struct region_private *private = find_listed(table, id);
-        if (!private)
-                r = FERRY_E_NOT_FOUND;
-        else if (private->region.held && !by_holder)
-                r = FERRY_E_REGION_HELD;
-        else if (!atomic_compare_exchange_strong(&private->uses, &unused, REGION_DELETED))
-                r = FERRY_E_REGION_IN_USE;
-        else
-                after = delete_locked(table, private, &waiters);
-        pthread_mutex_unlock(&table->lock);
-        if (r != 0)
-                return r;
-        region_waiters_wake(waiters);
-        /* What waits for room to be made in has none to wait for. */
-        makers_retry(table->makers);
-        region_table_observe(table, id, &private->region, REGION_GONE);
-        if (after == AFTER_RETIRE)
-                region_retire(private);
-        else
-                (void)region_unref(&private->region);
-        return 0;
-}
-
-int region_delete(struct region_table *table, uint64_t id)
-{
-        return delete_listed(table, id, false);
-}
-
-int region_let_go(struct region_table *table, uint64_t id)
-{
-        return delete_listed(table, id, true);
-}
-
-size_t region_page(struct region_table *table, uint64_t *cursor, struct region **page, size_t n)
-{
-        pthread_mutex_lock(&table->lock);
-        size_t first = ordered_after(table, *cursor);
-        size_t left = table->n_regions - first;
-        size_t stored = left < n ? left : n;
-        for (size_t i = 0; i < stored; i++)
-                page[i] = region_ref(table->ordered[first + i]);
-        if (stored == left)
-                *cursor = 0;
-        else if (stored > 0)
-                *cursor = page[stored - 1]->private->serial;
-        pthread_mutex_unlock(&table->lock);
-        return stored;
 }
 
 void region_totals(struct region_table *table, size_t *ret_regions, uint64_t *ret_bytes)
