@@ -183,6 +183,32 @@ static uint64_t head_deadline(struct http_connection *connection, uint64_t now)
         return connection->head_us ? connection->head_us + GATE_HEAD_US : 0;
 }
 
+/* Probes tell while nothing is under way; TCP_USER_TIMEOUT would take a client that has stopped reading for dead. */
+void connection_watch_peer(struct http_connection *connection)
+{
+        const int on = 1, probe_s = 1, probes = CONNECTION_DEAD_S;
+
+        if (connection->peer_watched || connection->listener->local)
+                return;
+        connection->peer_watched = true;
+        (void)setsockopt(connection->fd, IPPROTO_TCP, TCP_KEEPIDLE, &probe_s, sizeof(probe_s));
+        (void)setsockopt(connection->fd, IPPROTO_TCP, TCP_KEEPINTVL, &probe_s, sizeof(probe_s));
+        (void)setsockopt(connection->fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+        (void)setsockopt(connection->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+}
+
+/* Bytes are under way, of which TCP itself would despair after many minutes. */
+static uint64_t silence_deadline(const struct http_connection *connection, const struct tcp_info *info, uint64_t now)
+{
+        uint64_t heard_us = now - (uint64_t)info->tcpi_last_ack_recv * 1000;
+
+        if (!connection->peer_watched || !info->tcpi_unacked)
+                return UINT64_MAX;
+        if (heard_us < connection->sent_us)
+                heard_us = connection->sent_us;
+        return heard_us + (uint64_t)CONNECTION_DEAD_S * 1000000;
+}
+
 static uint64_t read_deadline(struct http_connection *connection, uint64_t now)
 {
         struct tcp_info info;
@@ -196,8 +222,10 @@ static uint64_t read_deadline(struct http_connection *connection, uint64_t now)
                 connection->sent_us = now;
                 connection->sent = info.tcpi_bytes_acked;
         }
-        return connection->sent_us + CONNECTION_READ_US +
-               (info.tcpi_bytes_acked - connection->sent) * 1000000 / CONNECTION_RATE;
+        uint64_t slow_us = connection->sent_us + CONNECTION_READ_US +
+                           (info.tcpi_bytes_acked - connection->sent) * 1000000 / CONNECTION_RATE;
+        uint64_t silent_us = silence_deadline(connection, &info, now);
+        return silent_us < slow_us ? silent_us : slow_us;
 }
 
 uint64_t connection_look(struct http_connection *connection, uint64_t now)

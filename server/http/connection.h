@@ -22,6 +22,7 @@ enum {
         CONNECTION_BODY_US = 20 * 1000000, /* for a body, and more for its bytes: */
         CONNECTION_READ_US = 60 * 1000000, /* for a client to go on reading its answer, likewise */
         CONNECTION_RATE = 500,             /* bytes a second at least */
+        CONNECTION_DEAD_S = 5,             /* for the host of a transfer's peer to acknowledge anything */
 };
 
 /*
@@ -49,6 +50,7 @@ struct http_connection {
         /* The shard's thread: */
         struct MHD_Connection *mhd; /* NULL = not started yet */
         bool trusted;               /* a request on it had a token, or needed none and was not just anybody's */
+        bool peer_watched;          /* by connection_watch_peer */
         bool ending;                /* shut down by us; libmicrohttpd has not noticed */
         uint64_t since_us;          /* when its last request began or ended, or it was added */
         uint64_t head_us;           /* when bytes of a head were first seen; 0 = none are there */
@@ -88,6 +90,13 @@ bool connection_is_idle(const struct http_connection *connection);
  * before something happens on it.
  */
 uint64_t connection_look(struct http_connection *connection, uint64_t now);
+
+/*
+ * A transfer depends on the client: from now on the connection ends when the client's host has been silent for
+ * CONNECTION_DEAD_S. A client that is stopped or reads slowly is not silent: its kernel answers. Only from
+ * libmicrohttpd's handlers.
+ */
+void connection_watch_peer(struct http_connection *connection);
 
 /* Bytes that have gone either way; 0 where the kernel does not count them. */
 uint64_t connection_bytes(const struct http_connection *connection);

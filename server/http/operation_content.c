@@ -11,6 +11,7 @@
 #include <ferry/error.h>
 
 #include "base/util.h"
+#include "connection.h"
 #include "guard.h"
 #include "http_internal.h"
 #include "operations/content.h"
@@ -126,6 +127,7 @@ bool content_open(struct http_request *request, uint64_t first, uint64_t size)
         if (!read_transfer(request, &wanted.transfer))
                 return false;
         read_worker(request, &wanted);
+        connection_watch_peer(connection_of(request->connection));
         error = operation_content_open(request->server->config.operations, request->operation, &wanted, &content);
         explicit_bzero(key, sizeof(key));
         if (error)
