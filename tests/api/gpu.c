@@ -48,6 +48,11 @@ int gpu_teardown(void **state)
         return 0;
 }
 
+void gpu_end(struct gpu_scene *s)
+{
+        pair_end(&s->pair);
+}
+
 /* A region on a device, with the pattern of seed; 0 = zeros. */
 void device_region(struct worker *w, const char *device, uint64_t size, uint64_t seed, char *id)
 {

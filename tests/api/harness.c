@@ -412,8 +412,7 @@ void pair_start_with(struct pair *p, bool network, const char *const *flags)
 
         if (network)
                 n = copy_flags(all, 0, 64,
-                               (const char *const[]){ "--data-listen", "127.0.0.1:0", "--local", "off", "--transports",
-                                                      "tcp,self", NULL });
+                               STRINGS("--data-listen", "127.0.0.1:0", "--local", "off", "--transports", "tcp,self"));
         (void)copy_flags(all, n, 64, flags);
         p->network = network;
         worker_start(&p->a, "a", all);

@@ -27,6 +27,9 @@ enum { SANITIZED = 0, SLOWNESS = 1 };
 #define LIMIT_MS(ms) #ms "ms"
 #endif
 
+/* A list of strings with NULL behind them, for flags and arguments. */
+#define STRINGS(...) ((const char *const[]){ "", ##__VA_ARGS__, NULL } + 1)
+
 enum { WORKER_EXPECTED_MAX = 16 };
 
 struct worker {
@@ -171,26 +174,66 @@ void pass_time(unsigned ms);
 /* Waits until bytes of the operation have moved. true: it is in the middle; false: it is done already. */
 bool operation_await_middle(struct worker *w, const char *id);
 
-/* ---- setup and teardown of tests ---- */
+/* ---- tests and their scenes ---- */
 
-/* WITH_WORKER(what_it_shows) { … } has struct worker *w; one that a failed test leaves running ends. */
+/*
+ * ON_WORKER(what_it_shows, flags…) { … } has a running struct worker *w; under WITH_WORKER the test starts it. When the
+ * test has come to its end, worker_stop ends what still runs; after a failure it is killed. The same holds for all
+ * below.
+ */
+#define ON_WORKER(name, ...)                                                                                           \
+        static void name(struct worker *w);                                                                            \
+        SCENE_RUN(name, name, worker_start(*state, "w", STRINGS(__VA_ARGS__)), worker_end)                             \
+        TEST_REGISTER(name, #name, name##_test, worker_setup, worker_teardown)                                         \
+        static void name(struct worker *w)
+#define WITH_WORKER(name) SCENE_OF(struct worker *w, name, worker_setup, worker_teardown, worker_end)
 int worker_setup(void **state);
 int worker_teardown(void **state);
-#define WITH_WORKER(name) TEST_OF(struct worker *w, name, worker_setup, worker_teardown)
+void worker_end(struct worker *w);
 
-/* The same with struct pair *p. */
+/* struct pair *p on the local side. */
+#define ON_PAIR(name, ...)                                                                                             \
+        static void name(struct pair *p);                                                                              \
+        SCENE_RUN(name, name, pair_start_with(*state, false, STRINGS(__VA_ARGS__)), pair_end)                          \
+        TEST_REGISTER(name, #name, name##_test, pair_setup, pair_teardown)                                             \
+        static void name(struct pair *p)
+/* Two tests, name_local and name_network: p->network tells them apart. */
+#define ON_EACH_PAIR(name, ...)                                                                                        \
+        static void name(struct pair *p);                                                                              \
+        SCENE_RUN(name, name##_local, pair_start_with(*state, false, STRINGS(__VA_ARGS__)), pair_end)                  \
+        SCENE_RUN(name, name##_network, pair_start_with(*state, true, STRINGS(__VA_ARGS__)), pair_end)                 \
+        TEST_REGISTER(name##_local, #name "_local", name##_local_test, pair_setup, pair_teardown)                      \
+        TEST_REGISTER(name##_network, #name "_network", name##_network_test, pair_setup, pair_teardown)                \
+        static void name(struct pair *p)
+#define WITH_PAIR(name) SCENE_OF(struct pair *p, name, pair_setup, pair_teardown, pair_end)
 int pair_setup(void **state);
 int pair_teardown(void **state);
-#define WITH_PAIR(name) TEST_OF(struct pair *p, name, pair_setup, pair_teardown)
+void pair_end(struct pair *p);
 
-/* The same with struct shared_scene *s: a pair and a fresh directory of mode 0700, which goes with all that is in it.
- */
+/* A pair that nothing has been started of, and a fresh directory of mode 0700, which goes with all that is in it. */
 struct shared_scene {
         char path[64];
         struct pair pair;
 };
+#define WITH_SHARED(name)                                                                                              \
+        SCENE_OF(struct shared_scene *s, name, shared_scene_setup, shared_scene_teardown, shared_scene_end)
 int shared_scene_setup(void **state);
 int shared_scene_teardown(void **state);
-#define WITH_SHARED(name) TEST_OF(struct shared_scene *s, name, shared_scene_setup, shared_scene_teardown)
+void shared_scene_end(struct shared_scene *s);
+
+/* A scene of a file's own whose end is asserted: void end(struct scene *s). */
+#define SCENE_OF(parameter, name, setup, teardown, end)                                                                \
+        static void name(parameter);                                                                                   \
+        SCENE_RUN(name, name, (void)0, end)                                                                            \
+        TEST_REGISTER(name, #name, name##_test, setup, teardown)                                                       \
+        static void name(parameter)
+#define SCENE_RUN(function, id, begin, end)                                                                            \
+        static void id##_test(void **state)                                                                            \
+        {                                                                                                              \
+                begin;                                                                                                 \
+                function(*state);                                                                                      \
+                end(*state);                                                                                           \
+                test_over();                                                                                           \
+        }
 
 #endif

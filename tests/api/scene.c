@@ -22,6 +22,12 @@ int worker_teardown(void **state)
         return 0;
 }
 
+void worker_end(struct worker *w)
+{
+        if (w->pid > 0)
+                worker_stop(w);
+}
+
 int pair_setup(void **state)
 {
         *state = calloc(1, sizeof(struct pair));
@@ -33,6 +39,12 @@ int pair_teardown(void **state)
         pair_clean(*state);
         free(*state);
         return 0;
+}
+
+void pair_end(struct pair *p)
+{
+        worker_end(&p->b);
+        worker_end(&p->a);
 }
 
 int shared_scene_setup(void **state)
@@ -51,7 +63,12 @@ int shared_scene_teardown(void **state)
         struct shared_scene *s = *state;
 
         pair_clean(&s->pair);
-        (void)command_run((const char *const[]){ "rm", "-rf", s->path, NULL }, NULL, NULL, NULL);
+        (void)command_run(STRINGS("rm", "-rf", s->path), NULL, NULL, NULL);
         free(s);
         return 0;
+}
+
+void shared_scene_end(struct shared_scene *s)
+{
+        pair_end(&s->pair);
 }

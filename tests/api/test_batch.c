@@ -91,12 +91,11 @@ static struct json_object *batch(struct worker *w, const char *path, char *body,
         return results;
 }
 
-WITH_PAIR(a_full_batch_is_offered_read_and_waited_for)
+ON_PAIR(a_full_batch_is_offered_read_and_waited_for)
 {
         struct json_object *offered, *done, *page;
         char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *body, *path;
 
-        pair_start(p, false);
         region_make(&p->a, MOST * SLICE, SEED, source);
         region_make(&p->b, MOST * SLICE, 0, target);
         offered = batch(&p->a, "/v1/operations?include=metadata", offers(source, MOST), NULL);
@@ -121,16 +120,14 @@ WITH_PAIR(a_full_batch_is_offered_read_and_waited_for)
         region_drop(&p->b, target);
         json_object_put(offered);
         json_object_put(done);
-        pair_stop(p);
 }
 
-WITH_PAIR(a_peer_that_dies_ends_all_of_a_batch)
+ON_PAIR(a_peer_that_dies_ends_all_of_a_batch)
 {
         enum { N = 64 };
         struct json_object *offered, *begun, *page;
         char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *path;
 
-        pair_start(p, false);
         pair_assert_serving(p);
         worker_expect(&p->b, "operation ended");
         region_make(&p->a, N * SLICE, SEED, source);
@@ -147,11 +144,10 @@ WITH_PAIR(a_peer_that_dies_ends_all_of_a_batch)
         json_object_put(begun);
         json_object_put(page);
         free(path);
-        worker_stop(&p->b);
 }
 
 /* Clients wait for the same operations in many ways, some leave, and one operation after the other is deleted. */
-WITH_PAIR(waits_for_several_end_under_load)
+ON_WORKER(waits_for_several_end_under_load)
 {
         enum { N = 16, CROWD = 120 };
         struct json_object *offered, *document;
@@ -159,22 +155,21 @@ WITH_PAIR(waits_for_several_end_under_load)
         char source[FERRY_ID_SIZE], *path[2];
         int fds[CROWD];
 
-        worker_start(&p->a, "a", NULL);
-        region_make(&p->a, N * SLICE, SEED, source);
-        offered = batch(&p->a, "/v1/operations", offers(source, N), NULL);
+        region_make(w, N * SLICE, SEED, source);
+        offered = batch(w, "/v1/operations", offers(source, N), NULL);
         path[0] = ids_path(offered, 0, N, "&wait_ms=55000");
         path[1] = ids_path(offered, N - 1, 1, "&wait_ms=999999999&wait_for=any");
         for (int i = 0; i < CROWD; i++)
-                fds[i] = raw_ask(&p->a, "GET", path[i % 2]);
-        worker_await_metric(&p->a, PARKED, CROWD);
+                fds[i] = raw_ask(w, "GET", path[i % 2]);
+        worker_await_metric(w, PARKED, CROWD);
         for (int i = 0; i < CROWD / 2; i++)
                 (void)close(fds[i]);
-        worker_await_metric(&p->a, PARKED, CROWD / 2);
+        worker_await_metric(w, PARKED, CROWD / 2);
         for (size_t i = 0; i < N; i++) {
                 const char *one =
                         text_format("/v1/operations/%s", json_text(json_object_array_get_idx(offered, i), "id"));
 
-                (void)call_json(&p->a, 204, "DELETE", one, NULL);
+                (void)call_json(w, 204, "DELETE", one, NULL);
         }
         for (int i = CROWD / 2; i < CROWD; i++) {
                 raw_receive(fds[i], false, &answer);
@@ -185,15 +180,14 @@ WITH_PAIR(waits_for_several_end_under_load)
                 json_object_put(document);
                 (void)close(fds[i]);
         }
-        worker_await_metric(&p->a, PARKED, 0);
-        region_drop(&p->a, source);
+        worker_await_metric(w, PARKED, 0);
+        region_drop(w, source);
         json_object_put(offered);
         free(path[0]);
         free(path[1]);
-        worker_stop(&p->a);
 }
 
-WITH_PAIR(a_batch_beyond_the_limit_of_bodies_is_refused)
+WITH_WORKER(a_batch_beyond_the_limit_of_bodies_is_refused)
 {
         enum { SIZE = 8 * STEPS_MIB };
         char *body = malloc(SIZE + 2);
@@ -203,11 +197,10 @@ WITH_PAIR(a_batch_beyond_the_limit_of_bodies_is_refused)
         body[0] = '[';
         body[SIZE] = ']';
         body[SIZE + 1] = '\0';
-        worker_start(&p->a, "a", NULL);
-        assert_problem(&p->a, "POST", "/v1/operations", body, 413, "too-large", NULL);
+        worker_start(w, "a", NULL);
+        assert_problem(w, "POST", "/v1/operations", body, 413, "too-large", NULL);
         body[SIZE - 1] = ']';
         body[SIZE] = '\0';
-        assert_problem(&p->a, "POST", "/v1/operations", body, 400, "invalid-parameter", NULL);
+        assert_problem(w, "POST", "/v1/operations", body, 400, "invalid-parameter", NULL);
         free(body);
-        worker_stop(&p->a);
 }

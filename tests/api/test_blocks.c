@@ -105,27 +105,23 @@ static void move(struct pair *p, bool readable, const struct shape *source, cons
         free(expected);
 }
 
-WITH_PAIR(blocks_arrive_in_the_order_of_their_list)
+ON_EACH_PAIR(blocks_arrive_in_the_order_of_their_list)
 {
         struct shape source = shape_blocks(3, 4000, 999, 400), target = shape_blocks(100, 1000, 3996, 1001);
         struct shape whole = shape_slice(5, 999 * 4000);
 
-        for (int network = 0; network < 2; network++) {
-                pair_start(p, network);
-                for (int verify = 0; verify < 2; verify++) {
-                        move(p, true, &source, &target, verify);
-                        move(p, false, &source, &target, verify);
-                }
-                move(p, true, &whole, &source, false);
-                move(p, false, &target, &whole, false);
-                pair_stop(p);
+        for (int verify = 0; verify < 2; verify++) {
+                move(p, true, &source, &target, verify);
+                move(p, false, &source, &target, verify);
         }
+        move(p, true, &whole, &source, false);
+        move(p, false, &target, &whole, false);
         shape_clear(&source);
         shape_clear(&target);
         shape_clear(&whole);
 }
 
-WITH_PAIR(as_many_blocks_as_there_may_be_are_one_descriptor)
+ON_PAIR(as_many_blocks_as_there_may_be_are_one_descriptor)
 {
         struct shape blocks = shape_blocks(0, 64, MOST, 4097), more = shape_blocks(0, 1, MOST + 1, 1);
         struct shape whole = shape_slice(0, MOST * 64);
@@ -133,7 +129,6 @@ WITH_PAIR(as_many_blocks_as_there_may_be_are_one_descriptor)
         char region[FERRY_ID_SIZE];
         const char *body;
 
-        pair_start(p, false);
         move(p, true, &blocks, &whole, false);
         move(p, false, &whole, &blocks, false);
         region_make(&p->a, REGION, 0, region);

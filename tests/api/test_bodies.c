@@ -90,7 +90,6 @@ WITH_WORKER(what_is_not_json_is_refused)
                 for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
                         body_refused_text(w, resources[r], texts[i], 400, "invalid-json", "");
         worker_assert_untouched(w);
-        worker_stop(w);
 }
 
 WITH_WORKER(a_nul_byte_is_not_json)
@@ -112,7 +111,6 @@ WITH_WORKER(a_nul_byte_is_not_json)
                 for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
                         body_refused(w, resources[r], rows[i].bytes, rows[i].size, 400, "invalid-json", "");
         worker_assert_untouched(w);
-        worker_stop(w);
 }
 
 /* 8 MiB of brackets cost neither stack nor patience. */
@@ -132,23 +130,20 @@ WITH_WORKER(bottomless_nesting_is_refused)
         }
         free(text);
         worker_assert_untouched(w);
-        worker_stop(w);
 }
 
-WITH_WORKER(what_is_not_an_object_is_refused)
+ON_WORKER(what_is_not_an_object_is_refused)
 {
         static const char *const texts[] = { "[]", "1", "\"x\"", "true", "null", " 7 ", "1e5", "-0" };
 
-        worker_start(w, "w", NULL);
         for (size_t r = 0; r < 2; r++)
                 for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
                         body_refused_text(w, resources[r], texts[i], 400, "invalid-parameter", "");
         body_refused_text(w, "/v1/regions", "[{\"size\":1}]", 400, "invalid-parameter", "");
         worker_assert_untouched(w);
-        worker_stop(w);
 }
 
-WITH_WORKER(no_body_is_told_so)
+ON_WORKER(no_body_is_told_so)
 {
         static const char *const heads[] = {
                 "Content-Type: application/json\r\nContent-Length: 0\r\n\r\n",
@@ -159,13 +154,11 @@ WITH_WORKER(no_body_is_told_so)
                 "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n\r\n",
         };
 
-        worker_start(w, "w", NULL);
         for (size_t r = 0; r < 2; r++)
                 for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++)
                         wire_refused(w, 400, "invalid-json", "POST %s HTTP/1.1\r\nHost: localhost\r\n%s", resources[r],
                                      heads[i]);
         worker_assert_untouched(w);
-        worker_stop(w);
 }
 
 /* ---- size ---- */
@@ -180,11 +173,10 @@ static ssize_t pour_blanks(void *context, void *buffer, size_t size)
         return (ssize_t)n;
 }
 
-WITH_WORKER(too_large_a_body_is_refused)
+ON_WORKER(too_large_a_body_is_refused)
 {
         uint64_t resident;
 
-        worker_start(w, "w", NULL);
         worker_assert_serving(w);
         resident = worker_status_kb(w, "VmHWM");
         for (size_t r = 0; r < 2; r++) {
@@ -207,16 +199,14 @@ WITH_WORKER(too_large_a_body_is_refused)
         /* What is refused is not kept, but for what a sanitizer keeps of it. */
         if (!SANITIZED)
                 assert_true(worker_status_kb(w, "VmHWM") < resident + 3 * BODY_MAX / 1024);
-        worker_stop(w);
 }
 
-WITH_WORKER(the_limit_of_a_body_is_exact)
+ON_WORKER(the_limit_of_a_body_is_exact)
 {
         static const char good[] = "{\"size\":1}";
         struct ferry_answer answer;
         char *text = malloc(BODY_MAX + 1);
 
-        worker_start(w, "w", NULL);
         memset(text, ' ', BODY_MAX + 1);
         memcpy(text, good, strlen(good));
         body_refused(w, "/v1/regions", text, BODY_MAX + 1, 413, "too-large", NULL);
@@ -225,7 +215,6 @@ WITH_WORKER(the_limit_of_a_body_is_exact)
         assert_int_equal(answer.http_status, 201);
         ferry_answer_clear(&answer);
         free(text);
-        worker_stop(w);
 }
 
 /* ---- the answer ---- */
@@ -236,12 +225,11 @@ static struct json_object *errors_of(struct worker *w, const char *path, const c
         return json_member(*problem, "errors");
 }
 
-WITH_WORKER(one_answer_names_every_fault)
+ON_WORKER(one_answer_names_every_fault)
 {
         static const char *const pointers[] = { "/size", "/device", "/nam" };
         struct json_object *problem, *errors;
 
-        worker_start(w, "w", NULL);
         errors = errors_of(w, "/v1/regions", "{\"size\":-1,\"device\":5,\"nam\":\"x\"}", &problem);
         assert_int_equal(json_object_array_length(errors), 3);
         for (size_t i = 0; i < 3; i++) {
@@ -251,7 +239,6 @@ WITH_WORKER(one_answer_names_every_fault)
                 assert_true(json_text(item, "detail")[0] != '\0');
         }
         json_object_put(problem);
-        worker_stop(w);
 }
 
 WITH_WORKER(an_answer_does_not_grow_with_the_faults)
@@ -268,15 +255,13 @@ WITH_WORKER(an_answer_does_not_grow_with_the_faults)
         json_object_put(problem);
         free(body);
         worker_assert_untouched(w);
-        worker_stop(w);
 }
 
 /* A key of any length and in any script comes back as a pointer that is still good JSON. */
-WITH_WORKER(an_answer_is_good_json_whatever_the_key)
+ON_WORKER(an_answer_is_good_json_whatever_the_key)
 {
         static const char *const letters[] = { "x", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "~", "/", "\\\"" };
 
-        worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++) {
                 for (int shift = 0; shift < 4; shift++) {
                         char key[1000];
@@ -292,13 +277,10 @@ WITH_WORKER(an_answer_is_good_json_whatever_the_key)
                         body_refused_text(w, "/v1/regions", body, 400, "unknown-field", NULL);
                 }
         }
-        worker_stop(w);
 }
 
-WITH_WORKER(a_syntax_error_is_located)
+ON_WORKER(a_syntax_error_is_located)
 {
-        worker_start(w, "w", NULL);
         body_refused_text(w, "/v1/regions", "{\n  \"size\": 1,\n  \"name\": oops\n}", 400, "invalid-json", "");
         assert_non_null(strstr(ferry_last_problem(w->client)->detail, "line 3, column 11"));
-        worker_stop(w);
 }

@@ -60,7 +60,6 @@ WITH_WORKER(each_field_of_a_region_is_checked)
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
                 body_refused_text(w, "/v1/regions", rows[i].body, rows[i].status, rows[i].code, rows[i].pointer);
         worker_assert_untouched(w);
-        worker_stop(w);
 }
 
 /* In the bodies, REGION stands for a region of 100 bytes. */
@@ -77,7 +76,7 @@ static const char *with_region(const char *body, const char *id)
 #define SLICE(members)                                                                                                 \
         "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"REGION\"},{\"region\":\"REGION\"," members "}]}"
 
-WITH_WORKER(each_field_of_an_operation_is_checked)
+ON_WORKER(each_field_of_an_operation_is_checked)
 {
         static const struct field_case rows[] = {
                 INVALID("{}", "/kind"),
@@ -198,7 +197,6 @@ WITH_WORKER(each_field_of_an_operation_is_checked)
         struct ferry_region region;
         char id[FERRY_ID_SIZE];
 
-        worker_start(w, "w", NULL);
         region_make(w, 100, 0, id);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 const char *body = with_region(rows[i].body, id);
@@ -209,17 +207,15 @@ WITH_WORKER(each_field_of_an_operation_is_checked)
         assert_int_equal(region.in_use, 0);
         region_drop(w, id);
         worker_assert_untouched(w);
-        worker_stop(w);
 }
 
-WITH_WORKER(too_many_descriptors_are_refused)
+ON_WORKER(too_many_descriptors_are_refused)
 {
         struct json_object *limits;
         uint64_t most;
         char *body;
         size_t n;
 
-        worker_start(w, "w", NULL);
         limits = call_json(w, 200, "GET", "/v1/limits", NULL);
         most = json_number(limits, "descriptors_max");
         json_object_put(limits);
@@ -231,7 +227,6 @@ WITH_WORKER(too_many_descriptors_are_refused)
         body_refused_text(w, "/v1/operations", body, 400, "invalid-parameter", "/descriptors");
         free(body);
         worker_assert_untouched(w);
-        worker_stop(w);
 }
 
 /* Its body may be left out; what is there is checked. */
@@ -258,5 +253,4 @@ WITH_WORKER(the_body_of_renew_is_checked_too)
                 body_refused_text(w, path, rows[i].body, rows[i].status, rows[i].code, rows[i].pointer);
         json_object_put(call_json(w, 200, "POST", path, NULL));
         ferry_operation_clear(&operation);
-        worker_stop(w);
 }

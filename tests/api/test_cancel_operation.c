@@ -5,13 +5,11 @@
 
 enum { SIZE = 64 * STEPS_MIB, SEED = 5, OTHER_SEED = 6 };
 
-WITH_PAIR(what_nobody_uses_is_cancelled_at_once)
+ON_WORKER(what_nobody_uses_is_cancelled_at_once)
 {
-        struct worker *w = &p->a;
         struct ferry_operation operation, now;
         char region[FERRY_ID_SIZE];
 
-        worker_start(w, "a", NULL);
         region_make(w, 100, 0, region);
         for (int kind = 0; kind < FERRY_KIND_COUNT; kind++) {
                 if (!ferry_kind_is_passive(kind))
@@ -29,15 +27,13 @@ WITH_PAIR(what_nobody_uses_is_cancelled_at_once)
         }
         region_drop(w, region);
         assert_problem(w, "POST", "/v1/operations/op_0123456789abcdef/cancel", NULL, 404, "not-found", NULL);
-        worker_stop(w);
 }
 
-WITH_PAIR(cancelling_a_terminal_operation_changes_nothing)
+ON_PAIR(cancelling_a_terminal_operation_changes_nothing)
 {
         struct ferry_operation passive, active;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
 
-        pair_start(p, false);
         region_make(&p->a, 100, 1, offered);
         region_make(&p->b, 100, 0, local);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
@@ -60,7 +56,6 @@ WITH_PAIR(cancelling_a_terminal_operation_changes_nothing)
         }
         ferry_operation_clear(&passive);
         ferry_operation_clear(&active);
-        pair_stop(p);
 }
 
 static void fill(struct worker *w, const char *region, uint64_t seed)
@@ -114,19 +109,13 @@ static void cancel_running(struct pair *p, enum ferry_kind passive_kind, bool ca
         pair_assert_serving(p);
 }
 
-WITH_PAIR(cancelled_means_quiet_also_when_the_peer_stands_still)
+ON_EACH_PAIR(cancelled_means_quiet_also_when_the_peer_stands_still, "--grace", "300ms")
 {
-        static const char *const flags[] = { "--grace", "300ms", NULL };
-
-        for (int network = 0; network < 2; network++) {
-                pair_start_with(p, network, flags);
-                pair_expect_failures(p);
-                cancel_running(p, FERRY_READABLE, true);
-                cancel_running(p, FERRY_READABLE, false);
-                cancel_running(p, FERRY_WRITABLE, true);
-                cancel_running(p, FERRY_WRITABLE, false);
-                pair_stop(p);
-        }
+        pair_expect_failures(p);
+        cancel_running(p, FERRY_READABLE, true);
+        cancel_running(p, FERRY_READABLE, false);
+        cancel_running(p, FERRY_WRITABLE, true);
+        cancel_running(p, FERRY_WRITABLE, false);
 }
 
 /* Both run. Returns false when the transfer was faster than the cancel. */
@@ -160,30 +149,25 @@ static bool cancel_both_run(struct pair *p, enum ferry_kind passive_kind, bool c
         return cancelled;
 }
 
-WITH_PAIR(a_cancel_from_either_side_ends_both)
+ON_EACH_PAIR(a_cancel_from_either_side_ends_both)
 {
-        for (int network = 0; network < 2; network++) {
-                pair_start(p, network);
-                for (int i = 0; i < 4; i++) {
-                        enum ferry_kind kind = i & 1 ? FERRY_WRITABLE : FERRY_READABLE;
-                        int tries = 20;
+        for (int i = 0; i < 4; i++) {
+                enum ferry_kind kind = i & 1 ? FERRY_WRITABLE : FERRY_READABLE;
+                int tries = 20;
 
-                        while (!cancel_both_run(p, kind, (i & 2) != 0))
-                                assert_true(--tries > 0);
-                }
-                pair_stop(p);
+                while (!cancel_both_run(p, kind, (i & 2) != 0))
+                        assert_true(--tries > 0);
         }
 }
 
 /* An operation that waits for metadata from a peer that does not answer. */
-WITH_PAIR(an_operation_that_has_not_begun_is_cancelled_at_once)
+ON_PAIR(an_operation_that_has_not_begun_is_cancelled_at_once)
 {
         struct ferry_operation passive, now;
         struct json_object *active;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *id;
         const char *url, *more, *body;
 
-        pair_start(p, false);
         region_make(&p->a, 100, 1, offered);
         region_make(&p->b, 100, 0, local);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
@@ -207,5 +191,4 @@ WITH_PAIR(an_operation_that_has_not_begun_is_cancelled_at_once)
         json_object_put(active);
         free(id);
         ferry_operation_clear(&passive);
-        pair_stop(p);
 }

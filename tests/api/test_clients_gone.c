@@ -66,29 +66,25 @@ WITH_WORKER(half_a_request_holds_nothing)
         worker_await_sockets(w, sockets);
         worker_await_metric(w, "ferry_regions", 0);
         worker_assert_serving(w);
-        worker_stop(w);
 }
 
 /* The request is whole, but nobody is there for the answer: what it made is there all the same. */
-WITH_WORKER(a_whole_request_counts_although_its_client_has_left)
+ON_WORKER(a_whole_request_counts_although_its_client_has_left)
 {
-        worker_start(w, "w", NULL);
         send_and_leave(w,
                        "POST /v1/regions HTTP/1.1\r\n" HOST
                        "Content-Type: application/json\r\nContent-Length: 10\r\n\r\n"
                        "{\"size\":1}",
                        true);
         worker_await_metric(w, "ferry_regions", 1);
-        worker_stop(w);
 }
 
-WITH_WORKER(broken_uploads_leave_the_region_as_good_as_before)
+ON_WORKER(broken_uploads_leave_the_region_as_good_as_before, "--memory-limit", "2M")
 {
         enum { CLIENTS = 20, LARGE = MIB };
         char id[FERRY_ID_SIZE], *bytes = calloc(1, LARGE);
         size_t sockets;
 
-        worker_start(w, "w", (const char *const[]){ "--memory-limit", "2M", NULL });
         sockets = first_sockets(w);
         region_make(w, 2 * MIB, 4, id);
         for (int i = 0; i < CLIENTS; i++) {
@@ -111,17 +107,15 @@ WITH_WORKER(broken_uploads_leave_the_region_as_good_as_before)
         region_drop(w, id);
         region_await_room(w, 2 * MIB, id);
         free(bytes);
-        worker_stop(w);
 }
 
-WITH_WORKER(broken_downloads_give_their_connection_back)
+ON_WORKER(broken_downloads_give_their_connection_back, "--memory-limit", "33M")
 {
         enum { CLIENTS = 20 };
         char id[FERRY_ID_SIZE];
         int readers[CLIENTS];
         size_t sockets;
 
-        worker_start(w, "w", (const char *const[]){ "--memory-limit", "33M", NULL });
         sockets = first_sockets(w);
         region_make(w, SIZE, 5, id);
         for (int i = 0; i < CLIENTS; i++)
@@ -137,18 +131,16 @@ WITH_WORKER(broken_downloads_give_their_connection_back)
         region_assert_pattern(w, id, 5, 0, SIZE);
         region_drop(w, id);
         region_await_room(w, SIZE, id);
-        worker_stop(w);
 }
 
 /* A client that has closed its sending side still gets its answers: the end of the requests is not the end of it. */
-WITH_WORKER(half_closed_is_not_gone)
+ON_WORKER(half_closed_is_not_gone)
 {
         static const char request[] = "GET /livez HTTP/1.1\r\n" HOST "\r\n";
         struct raw_answer answer;
         const char *rest;
         int fd;
 
-        worker_start(w, "w", NULL);
         fd = raw_connect(w);
         raw_send(fd, request, strlen(request));
         assert_int_equal(shutdown(fd, SHUT_WR), 0);
@@ -157,10 +149,9 @@ WITH_WORKER(half_closed_is_not_gone)
         rest = wire_read_rest(fd, NULL); /* and the worker closes its side, although it was not asked to */
         assert_string_equal(rest, "");
         (void)close(fd);
-        worker_stop(w);
 }
 
-WITH_WORKER(hundreds_of_abandoned_connections_are_given_back)
+ON_WORKER(hundreds_of_abandoned_connections_are_given_back)
 {
         enum { CLIENTS = 200 };
         static const char *const parts[] = { "", "GET /livez HTTP/1.1\r\n", "GET /livez HTTP/1.1\r\n" HOST "\r\n",
@@ -168,7 +159,6 @@ WITH_WORKER(hundreds_of_abandoned_connections_are_given_back)
         int clients[CLIENTS];
         size_t sockets;
 
-        worker_start(w, "w", NULL);
         sockets = first_sockets(w);
         for (int round = 0; round < 2; round++) {
                 for (int i = 0; i < CLIENTS; i++) {
@@ -185,11 +175,10 @@ WITH_WORKER(hundreds_of_abandoned_connections_are_given_back)
                 worker_await_sockets(w, sockets);
         }
         worker_assert_serving(w);
-        worker_stop(w);
 }
 
 /* At the limit, new clients wait or are turned away; those that are there are served, and so is who comes after. */
-WITH_WORKER(the_limit_of_connections_is_not_the_end)
+ON_WORKER(the_limit_of_connections_is_not_the_end, "--max-connections", "16", "--http-threads", "2")
 {
         enum { CLIENTS = 64 }; /* four times the limit */
         static const char request[] = "GET /livez HTTP/1.1\r\n" HOST "\r\n";
@@ -197,7 +186,6 @@ WITH_WORKER(the_limit_of_connections_is_not_the_end)
         int clients[CLIENTS];
         size_t sockets;
 
-        worker_start(w, "w", (const char *const[]){ "--max-connections", "16", "--http-threads", "2", NULL });
         sockets = first_sockets(w);
         for (int i = 0; i < CLIENTS; i++)
                 clients[i] = raw_connect(w);
@@ -207,5 +195,4 @@ WITH_WORKER(the_limit_of_connections_is_not_the_end)
         worker_await_sockets(w, sockets);
         raw_exchange(w, request, &answer);
         assert_int_equal(answer.status, 200);
-        worker_stop(w);
 }

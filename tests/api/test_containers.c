@@ -186,7 +186,7 @@ WITH_SHARED(a_container_and_its_host_use_shared_memory)
                 skip();
         }
         container_start(s, &s->pair.a, "a");
-        worker_start(&s->pair.b, "b", (const char *const[]){ "--local", local, NULL });
+        worker_start(&s->pair.b, "b", STRINGS("--local", local));
         move_all(&s->pair.a, &s->pair.b);
         move_all(&s->pair.b, &s->pair.a);
         worker_stop(&s->pair.b);

@@ -55,19 +55,15 @@ static void move(struct pair *p, enum ferry_kind passive_kind, bool by_url, cons
         region_drop(&p->b, local);
 }
 
-WITH_PAIR(all_four_kinds_move_by_metadata_and_by_url)
+ON_EACH_PAIR(all_four_kinds_move_by_metadata_and_by_url)
 {
         static const char *const wait[] = { "Prefer: wait=20", NULL };
 
-        for (int network = 0; network < 2; network++) {
-                pair_start(p, network);
-                for (int by_url = 0; by_url < 2; by_url++) {
-                        move(p, FERRY_READABLE, by_url, NULL);
-                        move(p, FERRY_WRITABLE, by_url, NULL);
-                        move(p, FERRY_READABLE, by_url, wait); /* answered when it is done */
-                        move(p, FERRY_WRITABLE, by_url, wait);
-                }
-                pair_stop(p);
+        for (int by_url = 0; by_url < 2; by_url++) {
+                move(p, FERRY_READABLE, by_url, NULL);
+                move(p, FERRY_WRITABLE, by_url, NULL);
+                move(p, FERRY_READABLE, by_url, wait); /* answered when it is done */
+                move(p, FERRY_WRITABLE, by_url, wait);
         }
 }
 
@@ -78,14 +74,13 @@ static void assert_names(struct json_object *object, const char *wanted)
         assert_string_equal(names, wanted);
 }
 
-WITH_PAIR(absent_fields_are_left_out)
+ON_PAIR(absent_fields_are_left_out)
 {
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         const char *more;
         struct json_object *operation;
         struct ferry_operation passive;
 
-        pair_start(p, false);
         region_make(&p->a, SIZE, 7, offered);
         region_make(&p->b, SIZE, 0, local);
         operation = create(&p->a, 201, "/v1/operations", "writable", offered, "");
@@ -112,18 +107,15 @@ WITH_PAIR(absent_fields_are_left_out)
                      "ended_at duration_us peer transport");
         json_object_put(operation);
         ferry_operation_clear(&passive);
-        pair_stop(p);
 }
 
-WITH_PAIR(the_answer_names_the_new_operation)
+ON_WORKER(the_answer_names_the_new_operation)
 {
-        struct worker *w = &p->a;
         struct raw_answer answer;
         struct json_object *object;
         char region[FERRY_ID_SIZE];
         const char *body, *request, *location, *etag, *wanted;
 
-        worker_start(w, "a", NULL);
         region_make(w, SIZE, 0, region);
         body = operation_body("readable", region, "");
         request = text_format("POST /v1/operations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -141,17 +133,14 @@ WITH_PAIR(the_answer_names_the_new_operation)
         object = call_json(w, 200, "GET", location, NULL);
         assert_int_equal(json_number(object, "bytes_total"), SIZE);
         json_object_put(object);
-        worker_stop(w);
 }
 
-WITH_PAIR(metadata_comes_in_the_same_answer_when_asked_for)
+ON_WORKER(metadata_comes_in_the_same_answer_when_asked_for)
 {
-        struct worker *w = &p->a;
         char region[FERRY_ID_SIZE], path[128];
         const char *body;
         struct json_object *operation, *metadata;
 
-        worker_start(w, "a", NULL);
         region_make(w, SIZE, 0, region);
         operation = create(w, 201, "/v1/operations?include=metadata", "writable", region, "");
         (void)snprintf(path, sizeof(path), "/v1/operations/%s/metadata", json_text(operation, "id"));
@@ -163,12 +152,11 @@ WITH_PAIR(metadata_comes_in_the_same_answer_when_asked_for)
         assert_problem(w, "POST", "/v1/operations?include=metadata", body, 400, "invalid-parameter", NULL);
         assert_problem(w, "POST", "/v1/operations?include=everything", body, 400, "invalid-parameter", NULL);
         assert_problem(w, "POST", "/v1/operations?wait_for=any", body, 400, "invalid-parameter", NULL);
-        worker_stop(w);
 }
 
 #define URL ",\"remote_url\":\"http://127.0.0.1:9/v1/operations/x/metadata\""
 
-WITH_PAIR(fields_that_are_wrong_are_named)
+ON_WORKER(fields_that_are_wrong_are_named)
 {
         /* $ stands for the region. */
         static const struct {
@@ -204,11 +192,9 @@ WITH_PAIR(fields_that_are_wrong_are_named)
                 { "readable", ",\"layout\":\"heap\"", "invalid-parameter", "/layout" },
                 { "readable", ",\"kind\":\"read\"", "invalid-json", "" },
         };
-        struct worker *w = &p->a;
         char region[FERRY_ID_SIZE];
         struct ferry_operation_list list;
 
-        worker_start(w, "a", NULL);
         region_make(w, SIZE, 0, region);
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
                 const char *body = operation_body(cases[i].kind, region, cases[i].more);
@@ -223,10 +209,9 @@ WITH_PAIR(fields_that_are_wrong_are_named)
         assert_int_equal(list.n, 0); /* nothing was made */
         ferry_operation_list_clear(&list);
         region_drop(w, region);
-        worker_stop(w);
 }
 
-WITH_PAIR(descriptors_that_are_wrong_are_named)
+WITH_WORKER(descriptors_that_are_wrong_are_named)
 {
         /* $ stands for a region of 1000 bytes. */
         static const struct {
@@ -258,7 +243,6 @@ WITH_PAIR(descriptors_that_are_wrong_are_named)
                 { "[{\"region\":\"$\"},{\"region\":\"$\",\"size\":999},{\"region\":\"$\",\"size\":1001}]", 400,
                   "out-of-bounds", "/descriptors/2/size" },
         };
-        struct worker *w = &p->a;
         char region[FERRY_ID_SIZE];
 
         worker_start(w, "a", NULL);
@@ -272,7 +256,6 @@ WITH_PAIR(descriptors_that_are_wrong_are_named)
                 assert_problem(w, "POST", "/v1/operations", body, cases[i].status, cases[i].code, cases[i].pointer);
         }
         region_drop(w, region); /* nothing holds it */
-        worker_stop(w);
 }
 
 /* n slices of one byte. */
@@ -291,14 +274,12 @@ static char *many_slices(const char *region, size_t n)
         return text;
 }
 
-WITH_PAIR(descriptors_are_bounded_in_number)
+ON_WORKER(descriptors_are_bounded_in_number)
 {
         enum { MOST = 65536 };
-        struct worker *w = &p->a;
         struct json_object *operation;
         char region[FERRY_ID_SIZE], *body;
 
-        worker_start(w, "a", NULL);
         region_make(w, 1000, 0, region);
         body = many_slices(region, MOST + 1);
         assert_problem(w, "POST", "/v1/operations", body, 400, "invalid-parameter", "/descriptors");
@@ -309,18 +290,15 @@ WITH_PAIR(descriptors_are_bounded_in_number)
         assert_int_equal(json_object_array_length(json_member(operation, "descriptors")), MOST);
         json_object_put(operation);
         free(body);
-        worker_stop(w);
 }
 
-WITH_PAIR(an_idempotency_key_makes_one_operation)
+ON_WORKER(an_idempotency_key_makes_one_operation)
 {
         static const char *const key[] = { "Idempotency-Key: same", NULL };
-        struct worker *w = &p->a;
         char region[FERRY_ID_SIZE];
         const char *body, *other;
         struct json_object *first, *again, *problem;
 
-        worker_start(w, "a", NULL);
         region_make(w, SIZE, 0, region);
         body = operation_body("readable", region, "");
         other = operation_body("writable", region, "");
@@ -343,5 +321,4 @@ WITH_PAIR(an_idempotency_key_makes_one_operation)
         static const char *const second[] = { "Idempotency-Key: second", NULL };
         json_object_put(call_json_with(w, 400, "POST", "/v1/operations", "{}", second));
         json_object_put(call_json_with(w, 201, "POST", "/v1/operations", body, second));
-        worker_stop(w);
 }

@@ -55,62 +55,54 @@ static uint64_t move(struct pair *p, const char *offered, const char *local)
         return connect_us;
 }
 
-WITH_PAIR(the_first_call_connects_and_what_follows_finds_it)
+ON_EACH_PAIR(the_first_call_connects_and_what_follows_finds_it)
 {
-        for (int network = 0; network < 2; network++) {
-                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-                struct json_object *answer;
-                struct ferry_peer peer;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        struct json_object *answer;
+        struct ferry_peer peer;
 
-                pair_start(p, network);
-                region_make(&p->a, SIZE, 1, offered);
-                region_make(&p->b, SIZE, 0, local);
-                await_links(p, 0);
-                answer = connect_to(&p->b, 201, p->a.url);
-                assert_string_equal(json_text(answer, "url"), p->a.url);
-                assert_string_equal(json_text(answer, "worker"), "a");
-                assert_string_equal(json_text(answer, "epoch"), p->a.epoch);
-                assert_string_equal(json_text(answer, "transport"), network ? "tcp" : "shm");
-                assert_in_range(json_number(answer, "connect_us"), 1, WAIT_MS * 1000);
-                assert_false(json_truth(answer, "reused"));
-                json_object_put(answer);
-                await_links(p, 1);
+        region_make(&p->a, SIZE, 1, offered);
+        region_make(&p->b, SIZE, 0, local);
+        await_links(p, 0);
+        answer = connect_to(&p->b, 201, p->a.url);
+        assert_string_equal(json_text(answer, "url"), p->a.url);
+        assert_string_equal(json_text(answer, "worker"), "a");
+        assert_string_equal(json_text(answer, "epoch"), p->a.epoch);
+        assert_string_equal(json_text(answer, "transport"), p->network ? "tcp" : "shm");
+        assert_in_range(json_number(answer, "connect_us"), 1, WAIT_MS * 1000);
+        assert_false(json_truth(answer, "reused"));
+        json_object_put(answer);
+        await_links(p, 1);
 
-                answer = connect_to(&p->b, 200, p->a.url);
-                assert_int_equal(json_number(answer, "connect_us"), 0);
-                assert_true(json_truth(answer, "reused"));
-                assert_string_equal(json_text(answer, "transport"), network ? "tcp" : "shm");
-                json_object_put(answer);
+        answer = connect_to(&p->b, 200, p->a.url);
+        assert_int_equal(json_number(answer, "connect_us"), 0);
+        assert_true(json_truth(answer, "reused"));
+        assert_string_equal(json_text(answer, "transport"), p->network ? "tcp" : "shm");
+        json_object_put(answer);
 
-                assert_int_equal(move(p, offered, local), 0);
-                region_assert_pattern(&p->b, local, 1, 0, SIZE);
-                assert_int_equal(ferry_connect_peer(p->b.client, p->a.url, &peer), 0);
-                assert_true(peer.reused);
-                ferry_peer_clear(&peer);
-                await_links(p, 1); /* the one of the first call */
-                pair_stop(p);
-        }
+        assert_int_equal(move(p, offered, local), 0);
+        region_assert_pattern(&p->b, local, 1, 0, SIZE);
+        assert_int_equal(ferry_connect_peer(p->b.client, p->a.url, &peer), 0);
+        assert_true(peer.reused);
+        ferry_peer_clear(&peer);
+        await_links(p, 1); /* the one of the first call */
 }
 
-WITH_PAIR(a_transfer_that_has_to_connect_tells_what_that_took)
+ON_EACH_PAIR(a_transfer_that_has_to_connect_tells_what_that_took)
 {
-        for (int network = 0; network < 2; network++) {
-                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-                struct json_object *answer;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        struct json_object *answer;
 
-                pair_start(p, network);
-                region_make(&p->a, SIZE, 1, offered);
-                region_make(&p->b, SIZE, 0, local);
-                assert_in_range(move(p, offered, local), 1, WAIT_MS * 1000);
-                assert_int_equal(move(p, offered, local), 0);
-                answer = connect_to(&p->b, 200, p->a.url);
-                assert_true(json_truth(answer, "reused"));
-                json_object_put(answer);
-                pair_stop(p);
-        }
+        region_make(&p->a, SIZE, 1, offered);
+        region_make(&p->b, SIZE, 0, local);
+        assert_in_range(move(p, offered, local), 1, WAIT_MS * 1000);
+        assert_int_equal(move(p, offered, local), 0);
+        answer = connect_to(&p->b, 200, p->a.url);
+        assert_true(json_truth(answer, "reused"));
+        json_object_put(answer);
 }
 
-WITH_PAIR(what_is_no_url_of_a_peer_is_refused)
+ON_PAIR(what_is_no_url_of_a_peer_is_refused)
 {
         static const struct {
                 const char *url;
@@ -130,7 +122,6 @@ WITH_PAIR(what_is_no_url_of_a_peer_is_refused)
                 { "http://3221225985", 403, "forbidden" },
         };
 
-        pair_start(p, false);
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
                 assert_refused(&p->b, cases[i].url, cases[i].status, cases[i].code, "/url");
         assert_refused(&p->b, p->b.url, 400, "invalid-parameter", "/url"); /* itself */
@@ -143,17 +134,12 @@ WITH_PAIR(what_is_no_url_of_a_peer_is_refused)
         assert_problem(&p->b, "DELETE", "/v1/peers", NULL, 405, "method-not-allowed", NULL);
         await_links(p, 0);
         pair_assert_serving(p);
-        pair_stop(p);
 }
 
-WITH_PAIR(the_list_of_peers_decides)
+ON_PAIR(the_list_of_peers_decides, "--allow-peer", "192.0.2.0/24")
 {
-        static const char *const only_other[] = { "--allow-peer", "192.0.2.0/24", NULL };
-
-        pair_start_with(p, false, only_other);
         assert_refused(&p->b, p->a.url, 403, "forbidden", "/url");
         await_links(p, 0);
-        pair_stop(p);
 }
 
 /* Sends the request, has text served to the worker, and asserts the answer's status and code. */
@@ -201,7 +187,6 @@ WITH_PAIR(a_server_that_is_no_worker_is_survived)
         assert_refused(&p->b, url, 502, "peer-unreachable", NULL); /* nobody listens there any more */
         await_links(p, 0);
         pair_assert_serving(p);
-        pair_stop(p);
 }
 
 /* What it says of itself may be old or a lie: another worker is at the address, a dead one, or something silent. */
@@ -238,26 +223,22 @@ static const char *description_of(const struct worker *w)
 }
 
 /* Over the data plane alone: the HTTP side of a is played. */
-WITH_PAIR(a_peer_that_stands_still_is_unreachable_until_it_goes_on)
+ON_EACH_PAIR(a_peer_that_stands_still_is_unreachable_until_it_goes_on)
 {
         char url[URL_SIZE];
         const char *text;
         int listener = listen_somewhere(url, sizeof(url), "");
 
-        for (int network = 0; network < 2; network++) {
-                pair_start(p, network);
-                text = description_of(&p->a);
-                worker_pause(&p->a);
-                ask_served(&p->b, listener, url, text, 502, "peer-unreachable");
-                worker_resume(&p->a);
-                json_object_put(connect_to(&p->b, 201, p->a.url));
-                pair_assert_serving(p);
-                worker_pause(&p->a); /* known by now, and silent again */
-                ask_served(&p->b, listener, url, text, 502, "peer-unreachable");
-                worker_resume(&p->a);
-                pair_assert_serving(p);
-                pair_stop(p);
-        }
+        text = description_of(&p->a);
+        worker_pause(&p->a);
+        ask_served(&p->b, listener, url, text, 502, "peer-unreachable");
+        worker_resume(&p->a);
+        json_object_put(connect_to(&p->b, 201, p->a.url));
+        pair_assert_serving(p);
+        worker_pause(&p->a); /* known by now, and silent again */
+        ask_served(&p->b, listener, url, text, 502, "peer-unreachable");
+        worker_resume(&p->a);
+        pair_assert_serving(p);
         (void)close(listener);
 }
 
@@ -289,14 +270,13 @@ WITH_PAIR(a_peer_that_died_is_not_reused)
 
 /* It is not kept waiting, and not told of a time that has not gone by. libmicrohttpd may see the end first, and close.
  */
-WITH_PAIR(a_client_that_closes_its_end_is_let_go_at_once)
+ON_PAIR(a_client_that_closes_its_end_is_let_go_at_once)
 {
         char url[URL_SIZE];
         const char *body, *request;
         int listener = listen_somewhere(url, sizeof(url), ""), fd, asked;
         struct raw_answer answer;
 
-        pair_start(p, false);
         body = text_format("{\"url\":\"%s\"}", url);
         request = text_format("POST /v1/peers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                               "Content-Length: %zu\r\n\r\n%s",
@@ -312,11 +292,10 @@ WITH_PAIR(a_client_that_closes_its_end_is_let_go_at_once)
         (void)close(asked);
         (void)close(fd);
         (void)close(listener);
-        pair_stop(p);
 }
 
 /* The request waits for a server that says nothing; the end of the worker answers it. */
-WITH_PAIR(the_end_of_the_worker_answers_who_waits)
+ON_PAIR(the_end_of_the_worker_answers_who_waits)
 {
         static const char form[] = "POST /v1/peers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                                    "Content-Length: %zu\r\n\r\n%s";
@@ -326,7 +305,6 @@ WITH_PAIR(the_end_of_the_worker_answers_who_waits)
         struct pollfd asked = { .fd = listener, .events = POLLIN };
         struct raw_answer answer;
 
-        pair_start(p, false);
         body = text_format("{\"url\":\"%s\"}", url);
         request = text_format(form, strlen(body), body);
         fd = raw_connect(&p->b);

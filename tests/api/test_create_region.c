@@ -25,14 +25,13 @@ static int create_sized(struct worker *w, uint64_t size, struct ferry_region *re
 
 /* ---- the answer ---- */
 
-WITH_WORKER(the_answer_is_the_region)
+ON_WORKER(the_answer_is_the_region)
 {
         struct json_object *region, *again;
         static const char body[] = "{\"size\":1048577,\"device\":\"cpu\",\"name\":\"kv0 \xc3\xa9\xe2\x82\xac\"}";
         struct raw_answer answer;
         const char *names, *location;
 
-        worker_start(w, "w", NULL);
         wire_ask(w, &answer,
                  "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                  "Content-Length: %zu\r\n\r\n%s",
@@ -54,23 +53,20 @@ WITH_WORKER(the_answer_is_the_region)
         assert_true(json_object_equal(region, again));
         json_object_put(region);
         json_object_put(again);
-        worker_stop(w);
 }
 
-WITH_WORKER(device_and_name_may_be_left_out)
+ON_WORKER(device_and_name_may_be_left_out)
 {
         struct json_object *region;
 
-        worker_start(w, "w", NULL);
         region = create(w, "{\"size\":1}");
         assert_string_equal(json_text(region, "device"), "cpu");
         assert_false(json_object_object_get_ex(region, "name", NULL));
         json_object_put(region);
-        worker_stop(w);
 }
 
 /* The memory of a region is for programs of the same user. */
-WITH_WORKER(a_local_program_can_map_it)
+ON_WORKER(a_local_program_can_map_it)
 {
         enum { SIZE = 12345 };
         struct ferry_region region;
@@ -79,7 +75,6 @@ WITH_WORKER(a_local_program_can_map_it)
         char prefix[32];
         int fd;
 
-        worker_start(w, "w", NULL);
         assert_int_equal(create_sized(w, SIZE, &region), 0);
         (void)snprintf(prefix, sizeof(prefix), "/proc/%d/fd/", (int)w->pid);
         assert_memory_equal(region.path, prefix, strlen(prefix));
@@ -112,19 +107,17 @@ WITH_WORKER(a_local_program_can_map_it)
         assert_memory_equal(mapped, wanted, SIZE);
         (void)munmap(mapped, SIZE);
         free(wanted);
-        worker_stop(w);
 }
 
 /* ---- limits ---- */
 
-WITH_WORKER(a_name_has_limits)
+ON_WORKER(a_name_has_limits)
 {
         enum { MOST = 64 };
         static const char *const bad[] = { "a\\u0000b", "a\\nb", "\\u001b[31m", "\\u007f" };
         char name[MOST + 2], body[256];
         struct json_object *region;
 
-        worker_start(w, "w", NULL);
         memset(name, 'n', sizeof(name));
         name[MOST] = '\0';
         (void)snprintf(body, sizeof(body), "{\"size\":1,\"name\":\"%s\"}", name);
@@ -144,33 +137,28 @@ WITH_WORKER(a_name_has_limits)
         json_object_put(create(w, "{\"size\":1,\"name\":\"twin\"}"));
         json_object_put(create(w, "{\"size\":1,\"name\":\"twin\"}"));
         worker_await_metric(w, "ferry_regions", 3);
-        worker_stop(w);
 }
 
-WITH_WORKER(an_unknown_device_is_refused)
+ON_WORKER(an_unknown_device_is_refused)
 {
         static const char *const devices[] = {
                 "cuda:99", "gpu", "CPU", "cpu:0", "cpu ", "rocm:0", "/dev/mem", "../cpu"
         };
         char body[128];
 
-        worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
                 (void)snprintf(body, sizeof(body), "{\"size\":1,\"device\":\"%s\"}", devices[i]);
                 assert_problem(w, "POST", "/v1/regions", body, 400, "unknown-device", "/device");
         }
         assert_problem(w, "POST", "/v1/regions", "{\"size\":1,\"device\":\"\"}", 400, "invalid-parameter", "/device");
         worker_await_metric(w, "ferry_regions", 0);
-        worker_stop(w);
 }
 
-WITH_WORKER(a_size_must_be_positive)
+ON_WORKER(a_size_must_be_positive)
 {
-        worker_start(w, "w", NULL);
         assert_problem(w, "POST", "/v1/regions", "{\"size\":0}", 400, "invalid-parameter", "/size");
         assert_problem(w, "POST", "/v1/regions", "{\"size\":-1}", 400, "invalid-parameter", "/size");
         assert_problem(w, "POST", "/v1/regions", "{\"name\":\"x\"}", 400, "invalid-parameter", "/size");
-        worker_stop(w);
 }
 
 static void assert_no_room(struct worker *w, const char *body)
@@ -188,11 +176,10 @@ static void assert_no_room(struct worker *w, const char *body)
         answer_assert_problem(&answer, 507, "limit-reached");
 }
 
-WITH_WORKER(the_memory_limit_holds_and_gives_back)
+ON_WORKER(the_memory_limit_holds_and_gives_back, "--memory-limit", "1M")
 {
         struct ferry_region first, second;
 
-        worker_start(w, "w", (const char *const[]){ "--memory-limit", "1M", NULL });
         assert_no_room(w, "{\"size\":1048577}");
         assert_no_room(w, "{\"size\":9007199254740991}");
         assert_int_equal(create_sized(w, MIB, &first), 0);
@@ -204,15 +191,13 @@ WITH_WORKER(the_memory_limit_holds_and_gives_back)
         region_drop(w, second.id);
         assert_int_equal(create_sized(w, 1, &second), 0);
         worker_await_metric(w, "ferry_region_bytes", MIB);
-        worker_stop(w);
 }
 
-WITH_WORKER(the_number_of_regions_has_a_limit)
+ON_WORKER(the_number_of_regions_has_a_limit, "--max-regions", "3")
 {
         struct raw_answer answer;
         char ids[3][FERRY_ID_SIZE];
 
-        worker_start(w, "w", (const char *const[]){ "--max-regions", "3", NULL });
         for (int i = 0; i < 3; i++)
                 region_make(w, 1, 0, ids[i]);
         raw_exchange(w,
@@ -223,19 +208,17 @@ WITH_WORKER(the_number_of_regions_has_a_limit)
         answer_assert_problem(&answer, 429, "limit-reached");
         region_drop(w, ids[1]);
         region_make(w, 1, 0, ids[1]);
-        worker_stop(w);
 }
 
 /* ---- large regions ---- */
 
-WITH_WORKER(a_large_region_comes_ready_or_later_as_the_client_prefers)
+ON_WORKER(a_large_region_comes_ready_or_later_as_the_client_prefers, "--memory-limit", "512M")
 {
         enum { SIZE = 256 * MIB };
         struct raw_answer answer;
         struct json_object *region;
         char path[80], id[2][FERRY_ID_SIZE];
 
-        worker_start(w, "w", (const char *const[]){ "--memory-limit", "512M", NULL });
         region_make(w, SIZE, 0, id[0]);
         wire_ask(w, &answer,
                  "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -260,15 +243,13 @@ WITH_WORKER(a_large_region_comes_ready_or_later_as_the_client_prefers)
                 region_make(w, SIZE, 0, id[i % 2]);
         }
         worker_await_metric(w, "ferry_region_bytes", 2 * SIZE);
-        worker_stop(w);
 }
 
 /* It may be the first thing that a worker is told, and the last. */
-WITH_WORKER(a_worker_ends_while_it_makes_a_region)
+ON_WORKER(a_worker_ends_while_it_makes_a_region)
 {
         struct json_object *region;
 
-        worker_start(w, "w", NULL);
         for (int i = 0; i < 4; i++) {
                 struct raw_answer answer;
 
@@ -279,12 +260,11 @@ WITH_WORKER(a_worker_ends_while_it_makes_a_region)
                 assert_string_equal(json_text(region, "state"), "preparing");
                 json_object_put(region);
         }
-        worker_stop(w);
 }
 
 /* ---- sealed ---- */
 
-WITH_WORKER(nobody_else_can_write_a_sealed_region)
+ON_WORKER(nobody_else_can_write_a_sealed_region)
 {
         enum { SIZE = 12345 };
         struct json_object *region;
@@ -292,7 +272,6 @@ WITH_WORKER(nobody_else_can_write_a_sealed_region)
         char id[FERRY_ID_SIZE];
         int fd;
 
-        worker_start(w, "w", NULL);
         region = create(w, "{\"size\":12345,\"sealed\":true}");
         assert_true(json_object_get_boolean(json_object_object_get(region, "sealed")));
         (void)snprintf(id, sizeof(id), "%s", json_text(region, "id"));
@@ -320,7 +299,6 @@ WITH_WORKER(nobody_else_can_write_a_sealed_region)
         assert_false(json_object_object_get_ex(region, "sealed", NULL));
         json_object_put(region);
         assert_problem(w, "POST", "/v1/regions", "{\"size\":1,\"sealed\":1}", 400, "invalid-parameter", "/sealed");
-        worker_stop(w);
 }
 
 /* ---- limits of the system ---- */
@@ -339,15 +317,13 @@ static void assert_refused_by(struct worker *w, const char *body, const char *li
         answer_assert_problem(&answer, 507, "limit-reached");
 }
 
-WITH_WORKER(the_limit_that_refuses_is_named)
+ON_WORKER(the_limit_that_refuses_is_named, "--memory-limit", "4096T")
 {
-        worker_start(w, "w", (const char *const[]){ "--memory-limit", "4096T", NULL });
         assert_refused_by(w, "{\"size\":9007199254740991}", "--memory-limit is 4503599627370496 bytes");
         assert_refused_by(w, "{\"size\":4503599627370496}", "bytes are needed, and ");
         worker_await_metric(w, "ferry_regions", 0);
         worker_await_metric(w, "ferry_region_bytes", 0);
         worker_assert_serving(w);
-        worker_stop(w);
 }
 
 static bool write_file(const char *path, const char *text)
@@ -444,7 +420,6 @@ WITH_WORKER(a_region_takes_nothing_of_shared_memory)
         worker_start(w, "w", NULL);
         region_make(w, 128 * MIB, 1, id);
         region_assert_pattern(w, id, 1, 0, 128 * MIB);
-        worker_stop(w);
 }
 
 /* ---- Idempotency-Key ---- */
@@ -476,11 +451,10 @@ static void assert_keyed(struct worker *w, const char *key, const char *body, in
         free(text);
 }
 
-WITH_WORKER(the_same_key_makes_one_region)
+ON_WORKER(the_same_key_makes_one_region)
 {
         char *id, *other;
 
-        worker_start(w, "w", NULL);
         id = create_keyed(w, "key-1", "{\"size\":7}", 201);
         for (int i = 0; i < 3; i++)
                 assert_keyed(w, "key-1", "{\"size\":7}", 201, id);
@@ -498,23 +472,19 @@ WITH_WORKER(the_same_key_makes_one_region)
         worker_await_metric(w, "ferry_regions", 1);
         free(id);
         free(other);
-        worker_stop(w);
 }
 
-WITH_WORKER(a_refused_request_does_not_use_up_its_key)
+ON_WORKER(a_refused_request_does_not_use_up_its_key, "--memory-limit", "1M")
 {
-        worker_start(w, "w", (const char *const[]){ "--memory-limit", "1M", NULL });
         assert_keyed(w, "key", "{\"size\":0}", 400, "invalid-parameter");
         assert_keyed(w, "key", "{\"size\":1048577}", 507, "limit-reached");
         free(create_keyed(w, "key", "{\"size\":1}", 201));
-        worker_stop(w);
 }
 
-WITH_WORKER(a_key_has_limits)
+ON_WORKER(a_key_has_limits)
 {
         char key[257];
 
-        worker_start(w, "w", NULL);
         memset(key, 'k', sizeof(key));
         key[255] = '\0';
         free(create_keyed(w, key, "{\"size\":1}", 201));
@@ -526,11 +496,10 @@ WITH_WORKER(a_key_has_limits)
         assert_keyed(w, "\xc3\xa9", "{\"size\":1}", 400, "invalid-parameter");
         assert_keyed(w, "a\r\nIdempotency-Key: b", "{\"size\":1}", 400, "invalid-parameter");
         worker_await_metric(w, "ferry_regions", 1);
-        worker_stop(w);
 }
 
 /* Requests with one key at the same time: one region; whoever comes too early is told to try again. */
-WITH_WORKER(a_race_with_one_key_makes_one_region)
+ON_WORKER(a_race_with_one_key_makes_one_region)
 {
         enum { RACERS = 16 };
         static const char request[] = "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\n"
@@ -539,7 +508,6 @@ WITH_WORKER(a_race_with_one_key_makes_one_region)
         int fds[RACERS];
         char *id;
 
-        worker_start(w, "w", NULL);
         for (int i = 0; i < RACERS; i++)
                 fds[i] = raw_connect(w);
         for (int i = 0; i < RACERS; i++)
@@ -567,5 +535,4 @@ WITH_WORKER(a_race_with_one_key_makes_one_region)
         assert_keyed(w, "race", "{\"size\":8388608}", 201, id);
         worker_await_metric(w, "ferry_regions", 1);
         free(id);
-        worker_stop(w);
 }

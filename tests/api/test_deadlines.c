@@ -5,16 +5,13 @@
 
 enum { SIZE = 64 * STEPS_MIB };
 
-WITH_PAIR(an_offer_that_nobody_uses_expires)
+ON_WORKER(an_offer_that_nobody_uses_expires, "--ttl", "50ms")
 {
-        static const char *const flags[] = { "--ttl", "50ms", NULL };
-        struct worker *w = &p->a;
         struct ferry_descriptor descriptor;
         struct ferry_operation_spec spec = { .kind = FERRY_WRITABLE, .descriptors = &descriptor, .n_descriptors = 1 };
         struct ferry_operation operation, now;
         char region[FERRY_ID_SIZE];
 
-        worker_start(w, "a", flags);
         region_make(w, 100, 0, region);
         descriptor = (struct ferry_descriptor){ .region = region };
         /* The worker's default, and the operation's own. */
@@ -33,16 +30,13 @@ WITH_PAIR(an_offer_that_nobody_uses_expires)
         assert_int_equal(ferry_delete_operation(w->client, operation.id), 0);
         ferry_operation_clear(&operation);
         region_drop(w, region);
-        worker_stop(w);
 }
 
-WITH_PAIR(a_claimed_offer_is_not_reaped_under_its_reader)
+ON_PAIR(a_claimed_offer_is_not_reaped_under_its_reader, "--ttl", "1s")
 {
-        static const char *const flags[] = { "--ttl", "1s", NULL };
         struct ferry_operation now;
         struct running r;
 
-        pair_start_with(p, false, flags);
         running_start(p, FERRY_READABLE, SIZE, 0, &p->b, &r);
         /* More than its time to live passes while the reader stands still. */
         assert_int_equal(ferry_get_operation(p->a.client, r.passive, 1200, 0, &now), 0);
@@ -53,7 +47,6 @@ WITH_PAIR(a_claimed_offer_is_not_reaped_under_its_reader)
         operation_assert_end(&p->b, r.active, FERRY_COMPLETE, NULL);
         operation_assert_end(&p->a, r.passive, FERRY_COMPLETE, NULL);
         running_drop(p, &r);
-        pair_stop(p);
 }
 
 /* An active operation whose peer stands still from the start. */
@@ -84,30 +77,23 @@ static void begin_against_stopped(struct pair *p, enum ferry_kind passive_kind, 
         ferry_operation_clear(&active);
 }
 
-WITH_PAIR(a_timeout_ends_an_operation_whose_peer_stands_still)
+ON_EACH_PAIR(a_timeout_ends_an_operation_whose_peer_stands_still, "--grace", "200ms")
 {
-        static const char *const flags[] = { "--grace", "200ms", NULL };
-
-        for (int network = 0; network < 2; network++) {
-                pair_start_with(p, network, flags);
-                pair_expect_failures(p);
-                begin_against_stopped(p, FERRY_READABLE, 200, FERRY_E_TIMEOUT);
-                pair_assert_serving(p);
-                begin_against_stopped(p, FERRY_READABLE, 200, FERRY_E_TIMEOUT); /* with a connection from before */
-                begin_against_stopped(p, FERRY_WRITABLE, 200, FERRY_E_TIMEOUT);
-                pair_assert_serving(p);
-                pair_stop(p);
-        }
+        pair_expect_failures(p);
+        begin_against_stopped(p, FERRY_READABLE, 200, FERRY_E_TIMEOUT);
+        pair_assert_serving(p);
+        begin_against_stopped(p, FERRY_READABLE, 200, FERRY_E_TIMEOUT); /* with a connection from before */
+        begin_against_stopped(p, FERRY_WRITABLE, 200, FERRY_E_TIMEOUT);
+        pair_assert_serving(p);
 }
 
-WITH_PAIR(a_timeout_also_counts_while_metadata_is_fetched)
+ON_PAIR(a_timeout_also_counts_while_metadata_is_fetched)
 {
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         const char *url, *more, *body;
         struct ferry_operation passive;
         struct json_object *active;
 
-        pair_start(p, false);
         pair_expect_failures(p);
         region_make(&p->a, 100, 0, offered);
         region_make(&p->b, 100, 0, local);
@@ -123,7 +109,6 @@ WITH_PAIR(a_timeout_also_counts_while_metadata_is_fetched)
         pair_assert_serving(p);
         json_object_put(active);
         ferry_operation_clear(&passive);
-        pair_stop(p);
 }
 
 /* Bytes moved, then the other worker stands still: the limit ends the operation of the one that runs. */
@@ -146,18 +131,13 @@ static void stall(struct pair *p, enum ferry_kind passive_kind, struct worker *p
         pair_assert_serving(p);
 }
 
-WITH_PAIR(a_transfer_that_moves_no_byte_ends_by_the_stall_limit)
+ON_EACH_PAIR(a_transfer_that_moves_no_byte_ends_by_the_stall_limit, "--stall-limit", LIMIT_MS(300), "--grace",
+             LIMIT_MS(200))
 {
-        static const char *const flags[] = { "--stall-limit", LIMIT_MS(300), "--grace", LIMIT_MS(200), NULL };
-
-        for (int network = 0; network < 2; network++) {
-                pair_start_with(p, network, flags);
-                pair_expect_failures(p);
-                stall(p, FERRY_READABLE, &p->a);
-                stall(p, FERRY_READABLE, &p->b);
-                stall(p, FERRY_WRITABLE, &p->a);
-                stall(p, FERRY_WRITABLE, &p->b);
-                begin_against_stopped(p, FERRY_READABLE, 0, FERRY_E_STALLED);
-                pair_stop(p);
-        }
+        pair_expect_failures(p);
+        stall(p, FERRY_READABLE, &p->a);
+        stall(p, FERRY_READABLE, &p->b);
+        stall(p, FERRY_WRITABLE, &p->a);
+        stall(p, FERRY_WRITABLE, &p->b);
+        begin_against_stopped(p, FERRY_READABLE, 0, FERRY_E_STALLED);
 }

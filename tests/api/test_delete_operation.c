@@ -3,15 +3,13 @@
 
 /* DELETE /v1/operations/{id}: cancel and forget. */
 
-WITH_PAIR(a_deleted_operation_is_gone)
+ON_WORKER(a_deleted_operation_is_gone)
 {
-        struct worker *w = &p->a;
         struct ferry_operation operation;
         struct ferry_operation_list list;
         char region[FERRY_ID_SIZE];
         const char *path, *below;
 
-        worker_start(w, "a", NULL);
         region_make(w, 100, 0, region);
         offer_make(w, FERRY_READABLE, region, &operation);
         path = text_format("/v1/operations/%s", operation.id);
@@ -32,23 +30,19 @@ WITH_PAIR(a_deleted_operation_is_gone)
         region_drop(w, region);
         assert_problem(w, "DELETE", "/v1/operations/op_0123456789abcdef", NULL, 404, "not-found", NULL);
         ferry_operation_clear(&operation);
-        worker_stop(w);
 }
 
-WITH_PAIR(a_terminal_operation_can_be_deleted)
+ON_WORKER(a_terminal_operation_can_be_deleted)
 {
-        struct worker *w = &p->a;
         struct ferry_operation operation, now;
         char region[FERRY_ID_SIZE];
 
-        worker_start(w, "a", NULL);
         region_make(w, 100, 0, region);
         offer_make(w, FERRY_READABLE, region, &operation);
         assert_int_equal(ferry_cancel_operation(w->client, operation.id, NULL), 0);
         assert_int_equal(ferry_delete_operation(w->client, operation.id), 0);
         assert_int_equal(ferry_get_operation(w->client, operation.id, 0, 0, &now), FERRY_E_GONE);
         ferry_operation_clear(&operation);
-        worker_stop(w);
 }
 
 /* Deletes on one side while bytes move; the other side hears of it, and both regions become free. */
@@ -72,14 +66,10 @@ static void delete_running(struct pair *p, enum ferry_kind passive_kind, bool de
         pair_assert_serving(p);
 }
 
-WITH_PAIR(deleting_a_running_operation_ends_both_sides)
+ON_EACH_PAIR(deleting_a_running_operation_ends_both_sides)
 {
-        for (int network = 0; network < 2; network++) {
-                pair_start(p, network);
-                delete_running(p, FERRY_READABLE, false);
-                delete_running(p, FERRY_READABLE, true);
-                delete_running(p, FERRY_WRITABLE, false);
-                delete_running(p, FERRY_WRITABLE, true);
-                pair_stop(p);
-        }
+        delete_running(p, FERRY_READABLE, false);
+        delete_running(p, FERRY_READABLE, true);
+        delete_running(p, FERRY_WRITABLE, false);
+        delete_running(p, FERRY_WRITABLE, true);
 }

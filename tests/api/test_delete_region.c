@@ -15,14 +15,13 @@ static void assert_in_use(struct worker *w, const char *id)
         answer_assert_problem(&answer, 409, "region-in-use");
 }
 
-WITH_WORKER(nothing_of_it_is_left)
+ON_WORKER(nothing_of_it_is_left)
 {
         struct ferry_region region;
         struct ferry_region_spec spec = { .size = 100 };
         struct raw_answer answer;
         size_t descriptors;
 
-        worker_start(w, "w", NULL);
         descriptors = worker_descriptors(w) + 1; /* the client's connection */
         assert_int_equal(ferry_create_region(w->client, &spec, &region), 0);
         assert_int_equal(access(region.path, F_OK), 0);
@@ -40,15 +39,13 @@ WITH_WORKER(nothing_of_it_is_left)
                      region_path(region.id, "/content"));
         worker_await_metric(w, "ferry_regions", 0);
         worker_await_metric(w, "ferry_region_bytes", 0);
-        worker_stop(w);
 }
 
-WITH_WORKER(it_waits_for_every_operation_to_end)
+ON_WORKER(it_waits_for_every_operation_to_end)
 {
         char id[FERRY_ID_SIZE];
         struct ferry_operation first, second;
 
-        worker_start(w, "w", NULL);
         region_make(w, 100, 3, id);
         offer_make(w, FERRY_READABLE, id, &first);
         offer_make(w, FERRY_WRITABLE, id, &second);
@@ -65,17 +62,15 @@ WITH_WORKER(it_waits_for_every_operation_to_end)
         operation_assert_end(w, first.id, FERRY_CANCELLED, NULL);
         ferry_operation_clear(&first);
         ferry_operation_clear(&second);
-        worker_stop(w);
 }
 
 /* Two descriptors of one operation on one region, and a region that only one of two descriptors uses. */
-WITH_WORKER(each_region_of_an_operation_is_held)
+ON_WORKER(each_region_of_an_operation_is_held)
 {
         char a[FERRY_ID_SIZE], b[FERRY_ID_SIZE];
         const char *body;
         struct json_object *operation;
 
-        worker_start(w, "w", NULL);
         region_make(w, 100, 0, a);
         region_make(w, 100, 0, b);
         body = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":10},"
@@ -88,32 +83,27 @@ WITH_WORKER(each_region_of_an_operation_is_held)
         region_drop(w, a);
         region_drop(w, b);
         json_object_put(operation);
-        worker_stop(w);
 }
 
 /* Either side of a transfer that stands in its middle refuses, and agrees once it has ended. */
-WITH_PAIR(a_running_transfer_holds_its_regions)
+ON_EACH_PAIR(a_running_transfer_holds_its_regions)
 {
         enum { SIZE = 64 * MIB };
 
-        for (int network = 0; network < 2; network++) {
-                struct worker *paused = network ? &p->a : &p->b, *other = network ? &p->b : &p->a;
-                struct running running;
+        struct worker *paused = p->network ? &p->a : &p->b, *other = p->network ? &p->b : &p->a;
+        struct running running;
 
-                pair_start(p, network);
-                running_start(p, FERRY_READABLE, SIZE, 8, paused, &running);
-                assert_in_use(other, network ? running.local : running.offered);
-                worker_resume(paused);
-                operation_assert_end(&p->b, running.active, FERRY_COMPLETE, NULL);
-                operation_assert_end(&p->a, running.passive, FERRY_COMPLETE, NULL);
-                region_assert_pattern(&p->b, running.local, 8, 0, SIZE);
-                running_drop(p, &running);
-                pair_stop(p);
-        }
+        running_start(p, FERRY_READABLE, SIZE, 8, paused, &running);
+        assert_in_use(other, p->network ? running.local : running.offered);
+        worker_resume(paused);
+        operation_assert_end(&p->b, running.active, FERRY_COMPLETE, NULL);
+        operation_assert_end(&p->a, running.passive, FERRY_COMPLETE, NULL);
+        region_assert_pattern(&p->b, running.local, 8, 0, SIZE);
+        running_drop(p, &running);
 }
 
 /* The bytes still come, although the region is gone; its memory counts until they have. */
-WITH_WORKER(a_download_goes_on_to_its_end)
+ON_WORKER(a_download_goes_on_to_its_end, "--memory-limit", "32M")
 {
         enum { SIZE = 32 * MIB };
         char id[FERRY_ID_SIZE];
@@ -122,7 +112,6 @@ WITH_WORKER(a_download_goes_on_to_its_end)
         size_t n;
         int reader;
 
-        worker_start(w, "w", (const char *const[]){ "--memory-limit", "32M", NULL });
         region_make(w, SIZE, 17, id);
         reader = wire_stalled_reader(w, region_path(id, "/content"));
         region_drop(w, id);
@@ -136,27 +125,24 @@ WITH_WORKER(a_download_goes_on_to_its_end)
         assert_memory_equal(bytes, wanted, SIZE);
         region_await_room(w, SIZE, id);
         free(wanted);
-        worker_stop(w);
 }
 
 /* A reader that leaves gives the memory back as well. */
-WITH_WORKER(a_download_that_breaks_off_gives_the_memory_back)
+ON_WORKER(a_download_that_breaks_off_gives_the_memory_back, "--memory-limit", "32M")
 {
         enum { SIZE = 32 * MIB };
         char id[FERRY_ID_SIZE];
         int reader;
 
-        worker_start(w, "w", (const char *const[]){ "--memory-limit", "32M", NULL });
         region_make(w, SIZE, 0, id);
         reader = wire_stalled_reader(w, region_path(id, "/content"));
         region_drop(w, id);
         wire_abort(reader);
         region_await_room(w, SIZE, id);
-        worker_stop(w);
 }
 
 /* The writer learns that its bytes went nowhere; whoever has it mapped is not disturbed. */
-WITH_WORKER(an_upload_ends_as_gone)
+ON_WORKER(an_upload_ends_as_gone, "--memory-limit", "8192")
 {
         static const char half[50] = "half";
         struct raw_answer answer;
@@ -164,7 +150,6 @@ WITH_WORKER(an_upload_ends_as_gone)
         const char *head;
         int writer;
 
-        worker_start(w, "w", (const char *const[]){ "--memory-limit", "8192", NULL });
         region_make(w, 8192, 0, id);
         writer = raw_connect(w);
         head = text_format("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n",
@@ -178,17 +163,15 @@ WITH_WORKER(an_upload_ends_as_gone)
         answer_assert_problem(&answer, 410, "gone");
         (void)close(writer);
         region_await_room(w, 8192, id);
-        worker_stop(w);
 }
 
-WITH_WORKER(two_at_once_delete_it_once)
+ON_WORKER(two_at_once_delete_it_once)
 {
         enum { RACERS = 8 };
         struct raw_answer answer;
         char id[FERRY_ID_SIZE];
         int fds[RACERS], deleted = 0;
 
-        worker_start(w, "w", NULL);
         region_make(w, MIB, 0, id);
         for (int i = 0; i < RACERS; i++)
                 fds[i] = raw_ask(w, "DELETE", region_path(id, ""));
@@ -201,5 +184,4 @@ WITH_WORKER(two_at_once_delete_it_once)
         }
         assert_int_equal(deleted, 1);
         worker_await_metric(w, "ferry_regions", 0);
-        worker_stop(w);
 }

@@ -52,18 +52,16 @@ WITH_PAIR(each_signal_lets_a_transfer_finish)
         }
 }
 
-WITH_PAIR(the_active_side_of_a_transfer_finishes_it_too)
+ON_PAIR(the_active_side_of_a_transfer_finishes_it_too)
 {
         struct running running;
 
-        pair_start(p, false);
         running_start(p, FERRY_READABLE, SIZE, 5, &p->a, &running);
         assert_int_equal(kill(p->b.pid, SIGTERM), 0);
         await_draining(&p->b);
         worker_resume(&p->a);
         operation_assert_end(&p->a, running.passive, FERRY_COMPLETE, NULL);
         assert_int_equal(reap(&p->b), 0);
-        worker_stop(&p->a);
 }
 
 WITH_PAIR(a_second_signal_ends_the_worker_at_once)
@@ -75,7 +73,7 @@ WITH_PAIR(a_second_signal_ends_the_worker_at_once)
         assert_non_null(mkdtemp(directory));
         path = text_format("%s/worker.sock", directory);
         flag = text_format("unix:%s", path);
-        worker_start(&p->a, "a", (const char *const[]){ "--listen", flag, NULL });
+        worker_start(&p->a, "a", STRINGS("--listen", flag));
         worker_start(&p->b, "b", NULL);
         running_start(p, FERRY_READABLE, SIZE, 5, &p->b, &running);
         assert_int_equal(kill(p->a.pid, SIGTERM), 0);
@@ -91,12 +89,11 @@ WITH_PAIR(a_second_signal_ends_the_worker_at_once)
         assert_int_equal(rmdir(directory), 0);
 }
 
-WITH_PAIR(what_does_not_finish_in_the_drain_time_is_cancelled)
+ON_PAIR(what_does_not_finish_in_the_drain_time_is_cancelled, "--drain-timeout", "300ms", "--grace", "300ms")
 {
         struct running running;
         uint64_t started_ms;
 
-        pair_start_with(p, false, (const char *const[]){ "--drain-timeout", "300ms", "--grace", "300ms", NULL });
         running_start(p, FERRY_READABLE, SIZE, 5, &p->b, &running);
         started_ms = now_ms();
         assert_int_equal(kill(p->a.pid, SIGTERM), 0);
@@ -106,11 +103,10 @@ WITH_PAIR(what_does_not_finish_in_the_drain_time_is_cancelled)
         pair_expect_failures(p);
         worker_resume(&p->b);
         operation_assert_left(&p->b, running.active);
-        worker_stop(&p->b);
 }
 
 /* Nobody would come for it any more, and whoever waits for it gets an answer. */
-WITH_PAIR(an_offer_that_nobody_has_taken_is_cancelled_at_once)
+ON_WORKER(an_offer_that_nobody_has_taken_is_cancelled_at_once)
 {
         struct ferry_operation offer;
         char region[FERRY_ID_SIZE];
@@ -118,29 +114,27 @@ WITH_PAIR(an_offer_that_nobody_has_taken_is_cancelled_at_once)
         const char *target;
         int fd;
 
-        worker_start(&p->a, "a", NULL);
-        region_make(&p->a, 4096, 0, region);
-        offer_make(&p->a, FERRY_READABLE, region, &offer);
+        region_make(w, 4096, 0, region);
+        offer_make(w, FERRY_READABLE, region, &offer);
         target = text_format("/v1/operations/%s?wait_ms=30000", offer.id);
-        fd = raw_ask(&p->a, "GET", target);
-        worker_await_metric(&p->a, "ferry_http_waiters", 1);
-        assert_int_equal(kill(p->a.pid, SIGTERM), 0);
+        fd = raw_ask(w, "GET", target);
+        worker_await_metric(w, "ferry_http_waiters", 1);
+        assert_int_equal(kill(w->pid, SIGTERM), 0);
         raw_receive(fd, false, &answer);
         assert_int_equal(answer.status, 200);
         assert_non_null(strstr(answer.body, "\"status\":\"CANCELLED\""));
         (void)close(fd);
-        assert_int_equal(reap(&p->a), 0);
+        assert_int_equal(reap(w), 0);
         ferry_operation_clear(&offer);
 }
 
 /* A drain takes nothing new, but what runs can be ended, looked at and waited for. */
-WITH_PAIR(what_runs_can_be_cancelled_while_draining)
+ON_PAIR(what_runs_can_be_cancelled_while_draining, "--grace", "300ms")
 {
         struct ferry_operation operation;
         struct running running;
         const char *path;
 
-        pair_start_with(p, false, (const char *const[]){ "--grace", "300ms", NULL });
         pair_expect_failures(p);
         running_start(p, FERRY_READABLE, SIZE, 5, &p->b, &running);
         assert_int_equal(kill(p->a.pid, SIGTERM), 0);
@@ -154,5 +148,4 @@ WITH_PAIR(what_runs_can_be_cancelled_while_draining)
         assert_int_equal(reap(&p->a), 0);
         worker_resume(&p->b);
         operation_assert_left(&p->b, running.active);
-        worker_stop(&p->b);
 }

@@ -33,7 +33,7 @@ static struct run ferry(const struct worker *w, const char *input, const char *c
         return run;
 }
 
-#define FERRY(w, ...) ferry(w, NULL, (const char *const[]){ __VA_ARGS__, NULL })
+#define FERRY(w, ...) ferry(w, NULL, STRINGS(__VA_ARGS__))
 
 /* Asserts the status and that the complaint (one line, "ferry: …") contains text. */
 static void assert_complains(struct run run, int status, const char *text)
@@ -64,7 +64,7 @@ TEST(version_and_help_need_no_worker)
                 assert_non_null(strstr(run.output, words[i]));
 }
 
-WITH_WORKER(resources_are_made_read_and_deleted)
+ON_WORKER(resources_are_made_read_and_deleted)
 {
         static const char content[] = "what travels by ferry";
         char path[] = "/tmp/ferry-test-XXXXXX";
@@ -73,7 +73,6 @@ WITH_WORKER(resources_are_made_read_and_deleted)
         struct run run;
         int fd;
 
-        worker_start(w, "w", NULL);
         run = FERRY(w, "get", "/v1/worker");
         assert_int_equal(run.status, OK);
         assert_non_null(strstr(run.output, "\"name\":\"w\""));
@@ -93,7 +92,7 @@ WITH_WORKER(resources_are_made_read_and_deleted)
         run = FERRY(w, "get", target);
         assert_int_equal(run.status, OK);
         assert_string_equal(run.output, content); /* nothing added */
-        run = ferry(w, "from standard input!!", (const char *const[]){ "put", target, "-", NULL });
+        run = ferry(w, "from standard input!!", STRINGS("put", target, "-"));
         assert_int_equal(run.status, OK);
         run = FERRY(w, "get", target);
         assert_string_equal(run.output, "from standard input!!");
@@ -105,17 +104,15 @@ WITH_WORKER(resources_are_made_read_and_deleted)
         assert_complains(FERRY(w, "get", target), PROBLEM, "404");
         json_object_put(region);
         assert_int_equal(unlink(path), 0);
-        worker_stop(w);
 }
 
-WITH_WORKER(bodies_come_from_the_argument_a_file_or_standard_input)
+ON_WORKER(bodies_come_from_the_argument_a_file_or_standard_input)
 {
         char path[] = "/tmp/ferry-test-XXXXXX";
         const char *at;
         struct run run;
         int fd;
 
-        worker_start(w, "w", NULL);
         fd = mkstemp(path);
         assert_int_equal(dprintf(fd, "{\"size\":33}"), 11);
         (void)close(fd);
@@ -123,24 +120,21 @@ WITH_WORKER(bodies_come_from_the_argument_a_file_or_standard_input)
         run = FERRY(w, "post", "/v1/regions", at);
         assert_int_equal(run.status, OK);
         assert_non_null(strstr(run.output, "\"size\":33"));
-        run = ferry(w, "{\"size\":44}", (const char *const[]){ "post", "/v1/regions", "-", NULL });
+        run = ferry(w, "{\"size\":44}", STRINGS("post", "/v1/regions", "-"));
         assert_int_equal(run.status, OK);
         assert_non_null(strstr(run.output, "\"size\":44"));
         assert_int_equal(unlink(path), 0);
         assert_complains(FERRY(w, "post", "/v1/regions", at), USAGE, path);
-        worker_stop(w);
 }
 
-WITH_WORKER(a_problem_is_told_and_is_status_one)
+ON_WORKER(a_problem_is_told_and_is_status_one)
 {
-        worker_start(w, "w", NULL);
         assert_complains(FERRY(w, "get", "/v1/regions/rgn_0000000000000001"), PROBLEM, "not-found");
         assert_complains(FERRY(w, "get", "/nowhere"), PROBLEM, "not-found");
         assert_complains(FERRY(w, "post", "/v1/regions", "{\"size\":0}"), PROBLEM, "/size");
         assert_complains(FERRY(w, "post", "/v1/regions", "{"), PROBLEM, "invalid-json");
         assert_complains(FERRY(w, "delete", "/v1/worker"), PROBLEM, "method-not-allowed");
         assert_complains(FERRY(w, "wait", "op_0000000000000001"), PROBLEM, "not-found");
-        worker_stop(w);
 }
 
 TEST(wrong_arguments_are_status_two)
@@ -155,11 +149,10 @@ TEST(wrong_arguments_are_status_two)
         assert_complains(FERRY(NULL, "wait", "op_1", "--timeout", "soon"), USAGE, "soon");
 }
 
-WITH_WORKER(no_worker_is_status_three)
+ON_WORKER(no_worker_is_status_three)
 {
         char *url;
 
-        worker_start(w, "w", NULL);
         url = strdup(w->url);
         worker_stop(w);
         assert_complains(FERRY(NULL, "--url", url, "get", "/v1/worker"), UNREACHABLE, "127.0.0.1");
@@ -167,13 +160,12 @@ WITH_WORKER(no_worker_is_status_three)
         free(url);
 }
 
-WITH_WORKER(wait_tells_how_an_operation_ended)
+ON_WORKER(wait_tells_how_an_operation_ended)
 {
         struct ferry_operation offer;
         char region[FERRY_ID_SIZE];
         struct run run;
 
-        worker_start(w, "w", NULL);
         region_make(w, 4096, 0, region);
         offer_make(w, FERRY_READABLE, region, &offer);
         assert_complains(FERRY(w, "wait", offer.id, "--timeout", "50ms"), LATE, "not done yet");
@@ -182,16 +174,14 @@ WITH_WORKER(wait_tells_how_an_operation_ended)
         assert_non_null(strstr(run.output, "\"status\":\"CANCELLED\""));
         assert_complains(run, PROBLEM, "cancelled");
         ferry_operation_clear(&offer);
-        worker_stop(w);
 }
 
-WITH_WORKER(several_are_waited_for_and_found_by_their_label)
+ON_WORKER(several_are_waited_for_and_found_by_their_label)
 {
         char region[FERRY_ID_SIZE];
         struct ferry_operation_results offers;
         struct run run;
 
-        worker_start(w, "w", NULL);
         region_make(w, 4096, 0, region);
         const struct ferry_descriptor all = { .region = region };
         struct ferry_operation_spec specs[2];
@@ -215,7 +205,6 @@ WITH_WORKER(several_are_waited_for_and_found_by_their_label)
         assert_non_null(strstr(run.output, "\"status\":\"CANCELLED\""));
         assert_complains(run, PROBLEM, "cancelled");
         ferry_operation_results_clear(&offers);
-        worker_stop(w);
 }
 
 TEST(two_curls_and_a_wait_move_a_region)
@@ -255,7 +244,7 @@ WITH_WORKER(the_environment_names_worker_and_token)
 
         assert_int_equal(dprintf(fd, "a-token-of-some-length\n"), 23);
         (void)close(fd);
-        worker_start_plain(w, "w", (const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", path, NULL });
+        worker_start_plain(w, "w", STRINGS("--listen", "127.0.0.1:0", "--token-file", path));
         worker_connect(w, NULL, &(struct ferry_options){ .token = "a-token-of-some-length" });
         assert_complains(FERRY(w, "get", "/v1/worker"), PROBLEM, "unauthenticated");
         assert_int_equal(setenv("FERRY_URL", w->url, 1), 0);
@@ -266,5 +255,4 @@ WITH_WORKER(the_environment_names_worker_and_token)
         (void)unsetenv("FERRY_URL");
         (void)unsetenv("FERRY_TOKEN_FILE");
         assert_int_equal(unlink(path), 0);
-        worker_stop(w);
 }

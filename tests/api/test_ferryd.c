@@ -26,7 +26,7 @@ TEST(help_names_every_option)
         };
         const char *output, *errors;
 
-        assert_int_equal(ferryd_run((const char *const[]){ "--help", NULL }, &output, &errors), 0);
+        assert_int_equal(ferryd_run(STRINGS("--help"), &output, &errors), 0);
         assert_string_equal(errors, "");
         for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
                 const char *flag = text_format("--%s", flags[i]);
@@ -42,7 +42,7 @@ TEST(version_is_one_line)
 {
         const char *output, *errors, *wanted = text_format("ferryd %s\n", ferry_version());
 
-        assert_int_equal(ferryd_run((const char *const[]){ "--version", NULL }, &output, &errors), 0);
+        assert_int_equal(ferryd_run(STRINGS("--version"), &output, &errors), 0);
         assert_string_equal(output, wanted);
         assert_string_equal(errors, "");
 }
@@ -107,10 +107,9 @@ TEST(what_is_no_flag_or_no_value_is_refused_in_one_line)
 
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
                 refused(cases[i].flags, 2, cases[i].text);
-        refused((const char *const[]){ "--listen", "127.0.0.1:0", "--data-listen", "127.0.0.1:0", "--transports",
-                                       "carrier-pigeon", NULL },
-                2, "--transports");
-        refused((const char *const[]){ "--token-file", "/nonexistent/token", NULL }, 1, "/nonexistent/token");
+        refused(STRINGS("--listen", "127.0.0.1:0", "--data-listen", "127.0.0.1:0", "--transports", "carrier-pigeon"), 2,
+                "--transports");
+        refused(STRINGS("--token-file", "/nonexistent/token"), 1, "/nonexistent/token");
 }
 
 TEST(a_bad_environment_is_refused_by_its_own_name)
@@ -121,22 +120,20 @@ TEST(a_bad_environment_is_refused_by_its_own_name)
         refused(listen, 2, "FERRY_WINDOW");
         assert_int_equal(unsetenv("FERRY_WINDOW"), 0);
         assert_int_equal(setenv("FERRY_LISTEN", "127.0.0.1:0,nonsense", 1), 0);
-        refused((const char *const[]){ NULL, NULL }, 2, "FERRY_LISTEN");
+        refused(STRINGS(NULL), 2, "FERRY_LISTEN");
         assert_int_equal(unsetenv("FERRY_LISTEN"), 0);
 }
 
 /* ---- with one ---- */
 
-WITH_WORKER(a_taken_port_is_refused)
+ON_WORKER(a_taken_port_is_refused, "--data-listen", "127.0.0.1:0")
 {
         const char *http, *data;
 
-        worker_start(w, "w", (const char *const[]){ "--data-listen", "127.0.0.1:0", NULL });
         http = w->url + strlen("http://");
         data = w->data;
-        refused((const char *const[]){ "--listen", http, NULL }, 1, "in use");
-        refused((const char *const[]){ "--listen", "127.0.0.1:0", "--data-listen", data, NULL }, 1, "in use");
-        worker_stop(w);
+        refused(STRINGS("--listen", http), 1, "in use");
+        refused(STRINGS("--listen", "127.0.0.1:0", "--data-listen", data), 1, "in use");
 }
 
 WITH_WORKER(the_environment_sets_flags_and_the_command_line_wins)
@@ -162,7 +159,6 @@ WITH_WORKER(the_environment_sets_flags_and_the_command_line_wins)
         assert_int_equal(json_number(limits, "stall_ms"), 7000);
         json_object_put(limits);
         assert_problem(w, "POST", "/v1/regions", "{\"size\":1048577}", 507, "limit-reached", NULL);
-        worker_stop(w);
 }
 
 WITH_WORKER(the_ready_line_has_these_keys_and_no_other)
@@ -181,13 +177,12 @@ WITH_WORKER(the_ready_line_has_these_keys_and_no_other)
         assert_int_equal(w->ready[strlen(w->ready) - 1], '\n');
         worker_stop(w); /* which looks whether anything else came */
 
-        worker_start(w, "w", (const char *const[]){ "--data-listen", "127.0.0.1:0", NULL });
+        worker_start(w, "w", STRINGS("--data-listen", "127.0.0.1:0"));
         ready = json_tokener_parse(w->ready);
         names = json_names(ready);
         assert_string_equal(names, "event http data worker pid");
         assert_int_equal(strncmp(json_text(ready, "data"), "127.0.0.1:", 10), 0);
         json_object_put(ready);
-        worker_stop(w);
 }
 
 WITH_WORKER(it_listens_wherever_it_is_told)
@@ -200,9 +195,7 @@ WITH_WORKER(it_listens_wherever_it_is_told)
         assert_non_null(mkdtemp(directory));
         path = text_format("%s/worker.sock", directory);
         flag = text_format("unix:%s", path);
-        worker_start_plain(
-                w, "w",
-                (const char *const[]){ "--listen", "127.0.0.1:0", "--listen", "localhost:0", "--listen", flag, NULL });
+        worker_start_plain(w, "w", STRINGS("--listen", "127.0.0.1:0", "--listen", "localhost:0", "--listen", flag));
         ready = json_tokener_parse(w->ready);
         http = json_member(ready, "http");
         assert_int_equal(json_object_array_length(http), 3);
@@ -215,7 +208,7 @@ WITH_WORKER(it_listens_wherever_it_is_told)
         assert_true(S_ISSOCK(status.st_mode));
         assert_int_equal(status.st_mode & 0777, 0600);
         /* Another worker does not take a socket that is in use. */
-        refused((const char *const[]){ "--listen", flag, NULL }, 1, "in use");
+        refused(STRINGS("--listen", flag), 1, "in use");
         assert_int_equal(ferry_get_readyz(w->client), 0);
         json_object_put(ready);
         worker_stop(w);
@@ -271,7 +264,7 @@ WITH_WORKER(logs_are_logfmt_or_json)
         free(log);
         worker_stop(w);
 
-        worker_start(w, "w", (const char *const[]){ "--log-format", "json", "--log-level", "debug", NULL });
+        worker_start(w, "w", STRINGS("--log-format", "json", "--log-level", "debug"));
         assert_problem(w, "GET", "/v1/regions/rgn_0000000000000001", NULL, 404, "not-found", NULL);
         log = strdup(worker_log(w));
         assert_non_null(strstr(log, "\"msg\":\"worker ready\""));
@@ -287,9 +280,8 @@ WITH_WORKER(logs_are_logfmt_or_json)
         free(log);
         worker_stop(w);
 
-        worker_start(w, "w", (const char *const[]){ "--log-level", "error", NULL });
+        worker_start(w, "w", STRINGS("--log-level", "error"));
         assert_string_equal(worker_log(w), "");
-        worker_stop(w);
 }
 
 /* ---- what flags do ---- */
@@ -303,7 +295,7 @@ WITH_WORKER(the_advertised_name_stands_in_links_and_metadata)
         struct ferry_worker_info info;
         const char *url;
 
-        worker_start(w, "w", (const char *const[]){ "--advertise", "localhost", "--data-listen", "127.0.0.1:0", NULL });
+        worker_start(w, "w", STRINGS("--advertise", "localhost", "--data-listen", "127.0.0.1:0"));
         assert_int_equal(ferry_get_worker(w->client, &info), 0);
         wanted = text_format("http://localhost%s", strrchr(w->url, ':'));
         assert_non_null(strstr(info.json, wanted));
@@ -312,8 +304,7 @@ WITH_WORKER(the_advertised_name_stands_in_links_and_metadata)
         ferry_worker_info_clear(&info);
         /* A worker with only the network side finds the other by what the metadata says. */
         worker_start(&other, "other",
-                     (const char *const[]){ "--data-listen", "127.0.0.1:0", "--local", "off", "--allow-peer",
-                                            "localhost", NULL });
+                     STRINGS("--data-listen", "127.0.0.1:0", "--local", "off", "--allow-peer", "localhost"));
         region_make(w, 5000, 5, region);
         offer_make(w, FERRY_READABLE, region, &offer);
         url = text_format("http://localhost%s/v1/operations/%s/metadata", strrchr(w->url, ':'), offer.id);
@@ -331,7 +322,6 @@ WITH_WORKER(the_advertised_name_stands_in_links_and_metadata)
         ferry_operation_clear(&read);
         ferry_operation_clear(&offer);
         worker_stop(&other);
-        worker_stop(w);
 }
 
 /* The default of --name tells workers apart. */
@@ -376,25 +366,21 @@ WITH_WORKER(http_threads_are_as_many_as_asked_for)
 {
         size_t two;
 
-        worker_start(w, "w", (const char *const[]){ "--http-threads", "2", NULL });
+        worker_start(w, "w", STRINGS("--http-threads", "2"));
         two = count_threads(w);
         worker_stop(w);
-        worker_start(w, "w", (const char *const[]){ "--http-threads", "8", NULL });
+        worker_start(w, "w", STRINGS("--http-threads", "8"));
         assert_int_equal(count_threads(w), two + 6);
-        worker_stop(w);
 }
 
 /* The names of a transport's settings are others from 1.17 on; one that UCX does not know has no effect. */
-WITH_WORKER(ucx_knows_every_setting)
+ON_WORKER(ucx_knows_every_setting, "--data-listen", "127.0.0.1:0", "--log-level", "debug")
 {
-        static const char *const flags[] = { "--data-listen", "127.0.0.1:0", "--log-level", "debug", NULL };
         const char *log;
 
-        worker_start(w, "w", flags);
         log = worker_log(w);
         assert_null(strstr(log, "UCX does not know a setting"));
         assert_null(strstr(log, "invalid configurations")); /* UCX's own words about those of transports */
-        worker_stop(w);
 }
 
 WITH_WORKER(a_transfer_moves_in_chunks_of_the_size_asked_for)

@@ -95,7 +95,7 @@ WITH_SCENE(followers_get_what_arrives_and_then_the_rest)
         char other[FERRY_ID_SIZE];
 
         for (int network = 0; network < 2; network++) {
-                start(s, network, (const char *const[]){ "--chunk-size", "262144", NULL });
+                start(s, network, STRINGS("--chunk-size", "262144"));
                 follow(s, ",\"uses\":2", &s->follower);
                 read_some(s);
                 worker_resume(&s->p.a);
@@ -137,7 +137,7 @@ WITH_SCENE(the_end_of_a_source_is_that_of_its_followers)
         for (int killed = 0; killed < 2; killed++) {
                 int error = killed ? FERRY_E_PEER_LOST : FERRY_E_CANCELLED;
 
-                start(s, false, (const char *const[]){ "--chunk-size", "262144", NULL });
+                start(s, false, STRINGS("--chunk-size", "262144"));
                 pair_expect_failures(&s->p);
                 worker_expect(&s->p.b, "peer-lost");
                 worker_expect(&s->c, "peer-lost");
@@ -171,7 +171,7 @@ WITH_SCENE(a_held_request_is_no_stall)
 {
         struct ferry_operation now;
 
-        start(s, true, (const char *const[]){ "--chunk-size", "262144", NULL });
+        start(s, true, STRINGS("--chunk-size", "262144"));
         follow(s, "", &s->follower);
         read_some(s);
         pass_time(UNANSWERED_MS * SLOWNESS);
@@ -189,7 +189,7 @@ WITH_SCENE(a_follower_that_ends_leaves_its_source_alone)
 {
         struct ferry_operation end;
 
-        start(s, false, (const char *const[]){ "--chunk-size", "262144", NULL });
+        start(s, false, STRINGS("--chunk-size", "262144"));
         follow(s, "", &s->follower);
         read_some(s);
         assert_int_equal(ferry_cancel_operation(s->p.b.client, s->follower.id, &end), 0);
@@ -220,7 +220,7 @@ WITH_SCENE(content_of_a_follower_waits_for_its_range)
         const char *path, *ask;
         int fd;
 
-        start(s, false, (const char *const[]){ "--chunk-size", "262144", NULL });
+        start(s, false, STRINGS("--chunk-size", "262144"));
         follow(s, ",\"uses\":2", &s->follower);
         read_some(s);
         path = text_format("/v1/operations/%s/content", s->follower.id);
@@ -243,8 +243,8 @@ WITH_SCENE(content_of_a_follower_waits_for_its_range)
         assert_int_equal(answer.body_size, SIZE - 10000);
         assert_memory_equal(answer.body, pattern + 10000, SIZE - 10000);
         (void)close(fd);
-        json_object_put(call_json_with(&s->p.b, 200, "DELETE", path, NULL,
-                                       (const char *const[]){ "Ferry-Transfer: xfr_0123456789abcdef", NULL }));
+        json_object_put(
+                call_json_with(&s->p.b, 200, "DELETE", path, NULL, STRINGS("Ferry-Transfer: xfr_0123456789abcdef")));
         operation_assert_end(&s->c, s->read.id, FERRY_COMPLETE, NULL);
         operation_assert_end(&s->p.b, s->follower.id, FERRY_COMPLETE, NULL);
         free(pattern);
@@ -311,7 +311,7 @@ WITH_SCENE(what_cannot_be_followed_is_refused)
         const char *body, *more;
         struct ferry_operation end;
 
-        start(s, false, (const char *const[]){ "--chunk-size", "262144", NULL });
+        start(s, false, STRINGS("--chunk-size", "262144"));
         pair_expect_failures(&s->p);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 #pragma GCC diagnostic push

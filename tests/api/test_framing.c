@@ -70,15 +70,13 @@ WITH_WORKER(an_ambiguous_length_is_refused_and_the_connection_closed)
         }
         worker_await_metric(w, "ferry_regions", 0);
         worker_assert_serving(w);
-        worker_stop(w);
 }
 
 /* The gate judges first heads alone; what libmicrohttpd says to later ones depends on its version. */
-WITH_WORKER(a_later_head_with_a_bad_length_ends_the_connection)
+ON_WORKER(a_later_head_with_a_bad_length_ends_the_connection)
 {
         static const char *const lengths[] = { "-1", "ten", "10, 10", "18446744073709551626" };
 
-        worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
                 const char *requests =
                                    text_format("GET /livez HTTP/1.1\r\n" HOST "\r\n" POST
@@ -90,19 +88,16 @@ WITH_WORKER(a_later_head_with_a_bad_length_ends_the_connection)
                 assert_in_range(text_count(said, "HTTP/1.1 4"), 1, 2);
         }
         worker_await_metric(w, "ferry_regions", 0);
-        worker_stop(w);
 }
 
-WITH_WORKER(old_http_has_no_chunks)
+ON_WORKER(old_http_has_no_chunks)
 {
-        worker_start(w, "w", NULL);
         wire_expect(w, 400,
                     "POST /v1/regions HTTP/1.0\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
                     "a\r\n" GOOD "\r\n0\r\n\r\n");
         wire_expect(w, 201,
                     "POST /v1/regions HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n" GOOD);
         worker_await_metric(w, "ferry_regions", 1);
-        worker_stop(w);
 }
 
 WITH_WORKER(broken_chunks_make_nothing)
@@ -132,10 +127,9 @@ WITH_WORKER(broken_chunks_make_nothing)
         }
         worker_await_metric(w, "ferry_regions", 0);
         worker_assert_serving(w);
-        worker_stop(w);
 }
 
-WITH_WORKER(what_is_not_http_gets_no_success)
+ON_WORKER(what_is_not_http_gets_no_success)
 {
         static const struct {
                 const char *bytes;
@@ -163,7 +157,6 @@ WITH_WORKER(what_is_not_http_gets_no_success)
 #undef BYTES
         };
 
-        worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 const char *said = wire_talk(w, rows[i].bytes, rows[i].size);
 
@@ -173,11 +166,10 @@ WITH_WORKER(what_is_not_http_gets_no_success)
                 assert_null(strstr(said, "HTTP/1.0 2"));
         }
         worker_assert_serving(w);
-        worker_stop(w);
 }
 
 /* No line ends in these, so that nothing can be answered; the worker waits for more, and serves the others. */
-WITH_WORKER(bytes_without_a_line_disturb_nobody)
+ON_WORKER(bytes_without_a_line_disturb_nobody)
 {
         static const char zeros[4096], blanks[] = "\r\n\r\n\r\n\r\n",
                                        tls[] = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
@@ -193,7 +185,6 @@ WITH_WORKER(bytes_without_a_line_disturb_nobody)
         enum { N = sizeof(rows) / sizeof(rows[0]) };
         int fds[N];
 
-        worker_start(w, "w", NULL);
         for (size_t i = 0; i < N; i++) {
                 fds[i] = raw_connect(w);
                 raw_send(fds[i], rows[i].bytes, rows[i].size);
@@ -202,16 +193,14 @@ WITH_WORKER(bytes_without_a_line_disturb_nobody)
         for (size_t i = 0; i < N; i++)
                 wire_abort(fds[i]);
         worker_assert_serving(w);
-        worker_stop(w);
 }
 
-WITH_WORKER(oversized_heads_are_refused)
+ON_WORKER(oversized_heads_are_refused)
 {
         enum { LARGE = 1 << 20 };
         char *large = malloc(LARGE + 1);
         const char *request, *said;
 
-        worker_start(w, "w", NULL);
         memset(large, 'x', LARGE);
         large[LARGE] = '\0';
         for (int i = 0; i < 4; i++) {
@@ -241,11 +230,10 @@ WITH_WORKER(oversized_heads_are_refused)
         assert_null(strstr(said, "HTTP/1.1 2"));
         free(large);
         worker_assert_serving(w);
-        worker_stop(w);
 }
 
 /* Every head is answered: with what was asked for, or with why not. */
-WITH_WORKER(no_head_is_left_without_an_answer)
+ON_WORKER(no_head_is_left_without_an_answer)
 {
         enum { LARGE = 20 << 10 };
         static const struct {
@@ -263,7 +251,6 @@ WITH_WORKER(no_head_is_left_without_an_answer)
         };
         char *text = malloc(LARGE);
 
-        worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 for (size_t size = rows[i].first; size < rows[i].last; size += rows[i].step) {
                         size_t piece = strlen(rows[i].piece);
@@ -286,19 +273,16 @@ WITH_WORKER(no_head_is_left_without_an_answer)
         free(text);
         wire_refused(w, 431, "head-too-large", "GET /livez HTTP/1.1\r\n" HOST "Cookie: %09000d\r\n\r\n", 0);
         worker_assert_serving(w);
-        worker_stop(w);
 }
 
-WITH_WORKER(the_absolute_form_and_hidden_slashes_are_understood)
+ON_WORKER(the_absolute_form_and_hidden_slashes_are_understood)
 {
-        worker_start(w, "w", NULL);
         wire_expect(w, 200, "GET http://localhost/livez HTTP/1.1\r\n" HOST "\r\n");
         wire_expect(w, 200, "GET http://localhost HTTP/1.1\r\nHost: evil.example\r\n\r\n");
         wire_refused(w, 421, "host-refused", "GET http://evil.example/livez HTTP/1.1\r\n" HOST "\r\n");
         wire_refused(w, 421, "host-refused", "GET http:///livez HTTP/1.1\r\n" HOST "\r\n");
         wire_refused(w, 404, "not-found", "GET /v1%%2fworker HTTP/1.1\r\n" HOST "\r\n");
         wire_refused(w, 404, "not-found", "GET /v1%%2Fregions HTTP/1.1\r\n" HOST "\r\n");
-        worker_stop(w);
 }
 
 /* What fits, within the 16 KiB a connection has, is no reason to refuse. */
@@ -324,47 +308,40 @@ static void send_full_targets(struct worker *w, unsigned n)
 }
 
 /* libmicrohttpd finds no room for the query after it has told of the target, and then forgets to tell of the end. */
-WITH_WORKER(a_target_that_leaves_no_room_leaves_nothing_behind)
+ON_WORKER(a_target_that_leaves_no_room_leaves_nothing_behind, "--http-threads", "1")
 {
-        static const char *const one_thread[] = { "--http-threads", "1", NULL };
         uint64_t before_kb;
 
-        worker_start(w, "w", one_thread);
         send_full_targets(w, 500);
         before_kb = worker_status_kb(w, "VmRSS");
         send_full_targets(w, 2000);
         if (!SANITIZED) /* which keeps what was freed, and tells of the rest when the worker stops */
                 assert_in_range(worker_status_kb(w, "VmRSS"), 0, before_kb + 1500);
-        worker_stop(w);
 }
 
-WITH_WORKER(a_large_head_that_fits_is_served)
+ON_WORKER(a_large_head_that_fits_is_served)
 {
         enum { LARGE = 12 << 10 };
         char *large = malloc(LARGE + 1);
 
-        worker_start(w, "w", NULL);
         memset(large, 'x', LARGE);
         large[LARGE] = '\0';
         wire_expect(w, 200, "GET /livez HTTP/1.1\r\n" HOST "X: %s\r\n\r\n", large);
         free(large);
-        worker_stop(w);
 }
 
 /* ---- connections ---- */
 
-WITH_WORKER(http_1_0_closes)
+ON_WORKER(http_1_0_closes)
 {
         const char *said;
 
-        worker_start(w, "w", NULL);
         said = wire_talk(w, "GET /livez HTTP/1.0\r\n\r\n", 23);
         assert_non_null(strstr(said, " 200 "));
         assert_non_null(strstr(said, "{\"status\":\"live\"}"));
-        worker_stop(w);
 }
 
-WITH_WORKER(pipelined_requests_are_answered_in_order)
+ON_WORKER(pipelined_requests_are_answered_in_order)
 {
         enum { N = 100 };
         char *requests = malloc(N * 200), *at = requests;
@@ -372,7 +349,6 @@ WITH_WORKER(pipelined_requests_are_answered_in_order)
         const char *answer;
         int fd;
 
-        worker_start(w, "w", NULL);
         for (int i = 0; i < N; i++)
                 at += sprintf(at, "%s HTTP/1.1\r\n" HOST "Request-Id: n%d\r\n%s\r\n%s",
                               i % 3 == 0   ? "HEAD /livez"
@@ -397,13 +373,11 @@ WITH_WORKER(pipelined_requests_are_answered_in_order)
         }
         worker_await_metric(w, "ferry_regions", N / 3);
         free(requests);
-        worker_stop(w);
 }
 
 /* After any refusal whose request was whole, the connection goes on. */
-WITH_WORKER(a_connection_outlives_refusals)
+ON_WORKER(a_connection_outlives_refusals)
 {
-        worker_start(w, "w", NULL);
         assert_counts(w,
                       "GET /nowhere HTTP/1.1\r\n" HOST "\r\n"
                       "POST /v1/worker HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello"
@@ -415,46 +389,40 @@ WITH_WORKER(a_connection_outlives_refusals)
                       "GET /livez HTTP/1.1\r\nHost: evil.example\r\n\r\n"
                       "GET /livez HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n",
                       9, 1);
-        worker_stop(w);
 }
 
 /* A body where none is taken is read and forgotten. */
-WITH_WORKER(a_body_that_nobody_wants_is_no_second_request)
+ON_WORKER(a_body_that_nobody_wants_is_no_second_request)
 {
-        worker_start(w, "w", NULL);
         assert_counts(w,
                       "GET /livez HTTP/1.1\r\n" HOST
                       "Content-Length: 36\r\n\r\nDELETE /v1/worker HTTP/1.1\r\nX: y\r\n\r\n"
                       "GET /livez HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n",
                       2, 2);
-        worker_stop(w);
 }
 
-WITH_WORKER(a_request_may_come_byte_by_byte)
+ON_WORKER(a_request_may_come_byte_by_byte)
 {
         static const char request[] = POST "Content-Length: 10\r\n\r\n" GOOD;
         struct raw_answer answer;
         int fd;
 
-        worker_start(w, "w", NULL);
         fd = raw_connect(w);
         for (size_t i = 0; i < strlen(request); i++)
                 raw_send(fd, request + i, 1);
         raw_receive(fd, false, &answer);
         assert_int_equal(answer.status, 201);
         (void)close(fd);
-        worker_stop(w);
 }
 
 /* ---- Expect: 100-continue ---- */
 
-WITH_WORKER(a_good_request_is_told_to_continue)
+ON_WORKER(a_good_request_is_told_to_continue)
 {
         struct raw_answer answer;
         const char *head;
         int fd;
 
-        worker_start(w, "w", NULL);
         fd = raw_connect(w);
         raw_send(fd, POST "Content-Length: 10\r\nExpect: 100-continue\r\n\r\n",
                  strlen(POST "Content-Length: 10\r\nExpect: 100-continue\r\n\r\n"));
@@ -464,11 +432,10 @@ WITH_WORKER(a_good_request_is_told_to_continue)
         raw_receive(fd, false, &answer);
         assert_int_equal(answer.status, 201);
         (void)close(fd);
-        worker_stop(w);
 }
 
 /* The refusal comes before the body, so that a gigabyte is not sent for nothing. */
-WITH_WORKER(a_refusal_comes_instead_of_continue)
+ON_WORKER(a_refusal_comes_instead_of_continue)
 {
         static const struct {
                 const char *head;
@@ -492,7 +459,6 @@ WITH_WORKER(a_refusal_comes_instead_of_continue)
         };
         char id[FERRY_ID_SIZE];
 
-        worker_start(w, "w", NULL);
         region_make(w, 10, 1, id);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 const char *region = strstr(rows[i].head, "REGION");
@@ -517,5 +483,4 @@ WITH_WORKER(a_refusal_comes_instead_of_continue)
                 (void)close(fd);
         }
         region_assert_pattern(w, id, 1, 0, 10);
-        worker_stop(w);
 }

@@ -24,11 +24,10 @@ static void get(const struct worker *w, size_t i, const char *headers, struct ra
                  documents[i].accept, headers);
 }
 
-WITH_WORKER(documents_have_tags_by_which_clients_keep_them)
+ON_WORKER(documents_have_tags_by_which_clients_keep_them)
 {
         struct raw_answer answer;
 
-        worker_start(w, "w", NULL);
         for (size_t i = 0; i < DOCUMENTS; i++) {
                 get(w, i, "", &answer);
                 assert_int_equal(answer.status, 200);
@@ -42,14 +41,12 @@ WITH_WORKER(documents_have_tags_by_which_clients_keep_them)
                 assert_int_equal(answer.status, 304);
                 answer_assert_header(&answer, "ETag", tag);
         }
-        worker_stop(w);
 }
 
-WITH_WORKER(documents_are_packed_for_those_who_take_gzip)
+ON_WORKER(documents_are_packed_for_those_who_take_gzip)
 {
         struct raw_answer plain, packed;
 
-        worker_start(w, "w", NULL);
         for (size_t i = 0; i < DOCUMENTS; i++) {
                 get(w, i, "Accept-Encoding: br, gzip;q=0\r\n", &plain);
                 answer_assert_header(&plain, "Content-Encoding", NULL);
@@ -60,15 +57,13 @@ WITH_WORKER(documents_are_packed_for_those_who_take_gzip)
                 const char *tag = raw_header(&packed, "ETag"), *other = raw_header(&plain, "ETag");
                 assert_string_not_equal(tag, other);
         }
-        worker_stop(w);
 }
 
 /* Nothing in line, nothing of elsewhere; a page for reading runs no script at all. */
-WITH_WORKER(pages_have_a_strict_policy)
+ON_WORKER(pages_have_a_strict_policy)
 {
         struct raw_answer answer;
 
-        worker_start(w, "w", NULL);
         for (size_t i = 0; i < DOCUMENTS; i++) {
                 if (!documents[i].page)
                         continue;
@@ -83,31 +78,27 @@ WITH_WORKER(pages_have_a_strict_policy)
                 assert_null(strstr(answer.body, " style="));
                 answer_assert_header(&answer, "Referrer-Policy", "no-referrer");
         }
-        worker_stop(w);
 }
 
-WITH_WORKER(only_a_browser_gets_the_page)
+ON_WORKER(only_a_browser_gets_the_page)
 {
         static const char *const json[] = { "", "Accept: */*\r\n", "Accept: application/json, text/html\r\n",
                                             "Accept: text/html;q=0.5, application/json\r\n" };
         struct raw_answer answer;
 
-        worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(json) / sizeof(json[0]); i++) {
                 wire_ask(w, &answer, "GET / HTTP/1.1\r\nHost: localhost\r\n%s\r\n", json[i]);
                 answer_assert_header(&answer, "Content-Type", "application/json");
                 answer_assert_header(&answer, "Vary", "Accept");
         }
-        worker_stop(w);
 }
 
 /* The page's own requests carry its origin; those of any other page are refused as before. */
-WITH_WORKER(the_page_may_ask_its_own_worker_alone)
+ON_WORKER(the_page_may_ask_its_own_worker_alone)
 {
         char region[FERRY_ID_SIZE];
         struct ferry_operation offer;
 
-        worker_start(w, "w", NULL);
         region_make(w, 10, 0, region);
         offer_make(w, FERRY_READABLE, region, &offer);
         const char *authority = strrchr(w->url, '/') + 1, *port = strrchr(w->url, ':');
@@ -136,5 +127,4 @@ WITH_WORKER(the_page_may_ask_its_own_worker_alone)
                     authority, authority);
         operation_assert_end(w, offer.id, FERRY_CANCELLED, NULL);
         ferry_operation_clear(&offer);
-        worker_stop(w);
 }

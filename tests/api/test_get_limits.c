@@ -35,15 +35,13 @@ WITH_WORKER(flags_are_what_is_shown)
         for (size_t i = 0; i < N; i++)
                 assert_int_equal(json_number(limits, rows[i].field), rows[i].shown);
         json_object_put(limits);
-        worker_stop(w);
 }
 
 /* Every limit is a positive number that JavaScript keeps exact. */
-WITH_WORKER(every_limit_is_a_number)
+ON_WORKER(every_limit_is_a_number)
 {
         struct json_object *limits;
 
-        worker_start(w, "w", NULL);
         limits = call_json(w, 200, "GET", "/v1/limits", NULL);
         json_object_object_foreach (limits, name, value) {
                 (void)value;
@@ -58,17 +56,15 @@ WITH_WORKER(every_limit_is_a_number)
         assert_int_equal(json_number(limits, "read_ms"), 60000);
         assert_int_equal(json_number(limits, "rate_min"), 500);
         json_object_put(limits);
-        worker_stop(w);
 }
 
 /* "readers_max" is an older name of "uses_max". */
-WITH_WORKER(libferry_knows_every_limit)
+ON_WORKER(libferry_knows_every_limit, "--max-waiters", "33")
 {
         struct ferry_limits limits;
         struct json_object *json;
         const uint64_t *fields = (const uint64_t *)(const void *)&limits;
 
-        worker_start(w, "w", (const char *const[]){ "--max-waiters", "33", NULL });
         assert_int_equal(ferry_get_limits(w->client, &limits), 0);
         assert_int_equal(limits.waiters_max, 33);
         json = json_tokener_parse(limits.json);
@@ -77,15 +73,13 @@ WITH_WORKER(libferry_knows_every_limit)
                 assert_int_not_equal(fields[i], 0);
         json_object_put(json);
         ferry_limits_clear(&limits);
-        worker_stop(w);
 }
 
-WITH_WORKER(a_head_holds_no_more_than_the_limit_says)
+ON_WORKER(a_head_holds_no_more_than_the_limit_says, "--max-connections", "80")
 {
         static const char start[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\nX: ";
         struct json_object *limits;
 
-        worker_start(w, "w", (const char *const[]){ "--max-connections", "80", NULL });
         limits = call_json(w, 200, "GET", "/v1/limits", NULL);
         assert_int_equal(json_number(limits, "address_connections_max"), 70);
         wire_refused(w, 431, "head-too-large", "%s%0*d\r\n\r\n", start,
@@ -93,15 +87,13 @@ WITH_WORKER(a_head_holds_no_more_than_the_limit_says)
         worker_await_metric(w, "ferry_http_problems_total{code=\"head-too-large\"}", 1);
         worker_await_metric(w, "ferry_http_connections_ended_total{reason=\"refused_head\"}", 1);
         json_object_put(limits);
-        worker_stop(w);
 }
 
-WITH_WORKER(a_page_holds_what_the_limit_says)
+ON_WORKER(a_page_holds_what_the_limit_says)
 {
         struct json_object *limits;
         char path[128];
 
-        worker_start(w, "w", NULL);
         limits = call_json(w, 200, "GET", "/v1/limits", NULL);
         for (int operations = 0; operations < 2; operations++) {
                 const char *list = operations ? "operations" : "regions";
@@ -113,7 +105,6 @@ WITH_WORKER(a_page_holds_what_the_limit_says)
                 json_object_put(call_json(w, 200, "GET", path, NULL));
         }
         json_object_put(limits);
-        worker_stop(w);
 }
 
 /* n rows of 65,536 pieces each, in one request of some 100 bytes a row. */
@@ -137,13 +128,12 @@ static struct json_object *make_rows(struct worker *w, const char *region, size_
         return results;
 }
 
-WITH_WORKER(short_rows_take_no_more_memory_than_the_limit_on_pieces)
+ON_WORKER(short_rows_take_no_more_memory_than_the_limit_on_pieces)
 {
         struct json_object *limits, *results, *last;
         char region[FERRY_ID_SIZE];
         size_t n;
 
-        worker_start(w, "w", NULL);
         limits = call_json(w, 200, "GET", "/v1/limits", NULL);
         n = json_number(limits, "pieces_max") / 65536;
         region_make(w, 2 * 65536, 0, region);
@@ -159,7 +149,6 @@ WITH_WORKER(short_rows_take_no_more_memory_than_the_limit_on_pieces)
                 assert_in_range(worker_status_kb(w, "RssAnon"), 1, 300 << 10);
         json_object_put(results);
         json_object_put(limits);
-        worker_stop(w);
 }
 
 enum { LONG_ONES = 6 };
@@ -187,14 +176,13 @@ static void make_long_ones(struct worker *w, char ids[LONG_ONES][FERRY_ID_SIZE])
         free(body);
 }
 
-WITH_WORKER(a_list_is_no_longer_than_the_limit_and_pages_go_on)
+ON_WORKER(a_list_is_no_longer_than_the_limit_and_pages_go_on)
 {
         char ids[LONG_ONES][FERRY_ID_SIZE], path[64 + LONG_ONES * FERRY_ID_SIZE];
         struct json_object *page, *list;
         const char *order[] = { "asc", "desc" };
         size_t pages = 0;
 
-        worker_start(w, "w", NULL);
         page = call_json(w, 200, "GET", "/v1/limits", NULL);
         assert_int_equal(json_number(page, "answer_max"), 16 << 20);
         json_object_put(page);
@@ -227,7 +215,6 @@ WITH_WORKER(a_list_is_no_longer_than_the_limit_and_pages_go_on)
         assert_string_equal(json_text(json_object_array_get_idx(list, LONG_ONES - 1), "code"), "too-large");
         assert_string_equal(json_text(json_object_array_get_idx(list, LONG_ONES - 1), "id"), ids[LONG_ONES - 1]);
         json_object_put(page);
-        worker_stop(w);
 }
 
 /* The last test: the hard limit does not rise again. */
@@ -246,5 +233,4 @@ WITH_WORKER(open_files_are_taken_to_the_hard_limit_and_no_further)
         log = worker_log(w);
         assert_non_null(strstr(log, "ulimit -n"));
         assert_non_null(strstr(log, "wanted=5000"));
-        worker_stop(w);
 }

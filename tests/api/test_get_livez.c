@@ -1,31 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire.h"
 
-WITH_WORKER(a_worker_that_answers_lives)
+ON_WORKER(a_worker_that_answers_lives)
 {
         struct raw_answer answer;
 
-        worker_start(w, "w", NULL);
         raw_exchange(w, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", &answer);
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Content-Type", "application/json");
         answer_assert_header(&answer, "Cache-Control", "no-store");
         assert_string_equal(answer.body, "{\"status\":\"live\"}\n");
         assert_int_equal(ferry_get_livez(w->client), 0);
-        worker_stop(w);
 }
 
 /* A load balancer's probe: HTTP/1.0, no Host. */
-WITH_WORKER(an_old_probe_is_answered)
+ON_WORKER(an_old_probe_is_answered)
 {
-        worker_start(w, "w", NULL);
         wire_expect(w, 200, "GET /livez HTTP/1.0\r\n\r\n");
         wire_expect(w, 200, "HEAD /livez HTTP/1.0\r\n\r\n");
-        worker_stop(w);
 }
 
 /* Parked requests hold no thread: more of them than there are threads, and the probe is answered at once. */
-WITH_WORKER(it_answers_beside_parked_requests)
+ON_WORKER(it_answers_beside_parked_requests, "--http-threads", "2")
 {
         enum { PARKED = 64 };
         struct ferry_operation operation;
@@ -33,7 +29,6 @@ WITH_WORKER(it_answers_beside_parked_requests)
         const char *target;
         int fds[PARKED];
 
-        worker_start(w, "w", (const char *const[]){ "--http-threads", "2", NULL });
         region_make(w, 1, 0, region);
         offer_make(w, FERRY_READABLE, region, &operation);
         target = text_format("/v1/operations/%s?wait_ms=60000", operation.id);
@@ -50,5 +45,4 @@ WITH_WORKER(it_answers_beside_parked_requests)
                 answer_assert_problem(&answer, 410, "gone");
         }
         ferry_operation_clear(&operation);
-        worker_stop(w);
 }

@@ -15,7 +15,6 @@ WITH_PAIR(it_is_prometheus_text)
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Content-Type", "text/plain; version=0.0.4; charset=utf-8");
         assert_int_equal(answer.body[answer.body_size - 1], '\n');
-        worker_stop(&p->a);
 }
 
 /* A dashboard or an alert finds what it asks for before anything has happened. */
@@ -40,14 +39,13 @@ WITH_PAIR(every_family_is_there_from_the_start)
         };
         char *text;
 
-        worker_start(&p->a, "w", (const char *const[]){ "--memory-limit", "1M", NULL });
+        worker_start(&p->a, "w", STRINGS("--memory-limit", "1M"));
         assert_int_equal(ferry_get_metrics(p->a.client, &text), 0);
         for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++)
                 if (!strstr(text, samples[i]))
                         fail_msg("no %s", samples[i] + 1);
         assert_null(strstr(text, "\nprocess_resident_memory_bytes 0\n"));
         free(text);
-        worker_stop(&p->a);
 }
 
 WITH_PAIR(errors_are_counted_by_code)
@@ -63,7 +61,6 @@ WITH_PAIR(errors_are_counted_by_code)
         ferry_operation_clear(&operation);
         wire_expect(&p->a, 404, "GET /v1/none HTTP/1.1\r\nHost: localhost\r\n\r\n");
         worker_await_metric(&p->a, "ferry_http_problems_total{code=\"not-found\"}", 1);
-        worker_stop(&p->a);
 }
 
 static void make_some_of_everything(struct pair *p)
@@ -111,15 +108,12 @@ WITH_PAIR(promtool_has_nothing_to_say)
         }
         (void)unlink(path);
         (void)close(fd);
-        pair_stop(p);
 }
 
-WITH_PAIR(regions_and_their_bytes_are_counted)
+ON_WORKER(regions_and_their_bytes_are_counted)
 {
-        struct worker *w = &p->a;
         char first[FERRY_ID_SIZE], second[FERRY_ID_SIZE];
 
-        worker_start(w, "w", NULL);
         worker_await_metric(w, "ferry_regions", 0);
         region_make(w, 100, 0, first);
         region_make(w, SIZE, 0, second);
@@ -128,10 +122,9 @@ WITH_PAIR(regions_and_their_bytes_are_counted)
         region_drop(w, first);
         worker_await_metric(w, "ferry_regions", 1);
         worker_await_metric(w, "ferry_region_bytes", SIZE);
-        worker_stop(w);
 }
 
-WITH_PAIR(requests_are_counted_by_route_and_code)
+ON_WORKER(requests_are_counted_by_route_and_code)
 {
         static const struct {
                 const char *request, *sample;
@@ -147,9 +140,7 @@ WITH_PAIR(requests_are_counted_by_route_and_code)
                   "Content-Length: 10\r\n\r\n{\"size\":1}",
                   "{route=\"createRegion\",code=\"201\"}" },
         };
-        struct worker *w = &p->a;
 
-        worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 const char *sample = text_format("ferry_http_requests_total%s", rows[i].sample);
                 struct raw_answer answer;
@@ -160,16 +151,13 @@ WITH_PAIR(requests_are_counted_by_route_and_code)
                         worker_await_metric(w, sample, (uint64_t)n);
                 }
         }
-        worker_stop(w);
 }
 
 /* What clients make up must not become labels, or they could fill the worker's memory. */
-WITH_PAIR(paths_and_methods_of_clients_are_no_labels)
+ON_WORKER(paths_and_methods_of_clients_are_no_labels)
 {
-        struct worker *w = &p->a;
         char *text;
 
-        worker_start(w, "w", NULL);
         for (int i = 0; i < 50; i++) {
                 wire_expect(w, 404, "GET /marker%d HTTP/1.1\r\nHost: localhost\r\n\r\n", i);
                 wire_expect(w, 405, "MARKER%d /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", i);
@@ -180,59 +168,52 @@ WITH_PAIR(paths_and_methods_of_clients_are_no_labels)
         free(text);
         worker_await_metric(w, "ferry_http_requests_total{route=\"none\",code=\"404\"}", 50);
         worker_await_metric(w, "ferry_http_requests_total{route=\"none\",code=\"405\"}", 50);
-        worker_stop(w);
 }
 
-WITH_PAIR(moved_bytes_and_operations_are_counted)
+ON_EACH_PAIR(moved_bytes_and_operations_are_counted)
 {
         static const char *const transports[] = { "shm", "tcp" };
 
-        for (int network = 0; network < 2; network++) {
-                char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
-                const char *sample;
-                struct ferry_operation passive, active;
+        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
+        const char *sample;
+        struct ferry_operation passive, active;
 
-                pair_start(p, network);
-                region_make(&p->a, SIZE, 1, source);
-                region_make(&p->b, SIZE, 0, target);
-                offer_make(&p->a, FERRY_READABLE, source, &passive);
-                worker_await_metric(&p->a, "ferry_operations{kind=\"readable\",status=\"INITIALIZED\"}", 1);
-                begin_make(&p->b, FERRY_READ, target, passive.metadata, &active);
-                operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
-                operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+        region_make(&p->a, SIZE, 1, source);
+        region_make(&p->b, SIZE, 0, target);
+        offer_make(&p->a, FERRY_READABLE, source, &passive);
+        worker_await_metric(&p->a, "ferry_operations{kind=\"readable\",status=\"INITIALIZED\"}", 1);
+        begin_make(&p->b, FERRY_READ, target, passive.metadata, &active);
+        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+        operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
 
-                sample = text_format("ferry_transferred_bytes_total{direction=\"sent\",transport=\"%s\"}",
-                                     transports[network]);
-                worker_await_metric(&p->a, sample, SIZE);
-                sample = text_format("ferry_transferred_bytes_total{direction=\"received\",transport=\"%s\"}",
-                                     transports[network]);
-                worker_await_metric(&p->b, sample, SIZE);
-                worker_await_metric(&p->a, "ferry_operations{kind=\"readable\",status=\"INITIALIZED\"}", 0);
-                worker_await_metric(&p->a, "ferry_operations{kind=\"readable\",status=\"COMPLETE\"}", 1);
-                worker_await_metric(&p->a, "ferry_operations_ended_total{kind=\"readable\",status=\"COMPLETE\"}", 1);
-                worker_await_metric(&p->b, "ferry_operations_ended_total{kind=\"read\",status=\"COMPLETE\"}", 1);
-                worker_await_metric(&p->b, "ferry_operation_duration_seconds_count{kind=\"read\"}", 1);
-                worker_await_metric(&p->b, "ferry_operation_duration_seconds_bucket{kind=\"read\",le=\"+Inf\"}", 1);
+        sample = text_format("ferry_transferred_bytes_total{direction=\"sent\",transport=\"%s\"}",
+                             transports[p->network]);
+        worker_await_metric(&p->a, sample, SIZE);
+        sample = text_format("ferry_transferred_bytes_total{direction=\"received\",transport=\"%s\"}",
+                             transports[p->network]);
+        worker_await_metric(&p->b, sample, SIZE);
+        worker_await_metric(&p->a, "ferry_operations{kind=\"readable\",status=\"INITIALIZED\"}", 0);
+        worker_await_metric(&p->a, "ferry_operations{kind=\"readable\",status=\"COMPLETE\"}", 1);
+        worker_await_metric(&p->a, "ferry_operations_ended_total{kind=\"readable\",status=\"COMPLETE\"}", 1);
+        worker_await_metric(&p->b, "ferry_operations_ended_total{kind=\"read\",status=\"COMPLETE\"}", 1);
+        worker_await_metric(&p->b, "ferry_operation_duration_seconds_count{kind=\"read\"}", 1);
+        worker_await_metric(&p->b, "ferry_operation_duration_seconds_bucket{kind=\"read\",le=\"+Inf\"}", 1);
 
-                /* Forgotten, it is gone from the gauge, but not from the counter. */
-                assert_int_equal(ferry_delete_operation(p->a.client, passive.id), 0);
-                worker_await_metric(&p->a, "ferry_operations{kind=\"readable\",status=\"COMPLETE\"}", 0);
-                worker_await_metric(&p->a, "ferry_operations_ended_total{kind=\"readable\",status=\"COMPLETE\"}", 1);
-                ferry_operation_clear(&passive);
-                ferry_operation_clear(&active);
-                pair_stop(p);
-        }
+        /* Forgotten, it is gone from the gauge, but not from the counter. */
+        assert_int_equal(ferry_delete_operation(p->a.client, passive.id), 0);
+        worker_await_metric(&p->a, "ferry_operations{kind=\"readable\",status=\"COMPLETE\"}", 0);
+        worker_await_metric(&p->a, "ferry_operations_ended_total{kind=\"readable\",status=\"COMPLETE\"}", 1);
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
 }
 
-WITH_PAIR(parked_requests_are_counted)
+ON_WORKER(parked_requests_are_counted)
 {
-        struct worker *w = &p->a;
         struct ferry_operation operation;
         char region[FERRY_ID_SIZE];
         const char *target;
         int fd;
 
-        worker_start(w, "w", NULL);
         region_make(w, 1, 0, region);
         offer_make(w, FERRY_READABLE, region, &operation);
         worker_await_metric(w, "ferry_http_waiters", 0);
@@ -242,5 +223,4 @@ WITH_PAIR(parked_requests_are_counted)
         wire_abort(fd); /* noticed although the connection is suspended */
         worker_await_metric(w, "ferry_http_waiters", 0);
         ferry_operation_clear(&operation);
-        worker_stop(w);
 }

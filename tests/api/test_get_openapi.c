@@ -30,16 +30,13 @@ WITH_WORKER(it_is_the_document_byte_for_byte)
         assert_int_equal(answer.body_size, size);
         assert_memory_equal(answer.body, wanted, size);
         free(wanted);
-        worker_stop(w);
 }
 
-WITH_WORKER(the_library_gives_it_as_text)
+ON_WORKER(the_library_gives_it_as_text)
 {
         char *yaml;
 
-        worker_start(w, "w", NULL);
         assert_int_equal(ferry_get_openapi(w->client, &yaml), 0);
         assert_non_null(strstr(yaml, "operationId: getOpenapi"));
         free(yaml);
-        worker_stop(w);
 }

@@ -20,46 +20,42 @@ static void assert_like(const char *text, const char *pattern)
 
 #define TIME "^20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]\\.[0-9]{3}Z$"
 
-WITH_PAIR(an_operation_tells_how_it_went)
+ON_EACH_PAIR(an_operation_tells_how_it_went)
 {
-        for (int network = 0; network < 2; network++) {
-                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-                struct ferry_operation passive, active;
-                struct json_object *object;
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        struct ferry_operation passive, active;
+        struct json_object *object;
 
-                pair_start(p, network);
-                region_make(&p->a, SIZE, 3, offered);
-                region_make(&p->b, SIZE, 0, local);
-                offer_make(&p->a, FERRY_READABLE, offered, &passive);
-                object = operation_json(&p->a, passive.id);
-                assert_string_equal(json_text(object, "status"), "INITIALIZED");
-                assert_false(json_truth(object, "done"));
-                assert_int_equal(json_number(object, "bytes_done"), 0);
-                assert_like(json_text(object, "id"), "^op_[0-9a-f]{16}$");
-                assert_like(json_text(object, "created_at"), TIME);
-                assert_like(json_text(object, "expires_at"), TIME);
-                assert_true(strcmp(json_text(object, "created_at"), json_text(object, "expires_at")) < 0);
+        region_make(&p->a, SIZE, 3, offered);
+        region_make(&p->b, SIZE, 0, local);
+        offer_make(&p->a, FERRY_READABLE, offered, &passive);
+        object = operation_json(&p->a, passive.id);
+        assert_string_equal(json_text(object, "status"), "INITIALIZED");
+        assert_false(json_truth(object, "done"));
+        assert_int_equal(json_number(object, "bytes_done"), 0);
+        assert_like(json_text(object, "id"), "^op_[0-9a-f]{16}$");
+        assert_like(json_text(object, "created_at"), TIME);
+        assert_like(json_text(object, "expires_at"), TIME);
+        assert_true(strcmp(json_text(object, "created_at"), json_text(object, "expires_at")) < 0);
+        json_object_put(object);
+
+        begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
+        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+        operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+        for (int side = 0; side < 2; side++) {
+                object = operation_json(side ? &p->b : &p->a, side ? active.id : passive.id);
+                assert_string_equal(json_text(object, "status"), "COMPLETE");
+                assert_true(json_truth(object, "done"));
+                assert_int_equal(json_number(object, "bytes_done"), SIZE);
+                assert_true(json_number(object, "revision") > 1);
+                assert_true(json_number(object, "duration_us") < WAIT_MS * 1000);
+                assert_like(json_text(object, "ended_at"), TIME);
+                assert_true(strcmp(json_text(object, "created_at"), json_text(object, "ended_at")) <= 0);
+                assert_string_equal(json_text(object, "transport"), p->network ? "tcp" : "shm");
                 json_object_put(object);
-
-                begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
-                operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
-                operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
-                for (int side = 0; side < 2; side++) {
-                        object = operation_json(side ? &p->b : &p->a, side ? active.id : passive.id);
-                        assert_string_equal(json_text(object, "status"), "COMPLETE");
-                        assert_true(json_truth(object, "done"));
-                        assert_int_equal(json_number(object, "bytes_done"), SIZE);
-                        assert_true(json_number(object, "revision") > 1);
-                        assert_true(json_number(object, "duration_us") < WAIT_MS * 1000);
-                        assert_like(json_text(object, "ended_at"), TIME);
-                        assert_true(strcmp(json_text(object, "created_at"), json_text(object, "ended_at")) <= 0);
-                        assert_string_equal(json_text(object, "transport"), network ? "tcp" : "shm");
-                        json_object_put(object);
-                }
-                ferry_operation_clear(&passive);
-                ferry_operation_clear(&active);
-                pair_stop(p);
         }
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
 }
 
 static struct raw_answer get(struct worker *w, const char *method, const char *id, const char *headers)
@@ -72,15 +68,13 @@ static struct raw_answer get(struct worker *w, const char *method, const char *i
         return answer;
 }
 
-WITH_PAIR(the_etag_follows_the_revision)
+ON_WORKER(the_etag_follows_the_revision)
 {
-        struct worker *w = &p->a;
         struct ferry_operation operation;
         struct raw_answer answer;
         char region[FERRY_ID_SIZE];
         const char *etag;
 
-        worker_start(w, "a", NULL);
         region_make(w, SIZE, 0, region);
         offer_make(w, FERRY_WRITABLE, region, &operation);
         answer = get(w, "GET", operation.id, "");
@@ -103,18 +97,15 @@ WITH_PAIR(the_etag_follows_the_revision)
         etag = raw_header(&answer, "ETag");
         assert_string_not_equal(etag, "\"r1\"");
         ferry_operation_clear(&operation);
-        worker_stop(w);
 }
 
-WITH_PAIR(a_head_is_a_get_without_a_body)
+ON_WORKER(a_head_is_a_get_without_a_body)
 {
-        struct worker *w = &p->a;
         struct ferry_operation operation;
         struct raw_answer whole, head;
         char region[FERRY_ID_SIZE];
         const char *length, *etag;
 
-        worker_start(w, "a", NULL);
         region_make(w, SIZE, 0, region);
         offer_make(w, FERRY_WRITABLE, region, &operation);
         whole = get(w, "GET", operation.id, "");
@@ -126,10 +117,9 @@ WITH_PAIR(a_head_is_a_get_without_a_body)
         assert_int_equal(strtoul(length, NULL, 10), whole.body_size);
         assert_string_equal(etag, "\"r1\"");
         ferry_operation_clear(&operation);
-        worker_stop(w);
 }
 
-WITH_PAIR(an_id_that_is_not_there_is_404_at_once)
+WITH_WORKER(an_id_that_is_not_there_is_404_at_once)
 {
         static const char *const ids[] = { "op_0123456789abcdef",
                                            "op_0123456789abcdef?wait_ms=60000",
@@ -142,7 +132,6 @@ WITH_PAIR(an_id_that_is_not_there_is_404_at_once)
                                            "%00",
                                            "op_%2e%2e%2fworker",
                                            "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" };
-        struct worker *w = &p->a;
         uint64_t start;
 
         worker_start(w, "a", NULL);
@@ -157,10 +146,9 @@ WITH_PAIR(an_id_that_is_not_there_is_404_at_once)
                 }
         }
         assert_true(now_ms() - start < 20000);
-        worker_stop(w);
 }
 
-WITH_PAIR(parameters_are_checked)
+ON_WORKER(parameters_are_checked)
 {
         static const char *const bad[] = { "wait_ms=",
                                            "wait_ms=-1",
@@ -171,11 +159,9 @@ WITH_PAIR(parameters_are_checked)
                                            "wait_ms=1&wait_ms=2",
                                            "wait=5",
                                            "include=metadata" };
-        struct worker *w = &p->a;
         struct ferry_operation operation;
         char region[FERRY_ID_SIZE];
 
-        worker_start(w, "a", NULL);
         region_make(w, SIZE, 0, region);
         offer_make(w, FERRY_WRITABLE, region, &operation);
         for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -184,5 +170,4 @@ WITH_PAIR(parameters_are_checked)
                 assert_problem(w, "GET", path, NULL, 400, "invalid-parameter", NULL);
         }
         ferry_operation_clear(&operation);
-        worker_stop(w);
 }

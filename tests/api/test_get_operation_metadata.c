@@ -39,14 +39,12 @@ static void assert_like_upstream(struct json_object *metadata, int kind, const u
         }
 }
 
-WITH_PAIR(the_document_is_upstreams_with_exactly_four_keys)
+ON_WORKER(the_document_is_upstreams_with_exactly_four_keys)
 {
         static const uint64_t sizes[] = { 1, 4097, 100 };
-        struct worker *w = &p->a;
         struct ferry_descriptor descriptors[3];
         char region[FERRY_ID_SIZE];
 
-        worker_start(w, "a", NULL);
         region_make(w, 100000, 0, region);
         for (size_t i = 0; i < 3; i++)
                 descriptors[i] = (struct ferry_descriptor){ region, i * 10000, sizes[i] };
@@ -63,7 +61,6 @@ WITH_PAIR(the_document_is_upstreams_with_exactly_four_keys)
                 json_object_put(metadata);
                 ferry_operation_clear(&operation);
         }
-        worker_stop(w);
 }
 
 static size_t blob_length(struct worker *w, const char *region)
@@ -81,38 +78,32 @@ static size_t blob_length(struct worker *w, const char *region)
 }
 
 /* Ids and digests are random, so that zlib's output varies by a few bytes; 100 registrations would show. */
-WITH_PAIR(the_blob_does_not_grow_with_what_else_is_there)
+ON_EACH_PAIR(the_blob_does_not_grow_with_what_else_is_there)
 {
         enum { MORE = 100, SLACK = 24 };
 
-        for (int network = 0; network < 2; network++) {
-                char region[FERRY_ID_SIZE], other[FERRY_ID_SIZE];
-                size_t before, after;
+        char region[FERRY_ID_SIZE], other[FERRY_ID_SIZE];
+        size_t before, after;
 
-                pair_start(p, network);
-                region_make(&p->a, 100, 0, region);
-                before = blob_length(&p->a, region);
-                for (int i = 0; i < MORE; i++) {
-                        region_make(&p->a, 1000, 0, other);
-                        (void)blob_length(&p->a, other);
-                }
-                after = blob_length(&p->a, region);
-                assert_in_range(after, before - SLACK, before + SLACK);
-                assert_true(after < 600);
-                pair_stop(p);
+        region_make(&p->a, 100, 0, region);
+        before = blob_length(&p->a, region);
+        for (int i = 0; i < MORE; i++) {
+                region_make(&p->a, 1000, 0, other);
+                (void)blob_length(&p->a, other);
         }
+        after = blob_length(&p->a, region);
+        assert_in_range(after, before - SLACK, before + SLACK);
+        assert_true(after < 600);
 }
 
-WITH_PAIR(it_is_not_to_be_stored_and_every_offer_has_its_own_key)
+ON_WORKER(it_is_not_to_be_stored_and_every_offer_has_its_own_key)
 {
-        struct worker *w = &p->a;
         struct ferry_operation one, two;
         struct json_object *first, *second;
         struct raw_answer answer;
         char region[FERRY_ID_SIZE];
         const char *request, *control;
 
-        worker_start(w, "a", NULL);
         region_make(w, 100, 0, region);
         offer_make(w, FERRY_READABLE, region, &one);
         offer_make(w, FERRY_READABLE, region, &two);
@@ -128,16 +119,14 @@ WITH_PAIR(it_is_not_to_be_stored_and_every_offer_has_its_own_key)
         json_object_put(second);
         ferry_operation_clear(&one);
         ferry_operation_clear(&two);
-        worker_stop(w);
 }
 
-WITH_PAIR(only_live_passive_operations_have_it)
+ON_PAIR(only_live_passive_operations_have_it)
 {
         struct ferry_operation passive, active;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         const char *path;
 
-        pair_start(p, false);
         region_make(&p->a, 100, 4, offered);
         region_make(&p->b, 100, 0, local);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
@@ -152,7 +141,6 @@ WITH_PAIR(only_live_passive_operations_have_it)
         assert_problem(&p->a, "GET", "/v1/operations/op_0123456789abcdef/metadata", NULL, 404, "not-found", NULL);
         ferry_operation_clear(&passive);
         ferry_operation_clear(&active);
-        pair_stop(p);
 }
 
 /* Collects everything that the worker says about an operation. */
@@ -189,54 +177,48 @@ static const char *all_answers(struct worker *w, const char *id)
         return all;
 }
 
-WITH_PAIR(the_key_appears_nowhere_else)
+ON_EACH_PAIR(the_key_appears_nowhere_else, "--log-level", "debug")
 {
-        static const char *const flags[] = { "--log-level", "debug", NULL };
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        const char *changed, *body, *more, *text;
+        struct ferry_operation passive, active;
+        struct json_object *metadata, *problem;
+        const char *key;
 
-        for (int network = 0; network < 2; network++) {
-                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-                const char *changed, *body, *more, *text;
-                struct ferry_operation passive, active;
-                struct json_object *metadata, *problem;
-                const char *key;
-
-                pair_start_with(p, network, flags);
-                pair_expect_failures(p);
-                region_make(&p->a, 100, 4, offered);
-                region_make(&p->b, 100, 0, local);
-                offer_make(&p->a, FERRY_READABLE, offered, &passive);
-                metadata = json_tokener_parse(passive.metadata);
-                key = json_text(metadata, "notification_key");
-                begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
-                operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
-                operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
-                text = all_answers(&p->b, active.id);
-                assert_null(strstr(text, key));
-                /* A refusal names the place, not the value. */
-                changed = metadata_with(passive.metadata, "operation_kind", json_object_new_int(7));
-                more = text_format(",\"remote_metadata\":%s", changed);
-                body = operation_body("read", local, more);
-                problem = call_json(&p->b, 400, "POST", "/v1/operations", body);
-                assert_null(strstr(json_object_to_json_string(problem), key));
-                json_object_put(problem);
-                ferry_operation_clear(&active);
-                /* A second use fails, and says so without the key. */
-                begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
-                operation_assert_error(&p->b, active.id, FERRY_ERRORED, FERRY_E_ALREADY_CLAIMED);
-                ferry_operation_clear(&active);
-                ferry_operation_clear(&passive);
-                offer_make(&p->a, FERRY_WRITABLE, offered, &passive);
-                json_object_put(metadata);
-                metadata = json_tokener_parse(passive.metadata);
-                text = all_answers(&p->a, passive.id);
+        pair_expect_failures(p);
+        region_make(&p->a, 100, 4, offered);
+        region_make(&p->b, 100, 0, local);
+        offer_make(&p->a, FERRY_READABLE, offered, &passive);
+        metadata = json_tokener_parse(passive.metadata);
+        key = json_text(metadata, "notification_key");
+        begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
+        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+        operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+        text = all_answers(&p->b, active.id);
+        assert_null(strstr(text, key));
+        /* A refusal names the place, not the value. */
+        changed = metadata_with(passive.metadata, "operation_kind", json_object_new_int(7));
+        more = text_format(",\"remote_metadata\":%s", changed);
+        body = operation_body("read", local, more);
+        problem = call_json(&p->b, 400, "POST", "/v1/operations", body);
+        assert_null(strstr(json_object_to_json_string(problem), key));
+        json_object_put(problem);
+        ferry_operation_clear(&active);
+        /* A second use fails, and says so without the key. */
+        begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
+        operation_assert_error(&p->b, active.id, FERRY_ERRORED, FERRY_E_ALREADY_CLAIMED);
+        ferry_operation_clear(&active);
+        ferry_operation_clear(&passive);
+        offer_make(&p->a, FERRY_WRITABLE, offered, &passive);
+        json_object_put(metadata);
+        metadata = json_tokener_parse(passive.metadata);
+        text = all_answers(&p->a, passive.id);
+        assert_null(strstr(text, json_text(metadata, "notification_key")));
+        for (int side = 0; side < 2; side++) {
+                text = worker_log(side ? &p->b : &p->a);
+                assert_non_null(strstr(text, "level=debug"));
                 assert_null(strstr(text, json_text(metadata, "notification_key")));
-                for (int side = 0; side < 2; side++) {
-                        text = worker_log(side ? &p->b : &p->a);
-                        assert_non_null(strstr(text, "level=debug"));
-                        assert_null(strstr(text, json_text(metadata, "notification_key")));
-                }
-                json_object_put(metadata);
-                ferry_operation_clear(&passive);
-                pair_stop(p);
         }
+        json_object_put(metadata);
+        ferry_operation_clear(&passive);
 }

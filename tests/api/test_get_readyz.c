@@ -14,7 +14,6 @@ WITH_PAIR(a_started_worker_is_ready)
         assert_int_equal(answer.status, 200);
         assert_string_equal(answer.body, "{\"status\":\"ready\"}\n");
         assert_int_equal(ferry_get_readyz(p->a.client), 0);
-        worker_stop(&p->a);
 }
 
 /* Rounds of GET /readyz until the worker says that it is draining. */
@@ -27,14 +26,13 @@ static void await_draining(struct worker *w)
 /* SIGTERM while a transfer stands in its middle: not ready, alive, no new work; the transfer ends well, then the
  * worker.
  */
-WITH_PAIR(a_draining_worker_is_alive_but_not_ready)
+ON_PAIR(a_draining_worker_is_alive_but_not_ready)
 {
         struct worker *a = &p->a;
         struct raw_answer answer;
         struct running running;
         int status;
 
-        pair_start(p, false);
         running_start(p, FERRY_READABLE, 64 << 20, 5, &p->b, &running);
         assert_int_equal(kill(a->pid, SIGTERM), 0);
         await_draining(a);
@@ -58,5 +56,4 @@ WITH_PAIR(a_draining_worker_is_alive_but_not_ready)
         assert_true(WIFEXITED(status));
         assert_int_equal(WEXITSTATUS(status), 0);
         assert_int_equal(worker_files(a), 0);
-        worker_stop(&p->b);
 }

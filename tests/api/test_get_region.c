@@ -11,12 +11,11 @@ static uint64_t in_use(struct worker *w, const char *id)
         return region.in_use;
 }
 
-WITH_WORKER(in_use_counts_operations_that_run)
+ON_WORKER(in_use_counts_operations_that_run)
 {
         char id[FERRY_ID_SIZE];
         struct ferry_operation first, second;
 
-        worker_start(w, "w", NULL);
         region_make(w, 100, 0, id);
         assert_int_equal(in_use(w, id), 0);
         offer_make(w, FERRY_READABLE, id, &first);
@@ -30,24 +29,21 @@ WITH_WORKER(in_use_counts_operations_that_run)
         assert_int_equal(in_use(w, id), 0);
         ferry_operation_clear(&first);
         ferry_operation_clear(&second);
-        worker_stop(w);
 }
 
 /* The worker's own memory may be deleted under a stream, so that a stream does not count. */
-WITH_WORKER(in_use_does_not_count_streams)
+ON_WORKER(in_use_does_not_count_streams)
 {
         char id[FERRY_ID_SIZE];
         int reader;
 
-        worker_start(w, "w", NULL);
         region_make(w, 32 << 20, 0, id);
         reader = wire_stalled_reader(w, region_path(id, "/content"));
         assert_int_equal(in_use(w, id), 0);
         wire_abort(reader);
-        worker_stop(w);
 }
 
-WITH_WORKER(an_unknown_id_is_not_found)
+ON_WORKER(an_unknown_id_is_not_found)
 {
         static const char *const ids[] = {
                 "rgn_0000000000000001",
@@ -70,7 +66,6 @@ WITH_WORKER(an_unknown_id_is_not_found)
         };
         char id[FERRY_ID_SIZE], *upper;
 
-        worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
                 wire_refused(w, 404, "not-found", "GET /v1/regions/%s HTTP/1.1\r\nHost: localhost\r\n\r\n", ids[i]);
                 wire_refused(w, 404, "not-found", "GET /v1/regions/%s/content HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -86,7 +81,6 @@ WITH_WORKER(an_unknown_id_is_not_found)
         if (strcmp(upper, id) != 0)
                 wire_refused(w, 404, "not-found", "GET /v1/regions/%s HTTP/1.1\r\nHost: localhost\r\n\r\n", upper);
         free(upper);
-        worker_stop(w);
 }
 
 WITH_WORKER(an_id_of_thousands_of_characters_is_not_found)
@@ -100,17 +94,14 @@ WITH_WORKER(an_id_of_thousands_of_characters_is_not_found)
         worker_start(w, "w", NULL);
         wire_refused(w, 404, "not-found", "GET /v1/regions/%s HTTP/1.1\r\nHost: localhost\r\n\r\n", id);
         free(id);
-        worker_stop(w);
 }
 
-WITH_WORKER(a_deleted_region_is_not_found)
+ON_WORKER(a_deleted_region_is_not_found)
 {
         char id[FERRY_ID_SIZE];
         struct ferry_region region;
 
-        worker_start(w, "w", NULL);
         region_make(w, 1, 0, id);
         region_drop(w, id);
         assert_int_equal(ferry_get_region(w->client, id, &region), FERRY_E_NOT_FOUND);
-        worker_stop(w);
 }

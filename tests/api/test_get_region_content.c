@@ -12,12 +12,11 @@ static void make_digits(struct worker *w, char *id)
         assert_int_equal(ferry_put_region_content(w->client, id, 0, "0123456789", 10), 0);
 }
 
-WITH_WORKER(the_whole_is_raw_octets)
+ON_WORKER(the_whole_is_raw_octets)
 {
         char id[FERRY_ID_SIZE];
         struct raw_answer answer;
 
-        worker_start(w, "w", NULL);
         make_digits(w, id);
         wire_ask(w, &answer, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", region_path(id, "/content"));
         assert_int_equal(answer.status, 200);
@@ -27,7 +26,6 @@ WITH_WORKER(the_whole_is_raw_octets)
         answer_assert_header(&answer, "Cache-Control", "no-store");
         answer_assert_header(&answer, "Content-Range", NULL);
         assert_string_equal(answer.body, "0123456789");
-        worker_stop(w);
 }
 
 WITH_WORKER(ranges_are_those_of_rfc_9110)
@@ -98,25 +96,22 @@ WITH_WORKER(ranges_are_those_of_rfc_9110)
                 }
         }
         region_drop(w, id);
-        worker_stop(w);
 }
 
 /* Content has no entity tag, so that no If-Range can hold. */
-WITH_WORKER(if_range_gives_the_whole)
+ON_WORKER(if_range_gives_the_whole)
 {
         char id[FERRY_ID_SIZE];
         struct raw_answer answer;
 
-        worker_start(w, "w", NULL);
         make_digits(w, id);
         wire_ask(w, &answer, "GET %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=1-2\r\nIf-Range: \"x\"\r\n\r\n",
                  region_path(id, "/content"));
         assert_int_equal(answer.status, 200);
         assert_string_equal(answer.body, "0123456789");
-        worker_stop(w);
 }
 
-WITH_WORKER(head_has_the_headers_alone)
+ON_WORKER(head_has_the_headers_alone)
 {
         static const struct {
                 const char *range;
@@ -128,7 +123,6 @@ WITH_WORKER(head_has_the_headers_alone)
         };
         char id[FERRY_ID_SIZE];
 
-        worker_start(w, "w", NULL);
         make_digits(w, id);
         for (size_t i = 0; i < 2; i++) {
                 struct raw_answer answer;
@@ -147,11 +141,10 @@ WITH_WORKER(head_has_the_headers_alone)
                 assert_string_equal(rest, "");
                 (void)close(fd);
         }
-        worker_stop(w);
 }
 
 /* Two regions are compared without their bytes; the digest is that of the range, to a HEAD as well. */
-WITH_WORKER(a_digest_comes_to_who_wants_it)
+ON_WORKER(a_digest_comes_to_who_wants_it)
 {
         char id[FERRY_ID_SIZE], other[FERRY_ID_SIZE];
         static const char want[] = "Want-Content-Digest: xxh3=10";
@@ -167,7 +160,6 @@ WITH_WORKER(a_digest_comes_to_who_wants_it)
         };
         char *first = NULL;
 
-        worker_start(w, "w", NULL);
         make_digits(w, id);
         region_make(w, 11, 0, other);
         assert_int_equal(ferry_put_region_content(w->client, other, 1, "0123456789", 10), 0);
@@ -187,10 +179,9 @@ WITH_WORKER(a_digest_comes_to_who_wants_it)
         }
         assert_memory_equal(first, "xxh3=:", 6);
         free(first);
-        worker_stop(w);
 }
 
-WITH_WORKER(any_slice_of_a_large_region_is_right)
+ON_WORKER(any_slice_of_a_large_region_is_right)
 {
         enum { SIZE = 5 * MIB + 3 };
         static const struct {
@@ -201,7 +192,6 @@ WITH_WORKER(any_slice_of_a_large_region_is_right)
         uint8_t *buffer = malloc(SIZE);
         size_t n;
 
-        worker_start(w, "w", NULL);
         region_make(w, SIZE, 4, id);
         for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++)
                 region_assert_pattern(w, id, 4, slices[i].offset, slices[i].size);
@@ -211,7 +201,6 @@ WITH_WORKER(any_slice_of_a_large_region_is_right)
         assert_int_equal(n, 5);
         assert_int_equal(ferry_get_region_content(w->client, id, SIZE, buffer, 1, &n), FERRY_E_RANGE_NOT_SATISFIABLE);
         free(buffer);
-        worker_stop(w);
 }
 
 static int discard(void *context, const void *data, size_t size)
@@ -240,17 +229,15 @@ WITH_WORKER(a_download_is_not_copied)
                 assert_true(worker_status_kb(w, "RssAnon") < anonymous + MOST_KB);
         }
         assert_true(worker_status_kb(w, "VmHWM") < resident + MOST_KB); /* also not for a moment */
-        worker_stop(w);
 }
 
 /* Eight clients at once, each its own part, one of them a slow one that never reads on. */
-WITH_WORKER(downloads_do_not_wait_for_each_other)
+ON_WORKER(downloads_do_not_wait_for_each_other, "--http-threads", "2")
 {
         enum { SIZE = 16 * MIB, STALLED = 8 };
         char id[FERRY_ID_SIZE];
         int stalled[STALLED];
 
-        worker_start(w, "w", (const char *const[]){ "--http-threads", "2", NULL });
         region_make(w, SIZE, 21, id);
         for (int i = 0; i < STALLED; i++)
                 stalled[i] = wire_stalled_reader(w, region_path(id, "/content"));
@@ -258,5 +245,4 @@ WITH_WORKER(downloads_do_not_wait_for_each_other)
         for (int i = 0; i < STALLED; i++)
                 (void)close(stalled[i]);
         region_drop(w, id);
-        worker_stop(w);
 }

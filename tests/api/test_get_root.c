@@ -26,7 +26,6 @@ WITH_WORKER(it_names_the_worker_and_links_to_what_is_there)
         }
         assert_true(n >= 9);
         json_object_put(root);
-        worker_stop(w);
 }
 
 WITH_WORKER(it_needs_no_token_but_what_it_links_to_does)
@@ -36,10 +35,9 @@ WITH_WORKER(it_needs_no_token_but_what_it_links_to_does)
 
         assert_true(fd >= 0);
         assert_int_equal(dprintf(fd, "a-token-of-some-length-0123456789\n"), 34);
-        worker_start_plain(w, "w", (const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", path, NULL });
+        worker_start_plain(w, "w", STRINGS("--listen", "127.0.0.1:0", "--token-file", path));
         (void)close(fd);
         (void)unlink(path);
         wire_expect(w, 200, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
         wire_refused(w, 401, "unauthenticated", "GET /v1/worker HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        worker_stop(w);
 }

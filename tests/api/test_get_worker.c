@@ -42,7 +42,6 @@ WITH_WORKER(it_says_who_the_worker_is)
         assert_true(info.uptime_ms >= json_number(worker, "uptime_ms"));
         ferry_worker_info_clear(&info);
         json_object_put(worker);
-        worker_stop(w);
 }
 
 WITH_WORKER(it_gives_the_addresses_of_the_ready_line)
@@ -56,28 +55,23 @@ WITH_WORKER(it_gives_the_addresses_of_the_ready_line)
         json_object_put(worker);
         worker_stop(w);
 
-        worker_start(w, "w",
-                     (const char *const[]){ "--data-listen", "127.0.0.1:0", "--transports", "tcp,self", "--local",
-                                            "off", NULL });
+        worker_start(w, "w", STRINGS("--data-listen", "127.0.0.1:0", "--transports", "tcp,self", "--local", "off"));
         worker = worker_json(w);
         assert_string_equal(address_text(worker, "http"), w->url);
         assert_string_equal(address_text(worker, "data"), w->data);
         assert_false(json_truth(worker, "local"));
         json_object_put(worker);
-        worker_stop(w);
 }
 
-WITH_WORKER(it_gives_the_advertised_name)
+ON_WORKER(it_gives_the_advertised_name, "--advertise", "ferry.example")
 {
         struct json_object *worker;
         const char *wanted;
 
-        worker_start(w, "w", (const char *const[]){ "--advertise", "ferry.example", NULL });
         worker = worker_json(w);
         wanted = text_format("http://ferry.example%s", strrchr(w->url, ':'));
         assert_string_equal(address_text(worker, "http"), wanted);
         json_object_put(worker);
-        worker_stop(w);
 }
 
 WITH_WORKER(each_start_has_an_epoch_of_its_own)
@@ -89,5 +83,4 @@ WITH_WORKER(each_start_has_an_epoch_of_its_own)
         worker_stop(w);
         worker_start(w, "w", NULL);
         assert_string_not_equal(w->epoch, first);
-        worker_stop(w);
 }

@@ -17,7 +17,6 @@ WITH_GPUS(gpus_are_listed_with_their_names_and_memory)
         assert_string_equal(json_text(json_object_array_get_idx(memory, 2), "model"), "Stand-in GPU 1");
         assert_int_equal(json_number(json_object_array_get_idx(memory, 1), "total_bytes"), 1 << 30);
         json_object_put(devices);
-        worker_stop(w);
 }
 
 WITH_GPUS(a_gpu_that_is_not_there_is_an_unknown_device)
@@ -36,7 +35,6 @@ WITH_GPUS(a_gpu_that_is_not_there_is_an_unknown_device)
         worker_start(w, "a", NULL);
         assert_problem(w, "POST", "/v1/regions", "{\"size\":1,\"device\":\"cuda:0\"}", 400, "unknown-device",
                        "/device");
-        worker_stop(w);
 }
 
 WITH_GPUS(a_region_on_a_gpu_begins_as_zeros_and_keeps_what_is_put)
@@ -59,7 +57,6 @@ WITH_GPUS(a_region_on_a_gpu_begins_as_zeros_and_keeps_what_is_put)
         region_assert_pattern(w, id, SEED, 0, 9 * MIB + 5);
         region_assert_pattern(w, id, SEED, 5 * MIB + 3, 1 * MIB);
         region_drop(w, id);
-        worker_stop(w);
 }
 
 WITH_GPUS(a_gpu_without_room_says_so)
@@ -73,5 +70,4 @@ WITH_GPUS(a_gpu_without_room_says_so)
         gpu_set_faults(s, "");
         device_region(w, "cuda:0", 4096, SEED, id);
         region_drop(w, id);
-        worker_stop(w);
 }

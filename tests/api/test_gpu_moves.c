@@ -33,7 +33,6 @@ WITH_GPUS(bytes_move_between_host_and_gpu_in_both_directions)
         pair_start(&s->pair, false);
         move_all(&s->pair, "cpu", "cuda:0", "shm+cuda_copy", "shm+cuda_copy");
         move_all(&s->pair, "cuda:0", "cpu", "shm+cuda_ipc", "shm+cuda_ipc");
-        pair_stop(&s->pair);
 }
 
 WITH_GPUS(bytes_move_between_gpus_the_same_and_another)
@@ -43,7 +42,6 @@ WITH_GPUS(bytes_move_between_gpus_the_same_and_another)
         move_all(&s->pair, "cuda:0", "cuda:0", "shm+cuda_ipc", "shm+cuda_ipc");
         move_all(&s->pair, "cuda:0", "cuda:1", "shm+cuda_ipc", "shm+cuda_ipc");
         course_run(&s->pair, &several_chunks, "shm+cuda_ipc", "shm+cuda_ipc");
-        pair_stop(&s->pair);
 }
 
 WITH_GPUS(a_peer_that_cannot_open_the_memory_gets_it_by_host_memory)
@@ -55,7 +53,6 @@ WITH_GPUS(a_peer_that_cannot_open_the_memory_gets_it_by_host_memory)
         pair_start(&s->pair, false);
         gpu_set_faults(s, "share");
         move_all(&s->pair, "cuda:0", "cpu", "shm+staged", "shm+staged");
-        pair_stop(&s->pair);
 }
 
 WITH_GPUS(a_peer_that_does_not_see_the_gpu_gets_its_memory_by_host_memory)
@@ -77,7 +74,6 @@ WITH_GPUS(checksums_are_made_of_gpu_memory)
         course_run(&s->pair, &c, "shm+cuda_ipc", "shm+cuda_ipc");
         c.kind = FERRY_WRITABLE;
         course_run(&s->pair, &c, "shm+cuda_ipc", "shm+cuda_ipc");
-        pair_stop(&s->pair);
 }
 
 WITH_GPUS(a_worker_moves_bytes_between_its_own_gpus)
@@ -96,7 +92,6 @@ WITH_GPUS(a_worker_moves_bytes_between_its_own_gpus)
         region_assert_pattern(w, local, SEED, 0, 2 * MIB);
         ferry_operation_clear(&passive);
         ferry_operation_clear(&active);
-        worker_stop(w);
 }
 
 /* ---- between hosts, and over HTTP ---- */
@@ -118,7 +113,6 @@ WITH_GPUS(bytes_move_between_hosts_by_way_of_host_memory)
                                 course_run(&s->pair, &c, c.offered[1] == 'u' ? "tcp+staged" : "tcp",
                                            c.local[1] == 'u' ? "tcp+staged" : "tcp");
                         }
-        pair_stop(&s->pair);
 }
 
 /* Of each kind that is staged between hosts, while the network has its turn. */
@@ -147,7 +141,6 @@ WITH_GPUS(copies_of_one_transfer_overlap_and_need_no_buffer_of_the_driver)
                 course_end(&s->pair, c, &begun, c->offered[1] == 'u' ? "tcp+staged" : "tcp",
                            c->local[1] == 'u' ? "tcp+staged" : "tcp");
         }
-        pair_stop(&s->pair);
 }
 
 /* The second time, once it is known that the memory is used again. */
@@ -217,7 +210,7 @@ WITH_GPUS(bytes_move_over_http)
 {
         struct course c = { .offered = "cuda:0", .local = "cuda:1", .size = 3 * MIB + 1 };
 
-        pair_start_with(&s->pair, false, (const char *const[]){ "--local", "off", NULL });
+        pair_start_with(&s->pair, false, STRINGS("--local", "off"));
         worker_expect(&s->pair.a, "nothing can move bytes but HTTP");
         worker_expect(&s->pair.b, "nothing can move bytes but HTTP");
         c.kind = FERRY_READABLE;
@@ -226,5 +219,4 @@ WITH_GPUS(bytes_move_over_http)
         course_run(&s->pair, &c, "http", "http");
         c.kind = FERRY_WRITABLE;
         course_run(&s->pair, &c, "http", "http");
-        pair_stop(&s->pair);
 }

@@ -106,12 +106,10 @@ static void assert_all_refused(struct worker *w, talk *say)
                         assert_refused(w, say, head, good);
 }
 
-WITH_WORKER(heads_that_hide_something_are_refused_wherever_they_stand)
+ON_WORKER(heads_that_hide_something_are_refused_wherever_they_stand)
 {
-        worker_start(w, "w", NULL);
         assert_all_refused(w, wire_talk);
         worker_await_metric(w, "ferry_regions", 0);
-        worker_stop(w);
 }
 
 WITH_WORKER(they_are_refused_within_tls)
@@ -122,10 +120,7 @@ WITH_WORKER(they_are_refused_within_tls)
         assert_non_null(getenv("FERRY_TEST_TLS"));
         (void)snprintf(certificate, sizeof(certificate), "%s/server.pem", getenv("FERRY_TEST_TLS"));
         (void)snprintf(key, sizeof(key), "%s/server-key.pem", getenv("FERRY_TEST_TLS"));
-        worker_start_plain(
-                w, "w",
-                (const char *const[]){ "--listen", "127.0.0.1:0", "--tls-cert", certificate, "--tls-key", key, NULL });
+        worker_start_plain(w, "w", STRINGS("--listen", "127.0.0.1:0", "--tls-cert", certificate, "--tls-key", key));
         assert_all_refused(w, say_by_tls);
         assert_non_null(strstr(say_by_tls(w, good, strlen(good)), "HTTP/1.1 201"));
-        worker_stop(w);
 }

@@ -6,7 +6,7 @@
 
 #define HOST "Host: localhost\r\n"
 
-WITH_WORKER(a_foreign_host_name_is_refused)
+ON_WORKER(a_foreign_host_name_is_refused)
 {
         static const struct {
                 const char *host;
@@ -44,7 +44,6 @@ WITH_WORKER(a_foreign_host_name_is_refused)
                 { "ferry.example", false },
         };
 
-        worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 if (rows[i].passes) {
                         wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: %s\r\n\r\n", rows[i].host);
@@ -58,39 +57,31 @@ WITH_WORKER(a_foreign_host_name_is_refused)
                              rows[i].host);
         }
         worker_await_metric(w, "ferry_regions", 0);
-        worker_stop(w);
 }
 
-WITH_WORKER(the_advertised_name_passes)
+ON_WORKER(the_advertised_name_passes, "--advertise", "ferry.example")
 {
-        worker_start(w, "w", (const char *const[]){ "--advertise", "ferry.example", NULL });
         wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: ferry.example:9300\r\n\r\n");
         wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: FERRY.example\r\n\r\n");
         wire_refused(w, 421, "host-refused", "GET /livez HTTP/1.1\r\nHost: x.ferry.example\r\n\r\n");
-        worker_stop(w);
 }
 
-WITH_WORKER(allowed_names_pass)
+ON_WORKER(allowed_names_pass, "--allow-host", "ferry_upstream", "--allow-host", "tool.example")
 {
-        worker_start(w, "w",
-                     (const char *const[]){ "--allow-host", "ferry_upstream", "--allow-host", "tool.example", NULL });
         wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: ferry_upstream\r\n\r\n");
         wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: Tool.example:8080\r\n\r\n");
         wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
         wire_refused(w, 421, "host-refused", "GET /livez HTTP/1.1\r\nHost: evil.example\r\n\r\n");
-        worker_stop(w);
 }
 
-WITH_WORKER(a_request_needs_one_host)
+ON_WORKER(a_request_needs_one_host)
 {
-        worker_start(w, "w", NULL);
         wire_expect(w, 400, "GET /livez HTTP/1.1\r\n\r\n");
         wire_expect(w, 400, "GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n");
         wire_expect(w, 400, "GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n");
-        worker_stop(w);
 }
 
-WITH_WORKER(a_foreign_origin_is_refused)
+ON_WORKER(a_foreign_origin_is_refused, "--allow-origin", "https://app.example")
 {
         static const char *const origins[] = {
                 "https://evil.example",     "http://localhost:9300", "http://127.0.0.1", "null", "",
@@ -98,7 +89,6 @@ WITH_WORKER(a_foreign_origin_is_refused)
         };
         struct raw_answer answer;
 
-        worker_start(w, "w", (const char *const[]){ "--allow-origin", "https://app.example", NULL });
         for (size_t i = 0; i < sizeof(origins) / sizeof(origins[0]); i++) {
                 wire_ask(w, &answer, "GET /v1/worker HTTP/1.1\r\n" HOST "Origin: %s\r\n\r\n", origins[i]);
                 answer_assert_header(&answer, "Access-Control-Allow-Origin", NULL);
@@ -113,14 +103,12 @@ WITH_WORKER(a_foreign_origin_is_refused)
                              origins[i]);
         }
         worker_await_metric(w, "ferry_regions", 0);
-        worker_stop(w);
 }
 
-WITH_WORKER(an_allowed_origin_may_read_the_answers)
+ON_WORKER(an_allowed_origin_may_read_the_answers, "--allow-origin", "https://app.example")
 {
         struct raw_answer answer;
 
-        worker_start(w, "w", (const char *const[]){ "--allow-origin", "https://app.example", NULL });
         wire_ask(w, &answer, "GET /v1/worker HTTP/1.1\r\n" HOST "Origin: https://app.example\r\n\r\n");
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Access-Control-Allow-Origin", "https://app.example");
@@ -136,5 +124,4 @@ WITH_WORKER(an_allowed_origin_may_read_the_answers)
         answer_assert_problem(&answer, 404, "not-found");
         wire_refused(w, 421, "host-refused",
                      "GET /v1/worker HTTP/1.1\r\nHost: evil.example\r\nOrigin: https://app.example\r\n\r\n");
-        worker_stop(w);
 }

@@ -212,7 +212,7 @@ WITH_PAIR(a_row_pairs_with_as_many_bytes_of_any_shape)
         for_each_side(p, story_rows);
 }
 
-WITH_PAIR(a_row_is_shown_as_it_was_given_and_offered_as_one)
+ON_PAIR(a_row_is_shown_as_it_was_given_and_offered_as_one)
 {
         enum { COUNT = 65535 };
         struct ferry_descriptor given[2];
@@ -223,7 +223,6 @@ WITH_PAIR(a_row_is_shown_as_it_was_given_and_offered_as_one)
         struct json_object *metadata, *descriptors;
         char id[FERRY_ID_SIZE];
 
-        pair_start(p, false);
         region_make(&p->a, REGION, 0, id);
         given[0] = (struct ferry_descriptor){ .region = id, .offset = 1, .size = 7 };
         given[1] = (struct ferry_descriptor){ .region = id, .offset = 10, .size = 3, .count = COUNT, .stride = 64 };
@@ -247,49 +246,44 @@ WITH_PAIR(a_row_is_shown_as_it_was_given_and_offered_as_one)
         given[1].count++;
         assert_int_equal(ferry_create_operation(p->a.client, &spec, &operation), FERRY_E_INVALID_PARAMETER);
         assert_string_equal(ferry_last_problem(p->a.client)->pointer, "/descriptors/1/count");
-        pair_stop(p);
 }
 
-WITH_PAIR(slices_of_many_regions_are_one_stream)
+ON_EACH_PAIR(slices_of_many_regions_are_one_stream)
 {
         enum { N = 40, EACH = 50000 };
 
-        for (int network = 0; network < 2; network++) {
-                char ids[N][FERRY_ID_SIZE], whole[FERRY_ID_SIZE];
-                struct ferry_descriptor items[N];
-                struct ferry_operation_spec spec = {
-                        .kind = FERRY_READABLE, .descriptors = items, .n_descriptors = N, .include_metadata = true
-                };
-                struct ferry_descriptor target = { .region = whole };
-                struct ferry_operation_spec read = {
-                        .kind = FERRY_READ, .layout = FERRY_LAYOUT_STREAM, .descriptors = &target, .n_descriptors = 1
-                };
-                struct ferry_operation passive, active;
-                uint8_t *bytes = malloc((size_t)N * EACH), *wanted = malloc(EACH);
+        char ids[N][FERRY_ID_SIZE], whole[FERRY_ID_SIZE];
+        struct ferry_descriptor items[N];
+        struct ferry_operation_spec spec = {
+                .kind = FERRY_READABLE, .descriptors = items, .n_descriptors = N, .include_metadata = true
+        };
+        struct ferry_descriptor target = { .region = whole };
+        struct ferry_operation_spec read = {
+                .kind = FERRY_READ, .layout = FERRY_LAYOUT_STREAM, .descriptors = &target, .n_descriptors = 1
+        };
+        struct ferry_operation passive, active;
+        uint8_t *bytes = malloc((size_t)N * EACH), *wanted = malloc(EACH);
 
-                pair_start(p, network);
-                for (int i = 0; i < N; i++) {
-                        region_make(&p->a, EACH, (uint64_t)i + 1, ids[i]);
-                        items[i] = (struct ferry_descriptor){ .region = ids[i] };
-                }
-                region_make(&p->b, (uint64_t)N * EACH, 0, whole);
-                assert_int_equal(ferry_create_operation(p->a.client, &spec, &passive), 0);
-                for (int i = 0; i < N; i++)
-                        assert_int_equal(ferry_delete_region(p->a.client, ids[i]), FERRY_E_REGION_IN_USE);
-                read.remote_metadata = passive.metadata;
-                assert_int_equal(ferry_create_operation(p->b.client, &read, &active), 0);
-                operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
-                operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
-                assert_int_equal(ferry_get_region_content(p->b.client, whole, 0, bytes, (size_t)N * EACH, NULL), 0);
-                for (int i = 0; i < N; i++) {
-                        pattern_fill((uint64_t)i + 1, 0, wanted, EACH);
-                        assert_memory_equal(bytes + (size_t)i * EACH, wanted, EACH);
-                        region_drop(&p->a, ids[i]);
-                }
-                free(bytes);
-                free(wanted);
-                ferry_operation_clear(&passive);
-                ferry_operation_clear(&active);
-                pair_stop(p);
+        for (int i = 0; i < N; i++) {
+                region_make(&p->a, EACH, (uint64_t)i + 1, ids[i]);
+                items[i] = (struct ferry_descriptor){ .region = ids[i] };
         }
+        region_make(&p->b, (uint64_t)N * EACH, 0, whole);
+        assert_int_equal(ferry_create_operation(p->a.client, &spec, &passive), 0);
+        for (int i = 0; i < N; i++)
+                assert_int_equal(ferry_delete_region(p->a.client, ids[i]), FERRY_E_REGION_IN_USE);
+        read.remote_metadata = passive.metadata;
+        assert_int_equal(ferry_create_operation(p->b.client, &read, &active), 0);
+        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+        operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+        assert_int_equal(ferry_get_region_content(p->b.client, whole, 0, bytes, (size_t)N * EACH, NULL), 0);
+        for (int i = 0; i < N; i++) {
+                pattern_fill((uint64_t)i + 1, 0, wanted, EACH);
+                assert_memory_equal(bytes + (size_t)i * EACH, wanted, EACH);
+                region_drop(&p->a, ids[i]);
+        }
+        free(bytes);
+        free(wanted);
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
 }

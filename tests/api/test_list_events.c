@@ -76,12 +76,11 @@ static void stream_close(struct stream *s)
         free(s->text);
 }
 
-WITH_PAIR(a_stream_tells_of_a_life_from_region_to_region)
+ON_PAIR(a_stream_tells_of_a_life_from_region_to_region)
 {
         struct ferry_operation offer, read;
         char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
 
-        pair_start(p, false);
         struct stream a = stream_begin(&p->a, "", ""), b = stream_begin(&p->b, "", "");
         assert_non_null(strstr(a.text, "\r\nContent-Type: text/event-stream\r\n"));
         region_make(&p->a, MIB, 1, source);
@@ -114,19 +113,16 @@ WITH_PAIR(a_stream_tells_of_a_life_from_region_to_region)
         ferry_operation_clear(&read);
         stream_close(&a);
         stream_close(&b);
-        pair_stop(p);
 }
 
-WITH_PAIR(the_death_of_a_peer_is_told)
+ON_PAIR(the_death_of_a_peer_is_told)
 {
-        pair_start(p, false);
         pair_assert_serving(p);
         struct stream b = stream_begin(&p->b, "?type=peer", "");
         worker_kill(&p->a);
         (void)stream_await(&b, "event: peer.disconnected\n");
         assert_non_null(strstr(stream_await(&b, "\"peer\":{"), "\"code\":\"peer-lost\""));
         stream_close(&b);
-        worker_stop(&p->b);
 }
 
 WITH_PAIR(progress_comes_ten_times_a_second_at_most)
@@ -150,7 +146,6 @@ WITH_PAIR(progress_comes_ten_times_a_second_at_most)
         ferry_operation_clear(&write);
         ferry_operation_clear(&ended);
         stream_close(&b);
-        pair_stop(p);
 }
 
 /* The id of the last event of the stream, for free(). */
@@ -189,26 +184,22 @@ WITH_WORKER(a_stream_that_was_cut_goes_on_where_it_was)
         assert_int_equal(json_object_array_length(json_member(page, "events")), 2);
         json_object_put(page);
         free(id);
-        worker_stop(w);
 }
 
-WITH_WORKER(a_reader_of_an_earlier_worker_hears_of_the_restart)
+ON_WORKER(a_reader_of_an_earlier_worker_hears_of_the_restart)
 {
-        worker_start(w, "a", NULL);
         struct stream s = stream_begin(w, "", "Last-Event-ID: 00000000000000aa-17\r\n");
         assert_non_null(strstr(stream_await(&s, "event: missed\n"), "\"count\":0,\"restarted\":true}"));
         stream_close(&s);
         struct json_object *page = call_json(w, 200, "GET", "/v1/events?after=00000000000000aa-17", NULL);
         assert_true(json_truth(page, "restarted"));
         json_object_put(page);
-        worker_stop(w);
 }
 
-WITH_WORKER(a_label_lets_its_own_operations_pass)
+ON_WORKER(a_label_lets_its_own_operations_pass)
 {
         char region[FERRY_ID_SIZE];
 
-        worker_start(w, "a", NULL);
         struct stream s = stream_begin(w, "?label=mine", "");
         region_make(w, 10, 0, region);
         static const char *const labels[] = { "theirs", "mine" };
@@ -221,7 +212,6 @@ WITH_WORKER(a_label_lets_its_own_operations_pass)
         assert_null(strstr(s.text, "theirs"));
         assert_null(strstr(s.text, "region.created"));
         stream_close(&s);
-        worker_stop(w);
 }
 
 WITH_WORKER(events_need_the_full_token)
@@ -234,8 +224,7 @@ WITH_WORKER(events_need_the_full_token)
         (void)close(fd);
         (void)close(peer_fd);
         worker_start_plain(w, "a",
-                           (const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", path, "--peer-token-file",
-                                                  peer_path, NULL });
+                           STRINGS("--listen", "127.0.0.1:0", "--token-file", path, "--peer-token-file", peer_path));
         wire_refused(w, 401, "unauthenticated", "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
         wire_refused(w, 401, "unauthenticated",
                      "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n");
@@ -249,12 +238,10 @@ WITH_WORKER(events_need_the_full_token)
         (void)unlink(peer_path);
 }
 
-WITH_WORKER(near_limits_are_told)
+ON_WORKER(near_limits_are_told, "--max-regions", "10")
 {
-        static const char *const flags[] = { "--max-regions", "10", NULL };
         char ids[10][FERRY_ID_SIZE];
 
-        worker_start(w, "a", flags);
         struct stream s = stream_begin(w, "?type=limit", "");
         for (int i = 0; i < 10; i++)
                 region_make(w, 10, 0, ids[i]);
@@ -263,15 +250,13 @@ WITH_WORKER(near_limits_are_told)
                 region_drop(w, ids[i]);
         (void)stream_await(&s, "event: limit.cleared\n");
         stream_close(&s);
-        worker_stop(w);
 }
 
-WITH_WORKER(a_crowd_of_readers_costs_nothing_until_something_happens)
+ON_WORKER(a_crowd_of_readers_costs_nothing_until_something_happens)
 {
         static struct stream crowd[CROWD];
         char region[FERRY_ID_SIZE];
 
-        worker_start(w, "a", NULL);
         for (int i = 0; i < CROWD; i++)
                 crowd[i] = stream_open(w, "", "");
         for (int i = 0; i < CROWD; i++)
@@ -289,15 +274,13 @@ WITH_WORKER(a_crowd_of_readers_costs_nothing_until_something_happens)
         for (int i = 0; i < CROWD; i++)
                 stream_close(&crowd[i]);
         worker_await_metric(w, READERS, 0);
-        worker_stop(w);
 }
 
-WITH_WORKER(a_worker_that_stops_ends_its_streams)
+ON_WORKER(a_worker_that_stops_ends_its_streams)
 {
         char region[FERRY_ID_SIZE];
         struct ferry_operation offer;
 
-        worker_start(w, "a", NULL);
         region_make(w, 10, 0, region);
         offer_make(w, FERRY_READABLE, region, &offer);
         struct stream s = stream_begin(w, "", "");

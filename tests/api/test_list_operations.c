@@ -7,13 +7,11 @@
 
 enum { N = 25 };
 
-WITH_PAIR(pages_list_every_operation_once_in_order_of_creation)
+ON_WORKER(pages_list_every_operation_once_in_order_of_creation)
 {
         static const unsigned limits[] = { 1, 4, 5, 24, 25, 26, 0 };
-        struct worker *w = &p->a;
         char region[FERRY_ID_SIZE], ids[N][FERRY_ID_SIZE];
 
-        worker_start(w, "a", NULL);
         region_make(w, 10, 0, region);
         for (size_t i = 0; i < N; i++) {
                 struct ferry_operation operation;
@@ -44,18 +42,15 @@ WITH_PAIR(pages_list_every_operation_once_in_order_of_creation)
                 } while (after);
                 assert_int_equal(n, N);
         }
-        worker_stop(w);
 }
 
-WITH_PAIR(a_page_goes_on_when_its_last_operation_was_deleted)
+ON_WORKER(a_page_goes_on_when_its_last_operation_was_deleted)
 {
-        struct worker *w = &p->a;
         struct ferry_operation_query query = { .limit = 2 };
         struct ferry_operation_list list, rest;
         struct ferry_operation operations[4];
         char region[FERRY_ID_SIZE];
 
-        worker_start(w, "a", NULL);
         region_make(w, 10, 0, region);
         for (size_t i = 0; i < 4; i++)
                 offer_make(w, FERRY_READABLE, region, &operations[i]);
@@ -71,7 +66,6 @@ WITH_PAIR(a_page_goes_on_when_its_last_operation_was_deleted)
         ferry_operation_list_clear(&rest);
         for (size_t i = 0; i < 4; i++)
                 ferry_operation_clear(&operations[i]);
-        worker_stop(w);
 }
 
 static size_t count(struct worker *w, const char *kind, const char *status)
@@ -93,12 +87,11 @@ static size_t count(struct worker *w, const char *kind, const char *status)
         return n;
 }
 
-WITH_PAIR(filters_select_by_kind_and_status)
+ON_PAIR(filters_select_by_kind_and_status)
 {
         struct ferry_operation readable, writable, other, read;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
 
-        pair_start(p, false);
         region_make(&p->a, 10, 1, offered);
         region_make(&p->b, 10, 0, local);
         offer_make(&p->a, FERRY_READABLE, offered, &readable);
@@ -121,18 +114,15 @@ WITH_PAIR(filters_select_by_kind_and_status)
         ferry_operation_clear(&writable);
         ferry_operation_clear(&other);
         ferry_operation_clear(&read);
-        pair_stop(p);
 }
 
-WITH_PAIR(a_list_shows_no_secret_and_an_empty_one_is_a_list)
+ON_WORKER(a_list_shows_no_secret_and_an_empty_one_is_a_list)
 {
-        struct worker *w = &p->a;
         struct ferry_operation operation;
         struct json_object *metadata, *list;
         char region[FERRY_ID_SIZE];
         const char *text;
 
-        worker_start(w, "a", NULL);
         list = call_json(w, 200, "GET", "/v1/operations", NULL);
         assert_string_equal(json_object_to_json_string_ext(list, JSON_C_TO_STRING_PLAIN), "{\"operations\":[]}");
         json_object_put(list);
@@ -147,22 +137,18 @@ WITH_PAIR(a_list_shows_no_secret_and_an_empty_one_is_a_list)
         json_object_put(list);
         json_object_put(metadata);
         ferry_operation_clear(&operation);
-        worker_stop(w);
 }
 
-WITH_PAIR(parameters_are_checked)
+ON_WORKER(parameters_are_checked)
 {
         static const char *const bad[] = { "limit=0",   "limit=-1",  "wait_for=any",    "limit=x",
                                            "limit=",    "after=x",   "after=c_zz",      "after=",
                                            "kind=",     "kind=Read", "status=done",     "status=",
                                            "wait_ms=5", "sort=id",   "limit=1&limit=2", "after=op_0123456789abcdef" };
-        struct worker *w = &p->a;
 
-        worker_start(w, "a", NULL);
         for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
                 const char *path = text_format("/v1/operations?%s", bad[i]);
 
                 assert_problem(w, "GET", path, NULL, 400, "invalid-parameter", NULL);
         }
-        worker_stop(w);
 }

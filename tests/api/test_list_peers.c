@@ -80,24 +80,21 @@ static void assert_http(struct json_object *peer, const char *url)
                 assert_string_equal(json_object_get_string(json_object_array_get_idx(http, 0)), url);
 }
 
-WITH_PAIR(nobody_is_an_empty_list)
+ON_WORKER(nobody_is_an_empty_list)
 {
         struct ferry_peer_list list;
 
-        worker_start(&p->a, "a", NULL);
-        assert_int_equal(ferry_list_peers(p->a.client, 0, NULL, &list), 0);
+        assert_int_equal(ferry_list_peers(w->client, 0, NULL, &list), 0);
         assert_int_equal(list.n, 0);
         assert_null(list.next);
         ferry_peer_list_clear(&list);
-        worker_stop(&p->a);
 }
 
-WITH_PAIR(both_sides_tell_of_a_local_link)
+ON_PAIR(both_sides_tell_of_a_local_link)
 {
         struct json_object *answer, *peer;
         struct ferry_peer_list list;
 
-        pair_start(p, false);
         connect_to(&p->b, &p->a);
         answer = only_peer(&p->b, &peer);
         assert_string_equal(json_text(peer, "worker"), "a");
@@ -128,7 +125,6 @@ WITH_PAIR(both_sides_tell_of_a_local_link)
         assert_string_equal(list.items[0].transport, "shm");
         assert_non_null(strstr(list.json, "\"unused\":[]"));
         ferry_peer_list_clear(&list);
-        pair_stop(p);
 }
 
 WITH_PAIR(the_network_side_says_why_it_is_not_shared_memory)
@@ -150,7 +146,6 @@ WITH_PAIR(the_network_side_says_why_it_is_not_shared_memory)
         assert_unused(peer, "shm rdma");
         assert_reason(peer, "shm", "the peer chose this link: its own list says why");
         json_object_put(answer);
-        pair_stop(p);
 }
 
 WITH_PAIR(workers_with_other_directories_do_not_see_each_others_sockets)
@@ -167,31 +162,25 @@ WITH_PAIR(workers_with_other_directories_do_not_see_each_others_sockets)
         assert_string_equal(json_text(peer, "transport"), "tcp");
         assert_reason(peer, "shm", "its socket is not in our --local directory");
         json_object_put(answer);
-        worker_stop(&p->b);
-        worker_stop(&p->a);
 }
 
-WITH_PAIR(running_transfers_are_counted_on_both_sides)
+ON_EACH_PAIR(running_transfers_are_counted_on_both_sides)
 {
         struct json_object *answer, *peer;
         struct running running;
 
-        for (int network = 0; network < 2; network++) {
-                pair_start(p, network);
-                running_start(p, FERRY_READABLE, 64 * STEPS_MIB, 3, &p->a, &running);
-                answer = only_peer(&p->b, &peer);
-                assert_int_equal(json_number(peer, "transfers"), 1);
-                assert_string_equal(json_text(peer, "status"), "connected");
-                json_object_put(answer);
-                worker_resume(&p->a);
-                operation_assert_end(&p->b, running.active, FERRY_COMPLETE, NULL);
-                operation_assert_end(&p->a, running.passive, FERRY_COMPLETE, NULL);
-                answer = only_peer(&p->a, &peer);
-                assert_int_equal(json_number(peer, "transfers"), 0);
-                json_object_put(answer);
-                running_drop(p, &running);
-                pair_stop(p);
-        }
+        running_start(p, FERRY_READABLE, 64 * STEPS_MIB, 3, &p->a, &running);
+        answer = only_peer(&p->b, &peer);
+        assert_int_equal(json_number(peer, "transfers"), 1);
+        assert_string_equal(json_text(peer, "status"), "connected");
+        json_object_put(answer);
+        worker_resume(&p->a);
+        operation_assert_end(&p->b, running.active, FERRY_COMPLETE, NULL);
+        operation_assert_end(&p->a, running.passive, FERRY_COMPLETE, NULL);
+        answer = only_peer(&p->a, &peer);
+        assert_int_equal(json_number(peer, "transfers"), 0);
+        json_object_put(answer);
+        running_drop(p, &running);
 }
 
 WITH_PAIR(a_dead_peer_is_told_of_with_the_reason)
@@ -254,8 +243,6 @@ WITH_PAIR(who_could_not_be_reached_is_listed_with_every_reason)
         assert_reason(peer, "shm", "the local transport is off (--local)");
         assert_reason(peer, "tcp", "it names no network address to try");
         json_object_put(answer);
-        worker_stop(&p->b);
-        worker_stop(&p->a);
 }
 
 WITH_PAIR(an_address_that_is_not_admitted_is_the_reason)
@@ -271,8 +258,6 @@ WITH_PAIR(an_address_that_is_not_admitted_is_the_reason)
         answer = only_peer(&p->b, &peer);
         assert_reason(peer, "tcp", "--allow-peer does not admit its network address");
         json_object_put(answer);
-        worker_stop(&p->b);
-        worker_stop(&p->a);
 }
 
 WITH_PAIR(pages_give_each_peer_once)
@@ -297,7 +282,6 @@ WITH_PAIR(pages_give_each_peer_once)
         }
         for (size_t i = 0; i < MANY; i++)
                 worker_stop(&others[i]);
-        worker_stop(&p->b);
 }
 
 /* A peer that is reached by HTTP alone is a peer like others, on both sides. */
@@ -343,26 +327,20 @@ WITH_PAIR(transfers_over_http_are_counted_on_both_sides)
                               i ? "the peer chose HTTP: its own list says why" : "it names no network address to try");
                 json_object_put(answer);
         }
-        worker_stop(&p->b);
-        worker_stop(&p->a);
 }
 
 /* The same fields for what the engine carries. */
-WITH_PAIR(transfers_over_links_are_counted_on_both_sides)
+ON_EACH_PAIR(transfers_over_links_are_counted_on_both_sides)
 {
-        for (int network = 0; network < 2; network++) {
-                struct worker *sides[] = { &p->b, &p->a };
+        struct worker *sides[] = { &p->b, &p->a };
 
-                pair_start(p, network);
-                pair_assert_serving(p);
-                for (int i = 0; i < 2; i++) {
-                        struct json_object *peer, *answer = only_peer(sides[i], &peer);
+        pair_assert_serving(p);
+        for (int i = 0; i < 2; i++) {
+                struct json_object *peer, *answer = only_peer(sides[i], &peer);
 
-                        assert_int_equal(json_number(peer, "transfers_completed"), 1);
-                        assert_in_range(json_number(peer, "bytes_done"), 1, STEPS_MIB);
-                        json_object_put(answer);
-                }
-                pair_stop(p);
+                assert_int_equal(json_number(peer, "transfers_completed"), 1);
+                assert_in_range(json_number(peer, "bytes_done"), 1, STEPS_MIB);
+                json_object_put(answer);
         }
 }
 

@@ -30,24 +30,21 @@ static char *assert_page(struct worker *w, unsigned limit, const char *after, ch
         return next;
 }
 
-WITH_WORKER(no_regions_are_an_empty_list)
+ON_WORKER(no_regions_are_an_empty_list)
 {
         struct raw_answer answer;
 
-        worker_start(w, "w", NULL);
         raw_exchange(w, "GET /v1/regions HTTP/1.1\r\nHost: localhost\r\n\r\n", &answer);
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Content-Type", "application/json");
         assert_string_equal(answer.body, "{\"regions\":[]}\n");
-        worker_stop(w);
 }
 
-WITH_WORKER(pages_give_each_region_once_in_order_of_creation)
+ON_WORKER(pages_give_each_region_once_in_order_of_creation)
 {
         static char ids[MANY][FERRY_ID_SIZE];
         char *next, *after = NULL;
 
-        worker_start(w, "w", NULL);
         make_many(w, MANY, ids);
 
         next = assert_page(w, 100, NULL, ids, 0, 100, true);
@@ -69,30 +66,26 @@ WITH_WORKER(pages_give_each_region_once_in_order_of_creation)
         assert_null(assert_page(w, 1000, NULL, ids, 0, MANY, false));
         assert_null(assert_page(w, MANY, NULL, ids, 0, MANY, false));
         free(assert_page(w, 0, NULL, ids, 0, 100, true));
-        worker_stop(w);
 }
 
-WITH_WORKER(an_element_is_what_get_gives)
+ON_WORKER(an_element_is_what_get_gives)
 {
         char id[FERRY_ID_SIZE];
         struct json_object *list, *region;
 
-        worker_start(w, "w", NULL);
         region_make(w, 5, 0, id);
         list = call_json(w, 200, "GET", "/v1/regions", NULL);
         region = call_json(w, 200, "GET", region_path(id, ""), NULL);
         assert_true(json_object_equal(json_object_array_get_idx(json_member(list, "regions"), 0), region));
         json_object_put(list);
         json_object_put(region);
-        worker_stop(w);
 }
 
-WITH_WORKER(a_cursor_outlives_its_region)
+ON_WORKER(a_cursor_outlives_its_region)
 {
         static char ids[10][FERRY_ID_SIZE];
         char *next;
 
-        worker_start(w, "w", NULL);
         make_many(w, 10, ids);
         next = assert_page(w, 4, NULL, ids, 0, 4, true);
         for (size_t i = 2; i < 5; i++) /* the last of the page, one before it, one behind it */
@@ -106,24 +99,21 @@ WITH_WORKER(a_cursor_outlives_its_region)
         region_make(w, 10, 0, ids[9]);
         assert_null(assert_page(w, 10, next, ids, 9, 1, false));
         free(next);
-        worker_stop(w);
 }
 
-WITH_WORKER(a_region_made_meanwhile_comes_last)
+ON_WORKER(a_region_made_meanwhile_comes_last)
 {
         static char ids[4][FERRY_ID_SIZE];
         char *next;
 
-        worker_start(w, "w", NULL);
         make_many(w, 3, ids);
         next = assert_page(w, 2, NULL, ids, 0, 2, true);
         region_make(w, 4, 0, ids[3]);
         assert_null(assert_page(w, 10, next, ids, 2, 2, false));
         free(next);
-        worker_stop(w);
 }
 
-WITH_WORKER(bad_parameters_are_refused)
+ON_WORKER(bad_parameters_are_refused)
 {
         static const char *const queries[] = {
                 "limit=0",
@@ -159,25 +149,21 @@ WITH_WORKER(bad_parameters_are_refused)
                 "after=..%2f..%2fetc",
         };
 
-        worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++)
                 wire_refused(w, 400, "invalid-parameter", "GET /v1/regions?%s HTTP/1.1\r\nHost: localhost\r\n\r\n",
                              queries[i]);
         worker_assert_serving(w);
-        worker_stop(w);
 }
 
 /* A cursor that this worker would not have made is past everything or before it, but never an error of the worker. */
-WITH_WORKER(a_foreign_cursor_is_harmless)
+ON_WORKER(a_foreign_cursor_is_harmless)
 {
         char id[FERRY_ID_SIZE];
         struct ferry_region_list list;
 
-        worker_start(w, "w", NULL);
         region_make(w, 1, 0, id);
         assert_int_equal(ferry_list_regions(w->client, 10, "c_ffffffffffffffff", &list), 0);
         assert_int_equal(list.n, 0);
         assert_null(list.next);
         ferry_region_list_clear(&list);
-        worker_stop(w);
 }

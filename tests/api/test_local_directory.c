@@ -42,9 +42,7 @@ static void assert_refused(const char *directory, const char *advice)
 {
         const char *output, *errors;
 
-        assert_int_equal(ferryd_run((const char *const[]){ "--listen", "127.0.0.1:0", "--local", directory, NULL },
-                                    &output, &errors),
-                         1);
+        assert_int_equal(ferryd_run(STRINGS("--listen", "127.0.0.1:0", "--local", directory), &output, &errors), 1);
         assert_string_equal(output, "");
         assert_told(errors, directory, advice);
 }
@@ -110,8 +108,7 @@ WITH_SHARED(one_that_is_not_writable_is_refused)
                 script = text_format("mount -t tmpfs -o ro,mode=700 none %s || exit 77\n"
                                      "exec \"$FERRYD\" --listen 127.0.0.1:0 --local %s",
                                      closed, closed);
-                status = command_run((const char *const[]){ "unshare", "--mount", "/bin/sh", "-c", script, NULL }, NULL,
-                                     &output, &errors);
+                status = command_run(STRINGS("unshare", "--mount", "/bin/sh", "-c", script), NULL, &output, &errors);
                 if (status == 1 && strstr(errors, "unshare:"))
                         status = 77;
                 if (status != 77) {
@@ -142,7 +139,7 @@ WITH_SHARED(it_is_made_where_there_is_none)
                 memset(name, 'd', i == 0 ? 1 : sizeof(name) - 1);
                 directory = below(s, name);
                 mask = umask(0);
-                pair_start_with(&s->pair, false, (const char *const[]){ "--local", directory, NULL });
+                pair_start_with(&s->pair, false, STRINGS("--local", directory));
                 (void)umask(mask);
                 assert_int_equal(lstat(directory, &status), 0);
                 assert_int_equal(status.st_mode, S_IFDIR | 0700);

@@ -71,16 +71,12 @@ static void all_at_once(struct pair *p, struct move *moves)
                 move_check(&moves[i], i);
 }
 
-WITH_PAIR(two_hundred_at_once_in_both_directions)
+ON_EACH_PAIR(two_hundred_at_once_in_both_directions)
 {
         struct move *moves = calloc(MANY, sizeof(*moves));
 
-        for (int network = 0; network < 2; network++) {
-                pair_start(p, network);
-                all_at_once(p, moves);
-                pair_assert_serving(p);
-                pair_stop(p);
-        }
+        all_at_once(p, moves);
+        pair_assert_serving(p);
         free(moves);
 }
 
@@ -115,25 +111,21 @@ static void move_slice(struct worker *from, struct worker *to, const char *sourc
         ferry_operation_clear(&active);
 }
 
-WITH_PAIR(a_thousand_small_ones_in_sequence)
+ON_EACH_PAIR(a_thousand_small_ones_in_sequence)
 {
-        for (int network = 0; network < 2; network++) {
-                char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
-                uint64_t offset = 0;
+        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
+        uint64_t offset = 0;
 
-                pair_start(p, network);
-                region_make(&p->a, 128 * KIB, 5, source);
-                region_make(&p->b, 128 * KIB, 0, target);
-                for (uint64_t i = 0; i < SEQUENCE; i++) {
-                        uint64_t size = i % 120 + 1;
+        region_make(&p->a, 128 * KIB, 5, source);
+        region_make(&p->b, 128 * KIB, 0, target);
+        for (uint64_t i = 0; i < SEQUENCE; i++) {
+                uint64_t size = i % 120 + 1;
 
-                        move_slice(&p->a, &p->b, source, target, offset, size, i % 2 == 0);
-                        offset += size;
-                }
-                region_assert_pattern(&p->b, target, 5, 0, offset);
-                region_assert_pattern(&p->b, target, 0, offset, 128 * KIB - offset);
-                pair_stop(p);
+                move_slice(&p->a, &p->b, source, target, offset, size, i % 2 == 0);
+                offset += size;
         }
+        region_assert_pattern(&p->b, target, 5, 0, offset);
+        region_assert_pattern(&p->b, target, 0, offset, 128 * KIB - offset);
 }
 
 /* ---- many clients ---- */
@@ -164,12 +156,11 @@ static void *create_and_move(void *context)
         return NULL;
 }
 
-WITH_PAIR(eight_clients_create_at_the_same_time)
+ON_PAIR(eight_clients_create_at_the_same_time)
 {
         struct client_thread clients[THREADS];
         struct ferry_operation_list list;
 
-        pair_start(p, false);
         for (uint64_t i = 0; i < THREADS; i++) {
                 clients[i] = (struct client_thread){ .a = p->a, .b = p->b, .seed = i + 1 };
                 assert_int_equal(ferry_new(p->a.url, NULL, &clients[i].a.client), 0);
@@ -187,5 +178,4 @@ WITH_PAIR(eight_clients_create_at_the_same_time)
         for (size_t i = 0; i < list.n; i++)
                 assert_int_equal(list.items[i].status, FERRY_COMPLETE);
         ferry_operation_list_clear(&list);
-        pair_stop(p);
 }

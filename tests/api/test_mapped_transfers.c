@@ -41,7 +41,7 @@ static uint8_t *map_region(struct worker *w, const char *id)
 static void scene_start(struct scene *s, enum ferry_kind kind)
 {
         s->kind = kind;
-        pair_start_with(&s->pair, false, (const char *const[]){ "--drain-timeout", "300ms", "--grace", "300ms", NULL });
+        pair_start_with(&s->pair, false, STRINGS("--drain-timeout", "300ms", "--grace", "300ms"));
         pair_expect_failures(&s->pair);
         region_make(&s->pair.a, SIZE, kind == FERRY_READABLE ? SEED : 0, s->offered);
         region_make(&s->pair.b, SIZE, kind == FERRY_READABLE ? 0 : SEED, s->local);

@@ -206,8 +206,7 @@ static struct program bridge_start(const struct worker *w, const char *const *mo
 static void assert_asks(const char *url, int status, const char *errors)
 {
         const char *output, *text;
-        int r = command_run((const char *const[]){ getenv("FERRY_NATS_PROGRAM"), "metadata", url, NULL }, NULL, &output,
-                            &text);
+        int r = command_run(STRINGS(getenv("FERRY_NATS_PROGRAM"), "metadata", url), NULL, &output, &text);
 
         if (r != status || !strstr(text, errors))
                 fail_msg("%s: %d, %s", url, r, text);
@@ -233,8 +232,8 @@ static void assert_fetched(struct shared_scene *s, const char *server)
         region_make(&p->a, SIZE, 1, offered);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         url = offer_url(server, &p->a, passive.id);
-        if (command_run((const char *const[]){ getenv("FERRY"), "--url", p->b.url, "fetch", url, "-o", file, NULL },
-                        NULL, &output, &errors) != 0)
+        if (command_run(STRINGS(getenv("FERRY"), "--url", p->b.url, "fetch", url, "-o", file), NULL, &output,
+                        &errors) != 0)
                 fail_msg("%s", errors);
         operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
         pattern_fill(1, 0, expected, SIZE);
@@ -257,7 +256,6 @@ WITH_SHARED(a_file_is_fetched_by_metadata_that_came_over_nats)
         assert_fetched(s, nats.url);
         status = program_end(&bridge, SIGTERM);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-        pair_stop(&s->pair);
 }
 
 TEST(a_request_with_nobody_there_fails_at_once)
@@ -312,9 +310,9 @@ WITH_SHARED(the_peer_token_is_enough_for_the_bridge)
                 write_token(full, "full\n");
                 write_token(peer, "peer\n");
                 worker_start_plain(w, "a",
-                                   (const char *const[]){ "--listen", "127.0.0.1:0", "--name", "a", "--token-file",
-                                                          full, "--peer-token-file", peer, NULL });
-                bridge = bridge_start(w, (const char *const[]){ "--token-file", peer, NULL });
+                                   STRINGS("--listen", "127.0.0.1:0", "--name", "a", "--token-file", full,
+                                           "--peer-token-file", peer));
+                bridge = bridge_start(w, STRINGS("--token-file", peer));
                 url = offer_url(nats.url, w, "op_0123456789abcdef");
                 assert_asks(url, 1, "not-found");
                 (void)program_end(&bridge, SIGTERM);
@@ -387,7 +385,6 @@ WITH_WORKER(a_bridge_outlives_its_server)
         } while (!*answer);
         assert_string_equal(answer, "{\"code\":\"invalid-parameter\"}");
         (void)program_end(&bridge, SIGTERM);
-        worker_stop(w);
 }
 
 TEST(a_bus_beyond_this_machine_takes_tls)
@@ -411,7 +408,7 @@ WITH_SHARED(metadata_go_over_tls)
                 skip();
         }
         nats_kill();
-        nats_start((const char *const[]){ "--tls", "--tlscert", cert, "--tlskey", key, NULL });
+        nats_start(STRINGS("--tls", "--tlscert", cert, "--tlskey", key));
         pair_start(&s->pair, false);
         server = text_format("tls://127.0.0.1:%d", nats.port);
         const char *url = offer_url(server, &s->pair.a, "op_0123456789abcdef");
@@ -470,12 +467,12 @@ WITH_SHARED(the_users_of_security_md_do_what_they_may_and_nothing_else)
                 write_token(b, "b:of-b\n");
                 environment_set("NATS_A", "of-a");
                 environment_set("NATS_B", "of-b");
-                nats_start((const char *const[]){ "-c", conf, NULL });
+                nats_start(STRINGS("-c", conf));
                 environment_set("FERRY_NATS_CA", ca);
                 worker_start(&s->pair.b, "b", NULL);
                 worker_start(w, "a", NULL);
                 const char *url = offer_url(server, w, "op_0123456789abcdef");
-                bridge = bridge_start(w, (const char *const[]){ "--nats", server, "--nats-user-file", a, NULL });
+                bridge = bridge_start(w, STRINGS("--nats", server, "--nats-user-file", a));
                 environment_set("FERRY_NATS_INBOX", "b");
                 assert_asks(url, 3, "no NATS server takes us"); /* without a user */
                 environment_set("FERRY_NATS_USER_FILE", b);
@@ -511,11 +508,11 @@ WITH_SHARED(accounts_are_apart_and_a_token_is_enough)
 
         if (nats.pid) {
                 nats_kill();
-                nats_start((const char *const[]){ "-c", conf, NULL });
+                nats_start(STRINGS("-c", conf));
                 worker_start(&s->pair.b, "b", NULL);
                 worker_start(w, "a", NULL);
                 const char *url = offer_url(nats.url, w, "op_0123456789abcdef");
-                bridge = bridge_start(w, (const char *const[]){ "--nats-creds", a, NULL });
+                bridge = bridge_start(w, STRINGS("--nats-creds", a));
                 assert_asks(url, 3, "no NATS server takes us");
                 environment_set("FERRY_NATS_CREDS", b);
                 assert_fetched(s, nats.url);
@@ -526,7 +523,7 @@ WITH_SHARED(accounts_are_apart_and_a_token_is_enough)
                 environment_set("FERRY_NATS_CREDS", "");
                 (void)program_end(&bridge, SIGTERM);
                 nats_kill();
-                nats_start((const char *const[]){ "--auth", "of-all", NULL });
+                nats_start(STRINGS("--auth", "of-all"));
                 write_token(token, "of-all\n");
                 assert_asks(url, 3, "no NATS server takes us");
                 environment_set("FERRY_NATS_USER_FILE", token);
@@ -543,11 +540,10 @@ TEST(a_password_in_a_url_is_refused_and_not_repeated)
 {
         const char *output, *errors;
 
-        assert_int_equal(
-                command_run((const char *const[]){ getenv("FERRY_NATS_PROGRAM"), "metadata",
-                                                   "nats://me:hidden@127.0.0.1:1/a/op_0123456789abcdef", NULL },
-                            NULL, &output, &errors),
-                2);
+        assert_int_equal(command_run(STRINGS(getenv("FERRY_NATS_PROGRAM"), "metadata",
+                                             "nats://me:hidden@127.0.0.1:1/a/op_0123456789abcdef"),
+                                     NULL, &output, &errors),
+                         2);
         assert_non_null(strstr(errors, "--nats-user-file"));
         assert_null(strstr(errors, "hidden"));
 }

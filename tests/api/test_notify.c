@@ -77,7 +77,7 @@ WITH_WORKER(a_manager_hears_of_the_end_of_a_reload_that_failed)
         assert_int_equal(write(fd, "secret-secret-secret\n", 21), 21);
         (void)close(fd);
         manager_open(&m);
-        worker_start_plain(w, "w", (const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", token, NULL });
+        worker_start_plain(w, "w", STRINGS("--listen", "127.0.0.1:0", "--token-file", token));
         manager_hears(&m, "READY=1");
         assert_int_equal(unlink(token), 0);
         worker_expect(w, "tokens and certificates stay as they are");
@@ -96,5 +96,4 @@ WITH_WORKER(a_manager_that_is_gone_stops_no_worker)
         assert_int_equal(unsetenv("NOTIFY_SOCKET"), 0);
         worker_expect(w, "the service manager ($NOTIFY_SOCKET) could not be told");
         assert_int_equal(ferry_get_readyz(w->client), 0);
-        worker_stop(w);
 }

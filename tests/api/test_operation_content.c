@@ -62,8 +62,6 @@ WITH_PAIR(workers_without_another_way_use_it)
                         region_drop(&p->b, local);
                 }
         }
-        worker_stop(&p->b);
-        worker_stop(&p->a);
 }
 
 WITH_PAIR(a_transfer_over_http_ends_on_both_sides)
@@ -116,7 +114,7 @@ WITH_PAIR(the_key_opens_its_own_operation_alone)
         assert_non_null(token);
         (void)fputs("an-only-slightly-secret-token-of-the-worker\n", token);
         (void)fclose(token);
-        worker_start_plain(&p->a, "a", (const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", file, NULL });
+        worker_start_plain(&p->a, "a", STRINGS("--listen", "127.0.0.1:0", "--token-file", file));
         worker_connect(&p->a, NULL, &(struct ferry_options){ .token = "an-only-slightly-secret-token-of-the-worker" });
         (void)unlink(file);
         key = offer_small(&p->a, FERRY_READABLE, 9, region, &offer);
@@ -148,7 +146,6 @@ WITH_PAIR(the_key_opens_its_own_operation_alone)
         }
         ferry_operation_clear(&offer);
         ferry_operation_clear(&other);
-        worker_stop(&p->a);
 }
 
 /* A program that has the metadata alone, by libferry: both kinds, in two pieces. */
@@ -168,7 +165,7 @@ WITH_PAIR(a_program_without_a_worker_reads_and_writes)
         assert_non_null(token);
         fprintf(token, "%s\n", secret);
         (void)fclose(token);
-        worker_start_plain(&p->a, "a", (const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", file, NULL });
+        worker_start_plain(&p->a, "a", STRINGS("--listen", "127.0.0.1:0", "--token-file", file));
         worker_connect(&p->a, NULL, &(struct ferry_options){ .token = secret });
         (void)unlink(file);
         const char *key = strrchr(offer_small(&p->a, FERRY_READABLE, 9, region, &readable), ' ') + 1;
@@ -196,7 +193,6 @@ WITH_PAIR(a_program_without_a_worker_reads_and_writes)
         ferry_free(peer);
         ferry_operation_clear(&readable);
         ferry_operation_clear(&writable);
-        worker_stop(&p->a);
 }
 
 /* FIPS 180-2's example, over a region in which more stands. */
@@ -214,7 +210,7 @@ static char *offer_abc(struct worker *w, const char *kind, const char *region)
         return id;
 }
 
-WITH_PAIR(the_digest_of_the_whole_comes_with_any_part)
+WITH_WORKER(the_digest_of_the_whole_comes_with_any_part)
 {
         static const struct {
                 const char *headers, *digest;
@@ -231,11 +227,11 @@ WITH_PAIR(the_digest_of_the_whole_comes_with_any_part)
         struct raw_answer answer;
         int fd;
 
-        worker_start(&p->a, "a", NULL);
-        region_make(&p->a, 6, 0, region);
-        assert_int_equal(ferry_put_region_content(p->a.client, region, 0, "-a--bc", 6), 0);
-        offer = offer_abc(&p->a, "readable", region);
-        fd = raw_connect(&p->a); /* on one connection, a range is over when the next one is asked for */
+        worker_start(w, "a", NULL);
+        region_make(w, 6, 0, region);
+        assert_int_equal(ferry_put_region_content(w->client, region, 0, "-a--bc", 6), 0);
+        offer = offer_abc(w, "readable", region);
+        fd = raw_connect(w); /* on one connection, a range is over when the next one is asked for */
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 const char *request = text_format("GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\n%s\r\n",
                                                   offer, rows[i].headers);
@@ -246,12 +242,11 @@ WITH_PAIR(the_digest_of_the_whole_comes_with_any_part)
                 answer_assert_header(&answer, "Repr-Digest", rows[i].digest);
         }
         (void)close(fd);
-        operation_assert_end(&p->a, offer, FERRY_COMPLETE, NULL);
+        operation_assert_end(w, offer, FERRY_COMPLETE, NULL);
         free(offer);
-        worker_stop(&p->a);
 }
 
-WITH_PAIR(an_upload_that_is_not_what_its_digest_says_fails)
+WITH_WORKER(an_upload_that_is_not_what_its_digest_says_fails)
 {
         static const struct {
                 const char *last, *digest;
@@ -264,49 +259,47 @@ WITH_PAIR(an_upload_that_is_not_what_its_digest_says_fails)
         char region[FERRY_ID_SIZE], *offer;
         struct raw_answer answer;
 
-        worker_start(&p->a, "a", NULL);
-        worker_expect(&p->a, "checksum-mismatch");
-        region_make(&p->a, 6, 0, region);
+        worker_start(w, "a", NULL);
+        worker_expect(w, "checksum-mismatch");
+        region_make(w, 6, 0, region);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                offer = offer_abc(&p->a, "writable", region);
+                offer = offer_abc(w, "writable", region);
                 /* Of a part, nothing can be said yet. */
-                wire_expect(&p->a, 204,
+                wire_expect(w, 204,
                             "PUT /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n"
                             "Repr-Digest: %s\r\n\r\nab",
                             offer, rows[i].digest);
-                wire_ask(&p->a, &answer,
+                wire_ask(w, &answer,
                          "PUT /v1/operations/%s/content?offset=2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n"
                          "Repr-Digest: %s\r\n\r\n%s",
                          offer, rows[i].digest, rows[i].last);
                 assert_int_equal(answer.status, rows[i].status);
                 if (rows[i].status == 204)
-                        operation_assert_end(&p->a, offer, FERRY_COMPLETE, NULL);
+                        operation_assert_end(w, offer, FERRY_COMPLETE, NULL);
                 else
-                        operation_assert_error(&p->a, offer, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
+                        operation_assert_error(w, offer, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
                 free(offer);
         }
-        worker_stop(&p->a);
 }
 
 /* A client that skips about costs memory: so far and no further, and then it is told. */
-WITH_PAIR(ranges_apart_from_each_other_are_counted)
+ON_WORKER(ranges_apart_from_each_other_are_counted)
 {
         char region[FERRY_ID_SIZE];
         struct ferry_operation offer, end;
         struct json_object *limits;
         uint64_t max, digest_max;
 
-        worker_start(&p->a, "a", NULL);
-        limits = call_json(&p->a, 200, "GET", "/v1/limits", NULL);
+        limits = call_json(w, 200, "GET", "/v1/limits", NULL);
         max = json_number(limits, "content_ranges_max");
         digest_max = json_number(limits, "digest_max");
         json_object_put(limits);
-        region_make(&p->a, digest_max + 1, 0, region);
-        offer_make(&p->a, FERRY_READABLE, region, &offer);
+        region_make(w, digest_max + 1, 0, region);
+        offer_make(w, FERRY_READABLE, region, &offer);
         for (uint64_t i = 0; i <= max; i++) {
                 struct raw_answer answer;
 
-                wire_ask(&p->a, &answer,
+                wire_ask(w, &answer,
                          "GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nRange: bytes=%" PRIu64
                          "-%" PRIu64 "\r\nWant-Repr-Digest: sha-256=1\r\n\r\n",
                          offer.id, 2 * i, 2 * i);
@@ -317,12 +310,11 @@ WITH_PAIR(ranges_apart_from_each_other_are_counted)
                         answer_assert_problem(&answer, 429, "limit-reached");
                 }
         }
-        worker_await_metric(&p->a, "ferry_http_problems_total{code=\"limit-reached\"}", 1);
-        assert_int_equal(ferry_cancel_operation(p->a.client, offer.id, &end), 0);
+        worker_await_metric(w, "ferry_http_problems_total{code=\"limit-reached\"}", 1);
+        assert_int_equal(ferry_cancel_operation(w->client, offer.id, &end), 0);
         ferry_operation_clear(&end);
         ferry_operation_clear(&offer);
-        worker_expect(&p->a, "level=warn");
-        worker_stop(&p->a);
+        worker_expect(w, "level=warn");
 }
 
 static const char *tls_file(const char *name)
@@ -351,9 +343,8 @@ WITH_PAIR(an_untrusted_network_is_crossed_by_https)
         assert_int_equal(write(fd, token, strlen(token)), (ssize_t)strlen(token));
         (void)close(fd);
         worker_start_plain(&p->a, "a",
-                           (const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", file, "--local", "off",
-                                                  "--tls-cert", tls_file("server.pem"), "--tls-key",
-                                                  tls_file("server-key.pem"), NULL });
+                           STRINGS("--listen", "127.0.0.1:0", "--token-file", file, "--local", "off", "--tls-cert",
+                                   tls_file("server.pem"), "--tls-key", tls_file("server-key.pem")));
         worker_expect(&p->a, warning);
         (void)unlink(file);
         worker_connect(&p->a, NULL, &(struct ferry_options){ .token = token, .ca_file = tls_file("ca.pem") });
@@ -361,7 +352,7 @@ WITH_PAIR(an_untrusted_network_is_crossed_by_https)
         for (int i = 0; i < 2; i++) {
                 char id[FERRY_ID_SIZE];
 
-                worker_start(&p->b, "b", (const char *const[]){ "--peer-ca", tls_file(authorities[i]), NULL });
+                worker_start(&p->b, "b", STRINGS("--peer-ca", tls_file(authorities[i])));
                 region_make(&p->b, SIZE, 0, target);
                 offer_make(&p->a, FERRY_READABLE, region, &offer);
                 body = text_format("{\"kind\":\"read\",\"verify\":true,\"transports\":[\"https\"],"
@@ -384,5 +375,4 @@ WITH_PAIR(an_untrusted_network_is_crossed_by_https)
                 ferry_operation_clear(&offer);
                 worker_stop(&p->b);
         }
-        worker_stop(&p->a);
 }

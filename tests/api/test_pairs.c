@@ -373,8 +373,8 @@ CASE(a_worker_that_is_gone_is_unreachable_within_seconds)
                         pair_assert_serving(&f->p); /* with and without a connection from before */
                 story_gone(f, i >> 1);
                 worker_start(&f->p.a, "a",
-                             f->p.network ? (const char *const[]){ "--data-listen", "127.0.0.1:0", "--local", "off",
-                                                                   "--transports", "tcp,self", NULL }
+                             f->p.network ? STRINGS("--data-listen", "127.0.0.1:0", "--local", "off", "--transports",
+                                                    "tcp,self")
                                           : NULL);
                 pair_assert_serving(&f->p);
                 fixture_stop(f);

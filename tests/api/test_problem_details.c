@@ -17,7 +17,7 @@ static void detail_says(struct worker *w, int status, const char *method, const 
         json_object_put(problem);
 }
 
-WITH_WORKER(a_detail_names_its_subject)
+ON_WORKER(a_detail_names_its_subject)
 {
         static const struct {
                 const char *method, *path, *body;
@@ -37,10 +37,8 @@ WITH_WORKER(a_detail_names_its_subject)
                 { "POST", "/v1/worker", NULL, 405, "Allowed: GET, HEAD" },
         };
 
-        worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
                 detail_says(w, rows[i].status, rows[i].method, rows[i].path, rows[i].body, rows[i].text);
-        worker_stop(w);
 }
 
 WITH_WORKER(a_limit_is_named_with_its_value)
@@ -66,5 +64,4 @@ WITH_WORKER(a_limit_is_named_with_its_value)
         detail_says(w, 429, "GET", path, NULL, "--max-waiters is 1");
         wire_abort(waiting);
         ferry_operation_clear(&operation);
-        worker_stop(w);
 }

@@ -87,7 +87,7 @@ static int teardown(void **state)
                 waitpid(proxy->nginx, NULL, 0);
         }
         worker_clean(&proxy->worker);
-        (void)command_run((const char *const[]){ "rm", "-rf", proxy->directory, NULL }, NULL, NULL, NULL);
+        (void)command_run(STRINGS("rm", "-rf", proxy->directory), NULL, NULL, NULL);
         free(proxy);
         return 0;
 }
@@ -127,9 +127,7 @@ WITH_PROXY(a_transfer_is_made_through_nginx)
         struct ferry_limits limits;
 
         skip_without_nginx();
-        worker_start(w, "w",
-                     (const char *const[]){ "--allow-host", "ferry_upstream", "--advertise",
-                                            "https://ferry.example:8443", NULL });
+        worker_start(w, "w", STRINGS("--allow-host", "ferry_upstream", "--advertise", "https://ferry.example:8443"));
         nginx_start(proxy);
         worker_connect(w, proxy->url, NULL);
         assert_int_equal(ferry_get_worker(w->client, &info), 0);

@@ -53,14 +53,12 @@ WITH_WORKER(bytes_go_where_offset_says)
                 digits_assert(w, id, rows[i].then);
         }
         region_drop(w, id);
-        worker_stop(w);
 }
 
-WITH_WORKER(no_bytes_are_stored_anywhere_up_to_the_end)
+ON_WORKER(no_bytes_are_stored_anywhere_up_to_the_end)
 {
         char id[FERRY_ID_SIZE];
 
-        worker_start(w, "w", NULL);
         digits_make(w, id);
         wire_expect(w, 204, "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
                     region_path(id, "/content"));
@@ -73,15 +71,13 @@ WITH_WORKER(no_bytes_are_stored_anywhere_up_to_the_end)
         wire_refused(w, 400, "out-of-bounds", "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
                      region_path(id, "/content?offset=11"));
         digits_assert(w, id, "..........");
-        worker_stop(w);
 }
 
-WITH_WORKER(chunks_are_bytes)
+ON_WORKER(chunks_are_bytes)
 {
         char id[FERRY_ID_SIZE], start[6];
         size_t n;
 
-        worker_start(w, "w", NULL);
         digits_make(w, id);
         wire_expect(w, 204,
                     "PUT %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -97,7 +93,6 @@ WITH_WORKER(chunks_are_bytes)
         assert_int_equal(ferry_get_region_content(w->client, id, 0, start, 6, &n), 0);
         assert_memory_equal(start, ".aABCD", 6);
         region_drop(w, id);
-        worker_stop(w);
 }
 
 /* libmicrohttpd from 0.9.77 to some release before 1.0.10 takes such a line for one byte shorter: 400, all of them. */
@@ -110,12 +105,11 @@ static bool library_may_refuse_extensions(void)
         return version >= 9077 && version < 1000010;
 }
 
-WITH_WORKER(chunk_extensions_are_ignored)
+ON_WORKER(chunk_extensions_are_ignored)
 {
         char id[FERRY_ID_SIZE];
         struct raw_answer answer;
 
-        worker_start(w, "w", NULL);
         digits_make(w, id);
         wire_ask(w, &answer,
                  "PUT %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -126,7 +120,6 @@ WITH_WORKER(chunk_extensions_are_ignored)
                 digits_assert(w, id, ".abcd.....");
         }
         region_drop(w, id);
-        worker_stop(w);
 }
 
 static ssize_t pour(void *context, void *buffer, size_t size)
@@ -140,7 +133,7 @@ static ssize_t pour(void *context, void *buffer, size_t size)
 }
 
 /* An endless upload of unknown length ends at the end of the region; the one next to it keeps its bytes. */
-WITH_WORKER(a_chunked_upload_that_is_too_long_stores_nothing_beyond)
+ON_WORKER(a_chunked_upload_that_is_too_long_stores_nothing_beyond)
 {
         char before[FERRY_ID_SIZE], id[FERRY_ID_SIZE], after[FERRY_ID_SIZE];
         uint64_t left = 3 * MIB;
@@ -151,7 +144,6 @@ WITH_WORKER(a_chunked_upload_that_is_too_long_stores_nothing_beyond)
                                            .source_context = &left,
                                            .source_size = FERRY_SIZE_UNKNOWN };
 
-        worker_start(w, "w", NULL);
         region_make(w, MIB, 1, before);
         region_make(w, MIB, 2, id);
         region_make(w, MIB, 3, after);
@@ -162,22 +154,19 @@ WITH_WORKER(a_chunked_upload_that_is_too_long_stores_nothing_beyond)
         region_assert_pattern(w, before, 1, 0, MIB);
         region_assert_pattern(w, after, 3, 0, MIB);
         worker_assert_serving(w);
-        worker_stop(w);
 }
 
 /* What can be told from Content-Length is refused before the first byte is stored, however many pieces it comes in. */
-WITH_WORKER(an_announced_upload_that_is_too_long_stores_nothing)
+ON_WORKER(an_announced_upload_that_is_too_long_stores_nothing)
 {
         char id[FERRY_ID_SIZE];
         uint64_t left = MIB + 1;
 
-        worker_start(w, "w", NULL);
         region_make(w, MIB, 2, id);
         assert_int_equal(ferry_put_region_content_from(w->client, id, 0, pour, &left, MIB + 1), FERRY_E_TOO_LARGE);
         left = MIB;
         assert_int_equal(ferry_put_region_content_from(w->client, id, 1, pour, &left, MIB), FERRY_E_TOO_LARGE);
         region_assert_pattern(w, id, 2, 0, MIB);
-        worker_stop(w);
 }
 
 WITH_WORKER(only_octets_are_taken)
@@ -214,7 +203,6 @@ WITH_WORKER(only_octets_are_taken)
                         digits_assert(w, id, "..........");
                 }
         }
-        worker_stop(w);
 }
 
 /* ---- the client leaves ---- */
@@ -230,12 +218,11 @@ static void await_digits(struct worker *w, const char *id, const char *wanted)
 }
 
 /* What came before the client left is there; the region is free at once. */
-WITH_WORKER(a_client_that_leaves_half_way_frees_the_region)
+ON_WORKER(a_client_that_leaves_half_way_frees_the_region)
 {
         char id[FERRY_ID_SIZE];
         const char *request;
 
-        worker_start(w, "w", NULL);
         for (int how = 0; how < 4; how++) {
                 int fd = raw_connect(w);
 
@@ -260,7 +247,6 @@ WITH_WORKER(a_client_that_leaves_half_way_frees_the_region)
                 digits_assert(w, id, "0123456789");
                 region_drop(w, id);
         }
-        worker_stop(w);
 }
 
 /* ---- size and company ---- */
@@ -285,17 +271,15 @@ WITH_WORKER(an_upload_is_not_copied)
                 assert_true(worker_status_kb(w, "RssAnon") < anonymous + MOST_KB);
         }
         assert_true(worker_status_kb(w, "VmHWM") < resident + MOST_KB); /* also not for a moment */
-        worker_stop(w);
 }
 
 /* While a transfer stands in its middle, the worker takes uploads; afterwards the transfer goes on. */
-WITH_PAIR(uploads_and_transfers_share_a_worker)
+ON_PAIR(uploads_and_transfers_share_a_worker)
 {
         enum { SIZE = 64 * MIB, OTHER = 8 * MIB + 1 };
         struct running running;
         char other[FERRY_ID_SIZE];
 
-        pair_start(p, false);
         running_start(p, FERRY_READABLE, SIZE, 11, &p->b, &running);
         region_make(&p->a, OTHER, 12, other);
         region_assert_pattern(&p->a, other, 12, 0, OTHER);
@@ -305,18 +289,16 @@ WITH_PAIR(uploads_and_transfers_share_a_worker)
         operation_assert_end(&p->a, running.passive, FERRY_COMPLETE, NULL);
         region_assert_pattern(&p->b, running.local, 11, 0, SIZE);
         region_assert_pattern(&p->b, other, 13, 0, OTHER);
-        pair_stop(p);
 }
 
 /* Two clients write the two halves of a region, piece by piece in turn. */
-WITH_WORKER(two_uploads_into_one_region_do_not_mix)
+ON_WORKER(two_uploads_into_one_region_do_not_mix)
 {
         enum { HALF = 256 << 10, PIECE = 16 << 10 };
         char id[FERRY_ID_SIZE];
         uint8_t piece[PIECE];
         int fds[2];
 
-        worker_start(w, "w", NULL);
         region_make(w, 2 * HALF, 0, id);
         for (int i = 0; i < 2; i++) {
                 const char *head =
@@ -340,5 +322,4 @@ WITH_WORKER(two_uploads_into_one_region_do_not_mix)
                 (void)close(fds[i]);
         }
         region_assert_pattern(w, id, 31, 0, 2 * HALF);
-        worker_stop(w);
 }

@@ -23,7 +23,7 @@ static struct etcd etcd;
 
 static void start(struct worker *w, const char *name)
 {
-        worker_start(w, name, (const char *const[]){ "--registry", etcd.url, "--registry-ttl", "2s", NULL });
+        worker_start(w, name, STRINGS("--registry", etcd.url, "--registry-ttl", "2s"));
 }
 
 static void pair_register(struct pair *p)
@@ -60,7 +60,6 @@ WITH_PAIR(a_read_names_the_worker_that_offers)
                 json_object_put(operation);
                 ferry_operation_clear(&passive);
         }
-        pair_stop(p);
 }
 
 WITH_PAIR(a_worker_is_connected_to_by_name)
@@ -79,7 +78,6 @@ WITH_PAIR(a_worker_is_connected_to_by_name)
         peer = json_member(json_member(json_object_array_get_idx(peers, 0), "addresses"), "http");
         assert_string_equal(json_object_get_string(json_object_array_get_idx(peer, 0)), p->a.url);
         json_object_put(answer);
-        pair_stop(p);
 }
 
 WITH_PAIR(a_name_that_nobody_has_is_told)
@@ -103,7 +101,6 @@ WITH_PAIR(a_name_that_nobody_has_is_told)
         operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, FERRY_E_STALE_METADATA);
         json_object_put(operation);
         assert_problem(&p->b, "POST", "/v1/peers", "{\"url\":\"ferry://nobody\"}", 502, "peer-unreachable", NULL);
-        pair_stop(p);
 }
 
 WITH_PAIR(without_a_registry_names_are_refused)
@@ -116,7 +113,6 @@ WITH_PAIR(without_a_registry_names_are_refused)
         body = operation_body("read", local, ",\"remote_url\":\"ferry://a/op_0123456789abcdef\"");
         assert_problem(&p->b, "POST", "/v1/operations", body, 400, "invalid-parameter", "/remote_url");
         assert_problem(&p->b, "POST", "/v1/peers", "{\"url\":\"ferry://a\"}", 400, "invalid-parameter", "/url");
-        worker_stop(&p->b);
 }
 
 WITH_PAIR(the_registry_cannot_widen_allow_peer)
@@ -126,76 +122,70 @@ WITH_PAIR(the_registry_cannot_widen_allow_peer)
 
         NEEDS_ETCD();
         start(&p->a, "a");
-        worker_start(&p->b, "b",
-                     (const char *const[]){ "--registry", etcd.url, "--registry-ttl", "2s", "--allow-peer", "192.0.2.1",
-                                            NULL });
+        worker_start(&p->b, "b", STRINGS("--registry", etcd.url, "--registry-ttl", "2s", "--allow-peer", "192.0.2.1"));
         worker_expect(&p->b, "operation ended");
         region_make(&p->b, SIZE, 0, local);
         operation = begin(&p->b, local, "ferry://a/op_0123456789abcdef");
         operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, FERRY_E_FORBIDDEN);
         json_object_put(operation);
-        pair_stop(p);
 }
 
-WITH_PAIR(the_worker_says_how_its_name_stands)
+WITH_WORKER(the_worker_says_how_its_name_stands)
 {
         struct json_object *answer, *registry;
 
         NEEDS_ETCD();
-        start(&p->a, "a");
-        answer = call_json(&p->a, 200, "GET", "/v1/worker", NULL);
+        start(w, "a");
+        answer = call_json(w, 200, "GET", "/v1/worker", NULL);
         registry = json_member(answer, "registry");
         assert_string_equal(json_text(registry, "status"), "registered");
         assert_string_equal(json_text(registry, "key"), "/ferry/workers/a");
         assert_int_equal(json_number(registry, "ttl_ms"), 2000);
         json_object_put(answer);
-        worker_await_metric(&p->a, "ferry_registry_registered", 1);
-        worker_stop(&p->a);
+        worker_await_metric(w, "ferry_registry_registered", 1);
 }
 
-WITH_PAIR(a_second_living_worker_of_a_name_does_not_start)
+WITH_WORKER(a_second_living_worker_of_a_name_does_not_start)
 {
         const char *output, *errors;
         int status;
 
         NEEDS_ETCD();
-        start(&p->a, "a");
-        status = ferryd_run((const char *const[]){ "--listen", "127.0.0.1:0", "--name", "a", "--registry", etcd.url,
-                                                   "--registry-ttl", "2s", NULL },
-                            &output, &errors);
+        start(w, "a");
+        status = ferryd_run(
+                STRINGS("--listen", "127.0.0.1:0", "--name", "a", "--registry", etcd.url, "--registry-ttl", "2s"),
+                &output, &errors);
         assert_int_equal(status, 1);
         assert_string_equal(output, "");
         assert_non_null(strstr(errors, "ferryd: the name a is taken in the registry"));
-        assert_non_null(strstr(errors, p->a.url));
+        assert_non_null(strstr(errors, w->url));
         assert_null(strstr(errors, "level=error"));
-        worker_stop(&p->a);
 }
 
-WITH_PAIR(a_worker_that_was_killed_gets_its_name_back)
+WITH_WORKER(a_worker_that_was_killed_gets_its_name_back)
 {
         uint64_t began;
         const char *log;
 
         NEEDS_ETCD();
-        start(&p->a, "a");
-        worker_kill(&p->a);
-        worker_clean(&p->a);
+        start(w, "a");
+        worker_kill(w);
+        worker_clean(w);
         began = now_ms();
-        start(&p->a, "a");
+        start(w, "a");
         assert_true(now_ms() - began < (2 + 8) * 1000 * SLOWNESS); /* on a busy machine */
-        log = worker_log(&p->a);
+        log = worker_log(w);
         assert_non_null(strstr(log, "the registry has this name: waiting")); /* what it waited for */
-        worker_await_metric(&p->a, "ferry_registry_registered", 1);
-        worker_stop(&p->a);
+        worker_await_metric(w, "ferry_registry_registered", 1);
 }
 
-WITH_PAIR(a_worker_that_drains_is_not_found_any_more)
+WITH_WORKER(a_worker_that_drains_is_not_found_any_more)
 {
         const char *answer;
 
         NEEDS_ETCD();
-        start(&p->a, "a");
-        worker_stop(&p->a);
+        start(w, "a");
+        worker_stop(w);
         answer = etcd_ask(&etcd, "/v3/kv/range", "{\"key\":\"L2ZlcnJ5L3dvcmtlcnMvYQ==\"}");
         assert_null(strstr(answer, "\"kvs\""));
 }
@@ -211,7 +201,6 @@ WITH_PAIR(without_its_registry_a_worker_serves)
         pair_assert_serving(p);
         etcd_start_again(&etcd, false);
         worker_await_metric(&p->a, "ferry_registry_registered", 1);
-        pair_stop(p);
 }
 
 /* A file for the tests of TLS; a text of the caller's. */
@@ -226,9 +215,9 @@ static void start_secure(struct worker *w, const char *name, const char *authori
         char ca[256], cert[256], key[256];
 
         worker_start(w, name,
-                     (const char *const[]){ "--registry", etcd.secure_url, "--registry-ttl", "2s", "--registry-ca",
-                                            tls(authority, ca), with_certificate ? "--peer-cert" : NULL,
-                                            tls("server.pem", cert), "--peer-key", tls("server-key.pem", key), NULL });
+                     STRINGS("--registry", etcd.secure_url, "--registry-ttl", "2s", "--registry-ca", tls(authority, ca),
+                             with_certificate ? "--peer-cert" : NULL, tls("server.pem", cert), "--peer-key",
+                             tls("server-key.pem", key)));
 }
 
 WITH_PAIR(names_are_kept_over_tls)
@@ -245,18 +234,17 @@ WITH_PAIR(names_are_kept_over_tls)
         operation = begin(&p->b, local, "ferry://a/op_0123456789abcdef"); /* which a does not know: it was asked */
         operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, FERRY_E_STALE_METADATA);
         json_object_put(operation);
-        pair_stop(p);
 }
 
-WITH_PAIR(a_registry_that_nobody_vouches_for_or_that_refuses_us_is_away)
+WITH_WORKER(a_registry_that_nobody_vouches_for_or_that_refuses_us_is_away)
 {
         NEEDS_ETCD();
         for (size_t i = 0; i < 2; i++) {
-                start_secure(&p->a, "a", i ? "ca.pem" : "other-ca.pem", !i);
-                worker_expect(&p->a, "the registry does not answer");
-                worker_await_metric(&p->a, "ferry_registry_registered", 0);
-                assert_problem(&p->a, "GET", "/v1/peers?registry=1", NULL, 502, "peer-unreachable", NULL);
-                worker_stop(&p->a);
+                start_secure(w, "a", i ? "ca.pem" : "other-ca.pem", !i);
+                worker_expect(w, "the registry does not answer");
+                worker_await_metric(w, "ferry_registry_registered", 0);
+                assert_problem(w, "GET", "/v1/peers?registry=1", NULL, 502, "peer-unreachable", NULL);
+                worker_stop(w);
         }
 }
 
@@ -290,7 +278,6 @@ WITH_PAIR(the_registered_workers_are_listed)
         assert_int_equal(json_object_array_length(peers), 1);
         assert_string_equal(json_text(json_object_array_get_idx(peers, 0), "worker"), "b");
         json_object_put(answer);
-        pair_stop(p);
 }
 
 WITH_PAIR(a_wait_for_the_list_ends_with_a_change)
@@ -327,21 +314,20 @@ WITH_PAIR(a_wait_for_the_list_ends_with_a_change)
         (void)close(fd);
 }
 
-WITH_PAIR(the_list_says_when_there_is_no_registry)
+WITH_WORKER(the_list_says_when_there_is_no_registry)
 {
-        worker_start(&p->a, "a", NULL);
-        assert_problem(&p->a, "GET", "/v1/peers?registry=1", NULL, 400, "invalid-parameter", NULL);
-        assert_problem(&p->a, "GET", "/v1/peers?wait_ms=1", NULL, 400, "invalid-parameter", NULL);
-        assert_problem(&p->a, "GET", "/v1/peers?registry=maybe", NULL, 400, "invalid-parameter", NULL);
-        worker_stop(&p->a);
+        worker_start(w, "a", NULL);
+        assert_problem(w, "GET", "/v1/peers?registry=1", NULL, 400, "invalid-parameter", NULL);
+        assert_problem(w, "GET", "/v1/peers?wait_ms=1", NULL, 400, "invalid-parameter", NULL);
+        assert_problem(w, "GET", "/v1/peers?registry=maybe", NULL, 400, "invalid-parameter", NULL);
+        worker_stop(w);
         if (!etcd.pid)
                 return;
-        start(&p->a, "a");
-        worker_expect(&p->a, "the registry does not answer");
+        start(w, "a");
+        worker_expect(w, "the registry does not answer");
         etcd_kill(&etcd);
-        assert_problem(&p->a, "GET", "/v1/peers?registry=1", NULL, 502, "peer-unreachable", NULL);
+        assert_problem(w, "GET", "/v1/peers?registry=1", NULL, 502, "peer-unreachable", NULL);
         etcd_start_again(&etcd, false);
-        worker_stop(&p->a);
 }
 
 /* ---- the ferry command ---- */
@@ -358,21 +344,18 @@ WITH_SHARED(ferry_lists_workers_and_fetches_by_name)
                 skip();
         }
         pair_register(p);
-        assert_int_equal(
-                command_run((const char *const[]){ ferry, "--url", p->b.url, "workers", NULL }, NULL, &output, &errors),
-                0);
+        assert_int_equal(command_run(STRINGS(ferry, "--url", p->b.url, "workers"), NULL, &output, &errors), 0);
         assert_non_null(strstr(output, "NAME"));
         assert_non_null(strstr(output, p->a.url));
         assert_non_null(strstr(output, p->b.url));
         region_make(&p->a, SIZE, 1, offered);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         url = text_format("ferry://a/%s", passive.id);
-        assert_int_equal(command_run((const char *const[]){ ferry, "--url", p->b.url, "fetch", url, "-o", file, NULL },
-                                     NULL, &output, &errors),
-                         0);
+        assert_int_equal(
+                command_run(STRINGS(ferry, "--url", p->b.url, "fetch", url, "-o", file), NULL, &output, &errors), 0);
         ferry_operation_clear(&passive);
-        assert_int_equal(command_run((const char *const[]){ ferry, "--url", p->b.url, "fetch",
-                                                            "ferry://nobody/op_0123456789abcdef", "-o", file, NULL },
+        assert_int_equal(command_run(STRINGS(ferry, "--url", p->b.url, "fetch", "ferry://nobody/op_0123456789abcdef",
+                                             "-o", file),
                                      NULL, &output, &errors),
                          1);
         assert_non_null(strstr(errors, "no worker nobody is in the registry"));
@@ -432,7 +415,6 @@ WITH_PAIR(ferry_watches_workers_come_and_go)
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
         (void)fclose(lines);
-        worker_stop(&p->a);
 }
 
 static int setup(void **state)

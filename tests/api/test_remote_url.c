@@ -27,7 +27,7 @@ static void assert_fails(struct pair *p, const char *region, const char *url, in
         json_object_put(operation);
 }
 
-WITH_PAIR(urls_that_are_none_are_refused)
+ON_PAIR(urls_that_are_none_are_refused)
 {
         static const struct {
                 const char *url;
@@ -51,7 +51,6 @@ WITH_PAIR(urls_that_are_none_are_refused)
         };
         char local[FERRY_ID_SIZE];
 
-        pair_start(p, false);
         region_make(&p->b, SIZE, 0, local);
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
                 const char *more = text_format(",\"remote_url\":\"%s\"", cases[i].url);
@@ -61,7 +60,6 @@ WITH_PAIR(urls_that_are_none_are_refused)
         }
         region_drop(&p->b, local); /* nothing was made */
         pair_assert_serving(p);
-        pair_stop(p);
 }
 
 WITH_PAIR(what_the_peer_answers_decides)
@@ -97,13 +95,12 @@ WITH_PAIR(what_the_peer_answers_decides)
         }
 }
 
-WITH_PAIR(sizes_of_fetched_metadata_are_checked)
+ON_PAIR(sizes_of_fetched_metadata_are_checked)
 {
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         const char *url;
         struct ferry_operation passive, now;
 
-        pair_start(p, false);
         pair_expect_failures(p);
         region_make(&p->a, SIZE, 1, offered);
         region_make(&p->b, SIZE - 1, 0, local);
@@ -116,7 +113,6 @@ WITH_PAIR(sizes_of_fetched_metadata_are_checked)
         ferry_operation_clear(&now);
         ferry_operation_clear(&passive);
         pair_assert_serving(p);
-        pair_stop(p);
 }
 
 WITH_PAIR(a_server_that_is_no_worker_is_survived)
@@ -155,21 +151,17 @@ WITH_PAIR(a_server_that_is_no_worker_is_survived)
         }
         region_drop(&p->b, local);
         pair_assert_serving(p);
-        pair_stop(p);
         (void)close(listener);
 }
 
 /* A worker that listens beyond loopback admits nobody unless told; metadata by value names hosts too. */
-WITH_PAIR(the_list_of_peers_can_be_set)
+ON_PAIR(the_list_of_peers_can_be_set, "--allow-peer", "192.0.2.0/24")
 {
-        static const char *const only_other[] = { "--allow-peer", "192.0.2.0/24", NULL };
         char local[FERRY_ID_SIZE];
         const char *more, *body;
 
-        pair_start_with(p, false, only_other);
         region_make(&p->b, SIZE, 0, local);
         more = text_format(",\"remote_url\":\"%s/v1/operations/op_0123456789abcdef/metadata\"", p->a.url);
         body = operation_body("read", local, more);
         assert_problem(&p->b, "POST", "/v1/operations", body, 403, "forbidden", "/remote_url");
-        pair_stop(p);
 }

@@ -3,9 +3,8 @@
 
 /* POST /v1/operations/{id}/renew. */
 
-WITH_PAIR(a_renewed_offer_outlives_its_first_time)
+WITH_WORKER(a_renewed_offer_outlives_its_first_time)
 {
-        struct worker *w = &p->a;
         struct ferry_operation operation, now;
         char region[FERRY_ID_SIZE];
 
@@ -26,15 +25,13 @@ WITH_PAIR(a_renewed_offer_outlives_its_first_time)
         ferry_operation_clear(&now);
         operation_assert_error(w, operation.id, FERRY_CANCELLED, FERRY_E_EXPIRED);
         ferry_operation_clear(&operation);
-        worker_stop(w);
 }
 
-WITH_PAIR(renewing_shows_in_fresh_metadata)
+ON_PAIR(renewing_shows_in_fresh_metadata)
 {
         struct ferry_operation passive, active;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *fresh;
 
-        pair_start(p, false);
         region_make(&p->a, 100, 4, offered);
         region_make(&p->b, 100, 0, local);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
@@ -46,16 +43,14 @@ WITH_PAIR(renewing_shows_in_fresh_metadata)
         ferry_secret_free(fresh);
         ferry_operation_clear(&passive);
         ferry_operation_clear(&active);
-        pair_stop(p);
 }
 
-WITH_PAIR(only_live_offers_can_be_renewed)
+ON_PAIR(only_live_offers_can_be_renewed)
 {
         struct ferry_operation passive, active;
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         const char *path;
 
-        pair_start(p, false);
         region_make(&p->a, 100, 4, offered);
         region_make(&p->b, 100, 0, local);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
@@ -76,5 +71,4 @@ WITH_PAIR(only_live_offers_can_be_renewed)
         assert_problem(&p->b, "POST", path, NULL, 409, "not-passive", NULL);
         ferry_operation_clear(&passive);
         ferry_operation_clear(&active);
-        pair_stop(p);
 }

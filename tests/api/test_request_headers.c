@@ -56,14 +56,12 @@ WITH_WORKER(a_resumed_upload_goes_where_content_range_says)
                      region_path(id, "/content"));
         digits_assert(w, id, "xy2ab5678Z");
         region_drop(w, id);
-        worker_stop(w);
 }
 
-WITH_WORKER(an_encoded_body_is_refused)
+ON_WORKER(an_encoded_body_is_refused)
 {
         char id[FERRY_ID_SIZE];
 
-        worker_start(w, "w", NULL);
         digits_make(w, id);
         wire_refused(w, 415, "unsupported-media-type",
                      "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n!!",
@@ -77,15 +75,13 @@ WITH_WORKER(an_encoded_body_is_refused)
                     region_path(id, "/content"));
         digits_assert(w, id, "ab........");
         region_drop(w, id);
-        worker_stop(w);
 }
 
 /* Content has no ETag: only "*" can match. */
-WITH_WORKER(preconditions_hold_or_nothing_is_stored)
+ON_WORKER(preconditions_hold_or_nothing_is_stored)
 {
         char id[FERRY_ID_SIZE];
 
-        worker_start(w, "w", NULL);
         digits_make(w, id);
         wire_refused(w, 412, "precondition-failed",
                      "PUT %s HTTP/1.1\r\nHost: localhost\r\nIf-Match: \"r1\"\r\nContent-Length: 2\r\n\r\n!!",
@@ -100,10 +96,9 @@ WITH_WORKER(preconditions_hold_or_nothing_is_stored)
         wire_refused(w, 412, "precondition-failed", "DELETE %s HTTP/1.1\r\nHost: localhost\r\nIf-Match: \"x\"\r\n\r\n",
                      region_path(id, ""));
         region_drop(w, id);
-        worker_stop(w);
 }
 
-WITH_WORKER(what_changes_an_operation_heeds_if_match)
+ON_WORKER(what_changes_an_operation_heeds_if_match)
 {
         static const struct {
                 const char *method, *rest, *header;
@@ -118,7 +113,6 @@ WITH_WORKER(what_changes_an_operation_heeds_if_match)
         struct ferry_operation operation;
         char region[FERRY_ID_SIZE];
 
-        worker_start(w, "w", NULL);
         region_make(w, 10, 0, region);
         offer_make(w, FERRY_READABLE, region, &operation);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -126,15 +120,13 @@ WITH_WORKER(what_changes_an_operation_heeds_if_match)
                             rows[i].method, operation.id, rows[i].rest, rows[i].header);
         ferry_operation_clear(&operation);
         region_drop(w, region);
-        worker_stop(w);
 }
 
 /* Clients choose what stands in the log; they cannot make a line or a field of it. */
 #define TRACE "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-WITH_WORKER(names_of_requests_put_nothing_of_their_own_into_the_log)
+ON_WORKER(names_of_requests_put_nothing_of_their_own_into_the_log, "--log-level", "debug", "--http-threads", "1")
 {
-        static const char *const flags[] = { "--log-level", "debug", "--http-threads", "1", NULL };
         static const char *const ids[] = { "x owned=1",
                                            "x\" level=error msg=\"owned",
                                            "x\\\" owned=1",
@@ -146,7 +138,6 @@ WITH_WORKER(names_of_requests_put_nothing_of_their_own_into_the_log)
                                            "owned0123456789012345678901234567890123456789012345678901234567890" };
         const char *log;
 
-        worker_start(w, "w", flags);
         wire_expect(w, 200,
                     "GET /livez HTTP/1.1\r\nHost: localhost\r\nRequest-Id: good-1\r\nConnection: close\r\n"
                     "traceparent: " TRACE "\r\n\r\n");
@@ -164,5 +155,4 @@ WITH_WORKER(names_of_requests_put_nothing_of_their_own_into_the_log)
         log = worker_log(w);
         assert_non_null(strstr(log, "request_id=good-1 traceparent=" TRACE "\n"));
         assert_null(strstr(log, "owned"));
-        worker_stop(w);
 }

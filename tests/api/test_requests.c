@@ -176,7 +176,7 @@ WITH_WORKER(head_is_get_without_the_body)
 
 /* ---- paths ---- */
 
-WITH_WORKER(an_unknown_path_is_not_found)
+ON_WORKER(an_unknown_path_is_not_found)
 {
         static const char *const paths[] = {
                 "/v1",
@@ -212,16 +212,14 @@ WITH_WORKER(an_unknown_path_is_not_found)
         };
         static const char *const methods[] = { "GET", "POST", "PUT", "DELETE", "BREW" };
 
-        worker_start(w, "w", NULL);
         for (size_t m = 0; m < sizeof(methods) / sizeof(methods[0]); m++)
                 for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
                         wire_refused(w, 404, "not-found", "%s %s HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n",
                                      methods[m], paths[i]);
-        worker_stop(w);
 }
 
 /* At once, although the client was ready to wait: only what is there can change. */
-WITH_WORKER(an_unknown_id_is_not_waited_for)
+ON_WORKER(an_unknown_id_is_not_waited_for)
 {
         static const char *const targets[] = {
                 "/v1/operations/op_0000000000000001?wait_ms=60000",
@@ -231,14 +229,12 @@ WITH_WORKER(an_unknown_id_is_not_waited_for)
         };
         uint64_t start;
 
-        worker_start(w, "w", NULL);
         start = now_ms();
         for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++)
                 wire_refused(w, 404, "not-found", "GET %s HTTP/1.1\r\n" HOST "\r\n", targets[i]);
         wire_refused(w, 404, "not-found",
                      "GET /v1/operations/op_0000000000000001 HTTP/1.1\r\n" HOST "Prefer: wait=60\r\n\r\n");
         assert_true(now_ms() - start < 10000);
-        worker_stop(w);
 }
 
 /* ---- query parameters ---- */
@@ -312,12 +308,11 @@ WITH_WORKER(a_body_must_say_that_it_is_json)
                              rows[i].header);
         }
         worker_await_metric(w, "ferry_regions", made);
-        worker_stop(w);
 }
 
 /* ---- Request-Id ---- */
 
-WITH_WORKER(a_request_id_comes_back_or_is_made)
+ON_WORKER(a_request_id_comes_back_or_is_made)
 {
         static const struct {
                 const char *given;
@@ -335,7 +330,6 @@ WITH_WORKER(a_request_id_comes_back_or_is_made)
         struct raw_answer answer;
         char *first = NULL;
 
-        worker_start(w, "w", NULL);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 const char *id;
 
@@ -363,5 +357,4 @@ WITH_WORKER(a_request_id_comes_back_or_is_made)
         wire_ask(w, &answer, "GET /livez HTTP/1.1\r\nHost: evil.example\r\nRequest-Id: abc\r\n\r\n");
         answer_assert_header(&answer, "Request-Id", "abc");
         answer_assert_problem(&answer, 421, "host-refused");
-        worker_stop(w);
 }

@@ -5,16 +5,13 @@
 
 /* How long and how many operations are kept. */
 
-WITH_PAIR(an_ended_operation_is_kept_for_the_retention_then_gone)
+ON_WORKER(an_ended_operation_is_kept_for_the_retention_then_gone, "--retention", "200ms")
 {
-        static const char *const flags[] = { "--retention", "200ms", NULL };
-        struct worker *w = &p->a;
         struct ferry_operation operation, live, now;
         uint64_t deadline;
         char region[FERRY_ID_SIZE];
         int error;
 
-        worker_start(w, "a", flags);
         region_make(w, 100, 0, region);
         offer_make(w, FERRY_READABLE, region, &live);
         offer_make(w, FERRY_READABLE, region, &operation);
@@ -36,19 +33,15 @@ WITH_PAIR(an_ended_operation_is_kept_for_the_retention_then_gone)
         ferry_operation_clear(&now);
         ferry_operation_clear(&operation);
         ferry_operation_clear(&live);
-        worker_stop(w);
 }
 
-WITH_PAIR(live_operations_are_bounded_and_ended_ones_make_room)
+ON_WORKER(live_operations_are_bounded_and_ended_ones_make_room, "--max-operations", "4")
 {
-        static const char *const flags[] = { "--max-operations", "4", NULL };
-        struct worker *w = &p->a;
         struct ferry_operation operations[6], now;
         struct raw_answer answer;
         char region[FERRY_ID_SIZE];
         const char *body, *request, *retry;
 
-        worker_start(w, "a", flags);
         region_make(w, 100, 0, region);
         for (int i = 0; i < 4; i++)
                 offer_make(w, FERRY_READABLE, region, &operations[i]);
@@ -84,17 +77,14 @@ WITH_PAIR(live_operations_are_bounded_and_ended_ones_make_room)
         ferry_operation_clear(&now);
         for (int i = 0; i < 6; i++)
                 ferry_operation_clear(&operations[i]);
-        worker_stop(w);
 }
 
-WITH_PAIR(an_id_is_never_given_twice)
+ON_WORKER(an_id_is_never_given_twice)
 {
         enum { N = 300 };
-        struct worker *w = &p->a;
         static char ids[N][FERRY_ID_SIZE];
         char region[FERRY_ID_SIZE];
 
-        worker_start(w, "a", NULL);
         region_make(w, 100, 0, region);
         for (int i = 0; i < N; i++) {
                 struct ferry_operation operation;
@@ -106,5 +96,4 @@ WITH_PAIR(an_id_is_never_given_twice)
                 assert_int_equal(ferry_delete_operation(w->client, operation.id), 0);
                 ferry_operation_clear(&operation);
         }
-        worker_stop(w);
 }

@@ -59,12 +59,11 @@ WITH_WORKER(a_worker_reads_from_and_writes_to_itself)
         }
 }
 
-WITH_WORKER(both_ends_may_be_the_same_bytes)
+ON_WORKER(both_ends_may_be_the_same_bytes)
 {
         struct ferry_operation passive, active;
         char region[FERRY_ID_SIZE];
 
-        worker_start(w, "w", NULL);
         region_make(w, MIB, 5, region);
         for (int readable = 0; readable < 2; readable++) {
                 enum ferry_kind kind = readable ? FERRY_READABLE : FERRY_WRITABLE;
@@ -76,17 +75,15 @@ WITH_WORKER(both_ends_may_be_the_same_bytes)
                 ferry_operation_clear(&passive);
                 ferry_operation_clear(&active);
         }
-        worker_stop(w);
 }
 
-WITH_WORKER(its_own_url_will_do)
+ON_WORKER(its_own_url_will_do)
 {
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         const char *url, *more, *body;
         struct json_object *read;
         struct ferry_operation passive;
 
-        worker_start(w, "w", NULL);
         region_make(w, MIB, 5, offered);
         region_make(w, MIB, 0, local);
         offer_make(w, FERRY_READABLE, offered, &passive);
@@ -99,16 +96,13 @@ WITH_WORKER(its_own_url_will_do)
         region_assert_pattern(w, local, 5, 0, MIB);
         json_object_put(read);
         ferry_operation_clear(&passive);
-        worker_stop(w);
 }
 
 /* A cancel finds both ends on one thread. */
-WITH_WORKER(a_cancel_ends_both_ends)
+ON_WORKER(a_cancel_ends_both_ends, "--chunk-size", "64KiB", "--window", "1")
 {
-        static const char *const slow_flags[] = { "--chunk-size", "64KiB", "--window", "1", NULL };
         char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
 
-        worker_start(w, "w", slow_flags);
         worker_expect(w, "msg=\"operation ended\"");
         region_make(w, 64 * MIB, 0, offered);
         region_make(w, 64 * MIB, 0, local);
@@ -130,5 +124,4 @@ WITH_WORKER(a_cancel_ends_both_ends)
                 ferry_operation_clear(&passive);
                 ferry_operation_clear(&active);
         }
-        worker_stop(w);
 }

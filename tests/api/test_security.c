@@ -173,7 +173,7 @@ WITH_SCENE(the_metrics_token_fetches_metrics_and_nothing_else)
         const char *errors;
 
         token_file(path, OTHER);
-        start(s, &s->a, "a", (const char *const[]){ "--metrics-token-file", path, NULL });
+        start(s, &s->a, "a", STRINGS("--metrics-token-file", path));
         assert_int_equal(ask(&s->a, "GET", "/metrics", "Bearer " OTHER, NULL), 200);
         assert_int_equal(ask(&s->a, "GET", "/metrics", "Bearer " FULL, NULL), 200);
         assert_int_equal(ask(&s->a, "GET", "/metrics", "Bearer " PEER, NULL), 403);
@@ -186,10 +186,8 @@ WITH_SCENE(the_metrics_token_fetches_metrics_and_nothing_else)
                 answer_assert_problem(&answer, 403, "forbidden");
         }
         worker_stop(&s->a);
-        assert_int_equal(
-                ferryd_run((const char *const[]){ "--listen", "127.0.0.1:0", "--metrics-token-file", path, NULL }, NULL,
-                           &errors),
-                2);
+        assert_int_equal(ferryd_run(STRINGS("--listen", "127.0.0.1:0", "--metrics-token-file", path), NULL, &errors),
+                         2);
         assert_non_null(strstr(errors, "needs --token-file"));
         (void)unlink(path);
 }
@@ -252,8 +250,8 @@ WITH_SCENE(no_secret_stands_in_a_log)
         struct json_object *metadata;
         struct ferry_operation offer;
 
-        start(s, &s->a, "a", (const char *const[]){ "--log-level", "debug", NULL });
-        start(s, &s->b, "b", (const char *const[]){ "--log-level", "debug", NULL });
+        start(s, &s->a, "a", STRINGS("--log-level", "debug"));
+        start(s, &s->b, "b", STRINGS("--log-level", "debug"));
         region_make(&s->a, 4096, 3, region);
         region_make(&s->b, 4096, 0, target);
         offer_make(&s->a, FERRY_READABLE, region, &offer);
@@ -282,10 +280,10 @@ WITH_SCENE(token_files_are_looked_at_closely)
         const char *errors;
 
         /* The same token for both would make every peer an owner. */
-        assert_int_equal(ferryd_run((const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", s->full,
-                                                           "--peer-token-file", s->full, NULL },
-                                    NULL, &errors),
-                         2);
+        assert_int_equal(
+                ferryd_run(STRINGS("--listen", "127.0.0.1:0", "--token-file", s->full, "--peer-token-file", s->full),
+                           NULL, &errors),
+                2);
         assert_non_null(strstr(errors, "the same token"));
         /* Others who can read it are worth a warning. */
         assert_int_equal(chmod(s->full, 0644), 0);
@@ -303,15 +301,12 @@ TEST(beyond_loopback_a_token_is_demanded)
         const char *errors;
 
         for (size_t i = 0; i < 3; i++) {
-                assert_int_equal(ferryd_run((const char *const[]){ "--listen", everywhere[i], NULL }, NULL, &errors),
-                                 2);
+                assert_int_equal(ferryd_run(STRINGS("--listen", everywhere[i]), NULL, &errors), 2);
                 assert_non_null(strstr(errors, "--token-file"));
                 assert_non_null(strstr(errors, "--no-auth"));
         }
         /* One loopback listener does not excuse the other one. */
-        assert_int_equal(ferryd_run((const char *const[]){ "--listen", "127.0.0.1:0", "--listen", "0.0.0.0:0", NULL },
-                                    NULL, &errors),
-                         2);
+        assert_int_equal(ferryd_run(STRINGS("--listen", "127.0.0.1:0", "--listen", "0.0.0.0:0"), NULL, &errors), 2);
 }
 
 WITH_SCENE(peers_that_are_not_allowed_are_not_asked)
@@ -321,7 +316,7 @@ WITH_SCENE(peers_that_are_not_allowed_are_not_asked)
         struct ferry_operation offer;
 
         worker_start(&s->a, "a", NULL);
-        worker_start(&s->b, "b", (const char *const[]){ "--allow-peer", "192.0.2.0/24", NULL });
+        worker_start(&s->b, "b", STRINGS("--allow-peer", "192.0.2.0/24"));
         region_make(&s->a, 4096, 3, region);
         region_make(&s->b, 4096, 0, target);
         offer_make(&s->a, FERRY_READABLE, region, &offer);
@@ -423,8 +418,8 @@ WITH_SCENE(certificates_that_cannot_be_used_are_refused)
         const char *errors;
 
         for (size_t i = 0; i < 2; i++) {
-                assert_int_not_equal(ferryd_run((const char *const[]){ "--listen", "127.0.0.1:0", "--tls-cert",
-                                                                       cases[i][0], "--tls-key", cases[i][1], NULL },
+                assert_int_not_equal(ferryd_run(STRINGS("--listen", "127.0.0.1:0", "--tls-cert", cases[i][0],
+                                                        "--tls-key", cases[i][1]),
                                                 NULL, &errors),
                                      0);
                 assert_non_null(strstr(errors, "--tls-"));
@@ -480,12 +475,12 @@ static int reach(const struct worker *w, bool certificate)
 
 WITH_SCENE(clients_need_a_certificate_where_the_worker_asks_for_one)
 {
-        start_tls_alone(&s->a, "a", (const char *const[]){ "--tls-client-ca", tls("ca.pem"), NULL });
+        start_tls_alone(&s->a, "a", STRINGS("--tls-client-ca", tls("ca.pem")));
         assert_int_equal(reach(&s->a, true), 0);
         assert_int_not_equal(reach(&s->a, false), 0);
         assert_int_equal(reach(&s->a, true), 0);
         worker_stop(&s->a);
-        start_tls_alone(&s->a, "a", (const char *const[]){ "--tls-client-ca", tls("other-ca.pem"), NULL });
+        start_tls_alone(&s->a, "a", STRINGS("--tls-client-ca", tls("other-ca.pem")));
         assert_int_not_equal(reach(&s->a, true), 0);
         worker_stop(&s->a);
 }
@@ -545,7 +540,7 @@ WITH_SCENE(certificates_are_read_anew_and_connections_live_on)
 
         (void)close(mkstemp(authority));
         write_file(authority, good);
-        start_tls_alone(&s->a, "a", (const char *const[]){ "--tls-client-ca", authority, "--http-threads", "1", NULL });
+        start_tls_alone(&s->a, "a", STRINGS("--tls-client-ca", authority, "--http-threads", "1"));
         worker_connect(&s->a, NULL,
                        &(struct ferry_options){ .ca_file = tls("ca.pem"),
                                                 .cert_file = tls("server.pem"),

@@ -21,9 +21,9 @@ static void start_tls(struct worker *w)
         assert_non_null(getenv("FERRY_TEST_TLS"));
         (void)snprintf(certificate, sizeof(certificate), "%s/server.pem", getenv("FERRY_TEST_TLS"));
         (void)snprintf(key, sizeof(key), "%s/server-key.pem", getenv("FERRY_TEST_TLS"));
-        worker_start_plain(w, "w",
-                           (const char *const[]){ "--listen", "127.0.0.1:0", "--tls-cert", certificate, "--tls-key",
-                                                  key, "--http-threads", "1", NULL });
+        worker_start_plain(
+                w, "w",
+                STRINGS("--listen", "127.0.0.1:0", "--tls-cert", certificate, "--tls-key", key, "--http-threads", "1"));
 }
 
 static int send_text(const struct worker *w, const char *text)
@@ -68,17 +68,14 @@ WITH_WORKER(half_a_tls_record_costs_no_processor_time)
         assert_rests(w);
         for (size_t i = 0; i < N; i++)
                 (void)close(fds[i]);
-        worker_stop(w);
 }
 
-WITH_WORKER(a_long_chunk_size_line_costs_no_processor_time)
+ON_WORKER(a_long_chunk_size_line_costs_no_processor_time, "--http-threads", "1")
 {
         enum { SIZE = 64 << 10 };
-        static const char *const one_thread[] = { "--http-threads", "1", NULL };
         char *line = malloc(SIZE);
         int fds[2];
 
-        worker_start(w, "w", one_thread);
         memset(line, '0', SIZE);
         for (size_t i = 0; i < 2; i++) {
                 fds[i] = send_text(w, "POST /v1/regions HTTP/1.1\r\n" HOST "Content-Type: application/json\r\n"
@@ -90,24 +87,20 @@ WITH_WORKER(a_long_chunk_size_line_costs_no_processor_time)
         assert_int_equal(ferry_get_livez(w->client), 0);
         (void)close(fds[1]);
         free(line);
-        worker_stop(w);
 }
 
 /* Those who have not shown a token make room for those who come. */
-WITH_WORKER(clients_that_dawdle_take_nobodys_place)
+ON_WORKER(clients_that_dawdle_take_nobodys_place, "--max-connections", "20")
 {
         enum { N = 40 };
-        static const char *const few[] = { "--max-connections", "20", NULL };
         int fds[N];
 
-        worker_start(w, "w", few);
         for (size_t i = 0; i < N; i++)
                 fds[i] = send_text(w, "G");
         for (size_t i = 0; i < 5; i++)
                 wire_expect(w, 200, "GET /v1/worker HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n");
         for (size_t i = 0; i < N; i++)
                 (void)close(fds[i]);
-        worker_stop(w);
 }
 
 /* So do those whose requests are refused, between two of them. */
@@ -122,8 +115,8 @@ WITH_WORKER(idle_connections_without_a_token_make_room)
         (void)close(fd);
         (void)snprintf(limit, sizeof(limit), "%d", N);
         worker_start_plain(w, "w",
-                           (const char *const[]){ "--listen", "127.0.0.1:0", "--token-file", token, "--http-threads",
-                                                  "1", "--max-connections", limit, NULL });
+                           STRINGS("--listen", "127.0.0.1:0", "--token-file", token, "--http-threads", "1",
+                                   "--max-connections", limit));
         for (size_t i = 0; i < N; i++) {
                 fds[i] = send_text(w, "GET /v1/regions HTTP/1.1\r\n" HOST "\r\n");
                 raw_receive(fds[i], false, &answer);
@@ -135,5 +128,4 @@ WITH_WORKER(idle_connections_without_a_token_make_room)
         for (size_t i = 0; i < N; i++)
                 (void)close(fds[i]);
         (void)unlink(token);
-        worker_stop(w);
 }

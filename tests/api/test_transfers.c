@@ -31,24 +31,17 @@ static void move(struct pair *p, enum ferry_kind passive_kind, uint64_t size)
         region_drop(&p->b, local);
 }
 
-WITH_PAIR(every_size_arrives_byte_for_byte)
+ON_EACH_PAIR(every_size_arrives_byte_for_byte)
 {
         static const uint64_t sizes[] = { 1, 4095, 4096, 4097, 77777, MIB - 1, MIB, MIB + 1, 64 * MIB };
 
-        for (int network = 0; network < 2; network++) {
-
-                pair_start(p, network);
-                for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-                        move(p, FERRY_READABLE, sizes[i]);
-                        move(p, FERRY_WRITABLE, sizes[i]);
-                }
-                pair_stop(p);
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+                move(p, FERRY_READABLE, sizes[i]);
+                move(p, FERRY_WRITABLE, sizes[i]);
         }
 }
 
-WITH_PAIR(a_gibibyte_arrives_byte_for_byte)
+ON_PAIR(a_gibibyte_arrives_byte_for_byte)
 {
-        pair_start(p, false);
         move(p, FERRY_READABLE, UINT64_C(1) << 30);
-        pair_stop(p);
 }

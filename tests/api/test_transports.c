@@ -58,8 +58,6 @@ WITH_PAIR(nothing_else_carries_the_bytes)
                 read_by(p, "[\"shm\",\"tcp\",\"rdma\"]", "shm");
                 read_by(p, "[\"rdma\"]", NULL);
         }
-        worker_stop(&p->b);
-        worker_stop(&p->a);
 }
 
 WITH_PAIR(what_a_worker_does_not_have_is_not_replaced)
@@ -68,28 +66,24 @@ WITH_PAIR(what_a_worker_does_not_have_is_not_replaced)
         worker_start(&p->b, "b", NULL);
         read_by(p, "[\"tcp\"]", NULL);
         read_by(p, "[\"shm\"]", "shm");
-        worker_stop(&p->b);
-        worker_stop(&p->a);
 }
 
-WITH_PAIR(unknown_names_and_passive_operations_are_refused)
+ON_WORKER(unknown_names_and_passive_operations_are_refused)
 {
         static const char *const lists[] = { "[]", "[\"posix\"]", "[\"tcp\",1]", "\"tcp\"" };
         char region[FERRY_ID_SIZE];
         const char *body;
 
-        worker_start(&p->a, "a", NULL);
-        region_make(&p->a, SIZE, 0, region);
+        region_make(w, SIZE, 0, region);
         for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
                 body = text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"transports\":%s,"
                                    "\"remote_url\":\"http://127.0.0.1:1/v1/operations/op_1/metadata\"}",
                                    region, lists[i]);
-                json_object_put(call_json(&p->a, 400, "POST", "/v1/operations", body));
+                json_object_put(call_json(w, 400, "POST", "/v1/operations", body));
         }
         body = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"transports\":[\"shm\"]}",
                            region);
-        json_object_put(call_json(&p->a, 400, "POST", "/v1/operations", body));
-        worker_stop(&p->a);
+        json_object_put(call_json(w, 400, "POST", "/v1/operations", body));
 }
 
 /* On loopback every local user reaches UCX's listener. */
@@ -101,6 +95,4 @@ WITH_PAIR(a_worker_says_at_its_start_that_its_listener_can_be_aborted)
         assert_int_equal(text_count(with, "level=info msg=\"UCX's listener has no protection: every user"), 1);
         assert_int_equal(text_count(with, "28 bytes"), 1);
         assert_int_equal(text_count(without, "28 bytes"), 0);
-        worker_stop(&p->b);
-        worker_stop(&p->a);
 }

@@ -14,7 +14,7 @@ static const char *run_shell(const char *script, int *ret_status)
         static char errors[16384];
         const char *text;
 
-        *ret_status = command_run((const char *const[]){ "/bin/sh", "-c", script, NULL }, NULL, NULL, &text);
+        *ret_status = command_run(STRINGS("/bin/sh", "-c", script), NULL, NULL, &text);
         (void)snprintf(errors, sizeof(errors), "%s", text);
         return errors;
 }

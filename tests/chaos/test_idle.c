@@ -74,10 +74,9 @@ WITH_SCENE(a_worker_with_links_and_waiters_sleeps)
         struct ferry_operation offer;
         char *metrics;
 
-        worker_start(&s->quiet, "quiet", (const char *const[]){ "--data-listen", "127.0.0.1:0", NULL });
+        worker_start(&s->quiet, "quiet", STRINGS("--data-listen", "127.0.0.1:0"));
         worker_start(&s->local, "local", NULL);
-        worker_start(&s->network, "network",
-                     (const char *const[]){ "--data-listen", "127.0.0.1:0", "--local", "off", NULL });
+        worker_start(&s->network, "network", STRINGS("--data-listen", "127.0.0.1:0", "--local", "off"));
         pair_assert_serving(&(struct pair){ .a = s->quiet, .b = s->local });
         pair_assert_serving(&(struct pair){ .a = s->local, .b = s->quiet });
         pair_assert_serving(&(struct pair){ .a = s->quiet, .b = s->network });

@@ -53,7 +53,7 @@ static unsigned rounds(void)
 
 static void process_start(struct server *s, const char *name)
 {
-        worker_start(&s->w, name, (const char *const[]){ "--stall-limit", LIMIT_MS(500), NULL });
+        worker_start(&s->w, name, STRINGS("--stall-limit", LIMIT_MS(500)));
         worker_expect(&s->w, "error=peer-lost");
         worker_expect(&s->w, "error=stalled");
         region_make(&s->w, SIZE, 0, s->region);

@@ -103,8 +103,7 @@ WITH_SCENE(a_worker_that_comes_back_has_its_addresses_and_another_epoch)
         (void)snprintf(old_epoch, sizeof(old_epoch), "%s", s->dead.epoch);
         worker_kill(&s->dead);
 
-        worker_start_plain(&s->again, "w",
-                           (const char *const[]){ "--listen", http, "--data-listen", data, "--local", "off", NULL });
+        worker_start_plain(&s->again, "w", STRINGS("--listen", http, "--data-listen", data, "--local", "off"));
         worker_connect(&s->again, NULL, NULL);
         assert_string_equal(bound(&s->again), http);
         assert_string_equal(s->again.data, data);
