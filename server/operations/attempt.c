@@ -64,7 +64,7 @@ void attempt_over(struct operation *operation, int error, const char *detail, st
                 operation_finish(operation, operation->stop_reason, "", after);
         } else {
                 if (!operation->n_active) {
-                        operation_expire_after(operation, operation->ttl_ms);
+                        deadline_expire_after(operation, operation->ttl_ms);
                         if (deadline_arm(operation) < 0)
                                 operation_stop(operation, FERRY_E_INTERNAL, after);
                 }

@@ -147,7 +147,7 @@ int operation_renew(struct operation_store *store, struct operation *operation, 
         if (operation_terminal(operation) || operation->deleted || operation->stop_reason) {
                 r = FERRY_E_GONE;
         } else {
-                operation_expire_after(operation, ttl_ms ? ttl_ms : operation->ttl_created_ms);
+                deadline_expire_after(operation, ttl_ms ? ttl_ms : operation->ttl_created_ms);
                 r = deadline_arm(operation);
                 operation_bump_often(operation, &after);
         }

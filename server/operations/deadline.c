@@ -71,40 +71,18 @@ int deadline_arm(struct operation *operation)
         return r;
 }
 
-/* Some deadline has come. Returns whether the claims of an operation with several uses are to be revoked: of those only
- * the attempts fail that do not move. */
-static bool deadline_due(struct operation *operation, uint64_t now, struct aftermath *after)
+void deadline_expire_after(struct operation *operation, uint64_t ttl_ms)
 {
-        if (deadline_timeout(operation) <= now) {
-                operation_stop(operation, FERRY_E_TIMEOUT, after);
-        } else if (deadline_expiry(operation) <= now) {
-                operation_stop(operation, FERRY_E_EXPIRED, after);
-        } else if (deadline_stall(operation) <= now) {
-                if (operation_places(operation) > 1) {
-                        atomic_store(&operation->moved_us, now);
-                        return true;
-                }
-                operation_stop(operation, FERRY_E_STALLED, after);
-        }
-        return false;
+        operation->ttl_ms = ttl_ms;
+        operation->expires_us = deadline_after(clock_now_us(), ttl_ms);
+        operation->expires_unix_ms = clock_unix_ms() + ttl_ms;
 }
 
-void deadline_fired(struct loop_timer *timer)
+int deadline_passed(const struct operation *operation, uint64_t now_us)
 {
-        struct operation *operation = FERRY_CONTAINER_OF(timer, struct operation, timer);
-        struct operation_store *store = operation->store;
-        struct aftermath after = { 0 };
-        bool revoke = false;
-
-        store_lock(store);
-        operation->armed_us = 0;
-        if (!operation_terminal(operation) && !operation->stop_reason) {
-                revoke = deadline_due(operation, clock_now_us(), &after);
-                if (!operation_terminal(operation) && !operation->stop_reason && deadline_arm(operation) < 0)
-                        operation_stop(operation, FERRY_E_INTERNAL, &after);
-        }
-        store_unlock(store, &after);
-        if (revoke)
-                store_revoke(operation, FERRY_E_STALLED, FERRY_E_STALLED);
-        (void)operation_unref(operation);
+        if (deadline_timeout(operation) <= now_us)
+                return FERRY_E_TIMEOUT;
+        if (deadline_expiry(operation) <= now_us)
+                return FERRY_E_EXPIRED;
+        return deadline_stall(operation) <= now_us ? FERRY_E_STALLED : 0;
 }

@@ -146,14 +146,9 @@ static int pieces_make(struct follow *follow, const struct extents *own, const s
         return 0;
 }
 
-static void cleanup_follow(struct follow **follow)
+int follow_new(struct operation *operation, struct operation *source)
 {
-        *follow = follow_free(*follow);
-}
-
-int follow_new(const struct operation *operation, struct operation *source, struct follow **ret_follow)
-{
-        FERRY_CLEANUP(cleanup_follow) struct follow *follow = calloc(1, sizeof(*follow));
+        struct follow *follow = operation->follow = calloc(1, sizeof(*follow));
         struct extents own = { 0 }, filled = { 0 };
         int r;
 
@@ -169,19 +164,7 @@ int follow_new(const struct operation *operation, struct operation *source, stru
         }
         free(own.list);
         free(filled.list);
-        if (!r)
-                *ret_follow = FERRY_STEAL(follow);
         return r;
-}
-
-struct follow *follow_free(struct follow *follow)
-{
-        if (!follow)
-                return NULL;
-        (void)operation_unref(follow->source);
-        free(follow->pieces);
-        free(follow);
-        return NULL;
 }
 
 /* ---- what has arrived ---- */

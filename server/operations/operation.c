@@ -9,29 +9,6 @@ _Static_assert((int)OPERATION_DEVICE_SIZE >= (int)REGION_DEVICE_SIZE, "a region'
 _Static_assert((int)FERRY_METADATA_DEVICE_SIZE >= (int)OPERATION_DEVICE_SIZE, "a descriptor's device fits");
 _Static_assert((int)OPERATION_TRANSPORT_SIZE >= (int)ENGINE_TRANSPORT_SIZE, "the engine's transport fits");
 
-struct operation *operation_ref(struct operation *operation)
-{
-        atomic_fetch_add_explicit(&operation->refs, 1, memory_order_relaxed);
-        return operation;
-}
-
-/* May run under the store's lock: a hold, whose regions must be let go without it, is long gone from all but those
- * operations that were never in a store. */
-struct operation *operation_unref(struct operation *operation)
-{
-        if (!operation || atomic_fetch_sub_explicit(&operation->refs, 1, memory_order_acq_rel) != 1)
-                return NULL;
-        if (operation->hold)
-                operation_hold_unuse(operation->hold);
-        operation->hold = operation_hold_free(operation->hold);
-        operation->follow = follow_free(operation->follow);
-        store_unref(operation->store);
-        free(operation->detail);
-        explicit_bzero(operation->key, sizeof(operation->key));
-        free(operation);
-        return NULL;
-}
-
 static void operation_unref_p(struct operation **operation)
 {
         (void)operation_unref(*operation);
@@ -124,6 +101,40 @@ static struct operation *operation_allocate(const struct operation_spec *spec)
         return operation;
 }
 
+/* With the lock held: a deadline may have passed. true: the claims are to be revoked, because of an operation with
+ * several uses only the transfers fail that do not move. */
+static bool end_at_deadline(struct operation *operation, struct aftermath *after)
+{
+        const uint64_t now = clock_now_us();
+        const int reason = deadline_passed(operation, now);
+        const bool revoke = reason == FERRY_E_STALLED && operation_places(operation) > 1;
+
+        if (revoke)
+                atomic_store(&operation->moved_us, now);
+        else if (reason)
+                operation_stop(operation, reason, after);
+        if (!operation_terminal(operation) && !operation->stop_reason && deadline_arm(operation) < 0)
+                operation_stop(operation, FERRY_E_INTERNAL, after);
+        return revoke;
+}
+
+static void on_deadline(struct loop_timer *timer)
+{
+        struct operation *operation = FERRY_CONTAINER_OF(timer, struct operation, timer);
+        struct operation_store *store = operation->store;
+        struct aftermath after = { 0 };
+        bool revoke = false;
+
+        store_lock(store);
+        operation->armed_us = 0;
+        if (!operation_terminal(operation) && !operation->stop_reason)
+                revoke = end_at_deadline(operation, &after);
+        store_unlock(store, &after);
+        if (revoke)
+                store_revoke(operation, FERRY_E_STALLED, FERRY_E_STALLED);
+        (void)operation_unref(operation);
+}
+
 static int operation_new(struct operation_store *store, const struct operation_spec *spec, uint64_t total,
                          struct operation **ret_operation)
 {
@@ -147,11 +158,10 @@ static int operation_new(struct operation_store *store, const struct operation_s
         operation->timeout_ms = spec->timeout_ms;
         operation->created_us = clock_now_us();
         operation->created_unix_ms = clock_unix_ms();
-        operation->timer.fired = deadline_fired;
+        operation->timer.fired = on_deadline;
         operation_describe(operation, spec->slices);
         if (spec->follow) {
-                r = spec->follow->kind == FERRY_READ ? follow_new(operation, spec->follow, &operation->follow)
-                                                     : FERRY_E_KIND_MISMATCH;
+                r = spec->follow->kind == FERRY_READ ? follow_new(operation, spec->follow) : FERRY_E_KIND_MISMATCH;
                 if (r)
                         return r;
         }
@@ -164,10 +174,16 @@ static int operation_new(struct operation_store *store, const struct operation_s
         return 0;
 }
 
-static bool follows_failure(const struct operation *operation)
+/* With the lock held. Whether the store takes it: 0; FERRY_E_GONE; FERRY_E_DRAINING; FERRY_E_LIMIT_REACHED. */
+static int admit(struct operation_store *store, const struct operation *operation)
 {
-        return operation->follow && operation_terminal(operation->follow->source) &&
-               operation->follow->source->status != FERRY_COMPLETE;
+        const struct operation *source = operation->follow ? operation->follow->source : NULL;
+
+        if (source && operation_terminal(source) && source->status != FERRY_COMPLETE)
+                return FERRY_E_GONE;
+        if (store->draining)
+                return FERRY_E_DRAINING;
+        return retention_make_room(store, operation);
 }
 
 /* Its source ends it from now on, where that fails. */
@@ -197,8 +213,10 @@ int operation_create(struct operation_store *store, const struct operation_spec 
         operation->n_pieces = pieces;
         store_lock(store);
         if (operation->ttl_created_ms)
-                operation_expire_after(operation, operation->ttl_created_ms);
-        r = follows_failure(operation) ? FERRY_E_GONE : store_insert(store, operation);
+                deadline_expire_after(operation, operation->ttl_created_ms);
+        r = admit(store, operation);
+        if (!r)
+                r = store_insert(store, operation);
         if (!r && operation->follow)
                 follow_begin(operation);
         if (!r)
@@ -208,13 +226,6 @@ int operation_create(struct operation_store *store, const struct operation_spec 
                 return r;
         *ret_operation = FERRY_STEAL(operation);
         return 0;
-}
-
-void operation_expire_after(struct operation *operation, uint64_t ttl_ms)
-{
-        operation->ttl_ms = ttl_ms;
-        operation->expires_us = deadline_after(clock_now_us(), ttl_ms);
-        operation->expires_unix_ms = clock_unix_ms() + ttl_ms;
 }
 
 uint64_t operation_id(const struct operation *operation)
@@ -291,8 +302,10 @@ void operation_delete(struct operation_store *store, struct operation *operation
         store_lock(store);
         if (!operation->deleted && operation->hh.tbl) {
                 operation->deleted = true;
-                if (operation_terminal(operation))
+                if (operation_terminal(operation)) {
                         tally_move(&store->tally, operation->kind, operation->status, FERRY_UNINITIALIZED);
+                        retention_forget(operation);
+                }
                 store_remove(operation);
                 operation_bump(operation, &after);
                 operation_stop(operation, FERRY_E_CANCELLED, &after);

@@ -28,8 +28,6 @@
 #define OPERATION_NEVER UINT64_MAX
 #define OPERATION_PROGRESS_US UINT64_C(100000) /* progress bumps the revision no more often than this */
 
-/* ---- operation.c, state.c ---- */
-
 /* What a live operation keeps of its regions: a reference to and a use of each distinct one, and what the engine sees.
  */
 struct operation_hold {
@@ -140,6 +138,12 @@ static inline bool operation_terminal(const struct operation *operation)
         return ferry_status_is_terminal((int)operation->status);
 }
 
+/* What people read of the error that it ended with. */
+static inline const char *operation_detail(const struct operation *operation)
+{
+        return operation->detail ? operation->detail : ferry_error_title(operation->error);
+}
+
 /* How many transfers an operation serves. */
 static inline uint32_t operation_places(const struct operation *operation)
 {
@@ -159,36 +163,6 @@ struct aftermath {
         void *drained_context;
 };
 
-/* All with the lock held. */
-
-/* The only writer of status. false, and an error in the log: the table does not allow it. */
-bool operation_set_status(struct operation *operation, enum ferry_status status, struct aftermath *after);
-
-/* What people read of the error that it ended with. */
-const char *operation_detail(const struct operation *operation);
-
-/* Ends the operation, quiet as it must be by now. error 0 = COMPLETE; detail may be "". */
-void operation_finish(struct operation *operation, int error, const char *detail, struct aftermath *after);
-
-/* Ends the operation at once when nothing is in flight, else has the mover told; reason is a FERRY_E_*. */
-void operation_stop(struct operation *operation, int reason, struct aftermath *after);
-
-/* Whether there is nothing for a waiter (NULL = one that is not quiet) to wait for. waiter.c */
-bool operation_wakes(const struct operation *operation, const struct operation_waiter *waiter, uint64_t revision);
-
-/* Something that people see has changed: a new revision, and whoever waits for it is woken. */
-void operation_bump(struct operation *operation, struct aftermath *after);
-
-/* The same for what may happen often: the observer is told at most ten times a second. */
-void operation_bump_often(struct operation *operation, struct aftermath *after);
-
-/* Starts the time to live from now. */
-void operation_expire_after(struct operation *operation, uint64_t ttl_ms);
-
-/* Without the lock. One log line about a status that was reached. */
-void operation_log_changed(const struct operation *operation, enum ferry_status status);
-void operation_log_ended(const struct operation *operation);
-
 /* ---- slice.c ---- */
 
 /* How many pieces it has. */
@@ -206,54 +180,6 @@ size_t slice_segments(const struct operation_slice *slice, struct segment *segme
 /* The blocks of all slices, one after the other: how many, and their numbers. */
 size_t slices_count_blocks(const struct operation_slice *slices, size_t n);
 void slices_copy_blocks(const struct operation_slice *slices, size_t n, uint64_t *to);
-
-/* ---- hold.c ---- */
-
-/* Uses and references the regions, makes the segments. 0; FERRY_E_NOT_FOUND; -ENOMEM. Without the lock. */
-int operation_hold_new(const struct operation_slice *slices, size_t n, struct operation_hold **ret_hold);
-/* Counts the regions as unused. */
-void operation_hold_unuse(struct operation_hold *hold);
-/* Gives the references back; takes NULL, returns NULL. Without the lock. */
-struct operation_hold *operation_hold_free(struct operation_hold *hold);
-
-/* ---- follow.c ---- */
-
-/* How the bytes of a readable lie in what a read fills. 0; OUT_OF_BOUNDS; INVALID_PARAMETER; -ENOMEM. Without the lock.
- */
-int follow_new(const struct operation *operation, struct operation *source, struct follow **ret_follow);
-/* Takes NULL, returns NULL. */
-struct follow *follow_free(struct follow *follow);
-/* Callbacks of an attempt, for struct engine_transfer and struct engine_offer. */
-void follow_arrived(void *attempt, uint64_t offset, uint64_t length);
-uint64_t follow_there(void *attempt, uint64_t offset, uint64_t length);
-uint64_t follow_request_max(void *attempt);
-
-/* ---- attempt.c ---- */
-
-void attempt_progress(void *attempt, uint64_t bytes);
-void attempt_ended(void *attempt, const struct engine_outcome *outcome);
-
-/* With the lock held: one more transfer runs, from now on. peer_name NULL = not known. */
-void attempt_begin(struct operation_attempt *attempt, struct operation *operation, uint64_t peer_epoch,
-                   const char *peer_name);
-
-/* With the lock held: one transfer less; error 0 = it moved every byte. */
-void attempt_over(struct operation *operation, int error, const char *detail, struct aftermath *after);
-
-/* ---- content.c ---- */
-
-/* Ends the transfers of an operation that go over HTTP. Without the lock. */
-void content_revoke(struct operation *operation, int reason, int wire_reason);
-
-/* ---- deadline.c; with the lock held ---- */
-
-/* Makes sure that the timer fires no later than the operation's next deadline. 0 or -ENOMEM. */
-int deadline_arm(struct operation *operation);
-void deadline_disarm(struct operation *operation);
-void deadline_fired(struct loop_timer *timer);
-
-/* now_us + ms, or OPERATION_NEVER when that is too far. */
-uint64_t deadline_after(uint64_t now_us, uint64_t ms);
 
 /* ---- order.c: the operations in order of creation; guarded by the store's lock ---- */
 
@@ -308,7 +234,7 @@ void tally_move(struct tally *tally, enum ferry_kind kind, enum ferry_status fro
 void tally_ended(struct tally *tally, const struct operation *operation);
 void tally_bytes(struct tally *tally, enum ferry_kind kind, const struct engine_outcome *outcome);
 
-/* ---- store.c, retention.c ---- */
+/* ---- the store ---- */
 
 struct operation_store {
         struct operation_config config; /* fixed */
@@ -330,14 +256,29 @@ struct operation_store {
         void *drained_context;
         struct loop_timer timer; /* of retention; its pending callback owns a reference */
         bool timer_armed;
+        /* content.c's: ends the transfers of an operation that go over HTTP. Without the lock. Fixed. */
+        void (*contents_revoke)(struct operation *operation, int reason, int wire_reason);
         struct aftermath unsettled; /* what operation_store_wake_waiters is to do */
 
         pthread_mutex_t content_lock; /* a leaf; the transfers of content.c */
         pthread_mutex_t arrival_lock; /* a leaf, also under the store's lock; what reads have filled so far */
 };
 
-/* Ends all transfers of a passive operation, whatever carries them. Without the lock. */
-void store_revoke(struct operation *operation, int reason, int wire_reason);
+/* ---- hold.c ---- */
+
+/* Uses and references the regions, makes the segments. 0; FERRY_E_NOT_FOUND; -ENOMEM. Without the lock. */
+int operation_hold_new(const struct operation_slice *slices, size_t n, struct operation_hold **ret_hold);
+/* Counts the regions as unused. */
+void operation_hold_unuse(struct operation_hold *hold);
+/* Gives the references back; takes NULL, returns NULL. Without the lock. */
+struct operation_hold *operation_hold_free(struct operation_hold *hold);
+
+/* ---- references.c; operation_ref and operation_unref are in operations.h ---- */
+
+struct operation_store *store_ref(struct operation_store *store);
+void store_unref(struct operation_store *store);
+
+/* ---- store_lock.c ---- */
 
 void store_lock(struct operation_store *store);
 /* Unlocks, then does what is left: tells the mover, wakes, logs, lets regions go. */
@@ -345,21 +286,94 @@ void store_unlock(struct operation_store *store, struct aftermath *after);
 /* The same, but for waking and what follows it: operation_store_wake_waiters does that. */
 void store_unlock_unsettled(struct operation_store *store, struct aftermath *after);
 
-struct operation_store *store_ref(struct operation_store *store);
-void store_unref(struct operation_store *store);
+/* Ends all transfers of a passive operation, whatever carries them. Without the lock. */
+void store_revoke(struct operation *operation, int reason, int wire_reason);
 
-/* With the lock held. */
+/* ---- deadline.c; with the lock held ---- */
+
+/* now_us + ms, or OPERATION_NEVER when that is too far. */
+uint64_t deadline_after(uint64_t now_us, uint64_t ms);
+
+/* Makes sure that the timer fires no later than the operation's next deadline. 0 or -ENOMEM. */
+int deadline_arm(struct operation *operation);
+void deadline_disarm(struct operation *operation);
+
+/* Starts the time to live from now. */
+void deadline_expire_after(struct operation *operation, uint64_t ttl_ms);
+
+/* FERRY_E_TIMEOUT, FERRY_E_EXPIRED, FERRY_E_STALLED; 0 = no deadline has passed. */
+int deadline_passed(const struct operation *operation, uint64_t now_us);
+
+/* ---- waiter.c; with the lock held ---- */
+
+/* Whether there is nothing for a waiter (NULL = one that is not quiet) to wait for. */
+bool operation_wakes(const struct operation *operation, const struct operation_waiter *waiter, uint64_t revision);
+
+/* ---- store_index.c; with the lock held ---- */
+
+/* Lists a new operation and arms its timer. 0 or -ENOMEM. */
 int store_insert(struct operation_store *store, struct operation *operation);
-/* Its id is gone from now on. Drops the store's reference. */
+/* Its id is gone from now on. Drops the store's reference. A terminal one is out of retention already. */
 void store_remove(struct operation *operation);
-
-/* With the lock held. An operation has come, or is neither live nor kept any more. */
+/* An operation has come, or is neither live nor kept any more. */
 void store_count_pieces(struct operation_store *store, const struct operation *operation, bool come);
-/* A terminal operation is kept for a while. */
+
+/* ---- retention.c; with the lock held ---- */
+
+/* A terminal operation is kept for a while; or no longer. */
 void retention_keep(struct operation *operation);
 void retention_forget(struct operation *operation);
 /* Evicts the oldest terminal operation. false: there is none. */
 bool retention_evict(struct operation_store *store);
+/* Evicts until the limits have room for a new operation. 0 or FERRY_E_LIMIT_REACHED. */
+int retention_make_room(struct operation_store *store, const struct operation *operation);
+/* Without the lock. */
 void retention_fired(struct loop_timer *timer);
+
+/* ---- state.c; with the lock held ---- */
+
+/* The only writer of status. false, and an error in the log: the table does not allow it. */
+bool operation_set_status(struct operation *operation, enum ferry_status status, struct aftermath *after);
+
+/* Ends the operation, quiet as it must be by now. error 0 = COMPLETE; detail may be "". */
+void operation_finish(struct operation *operation, int error, const char *detail, struct aftermath *after);
+
+/* Ends the operation at once when nothing is in flight, else has the mover told; reason is a FERRY_E_*. */
+void operation_stop(struct operation *operation, int reason, struct aftermath *after);
+
+/* Something that people see has changed: a new revision, and whoever waits for it is woken. */
+void operation_bump(struct operation *operation, struct aftermath *after);
+
+/* The same for what may happen often: the observer is told at most ten times a second. */
+void operation_bump_often(struct operation *operation, struct aftermath *after);
+
+/* ---- follow.c ---- */
+
+/*
+ * Gives a readable that is being made what it follows: how its bytes lie in what a read fills. 0; OUT_OF_BOUNDS;
+ * INVALID_PARAMETER; -ENOMEM. Without the lock.
+ */
+int follow_new(struct operation *operation, struct operation *source);
+/* Callbacks of an attempt, for struct engine_transfer and struct engine_offer. */
+void follow_arrived(void *attempt, uint64_t offset, uint64_t length);
+uint64_t follow_there(void *attempt, uint64_t offset, uint64_t length);
+uint64_t follow_request_max(void *attempt);
+
+/* ---- attempt.c ---- */
+
+void attempt_progress(void *attempt, uint64_t bytes);
+void attempt_ended(void *attempt, const struct engine_outcome *outcome);
+
+/* With the lock held: one more transfer runs, from now on. peer_name NULL = not known. */
+void attempt_begin(struct operation_attempt *attempt, struct operation *operation, uint64_t peer_epoch,
+                   const char *peer_name);
+
+/* With the lock held: one transfer less; error 0 = it moved every byte. */
+void attempt_over(struct operation *operation, int error, const char *detail, struct aftermath *after);
+
+/* ---- content_transfer.c ---- */
+
+/* Ends the transfers of an operation that go over HTTP. Without the lock. */
+void content_revoke(struct operation *operation, int reason, int wire_reason);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "operations_internal.h"
 
+/* Terminal operations, which are kept for a while, oldest first. */
+
 #define RETENTION_SLACK_US UINT64_C(1000000) /* runs no oftener than this: idle workers sleep */
 
 /* With the lock held. When memory is short, the next terminal operation tries again. */
@@ -21,17 +23,6 @@ static void retention_arm(struct operation_store *store, uint64_t earliest_us)
         }
 }
 
-void retention_keep(struct operation *operation)
-{
-        struct operation_store *store = operation->store;
-
-        DL_APPEND2(store->terminal, operation, terminal_prev, terminal_next);
-        store->n_terminal++;
-        while (store->n_terminal > store->config.limits.terminal_max)
-                (void)retention_evict(store);
-        retention_arm(store, 0);
-}
-
 void retention_forget(struct operation *operation)
 {
         struct operation_store *store = operation->store;
@@ -48,8 +39,36 @@ bool retention_evict(struct operation_store *store)
         if (!oldest)
                 return false;
         tally_move(&store->tally, oldest->kind, oldest->status, FERRY_UNINITIALIZED);
+        retention_forget(oldest);
         store_remove(oldest);
         return true;
+}
+
+void retention_keep(struct operation *operation)
+{
+        struct operation_store *store = operation->store;
+
+        DL_APPEND2(store->terminal, operation, terminal_prev, terminal_next);
+        store->n_terminal++;
+        while (store->n_terminal > store->config.limits.terminal_max)
+                (void)retention_evict(store);
+        retention_arm(store, 0);
+}
+
+static bool has_room(const struct operation_store *store, const struct operation *operation)
+{
+        const struct operation_limits *limits = &store->config.limits;
+
+        return store->n_live + store->n_terminal < limits->operations_max &&
+               operation->n_pieces <= limits->pieces_max - store->n_pieces;
+}
+
+int retention_make_room(struct operation_store *store, const struct operation *operation)
+{
+        while (!has_room(store, operation))
+                if (!retention_evict(store))
+                        return FERRY_E_LIMIT_REACHED;
+        return 0;
 }
 
 void retention_fired(struct loop_timer *timer)

@@ -28,74 +28,11 @@ static const unsigned transitions[FERRY_STATUS_COUNT] = {
 _Static_assert(0 TRANSITIONS(X) == FERRY_STATUS_COUNT, "every status has its row of transitions");
 #undef X
 
-/* Whose fault an error is that an operation ended with; the rest is the peer's. */
-static const char *error_fault(int error)
-{
-        switch (error) {
-        case FERRY_E_TRANSFER_FAILED:
-        case FERRY_E_INTERNAL:
-        case FERRY_E_NO_SPACE:
-        case FERRY_E_LIMIT_REACHED:
-                return "worker";
-        case FERRY_E_TIMEOUT:
-        case FERRY_E_FORBIDDEN:
-        case FERRY_E_INVALID_PARAMETER:
-                return "caller";
-        default:
-                return "peer";
-        }
-}
-
-const char *operation_detail(const struct operation *operation)
-{
-        return operation->detail ? operation->detail : ferry_error_title(operation->error);
-}
-
 /* Where memory is short, the error's title has to do. */
 static void detail_set(struct operation *operation, const char *detail)
 {
         free(operation->detail);
         operation->detail = strndup(detail, OPERATION_DETAIL_SIZE - 1);
-}
-
-void operation_log_changed(const struct operation *operation, enum ferry_status status)
-{
-        char id[FERRY_ID_TEXT_SIZE];
-
-        if (!log_enabled(LOG_DEBUG))
-                return;
-        ferry_id_format("op_", operation->id, id);
-        log_event(LOG_DEBUG, "operation changed", LOG_S("operation", id),
-                  LOG_S("label", operation->label[0] ? operation->label : NULL),
-                  LOG_S("kind", ferry_kind_name((int)operation->kind)), LOG_S("status", ferry_status_name((int)status)),
-                  LOG_U("bytes_total", operation->bytes_total));
-}
-
-/* Reads without the lock: what it reads of a terminal operation does not change. */
-void operation_log_ended(const struct operation *operation)
-{
-        enum log_level level = operation->status == FERRY_ERRORED ? LOG_WARN : LOG_INFO;
-        int error = operation->error;
-        uint64_t start_us = operation->started_us ? operation->started_us : operation->created_us;
-        char id[FERRY_ID_TEXT_SIZE], epoch[FERRY_ID_TEXT_SIZE];
-
-        if (!log_enabled(level))
-                return;
-        ferry_id_format("op_", operation->id, id);
-        ferry_id_format("", operation->peer.epoch, epoch);
-        log_event(level, "operation ended", LOG_S("operation", id),
-                  LOG_S("label", operation->label[0] ? operation->label : NULL),
-                  LOG_S("kind", ferry_kind_name((int)operation->kind)),
-                  LOG_S("status", ferry_status_name((int)operation->status)),
-                  LOG_S("peer", operation->peer.worker[0] ? operation->peer.worker : NULL),
-                  LOG_S("peer_epoch", operation->peer.epoch ? epoch : NULL),
-                  LOG_S("request_id", operation->request_id[0] ? operation->request_id : NULL),
-                  LOG_S("error", error ? ferry_error_code(error) : NULL),
-                  LOG_S("fault", operation->status == FERRY_ERRORED ? error_fault(error) : NULL),
-                  LOG_S("detail", error ? operation_detail(operation) : NULL),
-                  LOG_S("transport", operation->transport[0] ? operation->transport : NULL),
-                  LOG_U("bytes", atomic_load(&operation->bytes_done)), LOG_U("bytes_total", operation->bytes_total),
-                  LOG_U("duration_us", operation->ended_us - start_us));
 }
 
 /* What it follows has ended, or it has. */

@@ -1,5 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
 #include "operations_internal.h"
+
+/* The beginning of the store, its draining, and its end. */
+
+int operation_store_new(const struct operation_config *config, struct operation_store **ret_store)
+{
+        struct operation_store *store = calloc(1, sizeof(*store));
+        int r;
+
+        if (!store)
+                return -ENOMEM;
+        store->config = *config;
+        store->refs = 1;
+        store->timer.fired = retention_fired;
+        store->contents_revoke = content_revoke;
+        (void)pthread_mutex_init(&store->lock, NULL);
+        (void)pthread_mutex_init(&store->content_lock, NULL);
+        (void)pthread_mutex_init(&store->arrival_lock, NULL);
+        r = gone_init(&store->gone, config->limits.gone_max);
+        if (r < 0) {
+                store_unref(store);
+                return r;
+        }
+        tally_init(&store->tally, config->metrics);
+        *ret_store = store;
+        return 0;
+}
 
 /* With the lock held. Returns how many were live. */
 static size_t store_stop_all(struct operation_store *store, struct aftermath *after)

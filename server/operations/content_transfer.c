@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "content_transfer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* A worker comes back at once, unless the link is cut, which it bears for as long as its TCP does. */
+enum { ABSENCE_NAMED_MS = 5000 };
+
+/* The last reference must go without the lock. */
+void content_transfer_put_unlock(struct content_transfer *transfer)
+{
+        struct operation *operation = transfer->operation;
+        bool last = --transfer->references == 0;
+
+        content_unlock(operation->store);
+        if (!last)
+                return;
+        stream_clear(&transfer->stream);
+        free(transfer);
+        (void)operation_unref(operation);
+}
+
+void content_transfer_disarm(struct content_transfer *transfer)
+{
+        if (!transfer->timed || !loop_timer_stop(transfer->operation->store->config.loop, &transfer->timer))
+                return;
+        transfer->timed = false;
+        transfer->references--;
+}
+
+void content_transfer_note(const struct content_transfer *transfer, const struct engine_outcome *outcome)
+{
+        const struct operation_mover *mover = &transfer->operation->store->config.mover;
+        const struct engine_visit visit = { .peer = { .epoch = transfer->peer_epoch, .name = transfer->peer_name },
+                                            .transport = transfer->transport,
+                                            .accepted = true,
+                                            .outcome = outcome };
+
+        if (mover->note)
+                mover->note(mover->context, &visit);
+}
+
+void content_transfer_end_unlock(struct content_transfer *transfer, int error, const char *detail)
+{
+        struct operation_store *store = transfer->operation->store;
+        struct engine_outcome outcome = { .error = error, .bytes = transfer->moved.total };
+
+        (void)snprintf(outcome.transport, sizeof(outcome.transport), "%s", transfer->transport);
+        (void)snprintf(outcome.detail, sizeof(outcome.detail), "%s", detail);
+        transfer->over = true;
+        content_transfer_disarm(transfer);
+        DL_DELETE(transfer->operation->contents, transfer);
+        content_unlock(store);
+        content_transfer_note(transfer, &outcome);
+        transfer->offer.ended(transfer->offer.context, &outcome);
+        operation_store_wake_waiters(store);
+        content_lock(store);
+        content_transfer_put_unlock(transfer);
+}
+
+void content_transfer_end_due_unlock(struct content_transfer *transfer)
+{
+        if (transfer->over || !transfer->claimed || transfer->copying)
+                content_unlock(transfer->operation->store);
+        else if (transfer->stop)
+                content_transfer_end_unlock(transfer, transfer->stop, "");
+        else if (!transfer->id && !transfer->parts && transfer->moved.total == transfer->stream.total)
+                content_transfer_end_unlock(transfer, 0, "");
+        else
+                content_unlock(transfer->operation->store);
+}
+
+static void on_idle(struct loop_timer *timer)
+{
+        struct content_transfer *transfer = FERRY_CONTAINER_OF(timer, struct content_transfer, timer);
+        struct operation_store *store = transfer->operation->store;
+        char detail[OPERATION_DETAIL_SIZE];
+
+        content_lock(store);
+        transfer->timed = false;
+        if (!transfer->over && !transfer->parts && !transfer->copying) {
+                (void)snprintf(detail, sizeof(detail), "The HTTP client left after %" PRIu64 " of %" PRIu64 " bytes",
+                               transfer->moved.total, transfer->stream.total);
+                content_transfer_end_unlock(transfer, FERRY_E_PEER_LOST, detail);
+                content_lock(store);
+        }
+        content_transfer_put_unlock(transfer);
+}
+
+void content_transfer_arm(struct content_transfer *transfer)
+{
+        struct operation_store *store = transfer->operation->store;
+        uint64_t absence_ms = store->config.limits.absence_ms;
+
+        if (transfer->timed || transfer->over || transfer->parts)
+                return;
+        if (transfer->id && absence_ms > ABSENCE_NAMED_MS)
+                absence_ms = ABSENCE_NAMED_MS;
+        transfer->timer.fired = on_idle;
+        if (loop_timer_start(store->config.loop, &transfer->timer, deadline_after(clock_now_us(), absence_ms)) < 0)
+                return;
+        transfer->timed = true;
+        transfer->references++;
+}
+
+void content_transfer_stop_unlock(struct content_transfer *transfer, int reason, int wire_reason)
+{
+        if (!transfer->stop) {
+                transfer->stop = reason;
+                transfer->wire_stop = wire_reason;
+        }
+        content_transfer_end_due_unlock(transfer);
+}
+
+bool content_transfer_copy_begin(struct content_transfer *transfer)
+{
+        struct operation_store *store = transfer->operation->store;
+        bool may;
+
+        content_lock(store);
+        may = !transfer->over && !transfer->stop;
+        if (may)
+                transfer->copying++;
+        content_unlock(store);
+        return may;
+}
+
+void content_transfer_copy_end(struct content_transfer *transfer)
+{
+        content_lock(transfer->operation->store);
+        transfer->copying--;
+        content_transfer_end_due_unlock(transfer);
+}
+
+void content_revoke(struct operation *operation, int reason, int wire_reason)
+{
+        struct operation_store *store = operation->store;
+        struct content_transfer *transfer;
+        bool any;
+
+        do {
+                content_lock(store);
+                DL_FOREACH (operation->contents, transfer)
+                        if (!transfer->stop)
+                                break;
+                any = transfer != NULL;
+                if (any)
+                        content_transfer_stop_unlock(transfer, reason, wire_reason);
+                else
+                        content_unlock(store);
+        } while (any);
+}

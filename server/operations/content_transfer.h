@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OPERATIONS_CONTENT_TRANSFER_H
+#define OPERATIONS_CONTENT_TRANSFER_H
+
+#include "content_ranges.h"
+#include "operations/content.h"
+#include "operations_internal.h"
+
+/*
+ * One transfer over HTTP: one claim, and the ranges that it has moved. The store's content lock guards it and its list.
+ * That lock is a leaf: the store's lock is taken, and callbacks are called, without it. Any thread.
+ */
+struct content_transfer {
+        struct content_transfer *prev, *next; /* of the operation's; while it is not over */
+        struct operation *operation;          /* a reference */
+        uint64_t id;                          /* 0 = its client names none */
+        const char *transport;
+        uint64_t peer_epoch;
+        char peer_name[FERRY_METADATA_NAME_SIZE]; /* "" = not known */
+        struct engine_offer offer;                /* of the claim */
+        struct stream stream;
+        unsigned references;             /* the operation's list, each open range, the timer */
+        unsigned copying;                /* threads that touch the memory: the transfer cannot end meanwhile */
+        struct operation_content *parts; /* open ranges */
+        size_t n_parts;
+        struct content_ranges moved;
+        int stop, wire_stop; /* revoked: what it ends with, what the client is told; 0 = it was not */
+        bool claimed;        /* offer and stream are there */
+        bool over;
+        bool timed; /* the timer is armed or about to run */
+        struct loop_timer timer;
+};
+
+struct operation_content {
+        struct operation_content *prev, *next; /* of the transfer's */
+        struct content_transfer *transfer;     /* a reference */
+        uint64_t first, position, end;
+};
+
+static inline void content_lock(struct operation_store *store)
+{
+        (void)pthread_mutex_lock(&store->content_lock);
+}
+
+static inline void content_unlock(struct operation_store *store)
+{
+        (void)pthread_mutex_unlock(&store->content_lock);
+}
+
+/* ---- with the content lock held; those that end in _unlock give it back ---- */
+
+/* Gives a reference back. */
+void content_transfer_put_unlock(struct content_transfer *transfer);
+
+/* Ends the transfer, which no thread copies for. error 0 = complete. */
+void content_transfer_end_unlock(struct content_transfer *transfer, int error, const char *detail);
+
+/* Ends it if it was revoked or every byte has moved, as soon as no thread copies. */
+void content_transfer_end_due_unlock(struct content_transfer *transfer);
+
+/* Revokes it: ends with reason, tells the client wire_reason. */
+void content_transfer_stop_unlock(struct content_transfer *transfer, int reason, int wire_reason);
+
+/* Ends it as peer-lost unless its client opens a range within absence_ms. Short of memory, the stall limit does. */
+void content_transfer_arm(struct content_transfer *transfer);
+/* A timer's callback that runs already sees what has changed. */
+void content_transfer_disarm(struct content_transfer *transfer);
+
+/* ---- without it ---- */
+
+/* Tells the data plane that the transfer begins (outcome NULL) or has ended. */
+void content_transfer_note(const struct content_transfer *transfer, const struct engine_outcome *outcome);
+
+/* Whether the memory may be touched; if so, copy_end must follow. */
+bool content_transfer_copy_begin(struct content_transfer *transfer);
+void content_transfer_copy_end(struct content_transfer *transfer);
+
+#endif

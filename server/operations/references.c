@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "operations_internal.h"
+
+/* References to operations and to their store, and what the last one frees. */
+
+struct operation_store *store_ref(struct operation_store *store)
+{
+        atomic_fetch_add_explicit(&store->refs, 1, memory_order_relaxed);
+        return store;
+}
+
+void store_unref(struct operation_store *store)
+{
+        if (atomic_fetch_sub_explicit(&store->refs, 1, memory_order_acq_rel) != 1)
+                return;
+        free(store->order.entries);
+        gone_clear(&store->gone);
+        (void)pthread_mutex_destroy(&store->lock);
+        (void)pthread_mutex_destroy(&store->arrival_lock);
+        (void)pthread_mutex_destroy(&store->content_lock);
+        free(store);
+}
+
+struct operation *operation_ref(struct operation *operation)
+{
+        atomic_fetch_add_explicit(&operation->refs, 1, memory_order_relaxed);
+        return operation;
+}
+
+static void follow_free(struct follow *follow)
+{
+        if (!follow)
+                return;
+        (void)operation_unref(follow->source);
+        free(follow->pieces);
+        free(follow);
+}
+
+/* May run under the store's lock: a hold, whose regions must be let go without it, is long gone from all but those
+ * operations that were never in a store. */
+struct operation *operation_unref(struct operation *operation)
+{
+        if (!operation || atomic_fetch_sub_explicit(&operation->refs, 1, memory_order_acq_rel) != 1)
+                return NULL;
+        if (operation->hold)
+                operation_hold_unuse(operation->hold);
+        operation->hold = operation_hold_free(operation->hold);
+        follow_free(operation->follow);
+        store_unref(operation->store);
+        free(operation->detail);
+        explicit_bzero(operation->key, sizeof(operation->key));
+        free(operation);
+        return NULL;
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operations_internal.h"
+
+/* The store's lock, and what a change under it leaves to be done without it. */
+
+void store_lock(struct operation_store *store)
+{
+        (void)pthread_mutex_lock(&store->lock);
+}
+
+void store_revoke(struct operation *operation, int reason, int wire_reason)
+{
+        const struct operation_mover *mover = &operation->store->config.mover;
+
+        operation->store->contents_revoke(operation, reason, wire_reason);
+        mover->offer_revoke(mover->context, operation->id, reason, wire_reason);
+}
+
+/* What the peers of a passive operation are told: only what may have become of their own transfer. */
+static int wire_reason(int reason)
+{
+        switch (reason) {
+        case FERRY_E_CANCELLED:
+                return FERRY_E_CANCELLED_BY_PEER;
+        case FERRY_E_CANCELLED_BY_PEER:
+        case FERRY_E_EXPIRED:
+        case FERRY_E_TIMEOUT:
+        case FERRY_E_STALLED:
+        case FERRY_E_CHECKSUM_MISMATCH:
+        case FERRY_E_PEER_LOST:
+                return reason;
+        default:
+                return FERRY_E_TRANSFER_FAILED;
+        }
+}
+
+static void observe(struct operation *operation, enum operation_change change)
+{
+        const struct operation_observer *observer = &operation->store->config.observer;
+
+        if (observer->changed)
+                observer->changed(observer->context, operation->store, operation, change);
+}
+
+/* Passive operations are told by their own id, active ones by that of their transfer. */
+static void mover_tell(const struct operation_mover *mover, struct operation *operation)
+{
+        int reason = operation->stop_reason;
+
+        if (ferry_kind_is_passive((int)operation->kind))
+                store_revoke(operation, reason, wire_reason(reason));
+        else
+                mover->transfer_cancel(mover->context, operation->transfer, reason);
+}
+
+/* Whose fault an error is that an operation ended with; the rest is the peer's. */
+static const char *error_fault(int error)
+{
+        switch (error) {
+        case FERRY_E_TRANSFER_FAILED:
+        case FERRY_E_INTERNAL:
+        case FERRY_E_NO_SPACE:
+        case FERRY_E_LIMIT_REACHED:
+                return "worker";
+        case FERRY_E_TIMEOUT:
+        case FERRY_E_FORBIDDEN:
+        case FERRY_E_INVALID_PARAMETER:
+                return "caller";
+        default:
+                return "peer";
+        }
+}
+
+static void log_changed(const struct operation *operation, enum ferry_status status)
+{
+        char id[FERRY_ID_TEXT_SIZE];
+
+        if (!log_enabled(LOG_DEBUG))
+                return;
+        ferry_id_format("op_", operation->id, id);
+        log_event(LOG_DEBUG, "operation changed", LOG_S("operation", id),
+                  LOG_S("label", operation->label[0] ? operation->label : NULL),
+                  LOG_S("kind", ferry_kind_name((int)operation->kind)), LOG_S("status", ferry_status_name((int)status)),
+                  LOG_U("bytes_total", operation->bytes_total));
+}
+
+/* Reads without the lock: what it reads of a terminal operation does not change. */
+static void log_ended(const struct operation *operation)
+{
+        enum log_level level = operation->status == FERRY_ERRORED ? LOG_WARN : LOG_INFO;
+        int error = operation->error;
+        uint64_t start_us = operation->started_us ? operation->started_us : operation->created_us;
+        char id[FERRY_ID_TEXT_SIZE], epoch[FERRY_ID_TEXT_SIZE];
+
+        if (!log_enabled(level))
+                return;
+        ferry_id_format("op_", operation->id, id);
+        ferry_id_format("", operation->peer.epoch, epoch);
+        log_event(level, "operation ended", LOG_S("operation", id),
+                  LOG_S("label", operation->label[0] ? operation->label : NULL),
+                  LOG_S("kind", ferry_kind_name((int)operation->kind)),
+                  LOG_S("status", ferry_status_name((int)operation->status)),
+                  LOG_S("peer", operation->peer.worker[0] ? operation->peer.worker : NULL),
+                  LOG_S("peer_epoch", operation->peer.epoch ? epoch : NULL),
+                  LOG_S("request_id", operation->request_id[0] ? operation->request_id : NULL),
+                  LOG_S("error", error ? ferry_error_code(error) : NULL),
+                  LOG_S("fault", operation->status == FERRY_ERRORED ? error_fault(error) : NULL),
+                  LOG_S("detail", error ? operation_detail(operation) : NULL),
+                  LOG_S("transport", operation->transport[0] ? operation->transport : NULL),
+                  LOG_U("bytes", atomic_load(&operation->bytes_done)), LOG_U("bytes_total", operation->bytes_total),
+                  LOG_U("duration_us", operation->ended_us - start_us));
+}
+
+void store_unlock(struct operation_store *store, struct aftermath *after)
+{
+        bool closed = store->closed;
+        struct operation_waiter *waiter;
+        struct operation *operation;
+
+        (void)pthread_mutex_unlock(&store->lock);
+        while ((operation = after->stopping)) {
+                after->stopping = operation->stopping_next;
+                if (!closed)
+                        mover_tell(&store->config.mover, operation);
+                observe(operation, OPERATION_CHANGED);
+                (void)operation_unref(operation);
+        }
+        if (after->offers_changed && !closed)
+                store->config.mover.offers_look(store->config.mover.context);
+        while ((waiter = after->woken)) {
+                after->woken = waiter->next; /* the waiter may be freed by its wake */
+                waiter->wake(waiter);
+        }
+        if (after->changed) {
+                log_changed(after->changed, after->changed_to);
+                observe(after->changed, after->changed_to == FERRY_INITIALIZED ? OPERATION_MADE : OPERATION_CHANGED);
+        }
+        if (after->moved)
+                observe(after->moved, OPERATION_CHANGED);
+        while ((operation = after->ended)) {
+                after->ended = operation->ended_next;
+                log_ended(operation);
+                observe(operation, OPERATION_ENDED);
+                operation->hold = operation_hold_free(operation->hold);
+                (void)operation_unref(operation);
+        }
+        if (after->drained)
+                after->drained(after->drained_context);
+}
+
+void store_unlock_unsettled(struct operation_store *store, struct aftermath *after)
+{
+        struct aftermath *later = &store->unsettled;
+        struct operation_waiter *waiter;
+        struct operation *operation;
+
+        while ((waiter = after->woken)) {
+                after->woken = waiter->next;
+                waiter->next = later->woken;
+                later->woken = waiter;
+        }
+        while ((operation = after->ended)) {
+                after->ended = operation->ended_next;
+                operation->ended_next = later->ended;
+                later->ended = operation;
+        }
+        if (after->drained) {
+                later->drained = FERRY_STEAL(after->drained);
+                later->drained_context = after->drained_context;
+        }
+        store_unlock(store, after);
+}
+
+void operation_store_wake_waiters(void *context)
+{
+        struct operation_store *store = context;
+        struct aftermath after;
+
+        store_lock(store);
+        after = store->unsettled;
+        store->unsettled = (struct aftermath){ 0 };
+        store_unlock(store, &after);
+}
