@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/inotify.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -164,30 +168,58 @@ static int count_files(const char *directory)
         return n;
 }
 
-/* At every point of the start, as far as milliseconds reach: at most the socket stays, until the next worker starts. */
-WITH_SHARED(one_killed_while_it_starts_leaves_a_socket_at_most)
+/* A worker that is killed as soon as something happens in the directory; how many of the events have been is chance. */
+static void kill_at_event(const char *directory, uint32_t event)
 {
-        enum { KILLS = 20 };
+        int watch = inotify_init1(IN_CLOEXEC);
+        char buffer[sizeof(struct inotify_event) + NAME_MAX + 1];
+        pid_t pid;
+
+        assert_true(watch >= 0 && inotify_add_watch(watch, directory, event) >= 0);
+        pid = fork();
+        if (pid == 0) {
+                (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+                (void)execl(getenv("FERRYD"), "ferryd", "--listen", "127.0.0.1:0", "--log-level", "error", "--local",
+                            directory, NULL);
+                _exit(127);
+        }
+        assert_true(read(watch, buffer, sizeof(buffer)) > 0);
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+        (void)close(watch);
+}
+
+WITH_SHARED(one_killed_while_it_starts_leaves_a_socket_at_most_and_the_next_removes_it)
+{
+        static const uint32_t events[] = { IN_CREATE, IN_ATTRIB, IN_MOVED_TO };
         const char *directory = below(s, "local");
-        const char *flags[] = { "--local", directory, NULL };
         struct worker w;
 
-        for (int ms = 0; ms < KILLS; ms++) {
-                pid_t pid = fork();
-
-                if (pid == 0) {
-                        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-                        (void)execl(getenv("FERRYD"), "ferryd", "--listen", "127.0.0.1:0", "--log-level", "error",
-                                    "--local", directory, NULL);
-                        _exit(127);
-                }
-                (void)usleep((useconds_t)ms * 1000);
-                assert_int_equal(kill(pid, SIGKILL), 0);
-                assert_int_equal(waitpid(pid, NULL, 0), pid);
-                assert_in_range(count_files(directory) + 1, 0, 2);
-                worker_start(&w, "next", flags);
+        assert_int_equal(mkdir(directory, 0700), 0);
+        for (int i = 0; i < 9; i++) {
+                kill_at_event(directory, events[i % 3]);
+                assert_int_equal(count_files(directory), 1);
+                worker_start(&w, "next", (const char *const[]){ "--local", directory, NULL });
                 assert_int_equal(count_files(directory), 1);
                 worker_stop(&w);
                 assert_int_equal(count_files(directory), 0);
         }
+}
+
+/* What a worker leaves that dies after it has bound its socket and before it listens. */
+WITH_SHARED(a_socket_that_never_listened_is_removed)
+{
+        const char *directory = below(s, "local");
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        struct worker w;
+
+        assert_int_equal(mkdir(directory, 0700), 0);
+        (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/0123456789abcdef.new", directory);
+        assert_int_equal(bind(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+        (void)close(fd);
+        worker_start(&w, "next", (const char *const[]){ "--local", directory, NULL });
+        assert_int_equal(count_files(directory), 1);
+        worker_stop(&w);
+        assert_int_equal(count_files(directory), 0);
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -15,10 +16,7 @@
 #include "base/log.h"
 #include "base/util.h"
 
-enum {
-        SWEEP_MAX = 256, /* sockets that are looked at */
-        NAME_LENGTH = 21,
-};
+enum { SWEEP_MAX = 256 /* sockets that are looked at */ };
 
 static void name_of(uint64_t epoch, const char *suffix, char name[DIRECTORY_NAME_SIZE])
 {
@@ -113,6 +111,7 @@ static int socket_new(void)
         return fd < 0 ? -errno : fd;
 }
 
+/* With the directory's lock shared, so that no directory_sweep takes the early name for that of a dead worker. */
 static int listen_as(const struct directory *directory, int fd, const char *early, const char *name)
 {
         struct sockaddr_un address;
@@ -138,8 +137,11 @@ int directory_listen(struct directory *directory, uint64_t epoch)
 
         name_of(epoch, "new", early);
         name_of(epoch, "sock", name);
-        if (r >= 0)
+        if (r >= 0) {
+                (void)flock(directory->fd, LOCK_SH);
                 r = listen_as(directory, fd, early, name);
+                (void)flock(directory->fd, LOCK_UN);
+        }
         if (r < 0)
                 return refuse(directory, r, "make room in it, or name another one");
         memcpy(directory->name, name, sizeof(name));
@@ -204,9 +206,18 @@ int directory_connect(const struct directory *directory, uint64_t epoch)
         return -ENOENT;
 }
 
-static bool is_socket_name(const char *name)
+static bool is_name(const char *name, const char *suffix)
 {
-        return strlen(name) == NAME_LENGTH && strspn(name, "0123456789abcdef") == 16 && strcmp(name + 16, ".sock") == 0;
+        return strspn(name, "0123456789abcdef") == 16 && strcmp(name + 16, suffix) == 0;
+}
+
+static void sweep_entry(const struct directory *directory, const char *name)
+{
+        int r = connect_to(directory, name);
+
+        if (r == -ECONNREFUSED)
+                reap(directory, name);
+        cleanup_close(&r);
 }
 
 void directory_sweep(const struct directory *directory)
@@ -219,16 +230,14 @@ void directory_sweep(const struct directory *directory)
                 cleanup_close(&fd);
                 return;
         }
+        const bool alone = flock(directory->fd, LOCK_EX | LOCK_NB) == 0; /* nobody is about to listen */
         for (int n = 0; n < SWEEP_MAX && (entry = readdir(entries));) {
-                int r;
-
-                if (!is_socket_name(entry->d_name))
+                if (!is_name(entry->d_name, ".sock") && !(alone && is_name(entry->d_name, ".new")))
                         continue;
                 n++;
-                r = connect_to(directory, entry->d_name);
-                if (r == -ECONNREFUSED)
-                        reap(directory, entry->d_name);
-                cleanup_close(&r);
+                sweep_entry(directory, entry->d_name);
         }
+        if (alone)
+                (void)flock(directory->fd, LOCK_UN);
         (void)closedir(entries);
 }
