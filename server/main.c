@@ -138,8 +138,7 @@ static int line_write(int fd, const char *text)
 static void manager_told(int r)
 {
         if (r < 0)
-                log_event(LOG_WARN, "the service manager ($NOTIFY_SOCKET) could not be told of the worker's state",
-                          LOG_S("reason", strerror(-r)));
+                log_event(LOG_WARN, "notifying the service manager failed", LOG_S("reason", strerror(-r)));
 }
 
 static void reload(struct ferry_worker *worker)
@@ -148,9 +147,9 @@ static void reload(struct ferry_worker *worker)
 
         manager_told(notify_reloading());
         if (worker_reload(worker, message, sizeof(message)) < 0)
-                log_event(LOG_ERROR, "tokens and certificates stay as they are", LOG_S("reason", message));
+                log_event(LOG_ERROR, "reloading tokens and certificates failed", LOG_S("reason", message));
         else
-                log_event(LOG_INFO, "tokens and certificates read anew");
+                log_event(LOG_INFO, "tokens and certificates reloaded");
         manager_told(notify_ready());
 }
 

@@ -146,22 +146,21 @@ const struct option option_table[] = {
           WORKER(data_listen),
           .accepts = is_host_port,
           .accepted = "HOST:PORT, [IPV6]:PORT or INTERFACE:PORT",
-          .help = "Open the network side, for peers on other machines; port 0 is any free one. UCX trusts its network: "
-                  "see ferryd(8), SECURITY (default off)" },
+          .help = "Open the network transport, for peers on other machines; port 0 is any free one. UCX trusts its "
+                  "network: see ferryd(8), SECURITY (default off)" },
         { .group = GROUP_UCX,
           .flag = "transports",
           .argument = "LIST",
           .type = OPTION_STRING,
           WORKER(transports),
-          .help = "Transports of the network side, as UCX_TLS takes them (default all but ud)" },
+          .help = "What UCX uses between machines, as UCX_TLS takes it (default all but ud)" },
         { .group = GROUP_UCX,
           .flag = "interfaces",
           .argument = "LIST",
           .type = OPTION_STRING,
           WORKER(interfaces),
-          .help = "Interfaces of the network side, as UCX_NET_DEVICES takes them (default those of --data-listen and "
-                  "--advertise, "
-                  "and the active RDMA ports)" },
+          .help = "Interfaces that UCX uses, as UCX_NET_DEVICES takes them (default those of --data-listen and "
+                  "--advertise, and the active RDMA ports)" },
         { .group = GROUP_UCX,
           .flag = "chunk-size",
           .argument = "SIZE",

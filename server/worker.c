@@ -242,8 +242,7 @@ size_t ferry_worker_drain(struct ferry_worker *worker, unsigned timeout_ms)
         if (wait_drained(worker, timeout_ms))
                 return 0;
         left = operation_store_cancel_all(worker->operations);
-        log_event(timeout_ms ? LOG_WARN : LOG_INFO, "the drain time is over; what still runs is cancelled",
-                  LOG_U("cancelled", left));
+        log_event(timeout_ms ? LOG_WARN : LOG_INFO, "drain timeout", LOG_U("cancelled", left));
         (void)wait_drained(worker, end_time_ms(worker));
         return left;
 }

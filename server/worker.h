@@ -14,7 +14,7 @@
 struct worker_options {
         const char *const *listen; /* "127.0.0.1:0", "unix:/path"; n_listen 0 = no HTTP */
         size_t n_listen;
-        const char *data_listen; /* NULL = no network side */
+        const char *data_listen; /* NULL = no network transport */
         const char *transports, *interfaces;
         const char *local;     /* directory of the local socket, "auto" or "off"; NULL = "auto" */
         uint32_t copy_threads; /* that share large local copies */

@@ -23,7 +23,7 @@ struct worker_settings;
 
 /* What metadata say of the worker itself. Fixed once the worker has started. */
 struct worker_origin {
-        char data[FERRY_METADATA_ADDRESS_SIZE]; /* "" = no network side */
+        char data[FERRY_METADATA_ADDRESS_SIZE]; /* "" = no network transport */
         char http[FERRY_METADATA_URL_SIZE];     /* "" = no TCP listener */
 };
 

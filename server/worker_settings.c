@@ -98,8 +98,8 @@ static int token_read(const char *flag, const char *path, char **ret_token, char
                         return say(message, message_size, -EINVAL,
                                    "--%s: %s: a token has only visible ASCII characters", flag, path);
         if (S_ISREG(status.st_mode) && status.st_mode & (S_IRGRP | S_IROTH))
-                log_event(LOG_WARN, "a token file can be read by other users; chmod 600 mends that",
-                          LOG_S("file", path));
+                log_event(LOG_WARN, "token file readable by other users", LOG_S("file", path),
+                          LOG_S("advice", "chmod 600"));
         *ret_token = FERRY_STEAL(text);
         return 0;
 }
@@ -358,8 +358,9 @@ static int check_options(struct worker_settings *settings, char *message, size_t
                 return say(message, message_size, -EINVAL,
                            "--registry-prefix, --registry-ca and --registry-user-file need --registry");
         if (!options->data_listen && (options->transports || options->interfaces))
-                return say(message, message_size, -EINVAL,
-                           "--transports and --interfaces are of the network side, which only --data-listen opens");
+                return say(
+                        message, message_size, -EINVAL,
+                        "--transports and --interfaces are of the network transport, which only --data-listen opens");
         if (options->chunk_size > UINT32_MAX || options->grace_ms > UINT32_MAX)
                 return say(message, message_size, -EINVAL, "--chunk-size or --grace is too large");
         if (!worker_settings_is_name(options->name))

@@ -289,9 +289,9 @@ static uint64_t connections_possible(uint64_t wanted)
         possible -= possible / CONNECTIONS_A_DESCRIPTOR;
         if (possible >= wanted)
                 return wanted;
-        log_event(LOG_INFO,
-                  "fewer connections than --max-connections: raise the limit of open files (ulimit -n, LimitNOFILE=)",
-                  LOG_U("connections", possible), LOG_U("wanted", wanted), LOG_U("files", files.rlim_cur));
+        log_event(LOG_INFO, "the limit of open files allows fewer connections than --max-connections",
+                  LOG_U("connections", possible), LOG_U("wanted", wanted), LOG_U("files", files.rlim_cur),
+                  LOG_S("advice", "ulimit -n, LimitNOFILE="));
         return possible;
 }
 

@@ -80,18 +80,19 @@ static void doctor_transports(struct doctor *d)
                 doctor_find(d, FINDING_GOOD, NULL,
                             "Peers on this machine, of this user: shared memory, copied once (shm).");
         else
-                doctor_find(d, FINDING_NOTE, "ferryd --local auto",
-                            "Shared memory is off: peers on this machine are reached over the network side, or HTTP.");
+                doctor_find(
+                        d, FINDING_NOTE, "ferryd --local auto",
+                        "Shared memory is off: peers on this machine are reached over the network transport, or HTTP.");
         json_object_object_get_ex(d->worker, "addresses", &addresses);
         const char *data = doctor_text(addresses, "data");
         table_format(d->devices, &(struct table_column){ "", "transports", TABLE_LIST }, list, sizeof(list));
         if (!data)
                 doctor_find(d, FINDING_NOTE,
                             "ferryd --data-listen ADDRESS:0 (in a network where every peer is trusted)",
-                            "The network side is closed: bytes to other machines go by HTTP, the slowest path.");
+                            "The network transport is closed: bytes to other machines go by HTTP, the slowest path.");
         else if (doctor_is_loopback(data))
                 doctor_find(d, FINDING_NOTE, "ferryd --data-listen ADDRESS:PORT",
-                            "The network side is open at %s, for this machine only, by UCX: %s.", data, list);
+                            "The network transport is open at %s, for this machine only, by UCX: %s.", data, list);
         else
                 doctor_find(d, FINDING_GOOD, NULL, "Peers on other machines: UCX at %s, by %s.", data, list);
         if (d->pid)

@@ -45,7 +45,7 @@ static void peer_data_port(struct doctor *d, struct json_object *peer)
         const char *data = doctor_text(addresses, "data");
         if (!data) {
                 doctor_find(d, FINDING_NOTE, "ferryd --data-listen ADDRESS:0 at the peer, and here",
-                            "The peer's network side is closed: from another machine only HTTP reaches it.");
+                            "The peer's network transport is closed: from another machine only HTTP reaches it.");
                 return;
         }
         if (!peer_split(data, host, sizeof(host), port, sizeof(port)))

@@ -164,8 +164,7 @@ static int add_entry(struct allowlist *allowlist, const char *entry)
                 return 0;
         }
         if (!name_parse(entry, name)) {
-                log_event(LOG_ERROR, "an admitted peer is neither a host name nor an address nor a CIDR",
-                          LOG_S("entry", entry));
+                log_event(LOG_ERROR, "invalid --allow-peer entry", LOG_S("entry", entry));
                 return -EINVAL;
         }
         /* Its meaning is fixed (RFC 6761), whatever a resolver says. */

@@ -189,9 +189,9 @@ static void answer_problem(struct http_request *request, int error, const char *
 
 int request_log_failure(const struct http_request *request, int error)
 {
-        log_event(LOG_ERROR, "a request failed in the worker", LOG_S("request_id", request->id),
+        log_event(LOG_ERROR, "request failed", LOG_S("request_id", request->id),
                   LOG_S("route", request->route ? request->route->operation_id : "none"),
-                  LOG_S("error", strerror(-error)));
+                  LOG_S("reason", strerror(-error)));
         return error == -ENOMEM || error == -EMFILE || error == -ENFILE ? FERRY_E_NO_SPACE : FERRY_E_INTERNAL;
 }
 

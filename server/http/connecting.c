@@ -82,7 +82,7 @@ static void on_fetched(void *context, int error, const char *detail, struct ferr
         if (error == -ESHUTDOWN) {
                 finish(c, FERRY_E_CANCELLED, "The data plane is shut down");
         } else if (error < 0) {
-                log_event(LOG_ERROR, "a peer could not be connected to", LOG_S("error", strerror(-error)));
+                log_event(LOG_ERROR, "connection to a peer failed", LOG_S("reason", strerror(-error)));
                 finish(c, FERRY_E_INTERNAL, "");
         }
 }

@@ -162,7 +162,7 @@ static void refuse(struct http_gate *gate, struct http_pending *pending, int err
         send_problem(gate->server, pending->fd, error, detail);
         counters_refused(gate->server, error);
         metric_add(gate->server->refused_head, 1);
-        log_event(LOG_DEBUG, "request refused before it was read", LOG_S("reason", detail));
+        log_event(LOG_DEBUG, "request head refused", LOG_S("reason", detail));
         (void)shutdown(pending->fd, SHUT_WR);
         list_remove(&gate->arriving, pending);
         pending->refused = true;

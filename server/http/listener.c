@@ -20,7 +20,7 @@
 
 static int fail(const char *text, int error)
 {
-        log_event(LOG_ERROR, "cannot listen", LOG_S("address", text), LOG_S("error", strerror(-error)));
+        log_event(LOG_ERROR, "HTTP listener failed", LOG_S("address", text), LOG_S("reason", strerror(-error)));
         return error;
 }
 

@@ -349,7 +349,7 @@ int server_thread_new(struct http_server *server, size_t connections_max, struct
         if (!error)
                 error = shard_list_add(&thread->shards, server->tls);
         if (error) {
-                log_event(LOG_ERROR, "the HTTP server does not start", LOG_S("error", strerror(-error)));
+                log_event(LOG_ERROR, "HTTP thread failed", LOG_S("reason", strerror(-error)));
                 server_thread_free(thread);
                 return error;
         }

@@ -61,7 +61,7 @@ static void open_driver(void)
                                cuda_error_name(&driver, result));
         driver_works = driver_reason[0] == '\0';
         if (!driver_works)
-                log_event(LOG_INFO, "no GPU memory", LOG_S("reason", driver_reason));
+                log_event(LOG_INFO, "GPU memory not available", LOG_S("reason", driver_reason));
 }
 
 const struct cuda_driver *cuda_open(const char **ret_reason)

@@ -176,7 +176,7 @@ int gpu_fail(const struct gpu_device *device, const char *action, cuda_result re
         char name[GPU_NAME_SIZE];
 
         (void)snprintf(name, sizeof(name), "cuda:%u", device->number);
-        log_event(LOG_WARN, "the CUDA driver has failed", LOG_S("device", name), LOG_S("action", action),
+        log_event(LOG_WARN, "CUDA call failed", LOG_S("device", name), LOG_S("action", action),
                   LOG_S("reason", cuda_error_name(gpu_driver(), result)));
         return classify(result);
 }

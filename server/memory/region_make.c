@@ -249,10 +249,9 @@ static void failure_log(const struct region *region)
 
         ferry_id_format("rgn_", region->id, id);
         if (region->error < 0)
-                log_event(LOG_ERROR, "a region could not be made", LOG_S("region", id),
-                          LOG_S("error", strerror(-region->error)));
+                log_event(LOG_ERROR, "region failed", LOG_S("region", id), LOG_S("reason", strerror(-region->error)));
         else
-                log_event(LOG_INFO, "a region could not be made", LOG_S("region", id), LOG_S("detail", region->detail));
+                log_event(LOG_INFO, "region failed", LOG_S("region", id), LOG_S("reason", region->detail));
 }
 
 static void make_end(struct maker_job *job)

@@ -82,8 +82,8 @@ static void attempt_log(const struct operation_attempt *attempt, const struct en
                 return;
         ferry_id_format("op_", operation->id, id);
         ferry_id_format("", attempt->peer.epoch, epoch);
-        log_event(LOG_INFO, outcome->error ? "one use of an operation failed" : "an operation was used",
-                  LOG_S("operation", id), LOG_S("label", operation->label[0] ? operation->label : NULL),
+        log_event(LOG_INFO, "operation use ended", LOG_S("operation", id),
+                  LOG_S("label", operation->label[0] ? operation->label : NULL),
                   LOG_S("peer", attempt->peer.worker[0] ? attempt->peer.worker : NULL),
                   LOG_S("peer_epoch", attempt->peer.epoch ? epoch : NULL),
                   LOG_S("error", outcome->error ? ferry_error_code(outcome->error) : NULL),

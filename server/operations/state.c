@@ -138,7 +138,7 @@ bool operation_set_status(struct operation *operation, enum ferry_status status,
         bool terminal = ferry_status_is_terminal((int)status);
 
         if (!(transitions[from] & (1u << status))) {
-                log_event(LOG_ERROR, "an operation was to leave its status in a way that the table does not allow",
+                log_event(LOG_ERROR, "forbidden state change", LOG_S("of", "operation"),
                           LOG_S("from", ferry_status_name((int)from)), LOG_S("to", ferry_status_name((int)status)));
                 return false;
         }

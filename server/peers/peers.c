@@ -275,8 +275,7 @@ static int start_once(struct peers *peers)
         if (!peers->started) {
                 (void)pthread_once(&curl_once, curl_start);
                 if (curl_state != CURLE_OK) {
-                        log_event(LOG_ERROR, "libcurl could not be set up",
-                                  LOG_S("reason", curl_easy_strerror(curl_state)));
+                        log_event(LOG_ERROR, "libcurl failed", LOG_S("reason", curl_easy_strerror(curl_state)));
                         r = -EIO;
                 } else if (!peers->multi && !(peers->multi = curl_multi_init())) {
                         r = -ENOMEM;

@@ -74,8 +74,8 @@ static void registered(struct registry *registry)
         set_state(registry, MEMBER_IN);
         registry->member.due = clock_now_us() + registry->member.ttl_us / RENEWALS;
         registry_set_status(registry, REGISTRY_REGISTERED);
-        log_event(LOG_INFO, "registered", LOG_S("worker", registry->self.name), LOG_S("prefix", registry->prefix),
-                  LOG_U("ttl_ms", registry->member.ttl_us / 1000));
+        log_event(LOG_INFO, "registered in the registry", LOG_S("worker", registry->self.name),
+                  LOG_S("prefix", registry->prefix), LOG_U("ttl_ms", registry->member.ttl_us / 1000));
 }
 
 static void taken(struct registry *registry, const struct etcd_put *put)
@@ -87,8 +87,8 @@ static void taken(struct registry *registry, const struct etcd_put *put)
                 member->rival_ttl_s = -1;
                 member->rival_until = 0;
                 member->rival_lives = false;
-                log_event(LOG_INFO, "the registry has this name: waiting until its lease is renewed or has run out",
-                          LOG_S("worker", registry->self.name), LOG_S("holder", put->holder.http));
+                log_event(LOG_INFO, "waiting for the name in the registry", LOG_S("worker", registry->self.name),
+                          LOG_S("holder", put->holder.http));
         }
         pthread_mutex_lock(&registry->lock);
         registry->rival = put->holder;
@@ -124,7 +124,7 @@ static bool on_renewed(struct registry *registry, int error, struct json_object 
         if (!error && (!etcd_read_lease(answer, &lease, &ttl_s) || lease != member->lease))
                 return false;
         if (error || ttl_s <= 0) {
-                log_event(LOG_WARN, "the lease in the registry is gone; the worker registers anew");
+                log_event(LOG_WARN, "registry lease lost, registering again");
                 member->lease = 0;
                 set_state(registry, MEMBER_OUT);
                 registry_set_status(registry, REGISTRY_REGISTERING);
@@ -149,7 +149,7 @@ static void give_way(struct registry *registry)
         joining = registry->joining; /* whoever waits there tells */
         pthread_mutex_unlock(&registry->lock);
         if (!member->rival_lives && !joining)
-                log_event(LOG_ERROR, "another worker that lives has this name in the registry",
+                log_event(LOG_ERROR, "name in the registry taken by a live worker",
                           LOG_S("worker", registry->self.name), LOG_S("holder", registry->rival.http));
         member->rival_lives = true;
         registry_set_status(registry, REGISTRY_NAME_TAKEN);
@@ -257,8 +257,8 @@ static void on_failed(struct registry *registry, const char *detail)
                 return;
         member->due = now + backoff_us(registry);
         if (!registry->away)
-                log_event(LOG_WARN, "the registry does not answer; the worker goes on serving",
-                          LOG_S("endpoint", registry->endpoints[registry->endpoint]), LOG_S("reason", detail));
+                log_event(LOG_WARN, "registry unreachable", LOG_S("endpoint", registry->endpoints[registry->endpoint]),
+                          LOG_S("reason", detail));
         registry->away = true;
         /* As long as the lease may last, the name is there for whoever reaches the registry. */
         if (member->state != MEMBER_IN || now > member->renewed + member->ttl_us) {
@@ -282,7 +282,7 @@ static void on_called(void *context, int error, const char *detail, struct json_
         if (member->state != MEMBER_IN && member->state != MEMBER_TAKEN)
                 return;
         if (registry->away)
-                log_event(LOG_INFO, "the registry answers again");
+                log_event(LOG_INFO, "registry reachable again");
         registry->away = false;
         member->failures = 0;
 }

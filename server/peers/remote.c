@@ -28,7 +28,7 @@ static void on_fetched(void *context, int error, const char *detail, struct ferr
                 detail = reason;
         }
         if (error < 0) {
-                log_event(LOG_ERROR, "an operation could not begin", LOG_S("error", strerror(-error)));
+                log_event(LOG_ERROR, "operation not started", LOG_S("reason", strerror(-error)));
                 error = FERRY_E_INTERNAL;
                 detail = NULL;
         }

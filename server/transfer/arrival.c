@@ -98,8 +98,8 @@ static bool on_accepted(void *context, struct link *link)
         if (engine->stopping)
                 return false;
         if (engine->n_accepted >= engine->max_links) {
-                log_event(LOG_WARN, "link refused: too many are open", LOG_S("transport", link->transport->name),
-                          LOG_U("limit", engine->max_links));
+                log_event(LOG_WARN, "link refused", LOG_S("reason", "too many links are open"),
+                          LOG_S("transport", link->transport->name), LOG_U("limit", engine->max_links));
                 return false;
         }
         if (!peer_new(engine, link))
@@ -122,7 +122,7 @@ static void on_ended(void *context, struct link *link)
         }
         busy = peer_is_busy(peer);
         log_event(busy ? LOG_INFO : LOG_DEBUG, "link ended", LOG_S("transport", link->transport->name),
-                  LOG_S("code", ferry_error_code(link->error)), LOG_S("reason", link->detail));
+                  LOG_S("error", ferry_error_code(link->error)), LOG_S("reason", link->detail));
         if (busy)
                 metric_add(engine->metric_failures, 1);
         peer_unname(peer);

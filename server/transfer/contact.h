@@ -20,7 +20,7 @@ struct contact {
         uint64_t number;         /* in order of appearance */
         char *name, *url, *data; /* owned; NULL = not known */
         const char *no_shm; /* why the latest route to it does not take shared memory; NULL = none was looked for */
-        const char *no_ucx; /* the same of the network side; NULL = it was tried */
+        const char *no_ucx; /* the same of the network transport; NULL = it was tried */
         struct peer *peers; /* utlist; its links */
         uint64_t n_completed, bytes;
         /* Transfers that are not the engine's: */

@@ -83,15 +83,12 @@ static void on_opened(void *context, struct transport *transport)
         atomic_store(&engine->facts.network_waits, false);
 }
 
-/* A worker of which nobody can get anything, but by HTTP. */
-static void warn_of_nothing(const struct engine *engine)
+static void warn_without_transport(const struct engine *engine)
 {
         if (!engine->local && !engine_network_is_open(&engine->facts))
-                log_event(LOG_WARN, engine->ucx
-                                            ? "nothing can move bytes but HTTP: the local side is off (--local), and "
-                                              "the network side waits"
-                                            : "nothing can move bytes but HTTP: the local side (--local) and the "
-                                              "network side (--data-listen) are off");
+                log_event(LOG_WARN, "no transport but HTTP", LOG_S("local", "off"),
+                          LOG_S("network", engine->ucx ? "waits for its address" : "off"),
+                          LOG_S("advice", "see --local and --data-listen"));
 }
 
 static int open_local(struct engine *engine, const struct engine_config *config)
@@ -189,7 +186,7 @@ int engine_new(const struct engine_config *config, struct engine **ret_engine)
         if (r == 0) {
                 make_metrics(engine, config->metrics);
                 collect_facts(engine);
-                warn_of_nothing(engine);
+                warn_without_transport(engine);
                 r = thread_start(engine);
         }
         if (r < 0) {
@@ -266,7 +263,7 @@ void engine_memory_deregister(struct engine *engine, struct memory *memory)
         }
         gpu_pin_end(&memory->pin);
         if (memory->space && !gpu_await_closed(memory->space, ENGINE_CLOSE_MS))
-                log_event(LOG_WARN, "a local peer that does not answer has memory of a GPU open, which is freed",
+                log_event(LOG_WARN, "GPU memory freed while a local peer that does not answer has it open",
                           LOG_U("size", memory->size));
         free(memory);
 }

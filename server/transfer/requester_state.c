@@ -27,7 +27,7 @@ void requester_set_state(struct requester *r, enum requester_state state)
         if (r->state == state)
                 return;
         if (!allowed[r->state][state]) {
-                log_event(LOG_ERROR, "a requester's state cannot change so", LOG_U("from", r->state),
+                log_event(LOG_ERROR, "forbidden state change", LOG_S("of", "requester"), LOG_U("from", r->state),
                           LOG_U("to", state));
                 abort();
         }

@@ -23,7 +23,7 @@ void responder_set_state(struct responder *r, enum responder_state state)
         if (r->state == state)
                 return;
         if (!allowed[r->state][state]) {
-                log_event(LOG_ERROR, "a responder's state cannot change so", LOG_U("from", r->state),
+                log_event(LOG_ERROR, "forbidden state change", LOG_S("of", "responder"), LOG_U("from", r->state),
                           LOG_U("to", state));
                 abort();
         }

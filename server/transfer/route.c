@@ -90,7 +90,7 @@ static struct peer *take_local(struct engine *engine, const struct route *route,
         return peer;
 }
 
-/* That of the network side: UCX connects no address of the other one. */
+/* That of the network transport: UCX connects no address of the other one. */
 static int family_of(const struct engine *engine)
 {
         return engine->facts.data_address[0] == '[' ? AF_INET6 : AF_INET;
@@ -127,12 +127,13 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
         if (peer)
                 peer_name_address(peer, route->data);
         else
-                *ret_why = error == -ENETDOWN ? "the network side of this worker waits for its address (--data-listen)"
-                                              : "its network address cannot be connected";
+                *ret_why = error == -ENETDOWN
+                                   ? "the network transport of this worker waits for its address (--data-listen)"
+                                   : "its network address cannot be connected";
         return peer;
 }
 
-/* Why the network side is not even tried; NULL = it is. */
+/* Why the network transport is not even tried; NULL = it is. */
 static const char *why_not_ucx(const struct engine *engine, const struct route *route)
 {
         if (route->carriers && !(route->carriers & ENGINE_CARRIER_UCX))
@@ -140,7 +141,7 @@ static const char *why_not_ucx(const struct engine *engine, const struct route *
         if (route->data[0] == '\0')
                 return "it names no network address to try";
         if (!engine->ucx)
-                return "the network side of this worker is off (--data-listen)";
+                return "the network transport of this worker is off (--data-listen)";
         return NULL;
 }
 

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <utlist.h>
 
 #include "base/log.h"
@@ -107,7 +108,7 @@ static void start_threads(struct copier *copier)
                 int r = pthread_create(&copier->threads[copier->n_threads], NULL, copier_run, copier);
 
                 if (r != 0) {
-                        log_event(LOG_WARN, "no further thread for GPU copies", LOG_I("errno", r));
+                        log_event(LOG_WARN, "GPU copy thread not started", LOG_S("reason", strerror(r)));
                         break;
                 }
                 (void)pthread_setname_np(copier->threads[copier->n_threads++], "ferry-gpu");

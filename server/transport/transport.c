@@ -69,7 +69,8 @@ void link_init(struct link *link, struct transport *transport, bool accepted)
 void link_set_state(struct link *link, enum link_state state)
 {
         if ((size_t)link->state >= FERRY_ARRAY_SIZE(allowed) || !allowed[link->state][state]) {
-                log_event(LOG_ERROR, "a link's state cannot change so", LOG_U("from", link->state), LOG_U("to", state));
+                log_event(LOG_ERROR, "forbidden state change", LOG_S("of", "link"), LOG_U("from", link->state),
+                          LOG_U("to", state));
                 abort();
         }
         link->state = state;

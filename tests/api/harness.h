@@ -36,7 +36,7 @@ struct worker {
         pid_t pid; /* 0 = not running */
         char name[32];
         char url[160];  /* of the first listener */
-        char data[160]; /* host:port of the network side; "" = off */
+        char data[160]; /* host:port of the network transport; "" = off */
         char epoch[20];
         char log[64]; /* path of its standard error */
         int out;      /* its standard output */
@@ -82,7 +82,8 @@ const char *worker_log(const struct worker *w);
 
 /* Where the workers have their local sockets, unless --local names another directory. */
 const char *worker_directory(void);
-/* How many files it has there: its socket, while it lives with a local side. Asserts that it has none in /dev/shm. */
+/* How many files it has there: its socket, while it lives with a local transport. Asserts that it has none in /dev/shm.
+ */
 size_t worker_files(const struct worker *w);
 
 /* "VmRSS"-like field of /proc/<pid>/status in kB, and the number of open descriptors. */

@@ -302,7 +302,7 @@ WITH_WORKER(the_advertised_name_stands_in_links_and_metadata)
         wanted = text_format("\"localhost%s\"", strrchr(w->data, ':'));
         assert_non_null(strstr(info.json, wanted));
         ferry_worker_info_clear(&info);
-        /* A worker with only the network side finds the other by what the metadata says. */
+        /* A worker with only the network transport finds the other by what the metadata says. */
         worker_start(&other, "other",
                      STRINGS("--data-listen", "127.0.0.1:0", "--local", "off", "--allow-peer", "localhost"));
         region_make(w, 5000, 5, region);
@@ -379,7 +379,7 @@ ON_WORKER(ucx_knows_every_setting, "--data-listen", "127.0.0.1:0", "--log-level"
         const char *log;
 
         log = worker_log(w);
-        assert_null(strstr(log, "UCX does not know a setting"));
+        assert_null(strstr(log, "UCX setting unknown"));
         assert_null(strstr(log, "invalid configurations")); /* UCX's own words about those of transports */
 }
 

@@ -271,7 +271,7 @@ static bool a_request_waits(struct worker *w)
 WITH_SCENE(a_chain_of_http_holds_too)
 {
         static const char *const apart[] = { "--local", "off", NULL };
-        static const char warning[] = "nothing can move bytes but HTTP";
+        static const char warning[] = "no transport but HTTP";
 
         pair_start_with(&s->p, false, apart);
         worker_start(&s->c, "c", apart);

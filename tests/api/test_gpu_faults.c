@@ -81,8 +81,8 @@ WITH_GPUS(a_gpu_that_falls_off_the_bus_ends_its_operations_and_nothing_else)
 
                         pair_start(&s->pair, network);
                         pair_expect_failures(&s->pair);
-                        worker_expect(&s->pair.a, "the CUDA driver has failed");
-                        worker_expect(&s->pair.b, "the CUDA driver has failed");
+                        worker_expect(&s->pair.a, "CUDA call failed");
+                        worker_expect(&s->pair.b, "CUDA call failed");
                         device_region(&s->pair.a, "cuda:0", 3 * MIB, SEED, offered);
                         device_region(&s->pair.b, "cuda:0", 3 * MIB, 0, local);
                         offer_make(&s->pair.a, FERRY_READABLE, offered, &passive);

@@ -211,8 +211,8 @@ WITH_GPUS(bytes_move_over_http)
         struct course c = { .offered = "cuda:0", .local = "cuda:1", .size = 3 * MIB + 1 };
 
         pair_start_with(&s->pair, false, STRINGS("--local", "off"));
-        worker_expect(&s->pair.a, "nothing can move bytes but HTTP");
-        worker_expect(&s->pair.b, "nothing can move bytes but HTTP");
+        worker_expect(&s->pair.a, "no transport but HTTP");
+        worker_expect(&s->pair.b, "no transport but HTTP");
         c.kind = FERRY_READABLE;
         course_run(&s->pair, &c, "http", "http");
         c.more = ",\"verify\":true";

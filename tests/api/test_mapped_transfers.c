@@ -223,7 +223,7 @@ WITH_SCENE(a_mover_that_stands_still_and_is_killed_lets_the_offer_end)
 WITH_SCENE(a_worker_can_leave_while_a_mover_stands_still)
 {
         scene_start(s, FERRY_READABLE);
-        worker_expect(&s->pair.a, "drain time is over");
+        worker_expect(&s->pair.a, "drain timeout");
         worker_expect(&s->pair.a, "did not end in time");
         in_the_middle(s, stop_active);
         cancel_passive(s);

@@ -80,7 +80,7 @@ WITH_WORKER(a_manager_hears_of_the_end_of_a_reload_that_failed)
         worker_start_plain(w, "w", STRINGS("--listen", "127.0.0.1:0", "--token-file", token));
         manager_hears(&m, "READY=1");
         assert_int_equal(unlink(token), 0);
-        worker_expect(w, "tokens and certificates stay as they are");
+        worker_expect(w, "reloading tokens and certificates failed");
         assert_int_equal(kill(w->pid, SIGHUP), 0);
         manager_hears(&m, "RELOADING=1");
         manager_hears(&m, "READY=1");
@@ -94,6 +94,6 @@ WITH_WORKER(a_manager_that_is_gone_stops_no_worker)
         assert_int_equal(setenv("NOTIFY_SOCKET", "/nowhere/notify", 1), 0);
         worker_start(w, "w", NULL);
         assert_int_equal(unsetenv("NOTIFY_SOCKET"), 0);
-        worker_expect(w, "the service manager ($NOTIFY_SOCKET) could not be told");
+        worker_expect(w, "notifying the service manager failed");
         assert_int_equal(ferry_get_readyz(w->client), 0);
 }

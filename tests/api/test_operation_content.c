@@ -12,7 +12,7 @@
 enum { SIZE = 40 << 20, SMALL = 300000 };
 
 static const char *const apart[] = { "--local", "off", NULL };
-static const char warning[] = "nothing can move bytes but HTTP";
+static const char warning[] = "no transport but HTTP";
 
 static const char *bearer(const char *metadata)
 {

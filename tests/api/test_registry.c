@@ -175,7 +175,7 @@ WITH_WORKER(a_worker_that_was_killed_gets_its_name_back)
         start(w, "a");
         assert_true(now_ms() - began < (2 + 8) * 1000 * SLOWNESS); /* on a busy machine */
         log = worker_log(w);
-        assert_non_null(strstr(log, "the registry has this name: waiting")); /* what it waited for */
+        assert_non_null(strstr(log, "waiting for the name in the registry")); /* what it waited for */
         worker_await_metric(w, "ferry_registry_registered", 1);
 }
 
@@ -194,8 +194,8 @@ WITH_PAIR(without_its_registry_a_worker_serves)
 {
         NEEDS_ETCD();
         pair_register(p);
-        worker_expect(&p->a, "the registry does not answer");
-        worker_expect(&p->b, "the registry does not answer");
+        worker_expect(&p->a, "registry unreachable");
+        worker_expect(&p->b, "registry unreachable");
         etcd_kill(&etcd);
         worker_await_metric(&p->a, "ferry_registry_registered", 0);
         pair_assert_serving(p);
@@ -241,7 +241,7 @@ WITH_WORKER(a_registry_that_nobody_vouches_for_or_that_refuses_us_is_away)
         NEEDS_ETCD();
         for (size_t i = 0; i < 2; i++) {
                 start_secure(w, "a", i ? "ca.pem" : "other-ca.pem", !i);
-                worker_expect(w, "the registry does not answer");
+                worker_expect(w, "registry unreachable");
                 worker_await_metric(w, "ferry_registry_registered", 0);
                 assert_problem(w, "GET", "/v1/peers?registry=1", NULL, 502, "peer-unreachable", NULL);
                 worker_stop(w);
@@ -324,7 +324,7 @@ WITH_WORKER(the_list_says_when_there_is_no_registry)
         if (!etcd.pid)
                 return;
         start(w, "a");
-        worker_expect(w, "the registry does not answer");
+        worker_expect(w, "registry unreachable");
         etcd_kill(&etcd);
         assert_problem(w, "GET", "/v1/peers?registry=1", NULL, 502, "peer-unreachable", NULL);
         etcd_start_again(&etcd, false);

@@ -288,9 +288,9 @@ WITH_SCENE(token_files_are_looked_at_closely)
         /* Others who can read it are worth a warning. */
         assert_int_equal(chmod(s->full, 0644), 0);
         start(s, &s->a, "a", NULL);
-        worker_expect(&s->a, "a token file can be read by other users");
+        worker_expect(&s->a, "token file readable by other users");
         errors = worker_log(&s->a);
-        assert_non_null(strstr(errors, "a token file can be read by other users"));
+        assert_non_null(strstr(errors, "token file readable by other users"));
         worker_stop(&s->a);
 }
 
@@ -518,16 +518,16 @@ WITH_SCENE(tokens_are_read_anew_at_a_hangup)
         start(s, &s->a, "a", NULL);
         write_file(s->full, OTHER "\n");
         assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " FULL, NULL), 200);
-        hang_up(&s->a, "read anew", 1);
+        hang_up(&s->a, "tokens and certificates reloaded", 1);
         assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " FULL, NULL), 401);
         assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " OTHER, NULL), 200);
         assert_int_equal(ask(&s->a, "GET", "/v1/worker", "Bearer " PEER, NULL), 200);
         /* Nothing changes with a file that is no good. */
-        worker_expect(&s->a, "stay as they are");
+        worker_expect(&s->a, "reloading tokens and certificates failed");
         write_file(s->full, PEER "\n");
-        hang_up(&s->a, "stay as they are", 1);
+        hang_up(&s->a, "reloading tokens and certificates failed", 1);
         write_file(s->full, "");
-        hang_up(&s->a, "stay as they are", 2);
+        hang_up(&s->a, "reloading tokens and certificates failed", 2);
         assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " OTHER, NULL), 200);
         assert_int_equal(ask(&s->a, "GET", "/v1/regions", "Bearer " PEER, NULL), 403);
         worker_stop(&s->a);
@@ -547,15 +547,15 @@ WITH_SCENE(certificates_are_read_anew_and_connections_live_on)
                                                 .key_file = tls("server-key.pem"),
                                                 .retries = -1 });
         write_file(authority, other);
-        hang_up(&s->a, "read anew", 1);
+        hang_up(&s->a, "tokens and certificates reloaded", 1);
         assert_int_not_equal(reach(&s->a, true), 0);
         assert_int_equal(ferry_get_livez(s->a.client), 0);
-        worker_expect(&s->a, "stay as they are");
+        worker_expect(&s->a, "reloading tokens and certificates failed");
         write_file(authority, "-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n");
-        hang_up(&s->a, "stay as they are", 1);
+        hang_up(&s->a, "reloading tokens and certificates failed", 1);
         assert_int_equal(ferry_get_livez(s->a.client), 0);
         write_file(authority, good);
-        hang_up(&s->a, "read anew", 2);
+        hang_up(&s->a, "tokens and certificates reloaded", 2);
         assert_int_equal(reach(&s->a, true), 0);
         assert_int_equal(ferry_get_livez(s->a.client), 0);
         worker_stop(&s->a);

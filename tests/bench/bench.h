@@ -66,7 +66,7 @@ void worker_start_owner(struct worker *w, uint64_t size, struct region *ret_regi
 struct pair {
         struct worker a, b; /* a is passive, b active */
 };
-/* network: UCX's TCP on loopback, else the local side. */
+/* network: UCX's TCP on loopback, else the local transport. */
 void pair_start(struct pair *p, bool network, const char *const *flags);
 void pair_stop(struct pair *p);
 

@@ -136,7 +136,7 @@ static void size_run(struct bulk *b, uint64_t size)
 
 void bench_sizes(void)
 {
-        /* Four memories of the largest size are there at once, on the network side six. */
+        /* Four memories of the largest size are there at once, on the network transport six. */
         uint64_t size_max = !bench_full ? 64 * MIB : memory_available() > 12 * GIB ? GIB : 256 * MIB;
         unsigned n = rounds(1, 5);
 

@@ -131,7 +131,7 @@ class Spread(Case):
         size, half = 32 * MIB, 16 * MIB
         for victim in (0, 1):
             source, gate = self.source_that_waits(half)
-            source.expect("nothing can move bytes but HTTP", "peer-lost")
+            source.expect("no transport but HTTP", "peer-lost")
             members = self.members(3, *NETWORK)
             file = self.file("file", size)
             process = self.start("spread", file, "@w1", "@w2", "@w3", "--url", source.url)

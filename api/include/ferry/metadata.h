@@ -42,7 +42,7 @@ struct ferry_metadata {
         char worker[FERRY_METADATA_NAME_SIZE];
         uint64_t epoch;
         uint64_t operation;
-        char data[FERRY_METADATA_ADDRESS_SIZE]; /* host:port of the UCX network side; "" = it is not open */
+        char data[FERRY_METADATA_ADDRESS_SIZE]; /* host:port of the UCX network transport; "" = it is not open */
         char http[FERRY_METADATA_URL_SIZE];     /* base URL of the worker's HTTP server */
         uint64_t expires_ms;                    /* Unix time in milliseconds; 0 = never */
 

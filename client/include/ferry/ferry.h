@@ -144,7 +144,7 @@ struct ferry_worker_info {
         uint64_t pid;
         bool local;     /* it takes peers of its machine by shared memory */
         char url[512];  /* the first http or https address, as others reach it; "" = none */
-        char data[128]; /* HOST:PORT of the network side; "" = not open */
+        char data[128]; /* HOST:PORT of the network transport; "" = not open */
 };
 /* Frees what the struct owns and zeroes it. Any thread. */
 FERRY_SIZED void ferry_worker_info_clear(struct ferry_worker_info *info);

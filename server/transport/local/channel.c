@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include <ferry/encoding.h>
 #include <ferry/error.h>
 
 #include "base/clock.h"
@@ -19,6 +20,12 @@
 #include "base/util.h"
 
 enum { DESCRIPTORS_READ = 4 }; /* of one datagram, which may have 1 */
+
+const char *channel_peer_epoch(const struct channel *channel, char text[FERRY_ID_TEXT_SIZE])
+{
+        ferry_id_format("", channel->link.peer_epoch, text);
+        return text;
+}
 
 void message_finish(struct message *message, enum message_result result)
 {
@@ -225,8 +232,9 @@ static void enqueue(struct channel *channel, const struct iovec *pieces, size_t 
                 size += pieces[i].iov_len;
         waiting = channel->queue_bytes + size <= CHANNEL_QUEUE_MAX ? malloc(sizeof(*waiting) + size) : NULL;
         if (!waiting) {
-                log_event(LOG_WARN, "a local peer does not read its messages",
-                          LOG_U("peer_epoch", channel->link.peer_epoch), LOG_U("waiting", channel->queue_bytes));
+                log_event(LOG_WARN, "local peer does not read its messages",
+                          LOG_S("peer_epoch", channel_peer_epoch(channel, (char[FERRY_ID_TEXT_SIZE]){ 0 })),
+                          LOG_U("waiting", channel->queue_bytes));
                 channel_fail(channel, FERRY_E_PEER_LOST, "it does not read its messages");
                 return;
         }

@@ -5,6 +5,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include <ferry/encoding.h>
+
 #include "crew.h"
 #include "directory.h"
 #include "frame.h"
@@ -145,6 +147,9 @@ static inline struct local *channel_local(const struct channel *channel)
 {
         return (struct local *)(void *)channel->link.transport;
 }
+
+/* The peer's epoch as logs show it. Returns text. */
+const char *channel_peer_epoch(const struct channel *channel, char text[FERRY_ID_TEXT_SIZE]);
 
 /* Of a memory that the peer does not have open any more. */
 void lent_free(struct lent *lent);

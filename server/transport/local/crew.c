@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -139,7 +140,7 @@ static void start_threads(struct crew *crew)
                 int r = pthread_create(&crew->threads[crew->n_threads], NULL, crew_run, crew);
 
                 if (r != 0) {
-                        log_event(LOG_WARN, "no further copy thread", LOG_I("errno", r));
+                        log_event(LOG_WARN, "copy thread not started", LOG_S("reason", strerror(r)));
                         crew->n_wanted = crew->n_threads;
                         break;
                 }

@@ -41,7 +41,7 @@ static int path_of(const char *path, char text[LOCAL_PATH_SIZE])
 
 static int refuse(const struct directory *directory, int error, const char *advice)
 {
-        log_event(LOG_ERROR, "the directory for local peers cannot be used", LOG_S("directory", directory->path),
+        log_event(LOG_ERROR, "--local directory not usable", LOG_S("directory", directory->path),
                   LOG_S("reason", strerror(-error)), LOG_S("advice", advice));
         return error;
 }

@@ -192,7 +192,7 @@ static const char *handle(struct channel *channel, struct datagram *datagram)
                                frame.version, FRAME_VERSION);
                 (void)channel_greet(channel); /* so that the peer can say the same */
                 channel_fail(channel, FERRY_E_PEER_UNREACHABLE, detail);
-                log_event(LOG_WARN, "a local peer has another version", LOG_S("detail", detail));
+                log_event(LOG_WARN, "local peer refused", LOG_S("reason", detail));
                 return NULL;
         }
         if (datagram->cut)
@@ -206,8 +206,9 @@ static void refuse(struct channel *channel, const char *wrong)
 {
         if (!link_is_usable(&channel->link))
                 return;
-        log_event(LOG_WARN, "a local peer broke the protocol", LOG_U("peer_epoch", channel->link.peer_epoch),
-                  LOG_S("detail", wrong));
+        log_event(LOG_WARN, "local peer broke the protocol",
+                  LOG_S("peer_epoch", channel_peer_epoch(channel, (char[FERRY_ID_TEXT_SIZE]){ 0 })),
+                  LOG_S("reason", wrong));
         channel_fail(channel, FERRY_E_PEER_LOST, wrong);
 }
 

@@ -21,12 +21,12 @@ int lending_register(struct transport *transport, struct memory *memory)
 
         memory->handles[transport->index] = memfd;
         if (r == -EMFILE || r == -ENFILE || r == -ENOMEM) {
-                log_event(LOG_ERROR, "memory cannot be lent to local peers", LOG_S("reason", strerror(-r)),
-                          LOG_S("advice", "raise the limit of open files (ulimit -n)"));
+                log_event(LOG_ERROR, "memory registration failed", LOG_S("transport", transport->name),
+                          LOG_S("reason", strerror(-r)), LOG_S("advice", "raise the limit of open files (ulimit -n)"));
                 return r;
         }
         if (r < 0)
-                log_event(LOG_INFO, "memory is copied for local peers, not lent", LOG_S("reason", strerror(-r)));
+                log_event(LOG_INFO, "memory copied for local peers, not mapped", LOG_S("reason", strerror(-r)));
         return 0;
 }
 
@@ -174,8 +174,8 @@ void lending_answered(struct channel *channel, uint64_t id, bool opened)
                 return; /* the memory has gone meanwhile */
         lent->state = opened ? LENT : LENT_REFUSED;
         if (!opened)
-                log_event(LOG_INFO, "a local peer cannot open GPU memory, which is staged for it",
-                          LOG_U("peer_epoch", channel->link.peer_epoch));
+                log_event(LOG_INFO, "GPU memory staged for a local peer, which cannot open it",
+                          LOG_S("peer_epoch", channel_peer_epoch(channel, (char[FERRY_ID_TEXT_SIZE]){ 0 })));
 }
 
 /* ---- extents ---- */

@@ -25,14 +25,14 @@ static int watch(struct local *local, int operation, uint32_t events)
 
 static void pause_accepting(struct local *local, int error)
 {
-        log_event(LOG_WARN, "connections of local peers wait", LOG_S("reason", strerror(error)));
+        log_event(LOG_WARN, "accepting local peers paused", LOG_S("reason", strerror(error)));
         (void)watch(local, EPOLL_CTL_MOD, 0);
         local->accept_at_us = clock_now_us() + ACCEPT_PAUSE_US;
 }
 
 static void turn_away(int fd, const char *reason)
 {
-        log_event(LOG_WARN, "a local peer is turned away", LOG_S("reason", reason));
+        log_event(LOG_WARN, "local peer refused", LOG_S("reason", reason));
         (void)close(fd);
 }
 
@@ -50,7 +50,7 @@ static void accept_one(struct local *local, int fd)
         } else if (!socket_is_ours(fd)) {
                 turn_away(fd, "another user's process");
         } else if ((r = channel_new(local, fd, 0, &channel)) < 0) {
-                log_event(LOG_WARN, "a local peer is turned away", LOG_S("reason", strerror(-r)));
+                log_event(LOG_WARN, "local peer refused", LOG_S("reason", strerror(-r)));
         } else {
                 local->n_accepted++;
                 local->n_strangers++;

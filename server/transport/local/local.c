@@ -404,7 +404,7 @@ static int open_parts(struct local *local, const struct local_config *config)
         directory_sweep(&local->directory);
         r = make_parts(local, config->copy_threads);
         if (r < 0) {
-                log_event(LOG_ERROR, "no local side", LOG_S("reason", strerror(-r)));
+                log_event(LOG_ERROR, "local transport not opened", LOG_S("reason", strerror(-r)));
                 return r;
         }
         return local_listener_open(local);

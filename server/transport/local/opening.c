@@ -33,8 +33,8 @@ static void open_ran(struct copier_task *task)
         struct frame frame = frame_of(FRAME_LENT);
 
         if (opening->result < 0)
-                log_event(LOG_INFO, "the GPU memory of a local peer cannot be opened; the peer stages it",
-                          LOG_U("peer_epoch", opening->channel->link.peer_epoch),
+                log_event(LOG_INFO, "GPU memory of a local peer not opened, so the peer stages it",
+                          LOG_S("peer_epoch", channel_peer_epoch(opening->channel, (char[FERRY_ID_TEXT_SIZE]){ 0 })),
                           LOG_S("reason", strerror(-opening->result)));
         frame.id = opening->mapping->id;
         frame.n = opening->result == 0;

@@ -160,7 +160,8 @@ static bool is_up(const struct ucx_address *a)
 
 static void refuse(int r)
 {
-        log_event(LOG_ERROR, "the network side cannot listen where --data-listen says", LOG_S("reason", strerror(-r)));
+        log_event(LOG_ERROR, "network transport not opened", LOG_S("step", "listen at --data-listen"),
+                  LOG_S("reason", strerror(-r)));
 }
 
 int ucx_address_parse(const char *data_listen, struct ucx_address *ret_address)

@@ -21,8 +21,7 @@ static void handle(struct ucx *ucx, struct ucx_link *link, const void *bytes, si
 
         switch (wire_decode(bytes, size, &header, &version)) {
         case WIRE_FOREIGN:
-                log_event(LOG_WARN, "message of no known form dropped", LOG_S("transport", ucx->base.name),
-                          LOG_U("size", size));
+                log_event(LOG_WARN, "unknown message dropped", LOG_S("transport", ucx->base.name), LOG_U("size", size));
                 break;
         case WIRE_OTHER_VERSION:
                 fail_version(link, version);

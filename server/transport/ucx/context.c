@@ -64,7 +64,7 @@ static void apply(ucp_config_t *config, const struct setting *settings, size_t n
                         continue;
                 /* Other versions of UCX may not know a key; that must not be fatal. */
                 if (ucp_config_modify(config, key_of_ucx(settings[i].key), settings[i].value) != UCS_OK)
-                        log_event(LOG_DEBUG, "UCX does not know a setting", LOG_S("key", settings[i].key));
+                        log_event(LOG_DEBUG, "UCX setting unknown", LOG_S("key", settings[i].key));
         }
 }
 
@@ -215,14 +215,12 @@ int ucx_register_memory(struct transport *transport, struct memory *memory)
         }
         limit = ucx_memlock_limit();
         if (limit != UINT64_MAX && ucx_rdma_ports(NULL, 0)) {
-                log_event(LOG_ERROR,
-                          "memory cannot be registered for RDMA: this process may lock too little; raise the limit "
-                          "(ulimit -l unlimited, LimitMEMLOCK=infinity, --ulimit memlock=-1)",
-                          LOG_U("size", memory->size), LOG_U("memlock_bytes", limit),
-                          LOG_S("reason", ucs_status_string(status)));
+                log_event(LOG_ERROR, "memory registration failed", LOG_S("transport", transport->name),
+                          LOG_U("size", memory->size), LOG_S("reason", ucs_status_string(status)),
+                          LOG_U("memlock_bytes", limit), LOG_S("advice", UCX_MEMLOCK_ADVICE));
                 return -ENOMEM;
         }
-        log_event(LOG_ERROR, "memory cannot be registered", LOG_S("transport", transport->name),
+        log_event(LOG_ERROR, "memory registration failed", LOG_S("transport", transport->name),
                   LOG_U("size", memory->size), LOG_S("reason", ucs_status_string(status)));
         return ucx_errno(status);
 }

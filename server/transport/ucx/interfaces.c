@@ -102,10 +102,9 @@ static void append_all(const struct ifaddrs *all, sa_family_t family, char *list
                 if (!is_candidate(i, family, list))
                         continue;
                 if (first && one_only() && !(i->ifa_flags & IFF_LOOPBACK)) {
-                        log_event(LOG_WARN,
-                                  "this UCX serves one TCP interface at a time: name another one by --data-listen or "
-                                  "--advertise",
-                                  LOG_S("used", first), LOG_S("not_used", i->ifa_name));
+                        log_event(LOG_WARN, "TCP interface not used: this version of UCX uses one alone",
+                                  LOG_S("used", first), LOG_S("not_used", i->ifa_name),
+                                  LOG_S("advice", "name the interface's address by --data-listen or --advertise"));
                         continue;
                 }
                 if (!(i->ifa_flags & IFF_LOOPBACK))
@@ -126,7 +125,7 @@ int ucx_interfaces_check(const char *list)
                 if (if_nametoindex(name) == 0 || strcmp(name, "lo") == 0) /* an RDMA port, for example */
                         continue;
                 if (first && one_only()) {
-                        log_event(LOG_ERROR, "this UCX connects over one TCP interface alone: name one of them",
+                        log_event(LOG_ERROR, "invalid --interfaces: this version of UCX uses one TCP interface alone",
                                   LOG_S("interfaces", list));
                         return -EINVAL;
                 }
@@ -171,10 +170,8 @@ static int check_lanes(const struct ifaddrs *all, const struct sockaddr *address
                         (void)ucx_address_format(&first, lanes, sizeof(lanes));
                         break;
                 }
-        log_event(LOG_ERROR,
-                  lanes[0] ? "UCX serves TCP at the first address of an interface alone: listen there"
-                           : "UCX serves TCP at no address of this kind on the interface: listen at another one",
-                  LOG_S("interface", interface), LOG_S("first_address", lanes[0] ? lanes : NULL));
+        log_event(LOG_ERROR, "invalid --data-listen: UCX uses only the first address of an interface for TCP",
+                  LOG_S("interface", interface), LOG_S("first_address", lanes[0] ? lanes : "none of this family"));
         return -EADDRNOTAVAIL;
 }
 
@@ -198,9 +195,11 @@ static int choose(const struct ifaddrs *all, const struct ucx_config *config, co
         }
         if (!specific) {
                 if (!config->advertise)
-                        log_event(LOG_WARN,
-                                  "the network side listens on every address, and peers are told the one by which a "
-                                  "client reaches this worker's HTTP server: name the right one by --advertise");
+                        log_event(
+                                LOG_WARN,
+                                "the network transport listens on every address, and peers are told the one at which a "
+                                "client reached this worker's HTTP server",
+                                LOG_S("advice", "name the right address by --advertise"));
                 append_all(all, address->address.ss_family, list);
                 return 0;
         }
@@ -227,7 +226,7 @@ int ucx_interfaces(const struct ucx_config *config, const struct ucx_address *ad
         if (!address->loopback) { /* there UCX must not open ports on other interfaces */
                 if (list[0] && ucx_check_memlock())
                         (void)ucx_rdma_ports(list, LIST_SIZE);
-                log_event(LOG_INFO, "interfaces of the network side", LOG_S("interfaces", list[0] ? list : "all"));
+                log_event(LOG_INFO, "network transport interfaces", LOG_S("interfaces", list[0] ? list : "all"));
         }
         *ret_list = list[0] ? FERRY_STEAL(list) : NULL;
         return 0;

@@ -69,8 +69,8 @@ static int listen_to_kernel(struct ucx_late *late)
 
 static void log_missing(const struct ucx_late *late)
 {
-        log_event(LOG_WARN, "the network side waits: it opens when what is missing comes",
-                  LOG_S("data_listen", late->config.data_listen), LOG_S("missing", late->missing));
+        log_event(LOG_WARN, "network transport waits for its address", LOG_S("data_listen", late->config.data_listen),
+                  LOG_S("missing", late->missing));
 }
 
 int ucx_late_new(struct ucx *ucx, const struct ucx_config *config, const char *missing,
@@ -89,8 +89,8 @@ int ucx_late_new(struct ucx *ucx, const struct ucx_config *config, const char *m
         if (r == 0)
                 r = listen_to_kernel(late);
         if (r < 0) {
-                log_event(LOG_ERROR, "the network side cannot wait for its address", LOG_S("missing", missing),
-                          LOG_S("reason", strerror(-r)));
+                log_event(LOG_ERROR, "network transport not opened", LOG_S("step", "wait for its address"),
+                          LOG_S("missing", missing), LOG_S("reason", strerror(-r)));
                 return r;
         }
         ucx->base.fd = late->epoll;
@@ -161,7 +161,8 @@ bool ucx_late_look(struct ucx *ucx)
         ucx->base.fd = late->epoll;
         (void)epoll_ctl(late->epoll, EPOLL_CTL_DEL, late->netlink, NULL);
         if (watch(late->epoll, fd) < 0)
-                log_event(LOG_ERROR, "the network side cannot be watched", LOG_S("reason", strerror(errno)));
+                log_event(LOG_ERROR, "waiting for the address of the network transport failed",
+                          LOG_S("reason", strerror(errno)));
         register_all(ucx);
         return true;
 }

@@ -79,7 +79,7 @@ void ucx_link_fail(struct ucx_link *link, int error, const char *detail)
         link_set_state(&link->base, LINK_FAILED);
         link->base.error = error;
         (void)snprintf(link->base.detail, sizeof(link->base.detail), "%s", detail);
-        log_event(LOG_DEBUG, "link failed", LOG_S("transport", ucx->base.name), LOG_S("code", ferry_error_code(error)),
+        log_event(LOG_DEBUG, "link failed", LOG_S("transport", ucx->base.name), LOG_S("error", ferry_error_code(error)),
                   LOG_S("reason", detail));
         if (ucx_link_find(ucx, link->endpoint) == link)
                 HASH_DEL(ucx->by_endpoint, link);

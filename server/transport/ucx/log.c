@@ -63,7 +63,7 @@ static ucs_log_func_rc_t handler(const char *file, unsigned line, const char *fu
             ((level == UCS_LOG_LEVEL_ERROR || level == UCS_LOG_LEVEL_WARN) && !may_log(&left_out)))
                 return UCS_LOG_FUNC_RC_STOP;
         if (left_out)
-                log_event(LOG_INFO, "lines of UCX's log were left out", LOG_U("lines", left_out));
+                log_event(LOG_INFO, "lines of the UCX log left out", LOG_U("lines", left_out));
         (void)vsnprintf(text, sizeof(text), format, arguments);
         log_event(level_of(level), "ucx", LOG_S("text", text), LOG_S("function", function));
         return UCS_LOG_FUNC_RC_STOP;
@@ -82,7 +82,7 @@ static void setup(void)
         /* With UCX's default of 1024 sockets about the 1,020th peer cannot be connected. 1.14 lifted the limit. */
         if (ucx_is_before(14) && !getenv("UCX_ASYNC_MAX_EVENTS") &&
             ucs_global_opts_set_value("ASYNC_MAX_EVENTS", EVENTS_MAX) != UCS_OK)
-                log_event(LOG_DEBUG, "UCX does not know a setting", LOG_S("key", "ASYNC_MAX_EVENTS"));
+                log_event(LOG_DEBUG, "UCX setting unknown", LOG_S("key", "ASYNC_MAX_EVENTS"));
 }
 
 void ucx_log_setup(void)

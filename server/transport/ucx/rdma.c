@@ -86,11 +86,9 @@ bool ucx_check_memlock(void)
                 return true;
         log_event(LOG_WARN,
                   limit < UCX_MEMLOCK_MIN
-                          ? "RDMA is left out: it locks the memory of every region, and this process may lock too "
-                            "little; raise the limit (ulimit -l unlimited, LimitMEMLOCK=infinity, --ulimit memlock=-1)"
-                          : "RDMA locks the memory of every region, and regions beyond the limit will fail; raise it "
-                            "(ulimit -l unlimited, LimitMEMLOCK=infinity, --ulimit memlock=-1)",
-                  LOG_U("memlock_bytes", limit));
+                          ? "RDMA not used: the limit of locked memory is too low"
+                          : "RDMA locks the memory of all regions: those beyond the limit of locked memory will fail",
+                  LOG_U("memlock_bytes", limit), LOG_S("advice", UCX_MEMLOCK_ADVICE));
         return limit >= UCX_MEMLOCK_MIN;
 }
 
@@ -117,7 +115,7 @@ const char *ucx_no_rdma(const struct ucx *ucx, const struct ucx_config *config)
         if (!ucx_rdma_ports(NULL, 0))
                 return "no active RDMA port here";
         if (ucx->listen.loopback)
-                return "the network side listens on loopback (--data-listen)";
+                return "the network transport listens on loopback (--data-listen)";
         if (config->interfaces)
                 return "--interfaces names no RDMA port";
         if (ucx_memlock_limit() < UCX_MEMLOCK_MIN)

@@ -10,14 +10,14 @@
 
 /* The transport itself: what the engine calls. */
 
-/* Whether what the network side waited for has come. */
+/* Whether what the network transport waited for has come. */
 static bool open_late(struct ucx *ucx)
 {
         if (!ucx->late || !ucx_late_look(ucx))
                 return false;
         if (ucx->base.handlers.opened)
                 ucx->base.handlers.opened(ucx->base.handlers.context, &ucx->base);
-        log_event(LOG_INFO, "the network side is open", LOG_S("data", ucx->facts.data_address));
+        log_event(LOG_INFO, "network transport opened", LOG_S("data", ucx->facts.data_address));
         return true;
 }
 
@@ -71,7 +71,7 @@ static struct link *connect_link(struct transport *transport, const struct trans
         if (!ucx->worker || !peer->address)
                 return NULL;
         if (peer->address->sa_family != ucx->listen.address.ss_family) {
-                log_event(LOG_INFO, "UCX reaches peers of the listener's address family alone",
+                log_event(LOG_INFO, "UCX connects within one address family only",
                           LOG_S("data", ucx->facts.data_address));
                 *ret_error = -EAFNOSUPPORT;
                 return NULL;
@@ -112,7 +112,7 @@ static void fail(struct link *link, int error, const char *detail)
 static void release(struct link *link)
 {
         if (link->state != LINK_ENDED) {
-                log_event(LOG_ERROR, "a link is released before its end");
+                log_event(LOG_ERROR, "link released before its end");
                 abort();
         }
         ucx_link_free(ucx_link_of(link));
@@ -196,24 +196,23 @@ static void warn_of_network(const struct ucx *ucx)
 
         if (ucx->listen.loopback) {
                 log_event(LOG_INFO,
-                          "UCX's listener has no protection: every user of this machine can end this worker with 28 "
-                          "bytes",
+                          "UCX's listener has no protection: every user of this machine can crash this worker",
                           LOG_S("data", data));
                 return;
         }
         ucx_version(version, sizeof(version));
         if (ucx_is_before(13))
-                log_event(LOG_WARN,
-                          "this version of UCX connects from an address that the system chooses, where peers may not "
-                          "find this worker on a machine with several networks: install 1.13 or newer there",
-                          LOG_S("ucx_version", version));
+                log_event(
+                        LOG_WARN,
+                        "this version of UCX connects from an address that the kernel chooses: peers on a machine with "
+                        "several networks may not reach it",
+                        LOG_S("ucx_version", version), LOG_S("advice", "install UCX 1.13 or newer"));
         log_event(LOG_WARN,
-                  has_tcp(ucx) ? "UCX over TCP has no protection of its own: whoever reaches its ports can write this "
-                                 "worker's memory, or end the process with 28 bytes; keep them on a network where "
-                                 "every machine is trusted"
-                               : "UCX's listener has no protection: whoever reaches its port can end this worker with "
-                                 "28 bytes; keep it on a network where every machine is trusted",
-                  LOG_S("data", data));
+                  has_tcp(ucx) ? "UCX over TCP has no protection: every host that reaches its ports can write this "
+                                 "worker's memory or crash it"
+                               : "UCX's listener has no protection: every host that reaches its port can crash this "
+                                 "worker",
+                  LOG_S("data", data), LOG_S("advice", "use a network on which every host is trusted"));
 }
 
 /* The address is there. Leaves nothing behind when it fails. */

@@ -174,6 +174,8 @@ bool ucx_has_rdma(void);
 bool ucx_rdma_ports(char *list, size_t size);
 /* The limit of locked memory; UINT64_MAX = none, also for those who may exceed it. */
 uint64_t ucx_memlock_limit(void);
+/* How to raise it. */
+#define UCX_MEMLOCK_ADVICE "ulimit -l unlimited, LimitMEMLOCK=infinity, --ulimit memlock=-1"
 /* Warns of a limit that is too small for RDMA. Whether RDMA can start at all. */
 bool ucx_check_memlock(void);
 /* Why UCX, as it was opened, has no RDMA here, for people; NULL = it has. */

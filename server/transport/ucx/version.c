@@ -28,10 +28,8 @@ int ucx_check_version(void)
         if (ucx_is_before(20) || !ucx_is_before(21))
                 return 0;
         ucx_version(version, sizeof(version));
-        log_event(LOG_ERROR,
-                  "this version of UCX cannot connect over loopback TCP: install another one (1.21 has it mended), or "
-                  "run without --data-listen",
-                  LOG_S("ucx_version", version));
+        log_event(LOG_ERROR, "this version of UCX cannot connect over loopback TCP", LOG_S("ucx_version", version),
+                  LOG_S("advice", "install UCX 1.21, or run without --data-listen"));
         return -ENOTSUP;
 }
 
@@ -57,7 +55,7 @@ int ucx_errno(ucs_status_t status)
 
 int ucx_failed(const char *step, ucs_status_t status)
 {
-        log_event(LOG_ERROR, "the network side cannot be opened", LOG_S("step", step),
+        log_event(LOG_ERROR, "network transport not opened", LOG_S("step", step),
                   LOG_S("reason", ucs_status_string(status)));
         return ucx_errno(status);
 }

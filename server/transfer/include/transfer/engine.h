@@ -148,8 +148,8 @@ struct engine_config {
 };
 
 /*
- * What the data plane can do here. Fixed after engine_new, but for one change where the network side has to wait for
- * its address: network_waits becomes false, and memory_types, cuda, data_address and transports are as they stay.
+ * What the data plane can do here. Fixed after engine_new, but for one change where the network transport has to wait
+ * for its address: network_waits becomes false, and memory_types, cuda, data_address and transports are as they stay.
  */
 struct engine_facts {
         atomic_bool network_waits;
@@ -168,7 +168,7 @@ struct engine_facts {
  */
 int engine_new(const struct engine_config *config, struct engine **ret_engine);
 
-/* Whether the network side is open. Any thread; so is what it has fixed when it is. */
+/* Whether the network transport is open. Any thread; so is what it has fixed when it is. */
 static inline bool engine_network_is_open(const struct engine_facts *facts)
 {
         return !atomic_load(&facts->network_waits) && facts->data_address[0];
@@ -208,7 +208,7 @@ void engine_memory_deregister(struct engine *engine, struct memory *memory);
 /* Another worker, and where it can be found. */
 struct engine_peer {
         uint64_t epoch;
-        const char *data; /* "host:port" of its network side; "" or NULL = it has none */
+        const char *data; /* "host:port" of its network transport; "" or NULL = it has none */
         const char *name; /* for engine_peers_page; "" or NULL = not known */
         const char *url;  /* base URL of its HTTP server; "" or NULL = it has none. The engine only names it */
 };

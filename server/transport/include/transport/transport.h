@@ -152,7 +152,7 @@ struct link {
 /* Where a peer can be found. */
 struct transport_peer {
         uint64_t epoch;                 /* of the worker that is meant */
-        const char *text;               /* "host:port" of its network side; "" = it has none */
+        const char *text;               /* "host:port" of its network transport; "" = it has none */
         const struct sockaddr *address; /* the same, resolved; NULL = it has none, or it cannot be resolved */
         socklen_t address_length;
 };
