@@ -13,7 +13,7 @@
 #include "memory/region.h"
 #include "operations/operations.h"
 
-#include "test.h"
+#include "unit.h"
 
 /* A store on a real loop and real regions, and a mover that does only what the test says. */
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <netinet/in.h>
-#include <stdint.h>
-#include <stdlib.h>
 
 #include "base/allowlist.h"
 #include "base/util.h"

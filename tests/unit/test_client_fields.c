@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a worker tells of itself, its peers, regions and operations has a place in libferry's structs. */
-#include <stddef.h>
-#include <stdint.h>
-
 #include <ferry/ferry.h>
 
 #include "test_client_server.h"

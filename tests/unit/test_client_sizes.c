@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program that was compiled with today's header, and a library in which each struct has one more field at its end. */
-#include <errno.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <ferry/ferry.h>
 
 #include "test_client_server.h"

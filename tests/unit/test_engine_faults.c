@@ -3,8 +3,6 @@
 #include "unit.h"
 
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdlib.h>
 
 #include <ferry/error.h>
 

@@ -1,7 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
-#include <pthread.h>
-
 #include <ferry/error.h>
 
 #include "engine_fixture.h"

@@ -1,7 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdbool.h>
-#include <string.h>
-
 #include <ferry/error.h>
 
 #include "unit.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http_fixture.h"
 
-#include <stdio.h>
-
 #include "base/util.h"
 #include "events.h"
 #include "transfer/engine.h"

@@ -1,8 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
 #include <ferry/error.h>
 #include <ferry/json.h>
 #include <ferry/metadata.h>

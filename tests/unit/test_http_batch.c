@@ -2,7 +2,6 @@
 #include "http_fixture.h"
 
 #include <json-c/json.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include <ferry/encoding.h>

@@ -2,8 +2,6 @@
 #include "http_fixture.h"
 #include "unit.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>

@@ -2,8 +2,6 @@
 #include "http_fixture.h"
 #include "unit_json.h"
 
-#include <stdio.h>
-
 #include <ferry/encoding.h>
 #include <ferry/error.h>
 #include <ferry/json.h>

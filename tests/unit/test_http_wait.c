@@ -2,7 +2,6 @@
 #include "http_fixture.h"
 
 #include <sched.h>
-#include <stdio.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>

@@ -1,8 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
-
 #include <ferry/error.h>
 #include <ferry/json.h>
 

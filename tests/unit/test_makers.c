@@ -1,11 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <pthread.h>
-#include <stdlib.h>
-
 #include "base/util.h"
 #include "makers_internal.h"
 #include "unit.h"

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
 #include <locale.h>
 #include <math.h>
-#include <pthread.h>
 
 #include "base/metrics.h"
 #include "base/util.h"

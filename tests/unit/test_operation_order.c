@@ -1,8 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
 #include "operations_internal.h"
 #include "unit.h"
 

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
-
 #include "operation_fixture.h"
 
 static void assert_view(struct fixture *f, struct operation *operation, enum ferry_status status, int error)

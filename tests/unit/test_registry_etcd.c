@@ -1,8 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "unit.h"

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <netdb.h>
-#include <stdio.h>
-#include <string.h>
 #include <ucs/config/types.h>
 #include <ucs/debug/log_def.h>
 #include <unistd.h>

@@ -2,6 +2,11 @@
 #ifndef TESTS_UNIT_H
 #define TESTS_UNIT_H
 
+/* What nearly every test uses; with test.h also pthread.h, stdarg.h, stdbool.h, stddef.h, stdint.h and stdlib.h. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "test.h"
 
 #define UNIT_COUNT(array) (sizeof(array) / sizeof((array)[0]))
