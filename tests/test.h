@@ -85,7 +85,25 @@ uint64_t now_ms(void);
 bool wait_more(uint64_t began_ms);
 bool wait_signal(pthread_cond_t *changed, pthread_mutex_t *lock, uint64_t began_ms);
 
-/* printf into memory that goes with the test: nobody frees it. Any thread, as the next. */
+/*
+ * Calls release(object) in the end of the test, of the latest first; returns object. A fixture whose objects must go
+ * before its own does calls test_over in its teardown. Any thread, as the next.
+ */
+void *test_keep(void *object, void (*release)(void *object));
+/* Releases now what was kept for the end. */
+void test_release(void *object);
+/* Makes keep_NAME(object), which keeps a TYPE * for a test and releases it by function. */
+#define TEST_KEEPS(name, type, function)                                                                               \
+        static inline void keep_##name##_release(void *object)                                                         \
+        {                                                                                                              \
+                (void)function(object);                                                                                \
+        }                                                                                                              \
+        static inline type *keep_##name(type *object)                                                                  \
+        {                                                                                                              \
+                return test_keep(object, keep_##name##_release);                                                       \
+        }
+
+/* printf into memory that goes with the test: nobody frees it. */
 const char *text_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Gives a string to the test, which frees it in its end. */
 const char *text_keep(char *text);

@@ -125,6 +125,7 @@ int fixture_teardown(void **state)
 {
         struct fixture *f = *state;
 
+        test_over();
         f->store = operation_store_free(f->store);
         f->loop = loop_free(f->loop);
         assert_int_equal(region_in_use(f->region), 0);
@@ -139,16 +140,22 @@ int fixture_teardown(void **state)
         return 0;
 }
 
+TEST_KEEPS(operation, struct operation, operation_unref)
+
 int make_spec(struct fixture *f, const struct operation_spec *spec, struct operation **ret_operation)
 {
         struct operation_slice slice = { f->region, 512, 4096 };
         struct operation_spec copy = *spec;
+        int r;
 
         if (!copy.slices) {
                 copy.slices = &slice;
                 copy.n_slices = 1;
         }
-        return operation_create(f->store, &copy, ret_operation);
+        r = operation_create(f->store, &copy, ret_operation);
+        if (r == 0)
+                (void)keep_operation(*ret_operation);
+        return r;
 }
 
 struct operation *make(struct fixture *f, enum ferry_kind kind)

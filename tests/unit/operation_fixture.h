@@ -56,6 +56,7 @@ int fixture_teardown(void **state);
 /* The store anew, with other limits. */
 void fixture_limits(struct fixture *f, const struct operation_limits *limits);
 
+/* The reference is the test's, which gives it back in its end (test_release: now). */
 struct operation *make(struct fixture *f, enum ferry_kind kind);                      /* one slice of 4096 bytes */
 struct operation *make_readers(struct fixture *f, uint32_t readers, uint64_t ttl_ms); /* readable */
 int make_spec(struct fixture *f, const struct operation_spec *spec, struct operation **ret_operation);

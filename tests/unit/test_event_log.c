@@ -200,7 +200,6 @@ WITH_HTTP(an_operation_is_told_of_as_it_was_then)
         assert_non_null(strstr(read.text, "\"status\":\"CANCELLED\",\"done\":true"));
         assert_null(strstr(read.text, "descriptors"));
         assert_null(strstr(read.text, "key"));
-        operation_unref(operation);
 }
 
 WITH_HTTP(labels_and_kinds_let_operations_pass_only)
@@ -222,6 +221,4 @@ WITH_HTTP(labels_and_kinds_let_operations_pass_only)
         read = read_on(h->events, &kind, &again, 10, 0);
         assert_int_equal(read.n, 1);
         assert_non_null(strstr(read.text, "\"kind\":\"readable\""));
-        operation_unref(one);
-        operation_unref(other);
 }

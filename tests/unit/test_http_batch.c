@@ -240,8 +240,6 @@ WITH_HTTP(the_same_key_tries_again_what_was_refused)
         assert_string_equal(result(results, 0, "id"), first);
         assert_string_equal(result(results, 1, "kind"), "readable");
         json_object_put(results);
-        for (size_t i = 0; i < 99; i++)
-                operation_unref(others[i]);
         free(body);
 }
 
@@ -269,8 +267,6 @@ WITH_HTTP(several_are_found_in_the_order_of_their_ids)
         assert_string_equal(result(results, 4, "id"), "nonsense\"");
         assert_string_equal(result(results, 4, "status"), "404");
         json_object_put(results);
-        for (size_t i = 0; i < 3; i++)
-                operation_unref(some[i]);
 }
 
 /* Parks one request for three operations, and tells how many it takes to wake it. */
@@ -292,7 +288,7 @@ static void wait_for_three(struct http_fixture *h, const char *more, size_t enou
         for (size_t i = 0; i < 3; i++) {
                 assert_string_equal(result(results, 2 - i, "done"), i < enough ? "true" : "false");
                 operation_delete(h->f->store, some[i]);
-                operation_unref(some[i]);
+                test_release(some[i]);
         }
         json_object_put(results);
         await_parked(h, 0);
@@ -318,8 +314,6 @@ WITH_HTTP(what_is_done_or_missing_ends_a_wait_for_any_at_once)
         operation_cancel(h->f->store, some[0]);
         json_object_put(
                 results_of(http_call(h, "GET", ids_path(h, some, 2, "&wait_ms=60000"), "", NULL), "operations"));
-        operation_unref(some[0]);
-        operation_unref(some[1]);
 }
 
 WITH_HTTP(a_wait_ends_with_what_is_known_at_its_limit)
@@ -332,8 +326,6 @@ WITH_HTTP(a_wait_ends_with_what_is_known_at_its_limit)
         assert_string_equal(result(results, 0, "done"), "true");
         assert_string_equal(result(results, 1, "done"), "false");
         json_object_put(results);
-        operation_unref(some[0]);
-        operation_unref(some[1]);
 }
 
 WITH_HTTP(an_operation_deleted_meanwhile_is_gone)
@@ -350,8 +342,6 @@ WITH_HTTP(an_operation_deleted_meanwhile_is_gone)
         assert_string_equal(result(results, 0, "code"), "gone");
         assert_string_equal(result(results, 1, "code"), "gone");
         json_object_put(results);
-        operation_unref(some[0]);
-        operation_unref(some[1]);
 }
 
 WITH_HTTP(a_client_that_leaves_is_waited_for_no_longer)
@@ -365,8 +355,6 @@ WITH_HTTP(a_client_that_leaves_is_waited_for_no_longer)
         await_idle(h);
         operation_cancel(h->f->store, some[0]);
         operation_cancel(h->f->store, some[1]);
-        operation_unref(some[0]);
-        operation_unref(some[1]);
 }
 
 WITH_HTTP(a_server_that_stops_answers_who_waits_for_several)
@@ -377,8 +365,6 @@ WITH_HTTP(a_server_that_stops_answers_who_waits_for_several)
         await_parked(h, 1);
         http_stop(h);
         json_object_put(results_of(raw_receive_last(fd), "operations"));
-        operation_unref(some[0]);
-        operation_unref(some[1]);
 }
 
 WITH_HTTP(what_does_not_go_together_is_refused)
@@ -413,6 +399,5 @@ WITH_HTTP(waits_beyond_the_limit_are_refused_for_ids_only)
         operation_cancel(h->f->store, some[0]);
         for (size_t i = 0; i < 4; i++)
                 json_object_put(results_of(raw_receive_last(fds[i]), "operations"));
-        operation_unref(some[0]);
         free(body);
 }

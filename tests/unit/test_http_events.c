@@ -122,7 +122,6 @@ WITH_HTTP(a_page_waits_for_what_passes_its_filter)
         reply = http_call(h, "GET", "/v1/events?wait_ms=1&after=4", "", NULL);
         assert_string_equal(reply_field(&reply, "events"), "[ ]");
         assert_string_equal(reply_field(&reply, "next"), "0000000000001111-4");
-        operation_unref(operation);
 }
 
 WITH_HTTP(a_page_that_waits_counts_as_a_waiter)

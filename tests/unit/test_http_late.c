@@ -158,7 +158,6 @@ CASE(a_connection_that_is_taken_in_late_is_served)
         expect_status(raw_receive_last(second), 200);
         ping(first);
         close(first);
-        operation_unref(operation);
 }
 
 CASE(a_descriptor_that_comes_again_replaces_the_lost_connection)

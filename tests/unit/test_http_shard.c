@@ -91,8 +91,6 @@ WITH_HTTP(a_crowd_is_spread_over_shards_and_woken_one_by_one_or_all)
         expect_answers(fds, CROWD - 1, "true");
         await_parked(h, 0);
         expect_status(http_call(h, "GET", "/livez", "", NULL), 200);
-        operation_unref(all);
-        operation_unref(one);
 }
 
 WITH_HTTP(the_end_of_the_server_answers_a_crowd)
@@ -104,7 +102,6 @@ WITH_HTTP(the_end_of_the_server_answers_a_crowd)
         gather(h, operation, fds, CROWD, CROWD);
         http_stop(h);
         expect_answers(fds, CROWD, "false");
-        operation_unref(operation);
 }
 
 /* Asks on a connection that stays. */
@@ -153,8 +150,6 @@ WITH_HTTP(the_limit_holds_over_all_shards_and_ends_with_a_connection)
         operation_cancel(h->f->store, all);
         expect_answers(fds, LIMIT - 2, "true");
         close(kept);
-        operation_unref(all);
-        operation_unref(one);
 }
 
 WITH_HTTP(one_address_leaves_places_to_others)

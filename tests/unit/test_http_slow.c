@@ -195,5 +195,4 @@ CASE(a_parked_request_is_not_slow)
         assert_true(is_open(fd));
         operation_cancel(h->f->store, operation);
         expect_status(raw_receive_last(fd), 200);
-        operation_unref(operation);
 }

@@ -73,7 +73,6 @@ WITH_HTTP(a_parked_request_is_answered_when_the_operation_is_done)
         assert_string_equal(reply_field(&reply, "status"), "CANCELLED");
         expect_status(reply, 200);
         await_parked(h, 0);
-        operation_unref(operation);
 }
 
 static uint64_t cpu_us(clockid_t clock)
@@ -119,7 +118,6 @@ WITH_HTTP(a_thread_that_looks_for_more_serves_wakes_and_stops)
         assert_string_equal(reply_field(&reply, "status"), "CANCELLED");
         expect_status(reply, 200);
         expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=20&revision=99"), "", NULL), 200);
-        operation_unref(operation);
 }
 
 WITH_HTTP(a_wait_that_holds_already_is_answered_at_once)
@@ -130,7 +128,6 @@ WITH_HTTP(a_wait_that_holds_already_is_answered_at_once)
         expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=0"), "", NULL), 200);
         operation_cancel(h->f->store, operation);
         expect_status(http_call(h, "GET", path_of(h, operation, "?wait_ms=60000"), "", NULL), 200);
-        operation_unref(operation);
 }
 
 WITH_HTTP(a_wait_for_a_revision_ends_with_the_next)
@@ -146,7 +143,6 @@ WITH_HTTP(a_wait_for_a_revision_ends_with_the_next)
         assert_string_equal(reply_field(&reply, "done"), "false");
         expect_status(reply, 200);
         end_offer(h->f, &offer, 0);
-        operation_unref(operation);
 }
 
 WITH_HTTP(at_the_time_limit_the_answer_says_not_done)
@@ -158,7 +154,6 @@ WITH_HTTP(at_the_time_limit_the_answer_says_not_done)
         assert_true(clock_now_us() - start >= 50000);
         assert_string_equal(reply_field(&reply, "done"), "false");
         expect_status(reply, 200);
-        operation_unref(operation);
 }
 
 WITH_HTTP(a_wait_beyond_the_cap_is_capped)
@@ -173,7 +168,6 @@ WITH_HTTP(a_wait_beyond_the_cap_is_capped)
         reply = http_call(h, "GET", path_of(h, operation, ""), "Prefer: wait=9999999999\r\n", NULL);
         assert_string_equal(raw_header(&reply, "Preference-Applied"), "wait=0");
         expect_status(reply, 200);
-        operation_unref(operation);
 }
 
 WITH_HTTP(prefer_waits_too_and_is_acknowledged)
@@ -188,7 +182,6 @@ WITH_HTTP(prefer_waits_too_and_is_acknowledged)
         assert_string_equal(raw_header(&reply, "Preference-Applied"), "wait=20");
         assert_string_equal(reply_field(&reply, "done"), "true");
         expect_status(reply, 200);
-        operation_unref(operation);
 }
 
 static void post_waits(struct http_fixture *h, const char *path, const char *headers, const char *applied)
@@ -232,7 +225,6 @@ WITH_HTTP(waiters_on_a_deleted_operation_get_410)
 
         operation_delete(h->f->store, operation);
         expect_problem(raw_receive_last(fd), 410, "gone");
-        operation_unref(operation);
 }
 
 WITH_HTTP(an_unknown_id_is_404_at_once)
@@ -249,7 +241,6 @@ WITH_HTTP(a_client_that_leaves_is_not_waited_for)
         close(park(h, operation, "?wait_ms=60000", 1));
         await_parked(h, 0);
         await_idle(h);
-        operation_unref(operation);
 }
 
 WITH_HTTP(waiters_are_bounded)
@@ -267,7 +258,6 @@ WITH_HTTP(waiters_are_bounded)
         operation_cancel(h->f->store, operation);
         for (size_t i = 0; i < 4; i++)
                 expect_status(raw_receive_last(fds[i]), 200);
-        operation_unref(operation);
 }
 
 WITH_HTTP(parked_requests_hold_no_thread)
@@ -283,7 +273,6 @@ WITH_HTTP(parked_requests_hold_no_thread)
         operation_cancel(h->f->store, operation);
         for (size_t i = 0; i < 4; i++)
                 expect_status(raw_receive_last(fds[i]), 200);
-        operation_unref(operation);
 }
 
 WITH_HTTP(draining_lets_parked_requests_wait)
@@ -299,7 +288,6 @@ WITH_HTTP(draining_lets_parked_requests_wait)
         reply = raw_receive_last(fd);
         assert_string_equal(reply_field(&reply, "done"), "true");
         expect_status(reply, 200);
-        operation_unref(operation);
 }
 
 WITH_HTTP(the_end_of_the_server_answers_parked_requests)
@@ -312,7 +300,6 @@ WITH_HTTP(the_end_of_the_server_answers_parked_requests)
         reply = raw_receive_last(fd);
         assert_string_equal(reply_field(&reply, "done"), "false");
         expect_status(reply, 200);
-        operation_unref(operation);
 }
 
 /* It may touch the daemon until it has returned, although the connection runs again, or has even been closed. */
@@ -334,7 +321,6 @@ WITH_HTTP(the_end_of_the_server_waits_for_who_resumes)
         await_idle(h);
         http_stop(h);
         assert_false(atomic_load(&resume.stopped_meanwhile));
-        operation_unref(operation);
 }
 
 WITH_HTTP(a_connection_serves_on_after_it_was_parked)
@@ -350,7 +336,6 @@ WITH_HTTP(a_connection_serves_on_after_it_was_parked)
         reply = http_raw(h, text);
         assert_non_null(strstr(reply.rest, "\"live\""));
         expect_status(reply, 200);
-        operation_unref(operation);
 }
 
 enum { ROUNDS = 200 };
@@ -369,7 +354,7 @@ WITH_HTTP(each_parked_request_is_woken_once)
                 close(leaves);
                 expect_status(raw_receive_last(stays), 200);
                 operation_delete(h->f->store, operation);
-                operation_unref(operation);
+                test_release(operation);
         }
         await_parked(h, 0);
         await_idle(h);

@@ -28,7 +28,7 @@ WITH_STORE(metadata_names_the_operation_and_not_its_memory)
                 assert_false(ptr >= (uintptr_t)f->region->address && ptr < (uintptr_t)f->region->address + REGION_SIZE);
         }
         assert_int_not_equal(metadata->descriptors[0].ptr, metadata->descriptors[1].ptr);
-        (void)operation_unref(operation);
+        test_release(operation);
 
         operation = make(f, FERRY_WRITABLE);
         other = metadata_of(f, operation);
@@ -36,7 +36,6 @@ WITH_STORE(metadata_names_the_operation_and_not_its_memory)
         assert_memory_not_equal(other->key, metadata->key, FERRY_KEY_SIZE);
         (void)ferry_metadata_free(metadata);
         (void)ferry_metadata_free(other);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(metadata_is_had_only_of_live_passive_operations)
@@ -52,8 +51,6 @@ WITH_STORE(metadata_is_had_only_of_live_passive_operations)
         end_offer(f, &offer, FERRY_E_CANCELLED);
         assert_int_equal(operation_metadata(f->store, passive, &metadata), FERRY_E_GONE);
         assert_null(metadata);
-        (void)operation_unref(active);
-        (void)operation_unref(passive);
 }
 
 /* Wrong in everything, then right in one thing after the other: the answer shows what is looked at first. */
@@ -88,8 +85,6 @@ WITH_STORE(a_claim_is_checked_key_first)
         assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
         end_offer(f, &offer, 0);
         assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
-        (void)operation_unref(operation);
-        (void)operation_unref(ended);
 }
 
 WITH_STORE(each_byte_of_the_key_counts)
@@ -106,7 +101,6 @@ WITH_STORE(each_byte_of_the_key_counts)
         assert_int_equal(look(f, operation).status, FERRY_INITIALIZED);
         assert_int_equal(operation_store_claim(f->store, &request, &offer), 0);
         end_offer(f, &offer, 0);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(an_active_operation_cannot_be_claimed)
@@ -118,7 +112,6 @@ WITH_STORE(an_active_operation_cannot_be_claimed)
         assert_int_equal(operation_store_claim(f->store, &request, &offer), FERRY_E_STALE_METADATA);
         request.direction = ENGINE_WRITE;
         assert_int_equal(operation_store_claim(f->store, &request, &offer), FERRY_E_STALE_METADATA);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_late_claim_is_told_why)
@@ -141,7 +134,7 @@ WITH_STORE(a_late_claim_is_told_why)
                 assert_int_equal(operation_store_claim(f->store, &request, &offer), 0);
                 end_offer(f, &offer, rows[i].error);
                 assert_int_equal(operation_store_claim(f->store, &request, &offer), rows[i].told);
-                (void)operation_unref(operation);
+                test_release(operation);
         }
 }
 
@@ -155,7 +148,6 @@ WITH_STORE(a_claim_during_a_cancel_is_told_so)
         operation_cancel(f->store, operation);
         assert_int_equal(operation_store_claim(f->store, &request, &none), FERRY_E_CANCELLED_BY_PEER);
         end_offer(f, &offer, FERRY_E_CANCELLED);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_deleted_operation_is_stale_for_its_peer)
@@ -166,7 +158,6 @@ WITH_STORE(a_deleted_operation_is_stale_for_its_peer)
 
         operation_delete(f->store, operation);
         assert_int_equal(operation_store_claim(f->store, &request, &offer), FERRY_E_STALE_METADATA);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(progress_only_rises_and_stays_within_the_total)
@@ -183,7 +174,6 @@ WITH_STORE(progress_only_rises_and_stays_within_the_total)
         assert_int_equal(look(f, operation).bytes_done, 4096);
         end_offer(f, &offer, FERRY_E_PEER_LOST);
         assert_int_equal(look(f, operation).bytes_done, 4096);
-        (void)operation_unref(operation);
 }
 
 /* A burst bumps once at most, and then not before a tenth of a second has passed. */
@@ -206,7 +196,6 @@ WITH_STORE(progress_wakes_who_waits_for_a_revision_but_not_often)
         assert_int_equal(look(f, operation).revision, revision + 1);
         assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
         end_offer(f, &offer, 0);
-        (void)operation_unref(operation);
 }
 
 static struct operation_view check_of(struct fixture *f, struct ferry_metadata *metadata, int expected,
@@ -227,7 +216,6 @@ static struct operation_view check_of(struct fixture *f, struct ferry_metadata *
         view = look(f, operation);
         if (!expected)
                 end_transfer(f, 0);
-        (void)operation_unref(operation);
         return view;
 }
 
@@ -324,7 +312,6 @@ WITH_STORE(the_metadata_have_one_entry_for_each_slice)
                 last = metadata->descriptors[i].ptr;
         }
         (void)ferry_metadata_free(metadata);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(pieces_that_touch_are_one_run_of_memory)
@@ -346,7 +333,6 @@ WITH_STORE(pieces_that_touch_are_one_run_of_memory)
                 assert_int_equal(offer.segments[i].size, runs[i].size);
         }
         end_offer(f, &offer, 0);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(blocks_outside_the_region_are_refused)

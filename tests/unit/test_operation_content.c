@@ -100,7 +100,6 @@ WITH_STORE(a_download_in_pieces_completes_when_all_were_sent)
         assert_ended(f, operation, FERRY_COMPLETE, 0);
         assert_memory_equal(bytes, memory, TOTAL);
         assert_int_equal(open_range(f, operation, NULL, 0, 0, 1, &content), FERRY_E_ALREADY_CLAIMED);
-        (void)operation_unref(operation);
 }
 
 /* All was read, but nobody knows whether the end of it has arrived. */
@@ -117,7 +116,6 @@ WITH_STORE(a_download_whose_end_was_not_sent_is_not_complete)
         assert_int_equal(operation_content_read(content, bytes, TOTAL), 10);
         operation_content_close(content, true);
         assert_ended(f, operation, FERRY_COMPLETE, 0);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(an_upload_stores_where_it_says_and_nowhere_else)
@@ -145,7 +143,6 @@ WITH_STORE(an_upload_stores_where_it_says_and_nowhere_else)
         assert_ended(f, operation, FERRY_COMPLETE, 0);
         assert_int_equal(operation_content_stored(f->store, operation), TOTAL);
         assert_int_equal(memory[TOTAL], 0);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(only_one_client_has_the_operation)
@@ -171,8 +168,6 @@ WITH_STORE(only_one_client_has_the_operation)
         operation_content_close(content, false);
         operation_cancel(f->store, operation);
         (void)ferry_metadata_free(metadata);
-        (void)operation_unref(operation);
-        (void)operation_unref(active);
 }
 
 WITH_STORE(a_named_transfer_completes_when_its_client_says_so)
@@ -191,7 +186,7 @@ WITH_STORE(a_named_transfer_completes_when_its_client_says_so)
         assert_int_equal(operation_content_end(f->store, operation, NULL, 7, &complete), 0);
         assert_true(complete);
         operation_content_close(content, true);
-        (void)operation_unref(operation);
+        test_release(operation);
 
         operation = make(f, FERRY_READABLE);
         content = must_open(f, operation, 7, 0, TOTAL);
@@ -201,7 +196,6 @@ WITH_STORE(a_named_transfer_completes_when_its_client_says_so)
         assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
         assert_int_equal(operation_content_read(content, bytes, 10), -1);
         operation_content_close(content, false);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_cancel_waits_for_no_client)
@@ -218,7 +212,7 @@ WITH_STORE(a_cancel_waits_for_no_client)
                 else
                         assert_int_not_equal(operation_content_write(content, bytes, sizeof(bytes)), 0);
                 operation_content_close(content, false);
-                (void)operation_unref(operation);
+                test_release(operation);
         }
 }
 
@@ -239,7 +233,6 @@ WITH_STORE(a_client_that_stays_away_is_lost)
         operation_content_close(content, false);
         await(f, operation, 0);
         assert_ended(f, operation, FERRY_ERRORED, FERRY_E_PEER_LOST);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(bytes_that_are_not_those_sent_fail_the_operation)
@@ -258,5 +251,4 @@ WITH_STORE(bytes_that_are_not_those_sent_fail_the_operation)
         assert_false(operation_content_checksum(content, &other));
         operation_content_close(content, true);
         assert_ended(f, operation, FERRY_ERRORED, FERRY_E_CHECKSUM_MISMATCH);
-        (void)operation_unref(operation);
 }

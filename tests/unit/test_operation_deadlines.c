@@ -33,7 +33,6 @@ WITH_STORE(an_unclaimed_operation_expires)
         assert_int_equal(look(f, operation).error, FERRY_E_EXPIRED);
         assert_int_equal(operation_store_claim(f->store, &request, &offer), FERRY_E_EXPIRED);
         assert_int_equal(region_in_use(f->region), 0);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_claimed_operation_is_not_reaped)
@@ -48,7 +47,6 @@ WITH_STORE(a_claimed_operation_is_not_reaped)
                 end_offer(f, &offer, 0);
                 assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
         }
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(the_time_to_live_applies_again_between_readers)
@@ -64,7 +62,6 @@ WITH_STORE(the_time_to_live_applies_again_between_readers)
         await(f, operation, 0);
         assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
         assert_int_equal(look(f, operation).error, FERRY_E_EXPIRED);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(renewal_moves_the_end_both_ways)
@@ -85,7 +82,6 @@ WITH_STORE(renewal_moves_the_end_both_ways)
         await(f, operation, 0);
         assert_int_equal(look(f, operation).error, FERRY_E_EXPIRED);
         assert_int_equal(operation_renew(f->store, operation, SHORT_MS), FERRY_E_GONE);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(renewal_outlives_the_first_end)
@@ -96,7 +92,6 @@ WITH_STORE(renewal_outlives_the_first_end)
                 await_loop(f, clock_now_us() + 210000);
                 assert_int_equal(look(f, operation).status, FERRY_INITIALIZED);
         }
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(renewal_is_checked)
@@ -105,8 +100,6 @@ WITH_STORE(renewal_is_checked)
 
         assert_int_equal(operation_renew(f->store, active, 0), FERRY_E_NOT_PASSIVE);
         assert_int_equal(operation_renew(f->store, passive, 3600001), FERRY_E_INVALID_PARAMETER);
-        (void)operation_unref(active);
-        (void)operation_unref(passive);
 }
 
 WITH_STORE(a_timeout_before_the_begin_ends_it_at_once)
@@ -118,7 +111,6 @@ WITH_STORE(a_timeout_before_the_begin_ends_it_at_once)
         assert_int_equal(look(f, operation).error, FERRY_E_TIMEOUT);
         begin(f, operation);
         assert_int_equal(f->mover.n_started, 0);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_timeout_in_flight_cancels_the_transfer)
@@ -137,7 +129,6 @@ WITH_STORE(a_timeout_in_flight_cancels_the_transfer)
         await(f, operation, 0);
         assert_int_equal(look(f, operation).status, FERRY_ERRORED);
         assert_int_equal(look(f, operation).error, FERRY_E_TIMEOUT);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_transfer_that_never_starts_is_stalled)
@@ -152,7 +143,6 @@ WITH_STORE(a_transfer_that_never_starts_is_stalled)
         end_transfer(f, FERRY_E_STALLED);
         assert_int_equal(look(f, operation).status, FERRY_ERRORED);
         assert_int_equal(look(f, operation).error, FERRY_E_STALLED);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_claim_that_does_not_move_is_revoked)
@@ -169,7 +159,6 @@ WITH_STORE(a_claim_that_does_not_move_is_revoked)
         assert_int_equal(f->mover.revoke_wire, FERRY_E_STALLED);
         end_offer(f, &offer, FERRY_E_STALLED);
         assert_int_equal(look(f, operation).status, FERRY_ERRORED);
-        (void)operation_unref(operation);
 }
 
 /* Tries again when this machine was too slow to move a byte within the limit. */
@@ -195,7 +184,6 @@ WITH_STORE(a_byte_that_moves_puts_the_stall_off)
                 if (in_time)
                         assert_true(clock_now_us() >= moved + STALL_MS * 1000);
                 end_offer(f, &offer, FERRY_E_STALLED);
-                (void)operation_unref(operation);
         } while (!in_time);
 }
 
@@ -216,7 +204,6 @@ WITH_STORE(with_many_readers_a_stall_costs_the_attempts_only)
         assert_int_equal(claim(f, operation, &offer), 0);
         end_offer(f, &offer, 0);
         assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_cancel_after_a_stall_is_not_told_twice)
@@ -234,5 +221,4 @@ WITH_STORE(a_cancel_after_a_stall_is_not_told_twice)
         end_transfer(f, FERRY_E_STALLED);
         assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
         assert_int_equal(look(f, operation).error, FERRY_E_STALLED);
-        (void)operation_unref(operation);
 }

@@ -31,8 +31,6 @@ WITH_STORE(a_busy_store_is_drained_once_when_the_last_is_quiet)
         end_transfer(f, FERRY_E_CANCELLED);
         assert_int_equal(n, 1);
         assert_int_equal(operation_store_live(f->store), 0);
-        (void)operation_unref(read);
-        (void)operation_unref(readable);
 }
 
 WITH_STORE(cancelling_all_ends_the_idle_and_tells_the_mover_of_the_rest)
@@ -58,11 +56,9 @@ WITH_STORE(cancelling_all_ends_the_idle_and_tells_the_mover_of_the_rest)
         assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &none), FERRY_E_DRAINING);
         for (size_t i = 0; i < 200; i++) {
                 assert_int_equal(look(f, waiting[i]).status, FERRY_CANCELLED);
-                (void)operation_unref(waiting[i]);
+                test_release(waiting[i]);
         }
         end_transfer(f, FERRY_E_CANCELLED);
         end_offer(f, &offer, FERRY_E_CANCELLED);
         assert_int_equal(operation_store_live(f->store), 0);
-        (void)operation_unref(moving);
-        (void)operation_unref(claimed);
 }

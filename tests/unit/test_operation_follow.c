@@ -16,7 +16,7 @@ static struct operation *follow_slices(struct fixture *f, struct operation *sour
         };
         struct operation *operation = NULL;
 
-        assert_int_equal(operation_create(f->store, &spec, &operation), 0);
+        assert_int_equal(make_spec(f, &spec, &operation), 0);
         return operation;
 }
 
@@ -69,8 +69,6 @@ WITH_STORE(there_is_what_has_arrived)
         assert_int_equal(offer.there(offer.context, 0, SIZE), SIZE);
         end_offer(f, &offer, 0);
         assert_int_equal(look(f, follower).status, FERRY_COMPLETE);
-        (void)operation_unref(read);
-        (void)operation_unref(follower);
 }
 
 /* Two descriptors of the read, in the other order than in the region; the follower has pieces of both. */
@@ -99,8 +97,6 @@ WITH_STORE(bytes_are_found_wherever_the_read_puts_them)
         assert_int_equal(offer.there(offer.context, 100, 1948), 1948);
         end_transfer(f, 0);
         end_offer(f, &offer, 0);
-        (void)operation_unref(read);
-        (void)operation_unref(follower);
 }
 
 WITH_STORE(only_what_a_read_fills_can_be_followed)
@@ -122,10 +118,6 @@ WITH_STORE(only_what_a_read_fills_can_be_followed)
         follower = follow_slices(f, read, &inside, 1);
         end_transfer(f, FERRY_E_PEER_LOST);
         assert_int_equal(refusal(f, read, &inside), FERRY_E_GONE);
-        (void)operation_unref(read);
-        (void)operation_unref(writable);
-        (void)operation_unref(follower);
-        (void)operation_unref(overlapping);
 }
 
 WITH_STORE(a_complete_read_is_followed_like_any_memory)
@@ -140,8 +132,6 @@ WITH_STORE(a_complete_read_is_followed_like_any_memory)
         assert_int_equal(offer.there(offer.context, 0, SIZE), SIZE);
         end_offer(f, &offer, 0);
         assert_int_equal(look(f, follower).status, FERRY_COMPLETE);
-        (void)operation_unref(read);
-        (void)operation_unref(follower);
 }
 
 /* error of the read, status of both, what peers are told */
@@ -169,9 +159,6 @@ static void assert_ends_with(struct fixture *f, int error, enum ferry_status sta
         assert_int_equal(look(f, claimed).status, status);
         assert_int_equal(look(f, claimed).error, error);
         assert_non_null(strstr(look(f, claimed).detail, id));
-        (void)operation_unref(read);
-        (void)operation_unref(idle);
-        (void)operation_unref(claimed);
 }
 
 WITH_STORE(it_ends_with_the_error_of_its_source)
@@ -188,14 +175,13 @@ WITH_STORE(its_own_end_does_not_touch_its_source)
 
         operation_cancel(f->store, cancelled);
         operation_delete(f->store, deleted);
-        (void)operation_unref(cancelled);
-        (void)operation_unref(deleted);
+        test_release(cancelled);
+        test_release(deleted);
         arrive(f, 0, 1000);
         assert_int_equal(f->mover.n_looks, 0);
         assert_int_equal(look(f, read).status, FERRY_INITIALIZED);
         end_transfer(f, 0);
         assert_int_equal(look(f, read).status, FERRY_COMPLETE);
-        (void)operation_unref(read);
 }
 
 /* The waiter of a range: its revision passes when more is there, not before. */
@@ -219,8 +205,6 @@ WITH_STORE(who_waits_for_a_range_is_woken_when_more_is_there)
         assert_true(operation_is_past(f->store, follower, revision));
         assert_true(operation_content_there(f->store, follower, 3000, 1000, &revision));
         operation_cancel(f->store, follower);
-        (void)operation_unref(read);
-        (void)operation_unref(follower);
 }
 
 /* What is asked for at once arrives at once: who follows would wait for it. */
@@ -235,13 +219,12 @@ WITH_STORE(a_read_that_is_followed_asks_for_less_at_once)
         operation_cancel(f->store, follower);
         assert_true(transfer->request_max(transfer->context) == UINT64_MAX);
         end_transfer(f, 0);
-        (void)operation_unref(read);
-        (void)operation_unref(follower);
+        test_release(read);
+        test_release(follower);
         assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ, .relay = true }, &read), 0);
         begin(f, read); /* before anybody follows */
         assert_int_equal(transfer->request_max(transfer->context), 1 << 20);
         end_transfer(f, 0);
-        (void)operation_unref(read);
 }
 
 /* Where a new read of the rest may begin. */
@@ -262,9 +245,6 @@ WITH_STORE(a_read_that_fails_tells_how_far_it_came)
         arrive(f, 0, 1000);
         end_transfer(f, 0);
         assert_int_equal(look(f, complete).bytes_prefix, 0);
-        (void)operation_unref(read);
-        (void)operation_unref(none);
-        (void)operation_unref(complete);
 }
 
 /* More ranges than are remembered: what is left out is there when the read is complete. */
@@ -281,6 +261,4 @@ WITH_STORE(ranges_without_end_delay_and_do_no_harm)
         end_transfer(f, 0);
         assert_int_equal(offer.there(offer.context, 0, SIZE), SIZE);
         end_offer(f, &offer, 0);
-        (void)operation_unref(read);
-        (void)operation_unref(follower);
 }

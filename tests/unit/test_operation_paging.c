@@ -59,7 +59,7 @@ WITH_STORE(pages_are_in_order_of_creation_and_the_last_is_not_empty)
                 struct operation *operation = make(f, FERRY_READ);
 
                 made[i] = look(f, operation).id;
-                (void)operation_unref(operation);
+                test_release(operation);
         }
         for (size_t n = 1; n <= 13; n++) {
                 assert_int_equal(walk(f, -1, -1, n, seen, &n_pages), 12);
@@ -80,7 +80,7 @@ WITH_STORE(filters_choose_by_kind_and_status)
                         operation_cancel(f->store, operation);
                         cancelled_writes[n_cancelled++] = look(f, operation).id;
                 }
-                (void)operation_unref(operation);
+                test_release(operation);
         }
         assert_int_equal(walk(f, FERRY_WRITE, -1, 3, ids, NULL), 10);
         assert_int_equal(walk(f, -1, FERRY_INITIALIZED, 3, ids, NULL), 35);
@@ -100,9 +100,9 @@ WITH_STORE(the_newest_come_first_on_request)
                 struct operation *operation = make(f, FERRY_READ), *gone = make(f, FERRY_READ);
 
                 made[11 - i] = look(f, operation).id;
-                (void)operation_unref(operation);
+                test_release(operation);
                 operation_delete(f->store, gone);
-                (void)operation_unref(gone);
+                test_release(gone);
         }
         for (size_t n = 1; n <= 13; n++) {
                 assert_int_equal(walk_filtered(f, newest, n, seen, &n_pages), 12);
@@ -125,7 +125,7 @@ WITH_STORE(filters_choose_by_end_region_and_label)
                 assert_int_equal(make_spec(f, &spec, &operation), 0);
                 if (i % 4 == 0)
                         operation_cancel(f->store, operation);
-                (void)operation_unref(operation);
+                test_release(operation);
         }
         filter.done = 1;
         assert_int_equal(walk_filtered(f, filter, 3, ids, NULL), 5);
@@ -160,8 +160,6 @@ WITH_STORE(a_cursor_outlives_the_operation_it_stands_at)
         assert_int_equal(cursor, 0);
         (void)operation_unref(page[0]);
         (void)operation_unref(page[1]);
-        for (size_t i = 0; i < 5; i++)
-                (void)operation_unref(made[i]);
 }
 
 WITH_STORE(many_with_many_gone_between_are_all_seen)
@@ -179,7 +177,7 @@ WITH_STORE(many_with_many_gone_between_are_all_seen)
                         operation_delete(f->store, operation);
                 else
                         kept[n++] = look(f, operation).id;
-                (void)operation_unref(operation);
+                test_release(operation);
         }
         assert_int_equal(walk(f, -1, -1, 64, seen, NULL), n);
         assert_memory_equal(seen, kept, n * sizeof(*kept));
@@ -196,12 +194,11 @@ WITH_STORE(a_rare_match_is_found_far_behind)
         with_room(f);
         operation = make(f, FERRY_WRITE);
         first = look(f, operation).id;
-        (void)operation_unref(operation);
+        test_release(operation);
         for (size_t i = 0; i < MANY; i++)
-                (void)operation_unref(make(f, FERRY_READ));
+                test_release(make(f, FERRY_READ));
         operation = make(f, FERRY_WRITE);
         assert_int_equal(walk(f, FERRY_WRITE, -1, 1, seen, NULL), 2);
         assert_int_equal(seen[0], first);
         assert_int_equal(seen[1], look(f, operation).id);
-        (void)operation_unref(operation);
 }

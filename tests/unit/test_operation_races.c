@@ -119,7 +119,7 @@ WITH_STORE(cancel_against_end)
                 assert_int_equal(claim(f, race.operation, &race.offer), 0);
                 race_run(&race, racers, FERRY_ARRAY_SIZE(racers));
                 assert_int_equal(look(f, race.operation).status, FERRY_COMPLETE);
-                (void)operation_unref(race.operation);
+                test_release(race.operation);
         }
         assert_int_equal(operation_store_live(f->store), 0);
         assert_int_equal(region_in_use(f->region), 0);
@@ -135,7 +135,7 @@ WITH_STORE(delete_against_end)
                 assert_int_equal(claim(f, race.operation, &race.offer), 0);
                 race_run(&race, racers, FERRY_ARRAY_SIZE(racers));
                 assert_true(look(f, race.operation).done);
-                (void)operation_unref(race.operation);
+                test_release(race.operation);
         }
         assert_int_equal(operation_store_live(f->store), 0);
         assert_int_equal(region_in_use(f->region), 0);
@@ -151,7 +151,7 @@ WITH_STORE(wait_against_cancel)
                 race_run(&race, racers, FERRY_ARRAY_SIZE(racers));
                 /* 1: given up before the wake; 100: it held already; 101: woken. */
                 assert_true(race.woken == 1 || race.woken == 100 || race.woken == 101);
-                (void)operation_unref(race.operation);
+                test_release(race.operation);
         }
 }
 
@@ -183,7 +183,7 @@ WITH_STORE(expiry_against_claim)
                 race_run(&race, racers, FERRY_ARRAY_SIZE(racers));
                 v = look(f, race.operation);
                 assert_true(v.status == FERRY_COMPLETE || (v.status == FERRY_CANCELLED && v.error == FERRY_E_EXPIRED));
-                (void)operation_unref(race.operation);
+                test_release(race.operation);
         }
         assert_int_equal(operation_store_live(f->store), 0);
 }
@@ -216,7 +216,7 @@ WITH_STORE(timeout_against_begin_and_cancel)
                 }
                 await(f, race.operation, 0);
                 assert_int_not_equal(look(f, race.operation).error, 0);
-                (void)operation_unref(race.operation);
+                test_release(race.operation);
         }
         assert_int_equal(operation_store_live(f->store), 0);
 }
@@ -236,7 +236,7 @@ static void *race_churn(void *argument)
                         operation_cancel(race->f->store, operation);
                 else
                         operation_delete(race->f->store, operation);
-                (void)operation_unref(operation);
+                test_release(operation);
         }
         return NULL;
 }

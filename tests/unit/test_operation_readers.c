@@ -21,7 +21,6 @@ WITH_STORE(it_completes_when_every_reader_has)
         assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
         assert_int_equal(look(f, operation).uses_done, 3);
         assert_int_equal(look(f, operation).error, 0);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(one_that_fails_costs_only_its_own_attempt)
@@ -39,7 +38,6 @@ WITH_STORE(one_that_fails_costs_only_its_own_attempt)
         end_offer(f, &c, 0);
         assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
         assert_int_equal(look(f, operation).uses_done, 2);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(one_reader_is_one_transfer)
@@ -51,7 +49,6 @@ WITH_STORE(one_reader_is_one_transfer)
         end_offer(f, &offer, FERRY_E_PEER_LOST);
         assert_int_equal(look(f, operation).status, FERRY_ERRORED);
         assert_int_equal(look(f, operation).error, FERRY_E_PEER_LOST);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_cancel_waits_for_all_attempts)
@@ -71,7 +68,6 @@ WITH_STORE(a_cancel_waits_for_all_attempts)
         assert_int_equal(look(f, operation).error, FERRY_E_CANCELLED);
         assert_int_equal(look(f, operation).uses_done, 1);
         assert_int_equal(region_in_use(f->region), 0);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_cancel_between_attempts_is_immediate)
@@ -84,7 +80,6 @@ WITH_STORE(a_cancel_between_attempts_is_immediate)
         operation_cancel(f->store, operation);
         assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
         assert_int_equal(f->mover.n_revoked, 0);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(bytes_done_is_that_of_the_furthest_attempt)
@@ -103,7 +98,6 @@ WITH_STORE(bytes_done_is_that_of_the_furthest_attempt)
         assert_int_equal(look(f, operation).bytes_done, 3001);
         end_offer(f, &b, 0);
         operation_cancel(f->store, operation);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(metadata_of_a_claimed_one_lives_a_whole_ttl)
@@ -121,7 +115,6 @@ WITH_STORE(metadata_of_a_claimed_one_lives_a_whole_ttl)
         (void)ferry_metadata_free(metadata);
         end_offer(f, &offer, FERRY_E_PEER_LOST);
         assert_true(look(f, operation).expires_unix_ms >= now + 5000);
-        (void)operation_unref(operation);
 }
 
 /* The memory is whole after each, and nobody writes between another's bytes. */
@@ -143,5 +136,4 @@ WITH_STORE(a_writable_serves_one_after_the_other)
                 assert_int_equal(look(f, operation).uses_done, i + 1);
         }
         assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
-        (void)operation_unref(operation);
 }

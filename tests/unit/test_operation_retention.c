@@ -18,7 +18,6 @@ static uint64_t make_ended(struct fixture *f)
         uint64_t id = look(f, operation).id;
 
         operation_cancel(f->store, operation);
-        (void)operation_unref(operation);
         return id;
 }
 
@@ -54,7 +53,6 @@ WITH_STORE(a_live_operation_is_kept_however_old)
         await_loop(f, clock_now_us() + 50000);
         assert_int_equal(find(f, id), OPERATION_GONE);
         assert_int_equal(find(f, look(f, live).id), OPERATION_FOUND);
-        (void)operation_unref(live);
 }
 
 WITH_STORE(the_oldest_ended_goes_when_there_are_too_many)
@@ -86,9 +84,6 @@ WITH_STORE(ended_ones_make_room_for_new_ones_and_live_ones_do_not)
         assert_int_equal(region_in_use(f->region), 3);
         operation_cancel(f->store, live[1]);
         assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &none), 0);
-        (void)operation_unref(none);
-        for (size_t i = 0; i < 3; i++)
-                (void)operation_unref(live[i]);
 }
 
 WITH_STORE(a_deleted_operation_counts_until_it_is_quiet)
@@ -99,11 +94,10 @@ WITH_STORE(a_deleted_operation_counts_until_it_is_quiet)
         operation = make(f, FERRY_READ);
         begin(f, operation);
         operation_delete(f->store, operation);
-        (void)operation_unref(operation);
+        test_release(operation);
         assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &next), FERRY_E_LIMIT_REACHED);
         end_transfer(f, FERRY_E_CANCELLED);
         assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &next), 0);
-        (void)operation_unref(next);
 }
 
 /* The value of a series in the text that Prometheus reads; -1 when it is not there. */
@@ -139,7 +133,7 @@ WITH_STORE(pieces_are_counted_and_live_ones_do_not_make_room)
         assert_int_equal(make_row(f, 40, &live[0]), 0);
         operation_cancel(f->store, live[0]);
         ended = look(f, live[0]).id;
-        (void)operation_unref(live[0]);
+        test_release(live[0]);
         assert_int_equal(make_row(f, 60, &live[0]), 0);
         assert_int_equal(find(f, ended), OPERATION_FOUND);
         assert_int_equal(make_row(f, 40, &live[1]), 0);
@@ -151,7 +145,7 @@ WITH_STORE(pieces_are_counted_and_live_ones_do_not_make_room)
         assert_int_equal(make_row(f, 41, &none), FERRY_E_LIMIT_REACHED);
         operation_delete(f->store, live[0]);
         for (size_t i = 0; i < 2; i++)
-                (void)operation_unref(live[i]);
+                test_release(live[i]);
         assert_int_equal(value(f, "\nferry_operation_pieces "), 0);
         live[0] = make(f, FERRY_READ);
         begin(f, live[0]);
@@ -159,7 +153,6 @@ WITH_STORE(pieces_are_counted_and_live_ones_do_not_make_room)
         assert_int_equal(value(f, "\nferry_operation_pieces "), 1);
         end_transfer(f, FERRY_E_CANCELLED);
         assert_int_equal(value(f, "\nferry_operation_pieces "), 0);
-        (void)operation_unref(live[0]);
 }
 
 WITH_STORE(gone_ids_are_remembered_in_a_bounded_number)
@@ -190,7 +183,6 @@ WITH_STORE(a_reference_keeps_what_the_store_let_go)
         assert_int_equal(find(f, look(f, operation).id), OPERATION_GONE);
         assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
         operation_delete(f->store, operation);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(metrics_follow_every_operation)
@@ -212,7 +204,7 @@ WITH_STORE(metrics_follow_every_operation)
         assert_int_equal(value(f, "ferry_operation_duration_seconds_count{kind=\"read\"} "), 1);
         operation_delete(f->store, operation);
         assert_int_equal(NOW("COMPLETE"), 0);
-        (void)operation_unref(operation);
+        test_release(operation);
 
         operation = make(f, FERRY_READ);
         begin(f, operation);
@@ -222,5 +214,4 @@ WITH_STORE(metrics_follow_every_operation)
         assert_int_equal(NOW("INITIALIZED"), 0);
         assert_int_equal(NOW("CANCELLED"), 0);
         assert_int_equal(ENDED("CANCELLED"), 1);
-        (void)operation_unref(operation);
 }

@@ -32,7 +32,7 @@ WITH_STORE(a_new_operation_is_initialized_at_revision_1)
                         assert_true(v.expires_unix_ms >= v.created_unix_ms + 600000);
                 else
                         assert_int_equal(v.expires_unix_ms, 0);
-                (void)operation_unref(operation);
+                test_release(operation);
         }
 }
 
@@ -55,7 +55,6 @@ WITH_STORE(a_passive_operation_runs_when_claimed_and_completes)
         assert_int_equal(v.error, 0);
         assert_string_equal(v.transport, "shm");
         assert_true(v.ended_unix_ms >= v.created_unix_ms);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(an_active_operation_runs_when_started_and_completes)
@@ -79,7 +78,6 @@ WITH_STORE(an_active_operation_runs_when_started_and_completes)
         end_transfer(f, 0);
         assert_view(f, operation, FERRY_COMPLETE, 0);
         assert_int_equal(look(f, operation).revision, 3);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(an_end_without_a_start_completes_through_in_progress)
@@ -90,7 +88,6 @@ WITH_STORE(an_end_without_a_start_completes_through_in_progress)
         end_transfer(f, 0);
         assert_view(f, operation, FERRY_COMPLETE, 0);
         assert_int_equal(look(f, operation).revision, 3);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(an_end_before_the_start_returns_is_kept)
@@ -102,7 +99,6 @@ WITH_STORE(an_end_before_the_start_returns_is_kept)
         begin(f, operation);
         assert_view(f, operation, FERRY_ERRORED, FERRY_E_PEER_LOST);
         assert_string_equal(look(f, operation).detail, "it died");
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_start_that_is_refused_is_transfer_failed)
@@ -113,7 +109,6 @@ WITH_STORE(a_start_that_is_refused_is_transfer_failed)
         begin(f, operation);
         assert_view(f, operation, FERRY_ERRORED, FERRY_E_TRANSFER_FAILED);
         assert_int_equal(region_in_use(f->region), 0);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(every_outcome_has_its_status)
@@ -147,8 +142,8 @@ WITH_STORE(every_outcome_has_its_status)
                 end_offer(f, &offer, rows[i].error);
                 assert_view(f, passive, rows[i].status, rows[i].error);
                 assert_int_equal(look(f, passive).detail[0] != '\0', rows[i].error != 0);
-                (void)operation_unref(active);
-                (void)operation_unref(passive);
+                test_release(active);
+                test_release(passive);
         }
 }
 
@@ -168,7 +163,6 @@ WITH_STORE(nothing_leaves_a_terminal_status)
         assert_int_equal(now.revision, before.revision);
         assert_false(now.cancel_requested);
         assert_int_equal(f->mover.n_cancelled, 0);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_cancel_before_any_claim_is_immediate)
@@ -178,7 +172,7 @@ WITH_STORE(a_cancel_before_any_claim_is_immediate)
 
                 operation_cancel(f->store, operation);
                 assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
-                (void)operation_unref(operation);
+                test_release(operation);
         }
         assert_int_equal(f->mover.n_cancelled + f->mover.n_revoked, 0);
         assert_int_equal(region_in_use(f->region), 0);
@@ -204,7 +198,6 @@ WITH_STORE(a_cancel_in_flight_waits_until_it_is_quiet)
         end_transfer(f, FERRY_E_CANCELLED);
         assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
         assert_int_equal(region_in_use(f->region), 0);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_cancel_of_a_claim_revokes_it_and_tells_the_peer)
@@ -221,7 +214,6 @@ WITH_STORE(a_cancel_of_a_claim_revokes_it_and_tells_the_peer)
         assert_view(f, operation, FERRY_IN_PROGRESS, 0);
         end_offer(f, &offer, FERRY_E_CANCELLED);
         assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_cancel_that_comes_too_late_completes)
@@ -233,7 +225,6 @@ WITH_STORE(a_cancel_that_comes_too_late_completes)
         operation_cancel(f->store, operation);
         end_offer(f, &offer, 0);
         assert_view(f, operation, FERRY_COMPLETE, 0);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_fault_during_a_cancel_is_cancelled_with_that_error)
@@ -244,7 +235,6 @@ WITH_STORE(a_fault_during_a_cancel_is_cancelled_with_that_error)
         operation_cancel(f->store, operation);
         end_transfer(f, FERRY_E_PEER_LOST);
         assert_view(f, operation, FERRY_CANCELLED, FERRY_E_PEER_LOST);
-        (void)operation_unref(operation);
 }
 
 /* The mover ignores ids that it does not know yet: the cancel must come after the start. */
@@ -260,7 +250,6 @@ WITH_STORE(a_cancel_while_the_start_is_under_way_follows_it)
         assert_int_equal(f->mover.cancel_reason, FERRY_E_CANCELLED);
         end_transfer(f, FERRY_E_CANCELLED);
         assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_begin_after_a_cancel_does_nothing)
@@ -271,7 +260,6 @@ WITH_STORE(a_begin_after_a_cancel_does_nothing)
         begin(f, operation);
         assert_int_equal(f->mover.n_started, 0);
         assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_second_begin_is_refused)
@@ -285,7 +273,6 @@ WITH_STORE(a_second_begin_is_refused)
         assert_int_equal(f->mover.n_started, 1);
         end_transfer(f, 0);
         (void)ferry_metadata_free(metadata);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_failed_fetch_of_metadata_ends_the_operation)
@@ -295,14 +282,13 @@ WITH_STORE(a_failed_fetch_of_metadata_ends_the_operation)
         operation_fail(f->store, operation, FERRY_E_PEER_UNREACHABLE, "no route");
         assert_view(f, operation, FERRY_ERRORED, FERRY_E_PEER_UNREACHABLE);
         assert_string_equal(look(f, operation).detail, "no route");
-        (void)operation_unref(operation);
+        test_release(operation);
 
         operation = make(f, FERRY_READ);
         begin(f, operation);
         operation_fail(f->store, operation, FERRY_E_PEER_UNREACHABLE, "late");
         assert_view(f, operation, FERRY_INITIALIZED, 0);
         end_transfer(f, 0);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_region_is_used_once_until_the_end_and_survives_in_the_view)
@@ -328,7 +314,6 @@ WITH_STORE(a_region_is_used_once_until_the_end_and_survives_in_the_view)
         assert_int_equal(region_delete(f->regions, id), 0);
         assert_int_equal(look(f, operation).descriptors[1].region_id, id);
         assert_int_equal(look(f, operation).descriptors[1].size, 7);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_row_of_slices_becomes_its_pieces_and_one_where_they_touch)
@@ -352,7 +337,6 @@ WITH_STORE(a_row_of_slices_becomes_its_pieces_and_one_where_they_touch)
         assert_int_equal(look(f, operation).n_descriptors, 2);
         assert_int_equal(look(f, operation).descriptors[0].count, 4);
         assert_int_equal(look(f, operation).descriptors[0].stride, 8);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_deleted_region_cannot_be_offered)
@@ -421,7 +405,7 @@ WITH_STORE(a_deleted_operation_is_gone_at_once_but_holds_its_memory_until_quiet)
         assert_int_equal(f->mover.n_cancelled, 1);
         assert_int_equal(region_in_use(f->region), 1);
         assert_int_equal(operation_store_live(f->store), 1);
-        (void)operation_unref(operation);
+        test_release(operation);
         end_transfer(f, FERRY_E_CANCELLED);
         assert_int_equal(region_in_use(f->region), 0);
         assert_int_equal(operation_store_live(f->store), 0);
@@ -430,9 +414,7 @@ WITH_STORE(a_deleted_operation_is_gone_at_once_but_holds_its_memory_until_quiet)
 
 WITH_STORE(an_operation_may_outlive_its_store)
 {
-        struct operation *operation = make(f, FERRY_READABLE);
-
+        (void)make(f, FERRY_READABLE); /* the test still has it */
         f->store = operation_store_free(f->store);
         assert_int_equal(region_in_use(f->region), 0);
-        (void)operation_unref(operation);
 }

@@ -35,7 +35,6 @@ WITH_STORE(a_waiter_is_woken_once_at_the_end)
                 assert_int_equal(counters[i].woken, 1);
                 assert_false(operation_unwait(f->store, &counters[i].waiter));
         }
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(who_waits_is_woken_after_the_round_of_the_data_plane)
@@ -53,7 +52,6 @@ WITH_STORE(who_waits_is_woken_after_the_round_of_the_data_plane)
         assert_false(operation_unwait(f->store, &counter.waiter));
         operation_store_wake_waiters(f->store);
         assert_int_equal(counter.woken, 1);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(nobody_waits_for_what_holds_already)
@@ -77,8 +75,6 @@ WITH_STORE(nobody_waits_for_what_holds_already)
         assert_false(operation_wait(f->store, deleted, 0, &counter.waiter));
         assert_true(operation_is_past(f->store, deleted, 0));
         assert_int_equal(counter.woken, 0);
-        (void)operation_unref(operation);
-        (void)operation_unref(deleted);
 }
 
 WITH_STORE(a_waiter_for_a_revision_is_woken_when_it_is_passed)
@@ -96,7 +92,6 @@ WITH_STORE(a_waiter_for_a_revision_is_woken_when_it_is_passed)
         assert_int_equal(later.woken, 1);
         end_transfer(f, 0);
         assert_int_equal(next.woken, 1);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(who_no_longer_waits_is_not_woken)
@@ -111,7 +106,6 @@ WITH_STORE(who_no_longer_waits_is_not_woken)
         operation_cancel(f->store, operation);
         assert_int_equal(a.woken, 0);
         assert_int_equal(b.woken, 1);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_deletion_wakes_even_while_bytes_are_in_flight)
@@ -125,7 +119,6 @@ WITH_STORE(a_deletion_wakes_even_while_bytes_are_in_flight)
         assert_int_equal(counter.woken, 1);
         end_transfer(f, FERRY_E_CANCELLED);
         assert_int_equal(counter.woken, 1);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(a_deletion_wakes_although_it_was_cancelled_before)
@@ -139,7 +132,6 @@ WITH_STORE(a_deletion_wakes_although_it_was_cancelled_before)
         operation_delete(f->store, operation);
         assert_int_equal(counter.woken, 1);
         end_transfer(f, FERRY_E_CANCELLED);
-        (void)operation_unref(operation);
 }
 
 /* Would deadlock if the lock were held. */
@@ -151,7 +143,6 @@ WITH_STORE(wake_may_call_the_store)
         assert_true(operation_wait(f->store, operation, 0, &counter.waiter));
         operation_cancel(f->store, operation);
         assert_int_equal(counter.woken, 1);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(freeing_the_store_wakes_who_waits)
@@ -162,7 +153,6 @@ WITH_STORE(freeing_the_store_wakes_who_waits)
         assert_true(operation_wait(f->store, operation, 0, &counter.waiter));
         f->store = operation_store_free(f->store);
         assert_int_equal(counter.woken, 1);
-        (void)operation_unref(operation);
 }
 
 WITH_STORE(waiters_are_counted)
@@ -179,5 +169,4 @@ WITH_STORE(waiters_are_counted)
         assert_int_equal(metric_value(waiters), 1);
         operation_cancel(f->store, operation);
         assert_int_equal(metric_value(waiters), 0);
-        (void)operation_unref(operation);
 }
