@@ -19,11 +19,10 @@
 
 enum { OUTPUT_MAX = 65536, ARGUMENTS_MAX = 12 };
 
-/* One run of the command. */
-struct run {
-        int status; /* exit status; -1 = a signal */
+/* What the latest run of the command wrote. */
+static struct {
         char out[OUTPUT_MAX], err[OUTPUT_MAX];
-};
+} r;
 
 static int file_of(const char *text)
 {
@@ -41,8 +40,8 @@ static void take(int fd, char *text)
         close(fd);
 }
 
-/* url NULL = none is given; input is standard input; the arguments end with NULL. */
-static void run(struct run *r, const char *url, const char *input, ...)
+/* Expects that exit status. url NULL = none is given; input is standard input; the arguments end with NULL. */
+static void run(int expected, const char *url, const char *input, ...)
 {
         char *arguments[ARGUMENTS_MAX] = { getenv("FERRY") };
         size_t n = 1;
@@ -64,10 +63,12 @@ static void run(struct run *r, const char *url, const char *input, ...)
                 _exit(127);
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);
-        r->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
         close(in);
-        take(out, r->out);
-        take(err, r->err);
+        take(out, r.out);
+        take(err, r.err);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != expected)
+                fail_msg("%s %s: wait status %#x, not exit status %d: %s", arguments[0], arguments[1], status, expected,
+                         r.err);
 }
 
 static void contains(const char *text, const char *part)
@@ -76,20 +77,36 @@ static void contains(const char *text, const char *part)
                 fail_msg("no \"%s\" in \"%s\"", part, text);
 }
 
+static void server_release(void *server)
+{
+        server_clear(server);
+        free(server);
+}
+
+static struct server *start(const struct server_step *steps, size_t n)
+{
+        struct server *s = test_keep(unit_alloc(sizeof(*s)), server_release);
+        server_start(s, steps, n);
+        return s;
+}
+
 #define START(s, ...)                                                                                                  \
         static const struct server_step steps[] = { __VA_ARGS__ };                                                     \
-        struct server s;                                                                                               \
-        struct run r;                                                                                                  \
-        server_start(&s, steps, sizeof(steps) / sizeof(steps[0]))
+        struct server *s = start(steps, UNIT_COUNT(steps))
+
+/* The text of request i, which has come. Stops the server. */
+static const char *request_of(struct server *s, size_t i)
+{
+        server_stop(s);
+        assert_true(i < s->served);
+        return s->requests[i];
+}
 
 TEST(it_tells_its_version_without_a_worker)
 {
-        struct run r;
-        run(&r, "http://127.0.0.1:1", "", "version", NULL);
-        assert_int_equal(r.status, 0);
+        run(0, "http://127.0.0.1:1", "", "version", NULL);
         assert_string_equal(r.out, "ferry " FERRY_VERSION "\n");
-        run(&r, NULL, "", "--version", NULL);
-        assert_int_equal(r.status, 0);
+        run(0, NULL, "", "--version", NULL);
         assert_string_equal(r.out, "ferry " FERRY_VERSION "\n");
 }
 
@@ -97,13 +114,10 @@ TEST(help_names_every_command)
 {
         static const char *const parts[] = { "version",     "get PATH",       "post PATH",    "put PATH",
                                              "delete PATH", "wait OPERATION", "--token-file", "FERRY_URL" };
-        struct run r;
-        run(&r, NULL, "", "--help", NULL);
-        assert_int_equal(r.status, 0);
-        for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        run(0, NULL, "", "--help", NULL);
+        for (size_t i = 0; i < UNIT_COUNT(parts); i++)
                 contains(r.out, parts[i]);
-        run(&r, NULL, "", "wait", "--help", NULL);
-        assert_int_equal(r.status, 0);
+        run(0, NULL, "", "wait", "--help", NULL);
         contains(r.out, "--timeout");
 }
 
@@ -111,30 +125,23 @@ TEST(help_names_every_command)
 TEST(the_manual_is_that_of_the_table)
 {
         static char manual[OUTPUT_MAX];
-        struct run r;
         FILE *file = fopen(FERRY_MAN_PAGE, "re");
         assert_non_null(file);
         manual[fread(manual, 1, sizeof(manual) - 1, file)] = '\0';
         (void)fclose(file);
-        run(&r, NULL, "", "help", "--mdoc", NULL);
-        assert_int_equal(r.status, 0);
+        run(0, NULL, "", "help", "--mdoc", NULL);
         contains(r.out, ".It Cm fetch Ar URL\n");
         contains(manual, r.out);
 }
 
 TEST(options_stand_anywhere)
 {
-        START(s, { JSON("{}"), .end = SERVER_CLOSE }, { JSON("{}"), .end = SERVER_CLOSE },
-              { JSON("{}"), .end = SERVER_CLOSE });
-        run(&r, NULL, "", "get", "/a", "--url", s.url, NULL);
-        assert_int_equal(r.status, 0);
-        run(&r, NULL, "", "get", "-u", s.url, "--", "/a", NULL);
-        assert_int_equal(r.status, 0);
+        START(s, { JSON("{}") }, { JSON("{}") }, { JSON("{}") });
+        run(0, NULL, "", "get", "/a", "--url", s->url, NULL);
+        run(0, NULL, "", "get", "-u", s->url, "--", "/a", NULL);
         char joined[128];
-        snprintf(joined, sizeof(joined), "--url=%s", s.url);
-        run(&r, NULL, "", joined, "get", "/a", NULL);
-        assert_int_equal(r.status, 0);
-        server_clear(&s);
+        snprintf(joined, sizeof(joined), "--url=%s", s->url);
+        run(0, NULL, "", joined, "get", "/a", NULL);
 }
 
 TEST(a_slip_of_the_pen_is_understood)
@@ -148,17 +155,15 @@ TEST(a_slip_of_the_pen_is_understood)
                 { { "ls", "--output", "x" }, "ferry ls has no option --output" },
                 { { "zzzzzz" }, "see ferry --help" },
         };
-        struct run r;
-        for (size_t i = 0; i < sizeof(slips) / sizeof(slips[0]); i++) {
-                run(&r, NULL, "", slips[i].arguments[0], slips[i].arguments[1], slips[i].arguments[2], NULL);
-                assert_int_equal(r.status, 2);
+        for (size_t i = 0; i < UNIT_COUNT(slips); i++) {
+                run(2, NULL, "", slips[i].arguments[0], slips[i].arguments[1], slips[i].arguments[2], NULL);
                 contains(r.err, slips[i].meant);
         }
 }
 
 TEST(workers_have_names)
 {
-        START(s, { JSON("{}"), .end = SERVER_CLOSE }, { JSON("{}"), .end = SERVER_CLOSE });
+        START(s, { JSON("{}") }, { JSON("{}") });
         char directory[] = "/tmp/ferry-test-XXXXXX", path[64], token[64];
         assert_non_null(mkdtemp(directory));
         snprintf(path, sizeof(path), "%s/ferry", directory);
@@ -171,20 +176,15 @@ TEST(workers_have_names)
         snprintf(path, sizeof(path), "%s/ferry/workers", directory);
         file = fopen(path, "we");
         assert_non_null(file);
-        fprintf(file, "# ours\nother http://127.0.0.1:1\nprefill  %s token-file=%s # near\n", s.url, token);
+        fprintf(file, "# ours\nother http://127.0.0.1:1\nprefill  %s token-file=%s # near\n", s->url, token);
         (void)fclose(file);
         setenv("XDG_CONFIG_HOME", directory, 1);
-        run(&r, NULL, "", "@prefill", "get", "/a", NULL);
-        assert_int_equal(r.status, 0);
-        run(&r, NULL, "", "get", "/a", "--url", "@prefill", NULL);
-        assert_int_equal(r.status, 0);
-        run(&r, NULL, "", "@decode", "get", "/a", NULL);
-        assert_int_equal(r.status, 2);
+        run(0, NULL, "", "@prefill", "get", "/a", NULL);
+        run(0, NULL, "", "get", "/a", "--url", "@prefill", NULL);
+        run(2, NULL, "", "@decode", "get", "/a", NULL);
         contains(r.err, "no worker decode in ");
         unsetenv("XDG_CONFIG_HOME");
-        server_stop(&s);
-        contains(s.requests[0], "Authorization: Bearer s3cret\r\n");
-        server_clear(&s);
+        contains(request_of(s, 0), "Authorization: Bearer s3cret\r\n");
         unlink(path);
         unlink(token);
         snprintf(path, sizeof(path), "%s/ferry", directory);
@@ -195,18 +195,13 @@ TEST(workers_have_names)
 /* Each shell reads its own script, where it is installed. */
 TEST(completions_are_scripts_of_their_shells)
 {
-        struct run r;
-        run(&r, NULL, "", "completion", "zsh", NULL);
-        assert_int_equal(r.status, 0);
+        run(0, NULL, "", "completion", "zsh", NULL);
         contains(r.out, "#compdef ferry\n");
-        run(&r, NULL, "", "completion", "fish", NULL);
-        assert_int_equal(r.status, 0);
+        run(0, NULL, "", "completion", "fish", NULL);
         contains(r.out,
                  "complete -c ferry -n __fish_use_subcommand -a fetch -d 'fetch what a peer offers into a file'");
-        run(&r, NULL, "", "completion", "csh", NULL);
-        assert_int_equal(r.status, 2);
-        run(&r, NULL, "", "completion", "bash", NULL);
-        assert_int_equal(r.status, 0);
+        run(2, NULL, "", "completion", "csh", NULL);
+        run(0, NULL, "", "completion", "bash", NULL);
         char script[sizeof(r.out) + 256];
         snprintf(script, sizeof(script),
                  "%s\nCOMP_WORDS=(ferry fe); COMP_CWORD=1; _ferry; echo \"${COMPREPLY[*]}\"\n"
@@ -247,10 +242,8 @@ TEST(wrong_usage_is_told)
                 { "ls", "--done", "--running" },
                 { "get", "/a b" },
         };
-        struct run r;
-        for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-                run(&r, NULL, "", wrong[i][0], wrong[i][1], wrong[i][2], wrong[i][3], NULL);
-                assert_int_equal(r.status, 2);
+        for (size_t i = 0; i < UNIT_COUNT(wrong); i++) {
+                run(2, NULL, "", wrong[i][0], wrong[i][1], wrong[i][2], wrong[i][3], NULL);
                 contains(r.err, "ferry: ");
                 assert_string_equal(r.out, "");
         }
@@ -258,161 +251,124 @@ TEST(wrong_usage_is_told)
 
 TEST(get_prints_what_comes)
 {
-        START(s, { JSON("{ \"a\" : 1 }"), .end = SERVER_CLOSE }, { JSON("x"), .end = SERVER_CLOSE });
-        run(&r, s.url, "", "get", "/v1/worker", NULL);
-        assert_int_equal(r.status, 0);
+        START(s, { JSON("{ \"a\" : 1 }") }, { JSON("x") });
+        run(0, s->url, "", "get", "/v1/worker", NULL);
         assert_string_equal(r.out, "{ \"a\" : 1 }");
         assert_string_equal(r.err, "");
-        run(&r, "http://127.0.0.1:1", "", "--url", s.url, "get", "v1/limits", NULL);
-        assert_int_equal(r.status, 0);
-        server_stop(&s);
-        contains(s.requests[0], "GET /v1/worker HTTP/1.1\r\n");
-        contains(s.requests[1], "GET /v1/limits HTTP/1.1\r\n");
-        server_clear(&s);
+        run(0, "http://127.0.0.1:1", "", "--url", s->url, "get", "v1/limits", NULL);
+        contains(request_of(s, 0), "GET /v1/worker HTTP/1.1\r\n");
+        contains(request_of(s, 1), "GET /v1/limits HTTP/1.1\r\n");
 }
 
 TEST(a_problem_goes_to_standard_error)
 {
-        START(s, { NOT_FOUND, .end = SERVER_CLOSE });
-        run(&r, s.url, "", "get", "/v1/regions/rgn_1", NULL);
-        assert_int_equal(r.status, 1);
+        START(s, { NOT_FOUND });
+        run(1, s->url, "", "get", "/v1/regions/rgn_1", NULL);
         assert_string_equal(r.out, "");
         assert_string_equal(r.err, "ferry: 404 not-found: no such region\n");
-        server_clear(&s);
 }
 
 TEST(no_worker_is_told)
 {
-        START(s,
-              { "HTTP/1.1 400 No\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>", .end = SERVER_CLOSE });
-        run(&r, s.url, "", "get", "/", NULL);
-        assert_int_equal(r.status, 3);
+        START(s, { "HTTP/1.1 400 No\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>" });
+        run(3, s->url, "", "get", "/", NULL);
         contains(r.err, "not the answer of a worker");
-        server_stop(&s);
-        run(&r, s.url, "", "get", "/", NULL);
-        assert_int_equal(r.status, 3);
+        server_stop(s);
+        run(3, s->url, "", "get", "/", NULL);
         contains(r.err, "Connection refused");
-        server_clear(&s);
 }
 
 TEST(post_takes_its_body_from_anywhere)
 {
-        START(s, { JSON("{}"), .end = SERVER_CLOSE }, { JSON("{}"), .end = SERVER_CLOSE },
-              { JSON("{}"), .end = SERVER_CLOSE }, { JSON("{}"), .end = SERVER_CLOSE });
+        START(s, { JSON("{}") }, { JSON("{}") }, { JSON("{}") }, { JSON("{}") });
         char name[] = "/tmp/ferry-test-XXXXXX", at[40];
         int fd = mkstemp(name);
         assert_int_equal(write(fd, "{\"c\":3}", 7), 7);
         close(fd);
         snprintf(at, sizeof(at), "@%s", name);
-        run(&r, s.url, "", "post", "/v1/regions", "{\"a\":1}", NULL);
-        assert_int_equal(r.status, 0);
-        run(&r, s.url, "{\"b\":2}", "post", "/v1/regions", "-", NULL);
-        assert_int_equal(r.status, 0);
-        run(&r, s.url, "", "post", "/v1/regions", at, NULL);
-        assert_int_equal(r.status, 0);
-        run(&r, s.url, "", "post", "/v1/operations/op_1/cancel", NULL);
-        assert_int_equal(r.status, 0);
+        run(0, s->url, "", "post", "/v1/regions", "{\"a\":1}", NULL);
+        run(0, s->url, "{\"b\":2}", "post", "/v1/regions", "-", NULL);
+        run(0, s->url, "", "post", "/v1/regions", at, NULL);
+        run(0, s->url, "", "post", "/v1/operations/op_1/cancel", NULL);
         unlink(name);
-        server_stop(&s);
         static const char *const bodies[] = { "\r\n\r\n{\"a\":1}", "\r\n\r\n{\"b\":2}", "\r\n\r\n{\"c\":3}" };
         for (size_t i = 0; i < 3; i++) {
-                contains(s.requests[i], bodies[i]);
-                contains(s.requests[i], "Content-Type: application/json\r\n");
+                contains(request_of(s, i), bodies[i]);
+                contains(request_of(s, i), "Content-Type: application/json\r\n");
         }
-        contains(s.requests[3], "POST /v1/operations/op_1/cancel HTTP/1.1\r\n");
-        assert_null(strcasestr(s.requests[3], "content-type"));
-        server_clear(&s);
+        contains(request_of(s, 3), "POST /v1/operations/op_1/cancel HTTP/1.1\r\n");
+        assert_null(strcasestr(request_of(s, 3), "content-type"));
 }
 
 TEST(put_sends_a_file)
 {
-        START(s, { NO_CONTENT, .end = SERVER_CLOSE });
-        run(&r, s.url, "octets", "put", "/v1/regions/rgn_1/content?offset=4", "-", NULL);
-        assert_int_equal(r.status, 0);
-        server_stop(&s);
-        contains(s.requests[0], "PUT /v1/regions/rgn_1/content?offset=4 HTTP/1.1\r\n");
-        contains(s.requests[0], "Content-Length: 6\r\n");
-        contains(s.requests[0], "\r\n\r\noctets");
-        server_clear(&s);
+        START(s, { NO_CONTENT });
+        run(0, s->url, "octets", "put", "/v1/regions/rgn_1/content?offset=4", "-", NULL);
+        contains(request_of(s, 0), "PUT /v1/regions/rgn_1/content?offset=4 HTTP/1.1\r\n");
+        contains(request_of(s, 0), "Content-Length: 6\r\n");
+        contains(request_of(s, 0), "\r\n\r\noctets");
 }
 
 TEST(delete_is_silent)
 {
-        START(s, { NO_CONTENT, .end = SERVER_CLOSE });
-        run(&r, s.url, "", "delete", "/v1/regions/rgn_1", NULL);
-        assert_int_equal(r.status, 0);
+        START(s, { NO_CONTENT });
+        run(0, s->url, "", "delete", "/v1/regions/rgn_1", NULL);
         assert_string_equal(r.out, "");
         assert_string_equal(r.err, "");
-        server_clear(&s);
 }
 
 TEST(the_token_comes_from_a_file)
 {
-        START(s, { JSON("{}"), .end = SERVER_CLOSE });
+        START(s, { JSON("{}") });
         char name[] = "/tmp/ferry-test-XXXXXX";
         int fd = mkstemp(name);
         assert_int_equal(write(fd, "s3cret\n", 7), 7);
-        run(&r, s.url, "", "--token-file", name, "get", "/", NULL);
-        assert_int_equal(r.status, 0);
-        server_stop(&s);
-        contains(s.requests[0], "Authorization: Bearer s3cret\r\n");
+        run(0, s->url, "", "--token-file", name, "get", "/", NULL);
+        contains(request_of(s, 0), "Authorization: Bearer s3cret\r\n");
         assert_int_equal(ftruncate(fd, 0), 0);
-        run(&r, s.url, "", "--token-file", name, "get", "/", NULL);
-        assert_int_equal(r.status, 2);
+        run(2, s->url, "", "--token-file", name, "get", "/", NULL);
         close(fd);
         unlink(name);
-        server_clear(&s);
 }
 
 TEST(connect_prints_the_answer)
 {
 #define PEER                                                                                                           \
         "{\"worker\":\"w\",\"epoch\":\"00ff\",\"transport\":\"tcp\",\"connect_us\":1250,\"reused\":false,\"raw\":1}\n"
-        START(s, { JSON(PEER), .end = SERVER_CLOSE }, { NOT_FOUND, .end = SERVER_CLOSE });
-        run(&r, s.url, "", "connect", "http://peer:1", NULL);
-        assert_int_equal(r.status, 0);
+        START(s, { JSON(PEER) }, { NOT_FOUND });
+        run(0, s->url, "", "connect", "http://peer:1", NULL);
         assert_string_equal(r.out, PEER);
-        run(&r, s.url, "", "connect", "http://peer:1", NULL);
-        assert_int_equal(r.status, 1);
+        run(1, s->url, "", "connect", "http://peer:1", NULL);
         assert_string_equal(r.out, "");
-        server_stop(&s);
-        contains(s.requests[0], "POST /v1/peers HTTP/1.1\r\n");
-        contains(s.requests[0], "\r\n\r\n{\"url\":\"http://peer:1\"}");
-        server_clear(&s);
+        contains(request_of(s, 0), "POST /v1/peers HTTP/1.1\r\n");
+        contains(request_of(s, 0), "\r\n\r\n{\"url\":\"http://peer:1\"}");
 }
 
 TEST(wait_prints_the_operation_when_it_is_done)
 {
-        START(s, { OPERATION("IN_PROGRESS", "false", ""), .end = SERVER_CLOSE },
-              { OPERATION("COMPLETE", "true", ""), .end = SERVER_CLOSE },
-              { OPERATION("COMPLETE", "true", ",\"raw\":1"), .end = SERVER_CLOSE });
-        run(&r, s.url, "", "wait", "op_1", "--timeout", "20s", NULL);
-        assert_int_equal(r.status, 0);
+        START(s, { OPERATION("IN_PROGRESS", "false", "") }, { OPERATION("COMPLETE", "true", "") },
+              { OPERATION("COMPLETE", "true", ",\"raw\":1") });
+        run(0, s->url, "", "wait", "op_1", "--timeout", "20s", NULL);
         contains(r.out, "\"raw\":1}\n");
         assert_string_equal(r.err, ""); /* no progress: it is no terminal */
-        server_clear(&s);
 }
 
 TEST(wait_tells_of_a_failed_operation)
 {
 #define ERRORED OPERATION("ERRORED", "true", ",\"error\":{\"code\":\"peer-lost\",\"detail\":\"it died\"}")
-        START(s, { ERRORED, .end = SERVER_CLOSE }, { ERRORED, .end = SERVER_CLOSE });
-        run(&r, s.url, "", "wait", "op_1", NULL);
-        assert_int_equal(r.status, 1);
+        START(s, { ERRORED }, { ERRORED });
+        run(1, s->url, "", "wait", "op_1", NULL);
         contains(r.out, "\"status\":\"ERRORED\"");
         assert_string_equal(r.err,
                             "ferry: op_1 did not complete: peer-lost: it died (does the other worker still run?)\n");
-        server_clear(&s);
 }
 
 TEST(wait_gives_up_in_time)
 {
-        START(s, { OPERATION("IN_PROGRESS", "false", ""), .end = SERVER_CLOSE });
-        run(&r, s.url, "", "wait", "--timeout", "0ms", "op_1", NULL);
-        assert_int_equal(r.status, 4);
+        START(s, { OPERATION("IN_PROGRESS", "false", "") });
+        run(4, s->url, "", "wait", "--timeout", "0ms", "op_1", NULL);
         assert_string_equal(r.out, "");
         contains(r.err, "op_1 is not done yet");
-        server_clear(&s);
 }
 
 TEST(several_are_waited_for_by_one_request)
@@ -424,25 +380,19 @@ TEST(several_are_waited_for_by_one_request)
         "{\"id\":\"" id "\",\"kind\":\"read\",\"status\":\"" status "\",\"done\":true,\"revision\":2,"                 \
         "\"bytes_total\":8,\"bytes_done\":8}"
 #define GONE_ONE "{\"code\":\"gone\",\"status\":410,\"detail\":\"deleted\"}"
-        START(s, { PAGE(ONE("op_1", "COMPLETE") "," GONE_ONE), .end = SERVER_CLOSE },
-              { PAGE(ONE("op_1", "COMPLETE") "," GONE_ONE), .end = SERVER_CLOSE });
-        run(&r, s.url, "", "wait", "op_1", "op_2", NULL);
-        assert_int_equal(r.status, 1);
+        START(s, { PAGE(ONE("op_1", "COMPLETE") "," GONE_ONE) }, { PAGE(ONE("op_1", "COMPLETE") "," GONE_ONE) });
+        run(1, s->url, "", "wait", "op_1", "op_2", NULL);
         contains(r.out, "\"id\":\"op_1\"");
         contains(r.out, "}\n{\"code\":\"gone\"");
         assert_string_equal(r.err, "ferry: op_2: deleted\n");
-        server_stop(&s);
-        contains(s.requests[0], "GET /v1/operations?ids=op_1,op_2&wait_ms=30000 HTTP/1.1\r\n");
-        contains(s.requests[1], "GET /v1/operations?ids=op_1,op_2 HTTP/1.1\r\n");
-        server_clear(&s);
+        contains(request_of(s, 0), "GET /v1/operations?ids=op_1,op_2&wait_ms=30000 HTTP/1.1\r\n");
+        contains(request_of(s, 1), "GET /v1/operations?ids=op_1,op_2 HTTP/1.1\r\n");
 }
 
 TEST(ls_filters_at_the_worker)
 {
-        START(s, { PAGE(), .end = SERVER_CLOSE });
-        run(&r, s.url, "", "ls", "--label", "a b&c", "--running", "--newest", NULL);
-        assert_int_equal(r.status, 0);
-        server_stop(&s);
-        contains(s.requests[0], "GET /v1/operations?limit=1000&label=a%20b%26c&done=false&order=newest HTTP/1.1\r\n");
-        server_clear(&s);
+        START(s, { PAGE() });
+        run(0, s->url, "", "ls", "--label", "a b&c", "--running", "--newest", NULL);
+        contains(request_of(s, 0),
+                 "GET /v1/operations?limit=1000&label=a%20b%26c&done=false&order=newest HTTP/1.1\r\n");
 }

@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 enum server_end {
-        SERVER_KEEP,  /* the next step is served on the same connection */
         SERVER_CLOSE, /* FIN */
+        SERVER_KEEP,  /* the next step is served on the same connection */
         SERVER_RESET, /* RST, what was sent may be lost */
         SERVER_HANG,  /* keeps the connection open until the server is stopped, then closes it */
 };

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLIENT_FIXTURE_H
+#define CLIENT_FIXTURE_H
+
+#include <ferry/ferry.h>
+
+#include "test_client_server.h"
+#include "unit.h"
+
+/* A handle of libferry at a scripted server. Both go with the test. */
+
+struct fixture {
+        struct server server;
+        struct ferry *ferry;
+        char answer[4096]; /* of start_with_body */
+        struct server_step step;
+};
+
+static inline void fixture_release(void *object)
+{
+        struct fixture *x = object;
+
+        ferry_free(x->ferry);
+        server_clear(&x->server);
+        free(x);
+}
+
+static inline struct fixture *start(const struct server_step *steps, size_t n, const struct ferry_options *options)
+{
+        struct fixture *x = unit_alloc(sizeof(*x));
+
+        server_start(&x->server, steps, n);
+        assert_int_equal(ferry_new(x->server.url, options, &x->ferry), 0);
+        return test_keep(x, fixture_release);
+}
+
+#define START_WITH(x, ferry_options, ...)                                                                              \
+        static const struct server_step steps[] = { __VA_ARGS__ };                                                     \
+        struct fixture *x = start(steps, UNIT_COUNT(steps), ferry_options)
+
+/* The same with one answer, of that JSON. */
+static inline struct fixture *start_with_body(const char *body, const struct ferry_options *options)
+{
+        struct fixture *x = unit_alloc(sizeof(*x));
+
+        (void)snprintf(x->answer, sizeof(x->answer),
+                       "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n%s", body);
+        x->step = (struct server_step){ .answer = x->answer };
+        server_start(&x->server, &x->step, 1);
+        assert_int_equal(ferry_new(x->server.url, options, &x->ferry), 0);
+        return test_keep(x, fixture_release);
+}
+
+static inline void answer_release(void *answer)
+{
+        ferry_answer_clear(answer);
+        free(answer);
+}
+
+/* The text of request i, which has come. Stops the server. */
+static inline const char *request_of(struct fixture *x, size_t i)
+{
+        server_stop(&x->server);
+        assert_true(i < x->server.served);
+        return x->server.requests[i];
+}
+
+/* How many requests have come. Stops the server. */
+static inline size_t served(struct fixture *x)
+{
+        server_stop(&x->server);
+        return x->server.served;
+}
+
+/* The answer to a request without a body, which has to end with expected; it goes with the test. */
+static inline const struct ferry_answer *ask(struct fixture *x, const char *method, const char *path, int expected)
+{
+        struct ferry_answer *answer = test_keep(unit_alloc(sizeof(*answer)), answer_release);
+
+        assert_int_equal(ferry_request(x->ferry, method, path, NULL, NULL, 0, answer), expected);
+        return answer;
+}
+
+#endif
