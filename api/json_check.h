@@ -37,7 +37,7 @@ struct json_outline {
 /*
  * Checks a text against RFC 8259: one value, grammar, UTF-8, nesting at most FERRY_JSON_DEPTH, values at most
  * FERRY_JSON_VALUES. Also refuses what the RFC only warns of: an object with the same key twice, lone surrogates, and
- * NUL characters (\u0000), which C strings cannot hold. Time n log n at worst, memory bounded by the text. 0 with the
+ * NUL characters (\u0000), which C strings cannot hold. Memory is bounded by the text, time grows with it. 0 with the
  * outline, which points into text; FERRY_E_INVALID_JSON with *ret_fault; -ENOMEM.
  */
 int json_check(const char *text, size_t length, struct json_outline *outline, struct json_fault *ret_fault);

@@ -52,8 +52,6 @@ static inline bool json_peek(const struct json_checker *c, unsigned char wanted)
 /* From the quote on. */
 bool json_check_string(struct json_checker *c);
 bool json_check_number(struct json_checker *c);
-/* Four hexadecimal digits, as in \uXXXX; -1 when they are not. */
-int json_hex4(const unsigned char *at, const unsigned char *end);
 /* true, false, null. */
 bool json_check_word(struct json_checker *c, const char *word);
 

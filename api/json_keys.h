@@ -12,14 +12,11 @@ void *json_reserve(void *block, size_t *room, size_t n, size_t size);
 struct json_key {
         const unsigned char *text; /* between its quotes */
         size_t length;
-        size_t start; /* where it stands in bytes, once it is there without its escapes */
 };
 
 struct json_keys {
         struct json_key *keys;
         size_t n, room;
-        char *bytes; /* of the object that ends, when its keys must be sorted */
-        size_t room_bytes;
 };
 
 /* Adds the key whose string, checked before, runs from its opening quote up to end. false when memory is short. */
@@ -27,8 +24,8 @@ bool json_keys_push(struct json_keys *keys, const unsigned char *quote, const un
 
 /*
  * Takes off all keys from the mark-th on, those of one object. Sets *ret_twice to the place of the first one that the
- * object has had before, or NULL: "a" and "\u0061" are the same key. No choice of keys makes it slower than n log n.
- * false when memory is short.
+ * object has had before, or NULL: "a" and "\u0061" are the same key. Many keys, and such with escapes, go into an
+ * object of json-c, whose hash has a seed of the process. false when memory is short.
  */
 bool json_keys_pop(struct json_keys *keys, size_t mark, const unsigned char **ret_twice);
 

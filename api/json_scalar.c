@@ -18,7 +18,8 @@ static bool check_utf8(struct json_checker *c)
         return true;
 }
 
-int json_hex4(const unsigned char *at, const unsigned char *end)
+/* Four hexadecimal digits, as in \uXXXX; -1 when they are not. */
+static int hex4(const unsigned char *at, const unsigned char *end)
 {
         int value = 0;
 
@@ -36,7 +37,7 @@ int json_hex4(const unsigned char *at, const unsigned char *end)
 
 static bool check_unicode_escape(struct json_checker *c)
 {
-        int value = json_hex4(c->at + 1, c->end), low;
+        int value = hex4(c->at + 1, c->end), low;
 
         if (value < 0)
                 return json_fault_at(c, "\\u needs four hexadecimal digits");
@@ -45,9 +46,8 @@ static bool check_unicode_escape(struct json_checker *c)
         c->at += 5;
         if (value < 0xd800 || value > 0xdfff)
                 return true;
-        low = value <= 0xdbff && c->end - c->at >= 6 && c->at[0] == '\\' && c->at[1] == 'u'
-                      ? json_hex4(c->at + 2, c->end)
-                      : -1;
+        low = value <= 0xdbff && c->end - c->at >= 6 && c->at[0] == '\\' && c->at[1] == 'u' ? hex4(c->at + 2, c->end)
+                                                                                            : -1;
         if (low < 0xdc00 || low > 0xdfff)
                 return json_fault_at(c, "a surrogate escape stands alone");
         c->at += 6;

@@ -7,8 +7,9 @@
 #include <stdint.h>
 
 /*
- * JSON out, written as text at once: a tree of objects costs ten times as much, and long lists of descriptors are what
- * workers say most. Commas come by themselves. One writer belongs to one thread at a time.
+ * JSON out, written as text at once: a tree of objects takes 1.2 times as long in a small cycle and twice as long for
+ * lists of descriptors, and four times the memory. Commas come by themselves. One writer belongs to one thread at a
+ * time.
  */
 
 struct ferry_json_writer {
