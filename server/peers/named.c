@@ -12,6 +12,7 @@
 
 #include "base/util.h"
 #include "peers/registry.h"
+#include "peers_internal.h"
 
 static const char scheme[] = "ferry://";
 
@@ -113,8 +114,8 @@ static int fetch(struct named *named, char detail[DETAIL_SIZE])
                 url = NULL;
                 return -ENOMEM;
         }
-        return (named->worker ? peers_fetch_worker : peers_fetch_metadata)(named->peers, url, on_fetched, named, detail,
-                                                                           DETAIL_SIZE);
+        return peers_fetch(named->peers, named->worker ? &fetch_worker : &fetch_metadata, url, on_fetched, named,
+                           detail, DETAIL_SIZE);
 }
 
 /* What the registry says, as a base URL. 0 or FERRY_E_* with a sentence. */

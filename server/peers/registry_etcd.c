@@ -48,6 +48,11 @@ static void add_prefix(struct ferry_json_writer *writer, const char *prefix)
         add_bytes(writer, "range_end", end);
 }
 
+void etcd_key(const char *prefix, const char *name, char key[REGISTRY_KEY_SIZE])
+{
+        (void)snprintf(key, REGISTRY_KEY_SIZE, "%s%s", prefix, name);
+}
+
 char *etcd_lease_grant(uint64_t ttl_s)
 {
         struct ferry_json_writer writer = { 0 };

@@ -18,6 +18,9 @@ struct json_object;
 
 enum { ETCD_TTL_MAX_S = 24 * 3600 }; /* a lease that is longer is not believed */
 
+/* The prefix and a name. */
+void etcd_key(const char *prefix, const char *name, char key[REGISTRY_KEY_SIZE]);
+
 char *etcd_lease_grant(uint64_t ttl_s);
 char *etcd_lease_name(uint64_t lease); /* for keepalive, timetolive and revoke */
 char *etcd_put_if_absent(const char *key, const char *value, uint64_t lease);

@@ -39,6 +39,11 @@ int registry_ask(struct registry *registry, const struct registry_question *ques
 /* Ends all with FERRY_E_CANCELLED. Thread: the peers'. */
 void registry_calls_cancel(struct registry *registry);
 
+/* ---- registry_join.c: this worker's own name, as other threads see it ---- */
+
+/* Tells them how it stands. Thread: the peers'. */
+void registry_set_status(struct registry *registry, enum registry_status status);
+
 /* ---- registry_member.c: this worker's own name ---- */
 
 enum member_state {
@@ -71,7 +76,7 @@ struct registry_member {
 /* Does what is due. Returns when there is more to do; UINT64_MAX = when a call ends. Thread: the peers'. */
 uint64_t member_run(struct registry *registry, uint64_t now);
 
-/* ---- registry_lookup.c: what others ask ---- */
+/* ---- registry_lookup.c: names of other workers ---- */
 
 /* Starts what was queued. Thread: the peers'. */
 void lookups_take(struct registry *registry);
@@ -124,10 +129,5 @@ uint64_t registry_run(struct registry *registry, CURLM *multi, uint64_t now);
 
 /* The thread ends. Thread: the peers'. */
 void registry_stop(struct registry *registry);
-
-void registry_set_status(struct registry *registry, enum registry_status status);
-
-/* The prefix and a name. */
-void registry_key(const struct registry *registry, const char *name, char key[REGISTRY_KEY_SIZE]);
 
 #endif

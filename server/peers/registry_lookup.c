@@ -78,7 +78,7 @@ static void ask_range(struct registry_lookup *lookup)
         const struct registry_query *query = &lookup->query;
         char key[REGISTRY_KEY_SIZE];
 
-        registry_key(lookup->registry, lookup->name, key);
+        etcd_key(lookup->registry->prefix, lookup->name, key);
         ask(lookup, "/v3/kv/range", *lookup->name ? etcd_get(key) : etcd_list(key, query->after, query->limit), 0,
             on_range);
 }

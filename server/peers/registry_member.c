@@ -203,7 +203,7 @@ static char *put_body(struct registry *registry)
         FERRY_CLEANUP(cleanup_free) char *value = registry_entry_encode(&registry->self);
         char key[REGISTRY_KEY_SIZE];
 
-        registry_key(registry, registry->self.name, key);
+        etcd_key(registry->prefix, registry->self.name, key);
         return value ? etcd_put_if_absent(key, value, registry->member.lease) : NULL;
 }
 

@@ -75,12 +75,12 @@ int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetch
                        size_t detail_size);
 
 /*
- * Moves a transfer over HTTP: ranges of the content of the peer's operation at transfer->peer_http, which must be of an
- * admitted host. *transfer is copied, its segments stay valid until ended; started, progress and ended run on the
- * peers' thread, ended once for each 0. Else FERRY_E_INVALID_PARAMETER or FERRY_E_FORBIDDEN with a sentence, or
- * -errno. peers_free ends what runs with FERRY_E_CANCELLED.
+ * Moves a transfer over HTTP: ranges of the content of the peer's operation at spec->peer.url, which must be of an
+ * admitted host. *spec is copied, its segments stay valid until ended; started, progress and ended run on the peers'
+ * thread, ended once for each 0. Else FERRY_E_INVALID_PARAMETER or FERRY_E_FORBIDDEN with a sentence, or -errno.
+ * peers_free ends what runs with FERRY_E_CANCELLED.
  */
-int peers_transfer_start(struct peers *peers, const struct engine_transfer *transfer, char *detail, size_t detail_size);
+int peers_transfer_start(struct peers *peers, const struct engine_transfer *spec, char *detail, size_t detail_size);
 
 /* Asks for its end: ended(error = reason) follows at once, unless it has ended. Unknown ids are ignored.
  */

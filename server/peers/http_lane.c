@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "content_lane.h"
+#include "http_lane.h"
 
 #include <inttypes.h>
 #include <json-c/json.h>
@@ -12,7 +12,6 @@
 #include <ferry/json.h>
 
 #include "base/util.h"
-#include "content.h"
 
 enum { CLOSE_MS = 2000 /* of the DELETE */ };
 
@@ -34,16 +33,16 @@ static void headers_free(struct curl_slist *headers)
         curl_slist_free_all(headers);
 }
 
-static bool headers_make(struct content_lane *lane)
+static bool headers_make(struct http_lane *lane)
 {
-        struct content *content = lane->content;
+        struct http_transfer *transfer = lane->transfer;
         struct curl_slist **headers = &lane->headers;
         const struct easy_settings *settings = lane->easy.settings;
         char worker[128], range[96], digest[48], text[FERRY_DIGEST_TEXT_SIZE];
         uint64_t checksum;
 
         headers_free(FERRY_STEAL(*headers));
-        if (!add_header(headers, content->key_header) || !add_header(headers, content->transfer_header) ||
+        if (!add_header(headers, transfer->key_header) || !add_header(headers, transfer->transfer_header) ||
             !add_header(headers, "Expect:"))
                 return false;
         if (settings->worker) {
@@ -53,23 +52,23 @@ static bool headers_make(struct content_lane *lane)
         }
         if (lane->closing)
                 return true;
-        if (content->transfer.direction == ENGINE_READ)
-                return !content->transfer.verify || add_header(headers, "Want-Content-Digest: xxh3=10");
+        if (transfer->spec.direction == ENGINE_READ)
+                return !transfer->spec.verify || add_header(headers, "Want-Content-Digest: xxh3=10");
         (void)snprintf(range, sizeof(range), "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, lane->first,
-                       lane->end - 1, content->stream.total);
+                       lane->end - 1, transfer->stream.total);
         if (!add_header(headers, range) || !add_header(headers, "Content-Type: application/octet-stream"))
                 return false;
-        if (!content->transfer.verify)
+        if (!transfer->spec.verify)
                 return true;
-        content->memory_error = stream_checksum(&content->stream, lane->first, lane->end - lane->first, &checksum);
-        if (content->memory_error)
+        transfer->memory_error = stream_checksum(&transfer->stream, lane->first, lane->end - lane->first, &checksum);
+        if (transfer->memory_error)
                 return false;
         ferry_digest_format(checksum, text);
         (void)snprintf(digest, sizeof(digest), "Content-Digest: %s", text);
         return add_header(headers, digest);
 }
 
-static bool set_method(struct content_lane *lane)
+static bool set_method(struct http_lane *lane)
 {
         CURL *curl = lane->easy.curl;
         char range[64];
@@ -80,7 +79,7 @@ static bool set_method(struct content_lane *lane)
                        curl_easy_setopt(curl, CURLOPT_RANGE, NULL) == CURLE_OK &&
                        curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)CLOSE_MS) == CURLE_OK &&
                        curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, "DELETE") == CURLE_OK;
-        if (lane->content->transfer.direction == ENGINE_WRITE)
+        if (lane->transfer->spec.direction == ENGINE_WRITE)
                 return curl_easy_setopt(curl, CURLOPT_UPLOAD, 1L) == CURLE_OK &&
                        curl_easy_setopt(curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t)(lane->end - lane->first)) ==
                                CURLE_OK;
@@ -88,32 +87,32 @@ static bool set_method(struct content_lane *lane)
         return curl_easy_setopt(curl, CURLOPT_RANGE, range) == CURLE_OK;
 }
 
-bool lane_send(struct content_lane *lane)
+bool lane_send(struct http_lane *lane)
 {
-        struct content *content = lane->content;
+        struct http_transfer *transfer = lane->transfer;
 
         lane->waiting = false;
         lane->n_text = 0;
         lane->has_digest = false;
-        if (content->transfer.direction == ENGINE_WRITE || content->transfer.verify)
+        if (transfer->spec.direction == ENGINE_WRITE || transfer->spec.verify)
                 lane->position = lane->first;
         easy_rearm(&lane->easy);
         lane->busy = headers_make(lane) && set_method(lane) &&
                      curl_easy_setopt(lane->easy.curl, CURLOPT_HTTPHEADER, lane->headers) == CURLE_OK &&
-                     curl_multi_add_handle(content->multi, lane->easy.curl) == CURLM_OK;
+                     curl_multi_add_handle(transfer->multi, lane->easy.curl) == CURLM_OK;
         return lane->busy;
 }
 
-void lane_stop(struct content_lane *lane)
+void lane_stop(struct http_lane *lane)
 {
         if (lane->busy)
-                (void)curl_multi_remove_handle(lane->content->multi, lane->easy.curl);
+                (void)curl_multi_remove_handle(lane->transfer->multi, lane->easy.curl);
         lane->busy = lane->waiting = false;
 }
 
 /* ---- what comes back ---- */
 
-long lane_status(const struct content_lane *lane)
+long lane_status(const struct http_lane *lane)
 {
         long status = 0;
 
@@ -124,7 +123,7 @@ long lane_status(const struct content_lane *lane)
 static size_t on_header(char *data, size_t one, size_t size, void *context)
 {
         static const char name[] = "Content-Digest:";
-        struct content_lane *lane = context;
+        struct http_lane *lane = context;
 
         (void)one;
         if (size > strlen(name) && strncasecmp(data, name, strlen(name)) == 0)
@@ -134,40 +133,40 @@ static size_t on_header(char *data, size_t one, size_t size, void *context)
 
 static size_t on_body(char *data, size_t one, size_t size, void *context)
 {
-        struct content_lane *lane = context;
-        struct content *content = lane->content;
+        struct http_lane *lane = context;
+        struct http_transfer *transfer = lane->transfer;
         size_t room = sizeof(lane->text) - 1 - lane->n_text;
 
         (void)one;
-        if (content->transfer.direction == ENGINE_WRITE || lane->closing || lane_status(lane) != 206) {
+        if (transfer->spec.direction == ENGINE_WRITE || lane->closing || lane_status(lane) != 206) {
                 memcpy(lane->text + lane->n_text, data, size < room ? size : room);
                 lane->n_text += size < room ? size : room;
                 return size;
         }
         if (size > lane->end - lane->position)
                 return 0;
-        content->memory_error = stream_store(&content->stream, lane->position, data, size);
-        if (content->memory_error)
+        transfer->memory_error = stream_store(&transfer->stream, lane->position, data, size);
+        if (transfer->memory_error)
                 return 0;
         lane->position += size;
-        if (!content->transfer.verify)
-                content_arrived(content, lane->position - size, size);
+        if (!transfer->spec.verify)
+                http_transfer_arrived(transfer, lane->position - size, size);
         lane->moved(lane);
         return size;
 }
 
 static size_t on_send(char *to, size_t one, size_t size, void *context)
 {
-        struct content_lane *lane = context;
-        struct content *content = lane->content;
+        struct http_lane *lane = context;
+        struct http_transfer *transfer = lane->transfer;
         uint64_t left = lane->end - lane->position;
 
         size *= one;
         if (!left)
                 return 0;
         size = left < size ? left : size;
-        content->memory_error = stream_load(&content->stream, lane->position, to, size);
-        if (content->memory_error)
+        transfer->memory_error = stream_load(&transfer->stream, lane->position, to, size);
+        if (transfer->memory_error)
                 return CURL_READFUNC_ABORT;
         lane->position += size;
         return size;
@@ -176,7 +175,7 @@ static size_t on_send(char *to, size_t one, size_t size, void *context)
 /* curl sends anew what it had read already, on a connection that turned out to be closed. */
 static int on_seek(void *context, curl_off_t offset, int origin)
 {
-        struct content_lane *lane = context;
+        struct http_lane *lane = context;
 
         if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > lane->end - lane->first)
                 return CURL_SEEKFUNC_FAIL;
@@ -184,7 +183,7 @@ static int on_seek(void *context, curl_off_t offset, int origin)
         return CURL_SEEKFUNC_OK;
 }
 
-int lane_answer(const struct content_lane *lane, const char *member, char code[64])
+int lane_answer(const struct http_lane *lane, const char *member, char code[64])
 {
         struct ferry_json_errors errors = { 0 };
         struct ferry_json *json = NULL;
@@ -200,7 +199,7 @@ int lane_answer(const struct content_lane *lane, const char *member, char code[6
         return ferry_error_from_code(code, 0);
 }
 
-int lane_judge(const struct content_lane *lane, long status, char detail[EASY_DETAIL_SIZE])
+int lane_judge(const struct http_lane *lane, long status, char detail[EASY_DETAIL_SIZE])
 {
         char code[64];
         int error = lane_answer(lane, "code", code);
@@ -216,7 +215,7 @@ int lane_judge(const struct content_lane *lane, long status, char detail[EASY_DE
         case FERRY_E_NOT_FOUND:
                 return FERRY_E_STALE_METADATA;
         case FERRY_E_GONE: /* a claimed operation has an end before its transfer when its owner ends it */
-                return lane->content->claimed ? FERRY_E_CANCELLED_BY_PEER : FERRY_E_STALE_METADATA;
+                return lane->transfer->claimed ? FERRY_E_CANCELLED_BY_PEER : FERRY_E_STALE_METADATA;
         case FERRY_E_UNAUTHENTICATED:
         case FERRY_E_FORBIDDEN:
                 return FERRY_E_PEER_REFUSED;
@@ -227,7 +226,7 @@ int lane_judge(const struct content_lane *lane, long status, char detail[EASY_DE
 
 /* ---- life ---- */
 
-bool lane_prepare(struct content_lane *lane)
+bool lane_prepare(struct http_lane *lane)
 {
         struct easy *easy = &lane->easy;
 
@@ -243,7 +242,7 @@ bool lane_prepare(struct content_lane *lane)
                curl_easy_setopt(easy->curl, CURLOPT_UPLOAD_BUFFERSIZE, 512L << 10) == CURLE_OK;
 }
 
-void lane_clear(struct content_lane *lane)
+void lane_clear(struct http_lane *lane)
 {
         lane_stop(lane);
         easy_clear(&lane->easy);

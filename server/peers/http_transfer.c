@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http_transfer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include <ferry/encoding.h>
+#include <ferry/error.h>
+#include <ferry/json.h>
+
+#include "base/clock.h"
+#include "base/space.h"
+#include "base/util.h"
+
+enum {
+        FIRST_PART = 1 << 20, /* claims; the other connections wait for it */
+        PART = 16 << 20,
+        RETRY_US = 100000,
+        PATIENCE_US = 1000000, /* how long nothing but failures is borne */
+};
+
+/* ---- ends ---- */
+
+static void http_transfer_end(struct http_transfer *transfer, int error, const char *detail)
+{
+        struct engine_outcome outcome = { .error = error, .bytes = transfer->bytes };
+
+        if (transfer->ended)
+                return;
+        transfer->ended = true;
+        if (transfer->claimed)
+                (void)snprintf(outcome.transport, sizeof(outcome.transport), "%s", transfer->secure ? "https" : "http");
+        (void)snprintf(outcome.detail, sizeof(outcome.detail), "%s", detail);
+        transfer->spec.ended(transfer->spec.context, &outcome);
+}
+
+static void lane_close(struct http_lane *lane);
+
+void http_transfer_stop(struct http_transfer *transfer, int reason, const char *detail)
+{
+        if (transfer->ended)
+                return;
+        for (size_t i = 0; i < transfer->n_lanes; i++)
+                lane_stop(&transfer->lanes[i]);
+        http_transfer_end(transfer, reason, detail);
+        if (transfer->contacted)
+                lane_close(&transfer->lanes[0]);
+}
+
+bool http_transfer_is_over(const struct http_transfer *transfer)
+{
+        for (size_t i = 0; i < transfer->n_lanes; i++)
+                if (transfer->lanes[i].busy || transfer->lanes[i].waiting)
+                        return false;
+        return transfer->ended;
+}
+
+static void lane_start(struct http_lane *lane)
+{
+        lane->transfer->contacted = true;
+        if (!lane_send(lane))
+                http_transfer_stop(lane->transfer, FERRY_E_TRANSFER_FAILED,
+                                   space_error(lane->transfer->memory_error ? lane->transfer->memory_error : -ENOMEM));
+}
+
+/* After the last range it says that all has arrived, before it that the transfer is given up. */
+static void lane_close(struct http_lane *lane)
+{
+        lane->closing = true;
+        lane_start(lane);
+}
+
+/* Bytes of the next range. What is followed comes in small ones: with verify none is passed on before its end. */
+static uint64_t part_size(const struct http_transfer *transfer)
+{
+        const struct engine_transfer *spec = &transfer->spec;
+        uint64_t part = transfer->claimed ? PART : FIRST_PART, left = transfer->stream.total - transfer->next_offset;
+        uint64_t most = spec->request_max ? spec->request_max(spec->context) : UINT64_MAX;
+
+        part = part < most ? part : most;
+        return part < left ? part : left;
+}
+
+/* Gives idle lanes what is left. */
+static void http_transfer_fill(struct http_transfer *transfer)
+{
+        bool any = false;
+
+        for (size_t i = 0; i < transfer->n_lanes && !transfer->ended; i++) {
+                struct http_lane *lane = &transfer->lanes[i];
+                uint64_t size = part_size(transfer);
+
+                if (lane->busy || lane->waiting || !size || (!transfer->claimed && i)) {
+                        any |= lane->busy || lane->waiting;
+                        continue;
+                }
+                lane->first = lane->position = transfer->next_offset;
+                lane->end = lane->first + size;
+                transfer->next_offset = lane->end;
+                any = true;
+                lane_start(lane);
+        }
+        if (!any && !transfer->ended)
+                lane_close(&transfer->lanes[0]);
+}
+
+/* ---- what comes back ---- */
+
+static void on_moved(struct http_lane *lane)
+{
+        struct http_transfer *transfer = lane->transfer;
+        uint64_t bytes = transfer->bytes;
+
+        for (size_t i = 0; i < transfer->n_lanes; i++)
+                if (transfer->lanes[i].busy && !transfer->lanes[i].closing)
+                        bytes += transfer->lanes[i].position - transfer->lanes[i].first;
+        if (!transfer->claimed) {
+                transfer->claimed = true;
+                transfer->spec.started(transfer->spec.context);
+        }
+        transfer->failing_us = 0;
+        transfer->spec.progress(transfer->spec.context, bytes);
+}
+
+/* ---- judging ---- */
+
+/* A retry may succeed: the connection broke, or the peer has not yet noticed that it did. */
+static bool may_retry(const struct http_lane *lane, CURLcode result, long status, int error)
+{
+        if (result != CURLE_OK)
+                return lane->transfer->claimed && result != CURLE_WRITE_ERROR && result != CURLE_OUT_OF_MEMORY &&
+                       result != CURLE_PEER_FAILED_VERIFICATION;
+        return (lane->transfer->claimed && error == FERRY_E_ALREADY_CLAIMED) || status == 429 || status == 502 ||
+               status == 504;
+}
+
+static void lane_failed(struct http_lane *lane, CURLcode result, long status)
+{
+        struct http_transfer *transfer = lane->transfer;
+        uint64_t now = clock_now_us();
+        char detail[EASY_DETAIL_SIZE];
+        int error;
+
+        if (result == CURLE_OK)
+                error = lane_judge(lane, status, detail);
+        else
+                error = easy_judge(&lane->easy, result, "the content", detail);
+        if (transfer->ended)
+                return;
+        if (transfer->memory_error) {
+                http_transfer_stop(transfer, FERRY_E_TRANSFER_FAILED, space_error(transfer->memory_error));
+                return;
+        }
+        if (!transfer->failing_us)
+                transfer->failing_us = now;
+        if (may_retry(lane, result, status, error) && now - transfer->failing_us < PATIENCE_US) {
+                lane->waiting = true;
+                transfer->retry_us = now + RETRY_US;
+                return;
+        }
+        if (result != CURLE_OK && transfer->claimed)
+                error = FERRY_E_PEER_LOST;
+        http_transfer_stop(transfer, error, detail);
+}
+
+/* Of a range that has arrived or was stored. */
+static void lane_done(struct http_lane *lane)
+{
+        struct http_transfer *transfer = lane->transfer;
+        uint64_t checksum = 0;
+
+        if (transfer->spec.direction == ENGINE_READ && transfer->spec.verify && lane->has_digest) {
+                int r = stream_checksum(&transfer->stream, lane->first, lane->end - lane->first, &checksum);
+
+                if (r < 0) {
+                        http_transfer_stop(transfer, FERRY_E_TRANSFER_FAILED, space_error(r));
+                        return;
+                }
+        }
+        if (transfer->spec.direction == ENGINE_READ && transfer->spec.verify &&
+            (!lane->has_digest || lane->digest != checksum)) {
+                http_transfer_stop(transfer, lane->has_digest ? FERRY_E_CHECKSUM_MISMATCH : FERRY_E_TRANSFER_FAILED,
+                                   lane->has_digest ? "" : "The peer sent no digest");
+                return;
+        }
+        if (transfer->spec.verify)
+                http_transfer_arrived(transfer, lane->first, lane->end - lane->first);
+        transfer->bytes += lane->end - lane->first;
+        on_moved(lane);
+        http_transfer_fill(transfer);
+}
+
+static void on_done(struct easy *easy, CURLcode result)
+{
+        struct http_lane *lane = FERRY_CONTAINER_OF(easy, struct http_lane, easy);
+        struct http_transfer *transfer = lane->transfer;
+        long status = lane_status(lane);
+        char word[64];
+
+        lane->busy = false;
+        if (transfer->ended)
+                return;
+        if (lane->closing) {
+                if (result != CURLE_OK || status != 200)
+                        lane_failed(lane, result, status);
+                else if (lane_answer(lane, "status", word), strcmp(word, "COMPLETE") == 0)
+                        http_transfer_end(transfer, 0, "");
+                else
+                        http_transfer_end(transfer, FERRY_E_TRANSFER_FAILED, "The peer has not counted every byte");
+                return;
+        }
+        if (result == CURLE_OK && lane->position == lane->end &&
+            status == (transfer->spec.direction == ENGINE_READ ? 206 : 204))
+                lane_done(lane);
+        else
+                lane_failed(lane, result, status);
+}
+
+uint64_t http_transfer_run(struct http_transfer *transfer, uint64_t now_us)
+{
+        bool waits = false;
+
+        for (size_t i = 0; i < transfer->n_lanes; i++) {
+                if (!transfer->lanes[i].waiting)
+                        continue;
+                if (now_us >= transfer->retry_us)
+                        lane_start(&transfer->lanes[i]);
+                else
+                        waits = true;
+        }
+        return waits ? transfer->retry_us : UINT64_MAX;
+}
+
+/* ---- life ---- */
+
+void http_transfer_start(struct http_transfer *transfer, CURLM *multi)
+{
+        int reason = transfer->spec.stopping(transfer->spec.context);
+
+        transfer->multi = multi;
+        if (reason) /* a cancel that came before anybody here knew of the transfer */
+                http_transfer_stop(transfer, reason, "");
+        else
+                http_transfer_fill(transfer);
+}
+
+static int lanes_prepare(struct http_transfer *transfer, const struct easy_settings *settings, const char *url,
+                         char *detail, size_t detail_size)
+{
+        uint64_t parts = 1 + (transfer->stream.total + PART - 1) / PART;
+        int r;
+
+        for (size_t i = 0; i < HTTP_LANES && i < parts; i++) {
+                struct http_lane *lane = &transfer->lanes[i];
+
+                lane->transfer = transfer;
+                lane->easy.done = on_done;
+                lane->moved = on_moved;
+                transfer->n_lanes = i + 1;
+                r = easy_locate(&lane->easy, settings, url, detail, detail_size);
+                if (r == 0)
+                        r = easy_admit(&lane->easy, detail, detail_size);
+                if (r)
+                        return r;
+                if (!lane_prepare(lane))
+                        return -ENOMEM;
+        }
+        return 0;
+}
+
+static void cleanup_transfer(struct http_transfer **transfer)
+{
+        *transfer = http_transfer_free(*transfer);
+}
+
+int http_transfer_new(const struct easy_settings *settings, const struct engine_transfer *spec,
+                      struct http_transfer **ret_transfer, char *detail, size_t detail_size)
+{
+        FERRY_CLEANUP(cleanup_transfer) struct http_transfer *transfer = calloc(1, sizeof(*transfer));
+        FERRY_CLEANUP(cleanup_free) char *url = NULL;
+        size_t length = strlen(spec->peer.url);
+        char id[FERRY_ID_TEXT_SIZE], key[FERRY_KEY_TEXT_SIZE];
+        int r;
+
+        if (!transfer)
+                return -ENOMEM;
+        transfer->spec = *spec;
+        explicit_bzero(transfer->spec.key, sizeof(transfer->spec.key));
+        transfer->secure = strncasecmp(spec->peer.url, "https:", 6) == 0;
+        r = stream_init(&transfer->stream, spec->segments, spec->n_segments);
+        if (r < 0)
+                return r;
+        while (length > 0 && spec->peer.url[length - 1] == '/')
+                length--;
+        ferry_id_format("op_", spec->remote_operation, id);
+        if (asprintf(&url, "%.*s/v1/operations/%s/content", (int)length, spec->peer.url, id) < 0) {
+                url = NULL;
+                return -ENOMEM;
+        }
+        ferry_key_format(spec->key, key);
+        (void)snprintf(transfer->key_header, sizeof(transfer->key_header), "Authorization: Bearer %s", key);
+        explicit_bzero(key, sizeof(key));
+        ferry_id_format("xfr_", random_id(), id);
+        (void)snprintf(transfer->transfer_header, sizeof(transfer->transfer_header), "Ferry-Transfer: %s", id);
+        r = lanes_prepare(transfer, settings, url, detail, detail_size);
+        if (r)
+                return r;
+        *ret_transfer = FERRY_STEAL(transfer);
+        return 0;
+}
+
+struct http_transfer *http_transfer_free(struct http_transfer *transfer)
+{
+        if (!transfer)
+                return NULL;
+        for (size_t i = 0; i < transfer->n_lanes; i++) {
+                lane_clear(&transfer->lanes[i]);
+        }
+        stream_clear(&transfer->stream);
+        explicit_bzero(transfer->key_header, sizeof(transfer->key_header));
+        free(transfer);
+        return NULL;
+}
