@@ -47,6 +47,13 @@ static const struct ferry_json_field descriptor_fields[] = {
         { "size", FERRY_JSON_UINT, true, offsetof(struct descriptor, size), 1, 0, NULL },
 };
 
+bool ferry_metadata_is_name(const char *text)
+{
+        size_t n = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_");
+
+        return n > 0 && n < FERRY_METADATA_NAME_SIZE && text[n] == '\0';
+}
+
 struct ferry_metadata *ferry_metadata_free(struct ferry_metadata *m)
 {
         if (!m)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <ferry/encoding.h>
+#include <ferry/metadata.h>
 
 #include "base/address.h"
 #include "base/log.h"
@@ -116,7 +117,7 @@ const struct option option_table[] = {
           .argument = "NAME",
           .type = OPTION_STRING,
           WORKER(name),
-          .accepts = worker_settings_is_name,
+          .accepts = ferry_metadata_is_name,
           .accepted = "1 to 63 letters, digits, '.', '-' and '_'",
           .help = "Name of this worker (default host name and process id)" },
 

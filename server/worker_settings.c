@@ -28,8 +28,6 @@ enum {
         PROCESS_ID_ROOM = 12, /* "-" and a process id at the end of the default name */
 };
 
-_Static_assert((int)FERRY_METADATA_NAME_SIZE > (int)WORKER_NAME_MAX, "a name fits into metadata");
-
 static int say(char *message, size_t message_size, int error, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 static int say(char *message, size_t message_size, int error, const char *format, ...)
@@ -363,9 +361,10 @@ static int check_options(struct worker_settings *settings, char *message, size_t
                         "--transports and --interfaces are of the network transport, which only --data-listen opens");
         if (options->chunk_size > UINT32_MAX || options->grace_ms > UINT32_MAX)
                 return say(message, message_size, -EINVAL, "--chunk-size or --grace is too large");
-        if (!worker_settings_is_name(options->name))
+        if (!ferry_metadata_is_name(options->name))
                 return say(message, message_size, -EINVAL,
-                           "the worker's name is not 1 to %d letters, digits, '.', '-' and '_'", WORKER_NAME_MAX);
+                           "the worker's name is not 1 to %d letters, digits, '.', '-' and '_'",
+                           FERRY_METADATA_NAME_SIZE - 1);
         return 0;
 }
 

@@ -4,7 +4,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "worker.h"
 
@@ -32,15 +31,5 @@ int worker_settings_reread(struct worker_settings *settings, char *message, size
 
 /* Wipes the secrets and frees. Takes NULL; returns NULL. */
 struct worker_settings *worker_settings_free(struct worker_settings *settings);
-
-enum { WORKER_NAME_MAX = 63 };
-
-/* Whether a text may name a worker: it stands in metadata, log lines and links as it is. */
-static inline bool worker_settings_is_name(const char *text)
-{
-        size_t n = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_");
-
-        return n > 0 && n <= WORKER_NAME_MAX && text[n] == '\0';
-}
 
 #endif

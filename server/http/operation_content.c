@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <ferry/error.h>
+#include <ferry/metadata.h>
 
 #include "base/util.h"
 #include "connection.h"
@@ -82,7 +83,8 @@ static void read_worker(const struct http_request *request, struct operation_con
         const char *header = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, "Ferry-Worker");
         char epoch[FERRY_ID_TEXT_SIZE];
 
-        if (!header || strlen(header) < EPOCH_DIGITS + 2 || header[EPOCH_DIGITS] != ' ')
+        if (!header || strlen(header) < EPOCH_DIGITS + 2 || header[EPOCH_DIGITS] != ' ' ||
+            !ferry_metadata_is_name(header + EPOCH_DIGITS + 1))
                 return;
         (void)snprintf(epoch, sizeof(epoch), "%.*s", EPOCH_DIGITS, header);
         if (!ferry_id_parse("", epoch, &wanted->peer_epoch))

@@ -210,6 +210,43 @@ static char *offer_abc(struct worker *w, const char *kind, const char *region)
         return id;
 }
 
+/* It stands in lists, logs and events. */
+WITH_WORKER(who_asks_is_known_by_a_name_if_it_is_one)
+{
+        static const struct {
+                const char *header, *name;
+        } rows[] = {
+                { "0123456789abcdef worker-1.b_2", "worker-1.b_2" },
+                { "0123456789abcdef a b", NULL },
+                { "0123456789abcdef <b>w</b>", NULL },
+                { "0123456789abcdef w\xff\xfe", NULL },
+                { "0123456789abcdef aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", NULL },
+        };
+        char region[FERRY_ID_SIZE];
+
+        worker_start(w, "w", NULL);
+        region_make(w, 6, 0, region);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                char *offer = offer_abc(w, "readable", region);
+                struct json_object *now, *peer;
+                struct raw_answer answer;
+
+                wire_ask(w, &answer,
+                         "GET /v1/operations/%s/content HTTP/1.1\r\nHost: localhost\r\nFerry-Worker: %s\r\n\r\n", offer,
+                         rows[i].header);
+                assert_int_equal(answer.status, 200);
+                operation_assert_end(w, offer, FERRY_COMPLETE, NULL);
+                now = operation_json(w, offer);
+                if (rows[i].name)
+                        assert_string_equal(json_text(json_member(now, "peer"), "worker"), rows[i].name);
+                else
+                        assert_false(json_object_object_get_ex(now, "peer", &peer));
+                json_object_put(now);
+                free(offer);
+        }
+        worker_stop(w);
+}
+
 WITH_WORKER(the_digest_of_the_whole_comes_with_any_part)
 {
         static const struct {

@@ -51,6 +51,12 @@ struct ferry_metadata {
 };
 
 /*
+ * Whether a text may name a worker: 1 to 63 letters, digits, '.', '-' and '_'. It stands in metadata, log lines and
+ * links as it is.
+ */
+bool ferry_metadata_is_name(const char *text);
+
+/*
  * Writes the JSON document of m. The blob is "b64:" + base64 of zlib of a small JSON document; it also holds a digest
  * (XXH3-64) of the descriptors and the kind, so that a document changed on its way, but for the key, is refused by
  * whoever decodes it. worker, data and http must be printable ASCII without white space, quotes and backslashes; the
