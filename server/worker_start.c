@@ -129,6 +129,7 @@ static int start_engine(struct ferry_worker *worker)
         const struct worker_options *options = &worker->settings->options;
         const struct engine_config config = {
                 .epoch = worker->epoch,
+                .name = options->name,
                 .local = options->local && strcmp(options->local, "off") == 0 ? NULL : options->local ?: "auto",
                 .copy_threads = options->copy_threads,
                 .data_listen = options->data_listen,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "arrival.h"
 
+#include <string.h>
+
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/util.h"
@@ -62,15 +64,23 @@ static void note_contact(struct peer *peer, uint64_t epoch)
         contact_join(contact_meet(peer->engine, &(struct engine_peer){ .epoch = epoch }), peer);
 }
 
-/* epoch: of the worker at the other end; 0 = not known. */
-static void came_up(struct peer *peer, uint64_t epoch)
+/* The name that comes with a HELLO. Whatever is no name is none. */
+static void note_name(struct peer *peer, const struct wire_header *header, const struct payload *payload)
+{
+        char name[FERRY_METADATA_NAME_SIZE];
+
+        if (header->type != WIRE_HELLO || !payload->bytes || payload->length >= sizeof(name))
+                return;
+        memcpy(name, payload->bytes, payload->length);
+        name[payload->length] = '\0';
+        if (ferry_metadata_is_name(name))
+                contact_name(peer->contact, name);
+}
+
+static void came_up(struct peer *peer)
 {
         struct requester *r, *next;
 
-        if (peer->up || peer->link->state != LINK_UP)
-                return;
-        if (epoch != 0)
-                note_contact(peer, epoch);
         peer->up = true;
         contact_tell(peer->engine, peer->contact);
         DL_FOREACH_SAFE2(peer->requesters, r, next, peer_next)
@@ -84,7 +94,11 @@ static void on_message(void *context, struct link *link, const struct wire_heade
 
         if (!peer || !link_is_usable(link))
                 return;
-        came_up(peer, header->from_epoch);
+        if (!peer->up) {
+                note_contact(peer, header->from_epoch);
+                note_name(peer, header, payload);
+                came_up(peer);
+        }
         if (header->to_epoch == engine->epoch)
                 types[header->type].handle(engine, peer, header, payload);
         else if (types[header->type].refusal)
@@ -145,7 +159,8 @@ static void on_room(void *context, struct link *link)
 
         if (!peer)
                 return;
-        came_up(peer, link->peer_epoch);
+        if (!peer->up && link->state == LINK_UP && !link->accepted) /* else the peer's HELLO says who it is */
+                came_up(peer);
         peer_ready(peer);
 }
 

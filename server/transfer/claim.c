@@ -23,7 +23,7 @@ static int claim(struct engine *engine, struct peer *peer, const struct wire_hea
                 .direction = direction_of(h),
                 .total = h->total,
                 .peer_epoch = h->from_epoch,
-                .peer_name = peer->contact ? peer->contact->name : NULL,
+                .peer_name = peer->contact && peer->contact->epoch == h->from_epoch ? peer->contact->name : NULL,
         };
         struct responder *r;
         int error;

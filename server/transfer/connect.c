@@ -67,20 +67,13 @@ static void end(struct connect *c, int error, const char *detail)
 /* It may be gone afterwards. */
 static void greet(struct connect *c)
 {
-        struct wire_header h = {
-                .type = WIRE_HELLO,
-                .to_epoch = c->spec.peer.epoch,
-                .from_epoch = c->engine->epoch,
-                .operation = c->id, /* not used, but never 0 */
-                .transfer = c->id,
-        };
         char reason[128];
 
         switch (route_take(c->engine, &c->route, &c->peer, reason, sizeof(reason))) {
         case ROUTE_FOUND:
                 c->peer->n_connects++;
                 c->reused = c->peer->link->state == LINK_UP;
-                peer_send(c->peer, &h);
+                peer_greet(c->peer, c->spec.peer.epoch, c->id);
                 break;
         case ROUTE_RESOLVING:
                 break;

@@ -85,6 +85,12 @@ struct contact *contact_meet(struct engine *engine, const struct engine_peer *pe
         return contact;
 }
 
+void contact_name(struct contact *contact, const char *name)
+{
+        if (contact && !contact->name)
+                (void)note(&contact->name, name);
+}
+
 void contact_join(struct contact *contact, struct peer *peer)
 {
         if (!contact)

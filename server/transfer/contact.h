@@ -40,6 +40,8 @@ struct contact {
 
 /* The worker, new where it is not known; its strings are taken over where they are known. NULL: no memory. */
 struct contact *contact_meet(struct engine *engine, const struct engine_peer *peer);
+/* It says its name, unless that is known, from its metadata or its answer over HTTP. It may be NULL. */
+void contact_name(struct contact *contact, const char *name);
 /* The link leads to that worker. It may be NULL. */
 void contact_join(struct contact *contact, struct peer *peer);
 /* One of its links may have come up: whoever wants to know is told. It may be NULL. */

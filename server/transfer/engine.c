@@ -151,6 +151,9 @@ static struct engine *allocate(const struct engine_config *config)
         if (!engine)
                 return NULL;
         engine->epoch = config->epoch;
+        (void)snprintf(engine->name, sizeof(engine->name), "%s", config->name ?: "");
+        engine->name_segment = (struct segment){ .address = (uint8_t *)engine->name, .size = strlen(engine->name) };
+        (void)stream_init(&engine->name_stream, &engine->name_segment, 1);
         engine->spin_us = or_default(config->spin_us, ENGINE_SPIN_DEFAULT_US);
         engine->max_links = or_default(config->max_links, ENGINE_LINKS_DEFAULT);
         engine->max_claims = or_default(config->max_claims, ENGINE_CLAIMS_MAX);

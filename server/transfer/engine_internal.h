@@ -10,6 +10,7 @@
 #include <utlist.h>
 
 #include <ferry/error.h>
+#include <ferry/metadata.h>
 
 #include "base/clock.h"
 #include "engine_limits.h"
@@ -45,6 +46,9 @@ struct tombstones {
 
 struct engine {
         uint64_t epoch;
+        char name[FERRY_METADATA_NAME_SIZE]; /* which peers are told; "" = none */
+        struct segment name_segment;
+        struct stream name_stream;
         uint64_t spin_us; /* how long the thread polls, after something moved, before it sleeps */
         uint64_t grace_us, connect_us;
         const struct allowlist *allowlist; /* borrowed; NULL = every host */

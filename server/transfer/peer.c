@@ -75,7 +75,7 @@ struct peer *peer_find_address(struct engine *engine, const char *address)
         return usable(peer);
 }
 
-void peer_send(struct peer *peer, const struct wire_header *header)
+static void send_with(struct peer *peer, const struct wire_header *header, const struct stream *payload)
 {
         struct message *message;
 
@@ -87,8 +87,29 @@ void peer_send(struct peer *peer, const struct wire_header *header)
                 return;
         }
         message->header = *header;
-        peer->spoke = true;
+        message->stream = payload;
+        message->length = payload ? payload->total : 0;
         peer->link->transport->ops->send(peer->link, message);
+}
+
+void peer_send(struct peer *peer, const struct wire_header *header)
+{
+        send_with(peer, header, NULL);
+}
+
+void peer_greet(struct peer *peer, uint64_t to_epoch, uint64_t id)
+{
+        const struct engine *engine = peer->engine;
+        const struct wire_header hello = {
+                .type = WIRE_HELLO,
+                .to_epoch = to_epoch,
+                .from_epoch = engine->epoch,
+                .operation = id, /* not used, but never 0 */
+                .transfer = id,
+                .length = engine->name_stream.total,
+        };
+
+        send_with(peer, &hello, &engine->name_stream);
 }
 
 void peer_fail(struct peer *peer, int error, const char *detail)

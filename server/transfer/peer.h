@@ -21,7 +21,6 @@ struct peer {
         char address[ENGINE_ADDRESS_SIZE]; /* its name in peers_by_address: a link of UCX that we opened; "" = none */
         struct contact *contact;           /* the worker at the other end; NULL = not known */
         struct peer *contact_prev, *contact_next;
-        bool spoke;  /* a message without payload was sent to it */
         bool up;     /* its requesters know that the link is up */
         bool unused; /* it is being closed because nothing has used it for long */
         bool ended;  /* the link has ended: it waits for its last requester or responder */
@@ -61,6 +60,8 @@ static inline bool peer_is_usable(const struct peer *peer)
 
 /* Sends a header alone; nobody waits for it. */
 void peer_send(struct peer *peer, const struct wire_header *header);
+/* Sends a HELLO, which tells this worker's name; id is the HELLO_ACK's transfer. */
+void peer_greet(struct peer *peer, uint64_t to_epoch, uint64_t id);
 /* Closes the link by force; error and detail are what ends what moves over it. */
 void peer_fail(struct peer *peer, int error, const char *detail);
 /* There may be room for what waits: the next pass looks. */

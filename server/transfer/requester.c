@@ -60,22 +60,6 @@ static bool must_ask_carrier(const struct requester *r)
         return r->spec.carriers != 0 && carriers != ENGINE_CARRIER_UCX && r->peer->link->transport == r->engine->ucx;
 }
 
-/* Whether the first that is heard of the peer would say that bytes have moved: too late to tell when that began. */
-static bool is_silent(const struct requester *r)
-{
-        return r->spec.direction == ENGINE_WRITE && r->spec.total > WIRE_INLINE_MAX;
-}
-
-/* Its answer says that the link is up, and by what. */
-static void greet(const struct requester *r)
-{
-        struct wire_header hello = requester_header(r, WIRE_HELLO);
-
-        explicit_bzero(hello.key, sizeof(hello.key));
-        hello.total = 0;
-        peer_send(r->peer, &hello);
-}
-
 void requester_link_up(struct requester *r)
 {
         struct link *link = r->peer->link;
@@ -105,8 +89,6 @@ static void use_peer(struct requester *r, struct peer *peer)
                 r->connect_deadline_us = clock_now_us() + r->engine->connect_us;
                 engine_tick_before(r->engine, r->connect_deadline_us);
         }
-        if (!r->was_up && (must_ask_carrier(r) || is_silent(r)))
-                greet(r);
         if (!must_ask_carrier(r)) {
                 requester_set_state(r, REQUESTER_MOVING);
                 requester_mark(r);

@@ -139,12 +139,6 @@ void responder_tell_held(const struct responder *r, uint32_t seq)
         peer_send(r->peer, &h);
 }
 
-void responder_tell_slow(const struct responder *r, uint32_t seq)
-{
-        if (r->stream.off_host && !r->peer->spoke)
-                responder_tell_held(r, seq);
-}
-
 void responder_stop_pending(struct responder *r)
 {
         responder_set_held(r, false);

@@ -93,8 +93,6 @@ void responder_stop_pending(struct responder *responder);
 void responder_set_held(struct responder *responder, bool held);
 /* Tells the requester that its READ is held, and is not forgotten. */
 void responder_tell_held(const struct responder *responder, uint32_t seq);
-/* The same before memory off the host is copied: a peer that has heard nothing over a link yet takes it for dead. */
-void responder_tell_slow(const struct responder *responder, uint32_t seq);
 
 /* Ends it as soon as it is quiet; the first reason counts, and none counts when the requester has every byte. */
 void responder_fail(struct responder *responder, int error, int wire_error, const char *detail);

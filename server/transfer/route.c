@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/util.h"
 #include "contact.h"
 #include "engine_internal.h"
 #include "peer.h"
@@ -70,6 +71,7 @@ static struct peer *open_peer(struct transport *transport, const struct route *r
                 return NULL;
         }
         contact_join(contact_meet(engine, &route->peer), peer);
+        peer_greet(peer, route->peer.epoch, random_id());
         return peer;
 }
 

@@ -177,7 +177,6 @@ void serve_on_read(struct engine *engine, struct peer *peer, const struct wire_h
                 responder_refuse(engine, peer, h, WIRE_DATA, error);
                 return;
         }
-        responder_tell_slow(r, h->seq);
         if (h->length > WIRE_INLINE_MAX || r->n_reads > 0 || r->offer.there)
                 queue_read(r, &read);
         else

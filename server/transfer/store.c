@@ -124,7 +124,6 @@ void store_on_write(struct engine *engine, struct peer *peer, const struct wire_
                 stored(r, h, 0);
                 return;
         }
-        responder_tell_slow(r, h->seq);
         message = message_new(peer->link->transport);
         if (!message) {
                 responder_refuse(engine, peer, h, WIRE_ACK, FERRY_E_TRANSFER_FAILED);

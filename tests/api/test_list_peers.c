@@ -110,7 +110,7 @@ ON_PAIR(both_sides_tell_of_a_local_link)
         json_object_put(answer);
 
         answer = only_peer(&p->a, &peer); /* which was told no more than who it is */
-        assert_false(json_object_object_get_ex(peer, "worker", NULL));
+        assert_string_equal(json_text(peer, "worker"), "b");
         assert_string_equal(json_text(peer, "epoch"), p->b.epoch);
         assert_string_equal(json_text(peer, "status"), "connected");
         assert_string_equal(json_text(peer, "transport"), "shm");
@@ -141,6 +141,7 @@ WITH_PAIR(the_network_side_says_why_it_is_not_shared_memory)
         assert_reason(peer, "rdma", "--transports names no transport of RDMA that is here");
         json_object_put(answer);
         answer = only_peer(&p->a, &peer);
+        assert_string_equal(json_text(peer, "worker"), "b");
         assert_string_equal(json_text(peer, "transport"), "tcp");
         assert_string_equal(json_text(peer, "opened_by"), "peer");
         assert_unused(peer, "shm rdma");

@@ -211,7 +211,7 @@ static char *offer_abc(struct worker *w, const char *kind, const char *region)
 }
 
 /* It stands in lists, logs and events. */
-WITH_WORKER(who_asks_is_known_by_a_name_if_it_is_one)
+ON_WORKER(who_asks_is_known_by_a_name_if_it_is_one)
 {
         static const struct {
                 const char *header, *name;
@@ -224,7 +224,6 @@ WITH_WORKER(who_asks_is_known_by_a_name_if_it_is_one)
         };
         char region[FERRY_ID_SIZE];
 
-        worker_start(w, "w", NULL);
         region_make(w, 6, 0, region);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 char *offer = offer_abc(w, "readable", region);
@@ -244,7 +243,6 @@ WITH_WORKER(who_asks_is_known_by_a_name_if_it_is_one)
                 json_object_put(now);
                 free(offer);
         }
-        worker_stop(w);
 }
 
 WITH_WORKER(the_digest_of_the_whole_comes_with_any_part)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "harness.h"
+#include <string.h>
+
+#include "steps.h"
 
 /* Every size, both ways, both sides of the data plane, byte for byte. */
 
@@ -38,6 +40,44 @@ ON_EACH_PAIR(every_size_arrives_byte_for_byte)
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
                 move(p, FERRY_READABLE, sizes[i]);
                 move(p, FERRY_WRITABLE, sizes[i]);
+        }
+}
+
+static void assert_peer(struct worker *w, const char *id, const struct worker *peer)
+{
+        struct json_object *now = operation_json(w, id);
+
+        assert_string_equal(json_text(json_member(now, "peer"), "worker"), peer->name);
+        assert_string_equal(json_text(json_member(now, "peer"), "epoch"), peer->epoch);
+        json_object_put(now);
+        assert_non_null(strstr(worker_log(w), text_format("operation=%s", id)));
+        assert_non_null(strstr(strstr(worker_log(w), text_format("operation=%s", id)),
+                               text_format("peer=%s peer_epoch=%s", peer->name, peer->epoch)));
+}
+
+/* Both ends of the first transfer over a link, short and long. */
+WITH_PAIR(the_operation_and_the_log_name_the_worker_at_the_other_end)
+{
+        static const enum ferry_kind kinds[] = { FERRY_READABLE, FERRY_WRITABLE };
+        static const uint64_t sizes[] = { 64, MIB };
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        struct ferry_operation passive, active;
+
+        for (int i = 0; i < 8; i++) {
+                enum ferry_kind kind = kinds[i / 2 % 2];
+
+                pair_start(p, i / 4);
+                region_make(&p->a, sizes[i % 2], 0, offered);
+                region_make(&p->b, sizes[i % 2], 0, local);
+                offer_make(&p->a, kind, offered, &passive);
+                begin_make(&p->b, kind_of_peer(kind), local, passive.metadata, &active);
+                operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+                operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
+                assert_peer(&p->a, passive.id, &p->b);
+                assert_peer(&p->b, active.id, &p->a);
+                ferry_operation_clear(&passive);
+                ferry_operation_clear(&active);
+                pair_stop(p);
         }
 }
 

@@ -62,9 +62,10 @@ static void offer_drop(struct worker *w, struct offer *offer)
 static void assert_peer(struct pair *p, const struct offer *offer)
 {
         struct json_object *now = operation_json(&p->a, offer->id);
-        const char *log = worker_log(&p->a), *line = text_format("peer_epoch=%s", p->b.epoch);
+        const char *log = worker_log(&p->a), *line = text_format("peer=b peer_epoch=%s", p->b.epoch);
         size_t n = 0;
 
+        assert_string_equal(json_text(json_member(now, "peer"), "worker"), "b");
         assert_string_equal(json_text(json_member(now, "peer"), "epoch"), p->b.epoch);
         for (const char *at = log; (at = strstr(at, line)); at++)
                 n++;

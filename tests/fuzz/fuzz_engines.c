@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "command.h"
+#include "contact.h"
 #include "engine_internal.h"
 #include "offered.h"
 #include "pass.h"
@@ -346,6 +347,7 @@ void engines_open(struct fuzz_engines *engines, bool mapped)
         for (int i = 0; i < ENGINES; i++) {
                 const struct engine_config config = {
                         .epoch = engines->epoch[i] = 0xe0 + (uint64_t)i,
+                        .name = "fuzzed",
                         .local = directory,
                         .chunk_size = ENGINE_CHUNK_MIN,
                         .grace_ms = GRACE_MS,
@@ -405,6 +407,15 @@ void engines_end_flights(struct fuzz_engines *engines)
         FUZZ_CHECK(all_are_over(engines));
 }
 
+/* What peers say they are called stands in logs. */
+static void check_names(const struct engine *engine)
+{
+        const struct contact *contact;
+
+        DL_FOREACH (engine->contacts, contact)
+                FUZZ_CHECK(!contact->name || ferry_metadata_is_name(contact->name));
+}
+
 /* As the engine's own thread does on a STOP (server/transfer/thread.c). */
 static void engine_end(struct fuzz_engines *engines, int which)
 {
@@ -418,6 +429,7 @@ static void engine_end(struct fuzz_engines *engines, int which)
                 engine->transports[i]->ops->shut_down(engine->transports[i], now_us);
         (void)pass_run(engine, &passed_us);
         FUZZ_CHECK(!pass_is_moving(engine));
+        check_names(engine);
         engine->ended = true;
         engine_memory_deregister(engine, engines->memory[which]);
         engines->engine[which] = engine_free(engine);

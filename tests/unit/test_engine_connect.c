@@ -39,6 +39,7 @@ static const char *const transports[2] = { "shm", "tcp" };
 
 struct end {
         uint64_t epoch;
+        const char *name;
         struct engine *engine;
         struct memory *registered;
         struct segment segment;
@@ -79,6 +80,7 @@ static void end_start(struct end *end, bool local, bool network, size_t size)
 {
         struct engine_config config = {
                 .epoch = end->epoch = random_id(),
+                .name = end->name,
                 .local = local ? local_directory() : NULL,
                 .data_listen = network ? "127.0.0.1:0" : NULL,
                 .transports = network ? "tcp,self" : NULL,
@@ -108,10 +110,11 @@ static void end_stop(struct end *end)
         free(end->segment.address);
 }
 
-static struct world *world_of(bool local, bool network, size_t size)
+static struct world *world_of(bool local, bool network, size_t size, const char *name)
 {
         struct world *w = calloc(1, sizeof(*w));
 
+        w->ends[0].name = name;
         pthread_mutex_init(&w->lock, NULL);
         pthread_cond_init(&w->changed, NULL);
         for (int i = 0; i < 2; i++)
@@ -121,7 +124,7 @@ static struct world *world_of(bool local, bool network, size_t size)
 
 static struct world *world_new(bool local, bool network)
 {
-        return world_of(local, network, SIZE);
+        return world_of(local, network, SIZE, NULL);
 }
 
 static void world_free(struct world *w)
@@ -268,7 +271,7 @@ static uint64_t write_us(struct world *w)
 /* Its first chunk counts, although nothing is heard of the peer before that has moved. */
 TEST(a_cold_write_takes_no_less_than_a_warm_one)
 {
-        struct world *w = world_of(false, true, LARGE);
+        struct world *w = world_of(false, true, LARGE, NULL);
         uint64_t cold_us = write_us(w), warm_us = UINT64_MAX;
 
         for (int i = 0; i < 5; i++) {
@@ -302,6 +305,36 @@ TEST(the_first_connects_and_the_second_finds_it_there)
                 assert_string_equal(w->connection.transport, transports[network]);
                 assert_true(w->connection.reused);
                 assert_int_equal(w->connection.connect_us, 0);
+                world_free(w);
+        }
+}
+
+/* The peer asks who it is by a HELLO alone: whatever is no name is none. */
+TEST(a_peer_is_known_by_the_name_that_it_says_if_that_is_one)
+{
+        static const struct {
+                const char *says, *name;
+        } rows[] = {
+                { "worker-1.example_2", "worker-1.example_2" },
+                { NULL, "" },
+                { "", "" },
+                { "a b", "" },
+                { "w\npeer=root", "" },
+                { "w\"", "" },
+                { "\xff\xfe", "" },
+                { "../../w", "" },
+        };
+
+        for (size_t i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+                struct world *w = world_of(i % 2, !(i % 2), SIZE, rows[i / 2].says);
+                struct engine_peer_view view;
+                uint64_t cursor = 0;
+
+                connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
+                assert_int_equal(w->connection.error, 0);
+                assert_int_equal(engine_peers_page(w->ends[1].engine, &cursor, &view, 1), 1);
+                assert_int_equal(view.epoch, w->ends[0].epoch);
+                assert_string_equal(view.name, rows[i / 2].name);
                 world_free(w);
         }
 }

@@ -154,6 +154,7 @@ TEST_WITH(a_handle_tells_what_was_asked_for_and_who_came, setup, teardown)
         assert_string_equal(ferry_worker_operation_peer(mover), ferry_worker_name(a.worker));
         assert_int_equal(strlen(ferry_worker_operation_peer_epoch(mover)), 16);
         assert_int_equal(strlen(ferry_worker_operation_peer_epoch(offer)), 16);
+        assert_string_equal(ferry_worker_operation_peer(offer), ferry_worker_name(b.worker));
         assert_string_not_equal(ferry_worker_operation_peer_epoch(mover), ferry_worker_operation_peer_epoch(offer));
         (void)ferry_worker_operation_free(mover);
         (void)ferry_worker_operation_free(offer);

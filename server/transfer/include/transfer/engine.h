@@ -126,6 +126,7 @@ struct engine_observer {
 
 struct engine_config {
         uint64_t epoch;
+        const char *name;        /* of this worker, for its peers; NULL = it has none */
         const char *local;       /* directory of the local transport's socket, or "auto"; NULL = off */
         unsigned copy_threads;   /* of the local transport; 0 = none beside the engine's own */
         const char *data_listen; /* "HOST:PORT" or "INTERFACE:PORT" of the UCX transport; NULL = off */

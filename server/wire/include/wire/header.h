@@ -25,7 +25,7 @@ enum wire_type {
         WIRE_ACK,       /* responder to requester: stored, or status says why not */
         WIRE_DONE,      /* requester to responder: the transfer is over, with status and the bytes moved in length */
         WIRE_DONE_ACK,  /* responder to requester: the operation took note; status 0 = it is complete on this side */
-        WIRE_HELLO,     /* requester to responder: does the connection stand? */
+        WIRE_HELLO,     /* requester to responder, with its worker's name as payload: does the connection stand? */
         WIRE_HELLO_ACK, /* responder to requester: it does, or status says that another worker was meant */
         WIRE_TYPE_END
 };
