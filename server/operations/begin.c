@@ -106,27 +106,27 @@ int operation_check(struct operation_store *store, const struct operation_spec *
 
 static void transfer_started(void *context)
 {
-        struct operation_attempt *attempt = context;
-        struct operation *operation = attempt->operation;
-        struct aftermath after = { 0 };
+        struct operation_transfer *transfer = context;
+        struct operation *operation = transfer->operation;
+        struct deferred_actions deferred = { 0 };
 
         store_lock(operation->store);
         if (operation->status == FERRY_INITIALIZED) {
                 atomic_store(&operation->moved_us, clock_now_us());
-                (void)operation_set_status(operation, FERRY_IN_PROGRESS, &after);
+                (void)operation_set_status(operation, FERRY_IN_PROGRESS, &deferred);
         }
-        store_unlock(operation->store, &after);
+        store_unlock(operation->store, &deferred);
 }
 
 static int transfer_stopping(void *context)
 {
-        struct operation_attempt *attempt = context;
-        struct aftermath after = { 0 };
+        struct operation_transfer *transfer = context;
+        struct deferred_actions deferred = { 0 };
         int reason;
 
-        store_lock(attempt->operation->store);
-        reason = attempt->operation->stop_reason;
-        store_unlock(attempt->operation->store, &after);
+        store_lock(transfer->operation->store);
+        reason = transfer->operation->stop_reason;
+        store_unlock(transfer->operation->store, &deferred);
         return reason;
 }
 
@@ -134,7 +134,7 @@ static int transfer_stopping(void *context)
 static bool operation_may_begin(struct operation_store *store, struct operation *operation,
                                 const struct ferry_metadata *metadata, int *ret_r)
 {
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
         bool may = false;
 
         *ret_r = 0;
@@ -142,35 +142,35 @@ static bool operation_may_begin(struct operation_store *store, struct operation 
         if (operation->begun) {
                 *ret_r = -EALREADY;
         } else if (!operation_terminal(operation)) {
-                attempt_begin(operation->own, operation, metadata->epoch, metadata->worker);
+                operation_transfer_begin(operation->own, operation, metadata->epoch, metadata->worker);
                 if (deadline_arm(operation) < 0) {
-                        attempt_over(operation, FERRY_E_INTERNAL, "", &after);
+                        operation_transfer_over(operation, FERRY_E_INTERNAL, "", &deferred);
                         (void)operation_unref(operation);
                 } else {
                         operation->begun = operation->starting = may = true;
                 }
         }
-        store_unlock(store, &after);
+        store_unlock(store, &deferred);
         return may;
 }
 
 /* The mover has the transfer, or refused it (r < 0). It may have ended it already. */
 static void operation_was_started(struct operation_store *store, struct operation *operation, int r)
 {
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
         int reason = 0;
 
         store_lock(store);
         operation->starting = false;
         if (r < 0)
-                attempt_over(operation, operation->stop_reason ? operation->stop_reason : FERRY_E_TRANSFER_FAILED,
-                             r == -ESHUTDOWN ? "The data plane is shut down" : "The data plane could not start",
-                             &after);
+                operation_transfer_over(
+                        operation, operation->stop_reason ? operation->stop_reason : FERRY_E_TRANSFER_FAILED,
+                        r == -ESHUTDOWN ? "The data plane is shut down" : "The data plane could not start", &deferred);
         else if (!operation_terminal(operation))
                 reason = operation->stop_reason;
-        store_unlock(store, &after);
+        store_unlock(store, &deferred);
         if (reason)
-                store->config.mover.transfer_cancel(store->config.mover.context, operation->transfer, reason);
+                store->config.mover.transfer_cancel(store->config.mover.context, operation->transfer_id, reason);
         if (r < 0)
                 (void)operation_unref(operation);
 }
@@ -190,26 +190,26 @@ int operation_begin(struct operation_store *store, struct operation *operation, 
         if (!operation_may_begin(store, operation, metadata, &r))
                 return r;
         transfer = (struct engine_transfer){
-                .id = operation->transfer,
+                .id = operation->transfer_id,
                 .direction = operation->kind == FERRY_READ ? ENGINE_READ : ENGINE_WRITE,
                 .peer = { .epoch = metadata->epoch,
                           .data = metadata->data,
                           .name = metadata->worker,
                           .url = metadata->http },
                 .remote_operation = metadata->operation,
-                .segments = operation->hold->segments,
-                .n_segments = operation->hold->n_segments,
+                .segments = operation->pins->segments,
+                .n_segments = operation->pins->n_segments,
                 .total = operation->bytes_total,
                 .verify = operation->verify,
                 .carriers = operation->carriers,
                 .awaited = awaited,
                 .context = operation->own,
                 .started = transfer_started,
-                .progress = attempt_progress,
+                .progress = operation_transfer_progress,
                 .arrived = operation->kind == FERRY_READ ? follow_arrived : NULL,
                 .request_max = operation->kind == FERRY_READ ? follow_request_max : NULL,
                 .stopping = transfer_stopping,
-                .ended = attempt_ended,
+                .ended = operation_transfer_ended,
         };
         memcpy(transfer.key, metadata->key, sizeof(transfer.key));
         r = store->config.mover.transfer_start(store->config.mover.context, &transfer);
@@ -220,10 +220,10 @@ int operation_begin(struct operation_store *store, struct operation *operation, 
 
 void operation_fail(struct operation_store *store, struct operation *operation, int error, const char *detail)
 {
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
 
         store_lock(store);
         if (!ferry_kind_is_passive((int)operation->kind) && !operation->begun)
-                operation_finish(operation, error, detail ? detail : "", &after);
-        store_unlock(store, &after);
+                operation_finish(operation, error, detail ? detail : "", &deferred);
+        store_unlock(store, &deferred);
 }

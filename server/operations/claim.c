@@ -38,19 +38,19 @@ static int claim_check(const struct operation *operation, const struct engine_re
 
 int operation_store_claim(void *context, const struct engine_request *request, struct engine_offer *ret_offer)
 {
-        FERRY_CLEANUP(cleanup_free) struct operation_attempt *attempt = calloc(1, sizeof(*attempt));
+        FERRY_CLEANUP(cleanup_free) struct operation_transfer *transfer = calloc(1, sizeof(*transfer));
         struct operation_store *store = context;
         struct operation *operation = NULL;
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
         int r;
 
-        if (!attempt)
+        if (!transfer)
                 return FERRY_E_INTERNAL;
         store_lock(store);
         HASH_FIND(hh, store->by_id, &request->operation, sizeof(request->operation), operation);
         r = claim_check(operation, request);
         if (!r) {
-                attempt_begin(attempt, operation, request->peer_epoch, request->peer_name);
+                operation_transfer_begin(transfer, operation, request->peer_epoch, request->peer_name);
                 if (deadline_arm(operation) < 0) {
                         operation->n_active--;
                         (void)operation_unref(operation);
@@ -59,18 +59,18 @@ int operation_store_claim(void *context, const struct engine_request *request, s
         }
         if (!r) {
                 *ret_offer = (struct engine_offer){
-                        .segments = operation->hold->segments,
-                        .n_segments = operation->hold->n_segments,
+                        .segments = operation->pins->segments,
+                        .n_segments = operation->pins->n_segments,
                         .total = operation->bytes_total,
-                        .progress = attempt_progress,
+                        .progress = operation_transfer_progress,
                         .there = operation->follow ? follow_there : NULL,
-                        .ended = attempt_ended,
-                        .context = FERRY_STEAL(attempt),
+                        .ended = operation_transfer_ended,
+                        .context = FERRY_STEAL(transfer),
                 };
                 if (operation->status == FERRY_INITIALIZED)
-                        (void)operation_set_status(operation, FERRY_IN_PROGRESS, &after);
+                        (void)operation_set_status(operation, FERRY_IN_PROGRESS, &deferred);
         }
-        store_unlock(store, &after);
+        store_unlock(store, &deferred);
         return r;
 }
 
@@ -114,7 +114,7 @@ static int metadata_new(const struct operation *operation, struct ferry_metadata
 
 int operation_metadata(struct operation_store *store, struct operation *operation, struct ferry_metadata **ret_metadata)
 {
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
         uint64_t expires_ms;
         bool gone;
         int r;
@@ -125,7 +125,7 @@ int operation_metadata(struct operation_store *store, struct operation *operatio
         gone = operation_terminal(operation) || operation->deleted || operation->stop_reason;
         /* While a reader is at work the time to live stands still; it starts anew when none is, now at the earliest. */
         expires_ms = operation->n_active ? clock_unix_ms() + operation->ttl_ms : operation->expires_unix_ms;
-        store_unlock(store, &after);
+        store_unlock(store, &deferred);
         if (gone)
                 return FERRY_E_GONE;
         r = metadata_new(operation, ret_metadata);
@@ -136,7 +136,7 @@ int operation_metadata(struct operation_store *store, struct operation *operatio
 
 int operation_renew(struct operation_store *store, struct operation *operation, uint64_t ttl_ms)
 {
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
         int r = 0;
 
         if (!ferry_kind_is_passive((int)operation->kind))
@@ -149,8 +149,8 @@ int operation_renew(struct operation_store *store, struct operation *operation, 
         } else {
                 deadline_expire_after(operation, ttl_ms ? ttl_ms : operation->ttl_created_ms);
                 r = deadline_arm(operation);
-                operation_bump_often(operation, &after);
+                operation_bump_often(operation, &deferred);
         }
-        store_unlock(store, &after);
+        store_unlock(store, &deferred);
         return r;
 }

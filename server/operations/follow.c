@@ -183,10 +183,10 @@ static void note_arrived(struct operation *operation, uint64_t offset, uint64_t 
 
 void follow_arrived(void *context, uint64_t offset, uint64_t length)
 {
-        const struct operation_attempt *attempt = context;
-        struct operation *operation = attempt->operation, *follower;
+        const struct operation_transfer *transfer = context;
+        struct operation *operation = transfer->operation, *follower;
         struct operation_store *store = operation->store;
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
 
         if (length == operation->bytes_total)
                 return; /* it is complete in a moment, and says so */
@@ -196,12 +196,12 @@ void follow_arrived(void *context, uint64_t offset, uint64_t length)
         store_lock(store);
         DL_FOREACH2(operation->followers, follower, follower_next)
         {
-                after.offers_changed = true;
+                deferred.offers_changed = true;
                 if (follower->awaited)
-                        operation_bump(follower, &after);
+                        operation_bump(follower, &deferred);
                 follower->awaited = false;
         }
-        store_unlock(store, &after);
+        store_unlock(store, &deferred);
 }
 
 /*
@@ -210,7 +210,7 @@ void follow_arrived(void *context, uint64_t offset, uint64_t length)
  */
 uint64_t follow_request_max(void *context)
 {
-        const struct operation *operation = ((const struct operation_attempt *)context)->operation;
+        const struct operation *operation = ((const struct operation_transfer *)context)->operation;
         uint64_t part = operation->bytes_total / FOLLOWED_PARTS;
 
         if (!operation->relay && !atomic_load(&operation->n_followers))
@@ -258,15 +258,15 @@ static uint64_t there(const struct operation *operation, uint64_t offset, uint64
 
 uint64_t follow_there(void *context, uint64_t offset, uint64_t length)
 {
-        const struct operation_attempt *attempt = context;
+        const struct operation_transfer *transfer = context;
 
-        return there(attempt->operation, offset, length);
+        return there(transfer->operation, offset, length);
 }
 
 bool operation_content_there(struct operation_store *store, struct operation *operation, uint64_t first, uint64_t size,
                              uint64_t *ret_revision)
 {
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
         bool all;
 
         if (!operation->follow)
@@ -275,6 +275,6 @@ bool operation_content_there(struct operation_store *store, struct operation *op
         *ret_revision = operation->revision;
         all = operation_terminal(operation) || there(operation, first, size) == size;
         operation->awaited |= !all;
-        store_unlock(store, &after);
+        store_unlock(store, &deferred);
         return all;
 }

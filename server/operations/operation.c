@@ -68,11 +68,11 @@ static void operation_draw(struct operation *operation)
         if (ferry_kind_is_passive((int)operation->kind))
                 memcpy(operation->key, drawn.key, sizeof(operation->key));
         else
-                operation->transfer = drawn.transfer;
+                operation->transfer_id = drawn.transfer;
         explicit_bzero(&drawn, sizeof(drawn));
 }
 
-/* One piece of memory: the descriptors, their blocks, an active one's attempt, and the texts lie behind the operation.
+/* One piece of memory: the descriptors, their blocks, an active one's transfer, and the texts lie behind the operation.
  */
 static struct operation *operation_allocate(const struct operation_spec *spec)
 {
@@ -85,13 +85,13 @@ static struct operation *operation_allocate(const struct operation_spec *spec)
                 calloc(1, sizeof(*operation) + spec->n_slices * sizeof(operation->descriptors[0]) +
                                   n_own * sizeof(*operation->own) + n_blocks * sizeof(operation->blocks[0]) +
                                   label_length + 1 + request_length + 1);
-        struct operation_attempt *own;
+        struct operation_transfer *own;
         char *texts;
 
         if (!operation)
                 return NULL;
         operation->n_descriptors = spec->n_slices;
-        own = (struct operation_attempt *)&operation->descriptors[spec->n_slices];
+        own = (struct operation_transfer *)&operation->descriptors[spec->n_slices];
         operation->own = n_own ? own : NULL;
         operation->blocks = (uint64_t *)(own + n_own);
         slices_copy_blocks(spec->slices, spec->n_slices, operation->blocks);
@@ -103,7 +103,7 @@ static struct operation *operation_allocate(const struct operation_spec *spec)
 
 /* With the lock held: a deadline may have passed. true: the claims are to be revoked, because of an operation with
  * several uses only the transfers fail that do not move. */
-static bool end_at_deadline(struct operation *operation, struct aftermath *after)
+static bool end_at_deadline(struct operation *operation, struct deferred_actions *deferred)
 {
         const uint64_t now = clock_now_us();
         const int reason = deadline_passed(operation, now);
@@ -112,9 +112,9 @@ static bool end_at_deadline(struct operation *operation, struct aftermath *after
         if (revoke)
                 atomic_store(&operation->moved_us, now);
         else if (reason)
-                operation_stop(operation, reason, after);
+                operation_stop(operation, reason, deferred);
         if (!operation_terminal(operation) && !operation->stop_reason && deadline_arm(operation) < 0)
-                operation_stop(operation, FERRY_E_INTERNAL, after);
+                operation_stop(operation, FERRY_E_INTERNAL, deferred);
         return revoke;
 }
 
@@ -122,14 +122,14 @@ static void on_deadline(struct loop_timer *timer)
 {
         struct operation *operation = FERRY_CONTAINER_OF(timer, struct operation, timer);
         struct operation_store *store = operation->store;
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
         bool revoke = false;
 
         store_lock(store);
         operation->armed_us = 0;
         if (!operation_terminal(operation) && !operation->stop_reason)
-                revoke = end_at_deadline(operation, &after);
-        store_unlock(store, &after);
+                revoke = end_at_deadline(operation, &deferred);
+        store_unlock(store, &deferred);
         if (revoke)
                 store_revoke(operation, FERRY_E_STALLED, FERRY_E_STALLED);
         (void)operation_unref(operation);
@@ -167,7 +167,7 @@ static int operation_new(struct operation_store *store, const struct operation_s
         }
         if (ferry_kind_is_passive((int)spec->kind))
                 operation->ttl_created_ms = spec->ttl_ms ? spec->ttl_ms : limits->ttl_ms_default;
-        r = operation_hold_new(spec->slices, spec->n_slices, &operation->hold);
+        r = operation_pins_new(spec->slices, spec->n_slices, &operation->pins);
         if (r)
                 return r;
         *ret_operation = FERRY_STEAL(operation);
@@ -200,7 +200,7 @@ static void follow_begin(struct operation *operation)
 int operation_create(struct operation_store *store, const struct operation_spec *spec, struct operation **ret_operation)
 {
         FERRY_CLEANUP(operation_unref_p) struct operation *operation = NULL;
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
         size_t pieces;
         uint64_t total;
         int r;
@@ -220,8 +220,8 @@ int operation_create(struct operation_store *store, const struct operation_spec 
         if (!r && operation->follow)
                 follow_begin(operation);
         if (!r)
-                (void)operation_set_status(operation, FERRY_INITIALIZED, &after);
-        store_unlock(store, &after);
+                (void)operation_set_status(operation, FERRY_INITIALIZED, &deferred);
+        store_unlock(store, &deferred);
         if (r)
                 return r;
         *ret_operation = FERRY_STEAL(operation);
@@ -241,7 +241,7 @@ uint64_t operation_cursor(const struct operation *operation)
 void operation_look(struct operation_store *store, struct operation *operation, struct operation_view *ret_view)
 {
         struct operation_view *v = ret_view;
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
 
         *v = (struct operation_view){
                 .id = operation->id,
@@ -283,32 +283,33 @@ void operation_look(struct operation_store *store, struct operation *operation, 
                 if (v->error)
                         (void)snprintf(v->detail, sizeof(v->detail), "%s", operation_detail(operation));
         }
-        store_unlock(store, &after);
+        store_unlock(store, &deferred);
 }
 
 void operation_cancel(struct operation_store *store, struct operation *operation)
 {
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
 
         store_lock(store);
-        operation_stop(operation, FERRY_E_CANCELLED, &after);
-        store_unlock(store, &after);
+        operation_stop(operation, FERRY_E_CANCELLED, &deferred);
+        store_unlock(store, &deferred);
 }
 
 void operation_delete(struct operation_store *store, struct operation *operation)
 {
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
 
         store_lock(store);
         if (!operation->deleted && operation->hh.tbl) {
                 operation->deleted = true;
                 if (operation_terminal(operation)) {
-                        tally_move(&store->tally, operation->kind, operation->status, FERRY_UNINITIALIZED);
+                        operation_metrics_move(&store->metrics, operation->kind, operation->status,
+                                               FERRY_UNINITIALIZED);
                         retention_forget(operation);
                 }
                 store_remove(operation);
-                operation_bump(operation, &after);
-                operation_stop(operation, FERRY_E_CANCELLED, &after);
+                operation_bump(operation, &deferred);
+                operation_stop(operation, FERRY_E_CANCELLED, &deferred);
         }
-        store_unlock(store, &after);
+        store_unlock(store, &deferred);
 }

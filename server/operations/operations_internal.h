@@ -30,7 +30,7 @@
 
 /* What a live operation keeps of its regions: a reference to and a use of each distinct one, and what the engine sees.
  */
-struct operation_hold {
+struct operation_pins {
         size_t n_regions;
         struct region **regions;
         size_t n_segments;
@@ -50,7 +50,7 @@ struct follow {
 };
 
 /* One transfer of an operation. Holds a reference to it from the start until ended. */
-struct operation_attempt {
+struct operation_transfer {
         struct operation *operation;
         struct operation_peer peer;
         _Atomic uint64_t bytes;
@@ -72,7 +72,7 @@ struct operation {
         unsigned carriers;
         uint32_t uses;
         const char *label, *request_id; /* in the operation's own memory; "" = none */
-        struct operation_attempt *own;  /* in the same memory; of active ones */
+        struct operation_transfer *own; /* in the same memory; of active ones */
         uint64_t bytes_total;
         size_t n_pieces; /* of its descriptors */
         uint64_t ttl_created_ms;
@@ -83,8 +83,8 @@ struct operation {
         struct follow *follow;       /* of a readable; owned; NULL = all its bytes are there */
 
         /* Written by who runs the data plane, without the lock. */
-        _Atomic uint64_t bytes_done; /* of the furthest attempt; never falls */
-        _Atomic uint64_t moved_us;   /* when a byte last moved, or an attempt started */
+        _Atomic uint64_t bytes_done; /* of the furthest transfer; never falls */
+        _Atomic uint64_t moved_us;   /* when a byte last moved, or a transfer started */
         _Atomic uint64_t bumped_us;  /* when progress last bumped the revision */
         atomic_uint n_followers;
         atomic_bool filled; /* of a read: it is complete */
@@ -102,18 +102,18 @@ struct operation {
         uint32_t n_active;
         uint32_t n_completed;
         uint64_t revision;
-        uint64_t told_us;  /* when the observer was told of what happens often */
-        uint64_t transfer; /* active: its id at the mover */
+        uint64_t told_us;     /* when the observer was told of what happens often */
+        uint64_t transfer_id; /* active: its id at the mover */
         uint64_t ttl_ms, expires_us, expires_unix_ms;
         uint64_t started_us, ended_us, ended_unix_ms;
         int error;
         char transport[OPERATION_TRANSPORT_SIZE];
-        struct operation_peer peer; /* of the latest attempt */
+        struct operation_peer peer; /* of the latest transfer */
         uint64_t prefix;            /* of a read that has failed: bytes from the start on that are in place */
         uint64_t connect_us;        /* active: 0 = it did not have to connect, or has not ended */
         char *detail;               /* of the error; owned; NULL = the error's title says it */
         struct operation_waiter *waiters;
-        struct operation_hold *hold; /* NULL once terminal */
+        struct operation_pins *pins; /* NULL once terminal */
         struct operation *followers; /* of a read: the readables that follow it and are not terminal */
         struct operation *follower_prev, *follower_next;
         bool awaited; /* of a follower: somebody waits until more bytes are there */
@@ -123,8 +123,8 @@ struct operation {
         uint64_t armed_us;
 
         struct operation *terminal_prev, *terminal_next; /* the store's list, while terminal and not deleted */
-        struct operation *ended_next;                    /* aftermath's */
-        struct operation *stopping_next;                 /* aftermath's */
+        struct operation *ended_next;                    /* deferred_actions' */
+        struct operation *stopping_next;                 /* deferred_actions' */
 
         struct content_transfer *contents; /* transfers over HTTP; guarded by the store's content lock */
         uint64_t content_completed;        /* the last of them that its client ended as complete; the same lock's */
@@ -151,7 +151,7 @@ static inline uint32_t operation_places(const struct operation *operation)
 }
 
 /* What a change under the lock leaves to be done without it. Zero-initialise; store_unlock does it. */
-struct aftermath {
+struct deferred_actions {
         struct operation *changed; /* borrowed from the caller; went to changed_to, which is not terminal */
         enum ferry_status changed_to;
         struct operation *moved;    /* borrowed from the caller; the observer is to be told */
@@ -218,9 +218,9 @@ void gone_clear(struct gone *gone);
 void gone_add(struct gone *gone, uint64_t id);
 bool gone_has(const struct gone *gone, uint64_t id);
 
-/* ---- tally.c: the metrics ---- */
+/* ---- operation_metrics.c ---- */
 
-struct tally {
+struct operation_metrics {
         struct metric *now[FERRY_KIND_COUNT][FERRY_STATUS_COUNT];
         struct metric *ended[FERRY_KIND_COUNT][FERRY_STATUS_COUNT];
         struct metric *duration[FERRY_KIND_COUNT];
@@ -228,17 +228,19 @@ struct tally {
         struct metric_family *bytes, *errors;
 };
 
-void tally_init(struct tally *tally, struct metrics *metrics);
+void operation_metrics_init(struct operation_metrics *metrics, struct metrics *registry);
 /* An operation left one status and reached another; FERRY_UNINITIALIZED = it is not in the store. */
-void tally_move(struct tally *tally, enum ferry_kind kind, enum ferry_status from, enum ferry_status to);
-void tally_ended(struct tally *tally, const struct operation *operation);
-void tally_bytes(struct tally *tally, enum ferry_kind kind, const struct engine_outcome *outcome);
+void operation_metrics_move(struct operation_metrics *metrics, enum ferry_kind kind, enum ferry_status from,
+                            enum ferry_status to);
+void operation_metrics_ended(struct operation_metrics *metrics, const struct operation *operation);
+void operation_metrics_bytes(struct operation_metrics *metrics, enum ferry_kind kind,
+                             const struct engine_outcome *outcome);
 
 /* ---- the store ---- */
 
 struct operation_store {
         struct operation_config config; /* fixed */
-        struct tally tally;
+        struct operation_metrics metrics;
         atomic_uint refs; /* of its user, its operations and its timer's pending callbacks */
 
         pthread_mutex_t lock;
@@ -258,20 +260,20 @@ struct operation_store {
         bool timer_armed;
         /* content.c's: ends the transfers of an operation that go over HTTP. Without the lock. Fixed. */
         void (*contents_revoke)(struct operation *operation, int reason, int wire_reason);
-        struct aftermath unsettled; /* what operation_store_wake_waiters is to do */
+        struct deferred_actions wakes; /* left to operation_store_wake_waiters */
 
         pthread_mutex_t content_lock; /* a leaf; the transfers of content.c */
         pthread_mutex_t arrival_lock; /* a leaf, also under the store's lock; what reads have filled so far */
 };
 
-/* ---- hold.c ---- */
+/* ---- pins.c ---- */
 
 /* Uses and references the regions, makes the segments. 0; FERRY_E_NOT_FOUND; -ENOMEM. Without the lock. */
-int operation_hold_new(const struct operation_slice *slices, size_t n, struct operation_hold **ret_hold);
+int operation_pins_new(const struct operation_slice *slices, size_t n, struct operation_pins **ret_pins);
 /* Counts the regions as unused. */
-void operation_hold_unuse(struct operation_hold *hold);
+void operation_pins_unuse(struct operation_pins *pins);
 /* Gives the references back; takes NULL, returns NULL. Without the lock. */
-struct operation_hold *operation_hold_free(struct operation_hold *hold);
+struct operation_pins *operation_pins_free(struct operation_pins *pins);
 
 /* ---- references.c; operation_ref and operation_unref are in operations.h ---- */
 
@@ -282,9 +284,9 @@ void store_unref(struct operation_store *store);
 
 void store_lock(struct operation_store *store);
 /* Unlocks, then does what is left: tells the mover, wakes, logs, lets regions go. */
-void store_unlock(struct operation_store *store, struct aftermath *after);
+void store_unlock(struct operation_store *store, struct deferred_actions *deferred);
 /* The same, but for waking and what follows it: operation_store_wake_waiters does that. */
-void store_unlock_unsettled(struct operation_store *store, struct aftermath *after);
+void store_unlock_without_waking(struct operation_store *store, struct deferred_actions *deferred);
 
 /* Ends all transfers of a passive operation, whatever carries them. Without the lock. */
 void store_revoke(struct operation *operation, int reason, int wire_reason);
@@ -333,19 +335,19 @@ void retention_fired(struct loop_timer *timer);
 /* ---- state.c; with the lock held ---- */
 
 /* The only writer of status. false, and an error in the log: the table does not allow it. */
-bool operation_set_status(struct operation *operation, enum ferry_status status, struct aftermath *after);
+bool operation_set_status(struct operation *operation, enum ferry_status status, struct deferred_actions *deferred);
 
 /* Ends the operation, quiet as it must be by now. error 0 = COMPLETE; detail may be "". */
-void operation_finish(struct operation *operation, int error, const char *detail, struct aftermath *after);
+void operation_finish(struct operation *operation, int error, const char *detail, struct deferred_actions *deferred);
 
 /* Ends the operation at once when nothing is in flight, else has the mover told; reason is a FERRY_E_*. */
-void operation_stop(struct operation *operation, int reason, struct aftermath *after);
+void operation_stop(struct operation *operation, int reason, struct deferred_actions *deferred);
 
 /* Something that people see has changed: a new revision, and whoever waits for it is woken. */
-void operation_bump(struct operation *operation, struct aftermath *after);
+void operation_bump(struct operation *operation, struct deferred_actions *deferred);
 
 /* The same for what may happen often: the observer is told at most ten times a second. */
-void operation_bump_often(struct operation *operation, struct aftermath *after);
+void operation_bump_often(struct operation *operation, struct deferred_actions *deferred);
 
 /* ---- follow.c ---- */
 
@@ -354,22 +356,23 @@ void operation_bump_often(struct operation *operation, struct aftermath *after);
  * INVALID_PARAMETER; -ENOMEM. Without the lock.
  */
 int follow_new(struct operation *operation, struct operation *source);
-/* Callbacks of an attempt, for struct engine_transfer and struct engine_offer. */
-void follow_arrived(void *attempt, uint64_t offset, uint64_t length);
-uint64_t follow_there(void *attempt, uint64_t offset, uint64_t length);
-uint64_t follow_request_max(void *attempt);
+/* Callbacks of a transfer, for struct engine_transfer and struct engine_offer. */
+void follow_arrived(void *transfer, uint64_t offset, uint64_t length);
+uint64_t follow_there(void *transfer, uint64_t offset, uint64_t length);
+uint64_t follow_request_max(void *transfer);
 
-/* ---- attempt.c ---- */
+/* ---- operation_transfer.c ---- */
 
-void attempt_progress(void *attempt, uint64_t bytes);
-void attempt_ended(void *attempt, const struct engine_outcome *outcome);
+void operation_transfer_progress(void *transfer, uint64_t bytes);
+void operation_transfer_ended(void *transfer, const struct engine_outcome *outcome);
 
 /* With the lock held: one more transfer runs, from now on. peer_name NULL = not known. */
-void attempt_begin(struct operation_attempt *attempt, struct operation *operation, uint64_t peer_epoch,
-                   const char *peer_name);
+void operation_transfer_begin(struct operation_transfer *transfer, struct operation *operation, uint64_t peer_epoch,
+                              const char *peer_name);
 
 /* With the lock held: one transfer less; error 0 = it moved every byte. */
-void attempt_over(struct operation *operation, int error, const char *detail, struct aftermath *after);
+void operation_transfer_over(struct operation *operation, int error, const char *detail,
+                             struct deferred_actions *deferred);
 
 /* ---- content_transfer.c ---- */
 

@@ -39,15 +39,15 @@ static void follow_free(struct follow *follow)
         free(follow);
 }
 
-/* May run under the store's lock: a hold, whose regions must be let go without it, is long gone from all but those
+/* May run under the store's lock: pins, whose regions must be let go without it, are long gone from all but those
  * operations that were never in a store. */
 struct operation *operation_unref(struct operation *operation)
 {
         if (!operation || atomic_fetch_sub_explicit(&operation->refs, 1, memory_order_acq_rel) != 1)
                 return NULL;
-        if (operation->hold)
-                operation_hold_unuse(operation->hold);
-        operation->hold = operation_hold_free(operation->hold);
+        if (operation->pins)
+                operation_pins_unuse(operation->pins);
+        operation->pins = operation_pins_free(operation->pins);
         follow_free(operation->follow);
         store_unref(operation->store);
         free(operation->detail);

@@ -38,7 +38,7 @@ bool retention_evict(struct operation_store *store)
 
         if (!oldest)
                 return false;
-        tally_move(&store->tally, oldest->kind, oldest->status, FERRY_UNINITIALIZED);
+        operation_metrics_move(&store->metrics, oldest->kind, oldest->status, FERRY_UNINITIALIZED);
         retention_forget(oldest);
         store_remove(oldest);
         return true;
@@ -74,7 +74,7 @@ int retention_make_room(struct operation_store *store, const struct operation *o
 void retention_fired(struct loop_timer *timer)
 {
         struct operation_store *store = FERRY_CONTAINER_OF(timer, struct operation_store, timer);
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
         uint64_t now;
 
         store_lock(store);
@@ -83,6 +83,6 @@ void retention_fired(struct loop_timer *timer)
         while (store->terminal && deadline_after(store->terminal->ended_us, store->config.limits.retention_ms) <= now)
                 (void)retention_evict(store);
         retention_arm(store, now + RETENTION_SLACK_US);
-        store_unlock(store, &after);
+        store_unlock(store, &deferred);
         store_unref(store);
 }

@@ -48,7 +48,7 @@ static void operation_leave_source(struct operation *operation)
         atomic_fetch_sub(&source->n_followers, 1);
 }
 
-void operation_bump(struct operation *operation, struct aftermath *after)
+void operation_bump(struct operation *operation, struct deferred_actions *deferred)
 {
         struct operation_waiter *waiter, *next;
 
@@ -59,14 +59,14 @@ void operation_bump(struct operation *operation, struct aftermath *after)
                         continue;
                 DL_DELETE2(operation->waiters, waiter, previous, next);
                 waiter->operation = NULL;
-                waiter->next = after->woken;
-                after->woken = waiter;
-                metric_add(operation->store->tally.waiters, -1);
+                waiter->next = deferred->woken;
+                deferred->woken = waiter;
+                metric_add(operation->store->metrics.waiters, -1);
         }
 }
 
 /* Those that follow a read which has ended: their bytes are all there, or they end as well. */
-static void operation_end_followers(struct operation *operation, struct aftermath *after)
+static void operation_end_followers(struct operation *operation, struct deferred_actions *deferred)
 {
         struct operation_store *store = operation->store;
         struct operation *follower;
@@ -82,56 +82,56 @@ static void operation_end_followers(struct operation *operation, struct aftermat
         while ((follower = operation->followers)) {
                 operation_leave_source(follower);
                 if (operation->status == FERRY_COMPLETE) {
-                        after->offers_changed = true;
+                        deferred->offers_changed = true;
                         if (follower->awaited)
-                                operation_bump(follower, after);
+                                operation_bump(follower, deferred);
                         continue;
                 }
                 (void)snprintf(detail, sizeof(detail), "The read that it follows, %s, ended: %.90s", id,
                                operation_detail(operation));
                 detail_set(follower, detail);
-                operation_stop(follower, operation->error, after);
+                operation_stop(follower, operation->error, deferred);
         }
 }
 
-void operation_bump_often(struct operation *operation, struct aftermath *after)
+void operation_bump_often(struct operation *operation, struct deferred_actions *deferred)
 {
         uint64_t now = clock_now_us();
 
-        operation_bump(operation, after);
+        operation_bump(operation, deferred);
         if (now < operation->told_us + OPERATION_PROGRESS_US)
                 return;
         operation->told_us = now;
-        after->moved = operation;
+        deferred->moved = operation;
 }
 
 /* Regions count as unused before anyone can see the status: who sees it may delete them. */
-static void operation_entered_terminal(struct operation *operation, struct aftermath *after)
+static void operation_entered_terminal(struct operation *operation, struct deferred_actions *deferred)
 {
         struct operation_store *store = operation->store;
 
         operation->ended_us = clock_now_us();
         operation->ended_unix_ms = clock_unix_ms();
         deadline_disarm(operation);
-        operation_hold_unuse(operation->hold);
-        tally_ended(&store->tally, operation);
+        operation_pins_unuse(operation->pins);
+        operation_metrics_ended(&store->metrics, operation);
         operation_leave_source(operation);
-        operation_end_followers(operation, after);
-        operation->ended_next = after->ended;
-        after->ended = operation_ref(operation);
+        operation_end_followers(operation, deferred);
+        operation->ended_next = deferred->ended;
+        deferred->ended = operation_ref(operation);
 
         store->n_live--;
         if (operation->deleted)
                 store_count_pieces(store, operation, false);
         if (!store->n_live && store->drained) {
-                after->drained = FERRY_STEAL(store->drained);
-                after->drained_context = store->drained_context;
+                deferred->drained = FERRY_STEAL(store->drained);
+                deferred->drained_context = store->drained_context;
         }
         if (!operation->deleted)
                 retention_keep(operation);
 }
 
-bool operation_set_status(struct operation *operation, enum ferry_status status, struct aftermath *after)
+bool operation_set_status(struct operation *operation, enum ferry_status status, struct deferred_actions *deferred)
 {
         struct operation_store *store = operation->store;
         enum ferry_status from = operation->status;
@@ -143,18 +143,19 @@ bool operation_set_status(struct operation *operation, enum ferry_status status,
                 return false;
         }
         operation->status = status;
-        tally_move(&store->tally, operation->kind, from, terminal && operation->deleted ? FERRY_UNINITIALIZED : status);
+        operation_metrics_move(&store->metrics, operation->kind, from,
+                               terminal && operation->deleted ? FERRY_UNINITIALIZED : status);
         if (terminal) {
-                operation_entered_terminal(operation, after);
+                operation_entered_terminal(operation, deferred);
         } else {
-                after->changed = operation;
-                after->changed_to = status;
+                deferred->changed = operation;
+                deferred->changed_to = status;
                 if (status == FERRY_IN_PROGRESS) {
                         operation->started_us = operation->told_us = clock_now_us();
                         atomic_store(&operation->bumped_us, operation->started_us);
                 }
         }
-        operation_bump(operation, after);
+        operation_bump(operation, deferred);
         return true;
 }
 
@@ -172,7 +173,7 @@ static enum ferry_status status_of_error(const struct operation *operation, int 
         }
 }
 
-void operation_finish(struct operation *operation, int error, const char *detail, struct aftermath *after)
+void operation_finish(struct operation *operation, int error, const char *detail, struct deferred_actions *deferred)
 {
         if (operation_terminal(operation))
                 return;
@@ -181,12 +182,12 @@ void operation_finish(struct operation *operation, int error, const char *detail
                 detail_set(operation, detail);
         if (!error &&
             operation->status == FERRY_INITIALIZED) /* the mover moved it all before it said that it started */
-                (void)operation_set_status(operation, FERRY_IN_PROGRESS, after);
-        (void)operation_set_status(operation, status_of_error(operation, error), after);
+                (void)operation_set_status(operation, FERRY_IN_PROGRESS, deferred);
+        (void)operation_set_status(operation, status_of_error(operation, error), deferred);
 }
 
 /* Where bytes move, store_unlock tells the mover (mover_tell), and the end comes from there. */
-void operation_stop(struct operation *operation, int reason, struct aftermath *after)
+void operation_stop(struct operation *operation, int reason, struct deferred_actions *deferred)
 {
         bool asked = reason == FERRY_E_CANCELLED && !operation->cancel_requested;
 
@@ -195,17 +196,17 @@ void operation_stop(struct operation *operation, int reason, struct aftermath *a
         if (asked)
                 operation->cancel_requested = true;
         if (!operation->n_active) {
-                operation_finish(operation, reason, "", after);
+                operation_finish(operation, reason, "", deferred);
                 return;
         }
         if (!operation->stop_reason) {
                 operation->stop_reason = reason;
                 deadline_disarm(operation);
                 if (!operation->starting) {
-                        operation->stopping_next = after->stopping;
-                        after->stopping = operation_ref(operation);
+                        operation->stopping_next = deferred->stopping;
+                        deferred->stopping = operation_ref(operation);
                 }
         }
         if (asked)
-                operation_bump(operation, after);
+                operation_bump(operation, deferred);
 }

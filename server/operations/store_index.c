@@ -7,7 +7,7 @@
 /* The operations of a store: by id, and by pages in order of creation. */
 
 enum {
-        PAGE_STRIDE = 1024, /* entries looked at under one hold of the lock */
+        PAGE_STRIDE = 1024, /* entries looked at before the lock is given back once */
         BUCKETS_EACH = 4,
 };
 
@@ -16,7 +16,7 @@ void store_count_pieces(struct operation_store *store, const struct operation *o
         const int64_t n = (int64_t)operation->n_pieces;
 
         store->n_pieces += come ? operation->n_pieces : -operation->n_pieces;
-        metric_add(store->tally.pieces, come ? n : -n);
+        metric_add(store->metrics.pieces, come ? n : -n);
 }
 
 int store_insert(struct operation_store *store, struct operation *operation)
@@ -61,7 +61,7 @@ void store_remove(struct operation *operation)
 enum operation_lookup operation_find(struct operation_store *store, uint64_t id, struct operation **ret_operation)
 {
         enum operation_lookup lookup = OPERATION_UNKNOWN;
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
         struct operation *operation;
 
         store_lock(store);
@@ -72,7 +72,7 @@ enum operation_lookup operation_find(struct operation_store *store, uint64_t id,
         } else if (gone_has(&store->gone, id)) {
                 lookup = OPERATION_GONE;
         }
-        store_unlock(store, &after);
+        store_unlock(store, &deferred);
         return lookup;
 }
 
@@ -145,13 +145,13 @@ size_t operation_page(struct operation_store *store, const struct operation_filt
         struct page page = {
                 .filter = filter ? filter : &all, .items = items, .size = n, .serial = *cursor, .cursor = *cursor
         };
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
         bool done = !n;
 
         while (!done) {
                 store_lock(store);
                 done = page_fill(&store->order, &page);
-                store_unlock(store, &after);
+                store_unlock(store, &deferred);
         }
         *cursor = page.cursor;
         return page.n;

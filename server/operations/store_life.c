@@ -24,13 +24,13 @@ int operation_store_new(const struct operation_config *config, struct operation_
                 store_unref(store);
                 return r;
         }
-        tally_init(&store->tally, config->metrics);
+        operation_metrics_init(&store->metrics, config->metrics);
         *ret_store = store;
         return 0;
 }
 
 /* With the lock held. Returns how many were live. */
-static size_t store_stop_all(struct operation_store *store, struct aftermath *after)
+static size_t store_stop_all(struct operation_store *store, struct deferred_actions *deferred)
 {
         size_t n_live = store->n_live;
 
@@ -44,36 +44,36 @@ static size_t store_stop_all(struct operation_store *store, struct aftermath *af
                         break;
                 serial = store->order.entries[i].serial;
                 if (store->order.entries[i].operation)
-                        operation_stop(store->order.entries[i].operation, FERRY_E_CANCELLED, after);
+                        operation_stop(store->order.entries[i].operation, FERRY_E_CANCELLED, deferred);
         }
         return n_live;
 }
 
 size_t operation_store_cancel_all(struct operation_store *store)
 {
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
         size_t n_live;
 
         store_lock(store);
-        n_live = store_stop_all(store, &after);
-        store_unlock(store, &after);
+        n_live = store_stop_all(store, &deferred);
+        store_unlock(store, &deferred);
         return n_live;
 }
 
 size_t operation_store_live(struct operation_store *store)
 {
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
         size_t n_live;
 
         store_lock(store);
         n_live = store->n_live;
-        store_unlock(store, &after);
+        store_unlock(store, &deferred);
         return n_live;
 }
 
 void operation_store_on_drained(struct operation_store *store, void (*drained)(void *context), void *context)
 {
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
 
         store_lock(store);
         store->draining = true;
@@ -81,26 +81,26 @@ void operation_store_on_drained(struct operation_store *store, void (*drained)(v
                 store->drained = drained;
                 store->drained_context = context;
         } else {
-                after.drained = drained;
-                after.drained_context = context;
+                deferred.drained = drained;
+                deferred.drained_context = context;
         }
-        store_unlock(store, &after);
+        store_unlock(store, &deferred);
 }
 
 struct operation_store *operation_store_free(struct operation_store *store)
 {
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
 
         if (!store)
                 return NULL;
         store_lock(store);
         store->closed = true;
-        (void)store_stop_all(store, &after);
+        (void)store_stop_all(store, &deferred);
         while (retention_evict(store))
                 ;
         if (loop_timer_stop(store->config.loop, &store->timer))
                 store_unref(store);
-        store_unlock(store, &after);
+        store_unlock(store, &deferred);
         store_unref(store);
         return NULL;
 }

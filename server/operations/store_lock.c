@@ -50,7 +50,7 @@ static void mover_tell(const struct operation_mover *mover, struct operation *op
         if (ferry_kind_is_passive((int)operation->kind))
                 store_revoke(operation, reason, wire_reason(reason));
         else
-                mover->transfer_cancel(mover->context, operation->transfer, reason);
+                mover->transfer_cancel(mover->context, operation->transfer_id, reason);
 }
 
 /* Whose fault an error is that an operation ended with; the rest is the peer's. */
@@ -111,73 +111,74 @@ static void log_ended(const struct operation *operation)
                   LOG_U("duration_us", operation->ended_us - start_us));
 }
 
-void store_unlock(struct operation_store *store, struct aftermath *after)
+void store_unlock(struct operation_store *store, struct deferred_actions *deferred)
 {
         bool closed = store->closed;
         struct operation_waiter *waiter;
         struct operation *operation;
 
         (void)pthread_mutex_unlock(&store->lock);
-        while ((operation = after->stopping)) {
-                after->stopping = operation->stopping_next;
+        while ((operation = deferred->stopping)) {
+                deferred->stopping = operation->stopping_next;
                 if (!closed)
                         mover_tell(&store->config.mover, operation);
                 observe(operation, OPERATION_CHANGED);
                 (void)operation_unref(operation);
         }
-        if (after->offers_changed && !closed)
+        if (deferred->offers_changed && !closed)
                 store->config.mover.offers_look(store->config.mover.context);
-        while ((waiter = after->woken)) {
-                after->woken = waiter->next; /* the waiter may be freed by its wake */
+        while ((waiter = deferred->woken)) {
+                deferred->woken = waiter->next; /* the waiter may be freed by its wake */
                 waiter->wake(waiter);
         }
-        if (after->changed) {
-                log_changed(after->changed, after->changed_to);
-                observe(after->changed, after->changed_to == FERRY_INITIALIZED ? OPERATION_MADE : OPERATION_CHANGED);
+        if (deferred->changed) {
+                log_changed(deferred->changed, deferred->changed_to);
+                observe(deferred->changed,
+                        deferred->changed_to == FERRY_INITIALIZED ? OPERATION_MADE : OPERATION_CHANGED);
         }
-        if (after->moved)
-                observe(after->moved, OPERATION_CHANGED);
-        while ((operation = after->ended)) {
-                after->ended = operation->ended_next;
+        if (deferred->moved)
+                observe(deferred->moved, OPERATION_CHANGED);
+        while ((operation = deferred->ended)) {
+                deferred->ended = operation->ended_next;
                 log_ended(operation);
                 observe(operation, OPERATION_ENDED);
-                operation->hold = operation_hold_free(operation->hold);
+                operation->pins = operation_pins_free(operation->pins);
                 (void)operation_unref(operation);
         }
-        if (after->drained)
-                after->drained(after->drained_context);
+        if (deferred->drained)
+                deferred->drained(deferred->drained_context);
 }
 
-void store_unlock_unsettled(struct operation_store *store, struct aftermath *after)
+void store_unlock_without_waking(struct operation_store *store, struct deferred_actions *deferred)
 {
-        struct aftermath *later = &store->unsettled;
+        struct deferred_actions *later = &store->wakes;
         struct operation_waiter *waiter;
         struct operation *operation;
 
-        while ((waiter = after->woken)) {
-                after->woken = waiter->next;
+        while ((waiter = deferred->woken)) {
+                deferred->woken = waiter->next;
                 waiter->next = later->woken;
                 later->woken = waiter;
         }
-        while ((operation = after->ended)) {
-                after->ended = operation->ended_next;
+        while ((operation = deferred->ended)) {
+                deferred->ended = operation->ended_next;
                 operation->ended_next = later->ended;
                 later->ended = operation;
         }
-        if (after->drained) {
-                later->drained = FERRY_STEAL(after->drained);
-                later->drained_context = after->drained_context;
+        if (deferred->drained) {
+                later->drained = FERRY_STEAL(deferred->drained);
+                later->drained_context = deferred->drained_context;
         }
-        store_unlock(store, after);
+        store_unlock(store, deferred);
 }
 
 void operation_store_wake_waiters(void *context)
 {
         struct operation_store *store = context;
-        struct aftermath after;
+        struct deferred_actions deferred;
 
         store_lock(store);
-        after = store->unsettled;
-        store->unsettled = (struct aftermath){ 0 };
-        store_unlock(store, &after);
+        deferred = store->wakes;
+        store->wakes = (struct deferred_actions){ 0 };
+        store_unlock(store, &deferred);
 }

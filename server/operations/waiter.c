@@ -9,19 +9,19 @@ bool operation_wakes(const struct operation *operation, const struct operation_w
 
 bool operation_is_past(struct operation_store *store, struct operation *operation, uint64_t revision)
 {
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
         bool past;
 
         store_lock(store);
         past = operation_wakes(operation, NULL, revision);
-        store_unlock(store, &after);
+        store_unlock(store, &deferred);
         return past;
 }
 
 bool operation_wait(struct operation_store *store, struct operation *operation, uint64_t revision,
                     struct operation_waiter *waiter)
 {
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
         bool waits;
 
         store_lock(store);
@@ -30,15 +30,15 @@ bool operation_wait(struct operation_store *store, struct operation *operation, 
                 waiter->operation = operation;
                 waiter->revision = revision;
                 DL_APPEND2(operation->waiters, waiter, previous, next);
-                metric_add(store->tally.waiters, 1);
+                metric_add(store->metrics.waiters, 1);
         }
-        store_unlock(store, &after);
+        store_unlock(store, &deferred);
         return waits;
 }
 
 bool operation_unwait(struct operation_store *store, struct operation_waiter *waiter)
 {
-        struct aftermath after = { 0 };
+        struct deferred_actions deferred = { 0 };
         bool waited;
 
         store_lock(store);
@@ -46,8 +46,8 @@ bool operation_unwait(struct operation_store *store, struct operation_waiter *wa
         if (waited) {
                 DL_DELETE2(waiter->operation->waiters, waiter, previous, next);
                 waiter->operation = NULL;
-                metric_add(store->tally.waiters, -1);
+                metric_add(store->metrics.waiters, -1);
         }
-        store_unlock(store, &after);
+        store_unlock(store, &deferred);
         return waited;
 }

@@ -229,7 +229,7 @@ struct operation_view {
         uint64_t follow; /* the read that it follows, or has followed; 0 = none */
         uint64_t revision;
         uint64_t bytes_total;
-        uint64_t bytes_done;            /* never falls; with several uses, how far the furthest attempt came */
+        uint64_t bytes_done;            /* never falls; with several uses, how far the furthest transfer came */
         uint64_t bytes_prefix;          /* of a read that has failed: those from the start on that are in place */
         uint32_t uses, uses_done;       /* uses 0 = not asked for */
         const char *label, *request_id; /* borrowed from the operation; "" = none */

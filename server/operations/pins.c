@@ -29,49 +29,49 @@ static size_t regions_distinct(const struct operation_slice *slices, size_t n, s
         return n_distinct;
 }
 
-int operation_hold_new(const struct operation_slice *slices, size_t n, struct operation_hold **ret_hold)
+int operation_pins_new(const struct operation_slice *slices, size_t n, struct operation_pins **ret_pins)
 {
-        struct operation_hold *hold;
+        struct operation_pins *pins;
         struct segment *segment;
         size_t n_regions, n_segments = 0;
         int r;
 
         for (size_t i = 0; i < n; i++)
                 n_segments += slice_segments(&slices[i], NULL);
-        hold = calloc(1, sizeof(*hold) + n_segments * sizeof(hold->segments[0]) + n * sizeof(hold->regions[0]));
-        if (!hold)
+        pins = calloc(1, sizeof(*pins) + n_segments * sizeof(pins->segments[0]) + n * sizeof(pins->regions[0]));
+        if (!pins)
                 return -ENOMEM;
-        hold->n_segments = n_segments;
-        hold->regions = (struct region **)(void *)&hold->segments[n_segments];
-        n_regions = regions_distinct(slices, n, hold->regions);
-        while (hold->n_regions < n_regions) {
-                r = region_use(hold->regions[hold->n_regions]);
+        pins->n_segments = n_segments;
+        pins->regions = (struct region **)(void *)&pins->segments[n_segments];
+        n_regions = regions_distinct(slices, n, pins->regions);
+        while (pins->n_regions < n_regions) {
+                r = region_use(pins->regions[pins->n_regions]);
                 if (r) {
-                        operation_hold_unuse(hold);
-                        (void)operation_hold_free(hold);
+                        operation_pins_unuse(pins);
+                        (void)operation_pins_free(pins);
                         return r;
                 }
-                (void)region_ref(hold->regions[hold->n_regions++]);
+                (void)region_ref(pins->regions[pins->n_regions++]);
         }
-        segment = hold->segments;
+        segment = pins->segments;
         for (size_t i = 0; i < n; i++)
                 segment += slice_segments(&slices[i], segment);
-        *ret_hold = hold;
+        *ret_pins = pins;
         return 0;
 }
 
-void operation_hold_unuse(struct operation_hold *hold)
+void operation_pins_unuse(struct operation_pins *pins)
 {
-        for (size_t i = 0; i < hold->n_regions; i++)
-                region_unuse(hold->regions[i]);
+        for (size_t i = 0; i < pins->n_regions; i++)
+                region_unuse(pins->regions[i]);
 }
 
-struct operation_hold *operation_hold_free(struct operation_hold *hold)
+struct operation_pins *operation_pins_free(struct operation_pins *pins)
 {
-        if (!hold)
+        if (!pins)
                 return NULL;
-        for (size_t i = 0; i < hold->n_regions; i++)
-                (void)region_unref(hold->regions[i]);
-        free(hold);
+        for (size_t i = 0; i < pins->n_regions; i++)
+                (void)region_unref(pins->regions[i]);
+        free(pins);
         return NULL;
 }
