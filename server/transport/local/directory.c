@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -111,7 +110,7 @@ static int socket_new(void)
         return fd < 0 ? -errno : fd;
 }
 
-/* With the directory's lock shared, so that no directory_sweep takes the early name for that of a dead worker. */
+/* -ENOENT: a worker that started meanwhile took the early name for that of a dead one (directory_sweep). */
 static int listen_as(const struct directory *directory, int fd, const char *early, const char *name)
 {
         struct sockaddr_un address;
@@ -131,16 +130,18 @@ static int listen_as(const struct directory *directory, int fd, const char *earl
 
 int directory_listen(struct directory *directory, uint64_t epoch)
 {
+        enum { TRIES = 16 };
         char early[DIRECTORY_NAME_SIZE], name[DIRECTORY_NAME_SIZE];
-        FERRY_CLEANUP(cleanup_close) int fd = socket_new();
-        int r = fd;
+        FERRY_CLEANUP(cleanup_close) int fd = -1;
+        int r = -ENOENT;
 
         name_of(epoch, "new", early);
         name_of(epoch, "sock", name);
-        if (r >= 0) {
-                (void)flock(directory->fd, LOCK_SH);
-                r = listen_as(directory, fd, early, name);
-                (void)flock(directory->fd, LOCK_UN);
+        for (int i = 0; i < TRIES && r == -ENOENT; i++) {
+                cleanup_close(&fd);
+                r = fd = socket_new();
+                if (r >= 0)
+                        r = listen_as(directory, fd, early, name);
         }
         if (r < 0)
                 return refuse(directory, r, "make room in it, or name another one");
@@ -230,14 +231,11 @@ void directory_sweep(const struct directory *directory)
                 cleanup_close(&fd);
                 return;
         }
-        const bool alone = flock(directory->fd, LOCK_EX | LOCK_NB) == 0; /* nobody is about to listen */
         for (int n = 0; n < SWEEP_MAX && (entry = readdir(entries));) {
-                if (!is_name(entry->d_name, ".sock") && !(alone && is_name(entry->d_name, ".new")))
+                if (!is_name(entry->d_name, ".sock") && !is_name(entry->d_name, ".new"))
                         continue;
                 n++;
                 sweep_entry(directory, entry->d_name);
         }
-        if (alone)
-                (void)flock(directory->fd, LOCK_UN);
         (void)closedir(entries);
 }
