@@ -4,13 +4,14 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <ferry/clock.h>
+
 #include "aio_internal.h"
 #include "sigpipe.h"
 
 enum {
         AIO_EVENTS = 64,
-        AIO_CONNECTIONS = 256,   /* kept for later calls */
-        AIO_FOREVER = INT32_MAX, /* ms */
+        AIO_CONNECTIONS = 256, /* kept for later calls */
 };
 
 /* ---- what libcurl waits for ---- */
@@ -34,26 +35,8 @@ static int aio_on_socket(CURL *easy, curl_socket_t fd, int what, void *context, 
 static int aio_on_timer(CURLM *multi, long timeout_ms, void *context)
 {
         struct ferry_aio *aio = context;
-        aio->curl_due_ms = timeout_ms < 0 ? AIO_NEVER : clock_ms() + (uint64_t)timeout_ms;
+        aio->curl_due_ms = timeout_ms < 0 ? AIO_NEVER : ferry_clock_ms() + (uint64_t)timeout_ms;
         return 0;
-}
-
-/* The timer stands at the next time at which something is due. */
-int aio_set_timer(struct ferry_aio *aio)
-{
-        uint64_t now = clock_ms(), due = aio->curl_due_ms;
-        struct itimerspec when = { 0 };
-        for (struct aio_call *c = aio->calls; c; c = c->next) {
-                uint64_t one = c->running ? exchange_deadline(&c->attempt) : c->due_ms;
-                due = one < due ? one : due;
-        }
-        if (due != AIO_NEVER) {
-                uint64_t left = due > now ? due - now : 0;
-                left = left < AIO_FOREVER ? left : AIO_FOREVER;
-                when.it_value.tv_sec = (time_t)(left / 1000);
-                when.it_value.tv_nsec = left ? (long)(left % 1000) * 1000000 : 1;
-        }
-        return timerfd_settime(aio->timer, 0, &when, NULL) < 0 ? -errno : 0;
 }
 
 /* Starts what is due, ends what is late. Each step may change the list: looks from the start again. */
@@ -61,7 +44,7 @@ static void aio_run_due(struct ferry_aio *aio)
 {
         for (struct aio_call *c = aio->calls; c;) {
                 struct aio_call *next = c->next;
-                uint64_t now = clock_ms();
+                uint64_t now = ferry_clock_ms();
                 bool late = c->running && exchange_deadline(&c->attempt) <= now, due = !c->running && c->due_ms <= now;
                 if (late)
                         aio_attempt_end(c, CURLE_OPERATION_TIMEDOUT);
@@ -103,7 +86,7 @@ int ferry_aio_dispatch(struct ferry_aio *aio, int timeout_ms)
                                                          (what & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0),
                                                  &running);
         }
-        if (aio->curl_due_ms <= clock_ms()) {
+        if (aio->curl_due_ms <= ferry_clock_ms()) {
                 aio->curl_due_ms = AIO_NEVER;
                 curl_multi_socket_action(aio->multi, CURL_SOCKET_TIMEOUT, 0, &running);
         }

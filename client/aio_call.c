@@ -2,6 +2,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include <ferry/clock.h>
+
 #include "aio_internal.h"
 #include "decode.h"
 #include "sizes.h"
@@ -72,7 +74,7 @@ int aio_call_new(struct ferry_aio *aio, ferry_aio_done done, void *context, stru
         c->done = done;
         c->context = context;
         c->request = &c->plain;
-        c->seen_ms = clock_ms();
+        c->seen_ms = ferry_clock_ms();
         problem_clear(c->lane);
         *ret_call = c;
         return 0;
@@ -93,7 +95,7 @@ void aio_call_back(struct aio_call *c, int r, const struct aio_outcome *outcome)
 /* The next attempt starts after a while. */
 static void aio_later(struct aio_call *c, uint64_t delay_ms)
 {
-        c->due_ms = clock_ms() + delay_ms;
+        c->due_ms = ferry_clock_ms() + delay_ms;
 }
 
 /* ---- waits ---- */
@@ -105,7 +107,7 @@ static uint64_t aio_left(const struct aio_call *c, uint64_t now)
 
 int aio_wait_ask(struct aio_call *c)
 {
-        uint64_t now = clock_ms(), slice = aio_left(c, now);
+        uint64_t now = ferry_clock_ms(), slice = aio_left(c, now);
         slice = slice < AIO_SLICE_MS ? slice : AIO_SLICE_MS;
         path_clear(&c->path);
         reply_clear(&c->reply);
@@ -129,7 +131,7 @@ int aio_wait_ask(struct aio_call *c)
 /* Whether a wait goes on after a result; then the next request is prepared. */
 static bool aio_wait_goes_on(struct aio_call *c, int *r, bool done)
 {
-        uint64_t now = clock_ms(), pause = AIO_PAUSE_MS;
+        uint64_t now = ferry_clock_ms(), pause = AIO_PAUSE_MS;
         if (*r == 0) {
                 c->seen_ms = now;
                 if (done)
@@ -295,7 +297,7 @@ int ferry_aio_create_operations_sized(struct ferry_aio *aio, const struct ferry_
 static int aio_wait_start(struct aio_call *c, uint64_t timeout_ms, int r)
 {
         c->waits = true;
-        if (__builtin_add_overflow(clock_ms(), timeout_ms, &c->deadline_ms))
+        if (__builtin_add_overflow(ferry_clock_ms(), timeout_ms, &c->deadline_ms))
                 c->deadline_ms = AIO_NEVER;
         return aio_start(c, r == 0 ? aio_wait_ask(c) : r);
 }

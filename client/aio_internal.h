@@ -19,7 +19,7 @@ struct aio_outcome {
         bool has_operation, has_results;
 };
 
-/* One call. In a list of its set; times are those of clock_ms. */
+/* One call. In a list of its set; times are those of ferry_clock_ms. */
 struct aio_call {
         struct aio_call *next, **link;
         struct ferry_aio *aio;
@@ -80,7 +80,7 @@ int aio_wait_ask(struct aio_call *c);
 void aio_attempt_begin(struct aio_call *c);
 void aio_attempt_end(struct aio_call *c, CURLcode code);
 
-/* ---- aio.c ---- */
+/* ---- aio_timer.c ---- */
 
 /* Sets the timer to the next time at which something is due. 0; -errno. */
 int aio_set_timer(struct ferry_aio *aio);

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include <ferry/clock.h>
+
 #include "client_internal.h"
 
 /* clang-format off */
@@ -122,7 +124,7 @@ int attempt_on_progress(void *context, curl_off_t dl_total, curl_off_t dl_now, c
         (void)ul_total;
         if (dl_now + ul_now != a->moved) {
                 a->moved = dl_now + ul_now;
-                a->moved_ms = clock_ms();
+                a->moved_ms = ferry_clock_ms();
         }
         return 0;
 }

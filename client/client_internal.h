@@ -58,7 +58,7 @@ struct request {
         struct ferry_exchange exchange;
         bool repeatable;           /* a POST that may be repeated although it has no Idempotency-Key */
         int sink_status;           /* the sink takes the body of this status only; 0 = of any 2xx */
-        uint64_t deadline_ms;      /* clock_ms() at which to give up; 0 = the handle's time-outs alone */
+        uint64_t deadline_ms;      /* ferry_clock_ms() at which to give up; 0 = the handle's time-outs alone */
         bool secret;               /* wipe the answer's body when it is freed */
         const char *authorization; /* the header, instead of the handle's; NULL = the handle's */
 };
@@ -83,12 +83,14 @@ struct reply {
         char fault[CURL_ERROR_SIZE]; /* why there is no answer */
 };
 
+/* ---- reply.c ---- */
+
 void reply_clear(struct reply *reply);
 
-/* ---- exchange.c: one attempt ---- */
+/* Forgets what one attempt brought, but not what it did. */
+void reply_restart(struct reply *reply);
 
-/* Milliseconds of the monotonic clock; never 0. */
-uint64_t clock_ms(void);
+/* ---- exchange.c: one attempt ---- */
 
 /* Makes the libcurl handles of a handle whose other fields are set; multi only where none is. 0; -EINVAL; -ENOMEM. */
 int exchange_init(struct ferry *f);
@@ -97,7 +99,7 @@ int exchange_init(struct ferry *f);
 int exchange_begin(struct attempt *a);
 int exchange_end(struct attempt *a, CURLcode code);
 
-/* clock_ms() at which an attempt has failed. */
+/* ferry_clock_ms() at which an attempt has failed. */
 uint64_t exchange_deadline(const struct attempt *a);
 
 /* Sends once. 0 when an answer came, of any status; -errno as in ferry.h, reply->fault says why. */
@@ -123,7 +125,7 @@ bool perform_again(struct ferry *f, const struct request *request, struct reply 
  */
 int perform(struct ferry *f, const struct request *request, struct reply *ret_reply);
 
-/* ---- request.c ---- */
+/* ---- request_check.c ---- */
 
 /* What is wrong with a request before anything is sent, as a sentence; NULL = nothing. Pure. */
 const char *request_check(const struct ferry_exchange *e);

@@ -2,7 +2,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
+
+#include <ferry/clock.h>
 
 #include "attempt.h"
 #include "client_internal.h"
@@ -15,13 +16,6 @@ enum {
         EXCHANGE_CHUNK = 512 * 1024, /* libcurl's buffers */
         EXCHANGE_CONNECTIONS = 4,
 };
-
-uint64_t clock_ms(void)
-{
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
-}
 
 /* ---- setting up ---- */
 
@@ -219,7 +213,7 @@ static CURLcode attempt_run(struct attempt *a)
                 }
                 if (atomic_load(&f->aborted))
                         return CURLE_ABORTED_BY_CALLBACK;
-                uint64_t now = clock_ms(), deadline = exchange_deadline(a);
+                uint64_t now = ferry_clock_ms(), deadline = exchange_deadline(a);
                 if (now >= deadline)
                         return CURLE_OPERATION_TIMEDOUT;
                 uint64_t rest = deadline - now;
@@ -307,7 +301,7 @@ static void attempt_finish(struct attempt *a, CURLcode code, int result)
 int exchange_begin(struct attempt *a)
 {
         struct ferry *f = a->f;
-        a->start_ms = a->moved_ms = clock_ms();
+        a->start_ms = a->moved_ms = ferry_clock_ms();
         a->target = exchange_join(f->prefix, "", a->request->exchange.path);
         a->headers = a->target ? attempt_headers(a) : NULL;
         f->attempt = a;
@@ -342,8 +336,8 @@ int exchange_attempt(struct ferry *f, const struct request *request, struct repl
 
 void exchange_pause(struct ferry *f, uint64_t ms)
 {
-        uint64_t end = clock_ms() + ms;
-        for (uint64_t now = clock_ms(); now < end && !atomic_load(&f->aborted); now = clock_ms()) {
+        uint64_t end = ferry_clock_ms() + ms;
+        for (uint64_t now = ferry_clock_ms(); now < end && !atomic_load(&f->aborted); now = ferry_clock_ms()) {
                 uint64_t rest = end - now;
                 curl_multi_poll(f->multi, NULL, 0, rest < EXCHANGE_POLL_MS ? (int)rest : EXCHANGE_POLL_MS, NULL);
         }

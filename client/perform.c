@@ -3,22 +3,10 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include <ferry/clock.h>
+
 #include "client_internal.h"
 #include "retry.h"
-
-void reply_clear(struct reply *reply)
-{
-        ferry_buffer_clear(&reply->body, reply->secret);
-        *reply = (struct reply){ 0 };
-}
-
-/* Forgets what one attempt brought, but not what it did. */
-static void reply_restart(struct reply *reply)
-{
-        struct reply kept = { .secret = reply->secret, .lost = reply->lost };
-        reply_clear(reply);
-        *reply = kept;
-}
 
 static bool request_is_repeatable(const struct request *request)
 {
@@ -52,7 +40,7 @@ bool perform_again(struct ferry *f, const struct request *request, struct reply 
         };
         if (!retry_decide(&facts, ret_delay_ms))
                 return false;
-        if (request->deadline_ms && clock_ms() + *ret_delay_ms >= request->deadline_ms)
+        if (request->deadline_ms && ferry_clock_ms() + *ret_delay_ms >= request->deadline_ms)
                 return false;
         /* The request may have reached the worker. */
         if (result == -ECONNRESET)

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include <ferry/clock.h>
+
 #define WAIT_LONGEST_MS (UINT64_MAX / 4) /* from here on it is forever */
 
 enum {
@@ -27,7 +29,7 @@ static bool wait_can_go_on(const struct wait *w, int result)
                 if (result < 0 || (problem->http_status != 429 && problem->http_status != 503))
                         return false;
         }
-        return w->deadline_ms != UINT64_MAX || clock_ms() - w->seen_ms < (w->away_ms ? w->away_ms : WAIT_AWAY_MS);
+        return w->deadline_ms != UINT64_MAX || ferry_clock_ms() - w->seen_ms < (w->away_ms ? w->away_ms : WAIT_AWAY_MS);
 }
 
 /* How long the next request is parked: 0 for the first one of a watcher, who wants to see something at once. */
@@ -42,9 +44,9 @@ static uint64_t wait_slice(const struct wait *w, uint64_t now, bool first)
 /* One request. 0: the wait goes on unless it is over; or the result of the wait. */
 static int wait_once(struct wait *w, bool first)
 {
-        uint64_t start = clock_ms(), slice = wait_slice(w, start, first);
+        uint64_t start = ferry_clock_ms(), slice = wait_slice(w, start, first);
         int r = w->ask(w, slice, w->deadline_ms == UINT64_MAX ? 0 : w->deadline_ms + WAIT_ANSWER_MS);
-        uint64_t now = clock_ms();
+        uint64_t now = ferry_clock_ms();
         if (w->over)
                 return r;
         if (r == 0)
@@ -62,7 +64,7 @@ static int wait_once(struct wait *w, bool first)
 
 int wait_run(struct wait *w, uint64_t timeout_ms)
 {
-        uint64_t now = clock_ms();
+        uint64_t now = ferry_clock_ms();
         w->seen_ms = now;
         w->deadline_ms = timeout_ms < WAIT_LONGEST_MS ? now + timeout_ms : UINT64_MAX;
         int r = wait_once(w, true);

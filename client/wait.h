@@ -4,7 +4,7 @@
 
 #include "client_internal.h"
 
-/* One wait over many requests, which reconnects; lives on the stack of its call. Times are those of clock_ms. */
+/* One wait over many requests, which reconnects; lives on the stack of its call. Times are those of ferry_clock_ms. */
 struct wait {
         struct ferry *f;
         unsigned interval_ms; /* 0 = ask as seldom as possible */

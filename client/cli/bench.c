@@ -2,7 +2,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include <ferry/clock.h>
 
 #include "job.h"
 
@@ -26,25 +27,18 @@ struct bench {
         size_t printed;
 };
 
-static uint64_t bench_clock_us(void)
-{
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
-
 /* Offer there, read here, until it is done. */
 static int bench_round(struct bench *b, uint64_t size)
 {
         struct job offer = { .cli = b->cli, .worker = &b->peer }, read = { .cli = b->cli, .worker = &b->cli->worker };
         struct ferry_operation_spec readable = { .kind = FERRY_READABLE, .include_metadata = true };
         struct ferry_operation_spec spec = { .kind = FERRY_READ, .wait_ms = BENCH_WAIT_MS };
-        uint64_t start = bench_clock_us();
+        uint64_t start = ferry_clock_us();
         int status = job_make_operation(&offer, &readable, b->theirs.region.id, size);
         spec.remote_metadata = offer.operation.metadata;
         if (status == CLI_OK)
                 status = job_make_operation(&read, &spec, b->ours.region.id, size);
-        uint64_t end = bench_clock_us();
+        uint64_t end = ferry_clock_us();
         if (status == CLI_OK)
                 status = job_wait(&read);
         if (status == CLI_OK) {
@@ -90,9 +84,9 @@ static void bench_print(struct bench *b, uint64_t size)
 static int bench_size(struct bench *b, uint64_t size)
 {
         int status = bench_round(b, size); /* connects, touches the pages */
-        uint64_t end = cli_clock_ms() + BENCH_MS;
+        uint64_t end = ferry_clock_ms() + BENCH_MS;
         b->rounds = 0;
-        while (status == CLI_OK && b->rounds < BENCH_ROUNDS && (b->rounds < BENCH_LEAST || cli_clock_ms() < end))
+        while (status == CLI_OK && b->rounds < BENCH_ROUNDS && (b->rounds < BENCH_LEAST || ferry_clock_ms() < end))
                 status = bench_round(b, size);
         if (status == CLI_OK)
                 bench_print(b, size);

@@ -141,8 +141,6 @@ int cli_print(const char *text);
 
 void cli_bytes_format(char *text, size_t size, double bytes);
 
-uint64_t cli_clock_ms(void);
-
 /* ---- signals.c ---- */
 
 /* SIGINT, SIGTERM and SIGHUP abort the calls of handles that are watched. A second one ends the process. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -40,11 +39,4 @@ void cli_bytes_format(char *text, size_t size, double bytes)
                 unit++;
         }
         snprintf(text, size, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
-}
-
-uint64_t cli_clock_ms(void)
-{
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
 }

@@ -4,6 +4,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <ferry/clock.h>
+
 #include "cli.h"
 
 enum { PROGRESS_COLUMNS = 80, PROGRESS_TEXT = 60, PROGRESS_BAR_MAX = 50 };
@@ -41,7 +43,7 @@ int cli_progress_show(void *context, const struct ferry_operation *operation)
         static const char full[PROGRESS_BAR_MAX + 1] = "##################################################";
         static const char empty[PROGRESS_BAR_MAX + 1] = "..................................................";
         struct cli_progress *p = context;
-        uint64_t now = cli_clock_ms();
+        uint64_t now = ferry_clock_ms();
         char done[32], total[32], speed[32], time[32];
         if (p->start_ms == 0) {
                 p->start_ms = now;

@@ -8,6 +8,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <ferry/clock.h>
+
 #include "content.h"
 #include "link.h"
 
@@ -18,7 +20,7 @@ enum { SPREAD_WATCH_MS = 200 };
 static void spread_show(const struct spread *spread, struct cli_progress *progress)
 {
         struct winsize window = { .ws_col = 80 };
-        uint64_t took_ms = cli_clock_ms() - spread->start_ms, most = 0;
+        uint64_t took_ms = ferry_clock_ms() - spread->start_ms, most = 0;
         char rate[32];
         int used;
         if (!progress->stream)
@@ -94,7 +96,7 @@ static int spread_run(struct spread *spread)
                 spread_show(spread, &progress);
                 if (signals_caught())
                         status = CLI_PROBLEM;
-                else if (status == CLI_OK && cli_clock_ms() - spread->start_ms >= limit_ms && !spread_is_over(spread))
+                else if (status == CLI_OK && ferry_clock_ms() - spread->start_ms >= limit_ms && !spread_is_over(spread))
                         status = CLI_LATE;
         }
         cli_progress_end(&progress);
@@ -214,12 +216,12 @@ int cli_run_spread(struct cli *cli, int argc, char **argv)
                 status = spread_open_members(&spread, argv + 2);
         if (status == CLI_OK)
                 status = spread_open_source(&spread, argv[1]);
-        spread.start_ms = cli_clock_ms();
+        spread.start_ms = ferry_clock_ms();
         for (size_t i = 0; status == CLI_OK && i < spread.n; i++)
                 member_open(&spread, &spread.members[i]);
         if (status == CLI_OK)
                 status = spread_run(&spread);
-        spread.ended_ms = cli_clock_ms();
+        spread.ended_ms = ferry_clock_ms();
         if (status == CLI_OK)
                 status = spread_check(&spread);
         if (status == CLI_OK && signals_caught())

@@ -6,6 +6,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <ferry/clock.h>
+
 #include "events.h"
 #include "table.h"
 
@@ -102,7 +104,7 @@ static double top_rate(const struct top *top, struct json_object *operation, uin
 static double top_rows(struct top *top, struct json_object *running, struct json_object *rows)
 {
         struct json_object *seen = json_object_new_object();
-        uint64_t now_ms = cli_clock_ms();
+        uint64_t now_ms = ferry_clock_ms();
         double sum = 0;
         top->moving = false;
         for (size_t i = 0; i < json_object_array_length(running); i++) {

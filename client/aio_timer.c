@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <sys/timerfd.h>
+
+#include <ferry/clock.h>
+
+#include "aio_internal.h"
+
+enum { AIO_FOREVER = INT32_MAX /* ms */ };
+
+int aio_set_timer(struct ferry_aio *aio)
+{
+        uint64_t now = ferry_clock_ms(), due = aio->curl_due_ms;
+        struct itimerspec when = { 0 };
+        for (struct aio_call *c = aio->calls; c; c = c->next) {
+                uint64_t one = c->running ? exchange_deadline(&c->attempt) : c->due_ms;
+                due = one < due ? one : due;
+        }
+        if (due != AIO_NEVER) {
+                uint64_t left = due > now ? due - now : 0;
+                left = left < AIO_FOREVER ? left : AIO_FOREVER;
+                when.it_value.tv_sec = (time_t)(left / 1000);
+                when.it_value.tv_nsec = left ? (long)(left % 1000) * 1000000 : 1;
+        }
+        return timerfd_settime(aio->timer, 0, &when, NULL) < 0 ? -errno : 0;
+}
