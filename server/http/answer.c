@@ -19,7 +19,7 @@
 #include "problem.h"
 #include "request.h"
 
-/* Where a further header's value of size bytes, its NUL included, goes; NULL: there is no place left. */
+/* Reserves room for a header's value of size bytes, NUL included. NULL: no room is left. */
 static char *further_header(struct http_request *request, const char *name, size_t size)
 {
         char *value = request->headers_text + request->n_headers_text;
@@ -33,7 +33,7 @@ static char *further_header(struct http_request *request, const char *name, size
         return value;
 }
 
-/* Without printf: nearly all answers have one, and it would cost as much as the whole body. */
+/* Without printf, which would cost as much as writing the whole body; nearly all answers have an ETag. */
 const char *request_etag(struct http_request *request, uint64_t revision)
 {
         char digits[FERRY_UINT_TEXT_SIZE];
@@ -68,8 +68,8 @@ void request_header(struct http_request *request, const char *name, const char *
 }
 
 /*
- * Whether an answer waits for the end of the body. libmicrohttpd closes the connection after an answer that comes
- * before that, and what the client still sends then resets it, often before the client has read the answer.
+ * Whether the answer must wait for the end of the body. libmicrohttpd closes the connection after an earlier answer;
+ * what the client still sends then resets the connection, often before the client has read the answer.
  */
 static bool must_defer(const struct http_request *request)
 {
@@ -125,7 +125,7 @@ void request_answer(struct http_request *request, unsigned status, struct MHD_Re
         MHD_destroy_response(response);
 }
 
-/* The document and a newline, for people at a terminal. */
+/* The document, and a newline for terminals. */
 static struct MHD_Response *json_response(struct ferry_json_writer *writer, const char *type)
 {
         struct MHD_Response *response;
@@ -209,7 +209,7 @@ void request_problem(struct http_request *request, int error, const char *format
                 vsnprintf(detail, sizeof(detail), format, arguments);
                 va_end(arguments);
         }
-        /* It may quote the request, whose bytes need be no UTF-8. */
+        /* The detail may quote the request, whose bytes may not be UTF-8. */
         for (char *c = detail; *c; c++)
                 if (*c < ' ' || *c > '~')
                         *c = '?';

@@ -6,7 +6,7 @@
 
 struct http_request;
 
-/* A file that the worker serves as it was when the worker was built (scripts/embed), packed at build as well. */
+/* A file that is built into the worker (scripts/embed), plain and gzipped. */
 struct http_asset {
         const char *type; /* media type */
         const char *etag, *gzip_etag;
@@ -17,8 +17,8 @@ struct http_asset {
 extern const struct http_asset asset_openapi_yaml, asset_openapi_json, asset_docs, asset_page, asset_page_script,
         asset_page_style;
 
-/* Answers with it, or with 304 where the client has it; gzip where the client takes that. policy: for a page, what it
- * may load (Content-Security-Policy); NULL = it is none. */
+/* Answers with the file, gzipped where the client accepts that, or with 304. policy: Content-Security-Policy of a page;
+ * NULL = it is no page. */
 void asset_answer(struct http_request *request, const struct http_asset *asset, const char *policy);
 
 #endif

@@ -8,9 +8,9 @@ struct ferry_json_errors;
 struct ferry_json_writer;
 struct json_object;
 
-/* "transports" of an operation: what may carry its bytes. Pure. */
+/* The field "transports" of an operation: the transports that may carry its bytes. Pure. */
 
-/* The list of names as bits of enum engine_carrier. false: errors has why. */
+/* Decodes the names into bits of enum engine_carrier. false: errors has why. */
 bool carriers_decode(struct json_object *list, unsigned *ret_carriers, struct ferry_json_errors *errors);
 
 /* Adds "transports":[…]; nothing when all are allowed (0). */

@@ -19,10 +19,10 @@ struct connecting {
         const struct peers *peers;
         struct http_connector connector;
         uint64_t own_epoch;
-        char url[FERRY_METADATA_URL_SIZE]; /* "" = it is longer */
+        char url[FERRY_METADATA_URL_SIZE]; /* "" = it was too long to keep */
         atomic_uint references;
         struct http_event over;
-        struct connecting_result result; /* of the thread at work until over */
+        struct connecting_result result; /* written by the work until over */
 };
 
 struct connecting *connecting_unref(struct connecting *c)
@@ -34,7 +34,7 @@ struct connecting *connecting_unref(struct connecting *c)
         return NULL;
 }
 
-/* The work is over; its reference goes. */
+/* Ends the work, and drops its reference. */
 static void finish(struct connecting *c, int error, const char *detail)
 {
         c->result.error = error;
@@ -43,7 +43,7 @@ static void finish(struct connecting *c, int error, const char *detail)
         connecting_unref(c);
 }
 
-/* Thread: who runs the data plane. */
+/* Thread: that which holds the progress lock. */
 static void on_connected(void *context, const struct engine_connection *connection)
 {
         struct connecting *c = context;
@@ -52,7 +52,7 @@ static void on_connected(void *context, const struct engine_connection *connecti
         finish(c, connection->error, connection->detail);
 }
 
-/* Thread: the peers'. The engine lives longer. */
+/* Thread: the peers'. The engine outlives the peers. */
 static void on_fetched(void *context, int error, const char *detail, struct ferry_metadata *metadata)
 {
         struct connecting *c = context;
@@ -67,7 +67,7 @@ static void on_fetched(void *context, int error, const char *detail, struct ferr
                 ferry_metadata_free(metadata);
                 return;
         }
-        if (*metadata->http) /* it was ferry://NAME */
+        if (*metadata->http) /* set where the URL was ferry://NAME */
                 memcpy(c->url, metadata->http, sizeof(c->url));
         memcpy(c->result.worker, metadata->worker, sizeof(c->result.worker));
         c->result.epoch = metadata->epoch;

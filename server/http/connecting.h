@@ -14,9 +14,9 @@ struct http_config;
 struct http_event;
 
 /*
- * Connecting to the worker of a URL: who it is comes over HTTP, the connection is the engine's. Counted references; one
- * is that of the work itself, which runs on the peers' thread and then in the data plane, is bounded in time, and
- * touches neither the server nor a request.
+ * Connecting to the worker of a URL: fetches the worker's description over HTTP, then has the engine connect.
+ * References: the caller's, and that of the work, which runs on the peers' thread and then on the engine's, is bounded
+ * in time, and touches neither the server nor a request.
  */
 struct connecting;
 
@@ -31,19 +31,17 @@ struct connecting_result {
         struct engine_connection connection;
 };
 
-/*
- * 0 with *ret_connecting; as peers_fetch_worker, with a sentence in detail. url is borrowed.
- */
+/* 0 with *ret_connecting; else the error of peers_fetch_worker, with a sentence in detail. url is copied. */
 int connecting_begin(const struct http_config *config, const char *url, struct connecting **ret_connecting,
                      char *detail, size_t detail_size);
 
 /* Takes NULL; returns NULL. */
 struct connecting *connecting_unref(struct connecting *connecting);
 
-/* Happens at the end. As long as there is a reference. */
+/* Happens at the end. Valid as long as the reference. */
 struct http_event *connecting_over(struct connecting *connecting);
 
-/* NULL = it is not over. Valid as long as there is a reference. */
+/* NULL = not over. Valid as long as the reference. */
 const struct connecting_result *connecting_look(struct connecting *connecting);
 
 #endif

@@ -20,7 +20,7 @@
 #include "quota.h"
 #include "request.h"
 
-enum { NOTICED_LATE_US = 20000 /* the kernel tells times in ticks */ };
+enum { CLOCK_ERROR_US = 20000 /* of times in struct tcp_info, which count in ticks */ };
 
 static void connection_unref(struct http_connection *connection)
 {
@@ -35,7 +35,7 @@ static void connection_unref(struct http_connection *connection)
         life_release(life);
 }
 
-/* The end is known before the socket is shut down: connection_repeat_end looks for it after bytes were read. */
+/* Sets the event before it shuts down: connection_repeat_end checks the event. */
 static void on_end(struct loop_watch *watch, uint32_t events)
 {
         struct http_connection *connection = FERRY_CONTAINER_OF(watch, struct http_connection, watch);
@@ -81,12 +81,12 @@ void connection_open(struct http_connection *connection, struct MHD_Connection *
 {
         connection->mhd = mhd;
         atomic_fetch_add(&connection->references, 1);
-        /* Without a watch an end may be seen late. */
+        /* On failure the client's end may be noticed late. */
         if (loop_watch_start(connection->server->config.loop, &connection->watch, connection->fd, EPOLLRDHUP) < 0)
                 connection_unref(connection);
 }
 
-/* The watch ends before the descriptor can be closed and its number be another connection's. */
+/* Ends the watch before the descriptor can be closed and its number reused. */
 void connection_close(struct http_connection *connection)
 {
         struct http_server *server = connection->server;
@@ -103,7 +103,7 @@ void connection_close(struct http_connection *connection)
 
 struct http_request *connection_begin_request(struct http_connection *connection, const char *target)
 {
-        connection_end_request(connection); /* one that dispatch_call has not seen, whose end need not have been told */
+        connection_end_request(connection); /* one that dispatch_call never saw: its end may not have been reported */
         connection->request = request_new(connection->listener, connection->mhd, target);
         if (!connection->request)
                 return NULL;
@@ -126,7 +126,7 @@ void connection_end_request(struct http_connection *connection)
                 life_leave(&connection->server->life);
 }
 
-/* No request of a fresh connection has begun. */
+/* Whether no request has begun yet. */
 static bool is_fresh(const struct http_connection *connection)
 {
         return !connection->request && connection->since_us == connection->added_us;
@@ -164,20 +164,20 @@ void connection_end(struct http_connection *connection)
         connection->ending = true;
         connection->quota->n_ending++;
         (void)shutdown(connection->fd, SHUT_RDWR);
-        /* While its buffer is full, libmicrohttpd looks at its own clock alone. */
+        /* While its send buffer is full, libmicrohttpd checks its own timeout only. */
         (void)MHD_set_connection_option(connection->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
 }
 
-/* Between requests: bytes that came after the last one are of a head, or of a TLS handshake. */
+/* Between requests: bytes after the last one are part of a head or of a TLS handshake. 0 = none came. */
 static uint64_t head_deadline(struct http_connection *connection, uint64_t now)
 {
         struct tcp_info info;
 
         if (!connection->head_us && is_fresh(connection)) {
-                connection->head_us = connection->added_us; /* what the gate has let pass */
+                connection->head_us = connection->added_us; /* the head that the gate has seen */
         } else if (!connection->head_us && look_into(connection, &info)) {
                 uint64_t arrived_us = now - (uint64_t)info.tcpi_last_data_recv * 1000;
-                if (arrived_us > connection->since_us + NOTICED_LATE_US)
+                if (arrived_us > connection->since_us + CLOCK_ERROR_US)
                         connection->head_us = arrived_us;
         }
         return connection->head_us ? connection->head_us + GATE_HEAD_US : 0;
@@ -234,7 +234,7 @@ uint64_t connection_look(struct http_connection *connection, uint64_t now)
         enum http_slow slow = HTTP_SLOW_HEAD;
         uint64_t deadline;
 
-        if (connection->ending || (request && request->resume)) /* parked has a deadline of its own */
+        if (connection->ending || (request && request->resume)) /* a parked request has its own deadline */
                 return 0;
         if (!request) {
                 deadline = head_deadline(connection, now);

@@ -19,75 +19,75 @@ struct http_shard;
 struct metadata_origin;
 
 enum {
-        CONNECTION_BODY_US = 20 * 1000000, /* for a body, and more for its bytes: */
-        CONNECTION_READ_US = 60 * 1000000, /* for a client to go on reading its answer, likewise */
-        CONNECTION_RATE = 500,             /* bytes a second at least */
+        CONNECTION_BODY_US = 20 * 1000000, /* time for a body, plus its bytes at CONNECTION_RATE */
+        CONNECTION_READ_US = 60 * 1000000, /* time for a client that reads its answer slowly, likewise */
+        CONNECTION_RATE = 500,             /* least bytes a second */
         CONNECTION_DEAD_S = 5,             /* for the host of a transfer's peer to acknowledge anything */
 };
 
 /*
- * What we know of a client's connection beside libmicrohttpd. The loop watches it for the client's end, which
- * libmicrohttpd can miss: 0.9.75 reads once for each edge of its epoll, so an end that came together with the last
- * bytes, or while the connection was suspended, would only be seen by the idle time-out. Shutting down once more what
- * the client has shut down already makes a new edge.
+ * Our part of a client's connection, beside libmicrohttpd's. The loop watches for the client's end (EPOLLRDHUP), which
+ * libmicrohttpd can miss: 0.9.75 reads once for each edge of its epoll, so that an end that came together with the last
+ * bytes, or while the connection was suspended, would be seen by the idle timeout only. Another shutdown(2) of the
+ * direction that the client has shut down makes a new edge.
  *
- * shutdown(2) is all that is ever done to the socket here: between the notifications of its start and its end it is
- * open in every version, and that call changes nothing for libmicrohttpd but what it reads and writes next.
+ * Only shutdown(2) is ever called on the socket here: libmicrohttpd keeps it open between the notifications of start
+ * and end, and shutdown affects only its next reads and writes.
  *
- * Made and closed by the shard's thread. Counted references: that thread's, and the watch's while it is armed.
+ * Made and closed by the shard's thread. References: that thread's, and the watch's while it is armed.
  */
 struct http_connection {
         struct http_server *server;
         struct http_shard *shard; /* shard.c's */
         struct http_quota *quota;
         struct event_readers *readers;
-        struct http_listener *listener; /* that has accepted it */
-        struct metadata_origin *origin; /* metadata_json.c's; owned; NULL = nobody has asked for metadata on it yet */
-        struct http_request *request;   /* the shard's thread; owned: from its target on; NULL = none */
-        struct http_connection *previous, *next; /* shard.c's: of those that arrive (next alone) or are open */
-        uint64_t added_us;                       /* when the socket was handed to libmicrohttpd */
-        uint64_t key;                            /* of the client's address; 0 = this machine */
+        struct http_listener *listener;          /* that accepted it */
+        struct metadata_origin *origin;          /* metadata_json.c's cache; owned; NULL = not needed yet */
+        struct http_request *request;            /* the shard's thread; owned; NULL = none */
+        struct http_connection *previous, *next; /* shard.c's lists: arriving (next alone) or open */
+        uint64_t added_us;                       /* when libmicrohttpd got the socket */
+        uint64_t key;                            /* address_key() of the client */
         /* The shard's thread: */
         struct MHD_Connection *mhd; /* NULL = not started yet */
-        bool trusted;               /* a request on it had a token, or needed none and was not just anybody's */
+        bool trusted;               /* a request had a valid token, or the worker has no token */
         bool peer_watched;          /* by connection_watch_peer */
         bool ending;                /* shut down by us; libmicrohttpd has not noticed */
-        uint64_t since_us;          /* when its last request began or ended, or it was added */
-        uint64_t head_us;           /* when bytes of a head were first seen; 0 = none are there */
-        uint64_t body_size;         /* bytes of the request's body so far */
-        uint64_t sent_us, sent;     /* since when the client reads slowly, and what it had acknowledged then; 0 = no */
+        uint64_t since_us;          /* when the last request began or ended; before the first, added_us */
+        uint64_t head_us;           /* when the first bytes of the next head came; 0 = none came */
+        uint64_t body_size;         /* bytes of the request's body received */
+        uint64_t sent_us, sent; /* since when bytes of the answer are unsent, and bytes acknowledged then; 0 = not */
         struct loop_watch watch;
         atomic_uint references;
-        struct http_event end; /* the client sends nothing more; a parked request waits for it */
+        struct http_event end; /* the client has shut down its direction; a parked request waits for it */
         pthread_mutex_t lock;  /* a leaf */
         int fd;                /* lock; -1 = closed */
 };
 
-/* For a socket that is about to be libmicrohttpd's. NULL: no memory. */
+/* For a socket that libmicrohttpd is about to get. NULL: no memory. */
 struct http_connection *connection_new(struct http_quota *quota, struct event_readers *readers,
                                        struct http_listener *listener, int fd);
 
-/* libmicrohttpd has taken the socket in: from now on its end is watched for. */
+/* libmicrohttpd has started the connection: starts watching for the client's end. */
 void connection_open(struct http_connection *connection, struct MHD_Connection *mhd);
 
-/* libmicrohttpd is about to close it, or has never taken it. The last call. */
+/* libmicrohttpd is about to close the socket, or never took it. The last call. */
 void connection_close(struct http_connection *connection);
 
 /* A request begins with its target; NULL = no memory. */
 struct http_request *connection_begin_request(struct http_connection *connection, const char *target);
 
-/* Ends the request on it, if there is one. */
+/* Frees the request, if any. */
 void connection_end_request(struct http_connection *connection);
 
 /*
  * Whether it waits for a request or for a TLS handshake. A fresh connection without TLS is not idle: the gate has seen
- * the head of its request, which libmicrohttpd 1.0 reads in the second run at the earliest, 0.9.75 in the first.
+ * its first head, which libmicrohttpd 1.0 reads in its second run at the earliest, 0.9.75 in the first.
  */
 bool connection_is_idle(const struct http_connection *connection);
 
 /*
- * Ends a connection whose head, body or reading is too slow. When it must be looked at again at the latest; 0 = not
- * before something happens on it.
+ * Ends the connection if a head, a body or the reading of an answer is too slow. Returns the next deadline; 0 = none
+ * until something happens on it.
  */
 uint64_t connection_look(struct http_connection *connection, uint64_t now);
 
@@ -98,25 +98,25 @@ uint64_t connection_look(struct http_connection *connection, uint64_t now);
  */
 void connection_watch_peer(struct http_connection *connection);
 
-/* Bytes that have gone either way; 0 where the kernel does not count them. */
+/* Bytes sent and received; 0 where the kernel does not count them. */
 uint64_t connection_bytes(const struct http_connection *connection);
 
-/* Has libmicrohttpd close it soon. */
+/* Shuts the socket down, so that libmicrohttpd closes it soon. */
 void connection_end(struct http_connection *connection);
 
-/* Ours of libmicrohttpd's, which keeps it as its socket context. Only from its handlers. */
+/* The socket context of a libmicrohttpd connection. Only from libmicrohttpd's callbacks. */
 static inline struct http_connection *connection_of(struct MHD_Connection *connection)
 {
         return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
 
-/* Whether the client sends nothing more. Only from libmicrohttpd's handlers. */
+/* Whether the client has shut down its direction. Only from libmicrohttpd's callbacks. */
 static inline bool connection_has_ended(struct MHD_Connection *connection)
 {
         return event_has_happened(&connection_of(connection)->end);
 }
 
-/* After bytes were read, and after an answer: has an end that libmicrohttpd may have missed reported again. */
+/* Makes libmicrohttpd see an end that it may have missed. Call after bytes were read, and after an answer. */
 void connection_repeat_end(struct http_connection *connection);
 
 #endif

@@ -13,7 +13,7 @@
 #include "problem.h"
 #include "request.h"
 
-/* Connections that the worker ends by itself. */
+/* Connections ended by the worker, by reason. */
 static void count_ends(struct http_server *server)
 {
         static const char *const labels[] = { "reason" };
@@ -31,7 +31,7 @@ static void count_ends(struct http_server *server)
         server->refused_address = metric_get(ended, (const char *const[]){ "address_limit" });
 }
 
-/* All codes, so that the series exist before the first problem. */
+/* Makes the series of all codes, so that they exist before the first problem. */
 static void count_problems(struct http_server *server)
 {
         static const char *const label[] = { "code" };
@@ -63,7 +63,7 @@ int counters_init(struct http_server *server, size_t n_routes)
         count_ends(server);
         count_problems(server);
         server->waiters = single(server, METRIC_GAUGE, "ferry_http_waiters",
-                                 "HTTP requests that are parked until an operation changes.");
+                                 "Parked HTTP requests, which wait for an operation, an event or a region.");
         server->bodies = single(server, METRIC_GAUGE, "ferry_http_body_bytes",
                                 "Memory of JSON bodies of requests, but for short ones.");
         server->event_readers =
@@ -79,7 +79,7 @@ void counters_destroy(struct http_server *server)
         free(server->usual);
 }
 
-/* NULL: not one of the usual ones. */
+/* The cache slot of a status; NULL: not one of the usual ones. */
 static _Atomic(struct metric *) *usual_slot(const struct http_request *request, unsigned status)
 {
         static const unsigned usual[HTTP_USUAL_COUNT] = { 200, 201, 204 };
@@ -90,7 +90,7 @@ static _Atomic(struct metric *) *usual_slot(const struct http_request *request, 
         return NULL;
 }
 
-/* The usual series are looked up once only: that takes a lock which all threads share. */
+/* Caches the usual series: a look-up takes a lock that all threads share. */
 void counters_answered(const struct http_request *request, unsigned status)
 {
         _Atomic(struct metric *) *slot = usual_slot(request, status);

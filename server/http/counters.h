@@ -7,19 +7,19 @@
 struct http_request;
 struct http_server;
 
-/* Registers the metrics of HTTP, for so many routes. 0 or -ENOMEM. */
+/* Registers the HTTP metrics. 0 or -ENOMEM. */
 int counters_init(struct http_server *server, size_t n_routes);
 void counters_destroy(struct http_server *server);
 
 /* ---- any thread: */
 
-/* Counts an answer; request->usual has the series of its route. */
+/* Counts an answer, by route and status. */
 void counters_answered(const struct http_request *request, unsigned status);
 
 /* Counts a problem (FERRY_E_*). */
 void counters_problem(struct http_server *server, int error);
 
-/* Counts a problem that answered a request which libmicrohttpd has not seen. */
+/* Counts a problem that the gate has answered. */
 void counters_refused(struct http_server *server, int error);
 
 #endif

@@ -24,7 +24,7 @@
 
 /* ---- one operation ---- */
 
-/* 201 with the operation as it is now, and its metadata when they were asked for and are still to be had. */
+/* Answers 201 with the operation's present state and, if asked for and still valid, its metadata. */
 static void answer(struct http_request *request)
 {
         struct ferry_json_writer writer = { 0 };
@@ -46,7 +46,7 @@ static void answer(struct http_request *request)
         request_answer_json(request, 201, &writer);
 }
 
-/* The operation is there; waits for its end when the client prefers that. */
+/* Answers, after a wait for the operation's end if the client asks for one. */
 static void answer_in_time(struct http_request *request)
 {
         uint64_t wait_ms = request_wait_ms(request);
@@ -77,7 +77,7 @@ static void create_one(struct http_request *request)
 {
         uint64_t id;
 
-        /* A key that is known comes before the checks: what it made may have changed what they would say. */
+        /* A known key is checked first: what its request made may make the other checks fail now. */
         switch (replay_begin(request, &id, 1)) {
         case REPLAY_ANSWERED:
                 break;
@@ -99,7 +99,7 @@ static void answer_batch(struct http_request *request)
 {
         struct ferry_json_writer writer = { 0 };
 
-        /* What a body of body_max asks for is no longer than that some times over. */
+        /* Needs no limit of its own: the answer is at most a few times body_max. */
         operation_set_write(request->state, request, query_has(&request->query, HTTP_PARAMETER_INCLUDE), SIZE_MAX,
                             &writer);
         request_answer_json(request, 200, &writer);
@@ -114,7 +114,7 @@ static void answer_batch_in_time(struct http_request *request)
                 answer_batch(request);
 }
 
-/* Like the body of a request of its own. Returns the operation's id; 0 = it was refused. */
+/* Makes one operation of the batch. Returns its id; 0 = refused. */
 static uint64_t make_result(struct http_request *request, size_t i, const char *text, size_t size)
 {
         struct refusal refusal = { 0 };
@@ -133,7 +133,7 @@ static uint64_t make_result(struct http_request *request, size_t i, const char *
         return operation_id(operation);
 }
 
-/* ids: what the Idempotency-Key has made before; 0 = nothing. */
+/* ids: made earlier with the same Idempotency-Key; 0 = not. */
 static void make_batch(struct http_request *request, uint64_t *ids)
 {
         const char *at = request->body.data, *text;

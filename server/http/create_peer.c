@@ -18,7 +18,7 @@
 #include "request.h"
 #include "wait.h"
 
-/* Beyond what fetching, resolving and connecting may take together, each of which has its own limit. */
+/* WAIT_MS is longer than the timeouts of fetching, resolving and connecting together. */
 enum { WAIT_MS = 30000, URL_SIZE_MAX = 2048 };
 
 struct peer_body {
@@ -54,7 +54,7 @@ static void answer_error(struct http_request *request, int error, const char *de
                 request_problem(request, FERRY_E_DRAINING, "%s", detail);
                 break;
         default:
-                /* Whatever else is wrong there: no worker could be reached by this URL. */
+                /* Any other fault of the peer means that no worker was reached at this URL. */
                 if (error < 0 || error == FERRY_E_INTERNAL)
                         request_problem(request, error, NULL);
                 else
@@ -103,7 +103,7 @@ static void end(struct http_request *request)
         connecting_unref(request->state);
 }
 
-/* Asking again is harmless, so Idempotency-Key is not looked at. */
+/* Idempotent, so Idempotency-Key is ignored. */
 void create_peer(struct http_request *request)
 {
         char detail[CONNECTING_DETAIL_SIZE] = "";

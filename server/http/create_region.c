@@ -17,7 +17,7 @@
 #include "request.h"
 #include "wait.h"
 
-/* Pinning a terabyte takes minutes. A client that does not want to wait says respond-async. */
+/* Longest wait: pinning a terabyte takes minutes. A client that does not want to wait sends respond-async. */
 enum { MAKING_MS = 3600 * 1000 };
 
 struct region_body {
@@ -50,7 +50,7 @@ static bool decode(struct http_request *request, struct region_body *body)
         return !errors.n;
 }
 
-/* 201 with the region as it is now. Takes over the reference, which is gone before the client has the answer. */
+/* Answers 201 with the present state. Takes over the reference, and drops it before the client has the answer. */
 static void answer(struct http_request *request, struct region *region)
 {
         struct ferry_json_writer writer = { 0 };
@@ -75,7 +75,7 @@ static void answer_error(struct http_request *request, int error, const char *de
 
 /* ---- a region that is being prepared ---- */
 
-/* The request made the region and answers with something else: nothing is left of it. */
+/* Deletes the region, because the request that made it is answered with a problem. */
 static void unmake(struct http_request *request)
 {
         (void)region_delete(request->server->config.regions, making_region(request->state)->id);
@@ -89,7 +89,7 @@ static void answer_waited(struct http_request *request)
         answer(request, region);
 }
 
-/* The wait is over, by the region's end or otherwise. */
+/* Answers after the wait, whatever ended it. */
 static void answer_made(struct http_request *request)
 {
         struct region *region = making_region(request->state);
@@ -117,7 +117,7 @@ static void answer_made(struct http_request *request)
         }
 }
 
-/* The same for a request that repeats the one that made it, and leaves it alone. */
+/* The same for a repeated request, which does not delete the region. */
 static void answer_again(struct http_request *request)
 {
         struct region *region = making_region(request->state);
@@ -128,7 +128,7 @@ static void answer_again(struct http_request *request)
                 answer_waited(request);
 }
 
-/* Parks the request until the region is there. Takes over the reference. false: it has been answered. */
+/* Parks the request until the region is ready or has failed. Takes over the reference. false: answered. */
 static bool wait_made(struct http_request *request, struct region *region, void (*resume)(struct http_request *))
 {
         uint64_t wait_ms = MAKING_MS;

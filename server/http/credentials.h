@@ -8,11 +8,11 @@
 #include "http/server.h"
 
 /*
- * Our copy of the secrets, which http_server_reload replaces. Each HTTP thread holds the newest set that it has used,
- * and each libmicrohttpd daemon the certificate that it was started with. Counted references; any thread.
+ * A copy of the secrets, which http_server_reload replaces by a new one. Each HTTP thread has a reference to the newest
+ * set that it has used, each libmicrohttpd daemon to the set it was started with. Any thread.
  */
 struct http_credentials {
-        struct http_secrets secrets; /* of one piece of memory, which is wiped at the end */
+        struct http_secrets secrets; /* point into text, which is wiped at the end */
         atomic_uint references;
         size_t size;
         char text[];
@@ -50,7 +50,7 @@ void credentials_replace(struct credentials_source *source, struct http_credenti
 /* The newest set; valid until the next call. */
 struct http_credentials *credentials_current(struct credentials_cache *cache);
 
-/* Gives the reference back. */
+/* Drops the reference. */
 void credentials_forget(struct credentials_cache *cache);
 
 #endif

@@ -18,7 +18,7 @@ static const char *reason(int error)
         return "It is memory of the program that runs the worker, which alone can remove it";
 }
 
-/* The detail of region-in-use: some of those that are not done, the oldest first. */
+/* Formats the detail of region-in-use: the oldest operations that are not done. */
 static void name_operations(struct http_request *request, uint64_t region, char detail[DETAIL_SIZE])
 {
         const struct operation_filter filter = { .kind = -1, .status = -1, .done = 0, .region = region };
@@ -39,8 +39,8 @@ static void name_operations(struct http_request *request, uint64_t region, char 
 }
 
 /*
- * Holds no reference of its own: a small region that nobody else refers to is freed before the client has its answer.
- * A large one is freed later, by a maker thread.
+ * Takes no reference, so that a small region without other references is freed before the answer. A large one is freed
+ * later, by a maker thread.
  */
 void delete_region(struct http_request *request)
 {

@@ -6,7 +6,7 @@ struct device_inventory;
 struct engine_facts;
 struct ferry_json_writer;
 
-/* The document of /v1/devices. */
+/* Writes the document of GET /v1/devices. */
 void device_json_write(struct ferry_json_writer *writer, const struct device_inventory *inventory,
                        const struct engine_facts *facts);
 

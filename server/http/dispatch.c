@@ -105,7 +105,7 @@ static bool find_route(struct http_request *request)
         return false;
 }
 
-/* What a body's headers say against what the route takes. */
+/* Checks the headers of the body against the route. false: answered. */
 static bool check_body(struct http_request *request)
 {
         const struct http_headers *headers = &request->headers;
@@ -143,7 +143,7 @@ static bool check_body(struct http_request *request)
         return false;
 }
 
-/* A worker that is being stopped takes nothing new; asking for the end of what runs is the opposite. */
+/* A draining worker refuses POST and PUT, but for routes that only end what runs. */
 static bool admit_method(struct http_request *request)
 {
         bool adds = (!strcmp(request->method, "POST") || !strcmp(request->method, "PUT")) &&
@@ -155,7 +155,7 @@ static bool admit_method(struct http_request *request)
         return false;
 }
 
-/* The absolute form of a target, as proxies get it: what it names goes before Host (RFC 9112, 3.2.2). */
+/* A target in absolute form: its authority replaces Host (RFC 9112, 3.2.2). Whether it was one. */
 static bool take_authority(struct http_request *request, char authority[ADDRESS_SIZE])
 {
         static const char *const schemes[] = { "http://", "https://" };
@@ -172,7 +172,7 @@ static bool take_authority(struct http_request *request, char authority[ADDRESS_
         return false;
 }
 
-/* The first call: the headers are there, the body is not. Everything that can be refused is refused here. */
+/* The first call: the headers have arrived, the body has not. Refuses whatever the headers allow to refuse. */
 static void begin(struct http_request *request)
 {
         read_headers(request);
@@ -195,7 +195,7 @@ static void begin(struct http_request *request)
                 request->route->handler(request);
 }
 
-/* A piece of the body. false: the client sends on and on although it was refused. */
+/* Takes a piece of the body. false: a refused client has sent more than REQUEST_DISCARD_MAX. */
 static bool take_data(struct http_request *request, const char *data, size_t size)
 {
         int error;
@@ -245,7 +245,7 @@ static bool parse_body(struct http_request *request)
         return !error;
 }
 
-/* The whole request is there, or it was parked and looks again. */
+/* The last call: the request has arrived whole, or was parked and is resumed. */
 static void end(struct http_request *request)
 {
         if (request->deferred) {
@@ -264,7 +264,7 @@ static void end(struct http_request *request)
                 request->route->handler(request);
         }
         if (!request->resume)
-                replay_abort(request); /* its key is borrowed: what nothing was made for is given up now */
+                replay_abort(request); /* now: the key is borrowed from the connection until the answer is queued */
         if (!request->answered && !request->resume)
                 request->broken = true;
 }

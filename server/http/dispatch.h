@@ -5,8 +5,9 @@
 #include <microhttpd.h>
 
 /*
- * The access handler of libmicrohttpd, and the function that is told of a request's target before. Each finds the
- * request's route and calls its handler. Thread: that of the connection's shard.
+ * dispatch_call: libmicrohttpd's access handler, called several times for each request; finds the route and calls its
+ * handler. dispatch_target: called before with the raw target; makes the request. Thread: that of the connection's
+ * shard.
  */
 enum MHD_Result dispatch_call(void *context, struct MHD_Connection *connection, const char *url, const char *method,
                               const char *version, const char *data, size_t *size, void **state);

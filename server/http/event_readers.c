@@ -13,7 +13,7 @@ static uint64_t beat_interval_us(const struct event_readers *readers)
         return (ms ? ms : EVENT_BEAT_MS) * 1000;
 }
 
-/* Whether there is something for the reader. */
+/* Whether the reader must be woken. */
 static bool is_wanted(const struct event_readers *readers, const struct event_reader *reader)
 {
         struct http_server *server = readers->server;
@@ -24,7 +24,7 @@ static bool is_wanted(const struct event_readers *readers, const struct event_re
 
 bool event_reader_idle(struct event_readers *readers, struct event_reader *reader)
 {
-        /* Counted before it looks: an event that it does not see finds it counted. */
+        /* Count first, then check: an event that this check misses finds the reader counted. */
         atomic_fetch_add(&readers->n_idle, 1);
         if (is_wanted(readers, reader)) {
                 atomic_fetch_sub(&readers->n_idle, 1);
@@ -84,8 +84,8 @@ void event_readers_run(struct event_readers *readers)
                 readers->due = false;
                 readers->round_us = now;
                 /*
-                 * An exchange, not a store, as in run_item_begin: this round must see what the threads did that found
-                 * told set. What they do from now on sets it again.
+                 * An exchange, not a store, as in run_item_begin: this round must see what threads did before they
+                 * found told set. What they do from now on sets it again.
                  */
                 (void)atomic_exchange(&readers->told, false);
         }

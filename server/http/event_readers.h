@@ -14,21 +14,21 @@ struct http_server;
 struct run_queue;
 
 /*
- * Readers of events that have nothing to read. Each HTTP thread has those of its own connections, and wakes them by
- * itself: whoever brings an event only wakes the thread. An idle reader has neither a thread nor a timer.
+ * Readers that have read all events. Each HTTP thread lists the idle readers of its own connections and wakes them; the
+ * thread that publishes an event only wakes the HTTP threads. An idle reader needs no thread and no timer.
  */
 
 enum {
         EVENT_READERS_MAX = 4096,     /* streams */
-        EVENT_BEAT_MS = 15000,        /* an idle stream gets a comment so often */
-        EVENT_DELIVERY_US = 20 * 1000 /* between two rounds, so that many events are few rounds */
+        EVENT_BEAT_MS = 15000,        /* interval of keep-alive comments on an idle stream */
+        EVENT_DELIVERY_US = 20 * 1000 /* least time between two rounds, so that a burst of events costs few rounds */
 };
 
 struct event_reader {
-        /* It leaves the list before; the reader may be gone afterwards. */
+        /* Called after the reader was taken off the list; may free it. */
         void (*wake)(struct event_reader *reader);
-        struct http_event *left; /* the client has; NULL = somebody else looks */
-        bool beats;              /* it is woken now and then although nothing has happened */
+        struct http_event *left; /* the client's end; NULL = watched elsewhere */
+        bool beats;              /* also woken every EVENT_BEAT_MS */
         struct event_filter filter;
         struct event_place place;
         bool listed;
@@ -38,38 +38,39 @@ struct event_reader {
 struct event_readers {
         struct http_server *server;
         struct run_queue *queue; /* of the thread */
-        atomic_bool told;        /* any thread: there may be something for somebody */
+        atomic_bool told;        /* any thread: an event was published, or a client has left */
         atomic_size_t n_idle;    /* written by the thread */
         /* The thread's own: */
         struct event_reader *idle;
-        bool due;          /* told was seen */
-        uint64_t due_us;   /* when they are looked at */
-        uint64_t round_us; /* when they were looked at last */
-        uint64_t beat_us;  /* when those that beat do; 0 = nobody does */
+        bool due;          /* told was seen: a round is due */
+        uint64_t due_us;   /* time of the next round */
+        uint64_t round_us; /* time of the last round */
+        uint64_t beat_us;  /* time of the next keep-alives; 0 = none */
 };
 
 /* ---- the thread itself: */
 
 /*
- * Lists a reader that has nothing to read. false: something has come meanwhile, the reader's client has left, or the
- * server stops; it is not listed.
+ * Lists a reader that has read all. false, and not listed: an event has come meanwhile, the client has left, or the
+ * server stops.
  */
 bool event_reader_idle(struct event_readers *readers, struct event_reader *reader);
+/* Takes the reader off the list, if it is listed. */
 void event_reader_leave(struct event_readers *readers, struct event_reader *reader);
 
-/* Wakes those for whom there is something. */
+/* Runs a round if one is due: wakes the readers that have something to read, or are due a keep-alive. */
 void event_readers_run(struct event_readers *readers);
 
 /* Wakes all; after the thread has ended. */
 void event_readers_end(struct event_readers *readers);
 
-/* Whether event_readers_run has something new to do at once, and until when it has not; 0 = for ever. */
+/* Whether event_readers_run must be called at once, and else its next deadline; 0 = none. */
 bool event_readers_called(const struct event_readers *readers);
 uint64_t event_readers_due(const struct event_readers *readers);
 
 /* ---- any thread: */
 
-/* Has the thread look at its readers. */
+/* Wakes the thread for a round, if it lists any reader. */
 void event_readers_tell(struct event_readers *readers);
 
 #endif

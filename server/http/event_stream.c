@@ -23,8 +23,8 @@
 #include "shard.h"
 
 enum {
-        PIECE = 64 << 10, /* bytes that are taken from the log at a time, about */
-        BLOCK = 1 << 10,  /* that every answer reserves; it is used for HTTP/1.0 alone */
+        PIECE = 64 << 10, /* bytes to take from the log at a time, about */
+        BLOCK = 1 << 10,  /* libmicrohttpd's block size, which only HTTP/1.0 uses */
 };
 
 /* Belongs to its connection's thread. Owned by the response. */
@@ -32,11 +32,11 @@ struct event_stream {
         struct event_reader reader;
         struct http_server *server;
         struct event_readers *readers;
-        struct http_connection *connection; /* gone before the response may be */
+        struct http_connection *connection; /* may be freed before the response */
         struct MHD_Connection *mhd;
         char label[OPERATION_LABEL_SIZE];
-        bool beat;                /* woken although nothing has happened */
-        struct ferry_buffer text; /* being sent */
+        bool beat;                /* woken: send a keep-alive if there is no event */
+        struct ferry_buffer text; /* to send */
         size_t sent;              /* of text */
         bool failed;              /* memory was short */
 };
@@ -46,7 +46,7 @@ static void add(struct event_stream *stream, const char *text, size_t size)
         stream->failed |= ferry_buffer_append(&stream->text, text, size, SIZE_MAX - 1) < 0;
 }
 
-/* An event that is not the log's: the members are those of its document, after type and time. */
+/* Adds an event that is not in the log; members writes what follows id, type and time. */
 static void add_own(struct event_stream *stream, const char *type,
                     void (*members)(struct ferry_json_writer *, const void *), const void *object)
 {
@@ -98,7 +98,7 @@ static bool take(void *context, const struct event_text *event)
         return !stream->failed && stream->text.size < PIECE;
 }
 
-/* What the client missed comes before what follows it, and is known last: the text is put together in that order. */
+/* Reads the log. A gap is known only after reading, and is sent before the events that follow it. */
 static void read_log(struct event_stream *stream)
 {
         struct event_log *log = stream->server->config.events;
@@ -120,7 +120,7 @@ static void read_log(struct event_stream *stream)
         metric_add(stream->server->events_missed, (int64_t)gap.missed);
 }
 
-/* libmicrohttpd wants more of the answer. */
+/* libmicrohttpd's content reader. */
 static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_t max)
 {
         static const char beat[] = ":\n\n";

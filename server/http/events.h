@@ -12,9 +12,10 @@ struct ferry_json_writer;
 struct http_limits;
 struct operation_limits;
 
-/* What the HTTP server does with the event log. Any thread, but for what says otherwise. */
+/* The event log, as the HTTP server uses it. Any thread. */
 
-/* Types of events, each of a family: what stands before the dot, and is the member that has the object. */
+/* The types of events: name, family, verb. The family is the part before the dot, and names the JSON member with the
+ * object. */
 #define EVENT_TYPES(X)                                                                                                 \
         X(OPERATION_CREATED, "operation", "created")                                                                   \
         X(OPERATION_CHANGED, "operation", "changed")                                                                   \
@@ -37,10 +38,11 @@ enum event_type {
 /* "operation.ended"; NULL for a value outside the enum. */
 const char *event_type_name(int type);
 
-/* Bits of the types in a list like "operation.ended,region", where a family stands for all of its own. 0: not one. */
+/* Parses a list like "operation.ended,region", in which a family stands for all its types, into 1u << EVENT_* bits.
+ * 0: a word is unknown. */
 unsigned event_types_from_text(const char *text);
 
-/* The limits that are watched: an event tells when 90 % are in use, and when it is less than 80 % again. */
+/* The limits with events: limit.near when 90 % are in use, limit.cleared when it is less than 80 % again. */
 enum event_limit {
         EVENT_LIMIT_CONNECTIONS,
         EVENT_LIMIT_MEMORY,
@@ -50,41 +52,43 @@ enum event_limit {
         EVENT_LIMIT_COUNT
 };
 
+/* Sets the maxima. Call before the server starts. */
 void event_log_limits(struct event_log *log, const struct http_limits *limits,
                       const struct operation_limits *operations);
+/* Reports that so much of a limit is in use. */
 void event_log_used(struct event_log *log, enum event_limit limit, uint64_t used);
 
-/* told is called after each event, under the log's lock, by the thread that brought it. NULL: no more. */
+/* Sets told, which is called after each event, under the log's lock, by the thread that published it. NULL: none. */
 void event_log_listen(struct event_log *log, void (*told)(void *context), void *context);
 
 struct event_filter {
         unsigned types;    /* 1u << EVENT_*, ored */
-        int kind;          /* of operations, which alone pass then; -1 = any */
-        const char *label; /* the same; borrowed; NULL = any */
+        int kind;          /* only operations of this kind pass; -1 = any event */
+        const char *label; /* only operations with this label pass; borrowed; NULL = any event */
 };
 
-/* A reader's place: the number of the event that comes next. */
+/* A reader's place in the log. */
 struct event_place {
-        uint64_t next;
-        bool restarted; /* its last event was another worker's: not told yet */
+        uint64_t next;  /* number of the event to read next */
+        bool restarted; /* the reader's last event is of an earlier worker, which it has not been told yet */
 };
 
 enum { EVENT_ID_SIZE = 48 };
 
-/* "EPOCH-NUMBER" of the event before the place. */
+/* Formats the id of the event before the place: "EPOCH-NUMBER". */
 void event_place_format(const struct event_log *log, const struct event_place *place, char text[EVENT_ID_SIZE]);
 
-/* The place after that event; "NUMBER" alone is of this worker. false: it is no event's id. */
+/* The place after the event of an id; "NUMBER" alone means this worker's epoch. false: not an event's id. */
 bool event_place_parse(struct event_log *log, const char *text, struct event_place *ret_place);
 
-/* The place before the oldest event that is kept, and the one after the newest. */
+/* The places before the oldest event kept, and after the newest. */
 struct event_place event_place_oldest(struct event_log *log);
 struct event_place event_place_newest(struct event_log *log);
 
-/* Whether event_log_read would have something. */
+/* Whether event_log_read would find an event or a gap. */
 bool event_log_has(struct event_log *log, const struct event_filter *filter, const struct event_place *place);
 
-/* One event, as a stream has it; the JSON inside it is the object. Valid during the call only. */
+/* One event, in the form of a stream; json is the document inside. Valid during the call only. */
 struct event_text {
         const char *text;
         size_t size;
@@ -92,15 +96,15 @@ struct event_text {
         size_t json_size;
 };
 
-/* What a reader was not told. */
+/* Events that a reader missed. */
 struct event_gap {
-        uint64_t missed; /* events that are not kept any more, whatever their type */
+        uint64_t missed; /* events no longer kept, of any type */
         bool restarted;
 };
 
 /*
- * Calls take, under the log's lock, for the events from place on that pass, and moves the place on. It ends when take
- * says false, which has taken the event nevertheless, or at the newest. -ENOMEM: place stands before what it was for.
+ * Calls take, under the log's lock, for each event from place on that passes the filter, and advances place. Ends at
+ * the newest event, or after an event for which take returned false. 0; -ENOMEM and place is at the event that failed.
  */
 int event_log_read(struct event_log *log, const struct event_filter *filter, struct event_place *place,
                    bool (*take)(void *context, const struct event_text *event), void *context,

@@ -25,8 +25,9 @@
 #include "quota.h"
 
 enum {
-        REFUSED_US = 2 * 1000000, /* for a refused client to read its answer, which a reset would take away */
-        ADDRESSES = 256,          /* buckets; two addresses in one are taken for one */
+        REFUSED_US = 2 * 1000000, /* before closing, so that a reset does not take the answer away from a client that
+                                     still sends */
+        ADDRESSES = 256,          /* buckets; addresses in the same bucket count as one */
 };
 
 /* Set in the event data of a pending connection, beside its address, which never has this bit. */
@@ -152,7 +153,7 @@ static void send_problem(struct http_server *server, int fd, int error, const ch
                          "HTTP/1.1 %u %s\r\nContent-Type: application/problem+json\r\nCache-Control: no-store\r\n"
                          "Request-Id: %s\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n",
                          problem_status(error), reason, id, size);
-        /* A fresh connection has room for this; a client that has none gets no answer. */
+        /* A fresh connection's send buffer has room for this; otherwise the client gets no answer. */
         if (send(fd, head, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE) == n)
                 (void)send(fd, body, size, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -170,9 +171,9 @@ static void refuse(struct http_gate *gate, struct http_pending *pending, int err
         list_add(&gate->refused, pending);
 }
 
-/* ---- looking at what has come ---- */
+/* ---- received bytes ---- */
 
-/* Reads on until the client has closed, too. */
+/* Discards what a refused client still sends, and closes when the client has. */
 static void drain(struct http_gate *gate, struct http_pending *pending)
 {
         for (;;) {
@@ -233,7 +234,7 @@ void gate_deliver(struct http_gate *gate, const struct epoll_event *event)
                 drain(gate, pending);
         else if (pending->fd >= 0)
                 look(gate, pending);
-        if (pending->fd >= 0 && ended) /* nothing more will come to a part of a head */
+        if (pending->fd >= 0 && ended) /* the rest of the head will never come */
                 close(release_socket(gate, pending));
 }
 
@@ -268,7 +269,7 @@ void gate_take(struct http_gate *gate, struct http_listener *listener, int fd, c
         look(gate, pending);
 }
 
-/* ---- time and room ---- */
+/* ---- deadlines and limits ---- */
 
 uint64_t gate_due(const struct http_gate *gate)
 {

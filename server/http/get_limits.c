@@ -33,7 +33,7 @@ static const struct {
 };
 _Static_assert(sizeof(struct http_limits) == FERRY_ARRAY_SIZE(limits) * sizeof(uint64_t), "every limit is shown");
 
-/* Those that no flag and no option changes. */
+/* Limits that no flag changes. */
 static const struct {
         const char *name;
         uint64_t value;

@@ -12,7 +12,7 @@ static void answer(struct http_request *request)
         request_answer_operation(request, 200);
 }
 
-/* Every operation's revision is past 0 from the start. Parking would find the rest as well, but not as cheaply. */
+/* Saves parking the request, which would find the same. Every revision is above 0. */
 static bool already_past(const struct http_request *request)
 {
         uint64_t revision = query_value(&request->query, HTTP_PARAMETER_REVISION);

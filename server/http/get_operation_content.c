@@ -15,8 +15,8 @@
 #include "wait.h"
 
 /*
- * Copied out of the operation's memory piece by piece, so that a cancel waits for no client that reads slowly. Of this
- * size, one connection reaches 0.9 to 1.0 of a bare libmicrohttpd; of 256 KiB, 0.75 to 0.9.
+ * The content is copied out of the operation's memory in pieces, so that a cancel does not wait for a slow client. With
+ * pieces of 1 MiB one connection reaches 0.9 to 1.0 of the rate of bare libmicrohttpd; with 256 KiB, 0.75 to 0.9.
  */
 enum { PIECE = 1 << 20 };
 
@@ -24,13 +24,13 @@ static ssize_t read_piece(void *context, uint64_t position, char *to, size_t siz
 {
         ssize_t n = operation_content_read(context, to, size);
 
-        (void)position; /* of a response that is used once, what was read before */
+        (void)position; /* reads are sequential: the response is used once */
         return n > 0 ? n : MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
 static void answer_range(struct http_request *request);
 
-/* Of a readable that follows a read: until the range is there. true: it is parked, or answered. */
+/* For a readable that follows a read: waits until the range has arrived. true: parked or answered. */
 static bool wait_until_there(struct http_request *request, uint64_t first, uint64_t size)
 {
         struct operation_store *store = request->server->config.operations;
@@ -40,7 +40,7 @@ static bool wait_until_there(struct http_request *request, uint64_t first, uint6
                 before = revision;
                 if (operation_content_there(store, request->operation, first, size, &revision))
                         return false;
-                if (revision == before) { /* nothing has changed, and it does not wait: its end is near */
+                if (revision == before) { /* not parked, yet unchanged: it is done, or its client or the server ends */
                         request_problem(request, FERRY_E_DRAINING, "The operation ends; its status says how");
                         return true;
                 }
@@ -83,7 +83,7 @@ static void answer(struct http_request *request, uint64_t first, uint64_t last, 
         request_answer(request, part ? 206 : 200, response);
 }
 
-/* What a HEAD asks: how much there is, or how much of it a client that lost its connection need not send again. */
+/* Answers HEAD: the size of a readable; of a writable, how many bytes a client that resumes need not send again. */
 static void answer_head(struct http_request *request, const struct operation_view *view)
 {
         bool readable = view->kind == FERRY_READABLE;
@@ -115,7 +115,7 @@ static void answer_range(struct http_request *request)
         uint64_t first = 0, last = 0;
 
         operation_look(request->server->config.operations, request->operation, &view);
-        /* Content has no entity tag, so that no If-Range can match. */
+        /* Content has no ETag, so If-Range never matches. */
         switch (request->headers.if_range ? RANGE_WHOLE
                                           : range_parse(request->headers.range, view.bytes_total, &first, &last)) {
         case RANGE_WHOLE:

@@ -14,7 +14,7 @@
 #include "request.h"
 #include "wire/stream.h"
 
-/* The last octet was sent, or the client left. Any thread of libmicrohttpd. */
+/* The answer was sent, or the client has left. Connection's thread. */
 static void release(void *context)
 {
         struct region *region = context;
@@ -22,7 +22,7 @@ static void release(void *context)
         region_stream_end(region);
 }
 
-/* The Content-Digest (RFC 9530) of a range, for whom its bytes are too many to fetch and compare. */
+/* Adds the Content-Digest (RFC 9530) of a range, for clients that want to compare without fetching all bytes. */
 static void add_digest(struct http_request *request, const struct region *region, uint64_t first, uint64_t size)
 {
         const struct segment segment = { .address = (uint8_t *)region->address,
@@ -32,14 +32,14 @@ static void add_digest(struct http_request *request, const struct region *region
         char text[FERRY_DIGEST_TEXT_SIZE];
         uint64_t checksum;
 
-        (void)stream_init(&stream, &segment, 1); /* of one segment it cannot fail */
+        (void)stream_init(&stream, &segment, 1); /* cannot fail with one segment */
         if (stream_checksum(&stream, first, size, &checksum) < 0)
-                return; /* the content says it, too: it ends early */
+                return; /* the content will end early, too */
         ferry_digest_format(checksum, text);
         request_header_text(request, "Content-Digest", "", text);
 }
 
-/* Of GPU memory: what is sent at a time, and copied here for that on this thread. */
+/* GPU memory is copied to the host on this thread, in pieces of so many bytes. */
 enum { PIECE = 4 << 20 };
 
 struct gpu_content {
@@ -65,7 +65,7 @@ static void release_gpu(void *context)
         free(content);
 }
 
-/* Takes over the stream. NULL when memory is short. */
+/* Takes over the pin of region. NULL: no memory. */
 static struct MHD_Response *answer_gpu(struct region *region, uint64_t first, uint64_t size)
 {
         struct gpu_content *content = malloc(sizeof(*content));
@@ -83,7 +83,7 @@ static struct MHD_Response *answer_gpu(struct region *region, uint64_t first, ui
         return NULL;
 }
 
-/* Of host memory: straight from the region, whose memory stays until the answer's end. */
+/* Host memory is sent straight from the region, which stays pinned until the end of the answer. */
 static struct MHD_Response *answer_host(struct region *region, uint64_t first, uint64_t size)
 {
         struct MHD_Response *response = MHD_create_response_from_buffer_with_free_callback_cls(
@@ -120,7 +120,7 @@ void get_region_content(struct http_request *request)
 
         if (!region)
                 return;
-        /* Content has no entity tag, so that no If-Range can match. */
+        /* Content has no ETag, so If-Range never matches. */
         switch (request->headers.if_range ? RANGE_WHOLE
                                           : range_parse(request->headers.range, region->size, &first, &last)) {
         case RANGE_WHOLE:

@@ -12,7 +12,7 @@
 #include "request.h"
 #include "transfer/engine.h"
 
-/* Base URLs as clients elsewhere use them. */
+/* The base URLs by which other machines reach the worker. */
 static void put_urls(struct ferry_json_writer *writer, const struct http_request *request, const char *local_host)
 {
         const struct http_server *server = request->server;

@@ -83,7 +83,7 @@ int guard_authorize(const char *authorization, const struct guard_tokens *tokens
         uint8_t key[FERRY_KEY_SIZE];
         if (!given)
                 return FERRY_E_UNAUTHENTICATED;
-        /* All are always compared, so that the time tells nothing about which one was close. */
+        /* Always compares all: the time must not tell which token was close. */
         bool full = ferry_secret_equal(given, tokens->full);
         bool peer = tokens->peer && ferry_secret_equal(given, tokens->peer);
         bool metrics = tokens->metrics && ferry_secret_equal(given, tokens->metrics);
@@ -96,7 +96,7 @@ int guard_authorize(const char *authorization, const struct guard_tokens *tokens
         return peer || metrics ? FERRY_E_FORBIDDEN : FERRY_E_UNAUTHENTICATED;
 }
 
-/* A browser's question before the request that it means to send. Asked without a token. */
+/* A CORS preflight, which browsers send without a token. */
 static void answer_preflight(struct http_request *request)
 {
         request_header(request, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE");
@@ -140,7 +140,7 @@ bool guard_admit(struct http_request *request)
                                                                       listener->server->tls, config->advertise_url)))
                 return true;
         if (!guard_origin_allowed(headers->origin, config->allow_origin, config->n_allow_origin)) {
-                request_problem(request, FERRY_E_ORIGIN_REFUSED, "The worker was not started with this origin allowed");
+                request_problem(request, FERRY_E_ORIGIN_REFUSED, "Origin is not allowed: see --allow-origin");
                 return false;
         }
         request->cross_origin = true;

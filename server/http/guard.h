@@ -11,48 +11,46 @@
 struct http_request;
 
 /*
- * What stands before every handler: a message whose end is not clear, a name that is not ours (DNS rebinding), a
- * browser's page of another origin, a missing token.
+ * Checks before every handler: refuses messages whose end is ambiguous, Host names that are not the worker's (DNS
+ * rebinding), pages of other origins, and missing tokens.
  */
 
 /*
- * Whether the headers leave no doubt about where the body ends: request smuggling lives on such doubts, and
- * libmicrohttpd lets some through. NULL when they do, else a sentence. Pure.
+ * Checks that the headers say unambiguously where the body ends; ambiguity enables request smuggling, and libmicrohttpd
+ * lets some of it through. NULL = they do; else a sentence that says what is wrong. Pure.
  */
 const char *guard_framing_fault(const struct http_headers *headers, const char *version);
 
 /* Whether a Host header names this worker: an IP literal, localhost, or one of the n names. Pure. */
 bool guard_host_allowed(const char *header, const char *const *names, size_t n);
 
-/* Whether an Origin is one of the n allowed ones; they are compared without regard to case. Pure. */
-/*
- * Whether the origin is the worker's own: its page at the host that the request names, which has been judged before, or
- * at url (NULL = there is none).
+/* Whether the origin is the worker's own: that of the request's Host, which was checked before, or url (or NULL). Pure.
  */
 bool guard_origin_own(const char *origin, const char *host, bool tls, const char *url);
 
+/* Whether the origin is one of the n allowed ones, ignoring case. Pure. */
 bool guard_origin_allowed(const char *origin, const char *const *allowed, size_t n);
 
-/* What an Authorization header (NULL = none) of the scheme Bearer holds; NULL = nothing. Pure. */
+/* The token of an Authorization header (or NULL) of scheme Bearer; NULL = none. Pure. */
 const char *guard_bearer(const char *authorization);
 
 /*
- * Whether an Authorization header (NULL = none) opens a route that needs the given token. full NULL = no token is asked
- * for. 0, FERRY_E_UNAUTHENTICATED or FERRY_E_FORBIDDEN (a token that opens other routes). Pure; compares in constant
- * time. HTTP_AUTH_KEY: what has the form of a key passes, for the handler to compare.
+ * Checks an Authorization header (or NULL) against the tokens for a route that needs `need`. Every route is open where
+ * tokens->full is NULL. 0; FERRY_E_UNAUTHENTICATED; FERRY_E_FORBIDDEN (the token is for other routes). For
+ * HTTP_AUTH_KEY anything in the form of a key passes: the handler compares it. Pure; compares in constant time.
  */
 struct guard_tokens {
-        const char *full, *peer, *metrics; /* NULL = there is none */
+        const char *full, *peer, *metrics; /* NULL = none */
 };
 int guard_authorize(const char *authorization, const struct guard_tokens *tokens, enum http_auth need);
 
-/* Framing, Host and Origin of a request. false: it has been answered. */
+/* Checks framing, Host and Origin of a request. false: answered. */
 bool guard_admit(struct http_request *request);
 
-/* The secrets that hold now. Of the connection's thread, until the handler returns. */
+/* The secrets in force. Valid on the connection's thread until the handler returns. */
 const struct http_secrets *guard_secrets(const struct http_request *request);
 
-/* The token of a request that has a route. false: it has been answered. */
+/* Checks the token of a request that has a route. false: answered. */
 bool guard_authenticate(struct http_request *request);
 
 #endif

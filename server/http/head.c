@@ -13,13 +13,13 @@
 enum {
         ITEM_MEMORY = 80,      /* a header, query parameter or cookie in libmicrohttpd, as allocated */
         ANSWER_MEMORY = 2048,  /* an answer's head, and what rounding takes */
-        LENGTH_TEXT_SIZE = 24, /* a Content-Length that means something */
+        LENGTH_TEXT_SIZE = 24, /* a longer Content-Length is no valid number */
         TLS_HEADER_SIZE = 5,
         TLS_RECORD_MAX = HEAD_MAX - TLS_HEADER_SIZE,
         TLS_HANDSHAKE = 22,
 };
 
-/* What libmicrohttpd will need, and what it must not see. */
+/* What libmicrohttpd needs memory for, and what it must not see. */
 struct sum {
         size_t items;
         size_t cookies; /* bytes; it copies them */
@@ -27,7 +27,7 @@ struct sum {
         const char *fault;
 };
 
-/* The end of the head that begins at bytes: behind its empty line. NULL: it has not come. */
+/* The end of the head at bytes, after its empty line. NULL: it has not come yet. */
 static const char *find_end(const char *bytes, const char *end)
 {
         const char *line = bytes;
@@ -108,7 +108,7 @@ void head_parts_begin(struct head_parts *parts, const char *version)
         *parts = (struct head_parts){ .at = version + strlen(version) };
 }
 
-/* Whether [at, end) is the text's own NUL, and one more where CR LF has ended the line. */
+/* Whether [at, end) holds only the text's NUL, and a second one where the line ended in CR LF. */
 static bool is_line_end(const char *at, const char *end)
 {
         return (end - at == 1 || end - at == 2) && !at[0] && !end[-1];
@@ -116,7 +116,7 @@ static bool is_line_end(const char *at, const char *end)
 
 void head_parts_add(struct head_parts *parts, const char *name, const char *value)
 {
-        const char *blank = name + strlen(name) + 1; /* behind the colon */
+        const char *blank = name + strlen(name) + 1; /* after the colon */
 
         while (*blank == ' ' || *blank == '\t')
                 blank++;
@@ -137,7 +137,7 @@ static struct sum add_up(const char *head, const char *end)
         struct sum sum = { 0 };
         const char *line = memchr(head, '\n', (size_t)(end - head));
 
-        /* The request line: what stands behind its ? is parsed, too. */
+        /* The query of the request line takes memory, too. */
         const char *query = memchr(head, '?', (size_t)(line - head));
         if (query)
                 sum.items += count(query, (size_t)(line - query), '&') + 1;

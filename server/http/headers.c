@@ -12,7 +12,7 @@
 static const struct {
         const char *name;
         size_t offset;
-        bool list; /* may come again; the first is what counts */
+        bool list; /* may be repeated; only the first counts */
 } table[] = {
         { "Accept", offsetof(struct http_headers, accept), true },
         { "Accept-Encoding", offsetof(struct http_headers, accept_encoding), true },
@@ -73,7 +73,7 @@ static bool is_token_character(char c)
         return isalnum((unsigned char)c) || (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
-/* After the comma that ends a preference; one inside quotes does not. */
+/* The text after the comma that ends a preference; a comma inside quotes does not. */
 static const char *next_preference(const char *value)
 {
         for (bool quoted = false; *value && (quoted || *value != ','); value++)
@@ -164,7 +164,7 @@ bool headers_prefer(const char *value, const char *key)
         return preference && *preference >= '1' && *preference <= '9';
 }
 
-/* Of the parameters of one media range, up to its comma. */
+/* The q of the parameters of one media range, which ends at end, in thousandths. */
 static unsigned quality(const char *range, const char *end)
 {
         for (const char *at = range; at < end; at++) {

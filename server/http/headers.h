@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The request headers that Ferry looks at. Values are borrowed from the connection until the answer is queued. */
+/* The request headers that Ferry uses. Values are borrowed from the connection until the answer is queued. */
 struct http_headers {
         const char *accept;
         const char *accept_encoding;
@@ -38,13 +38,13 @@ struct http_headers {
         bool prefer_async; /* one has respond-async */
         uint64_t prefer_wait_s;
 
-        const char *fault; /* name of a header that came twice or has a NUL inside; NULL = none */
+        const char *fault; /* name of a header that came twice or contains a NUL; NULL = none */
 };
 
-/* Notes one header, in any order. A header that may come only once and comes again is a fault. Pure. */
+/* Takes one header, in any order. Sets fault where a header came twice that may come only once. Pure. */
 void headers_add(struct http_headers *headers, const char *name, const char *value, size_t size);
 
-/* The wait preference of a Prefer header (RFC 7240), in seconds. false when there is none or it is no number. */
+/* The wait=N of a Prefer header (RFC 7240), in seconds. false: none, or not a number. */
 bool headers_prefer_wait(const char *value, uint64_t *ret_seconds);
 
 /* Whether a Prefer header has respond-async (RFC 7240). */
@@ -52,22 +52,24 @@ bool headers_prefer_async(const char *value);
 
 /*
  * Whether an If-Match or If-None-Match header ("*", or a list of entity tags) names etag (with its quotes; "" = the
- * resource has none). weak: whether "W/" in front of a tag is ignored, as If-None-Match has it, or never matches.
+ * resource has none). weak: compare weakly, as If-None-Match does: "W/" is ignored; else a tag with "W/" never matches.
  */
 bool headers_etag_matches(const char *value, const char *etag, bool weak);
 
-/* Whether a Content-Type is of the media type, whatever its parameters. NULL is not. */
+/* Whether a Content-Type header (or NULL) is of the media type; its parameters are ignored. */
 bool headers_media_type_is(const char *value, const char *type);
 
-/* What stands behind "key=" in a dictionary (RFC 8941), as Want-Repr-Digest is one; NULL = it has no such key. */
+/* The value of a key in a dictionary header (RFC 8941), for example Want-Repr-Digest; NULL = no such key. */
 const char *headers_dictionary_find(const char *value, const char *key);
-/* How much an Accept or Accept-Encoding header wants what it must name: 1 to 1000; 0 = not, or there is none. */
+
+/* The quality (q, in thousandths: 1 to 1000) that an Accept or Accept-Encoding header gives to type, which it must
+ * name; 0 = not acceptable, or no header. */
 unsigned headers_accept(const char *value, const char *type);
 
-/* Whether a dictionary of preferences, as Want-Content-Digest is one, has the key with one above 0. NULL has none. */
+/* Whether a dictionary header of preferences (or NULL), for example Want-Content-Digest, has the key above 0. */
 bool headers_prefer(const char *value, const char *key);
 
-/* Digits only and below 2^63. */
+/* Parses digits below 2^63. */
 bool headers_parse_length(const char *value, uint64_t *ret_length);
 
 /* 1 to 64 of A-Z a-z 0-9 . _ - */

@@ -22,26 +22,26 @@ struct metric_family;
 struct http_listener {
         struct http_server *server;
         int fd;
-        bool local; /* a Unix socket: file permissions say who may talk, Host does not matter */
+        bool local; /* a Unix socket: protected by file permissions; Host is not checked */
         char host[ADDRESS_HOST_SIZE];
         uint16_t port;
         char *path;            /* of the Unix socket that the listener made; NULL = none */
         char *url;             /* as bound */
-        const char *authority; /* of the URL, which most clients' Host is; not of a Unix socket */
+        const char *authority; /* host:port in url, the usual Host header; not of a Unix socket */
 };
 
 enum { HTTP_USUAL_COUNT = 3 };
 
-/* Of what a client was too slow. */
+/* Why a connection was ended: the head, the body or the reading of the answer took too long. */
 enum http_slow { HTTP_SLOW_HEAD, HTTP_SLOW_BODY, HTTP_SLOW_READER, HTTP_SLOW_COUNT };
 
-/* The functions that libmicrohttpd calls for each request. */
+/* libmicrohttpd's callbacks for each request. */
 struct http_dispatch {
         MHD_AccessHandlerCallback call;
         void *(*target)(void *context, const char *target, struct MHD_Connection *connection);
 };
 
-/* Fixed after http_server_new, but for what names its lock. */
+/* Fixed after http_server_new, except atomics and members that have their own lock. */
 struct http_server {
         struct http_config config;
         size_t n_listeners;
@@ -54,18 +54,19 @@ struct http_server {
         struct idempotency *idempotency; /* has its own lock */
         struct metric_family *requests;  /* {route, code} */
         struct metric_family *problems;  /* {code} */
-        _Atomic(struct metric *) *usual; /* those of routes by what they mostly answer; NULL = not asked for yet */
-        atomic_size_t body_bytes;        /* of bodies_max */
+        _Atomic(struct metric *) *usual; /* cache of counters, by route and usual status; NULL = not looked up yet */
+        atomic_size_t body_bytes;        /* counts against bodies_max */
         struct metric *bodies;
-        struct metric *slow[HTTP_SLOW_COUNT], *refused_head, *evicted, *refused_address; /* closed by us */
+        struct metric *slow[HTTP_SLOW_COUNT], *refused_head, *evicted,
+                *refused_address; /* connections ended by the worker */
         bool tls;
-        bool watch_heads; /* libmicrohttpd is one that passes over parts of heads (head.h) */
+        bool watch_heads; /* this libmicrohttpd skips parts of heads (head.h) */
         struct http_dispatch dispatch;
         struct credentials_source credentials; /* has its own lock */
         atomic_bool draining;
-        _Atomic uint64_t last_request; /* names the next request; begins at random */
+        _Atomic uint64_t last_request; /* id of the last request; starts at random */
         atomic_size_t n_connections;   /* of all threads */
-        atomic_bool events_stopped;    /* no reader of events is left waiting from now on */
+        atomic_bool events_stopped;    /* readers of events must not wait any more */
         atomic_size_t n_streams;       /* of events */
         struct metric *waiters, *event_readers, *events_missed;
         struct http_waits *waits; /* has its own lock */
@@ -78,13 +79,13 @@ int listener_open(struct http_listener *listener, const char *text, bool tls);
 /* Closes what is open, unlinks the Unix socket, frees the strings. Idempotent. */
 void listener_close(struct http_listener *listener);
 
-/* Names a request: differs from all others of this worker and, in all likelihood, of any other. No secret. */
+/* The id of the next request: unique in this worker, and almost certainly among all workers. Not a secret. */
 static inline uint64_t server_next_request_id(struct http_server *server)
 {
         return atomic_fetch_add_explicit(&server->last_request, UINT64_C(0x9e3779b97f4a7c15), memory_order_relaxed);
 }
 
-/* The base URL by which clients elsewhere reach it; local_host as for address_publish. Not of a Unix socket. */
+/* The base URL for clients on other machines; local_host: see address_publish. Not for a Unix socket. */
 void listener_public_url(const struct http_listener *listener, const char *local_host, char *url, size_t size);
 
 #endif

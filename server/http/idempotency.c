@@ -14,16 +14,16 @@ struct idempotency_entry {
         UT_hash_handle hh;
         uint64_t hash;
         uint64_t made_us;
-        bool busy; /* some request makes it */
+        bool busy; /* reserved by a request */
         size_t n;  /* resources */
-        char *key; /* behind the ids */
+        char *key; /* stored after the ids */
         uint64_t ids[];
 };
 
 struct idempotency {
         pthread_mutex_t lock;
         size_t max;
-        struct idempotency_entry *entries; /* in the order in which they were made; under the lock */
+        struct idempotency_entry *entries; /* oldest first; guarded by lock */
 };
 
 int idempotency_new(size_t max, struct idempotency **ret_idempotency)
@@ -61,7 +61,7 @@ struct idempotency *idempotency_free(struct idempotency *idempotency)
         return NULL;
 }
 
-/* Forgets what is too old, then, if there is still no room, the oldest that is not being made. */
+/* Forgets expired keys and then, if there is still no room, the oldest that is not reserved. */
 static bool make_room(struct idempotency *idempotency, uint64_t now_us)
 {
         struct idempotency_entry *entry, *next;
@@ -168,7 +168,7 @@ void idempotency_abort(struct idempotency *idempotency, struct idempotency_entry
         for (size_t i = 0; i < entry->n; i++)
                 made = made || entry->ids[i];
         if (made)
-                entry->busy = false; /* the retry made no more */
+                entry->busy = false; /* keeps what an earlier request made */
         else
                 entry_remove(idempotency, entry);
         pthread_mutex_unlock(&idempotency->lock);

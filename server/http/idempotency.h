@@ -6,9 +6,8 @@
 #include <stdint.h>
 
 /*
- * What each Idempotency-Key made: a bounded map from key to the hash of the request and the ids of the resources. A
- * batch may make a part of what it asks for: that part is remembered, and the rest is tried again. Any thread; own
- * lock, a leaf.
+ * A bounded map from Idempotency-Key to the hash of its request and the ids of the resources it made. A batch may make
+ * some of its resources only: a retry gets those, and makes the others. Any thread; own lock, a leaf.
  */
 
 struct idempotency;
@@ -20,20 +19,20 @@ enum { IDEMPOTENCY_KEEP_US = 600 * 1000 * 1000 };
 
 enum idempotency_verdict {
         IDEMPOTENCY_NEW,      /* reserved: commit or abort must follow */
-        IDEMPOTENCY_REPLAY,   /* ret_ids is what the first request made */
-        IDEMPOTENCY_RETRY,    /* the same, but for those that are 0; reserved: commit or abort must follow */
+        IDEMPOTENCY_REPLAY,   /* ret_ids: the resources of the first request */
+        IDEMPOTENCY_RETRY,    /* the same, 0 = not made yet; reserved: commit or abort must follow */
         IDEMPOTENCY_CONFLICT, /* the key was used for another request */
-        IDEMPOTENCY_BUSY,     /* the first request is still making it */
-        IDEMPOTENCY_FULL,     /* no room and nothing to forget, or memory is short */
+        IDEMPOTENCY_BUSY,     /* another request with this key is making them */
+        IDEMPOTENCY_FULL,     /* all keys are reserved, or memory is short */
 };
 
-/* Remembers at most max keys; the least recently made goes first. 0 or -errno. */
+/* Remembers at most max keys; forgets the oldest first. 0 or -errno. */
 int idempotency_new(size_t max, struct idempotency **ret_idempotency);
 struct idempotency *idempotency_free(struct idempotency *idempotency);
 
 /*
- * n: how many resources the request asks for, which its hash covers. now_us: CLOCK_MONOTONIC. *ret_entry is NULL unless
- * the verdict reserves.
+ * n: number of resources that the request asks for; the hash must cover it. now_us: CLOCK_MONOTONIC. *ret_entry is NULL
+ * unless the key was reserved.
  */
 enum idempotency_verdict idempotency_begin(struct idempotency *idempotency, const char *key, uint64_t hash,
                                            uint64_t now_us, uint64_t *ret_ids, size_t n,

@@ -16,7 +16,7 @@
 #include "request.h"
 #include "wait.h"
 
-/* A request that waits for events. Owned by the request; on its connection's thread, but for the event. */
+/* The state of a request that waits for events. Connection's thread; come may happen on any. */
 struct event_wait {
         struct event_reader reader;
         struct http_event come;
@@ -37,7 +37,7 @@ static void on_come(struct event_reader *reader)
         event_happen(&FERRY_CONTAINER_OF(reader, struct event_wait, reader)->come);
 }
 
-/* Makes it the request's state. NULL: memory is short. */
+/* NULL: no memory. */
 static struct event_wait *event_wait_new(struct http_request *request, const struct event_filter *filter,
                                          const struct event_place *place)
 {
@@ -100,7 +100,7 @@ static void answer_in_time(struct http_request *request)
         answer_events(request, &wait->reader.filter, wait->reader.place);
 }
 
-/* Waits until there is something that passes the filter, or the time is over. */
+/* Waits until an event passes the filter, at most wait_ms. */
 static void answer_later(struct http_request *request, const struct event_filter *filter,
                          const struct event_place *place, uint64_t wait_ms)
 {
@@ -115,7 +115,7 @@ static void answer_later(struct http_request *request, const struct event_filter
 
 /* ---- asking ---- */
 
-/* Where the reader goes on. false: answered with a problem. */
+/* The place to read from. false: answered. */
 static bool find_place(struct http_request *request, bool stream, struct event_place *ret_place)
 {
         struct event_log *log = request->server->config.events;

@@ -18,7 +18,7 @@
 
 #define FIND_PARAMETERS (1u << HTTP_PARAMETER_IDS | 1u << HTTP_PARAMETER_WAIT_MS | 1u << HTTP_PARAMETER_WAIT_FOR)
 
-/* ---- several by their ids; the set is the request's state ---- */
+/* ---- by ids: the set is the request's state ---- */
 
 static void answer_found(struct http_request *request)
 {
@@ -57,7 +57,7 @@ static void find_ids(struct operation_set *set, char *ids)
                 operation_set_find(set, i, id);
 }
 
-/* In the order of the request. An id that names nothing is a problem among the results. */
+/* Fills the set in the order of the request. An id that names nothing becomes a problem among the results. */
 static void find_operations(struct http_request *request)
 {
         const char *text = query_text(&request->query, HTTP_PARAMETER_IDS);

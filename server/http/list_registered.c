@@ -14,7 +14,7 @@
 #include "request.h"
 #include "wait.h"
 
-/* Beyond what the registry may take, each of whose endpoints has a limit of its own. */
+/* Longer than the registry's own timeouts together. */
 enum { WAIT_MS = 30000 };
 
 static void add_text(struct ferry_json_writer *writer, const char *name, const char *text)
@@ -82,7 +82,7 @@ static void end(struct http_request *request)
         registered_unref(request->state);
 }
 
-/* A wait is for a change since a revision that an earlier answer told. */
+/* A wait needs the revision of an earlier answer. */
 static uint64_t wait_of(struct http_request *request)
 {
         return query_has(&request->query, HTTP_PARAMETER_REVISION) ? request_wait_ms(request) : 0;

@@ -24,7 +24,7 @@ static int fail(const char *text, int error)
         return error;
 }
 
-/* A socket that its owner has left behind: nobody answers. */
+/* Whether a socket's file was left behind: nobody listens on it. */
 static bool is_stale(const struct sockaddr_un *address)
 {
         struct stat status;
@@ -49,7 +49,7 @@ static int open_local(struct http_listener *listener, const char *path)
         listener->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (listener->fd < 0)
                 return -errno;
-        /* Linux gives the file the mode of the socket, so that it is never open to others, not even for a moment. */
+        /* Before bind: Linux gives the file the socket's mode, so that it is never open to others. */
         if (fchmod(listener->fd, 0600) < 0)
                 return -errno;
         if (bind(listener->fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
@@ -98,12 +98,12 @@ static int resolve(const char *host, uint16_t port, struct addrinfo **ret_list)
         }
 }
 
-/* The port is the one that it is bound to. */
+/* Sets port and URL from the bound address. */
 static int name_network(struct http_listener *listener, const struct sockaddr_storage *bound, bool tls)
 {
         char public[ADDRESS_SIZE];
 
-        /* The port is at the same place in both families. */
+        /* sin_port is at the same offset in both families. */
         listener->port = ntohs(((const struct sockaddr_in *)bound)->sin_port);
         address_join(listener->host, listener->port, public);
         if (asprintf(&listener->url, "%s://%s", tls ? "https" : "http", public) < 0) {
@@ -136,7 +136,7 @@ static int open_network(struct http_listener *listener, const char *text, bool t
         return name_network(listener, &bound, tls);
 }
 
-/* The file of a Unix socket stays its maker's. */
+/* Of a socket that was passed in: its file belongs to whoever made it. */
 static int name_local(struct http_listener *listener, const struct sockaddr_un *address, socklen_t size)
 {
         int length = (int)(size - offsetof(struct sockaddr_un, sun_path));

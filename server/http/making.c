@@ -12,7 +12,7 @@
 
 struct making {
         struct region *region;  /* a reference, the request's */
-        atomic_uint references; /* the request's, and the region's until it has called */
+        atomic_uint references; /* the request's, and the region's until its callback */
         struct region_waiter waiter;
         struct http_event over;
 };

@@ -9,16 +9,15 @@ struct http_request;
 struct region;
 
 /*
- * A request's wait for a region being prepared: its state, which ends the wait and gives the region back. Only the
- * event is touched by other threads.
+ * A request's wait for a region being prepared. It is the request's state, and ends with it. Other threads touch only
+ * the event.
  */
 struct making;
 
-/* Makes it the request's state, and takes over a reference of region, when it succeeds. 0 or -ENOMEM, another -errno.
- */
+/* Starts the wait. On success takes over the caller's reference of region. 0 or -errno. */
 int making_begin(struct http_request *request, struct region *region);
 
-/* Happens when the region is no longer being prepared. */
+/* Happens when the region is ready or has failed. */
 struct http_event *making_over(struct making *making);
 
 struct region *making_region(const struct making *making);

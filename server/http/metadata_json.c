@@ -16,15 +16,15 @@
 #include "request.h"
 #include "transfer/engine.h"
 
-/* What metadata say of the worker itself. */
+/* What metadata say of the worker, as this connection's client reaches it. */
 struct metadata_origin {
         char worker[FERRY_METADATA_NAME_SIZE];
         char data[FERRY_METADATA_ADDRESS_SIZE];
         char http[FERRY_METADATA_URL_SIZE];
 };
 
-/* The base URL that peers use: the advertised one, else that of the listener asked, or of the first TCP one when that
- * is a Unix socket. */
+/* Formats the base URL for peers: the advertised one, else that of the connection's listener or, for a Unix socket, of
+ * the first TCP listener. */
 static void format_url(const struct http_request *request, const char *local_host, char *url, size_t size)
 {
         const struct http_server *server = request->server;
@@ -39,7 +39,7 @@ static void format_url(const struct http_request *request, const char *local_hos
                 listener_public_url(listener, local_host, url, size);
 }
 
-/* As this connection's client has reached the worker, which does not change while it lasts. NULL: no memory. */
+/* Cached in the connection. NULL: no memory. */
 static const struct metadata_origin *origin_of(struct http_request *request)
 {
         struct http_connection *connection = connection_of(request->connection);
@@ -62,7 +62,7 @@ static const struct metadata_origin *origin_of(struct http_request *request)
         return origin;
 }
 
-/* key NULL = the document alone. */
+/* key: name of the member to add; NULL = write the document alone. */
 static int write_metadata(struct ferry_json_writer *writer, struct http_request *request, struct operation *operation,
                           const char *key)
 {

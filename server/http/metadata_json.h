@@ -7,12 +7,12 @@ struct http_request;
 struct operation;
 
 /*
- * The metadata of an operation, with this worker's name and the addresses at which this client's machine can reach it.
- * 0, and the document is written; FERRY_E_NOT_PASSIVE; FERRY_E_GONE; -errno. The document is a secret.
+ * Writes the metadata of an operation, with the addresses at which this client's machine can reach the worker. 0;
+ * FERRY_E_NOT_PASSIVE; FERRY_E_GONE; -errno. The document is a secret.
  */
 int metadata_json_write(struct ferry_json_writer *writer, struct http_request *request, struct operation *operation);
 
-/* The same as the member "metadata" of an object; written only when the operation still has metadata. */
+/* Adds the member "metadata" to an open object, if the operation still has metadata. */
 void metadata_json_add(struct ferry_json_writer *writer, struct http_request *request, struct operation *operation);
 
 #endif

@@ -19,7 +19,7 @@
 
 enum { CARRIERS_MAX = 8 };
 
-/* The fields as they stand in the document; numbers 0 = not given. */
+/* The fields of the document; a number 0 = not given. */
 struct raw_body {
         const char *kind, *label, *layout, *remote_url, *follow;
         struct json_object *descriptors, *remote_metadata, *transports;
@@ -31,8 +31,8 @@ struct raw_descriptor {
         const char *region;
         uint64_t offset;
         uint64_t size;   /* 0 = the rest of the region */
-        uint64_t count;  /* a row of so many slices; 0 = not given */
-        uint64_t stride; /* 0 = size: they touch */
+        uint64_t count;  /* slices of a row; 0 = not given */
+        uint64_t stride; /* 0 = size: contiguous */
         struct json_object *blocks;
 };
 
@@ -67,7 +67,7 @@ static bool decode_raw(const struct http_config *config, struct json_object *doc
         return ferry_json_decode(document, fields, FERRY_ARRAY_SIZE(fields), raw, "", errors);
 }
 
-/* A field that the kind of operation does not have. */
+/* Refuses a field that this kind of operation does not have. */
 static void refuse(bool given, const char *pointer, const char *kinds_that_have_it, struct ferry_json_errors *errors)
 {
         if (given)
@@ -78,7 +78,7 @@ static void check_kind(const struct raw_body *raw, enum ferry_kind kind, struct 
 {
         bool passive = ferry_kind_is_passive((int)kind);
 
-        /* One is what each operation has: generated clients send it with every kind. */
+        /* 1 is allowed for every kind: generated clients send it with all. */
         refuse(raw->uses > 1 && !passive, "/uses", "readable and writable", errors);
         refuse(raw->readers > 1 && kind != FERRY_READABLE, "/readers", "readable", errors);
         if (raw->uses && raw->readers > 1 && raw->readers != raw->uses)
@@ -97,7 +97,7 @@ static void check_kind(const struct raw_body *raw, enum ferry_kind kind, struct 
                                     "needs exactly one of remote_metadata and remote_url");
 }
 
-/* The operation that a readable is to follow, with a reference. */
+/* Finds the operation that a readable is to follow; takes a reference. */
 static void find_follow(const struct http_config *config, const char *name, struct operation_body *body,
                         struct ferry_json_errors *errors)
 {
@@ -111,7 +111,7 @@ static void find_follow(const struct http_config *config, const char *name, stru
                 ferry_json_complain(errors, FERRY_E_NOT_FOUND, "/follow", "there is no such operation");
 }
 
-/* The region of a name, with a reference; the one before is asked first, for lists of slices of one region. */
+/* Finds a region by id; takes a reference. Tries the one before first, since lists often name one region. */
 static struct region *find_region(const struct http_config *config, const char *name, struct region *before)
 {
         uint64_t id;
@@ -121,13 +121,13 @@ static struct region *find_region(const struct http_config *config, const char *
         return before && before->id == id ? region_ref(before) : region_find(config->regions, id);
 }
 
-/* A list of descriptors that is being resolved. */
+/* The state of resolving a list of descriptors. */
 struct resolving {
         const struct http_config *config;
         struct ferry_json_errors *errors;
-        size_t i;        /* of the descriptor */
-        uint64_t pieces; /* of those so far */
-        bool too_many;   /* pieces */
+        size_t i;        /* index of the descriptor */
+        uint64_t pieces; /* of all descriptors so far */
+        bool too_many;   /* pieces exceed descriptors_max */
         int error;       /* -errno */
 };
 
@@ -154,7 +154,7 @@ static bool refuse_block(struct resolving *r, int error, size_t block, const cha
         return refuse_field(r, error, field, "%s", detail);
 }
 
-/* A row or blocks count as what they stand for. */
+/* Counts the pieces of a row or of blocks one by one. */
 static bool count_pieces(struct resolving *r, uint64_t count, const char *field)
 {
         uint64_t max = r->config->limits.descriptors_max;
@@ -239,7 +239,7 @@ static bool resolve_descriptor(struct resolving *r, struct json_object *document
                           : resolve_row(r, &raw, slice, size - raw.offset);
 }
 
-/* Goes on after a complaint, so that one answer names many; stops when the list of them is full. */
+/* Goes on after an error, so that one answer names many; stops when the list of errors is full. */
 static int resolve_descriptors(const struct http_config *config, struct json_object *list, struct operation_body *body,
                                struct ferry_json_errors *errors)
 {

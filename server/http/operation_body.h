@@ -10,17 +10,17 @@ struct json_object;
 struct ferry_json_errors;
 struct http_config;
 
-/* What the body of POST /v1/operations asks for. */
+/* The decoded body of POST /v1/operations. */
 struct operation_body {
-        struct operation_spec spec;      /* slices are ours */
+        struct operation_spec spec;      /* its slices are the ones below */
         struct operation_slice *slices;  /* owned, with a reference on each region and its blocks */
         struct ferry_metadata *metadata; /* owned; NULL = passive, or remote_url */
         const char *remote_url;          /* borrowed from the document; NULL = passive, or remote_metadata */
 };
 
 /*
- * Decodes and resolves. 0; FERRY_E_* with complaints in errors; -ENOMEM. operation_body_clear in any case. document
- * must outlive the body.
+ * Decodes the document and finds its regions. 0; FERRY_E_* with details in errors; -ENOMEM. Call operation_body_clear
+ * in any case. document must outlive the body.
  */
 int operation_body_decode(const struct http_config *config, struct json_object *document, struct operation_body *body,
                           struct ferry_json_errors *errors);

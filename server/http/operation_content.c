@@ -21,7 +21,7 @@
 
 enum { EPOCH_DIGITS = 16 };
 
-/* A refusal in the words of HTTP: what the data plane tells a peer has no status of its own. */
+/* Answers with an error of the data plane, mapped to one that has an HTTP status. */
 static void refuse(struct http_request *request, int error)
 {
         switch (error) {
@@ -56,7 +56,7 @@ bool content_find(struct http_request *request, struct operation_view *ret_view)
         return false;
 }
 
-/* The key that the client shows; NULL = it has the full token, or none is asked for. */
+/* The key that the client sent; NULL = it sent the full token, or none is required. */
 static const uint8_t *shown_key(struct http_request *request, uint8_t key[FERRY_KEY_SIZE])
 {
         const char *bearer = guard_bearer(request->headers.authorization);
@@ -67,7 +67,7 @@ static const uint8_t *shown_key(struct http_request *request, uint8_t key[FERRY_
         return ferry_key_parse(bearer, key) ? key : NULL;
 }
 
-/* Ferry-Transfer: 0 = the client does not name its transfer. false: answered. */
+/* Parses Ferry-Transfer; 0 = no such header. false: answered. */
 static bool read_transfer(struct http_request *request, uint64_t *ret_transfer)
 {
         *ret_transfer = 0;
@@ -77,7 +77,7 @@ static bool read_transfer(struct http_request *request, uint64_t *ret_transfer)
         return false;
 }
 
-/* Ferry-Worker: which worker asks, as it says: "EPOCH NAME". Anything else is no worker. */
+/* Parses Ferry-Worker, by which a worker names itself: "EPOCH NAME". Anything else is ignored. */
 static void read_worker(const struct http_request *request, struct operation_content_request *wanted)
 {
         const char *header = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, "Ferry-Worker");
@@ -185,7 +185,7 @@ bool content_add_digest(struct http_request *request)
         return true;
 }
 
-/* ---- the whole, by SHA-256 ---- */
+/* ---- SHA-256 of all bytes ---- */
 
 enum { SHA256_SIZE = 32 };
 
@@ -226,7 +226,7 @@ bool content_add_repr_digest(struct http_request *request)
         return text != NULL;
 }
 
-/* Of a dictionary's value ":BASE64:". */
+/* Parses ":BASE64:", a byte sequence of RFC 8941. */
 static bool parse_sha256(const char *value, uint8_t ret_digest[SHA256_SIZE])
 {
         FERRY_CLEANUP(cleanup_free) void *data = NULL;
@@ -239,7 +239,7 @@ static bool parse_sha256(const char *value, uint8_t ret_digest[SHA256_SIZE])
         return true;
 }
 
-/* When the last byte is there; before, nobody can tell. false: answered. */
+/* Checks Repr-Digest once the last byte is stored; before, it cannot be known. false: answered. */
 static bool check_repr_digest(struct http_request *request)
 {
         struct operation_store *operations = request->server->config.operations;

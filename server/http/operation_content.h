@@ -10,39 +10,37 @@ struct http_request;
 struct operation_view;
 
 /*
- * What the methods of /v1/operations/{id}/content share. Authorised by the operation's own key (Authorization: Bearer
- * and its notification_key) or the full token.
+ * Shared by the methods of /v1/operations/{id}/content. Authorised by the operation's notification_key or by the full
+ * token (Authorization: Bearer). Each function that returns false has answered the request.
  */
 
-/* A passive operation that is not over, in request->operation, and what it looks like. false: answered. */
+/* Finds the passive operation of {id}, keeps it in request->operation and views it. */
 bool content_find(struct http_request *request, struct operation_view *ret_view);
 
-/* Whether the client may use it at all, without opening anything. false: answered. */
+/* Checks the client's key or token. */
 bool content_check(struct http_request *request);
 
-/* Opens [first, first + size) of it as the request's state. false: answered. */
+/* Opens bytes [first, first + size) of the operation; they become the request's state. */
 bool content_open(struct http_request *request, uint64_t first, uint64_t size);
 
-/* Ends the client's transfer, complete or not. false: answered. */
+/* Ends the client's transfer, complete or not. */
 bool content_end(struct http_request *request, bool *ret_complete);
 
 /*
- * The digest of the content that is open, as Content-Digest has it (RFC 9530; "xxh3" is the key of XXH3-64, most
- * significant byte first). false: answered.
+ * Adds the Content-Digest of the open bytes (RFC 9530; key "xxh3": XXH3-64, most significant byte first).
  */
 bool content_add_digest(struct http_request *request);
 /*
- * The SHA-256 of all of the operation's bytes as Repr-Digest has it (RFC 9530), which any client can check. false:
- * answered.
+ * Adds the Repr-Digest (RFC 9530): the SHA-256 of all bytes of the operation.
  */
 bool content_add_repr_digest(struct http_request *request);
-/* Holds what was stored against the digests that the client has sent, if it has. false: answered. */
+/* Checks the stored bytes against the digests that the client sent, if any. */
 bool content_check_digest(struct http_request *request);
 
-/* Closes what content_open opened: all of it was stored or sent, or not. */
+/* Closes what content_open opened. done: all of its bytes were stored or sent. */
 void content_close(struct http_request *request, bool done);
 
-/* The next octets of an upload. Answers, and closes, where they cannot be stored. */
+/* Stores the next bytes of an upload. Answers and closes where that fails. */
 void content_take(struct http_request *request, const char *data, size_t size);
 
 #endif

@@ -58,7 +58,7 @@ static void add_error(struct ferry_json_writer *writer, const struct operation_v
         ferry_json_end_object(writer);
 }
 
-/* What was asked for beyond the defaults. */
+/* Adds the options that differ from the defaults. */
 static void add_options(struct ferry_json_writer *writer, const struct operation_view *view)
 {
         if (view->layout != FERRY_LAYOUT_PAIRWISE)
@@ -94,7 +94,7 @@ static void add_peer(struct ferry_json_writer *writer, const struct operation_pe
         ferry_json_end_object(writer);
 }
 
-/* What its state brings. */
+/* Adds what depends on the status. */
 static void add_state(struct ferry_json_writer *writer, const struct operation_view *view)
 {
         if (view->cancel_requested)

@@ -5,10 +5,10 @@
 struct ferry_json_writer;
 struct operation_view;
 
-/* An operation as people see it. */
+/* Writes an operation as JSON. */
 void operation_json_write(struct ferry_json_writer *writer, const struct operation_view *view);
 
-/* The same without the braces, for an object that has more. */
+/* Writes its members only, into an open object. */
 void operation_json_members(struct ferry_json_writer *writer, const struct operation_view *view);
 
 #endif

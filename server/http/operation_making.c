@@ -21,7 +21,7 @@ static const char *remote_pointer(const struct operation_body *body)
         return body->metadata ? "/remote_metadata" : "/remote_url";
 }
 
-/* What can be said against the body before anything is made. */
+/* Checks the body before anything is made. */
 static bool check(const struct http_config *config, struct operation_body *body, bool passive, struct refusal *refusal)
 {
         char detail[OPERATION_DETAIL_SIZE] = "";
@@ -39,7 +39,7 @@ static bool check(const struct http_config *config, struct operation_body *body,
         return true;
 }
 
-/* What was made must not stay behind an answer that says it was not. */
+/* Deletes an operation whose creation is answered with a problem. */
 static void unmake(struct operation_store *store, struct operation *operation, int error, const char *detail)
 {
         operation_fail(store, operation, error > 0 ? error : FERRY_E_INTERNAL, detail);
@@ -64,7 +64,7 @@ static bool start(const struct http_config *config, struct operation *operation,
         return refuse_at(refusal, error, remote_pointer(body), detail);
 }
 
-/* Why nothing was made. */
+/* Fills in why the store refused to create the operation. */
 static void refuse_creation(const struct http_config *config, const struct operation_spec *spec, int error,
                             struct refusal *refusal)
 {

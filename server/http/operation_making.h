@@ -10,9 +10,8 @@ struct operation;
 struct refusal;
 
 /*
- * Makes the operation that a body asks for, and starts it when it is an active one. Returns it with a reference; NULL
- * with the reason in *refusal, which was zero, and nothing is left of it. passive: an active one is refused. awaited:
- * as operation_begin has it.
+ * Creates the operation of a body, and starts it if it is active. Returns it with a reference. NULL: nothing was made;
+ * *refusal, which must be zeroed, says why. passive: refuse active kinds. awaited: see operation_begin.
  */
 struct operation *operation_make(struct http_request *request, struct json_object *document, bool passive, bool awaited,
                                  struct refusal *refusal);

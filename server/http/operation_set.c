@@ -30,14 +30,14 @@ struct operation_entry {
 
 struct operation_set {
         struct operation_store *store;
-        atomic_uint references; /* the request's, and one for each waiter until it has been woken or taken back */
+        atomic_uint references; /* the request's, and one for each registered waiter */
         atomic_uint missing;    /* results that must be done before the event happens */
         struct http_event over;
         size_t n;
         struct operation_entry entries[];
 };
 
-/* Gives n references back. */
+/* Drops n references. */
 static void set_unref(struct operation_set *set, unsigned n)
 {
         if (atomic_fetch_sub(&set->references, n) != n)
@@ -98,7 +98,7 @@ void operation_set_refuse(struct operation_set *set, size_t i, const struct http
         keep_problem(&set->entries[i], &writer);
 }
 
-/* A problem that names the operation which it is about. */
+/* Writes a problem that names its operation. */
 static void write_missing(struct ferry_json_writer *writer, const char *id, int error, const char *detail)
 {
         ferry_json_begin_object(writer);
@@ -125,7 +125,7 @@ void operation_set_find(struct operation_set *set, size_t i, const char *id)
         keep_problem(entry, &writer);
 }
 
-/* One result more is done. Any thread. */
+/* Counts one more result as done. Any thread. */
 static void count_done(struct operation_set *set)
 {
         if (atomic_fetch_sub(&set->missing, 1) == 1)
@@ -142,7 +142,7 @@ static void on_done(struct operation_waiter *waiter)
 
 struct http_event *operation_set_wait(struct operation_set *set, bool any)
 {
-        /* Of all, one more is missing until every operation is waited for. Of any, what comes later counts below 0. */
+        /* All: one more than n, until every waiter is registered. Any: later results count below 0, without effect. */
         atomic_store(&set->missing, any ? 1 : (unsigned)set->n + 1);
         for (size_t i = 0; i < set->n; i++) {
                 struct operation_entry *entry = &set->entries[i];
@@ -162,7 +162,7 @@ struct http_event *operation_set_wait(struct operation_set *set, bool any)
         return &set->over;
 }
 
-/* What would make the answer longer than it may be. */
+/* Writes a problem in place of an operation for which the answer has no room. */
 static void write_too_much(const struct operation *operation, struct ferry_json_writer *writer)
 {
         char id[FERRY_ID_TEXT_SIZE];

@@ -14,32 +14,32 @@ struct operation_set;
 struct refusal;
 
 /*
- * The results of a request about several operations, in the request's order: each an operation, or a problem. Owned by
- * the request and used by its thread only; the event below may happen on any.
+ * The results of a request about several operations, in the request's order: each an operation or a problem. The
+ * request's state; used by its thread only, but the event may happen on any.
  */
 
-/* Makes a set of n results the request's state, which ends the wait and frees it. 0 or -errno. */
+/* Makes a set of n results, which becomes the request's state. 0 or -errno. */
 int operation_set_begin(struct http_request *request, size_t n);
 
-/* Makes result i an operation, whose reference it takes over. */
+/* Sets result i to an operation; takes over the caller's reference. */
 void operation_set_put(struct operation_set *set, size_t i, struct operation *operation);
 
-/* Makes result i a problem. */
+/* Sets result i to a problem. */
 void operation_set_refuse(struct operation_set *set, size_t i, const struct http_request *request,
                           const struct refusal *refusal);
 
-/* Makes result i what an id names: an operation, or the problem gone or not-found. */
+/* Sets result i to the operation of an id, or to the problem gone or not-found. */
 void operation_set_find(struct operation_set *set, size_t i, const char *id);
 
 /*
- * The event that all results, or any, are done. A problem is done, and a deleted operation is. Called once at most; the
- * event stays until the request ends.
+ * Returns an event that happens when all results, or any, are done. Problems and deleted operations count as done. Call
+ * once at most. The event is valid until the request ends.
  */
 struct http_event *operation_set_wait(struct operation_set *set, bool any);
 
 /*
- * Writes the results as they are now, an array. metadata: with those of the passive operations that have not ended.
- * From max bytes on an operation is a problem.
+ * Writes the array of present results. metadata: include the metadata of passive operations that have not ended. Once
+ * the text has max bytes, further operations become problems.
  */
 void operation_set_write(struct operation_set *set, struct http_request *request, bool metadata, size_t max,
                          struct ferry_json_writer *writer);

@@ -31,7 +31,7 @@ void page_begin(struct ferry_json_writer *writer, const char *name)
         ferry_json_begin_array(writer);
 }
 
-/* Without it when it is too long: next says the same. */
+/* Left out when too long: next says the same. */
 static void add_link(struct http_request *request, uint64_t cursor)
 {
         char query[REQUEST_HEADERS_TEXT_SIZE];

@@ -5,7 +5,7 @@
 struct engine_peer_view;
 struct ferry_json_writer;
 
-/* A peer as people see it, one whole value. */
+/* Writes a peer as JSON. */
 void peer_json_write(struct ferry_json_writer *writer, const struct engine_peer_view *peer);
 
 #endif

@@ -9,19 +9,19 @@ struct ferry_json_writer;
 
 #define PROBLEM_DRAINING "The worker was told to stop and takes no new work"
 
-/* HTTP status of a problem: that of the table, and 500 for errors that belong inside operations. */
+/* The HTTP status of an error; 500 for one that has none in the table, since it occurs inside operations only. */
 unsigned problem_status(int error);
 
-/* Seconds for Retry-After; 0 = the header does not apply. */
+/* Retry-After of an error, s; 0 = none. */
 unsigned problem_retry_after(int error);
 
-/* The members of such a document, for an object that has more. */
+/* Writes the members of a problem document into an open object. */
 void problem_members(struct ferry_json_writer *writer, int error, bool retryable, const char *detail,
                      const struct ferry_json_errors *errors);
 
 /*
- * The document of RFC 9457: type (urn:ferry:error:<code>), title, status, detail, code, retryable, and errors when
- * there are some: the first of them is the detail. detail NULL or "" = left out.
+ * Writes a problem document (RFC 9457): type (urn:ferry:error:<code>), title, status, detail, code, retryable, and
+ * errors if there are any, the first of which is the detail. detail NULL or "" = left out.
  */
 void problem_write(struct ferry_json_writer *writer, int error, bool retryable, const char *detail,
                    const struct ferry_json_errors *errors);

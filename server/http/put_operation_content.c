@@ -12,7 +12,7 @@
 #include "range.h"
 #include "request.h"
 
-/* Which bytes the body has: of Content-Range, or from offset on. false: answered. */
+/* The range of the body: from Content-Range, or from offset on. false: answered. */
 static bool find_place(struct http_request *request, uint64_t total, uint64_t *ret_first, uint64_t *ret_size)
 {
         uint64_t first = query_value(&request->query, HTTP_PARAMETER_OFFSET), last;
@@ -43,7 +43,7 @@ static bool find_place(struct http_request *request, uint64_t total, uint64_t *r
         return false;
 }
 
-/* Before the body: everything that can be checked is, so that a refused upload stores nothing. */
+/* Called before the body: checks all that can be checked, so that a refused upload stores nothing. */
 static void begin(struct http_request *request)
 {
         struct operation_view view;
@@ -70,7 +70,7 @@ void put_operation_content(struct http_request *request)
         }
         if (!content_check_digest(request))
                 return;
-        /* Whoever has the answer to the last range finds the operation complete. */
+        /* Before the answer: a client that has the answer to the last range finds the operation complete. */
         content_close(request, true);
         request_answer_empty(request, 204);
 }

@@ -13,11 +13,11 @@
 #include "range.h"
 #include "request.h"
 
-/* Where the upload stands; the request's state while it holds the region's memory. */
+/* An upload: the request's state while the region's memory is pinned. */
 struct upload {
-        struct region *region; /* a stream of it: region_stream_end */
+        struct region *region; /* pinned: region_stream_end */
         uint64_t offset;       /* where the next byte goes */
-        uint64_t end;          /* where none goes any more */
+        uint64_t end;          /* of the range */
 };
 
 static void upload_end(struct http_request *request)
@@ -28,7 +28,7 @@ static void upload_end(struct http_request *request)
         free(upload);
 }
 
-/* Takes over the stream of region. false: answered. */
+/* Takes over the pin of region. false: answered. */
 static bool upload_begin(struct http_request *request, struct region *region, uint64_t offset, uint64_t end)
 {
         struct upload *upload = malloc(sizeof(*upload));
@@ -55,8 +55,8 @@ static void refuse_range(struct http_request *request, const char *fault)
 }
 
 /*
- * Where the upload goes: "offset", or Content-Range as curl sends it when it resumes, which names the end, too
- * (*ret_end; UINT64_MAX = the body's). false: it has been answered.
+ * The range of the upload: from "offset" on (*ret_end = UINT64_MAX: to the end of the body), or Content-Range, as curl
+ * sends it when it resumes. false: answered.
  */
 static bool find_place(struct http_request *request, uint64_t *ret_offset, uint64_t *ret_end)
 {
@@ -77,7 +77,7 @@ static bool find_place(struct http_request *request, uint64_t *ret_offset, uint6
         return !request->answered;
 }
 
-/* Before the body: everything that can be checked is, so that a refused upload stores nothing. */
+/* Called before the body: checks all that can be checked, so that a refused upload stores nothing. */
 static void begin(struct http_request *request)
 {
         struct region *region;
@@ -111,7 +111,7 @@ void put_region_content(struct http_request *request)
         }
         deleted = region_deleted(upload->region);
         whole = upload->offset == upload->end;
-        request_drop(request); /* before the answer: a client that has it finds the memory free of this upload */
+        request_drop(request); /* before the answer: a client that has it may delete the region */
         if (deleted)
                 request_problem(request, FERRY_E_GONE, "The region was deleted during the upload");
         else if (request->headers.content_range && !whole)
@@ -121,8 +121,8 @@ void put_region_content(struct http_request *request)
 }
 
 /*
- * The clients put what they do to the bytes of a region in order, not the worker: other requests, transfers and
- * programs may read and write the same ones. A function of its own, so that tests/tsan.supp can name it.
+ * Clients must order their accesses to the bytes of a region, the worker does not: other requests, transfers and
+ * programs may read and write the same bytes. A separate function, so that tests/tsan.supp can name it.
  */
 __attribute__((noinline)) static int upload_store(const struct region *region, uint64_t offset, const void *from,
                                                   size_t size)

@@ -156,7 +156,7 @@ void query_format_cursor(uint64_t cursor, char text[QUERY_CURSOR_SIZE])
         ferry_id_format(cursor_prefix, cursor, text);
 }
 
-/* ---- the way to the next page ---- */
+/* ---- the query of the next page ---- */
 
 struct text {
         char *at;

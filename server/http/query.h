@@ -9,8 +9,8 @@
 #include "http/server.h"
 
 /*
- * The query parameters of a request, each as a number: words are their enum's value, cursors what they stand for, texts
- * where they are.
+ * The query parameters of a request, each as a number: a word as its enum's value, a cursor as its id, a text as its
+ * address.
  */
 struct http_query {
         unsigned present; /* 1u << HTTP_PARAMETER_* */
@@ -33,26 +33,25 @@ static inline uint64_t query_value(const struct http_query *query, enum http_par
         return query->narrow[parameter - HTTP_PARAMETER_WIDE_COUNT];
 }
 
-/* Of a parameter that is a text, which is borrowed from who added it. NULL when it was not given. */
+/* A text parameter, borrowed from the caller of query_add. NULL when it was not given. */
 static inline const char *query_text(const struct http_query *query, enum http_parameter parameter)
 {
         return (const char *)(uintptr_t)query_value(query, parameter);
 }
 
 /*
- * Takes one parameter. value NULL = the parameter had no "=". allowed: bits of those that the route has. false with a
- * sentence in detail: unknown, given twice, or not valid. Pure.
+ * Parses one parameter. value NULL = it had no "=". allowed: the route's parameters. false with a sentence in detail:
+ * unknown, given twice, or invalid. Pure.
  */
 bool query_add(struct http_query *query, unsigned allowed, const char *name, const char *value, size_t size,
                char detail[QUERY_DETAIL_SIZE]);
 
 /*
- * The query of the page after this one: the same with another cursor. For the parameters of lists. false: size bytes
- * are not enough.
+ * Formats the query of the next page of a list: the same parameters with another cursor. false: size bytes are too few.
  */
 bool query_format_next(const struct http_query *query, uint64_t cursor, char *ret_text, size_t size);
 
-/* The text of a page's cursor, which query_add reads back. */
+/* Formats a cursor, in the form that query_add parses. */
 void query_format_cursor(uint64_t cursor, char text[QUERY_CURSOR_SIZE]);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include <ferry/encoding.h>
 
-/* Reads digits at *text; a number that does not fit is as good as the largest. */
+/* Parses digits at *text. Saturates at UINT64_MAX. */
 static bool take_number(const char **text, uint64_t *ret_value)
 {
         const char *end = ferry_uint_read(*text, ret_value);

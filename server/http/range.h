@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { RANGE_DIGEST_MAX = 64 << 20 /* bytes that are read for a digest before an answer begins */ };
+enum { RANGE_DIGEST_MAX = 64 << 20 /* bytes to read at most for the digest of an answer */ };
 
 enum range_result {
         RANGE_WHOLE, /* no range, several ranges, another unit, or malformed: the whole content is the answer */
@@ -14,14 +14,14 @@ enum range_result {
 };
 
 /*
- * A Range header (RFC 9110, section 14; NULL = there is none) against content of size bytes. For RANGE_PART, the first
- * and the last byte. Pure.
+ * Parses a Range header (RFC 9110, section 14; or NULL) for content of size bytes. RANGE_PART sets the first and the
+ * last byte. Pure.
  */
 enum range_result range_parse(const char *header, uint64_t size, uint64_t *ret_first, uint64_t *ret_last);
 
 /*
- * The Content-Range of a request's body: "bytes FIRST-LAST/TOTAL", where TOTAL may be "*". TOTAL counts the bytes that
- * the client has, which need not fill the region. false when the header is not of that form. Pure.
+ * Parses the Content-Range of a request's body: "bytes FIRST-LAST/TOTAL". TOTAL is the client's size or "*", and need
+ * not be the region's size. false: another form. Pure.
  */
 bool content_range_parse(const char *header, uint64_t *ret_first, uint64_t *ret_last);
 

@@ -9,21 +9,21 @@
 struct ferry_json_writer;
 struct http_request;
 
-/* Why nothing was made of a body. */
+/* Why a body was refused. */
 struct refusal {
         int error; /* FERRY_E_*, or -errno; 0 = nothing is wrong */
         char detail[OPERATION_DETAIL_SIZE];
-        struct ferry_json_errors errors; /* the places in the body; they come before detail */
+        struct ferry_json_errors errors; /* faults at places of the body; they take precedence over detail */
 };
 
-/* Each returns false, for the caller to return. detail NULL = the error's title. */
+/* Fill in the refusal. Return false, for the caller to return. detail NULL = the error's title. */
 bool refuse(struct refusal *refusal, int error, const char *detail);
 bool refuse_at(struct refusal *refusal, int error, const char *pointer, const char *detail);
 
-/* The answer to the request. */
+/* Answers the request with it. */
 void refusal_answer(const struct refusal *refusal, struct http_request *request);
 
-/* The same as a document, for one of several results. -errno is logged and shown as internal. */
+/* Writes it as a problem document, one of several results. A -errno is logged and shown as internal. */
 void refusal_write(const struct refusal *refusal, const struct http_request *request, struct ferry_json_writer *writer);
 
 #endif

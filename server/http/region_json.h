@@ -5,7 +5,7 @@
 struct ferry_json_writer;
 struct region;
 
-/* A region as people see it. */
+/* Writes a region as JSON. */
 void region_json_write(struct ferry_json_writer *writer, const struct region *region);
 
 #endif

@@ -14,7 +14,7 @@
 struct registered {
         atomic_uint references;
         struct http_event over;
-        struct registered_result result; /* of the thread at work until over */
+        struct registered_result result; /* written by the work until over */
         struct registry_entry *entries;  /* owned; the page's */
 };
 

@@ -10,7 +10,7 @@
 struct http_event;
 
 /*
- * A page of the registered workers on its way. Counted references; one is that of the work itself, which runs on the
+ * A request to the registry for a page of workers. References: the caller's, and that of the work, which runs on the
  * peers' thread, is bounded in time, and touches neither the server nor a request.
  */
 struct registered;
@@ -22,16 +22,16 @@ struct registered_result {
         struct registry_page page;
 };
 
-/* 0 with *ret_registered; as registry_find. */
+/* 0 with *ret_registered; else the error of registry_find. */
 int registered_begin(struct registry *registry, const struct registry_query *query, struct registered **ret_registered);
 
 /* Takes NULL; returns NULL. */
 struct registered *registered_unref(struct registered *registered);
 
-/* Happens at the end. As long as there is a reference. */
+/* Happens at the end. Valid as long as the reference. */
 struct http_event *registered_over(struct registered *registered);
 
-/* NULL = it is not over. Valid as long as there is a reference. */
+/* NULL = not over. Valid as long as the reference. */
 const struct registered_result *registered_look(struct registered *registered);
 
 #endif

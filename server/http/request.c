@@ -29,13 +29,13 @@
 
 struct request_note {
         uint64_t started_us;
-        char method[16]; /* cut short when it is longer than any that means something */
+        char method[16]; /* cut short: no known method is longer */
         char traceparent[HEADERS_TRACEPARENT_SIZE];
 };
 
 struct http_request *request_new(struct http_listener *listener, struct MHD_Connection *connection, const char *target)
 {
-        /* Not calloc, which in glibc before 2.41 does not look at what the thread has at hand. */
+        /* Not calloc: before glibc 2.41 it does not use the thread's cache. */
         struct http_request *request = malloc(sizeof(*request));
 
         if (!request)
@@ -105,25 +105,24 @@ void request_drop(struct http_request *request)
         request->state = NULL;
 }
 
-/* If-Match, and If-None-Match of what changes something. etag "" = the resource has none. false: answered with 412. */
+/* Checks If-Match and, for all but GET, If-None-Match. etag: "" = the resource has none. false: answered with 412. */
 static bool check_preconditions(struct http_request *request, const char *etag)
 {
         const struct http_headers *headers = &request->headers;
 
         if (headers->if_match && !headers_etag_matches(headers->if_match, etag, false)) {
-                request_problem(request, FERRY_E_PRECONDITION_FAILED, *etag ? "The ETag is %s" : "It has no ETag%s",
-                                etag);
+                request_problem(request, FERRY_E_PRECONDITION_FAILED,
+                                *etag ? "The ETag is %s" : "The resource has no ETag%s", etag);
                 return false;
         }
         if (headers->if_none_match && strcmp(request->route->method, "GET") != 0 &&
             headers_etag_matches(headers->if_none_match, etag, true)) {
-                request_problem(request, FERRY_E_PRECONDITION_FAILED, "If-None-Match excludes the resource as it is");
+                request_problem(request, FERRY_E_PRECONDITION_FAILED, "If-None-Match names the present ETag");
                 return false;
         }
         return true;
 }
 
-/* The operation's revision is looked up only where a header asks for it. */
 static bool check_operation_preconditions(struct http_request *request)
 {
         char digits[FERRY_UINT_TEXT_SIZE], etag[FERRY_UINT_TEXT_SIZE + sizeof("\"r\"")];
@@ -248,6 +247,6 @@ void request_local_host(const struct http_request *request, char *host, size_t s
                 else if (address.ss_family == AF_INET6)
                         inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&address)->sin6_addr, text, sizeof(text));
         }
-        /* An IPv4 client of a dual-stack socket is reached by IPv4. */
+        /* Of a dual-stack socket: as an IPv4 address. */
         snprintf(host, size, "%s", strncasecmp(text, "::ffff:", 7) || !strchr(text, '.') ? text : text + 7);
 }

@@ -9,7 +9,7 @@
 
 #define P(name) (1u << HTTP_PARAMETER_##name)
 
-/* Looked through from the start: what is asked for most comes first. */
+/* Searched from the start: the busiest routes come first. */
 const struct http_route http_routes[] = {
         { "GET", "/v1/operations", "listOperations", HTTP_AUTH_FULL, HTTP_BODY_NONE, list_operations,
           P(LIMIT) | P(AFTER) | P(KIND) | P(STATUS) | P(DONE) | P(REGION) | P(LABEL) | P(ORDER) | P(IDS) | P(WAIT_MS) |
@@ -59,7 +59,7 @@ const struct http_route http_routes[] = {
 };
 const size_t http_routes_count = FERRY_ARRAY_SIZE(http_routes);
 
-/* Whether a path is of a route's form; *ret_id is what stands for {id}, not terminated, NULL when there is none. */
+/* Whether a path matches a route's. *ret_id: the text in place of {id}, not terminated; NULL = the route has none. */
 static bool path_matches(const char *form, const char *path, const char **ret_id, size_t *ret_length)
 {
         size_t same = 0, length;

@@ -10,12 +10,12 @@
 #include "http/server.h"
 
 /*
- * The route of a method (HEAD is GET's) and a decoded path; NULL when there is none. id gets what stands for {id}: ""
- * when the path has none, or when it is too long to be the id of anything. Pure.
+ * Finds the route of a method (HEAD is served by GET) and a decoded path; NULL = none. id gets the text in place of
+ * {id}: "" when the path has none, or when it is longer than any id. Pure.
  */
 const struct http_route *route_find(const char *method, const char *path, char id[FERRY_ID_TEXT_SIZE]);
 
-/* The methods of a path as an Allow header has them. false when no route has the path. Pure. */
+/* Formats the methods of a path for an Allow header. false: no route has the path. Pure. */
 bool route_allow(const char *path, char *allow, size_t size);
 
 #endif

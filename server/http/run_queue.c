@@ -27,7 +27,7 @@ void run_queue_wake(struct run_queue *queue)
 void run_queue_add(struct run_queue *queue, struct run_item *item)
 {
         if (atomic_exchange(&item->queued, true))
-                return; /* and its run has not begun */
+                return; /* its run has not begun, and will see the caller's work */
         struct run_item *latest = atomic_load(&queue->latest);
         do
                 item->next = latest;

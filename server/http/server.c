@@ -20,7 +20,7 @@
 #include "shard.h"
 #include "wait.h"
 
-enum { LAST_ANSWERS_US = 1000000 /* how long running answers may take when the server ends */ };
+enum { LAST_ANSWERS_US = 1000000 /* time for running answers when the server ends */ };
 
 static unsigned pool_size(const struct http_config *config)
 {
@@ -31,7 +31,7 @@ static unsigned pool_size(const struct http_config *config)
         return cores < 2 ? 2 : cores > 4 ? 4 : (unsigned)cores;
 }
 
-/* The limit on connections holds for all threads together. */
+/* Shares connections_max among the threads. */
 static int start_threads(struct http_server *server)
 {
         size_t connections = server->config.limits.connections_max, n = pool_size(&server->config);
@@ -78,7 +78,7 @@ static int server_open(struct http_server *server)
         return start_threads(server);
 }
 
-/* An event has come: every thread looks at its readers. Any thread. */
+/* An event was published: wakes every thread, which checks its readers. Any thread. */
 static void tell_readers(void *context)
 {
         struct http_server *server = context;
@@ -87,7 +87,7 @@ static void tell_readers(void *context)
                 event_readers_tell(&server->threads[i]->owner.readers);
 }
 
-/* Makes what has a lock. 0 or -errno, and nothing is left of it. */
+/* Makes the members that have a lock. 0; -errno and nothing is left behind. */
 static int init_locked(struct http_server *server)
 {
         int error = life_init(&server->life);
@@ -148,20 +148,21 @@ int http_server_new(const struct http_config *config, struct http_server **ret_s
         return 0;
 }
 
-/* Whether both have it, or none. */
-static bool alike(const char *a, const char *b)
+/* Whether both are set, or neither. */
+static bool both_or_neither(const char *a, const char *b)
 {
         return !a == !b;
 }
 
 int http_server_reload(struct http_server *server, const struct http_secrets *secrets)
 {
-        const struct http_secrets *old = &server->credentials.newest->secrets; /* which only this function replaces */
+        const struct http_secrets *old = &server->credentials.newest->secrets; /* only this function replaces it */
         struct http_credentials *credentials;
 
-        if (!alike(secrets->token, old->token) || !alike(secrets->peer_token, old->peer_token) ||
-            !alike(secrets->metrics_token, old->metrics_token) || !alike(secrets->tls_cert, old->tls_cert) ||
-            !alike(secrets->tls_client_ca, old->tls_client_ca))
+        if (!both_or_neither(secrets->token, old->token) || !both_or_neither(secrets->peer_token, old->peer_token) ||
+            !both_or_neither(secrets->metrics_token, old->metrics_token) ||
+            !both_or_neither(secrets->tls_cert, old->tls_cert) ||
+            !both_or_neither(secrets->tls_client_ca, old->tls_client_ca))
                 return -EINVAL;
         int error = credentials_new(secrets, &credentials);
         if (error)
@@ -194,7 +195,7 @@ struct http_server *http_server_free(struct http_server *server)
         event_log_listen(server->config.events, NULL, NULL);
         atomic_store(&server->events_stopped, true);
         tell_readers(server);
-        /* No connection may be suspended when libmicrohttpd is stopped. It aborts the process, at best. */
+        /* No connection may be suspended when libmicrohttpd is stopped: it would abort the process. */
         waits_stop(server->waits);
         life_quiet(&server->life, LAST_ANSWERS_US);
         for (size_t i = 0; i < server->n_threads; i++)

@@ -13,9 +13,8 @@
 #include "shard_list.h"
 
 /*
- * One of the threads that serve HTTP. Each accepts for itself, from every listener, and keeps what it has accepted: in
- * the first of its shards that has room, so that few are in use when connections are few. It starts one more when all
- * are full.
+ * One of the threads that serve HTTP. Each accepts from every listener and keeps what it has accepted, in the first of
+ * its shards that has room; it starts another shard when all are full.
  */
 struct http_thread {
         struct http_server *server;
@@ -23,23 +22,23 @@ struct http_thread {
         bool started;
         int epoll_fd;         /* the listeners, the run queue's event_fd, the gate's connections, and the shards' own */
         atomic_bool stopping; /* any thread */
-        /* The thread's own, but for what other threads do to the queue and to the readers: */
+        /* All below: the thread's own, except what run_queue.h and event_readers.h allow other threads. */
         struct shard_owner owner;
-        uint64_t busy_us; /* when it did something last */
+        uint64_t busy_us; /* time of the last work */
         struct shard_list shards;
         struct http_gate gate;
         bool listening;    /* the listeners are in epoll_fd */
-        uint64_t retry_us; /* not listening before; 0 = nothing is short */
+        uint64_t retry_us; /* no accept before this time, because a resource was short; 0 = accept */
         uint64_t sweep_us; /* the next deadline of a shard; 0 = none */
 };
 
 /* Makes the thread with its first shard. 0 or -errno; logged. */
 int server_thread_new(struct http_server *server, size_t connections_max, struct http_thread **ret_thread);
 
-/* From now on it accepts and serves. 0 or -errno. */
+/* Starts accepting and serving. 0 or -errno. */
 int server_thread_start(struct http_thread *thread);
 
-/* Ends the thread, its connections, none of which may be suspended, and the daemons. */
+/* Ends the thread, its daemons and its connections, none of which may be suspended. */
 void server_thread_stop(struct http_thread *thread);
 
 /* After server_thread_stop, when no other thread will add to the run queue. Takes NULL; returns NULL. */

@@ -24,16 +24,16 @@
 enum {
         IDLE_TIMEOUT_S = 60,
         ARRIVAL_US = 60 * 1000000,
-        LOOK_US = 3 * 1000000, /* until connections are looked at after something has happened on one */
-        SOON_US = 1000000,     /* the same after bytes have come that were no request */
-        VAIN_RUNS = 16,        /* in a row, before they are looked into */
-        VAIN_BYTES = 1024,     /* a run that moves more is not in vain */
-        REST_MIN_US = 1000,    /* between runs in vain: a part of the time that they have gone on for */
+        LOOK_US = 3 * 1000000, /* from activity on a connection to the next check of time limits */
+        SOON_US = 1000000,     /* the same where bytes came that made no request */
+        VAIN_RUNS = 16,        /* runs without progress in a row before the shard is slowed down */
+        VAIN_BYTES = 1024,     /* a run that moves more is progress */
+        REST_MIN_US = 1000,    /* pause between runs without progress: 1/REST_PART of the time since the first */
         REST_MAX_US = 50000,
         REST_PART = 4,
 };
 
-/* Almost all that libmicrohttpd has to say is about what clients did. */
+/* At debug level: nearly all of libmicrohttpd's messages are about faults of clients. */
 static void log_library(void *context, const char *format, va_list arguments)
 {
         char text[256];
@@ -45,7 +45,7 @@ static void log_library(void *context, const char *format, va_list arguments)
         log_event(LOG_DEBUG, "libmicrohttpd", LOG_S("text", text));
 }
 
-/* The answer has been sent, or the client is gone. Not promised for a request that dispatch_call has not seen. */
+/* The answer was sent, or the client has gone. May not be called for a request that dispatch_call has not seen. */
 static void on_completed(void *context, struct MHD_Connection *connection, void **state,
                          enum MHD_RequestTerminationCode code)
 {
@@ -61,7 +61,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
         connection_repeat_end(ours);
 }
 
-/* NULL: the descriptor is not one of those that arrive. */
+/* Takes the connection of fd off the arriving ones. NULL: none has this fd. */
 static struct http_connection *take_arriving(struct http_shard *shard, int fd)
 {
         struct http_connection **place = &shard->arriving;
@@ -101,8 +101,8 @@ static void unlist_open(struct http_shard *shard, struct http_connection *connec
 }
 
 /*
- * libmicrohttpd 1.0 may close a socket that it has accepted from us, for want of memory, without a word. Such a
- * connection is found by its age, or by another socket that has its number now.
+ * Closes connections whose start libmicrohttpd never reported: 1.0 may close a socket silently when memory is short.
+ * They are found by age here, or in shard_add by a new socket of the same number.
  */
 static void forget_lost(struct http_shard *shard, uint64_t now)
 {
@@ -116,8 +116,8 @@ static void forget_lost(struct http_shard *shard, uint64_t now)
 }
 
 /*
- * Before the handshake: without a client's certificate, of an authority that the daemon was given, it fails.
- * libmicrohttpd by itself only asks for one.
+ * Makes the TLS handshake fail without a client certificate of one of the configured CAs. libmicrohttpd by itself asks
+ * for a certificate, but does not require it. Call before the handshake.
  */
 static void demand_certificate(struct MHD_Connection *connection)
 {
@@ -156,7 +156,7 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
         shard->active = true;
 }
 
-/* NULL: errno may say why. context: the shard. */
+/* NULL: failed; errno may say why. context: the shard. */
 static struct MHD_Daemon *daemon_start(const struct http_server *server, void *context, const struct http_secrets *tls)
 {
         struct MHD_OptionItem options[5];
@@ -274,7 +274,8 @@ void shard_add(struct http_shard *shard, struct http_listener *listener, int fd,
         quota_enter(&shard->owner->quota);
         connection->next = shard->arriving;
         shard->arriving = connection;
-        /* The socket is closed in any case. Whether on_connection has been called by now depends on the version. */
+        /* On failure libmicrohttpd closes the socket. Whether on_connection was called before depends on its version.
+         */
         if (MHD_add_connection(shard->daemon, fd, &address->base, size) != MHD_YES &&
             (connection = take_arriving(shard, fd)) != NULL)
                 forget(shard, connection);
@@ -288,7 +289,7 @@ static void look_before(struct http_shard *shard, uint64_t when)
                 shard->look_us = when;
 }
 
-/* Looks for connections that are over a limit of time. */
+/* Ends connections that have exceeded a time limit. */
 static void look(struct http_shard *shard, uint64_t now)
 {
         shard->look_us = 0;
@@ -309,9 +310,9 @@ static uint64_t bytes_moved(const struct http_shard *shard)
 }
 
 /*
- * libmicrohttpd wants to be run again at once. A connection can make it want that for ever although nothing comes of
- * it: with half a TLS record, or a chunk's size line that is longer than its buffer. Then it is run now and then; new
- * bytes of whatever connection still have it run at once.
+ * libmicrohttpd asks to be run again at once: the pause before that, us; 0 = none. Some connections make it ask for
+ * ever without progress (half a TLS record, a chunk-size line longer than its buffer). Such a shard is run with pauses;
+ * new bytes on any connection still have it run at once.
  */
 static uint64_t rest_us(struct http_shard *shard, uint64_t now)
 {
@@ -351,7 +352,7 @@ int64_t shard_run(struct http_shard *shard, bool called)
                 look(shard, now);
         if (called && shard->open)
                 look_before(shard, now + (shard->active ? LOOK_US : SOON_US));
-        /* To be asked after each run, and to be obeyed: larger times would let connections hang. */
+        /* libmicrohttpd requires this after each run; connections would hang if it were run later. */
         if (MHD_get_timeout(shard->daemon, &ms) != MHD_YES)
                 ms = INT_MAX;
         if (!ms) {

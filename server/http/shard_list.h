@@ -10,12 +10,11 @@ struct http_connection;
 struct http_shard;
 struct shard_owner;
 
-/* The shards of an HTTP thread, in the order of their start; none goes before the thread does. Belongs to the thread.
- */
+/* The shards of an HTTP thread, in the order of their start. Shards are only added. Belongs to the thread. */
 struct shard_list {
         struct shard_owner *owner;
-        int epoll_fd;      /* borrowed; has the shards' own */
-        uint64_t first_id; /* in the data of their events: that of the first, the others count on */
+        int epoll_fd;      /* the thread's, borrowed; watches those of the shards */
+        uint64_t first_id; /* event data of the first shard; the others count on from there */
         struct http_shard **shards;
         size_t n, capacity;
 };
@@ -24,18 +23,18 @@ struct shard_list {
 int shard_list_add(struct shard_list *list, bool tls);
 
 /*
- * A shard with room, a new one where there is none; NULL = not now. A shard with an old certificate takes no further
- * connection, and is renewed once it is empty.
+ * A shard with room, a new one if needed; NULL = none can be started. A shard with a replaced certificate takes no more
+ * connections, and is renewed once it is empty.
  */
 struct http_shard *shard_list_room(struct shard_list *list, bool tls);
 
-/* The connection that has been idle the longest, and on which no request was trusted. NULL = none. */
+/* The longest idle connection of those on which no request was trusted. NULL = none. */
 struct http_connection *shard_list_idle_stranger(const struct shard_list *list);
 
-/* How many of the connections come from the address. */
+/* Number of connections from the address. */
 size_t shard_list_count(const struct shard_list *list, uint64_t key);
 
-/* Ends the connections, none of which may be suspended, and the daemons. The shards stay valid for shard_wake. */
+/* Ends the daemons and the connections, none of which may be suspended. The shards stay valid for shard_wake. */
 void shard_list_stop(struct shard_list *list);
 void shard_list_destroy(struct shard_list *list);
 

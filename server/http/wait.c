@@ -23,19 +23,19 @@
 #include "request.h"
 #include "shard.h"
 
-enum { SOURCES = 3 /* of a wake-up: the client's end, the operation or event, the deadline */ };
+enum { SOURCES = 3 /* that can wake it: the client's end, the operation or event, the deadline */ };
 
 /*
- * One parked request. Counted references: one for each armed source, which goes when its callback has run or was
- * certainly prevented, and one for being parked, which goes with the wake-up.
+ * One parked request. References: one for each armed source, dropped when its callback has run or can no longer run,
+ * and one for being parked, dropped by the wake-up.
  */
 struct http_park {
         struct http_server *server;
         struct MHD_Connection *connection; /* suspended while parked */
-        struct http_connection *ours;      /* of it; stays while the park is parked */
-        struct http_shard *shard;          /* of it */
-        struct operation *operation;       /* a reference; NULL = it waits for the event */
-        struct http_event *event;          /* of the request: gone when the connection is resumed; NULL = none */
+        struct http_connection *ours;      /* of connection; valid while parked */
+        struct http_shard *shard;          /* of connection */
+        struct operation *operation;       /* a reference; NULL = waits for the event */
+        struct http_event *event;          /* the request's; invalid once the connection is resumed; NULL = none */
         atomic_uint references;
         struct operation_waiter waiter;
         struct http_event_waiter event_waiter, end_waiter;
@@ -92,7 +92,7 @@ static void park_unref(struct http_park *park)
         life_release(&server->life);
 }
 
-/* Registers what is waited for. false: it is there already. */
+/* Registers the waiter. false: it has happened already. */
 static bool park_wait(struct http_park *park, uint64_t revision)
 {
         if (park->event)
@@ -100,7 +100,7 @@ static bool park_wait(struct http_park *park, uint64_t revision)
         return operation_wait(park->server->config.operations, park->operation, revision, &park->waiter);
 }
 
-/* true: it was registered, and its wake will not be called. */
+/* true: it was registered, and its callback will not run. */
 static bool park_unwait(struct http_park *park)
 {
         if (park->event)
@@ -108,7 +108,7 @@ static bool park_unwait(struct http_park *park)
         return operation_unwait(park->server->config.operations, &park->waiter);
 }
 
-/* Any thread, no lock held. The first call resumes the connection; it and its request may be gone once that is done. */
+/* Any thread, no lock held. The first call resumes the connection, which may free it and its request at once. */
 static void park_wake(struct http_park *park)
 {
         struct http_server *server = park->server;
@@ -134,7 +134,7 @@ static void park_wake(struct http_park *park)
                 return;
         event_log_used(server->config.events, EVENT_LIMIT_WAITERS, n_parked);
 
-        /* What belongs to the connection and to its request may be gone after the resume. */
+        /* Before the resume: it may free the connection and the request. */
         if (park->event && event_unwait(park->event, &park->event_waiter))
                 park_unref(park);
         if (event_unwait(&park->ours->end, &park->end_waiter))
@@ -148,7 +148,7 @@ static void park_wake(struct http_park *park)
         park_unref(park);
 }
 
-/* The end of a source, whose reference goes. */
+/* A source has fired: wakes, and drops the source's reference. */
 static void park_end(struct http_park *park)
 {
         park_wake(park);
@@ -176,8 +176,8 @@ static void on_deadline(struct loop_timer *timer)
 }
 
 /*
- * Registers every source. waits.lock is held, so that a source that fires at once waits for the connection to be
- * suspended. false: nothing to wait for; sources that are armed nevertheless find the park not parked.
+ * Arms every source, under waits.lock, so that a source that fires at once waits until the connection is suspended.
+ * false: nothing to wait for; a source that fires nevertheless finds the park not parked.
  */
 static bool park_arm(struct http_park *park, uint64_t revision, uint64_t wait_ms)
 {
@@ -188,7 +188,7 @@ static bool park_arm(struct http_park *park, uint64_t revision, uint64_t wait_ms
         bool waits = ends && park_wait(park, revision);
         if (waits && loop_timer_start(config->loop, &park->timer, clock_now_us() + wait_ms * 1000) >= 0)
                 return true;
-        /* A source that has fired meanwhile gives its reference back by itself. */
+        /* A source that has fired meanwhile drops its reference by itself. */
         unsigned unused = 1;
         unused += !waits || park_unwait(park);
         unused += !ends || event_unwait(&park->ours->end, &park->end_waiter);
@@ -196,7 +196,7 @@ static bool park_arm(struct http_park *park, uint64_t revision, uint64_t wait_ms
         return false;
 }
 
-/* operation or event is NULL. */
+/* One of operation and event is NULL. */
 static enum wait_result park_request(struct http_request *request, struct operation *operation, uint64_t revision,
                                      struct http_event *event, uint64_t wait_ms,
                                      void (*resume)(struct http_request *request))
@@ -309,7 +309,7 @@ void waits_stop(struct http_waits *waits)
                 park_end(park);
                 pthread_mutex_lock(&waits->lock);
         }
-        /* MHD_resume_connection still touches the daemon when the connection runs again or is even closed. */
+        /* MHD_resume_connection may still touch the daemon after the connection runs again, or is closed. */
         while (waits->n_parks)
                 pthread_cond_wait(&waits->changed, &waits->lock);
         pthread_mutex_unlock(&waits->lock);

@@ -12,10 +12,10 @@ struct engine_peer_view;
 struct metrics;
 
 /*
- * What happened in this worker lately, for GET /v1/events: a ring of the last events, each with a number. It outlives
- * the layers that tell it; made before them, it tells the HTTP server once there is one.
+ * The last events of this worker, for GET /v1/events: a ring, in which each event has a number. Made before the layers
+ * that report to it, and freed after them.
  *
- * Its lock comes before those of the operation store and of the region table.
+ * Lock order: the log's lock comes before those of the operation store and of the region table.
  */
 struct event_log;
 
@@ -30,10 +30,10 @@ enum { EVENTS_KEPT = 2048 };
 /* 0 or -ENOMEM. */
 int event_log_new(const struct event_log_config *config, struct event_log **ret_log);
 
-/* Nobody calls it any more. Takes NULL; returns NULL. */
+/* After the last call of any other function. Takes NULL; returns NULL. */
 struct event_log *event_log_free(struct event_log *log);
 
-/* For struct operation_observer, region_observer and engine_observer; log is the context. Any thread. */
+/* The callbacks of struct operation_observer, region_observer and engine_observer; log is the context. Any thread. */
 void event_log_operation(void *log, struct operation_store *store, struct operation *operation,
                          enum operation_change change);
 void event_log_region(void *log, struct region_table *table, uint64_t id, struct region *gone,

@@ -24,16 +24,16 @@ struct registry;
 
 struct http_server;
 
-/* What people see at /v1/limits, beside the limits of the operations. */
+/* Shown by GET /v1/limits, beside the limits of the operations. */
 struct http_limits {
         uint64_t body_max;        /* bytes of a JSON body */
-        uint64_t bodies_max;      /* of all of them together, but for short ones */
+        uint64_t bodies_max;      /* bytes of all JSON bodies together, short ones not counted */
         uint64_t batch_max;       /* operations of one POST */
         uint64_t ids_max;         /* operations of one GET */
         uint64_t descriptors_max; /* of one operation */
         uint64_t wait_ms_max;     /* of one parked request */
-        uint64_t waiters_max;     /* parked at the same time */
-        uint64_t links_max;       /* that other workers have opened */
+        uint64_t waiters_max;     /* requests parked at a time */
+        uint64_t links_max;       /* links opened by other workers */
         uint64_t connections_max;
         uint64_t page_max; /* elements of one page */
         uint64_t regions_max;
@@ -41,33 +41,32 @@ struct http_limits {
         uint64_t idempotency_max; /* remembered Idempotency-Keys */
 };
 
-/* The engine's engine_connect and engine_peers_page; a test passes fakes. Any thread; it outlives the peers. */
+/* engine_connect and engine_peers_page, or a test's fakes. Any thread; must outlive the peers. */
 struct http_connector {
         int (*connect)(void *context, const struct engine_connect *connect);
         ssize_t (*peers_page)(void *context, uint64_t *cursor, struct engine_peer_view *page, size_t max);
         void *context;
 };
 
-/* Content, not paths; copied. */
+/* The secrets themselves, not paths. Copied. */
 struct http_secrets {
-        const char *token, *peer_token, *metrics_token; /* NULL = none is asked for */
-        const char *tls_cert, *tls_key;                 /* PEM; NULL = no TLS. Unix sockets have none in any case */
-        const char *tls_client_ca; /* PEM: clients need a certificate of one of these; NULL = they need none */
+        const char *token, *peer_token, *metrics_token; /* NULL = not required */
+        const char *tls_cert, *tls_key;                 /* PEM; NULL = no TLS. Unix sockets never use TLS */
+        const char *tls_client_ca; /* PEM: the CAs of client certificates; NULL = clients need no certificate */
 };
 
 struct http_config {
         const char *const *listen; /* "HOST:PORT" (port 0 = any), "unix:/path", "systemd:FD"; at least one */
         size_t n_listen;
-        const char *advertise; /* host that links and metadata name; NULL = the bind address */
-        const char
-                *advertise_url; /* base URL that they name, a proxy's; NULL = made of the host and a listener's port */
+        const char *advertise;     /* host in links and metadata; NULL = the bind address */
+        const char *advertise_url; /* base URL in links and metadata (a proxy's); NULL = made of host and listener */
         const char *const *allow_host;
         size_t n_allow_host;
         struct http_secrets secrets;
         const char *const *allow_origin;
         size_t n_allow_origin;
-        unsigned threads; /* of libmicrohttpd's pool; 0 = default */
-        uint32_t spin_us; /* how long one of them looks for more after it did something, before it sleeps */
+        unsigned threads; /* HTTP threads; 0 = default */
+        uint32_t spin_us; /* how long a thread polls after the last work before it sleeps */
 
         const char *worker_name, *version;
         uint64_t epoch;
@@ -80,42 +79,41 @@ struct http_config {
         struct registry *registry; /* NULL = none */
         struct http_connector connector;
         struct event_log *events;
-        uint32_t event_beat_ms; /* between comments on a stream of events that has nothing else to say; 0 = default */
+        uint32_t event_beat_ms; /* interval of keep-alive comments on idle event streams; 0 = default */
         struct loop *loop;
         struct metrics *metrics;
         struct http_limits limits;
 };
 
-/* Binds and serves. config's pointers stay valid until http_server_free. 0, -EADDRINUSE, -EACCES, other -errno; logged.
- */
+/* Binds and serves. What config points to must stay valid until http_server_free. 0 or -errno, logged. */
 int http_server_new(const struct http_config *config, struct http_server **ret_server);
 
 /*
- * Replaces the secrets: for new connections the certificates, for new requests the tokens. Running connections live on.
- * TLS and tokens cannot be switched on or off. 0; -EINVAL: the certificate is not usable, or something is there that
- * was not, or the reverse; -ENOMEM. Any thread, one at a time.
+ * Replaces the secrets: certificates for new connections, tokens for new requests. Open connections stay. A secret that
+ * was set must be set again, and none may be added. 0; -EINVAL: that was violated, or the certificate is not usable;
+ * -ENOMEM. Any thread, one at a time.
  */
 int http_server_reload(struct http_server *server, const struct http_secrets *secrets);
 
 /* Bound base URLs ("http://127.0.0.1:9300", "unix:/path.sock"), in the order of listen. */
 size_t http_server_urls(const struct http_server *server, const char *const **ret_urls);
 
-/* From now on: /readyz and every POST and PUT answer 503 draining; running requests and GETs go on. */
+/* From now on /readyz and all POSTs and PUTs that add work answer 503 draining; running requests and GETs go on. */
 void http_server_drain(struct http_server *server);
 
-/* Wakes parked requests, stops listening, waits for handlers, frees. Takes NULL; returns NULL. */
+/* Drains, wakes parked requests, waits for running answers, closes all connections, frees. Takes NULL; returns NULL. */
 struct http_server *http_server_free(struct http_server *server);
 
 /* ---- the route table, also for the test that holds openapi.yaml against it ---- */
 
-/* HTTP_AUTH_KEY: the operation's own key will do as well. */
+/* The token that a route needs. HTTP_AUTH_KEY: the full one, or the operation's own key. */
 enum http_auth { HTTP_AUTH_NONE, HTTP_AUTH_PEER, HTTP_AUTH_KEY, HTTP_AUTH_METRICS, HTTP_AUTH_FULL };
 
 struct http_request;
 
 /* Query parameters. A route lists those it takes; any other is refused. */
 enum http_parameter {
-        /* those that are numbers, cursors or texts */
+        /* numbers, cursors, texts */
         HTTP_PARAMETER_AFTER,
         HTTP_PARAMETER_AFTER_EVENT,
         HTTP_PARAMETER_IDS,
@@ -127,7 +125,7 @@ enum http_parameter {
         HTTP_PARAMETER_TYPE,
         HTTP_PARAMETER_WAIT_MS,
         HTTP_PARAMETER_WIDE_COUNT,
-        /* those that are one of a few words */
+        /* one of a few words */
         HTTP_PARAMETER_DONE = HTTP_PARAMETER_WIDE_COUNT,
         HTTP_PARAMETER_INCLUDE,
         HTTP_PARAMETER_KIND,
@@ -147,13 +145,13 @@ struct http_route {
         const char *method;       /* GET (which serves HEAD too), POST, PUT, DELETE */
         const char *path;         /* "/v1/operations/{id}/metadata" */
         const char *operation_id; /* of openapi.yaml; the stem of the handler's file in camel case */
-        enum http_auth auth;      /* the least token that may call it */
+        enum http_auth auth;
         enum { HTTP_BODY_NONE, HTTP_BODY_JSON, HTTP_BODY_OPTIONAL_JSON, HTTP_BODY_STREAM } body;
         void (*handler)(struct http_request *request);
         unsigned parameters; /* 1u << HTTP_PARAMETER_*, ored */
-        const char *kept;    /* a member of the JSON body that stays text, for a decoder of its own; NULL = none */
-        bool while_draining; /* a POST or PUT that ends what runs, and starts nothing */
-        /* The next octets of a stream, in order; on the connection's thread. */
+        const char *kept;    /* a member of the JSON body to keep as text, for a decoder of its own; NULL = none */
+        bool while_draining; /* allowed while draining: a POST or PUT that starts nothing */
+        /* HTTP_BODY_STREAM: takes the next bytes of the body. Connection's thread. */
         void (*take)(struct http_request *request, const char *data, size_t size);
 };
 
