@@ -20,9 +20,9 @@
 #include "peers/peers.h"
 #include "peers/registry.h"
 #include "transfer/engine.h"
+#include "worker_data_plane.h"
 #include "worker_error.h"
 #include "worker_internal.h"
-#include "worker_mover.h"
 #include "worker_settings.h"
 
 enum {
@@ -276,8 +276,8 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
         }
         worker->http = http_server_free(worker->http);
         set_serving(worker, false);
-        if (worker->mover)
-                mover_drop_peers(worker->mover);
+        if (worker->data_plane)
+                data_plane_drop_peers(worker->data_plane);
         if (worker->registry && worker->peers)
                 registry_await_left(worker->registry, LEAVE_MS);
         worker->peers = peers_free(worker->peers);
@@ -294,7 +294,7 @@ struct ferry_worker *ferry_worker_free(struct ferry_worker *worker)
         worker->operations = operation_store_free(worker->operations);
         worker->regions = region_table_free(worker->regions);
         worker->loop = loop_free(worker->loop);
-        worker->mover = mover_free(worker->mover);
+        worker->data_plane = data_plane_free(worker->data_plane);
         worker->engine = engine_free(take_engine(worker));
         worker->allowlist = allowlist_free(worker->allowlist);
         worker->events = event_log_free(worker->events);

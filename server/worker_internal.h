@@ -13,7 +13,7 @@ struct allowlist;
 struct engine;
 struct event_log;
 struct http_server;
-struct mover;
+struct data_plane;
 struct loop;
 struct metrics;
 struct peers;
@@ -46,7 +46,7 @@ struct ferry_worker {
         struct allowlist *allowlist;
         struct event_log *events;
         struct engine *engine;
-        struct mover *mover;
+        struct data_plane *data_plane;
         struct region_table *regions;
         struct operation_limits limits;
         struct operation_store *operations;

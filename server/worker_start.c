@@ -18,8 +18,8 @@
 #include "peers/peers.h"
 #include "peers/registry.h"
 #include "transfer/engine.h"
+#include "worker_data_plane.h"
 #include "worker_internal.h"
-#include "worker_mover.h"
 #include "worker_settings.h"
 
 /* Files for all but HTTP connections. */
@@ -149,7 +149,7 @@ static int start_engine(struct ferry_worker *worker)
 
         int r = engine_new(&config, &worker->engine);
 
-        return r < 0 ? r : mover_new(worker->engine, &worker->mover);
+        return r < 0 ? r : data_plane_new(worker->engine, &worker->data_plane);
 }
 
 /* A constant 1 whose labels say which programs run where. */
@@ -197,12 +197,12 @@ static int start_operations(struct ferry_worker *worker)
         const struct worker_options *options = &worker->settings->options;
         struct operation_config config = {
                 .epoch = worker->epoch,
-                .mover = { .transfer_start = mover_transfer_start,
-                           .transfer_cancel = mover_transfer_cancel,
-                           .offer_revoke = mover_offer_revoke,
-                           .note = mover_note,
-                           .offers_look = mover_offers_look,
-                           .context = worker->mover },
+                .data_plane = { .transfer_start = data_plane_transfer_start,
+                                .transfer_cancel = data_plane_transfer_cancel,
+                                .offer_revoke = data_plane_offer_revoke,
+                                .note = data_plane_note,
+                                .offers_look = data_plane_offers_look,
+                                .context = worker->data_plane },
                 .observer = { .changed = event_log_operation, .context = worker->events },
                 .loop = worker->loop,
                 .metrics = worker->metrics,
@@ -271,7 +271,7 @@ static int start_peers(struct ferry_worker *worker)
         int r = peers_new(&config, &worker->peers);
 
         if (r == 0)
-                mover_set_peers(worker->mover, worker->peers, worker->operations);
+                data_plane_set_peers(worker->data_plane, worker->peers, worker->operations);
         return r;
 }
 

@@ -130,7 +130,7 @@ static int transfer_stopping(void *context)
         return reason;
 }
 
-/* Whether the operation may go to the mover; if so, it counts as in flight from now on. */
+/* Whether the operation may go to the data plane; if so, it counts as in flight from now on. */
 static bool operation_may_begin(struct operation_store *store, struct operation *operation,
                                 const struct ferry_metadata *metadata, int *ret_r)
 {
@@ -154,7 +154,7 @@ static bool operation_may_begin(struct operation_store *store, struct operation 
         return may;
 }
 
-/* The mover has the transfer, or refused it (r < 0). It may have ended it already. */
+/* The data plane has the transfer, or refused it (r < 0). It may have ended it already. */
 static void operation_was_started(struct operation_store *store, struct operation *operation, int r)
 {
         struct deferred_actions deferred = { 0 };
@@ -170,7 +170,8 @@ static void operation_was_started(struct operation_store *store, struct operatio
                 reason = operation->stop_reason;
         store_unlock(store, &deferred);
         if (reason)
-                store->config.mover.transfer_cancel(store->config.mover.context, operation->transfer_id, reason);
+                store->config.data_plane.transfer_cancel(store->config.data_plane.context, operation->transfer_id,
+                                                         reason);
         if (r < 0)
                 (void)operation_unref(operation);
 }
@@ -212,7 +213,7 @@ int operation_begin(struct operation_store *store, struct operation *operation, 
                 .ended = operation_transfer_ended,
         };
         memcpy(transfer.key, metadata->key, sizeof(transfer.key));
-        r = store->config.mover.transfer_start(store->config.mover.context, &transfer);
+        r = store->config.data_plane.transfer_start(store->config.data_plane.context, &transfer);
         explicit_bzero(transfer.key, sizeof(transfer.key));
         operation_was_started(store, operation, r);
         return 0;

@@ -31,14 +31,14 @@ void content_transfer_disarm(struct content_transfer *transfer)
 
 void content_transfer_note(const struct content_transfer *transfer, const struct engine_outcome *outcome)
 {
-        const struct operation_mover *mover = &transfer->operation->store->config.mover;
+        const struct data_plane_ops *data_plane = &transfer->operation->store->config.data_plane;
         const struct engine_visit visit = { .peer = { .epoch = transfer->peer_epoch, .name = transfer->peer_name },
                                             .transport = transfer->transport,
                                             .accepted = true,
                                             .outcome = outcome };
 
-        if (mover->note)
-                mover->note(mover->context, &visit);
+        if (data_plane->note)
+                data_plane->note(data_plane->context, &visit);
 }
 
 void content_transfer_end_unlock(struct content_transfer *transfer, int error, const char *detail)

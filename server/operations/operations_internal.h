@@ -97,13 +97,13 @@ struct operation {
         bool deleted;
         bool cancel_requested;
         bool begun;      /* active: operation_begin was called */
-        bool starting;   /* active: the mover does not know the transfer yet, so it cannot be told to cancel it */
-        int stop_reason; /* why the mover was (or will be) told to end the transfers; 0 = it was not */
+        bool starting;   /* active: the data plane does not know the transfer yet, so it cannot be told to cancel it */
+        int stop_reason; /* why the data plane was (or will be) told to end the transfers; 0 = it was not */
         uint32_t n_active;
         uint32_t n_completed;
         uint64_t revision;
         uint64_t told_us;     /* when the observer was told of what happens often */
-        uint64_t transfer_id; /* active: its id at the mover */
+        uint64_t transfer_id; /* active: its id at the data plane */
         uint64_t ttl_ms, expires_us, expires_unix_ms;
         uint64_t started_us, ended_us, ended_unix_ms;
         int error;
@@ -156,7 +156,7 @@ struct deferred_actions {
         enum ferry_status changed_to;
         struct operation *moved;    /* borrowed from the caller; the observer is to be told */
         struct operation *ended;    /* became terminal; a reference each */
-        struct operation *stopping; /* the mover is to be told; a reference each */
+        struct operation *stopping; /* the data plane is to be told; a reference each */
         struct operation_waiter *woken;
         bool offers_changed; /* bytes that followers wait for are there */
         void (*drained)(void *context);
@@ -253,7 +253,7 @@ struct operation_store {
         uint64_t last_serial;
         struct gone gone;
         bool draining; /* makes no operation any more */
-        bool closed;   /* operation_store_free was called: arms no timer, calls no mover */
+        bool closed;   /* operation_store_free was called: arms no timer, calls no data plane */
         void (*drained)(void *context);
         void *drained_context;
         struct loop_timer timer; /* of retention; its pending callback owns a reference */
@@ -283,7 +283,7 @@ void store_unref(struct operation_store *store);
 /* ---- store_lock.c ---- */
 
 void store_lock(struct operation_store *store);
-/* Unlocks, then does what is left: tells the mover, wakes, logs, lets regions go. */
+/* Unlocks, then does what is left: tells the data plane, wakes, logs, lets regions go. */
 void store_unlock(struct operation_store *store, struct deferred_actions *deferred);
 /* The same, but for waking and what follows it: operation_store_wake_waiters does that. */
 void store_unlock_without_waking(struct operation_store *store, struct deferred_actions *deferred);
@@ -340,7 +340,7 @@ bool operation_set_status(struct operation *operation, enum ferry_status status,
 /* Ends the operation, quiet as it must be by now. error 0 = COMPLETE; detail may be "". */
 void operation_finish(struct operation *operation, int error, const char *detail, struct deferred_actions *deferred);
 
-/* Ends the operation at once when nothing is in flight, else has the mover told; reason is a FERRY_E_*. */
+/* Ends the operation at once when nothing is in flight, else has the data plane told; reason is a FERRY_E_*. */
 void operation_stop(struct operation *operation, int reason, struct deferred_actions *deferred);
 
 /* Something that people see has changed: a new revision, and whoever waits for it is woken. */

@@ -181,12 +181,12 @@ void operation_finish(struct operation *operation, int error, const char *detail
         if (error && detail[0])
                 detail_set(operation, detail);
         if (!error &&
-            operation->status == FERRY_INITIALIZED) /* the mover moved it all before it said that it started */
+            operation->status == FERRY_INITIALIZED) /* the data plane moved it all before it said that it started */
                 (void)operation_set_status(operation, FERRY_IN_PROGRESS, deferred);
         (void)operation_set_status(operation, status_of_error(operation, error), deferred);
 }
 
-/* Where bytes move, store_unlock tells the mover (mover_tell), and the end comes from there. */
+/* Where bytes move, store_unlock tells the data plane (data_plane_tell), and the end comes from there. */
 void operation_stop(struct operation *operation, int reason, struct deferred_actions *deferred)
 {
         bool asked = reason == FERRY_E_CANCELLED && !operation->cancel_requested;

@@ -10,10 +10,10 @@ void store_lock(struct operation_store *store)
 
 void store_revoke(struct operation *operation, int reason, int wire_reason)
 {
-        const struct operation_mover *mover = &operation->store->config.mover;
+        const struct data_plane_ops *data_plane = &operation->store->config.data_plane;
 
         operation->store->contents_revoke(operation, reason, wire_reason);
-        mover->offer_revoke(mover->context, operation->id, reason, wire_reason);
+        data_plane->offer_revoke(data_plane->context, operation->id, reason, wire_reason);
 }
 
 /* What the peers of a passive operation are told: only what may have become of their own transfer. */
@@ -43,14 +43,14 @@ static void observe(struct operation *operation, enum operation_change change)
 }
 
 /* Passive operations are told by their own id, active ones by that of their transfer. */
-static void mover_tell(const struct operation_mover *mover, struct operation *operation)
+static void data_plane_tell(const struct data_plane_ops *data_plane, struct operation *operation)
 {
         int reason = operation->stop_reason;
 
         if (ferry_kind_is_passive((int)operation->kind))
                 store_revoke(operation, reason, wire_reason(reason));
         else
-                mover->transfer_cancel(mover->context, operation->transfer_id, reason);
+                data_plane->transfer_cancel(data_plane->context, operation->transfer_id, reason);
 }
 
 /* Whose fault an error is that an operation ended with; the rest is the peer's. */
@@ -121,12 +121,12 @@ void store_unlock(struct operation_store *store, struct deferred_actions *deferr
         while ((operation = deferred->stopping)) {
                 deferred->stopping = operation->stopping_next;
                 if (!closed)
-                        mover_tell(&store->config.mover, operation);
+                        data_plane_tell(&store->config.data_plane, operation);
                 observe(operation, OPERATION_CHANGED);
                 (void)operation_unref(operation);
         }
         if (deferred->offers_changed && !closed)
-                store->config.mover.offers_look(store->config.mover.context);
+                store->config.data_plane.offers_look(store->config.data_plane.context);
         while ((waiter = deferred->woken)) {
                 deferred->woken = waiter->next; /* the waiter may be freed by its wake */
                 waiter->wake(waiter);

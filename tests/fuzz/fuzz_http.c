@@ -107,7 +107,7 @@ static void open_house(struct house *house, bool tokens)
         h->config.connector = (struct http_connector){ connect_nobody, list_nobody, NULL };
         if (tokens)
                 h->config.secrets = (struct http_secrets){ .token = token, .peer_token = peer_token };
-        h->f->mover.end_in_start = &unreachable;
+        h->f->data_plane.end_in_start = &unreachable;
         http_start(h);
         memcpy(house->names[0], token, sizeof(token));
         memcpy(house->names[1], peer_token, sizeof(peer_token));

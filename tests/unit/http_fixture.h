@@ -16,7 +16,7 @@ struct json_object;
 struct allowlist;
 struct peers;
 
-/* An HTTP server on a store with a fake mover, and a client that sends what the test wants, right or wrong. */
+/* An HTTP server on a store with a fake data plane, and a client that sends what the test wants, right or wrong. */
 
 struct http_fixture {
         struct fixture *f;

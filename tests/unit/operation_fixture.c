@@ -32,15 +32,15 @@ static int fake_start(void *context, const struct engine_transfer *transfer)
         struct fixture *f = context;
         int r;
 
-        pthread_mutex_lock(&f->mover.lock);
-        f->mover.transfer = *transfer;
-        f->mover.n_started++;
-        r = f->mover.start_result;
-        pthread_mutex_unlock(&f->mover.lock);
-        if (f->mover.cancel_in_start)
-                operation_cancel(f->store, f->mover.cancel_in_start);
-        if (f->mover.end_in_start) {
-                transfer->ended(transfer->context, f->mover.end_in_start);
+        pthread_mutex_lock(&f->data_plane.lock);
+        f->data_plane.transfer = *transfer;
+        f->data_plane.n_started++;
+        r = f->data_plane.start_result;
+        pthread_mutex_unlock(&f->data_plane.lock);
+        if (f->data_plane.cancel_in_start)
+                operation_cancel(f->store, f->data_plane.cancel_in_start);
+        if (f->data_plane.end_in_start) {
+                transfer->ended(transfer->context, f->data_plane.end_in_start);
                 operation_store_wake_waiters(f->store);
         }
         return r;
@@ -50,34 +50,34 @@ static void fake_cancel(void *context, uint64_t id, int reason)
 {
         struct fixture *f = context;
 
-        pthread_mutex_lock(&f->mover.lock);
-        f->mover.n_cancelled++;
-        f->mover.cancelled = id;
-        f->mover.cancel_reason = reason;
-        pthread_cond_broadcast(&f->mover.changed);
-        pthread_mutex_unlock(&f->mover.lock);
+        pthread_mutex_lock(&f->data_plane.lock);
+        f->data_plane.n_cancelled++;
+        f->data_plane.cancelled = id;
+        f->data_plane.cancel_reason = reason;
+        pthread_cond_broadcast(&f->data_plane.changed);
+        pthread_mutex_unlock(&f->data_plane.lock);
 }
 
 static void fake_revoke(void *context, uint64_t operation, int reason, int wire_reason)
 {
         struct fixture *f = context;
 
-        pthread_mutex_lock(&f->mover.lock);
-        f->mover.n_revoked++;
-        f->mover.revoked = operation;
-        f->mover.revoke_reason = reason;
-        f->mover.revoke_wire = wire_reason;
-        pthread_cond_broadcast(&f->mover.changed);
-        pthread_mutex_unlock(&f->mover.lock);
+        pthread_mutex_lock(&f->data_plane.lock);
+        f->data_plane.n_revoked++;
+        f->data_plane.revoked = operation;
+        f->data_plane.revoke_reason = reason;
+        f->data_plane.revoke_wire = wire_reason;
+        pthread_cond_broadcast(&f->data_plane.changed);
+        pthread_mutex_unlock(&f->data_plane.lock);
 }
 
 static void fake_look(void *context)
 {
         struct fixture *f = context;
 
-        pthread_mutex_lock(&f->mover.lock);
-        f->mover.n_looks++;
-        pthread_mutex_unlock(&f->mover.lock);
+        pthread_mutex_lock(&f->data_plane.lock);
+        f->data_plane.n_looks++;
+        pthread_mutex_unlock(&f->data_plane.lock);
 }
 
 static void fixture_store(struct fixture *f, const struct operation_limits *limits)
@@ -85,7 +85,7 @@ static void fixture_store(struct fixture *f, const struct operation_limits *limi
         struct operation_config config = {
                 .epoch = EPOCH,
                 .limits = *limits,
-                .mover = { fake_start, fake_cancel, fake_revoke, fake_look, f },
+                .data_plane = { fake_start, fake_cancel, fake_revoke, fake_look, f },
                 .loop = f->loop,
                 .metrics = f->metrics,
         };
@@ -109,8 +109,8 @@ int fixture_setup(void **state)
 
         log_setup(LOG_ERROR, LOG_LOGFMT);
         assert_non_null(f);
-        pthread_mutex_init(&f->mover.lock, NULL);
-        pthread_cond_init(&f->mover.changed, NULL);
+        pthread_mutex_init(&f->data_plane.lock, NULL);
+        pthread_cond_init(&f->data_plane.changed, NULL);
         assert_int_equal(loop_new("test", &f->loop), 0);
         assert_int_equal(metrics_new(&f->metrics), 0);
         assert_int_equal(region_table_new(&config, &f->regions), 0);
@@ -134,8 +134,8 @@ int fixture_teardown(void **state)
         f->other = region_unref(f->other);
         f->regions = region_table_free(f->regions);
         f->metrics = metrics_free(f->metrics);
-        pthread_cond_destroy(&f->mover.changed);
-        pthread_mutex_destroy(&f->mover.lock);
+        pthread_cond_destroy(&f->data_plane.changed);
+        pthread_mutex_destroy(&f->data_plane.lock);
         free(f);
         return 0;
 }
@@ -257,7 +257,8 @@ void end_offer(struct fixture *f, const struct engine_offer *offer, int error)
 
 void end_transfer(struct fixture *f, int error)
 {
-        end(f, f->mover.transfer.ended, f->mover.transfer.context, error, error ? 0 : f->mover.transfer.total);
+        end(f, f->data_plane.transfer.ended, f->data_plane.transfer.context, error,
+            error ? 0 : f->data_plane.transfer.total);
 }
 
 struct signal {
@@ -324,17 +325,17 @@ void await_loop(struct fixture *f, uint64_t at_us)
 
 static void await_count(struct fixture *f, const unsigned *count, unsigned n)
 {
-        pthread_mutex_lock(&f->mover.lock);
-        WAIT_SIGNAL(&f->mover.changed, &f->mover.lock, *count >= n);
-        pthread_mutex_unlock(&f->mover.lock);
+        pthread_mutex_lock(&f->data_plane.lock);
+        WAIT_SIGNAL(&f->data_plane.changed, &f->data_plane.lock, *count >= n);
+        pthread_mutex_unlock(&f->data_plane.lock);
 }
 
 void await_revokes(struct fixture *f, unsigned n)
 {
-        await_count(f, &f->mover.n_revoked, n);
+        await_count(f, &f->data_plane.n_revoked, n);
 }
 
 void await_cancels(struct fixture *f, unsigned n)
 {
-        await_count(f, &f->mover.n_cancelled, n);
+        await_count(f, &f->data_plane.n_cancelled, n);
 }

@@ -15,12 +15,12 @@
 
 #include "unit.h"
 
-/* A store on a real loop and real regions, and a mover that does only what the test says. */
+/* A store on a real loop and real regions, and a data plane that does only what the test says. */
 
 enum { REGION_SIZE = 65536, EPOCH = 0x1111 };
 
-/* What the store asked of the mover. */
-struct fake_mover {
+/* What the store asked of the data plane. */
+struct fake_data_plane {
         pthread_mutex_t lock;
         pthread_cond_t changed;
         struct engine_transfer transfer; /* the last started */
@@ -43,7 +43,7 @@ struct fixture {
         struct region_table *regions;
         struct region *region, *other;
         struct operation_store *store;
-        struct fake_mover mover;
+        struct fake_data_plane data_plane;
 };
 
 /* Long enough that no deadline is met by accident. */

@@ -163,7 +163,7 @@ static void node_open(struct net *net, struct node *node, bool network)
                             .terminal_max = 1000,
                             .gone_max = 100,
                             .uses_max = NODES },
-                .mover = { on_start, on_cancel, on_revoke, on_look, node },
+                .data_plane = { on_start, on_cancel, on_revoke, on_look, node },
                 .loop = net->loop,
         };
         const struct region_config regions = { .memory_limit = (uint64_t)2 * FLIGHTS * AREA,

@@ -201,7 +201,7 @@ WITH_HTTP(an_active_operation_starts_with_its_metadata)
         struct raw_answer reply = post_active(h, FERRY_WRITE, metadata);
 
         assert_string_equal(reply_field(&reply, "kind"), "write");
-        assert_int_equal(h->f->mover.n_started, 1);
+        assert_int_equal(h->f->data_plane.n_started, 1);
         expect_status(reply, 201);
         end_transfer(h->f, 0);
         metadata = ferry_metadata_free(metadata);
@@ -218,7 +218,7 @@ WITH_HTTP(metadata_that_do_not_fit_make_nothing)
         metadata->expires_ms = 1;
         expect_problem(post_active(h, FERRY_READ, metadata), 410, "metadata-expired");
         assert_int_equal(count_operations(h), 0);
-        assert_int_equal(h->f->mover.n_started, 0);
+        assert_int_equal(h->f->data_plane.n_started, 0);
         metadata = ferry_metadata_free(metadata);
 }
 

@@ -206,13 +206,13 @@ static struct operation_view check_of(struct fixture *f, struct ferry_metadata *
         struct operation_spec spec = { .kind = FERRY_READ, .slices = &slice, .n_slices = 1 };
         char detail[OPERATION_DETAIL_SIZE];
         struct operation_view view;
-        unsigned n_started = f->mover.n_started;
+        unsigned n_started = f->data_plane.n_started;
 
         assert_int_equal(operation_check(f->store, &spec, metadata, detail), expected);
         assert_non_null(strstr(detail, words));
         assert_int_equal(operation_begin(f->store, operation, metadata, false, detail), expected);
         assert_non_null(strstr(detail, words));
-        assert_int_equal(f->mover.n_started, n_started + (expected ? 0 : 1));
+        assert_int_equal(f->data_plane.n_started, n_started + (expected ? 0 : 1));
         view = look(f, operation);
         if (!expected)
                 end_transfer(f, 0);

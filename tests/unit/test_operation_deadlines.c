@@ -43,7 +43,7 @@ WITH_STORE(a_claimed_operation_is_not_reaped)
         if (claim(f, operation, &offer) == 0) {
                 await_loop(f, clock_now_us() + 2 * SHORT_MS * 1000);
                 assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
-                assert_int_equal(f->mover.n_revoked, 0);
+                assert_int_equal(f->data_plane.n_revoked, 0);
                 end_offer(f, &offer, 0);
                 assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
         }
@@ -110,7 +110,7 @@ WITH_STORE(a_timeout_before_the_begin_ends_it_at_once)
         assert_int_equal(look(f, operation).status, FERRY_ERRORED);
         assert_int_equal(look(f, operation).error, FERRY_E_TIMEOUT);
         begin(f, operation);
-        assert_int_equal(f->mover.n_started, 0);
+        assert_int_equal(f->data_plane.n_started, 0);
 }
 
 WITH_STORE(a_timeout_in_flight_cancels_the_transfer)
@@ -118,10 +118,10 @@ WITH_STORE(a_timeout_in_flight_cancels_the_transfer)
         struct operation *operation = make_active(f, 300);
 
         begin(f, operation);
-        if (f->mover.n_started) {
+        if (f->data_plane.n_started) {
                 await_cancels(f, 1);
-                assert_int_equal(f->mover.cancelled, f->mover.transfer.id);
-                assert_int_equal(f->mover.cancel_reason, FERRY_E_TIMEOUT);
+                assert_int_equal(f->data_plane.cancelled, f->data_plane.transfer.id);
+                assert_int_equal(f->data_plane.cancel_reason, FERRY_E_TIMEOUT);
                 assert_int_equal(look(f, operation).status, FERRY_INITIALIZED);
                 assert_false(look(f, operation).cancel_requested);
                 end_transfer(f, FERRY_E_TIMEOUT);
@@ -139,7 +139,7 @@ WITH_STORE(a_transfer_that_never_starts_is_stalled)
         operation = make(f, FERRY_READ);
         begin(f, operation);
         await_cancels(f, 1);
-        assert_int_equal(f->mover.cancel_reason, FERRY_E_STALLED);
+        assert_int_equal(f->data_plane.cancel_reason, FERRY_E_STALLED);
         end_transfer(f, FERRY_E_STALLED);
         assert_int_equal(look(f, operation).status, FERRY_ERRORED);
         assert_int_equal(look(f, operation).error, FERRY_E_STALLED);
@@ -154,9 +154,9 @@ WITH_STORE(a_claim_that_does_not_move_is_revoked)
         operation = make(f, FERRY_WRITABLE);
         assert_int_equal(claim(f, operation, &offer), 0);
         await_revokes(f, 1);
-        assert_int_equal(f->mover.revoked, look(f, operation).id);
-        assert_int_equal(f->mover.revoke_reason, FERRY_E_STALLED);
-        assert_int_equal(f->mover.revoke_wire, FERRY_E_STALLED);
+        assert_int_equal(f->data_plane.revoked, look(f, operation).id);
+        assert_int_equal(f->data_plane.revoke_reason, FERRY_E_STALLED);
+        assert_int_equal(f->data_plane.revoke_wire, FERRY_E_STALLED);
         end_offer(f, &offer, FERRY_E_STALLED);
         assert_int_equal(look(f, operation).status, FERRY_ERRORED);
 }
@@ -172,14 +172,14 @@ WITH_STORE(a_byte_that_moves_puts_the_stall_off)
         with_stall(f, STALL_MS);
         do {
                 operation = make(f, FERRY_READABLE);
-                f->mover.n_revoked = 0;
+                f->data_plane.n_revoked = 0;
                 assert_int_equal(claim(f, operation, &offer), 0);
                 await_loop(f, clock_now_us() + 40000);
                 moved = clock_now_us();
                 offer.progress(offer.context, 1);
-                pthread_mutex_lock(&f->mover.lock);
-                in_time = !f->mover.n_revoked;
-                pthread_mutex_unlock(&f->mover.lock);
+                pthread_mutex_lock(&f->data_plane.lock);
+                in_time = !f->data_plane.n_revoked;
+                pthread_mutex_unlock(&f->data_plane.lock);
                 await_revokes(f, 1);
                 if (in_time)
                         assert_true(clock_now_us() >= moved + STALL_MS * 1000);
@@ -196,7 +196,7 @@ WITH_STORE(with_many_readers_a_stall_costs_the_attempts_only)
         operation = make_readers(f, 2, 0);
         assert_int_equal(claim(f, operation, &offer), 0);
         await_revokes(f, 2); /* again, as long as the attempt is there */
-        assert_int_equal(f->mover.revoke_reason, FERRY_E_STALLED);
+        assert_int_equal(f->data_plane.revoke_reason, FERRY_E_STALLED);
         end_offer(f, &offer, FERRY_E_STALLED);
         assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
         assert_int_equal(claim(f, operation, &offer), 0);
@@ -216,7 +216,7 @@ WITH_STORE(a_cancel_after_a_stall_is_not_told_twice)
         await_cancels(f, 1);
         operation_cancel(f->store, operation);
         await_loop(f, clock_now_us() + 2 * SHORT_MS * 1000);
-        assert_int_equal(f->mover.n_cancelled, 1);
+        assert_int_equal(f->data_plane.n_cancelled, 1);
         assert_true(look(f, operation).cancel_requested);
         end_transfer(f, FERRY_E_STALLED);
         assert_int_equal(look(f, operation).status, FERRY_CANCELLED);

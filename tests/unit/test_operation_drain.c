@@ -51,8 +51,8 @@ WITH_STORE(cancelling_all_ends_the_idle_and_tells_the_mover_of_the_rest)
 
         assert_int_equal(operation_store_cancel_all(f->store), 202);
         assert_int_equal(operation_store_live(f->store), 2);
-        assert_int_equal(f->mover.n_cancelled, 1);
-        assert_int_equal(f->mover.n_revoked, 1);
+        assert_int_equal(f->data_plane.n_cancelled, 1);
+        assert_int_equal(f->data_plane.n_revoked, 1);
         assert_int_equal(make_spec(f, &(struct operation_spec){ .kind = FERRY_READ }, &none), FERRY_E_DRAINING);
         for (size_t i = 0; i < 200; i++) {
                 assert_int_equal(look(f, waiting[i]).status, FERRY_CANCELLED);

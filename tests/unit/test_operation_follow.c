@@ -43,7 +43,7 @@ static struct operation *make_read(struct fixture *f)
 
 static void arrive(struct fixture *f, uint64_t offset, uint64_t length)
 {
-        f->mover.transfer.arrived(f->mover.transfer.context, offset, length);
+        f->data_plane.transfer.arrived(f->data_plane.transfer.context, offset, length);
 }
 
 WITH_STORE(there_is_what_has_arrived)
@@ -59,13 +59,13 @@ WITH_STORE(there_is_what_has_arrived)
         assert_int_equal(offer.there(offer.context, 400, 200), 200);
         assert_int_equal(offer.there(offer.context, 1000, 1), 0);
         arrive(f, 2000, 1000); /* out of order */
-        assert_int_equal(f->mover.n_looks, 1);
+        assert_int_equal(f->data_plane.n_looks, 1);
         assert_int_equal(offer.there(offer.context, 0, SIZE), 1000);
         assert_int_equal(offer.there(offer.context, 2500, 1000), 500);
         arrive(f, 1000, 1000);
         assert_int_equal(offer.there(offer.context, 0, SIZE), 3000);
         end_transfer(f, 0);
-        assert_int_equal(f->mover.n_looks, 3);
+        assert_int_equal(f->data_plane.n_looks, 3);
         assert_int_equal(offer.there(offer.context, 0, SIZE), SIZE);
         end_offer(f, &offer, 0);
         assert_int_equal(look(f, follower).status, FERRY_COMPLETE);
@@ -140,7 +140,7 @@ static void assert_ends_with(struct fixture *f, int error, enum ferry_status sta
         struct operation *read = make_read(f), *idle = follow_all(f, read), *claimed = follow_all(f, read);
         struct engine_offer offer;
         char id[FERRY_ID_TEXT_SIZE];
-        unsigned n = f->mover.n_revoked;
+        unsigned n = f->data_plane.n_revoked;
 
         ferry_id_format("op_", operation_id(read), id);
         assert_int_equal(claim(f, claimed, &offer), 0);
@@ -149,10 +149,10 @@ static void assert_ends_with(struct fixture *f, int error, enum ferry_status sta
         assert_int_equal(look(f, idle).status, status);
         assert_int_equal(look(f, idle).error, error);
         assert_non_null(strstr(look(f, idle).detail, id));
-        assert_int_equal(f->mover.n_revoked, n + 1);
-        assert_true(f->mover.revoked == operation_id(claimed));
-        assert_int_equal(f->mover.revoke_reason, error);
-        assert_int_equal(f->mover.revoke_wire, wire);
+        assert_int_equal(f->data_plane.n_revoked, n + 1);
+        assert_true(f->data_plane.revoked == operation_id(claimed));
+        assert_int_equal(f->data_plane.revoke_reason, error);
+        assert_int_equal(f->data_plane.revoke_wire, wire);
         assert_int_equal(look(f, claimed).status, FERRY_IN_PROGRESS); /* until it is quiet */
         assert_int_equal(offer.there(offer.context, 0, SIZE), 0);
         end_offer(f, &offer, error);
@@ -178,7 +178,7 @@ WITH_STORE(its_own_end_does_not_touch_its_source)
         test_release(cancelled);
         test_release(deleted);
         arrive(f, 0, 1000);
-        assert_int_equal(f->mover.n_looks, 0);
+        assert_int_equal(f->data_plane.n_looks, 0);
         assert_int_equal(look(f, read).status, FERRY_INITIALIZED);
         end_transfer(f, 0);
         assert_int_equal(look(f, read).status, FERRY_COMPLETE);
@@ -211,7 +211,7 @@ WITH_STORE(who_waits_for_a_range_is_woken_when_more_is_there)
 WITH_STORE(a_read_that_is_followed_asks_for_less_at_once)
 {
         struct operation *read = make_read(f), *follower;
-        const struct engine_transfer *transfer = &f->mover.transfer;
+        const struct engine_transfer *transfer = &f->data_plane.transfer;
 
         assert_true(transfer->request_max(transfer->context) == UINT64_MAX);
         follower = follow_all(f, read);

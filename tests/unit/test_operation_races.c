@@ -4,7 +4,7 @@
 #include "operation_fixture.h"
 
 /*
- * Threads that meet at every point where two parties may be the first: the user's cancel, the mover's end, the
+ * Threads that meet at every point where two parties may be the first: the user's cancel, the data plane's end, the
  * deadline, the waiter. Whoever wins, the operation ends once and everybody learns of it. Best run with the thread
  * sanitizer.
  */
@@ -204,15 +204,15 @@ WITH_STORE(timeout_against_begin_and_cancel)
         for (unsigned i = 0; i < ROUNDS / 3; i++) {
                 struct race race = { .f = f };
                 struct operation_spec spec = { .kind = FERRY_READ, .timeout_ms = 1 };
-                unsigned n_started = f->mover.n_started;
+                unsigned n_started = f->data_plane.n_started;
 
                 assert_int_equal(make_spec(f, &spec, &race.operation), 0);
-                f->mover.n_cancelled = 0;
+                f->data_plane.n_cancelled = 0;
                 race_run(&race, racers, FERRY_ARRAY_SIZE(racers));
-                if (f->mover.n_started > n_started) {
+                if (f->data_plane.n_started > n_started) {
                         await_cancels(f, 1);
-                        assert_int_equal(f->mover.n_cancelled, 1);
-                        end_transfer(f, f->mover.cancel_reason);
+                        assert_int_equal(f->data_plane.n_cancelled, 1);
+                        end_transfer(f, f->data_plane.cancel_reason);
                 }
                 await(f, race.operation, 0);
                 assert_int_not_equal(look(f, race.operation).error, 0);

@@ -59,7 +59,7 @@ WITH_STORE(a_cancel_waits_for_all_attempts)
         assert_int_equal(claim(f, operation, &a), 0);
         assert_int_equal(claim(f, operation, &b), 0);
         operation_cancel(f->store, operation);
-        assert_int_equal(f->mover.n_revoked, 1);
+        assert_int_equal(f->data_plane.n_revoked, 1);
         end_offer(f, &a, 0); /* was faster than the cancel */
         assert_int_equal(look(f, operation).status, FERRY_IN_PROGRESS);
         assert_int_equal(region_in_use(f->region), 1);
@@ -79,7 +79,7 @@ WITH_STORE(a_cancel_between_attempts_is_immediate)
         end_offer(f, &offer, 0);
         operation_cancel(f->store, operation);
         assert_int_equal(look(f, operation).status, FERRY_CANCELLED);
-        assert_int_equal(f->mover.n_revoked, 0);
+        assert_int_equal(f->data_plane.n_revoked, 0);
 }
 
 WITH_STORE(bytes_done_is_that_of_the_furthest_attempt)

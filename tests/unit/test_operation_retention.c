@@ -193,7 +193,7 @@ WITH_STORE(metrics_follow_every_operation)
 #define ENDED(status) value(f, "ferry_operations_ended_total{kind=\"read\",status=\"" status "\"} ")
         assert_int_equal(NOW("INITIALIZED"), 1);
         begin(f, operation);
-        f->mover.transfer.started(f->mover.transfer.context);
+        f->data_plane.transfer.started(f->data_plane.transfer.context);
         assert_int_equal(NOW("INITIALIZED"), 0);
         assert_int_equal(NOW("IN_PROGRESS"), 1);
         end_transfer(f, 0);

@@ -60,10 +60,10 @@ WITH_STORE(a_passive_operation_runs_when_claimed_and_completes)
 WITH_STORE(an_active_operation_runs_when_started_and_completes)
 {
         struct operation *operation = make(f, FERRY_WRITE);
-        const struct engine_transfer *transfer = &f->mover.transfer;
+        const struct engine_transfer *transfer = &f->data_plane.transfer;
 
         begin(f, operation);
-        assert_int_equal(f->mover.n_started, 1);
+        assert_int_equal(f->data_plane.n_started, 1);
         assert_int_equal(transfer->direction, ENGINE_WRITE);
         assert_int_equal(transfer->peer.epoch, EPOCH + 1);
         assert_int_equal(transfer->remote_operation, 0x2222);
@@ -95,7 +95,7 @@ WITH_STORE(an_end_before_the_start_returns_is_kept)
         struct operation *operation = make(f, FERRY_READ);
         struct engine_outcome outcome = { .error = FERRY_E_PEER_LOST, .detail = "it died" };
 
-        f->mover.end_in_start = &outcome;
+        f->data_plane.end_in_start = &outcome;
         begin(f, operation);
         assert_view(f, operation, FERRY_ERRORED, FERRY_E_PEER_LOST);
         assert_string_equal(look(f, operation).detail, "it died");
@@ -105,7 +105,7 @@ WITH_STORE(a_start_that_is_refused_is_transfer_failed)
 {
         struct operation *operation = make(f, FERRY_READ);
 
-        f->mover.start_result = -ESHUTDOWN;
+        f->data_plane.start_result = -ESHUTDOWN;
         begin(f, operation);
         assert_view(f, operation, FERRY_ERRORED, FERRY_E_TRANSFER_FAILED);
         assert_int_equal(region_in_use(f->region), 0);
@@ -135,7 +135,7 @@ WITH_STORE(every_outcome_has_its_status)
                 struct engine_offer offer;
 
                 begin(f, active);
-                f->mover.transfer.started(f->mover.transfer.context);
+                f->data_plane.transfer.started(f->data_plane.transfer.context);
                 end_transfer(f, rows[i].error);
                 assert_view(f, active, rows[i].status, rows[i].error);
                 assert_int_equal(claim(f, passive, &offer), 0);
@@ -162,7 +162,7 @@ WITH_STORE(nothing_leaves_a_terminal_status)
         assert_int_equal(now.error, before.error);
         assert_int_equal(now.revision, before.revision);
         assert_false(now.cancel_requested);
-        assert_int_equal(f->mover.n_cancelled, 0);
+        assert_int_equal(f->data_plane.n_cancelled, 0);
 }
 
 WITH_STORE(a_cancel_before_any_claim_is_immediate)
@@ -174,7 +174,7 @@ WITH_STORE(a_cancel_before_any_claim_is_immediate)
                 assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
                 test_release(operation);
         }
-        assert_int_equal(f->mover.n_cancelled + f->mover.n_revoked, 0);
+        assert_int_equal(f->data_plane.n_cancelled + f->data_plane.n_revoked, 0);
         assert_int_equal(region_in_use(f->region), 0);
 }
 
@@ -183,17 +183,17 @@ WITH_STORE(a_cancel_in_flight_waits_until_it_is_quiet)
         struct operation *operation = make(f, FERRY_READ);
 
         begin(f, operation);
-        f->mover.transfer.started(f->mover.transfer.context);
+        f->data_plane.transfer.started(f->data_plane.transfer.context);
         operation_cancel(f->store, operation);
         assert_view(f, operation, FERRY_IN_PROGRESS, 0);
         assert_true(look(f, operation).cancel_requested);
         assert_int_equal(look(f, operation).revision, 3);
-        assert_int_equal(f->mover.n_cancelled, 1);
-        assert_int_equal(f->mover.cancelled, f->mover.transfer.id);
-        assert_int_equal(f->mover.cancel_reason, FERRY_E_CANCELLED);
+        assert_int_equal(f->data_plane.n_cancelled, 1);
+        assert_int_equal(f->data_plane.cancelled, f->data_plane.transfer.id);
+        assert_int_equal(f->data_plane.cancel_reason, FERRY_E_CANCELLED);
         assert_int_equal(region_in_use(f->region), 1);
         operation_cancel(f->store, operation);
-        assert_int_equal(f->mover.n_cancelled, 1);
+        assert_int_equal(f->data_plane.n_cancelled, 1);
         assert_int_equal(look(f, operation).revision, 3);
         end_transfer(f, FERRY_E_CANCELLED);
         assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
@@ -207,10 +207,10 @@ WITH_STORE(a_cancel_of_a_claim_revokes_it_and_tells_the_peer)
 
         assert_int_equal(claim(f, operation, &offer), 0);
         operation_cancel(f->store, operation);
-        assert_int_equal(f->mover.n_revoked, 1);
-        assert_int_equal(f->mover.revoked, look(f, operation).id);
-        assert_int_equal(f->mover.revoke_reason, FERRY_E_CANCELLED);
-        assert_int_equal(f->mover.revoke_wire, FERRY_E_CANCELLED_BY_PEER);
+        assert_int_equal(f->data_plane.n_revoked, 1);
+        assert_int_equal(f->data_plane.revoked, look(f, operation).id);
+        assert_int_equal(f->data_plane.revoke_reason, FERRY_E_CANCELLED);
+        assert_int_equal(f->data_plane.revoke_wire, FERRY_E_CANCELLED_BY_PEER);
         assert_view(f, operation, FERRY_IN_PROGRESS, 0);
         end_offer(f, &offer, FERRY_E_CANCELLED);
         assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
@@ -237,17 +237,17 @@ WITH_STORE(a_fault_during_a_cancel_is_cancelled_with_that_error)
         assert_view(f, operation, FERRY_CANCELLED, FERRY_E_PEER_LOST);
 }
 
-/* The mover ignores ids that it does not know yet: the cancel must come after the start. */
+/* The data plane ignores ids that it does not know yet: the cancel must come after the start. */
 WITH_STORE(a_cancel_while_the_start_is_under_way_follows_it)
 {
         struct operation *operation = make(f, FERRY_READ);
 
-        f->mover.cancel_in_start = operation;
+        f->data_plane.cancel_in_start = operation;
         begin(f, operation);
-        assert_int_equal(f->mover.n_started, 1);
-        assert_int_equal(f->mover.n_cancelled, 1);
-        assert_int_equal(f->mover.cancelled, f->mover.transfer.id);
-        assert_int_equal(f->mover.cancel_reason, FERRY_E_CANCELLED);
+        assert_int_equal(f->data_plane.n_started, 1);
+        assert_int_equal(f->data_plane.n_cancelled, 1);
+        assert_int_equal(f->data_plane.cancelled, f->data_plane.transfer.id);
+        assert_int_equal(f->data_plane.cancel_reason, FERRY_E_CANCELLED);
         end_transfer(f, FERRY_E_CANCELLED);
         assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
 }
@@ -258,7 +258,7 @@ WITH_STORE(a_begin_after_a_cancel_does_nothing)
 
         operation_cancel(f->store, operation);
         begin(f, operation);
-        assert_int_equal(f->mover.n_started, 0);
+        assert_int_equal(f->data_plane.n_started, 0);
         assert_view(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
 }
 
@@ -270,7 +270,7 @@ WITH_STORE(a_second_begin_is_refused)
 
         begin(f, operation);
         assert_int_equal(operation_begin(f->store, operation, metadata, false, detail), -EALREADY);
-        assert_int_equal(f->mover.n_started, 1);
+        assert_int_equal(f->data_plane.n_started, 1);
         end_transfer(f, 0);
         (void)ferry_metadata_free(metadata);
 }
@@ -402,7 +402,7 @@ WITH_STORE(a_deleted_operation_is_gone_at_once_but_holds_its_memory_until_quiet)
         operation_delete(f->store, operation);
         assert_int_equal(operation_find(f->store, id, &found), OPERATION_GONE);
         assert_true(look(f, operation).deleted);
-        assert_int_equal(f->mover.n_cancelled, 1);
+        assert_int_equal(f->data_plane.n_cancelled, 1);
         assert_int_equal(region_in_use(f->region), 1);
         assert_int_equal(operation_store_live(f->store), 1);
         test_release(operation);

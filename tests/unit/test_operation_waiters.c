@@ -27,7 +27,7 @@ WITH_STORE(a_waiter_is_woken_once_at_the_end)
         for (size_t i = 0; i < 3; i++)
                 assert_true(operation_wait(f->store, operation, 0, &counters[i].waiter));
         begin(f, operation);
-        f->mover.transfer.started(f->mover.transfer.context);
+        f->data_plane.transfer.started(f->data_plane.transfer.context);
         operation_cancel(f->store, operation);
         assert_int_equal(counters[0].woken, 0);
         end_transfer(f, 0);
@@ -45,8 +45,8 @@ WITH_STORE(who_waits_is_woken_after_the_round_of_the_data_plane)
 
         assert_true(operation_wait(f->store, operation, 0, &counter.waiter));
         begin(f, operation);
-        f->mover.transfer.started(f->mover.transfer.context);
-        f->mover.transfer.ended(f->mover.transfer.context, &outcome);
+        f->data_plane.transfer.started(f->data_plane.transfer.context);
+        f->data_plane.transfer.ended(f->data_plane.transfer.context, &outcome);
         assert_int_equal(look(f, operation).status, FERRY_COMPLETE);
         assert_int_equal(counter.woken, 0);
         assert_false(operation_unwait(f->store, &counter.waiter));
@@ -60,7 +60,7 @@ WITH_STORE(nobody_waits_for_what_holds_already)
         struct counter counter = { .waiter.wake = count };
 
         begin(f, operation);
-        f->mover.transfer.started(f->mover.transfer.context);
+        f->data_plane.transfer.started(f->data_plane.transfer.context);
         assert_int_equal(look(f, operation).revision, 2);
         assert_false(operation_wait(f->store, operation, 1, &counter.waiter));
         assert_true(operation_is_past(f->store, operation, 1));
@@ -85,7 +85,7 @@ WITH_STORE(a_waiter_for_a_revision_is_woken_when_it_is_passed)
         assert_true(operation_wait(f->store, operation, 1, &next.waiter));
         assert_true(operation_wait(f->store, operation, 2, &later.waiter));
         begin(f, operation);
-        f->mover.transfer.started(f->mover.transfer.context);
+        f->data_plane.transfer.started(f->data_plane.transfer.context);
         assert_int_equal(next.woken, 1);
         assert_int_equal(later.woken, 0);
         operation_cancel(f->store, operation);

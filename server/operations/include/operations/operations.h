@@ -21,8 +21,8 @@ struct region;
  * The operations of this worker: state table, store, waiters, deadlines.
  *
  * One lock, the store's, guards every operation. Under it only base/loop.h and region_unuse (which takes no lock) are
- * called, so the order is: a caller's own lock, the store's, the loop's. Callbacks (waiters, mover, drained) run with
- * no lock held. All functions: any thread, the engine's included.
+ * called, so the order is: a caller's own lock, the store's, the loop's. Callbacks (waiters, data plane, drained) run
+ * with no lock held. All functions: any thread, the engine's included.
  */
 
 struct operation_store;
@@ -66,7 +66,7 @@ struct operation_descriptor {
 };
 
 /* The engine as the operations see it; a test passes a fake. As the functions of transfer/engine.h. */
-struct operation_mover {
+struct data_plane_ops {
         int (*transfer_start)(void *context, const struct engine_transfer *transfer);
         void (*transfer_cancel)(void *context, uint64_t id, int reason);
         void (*offer_revoke)(void *context, uint64_t operation, int reason, int wire_reason);
@@ -110,7 +110,7 @@ struct operation_limits {
 struct operation_config {
         uint64_t epoch;
         struct operation_limits limits;
-        struct operation_mover mover;
+        struct data_plane_ops data_plane;
         struct operation_observer observer;
         struct loop *loop;
         struct metrics *metrics; /* may be NULL */
@@ -119,8 +119,8 @@ struct operation_config {
 int operation_store_new(const struct operation_config *config, struct operation_store **ret_store);
 
 /*
- * Cancels all live operations with reason CANCELLED; those in flight end through the mover. None is made from now on
- * (FERRY_E_DRAINING). Returns how many were live.
+ * Cancels all live operations with reason CANCELLED; those in flight end through the data plane. None is made from now
+ * on (FERRY_E_DRAINING). Returns how many were live.
  */
 size_t operation_store_cancel_all(struct operation_store *store);
 
@@ -179,8 +179,8 @@ int operation_create(struct operation_store *store, const struct operation_spec 
 /*
  * Starts an active operation with a peer's metadata (borrowed). Checks first and leaves the operation as it was when a
  * check fails: FERRY_E_KIND_MISMATCH; FERRY_E_SIZE_MISMATCH; FERRY_E_METADATA_EXPIRED; FERRY_E_INVALID_METADATA (of
- * ourselves). detail gets a sentence. 0: it runs and ends by itself, also when the mover refuses it (ERRORED). If it
- * was cancelled meanwhile: 0, and nothing happens. -EALREADY, -EINVAL: begun before, not an active one. awaited: the
+ * ourselves). detail gets a sentence. 0: it runs and ends by itself, also when the data plane refuses it (ERRORED). If
+ * it was cancelled meanwhile: 0, and nothing happens. -EALREADY, -EINVAL: begun before, not an active one. awaited: the
  * caller waits for the end, so that the data plane may use this thread for a moment; not from a callback.
  */
 int operation_begin(struct operation_store *store, struct operation *operation, const struct ferry_metadata *metadata,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker_mover.h"
+#include "worker_data_plane.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 
 enum { CARRIERS_HTTP = ENGINE_CARRIER_HTTP | ENGINE_CARRIER_HTTPS };
 
-struct mover {
+struct data_plane {
         struct engine *engine;
         struct operation_store *operations;
         pthread_rwlock_t lock; /* read while peers is used */
@@ -24,7 +24,7 @@ struct mover {
 
 /* A transfer that goes over HTTP if the engine does not reach the peer. Owned by what moves it. */
 struct moving {
-        struct mover *mover;
+        struct data_plane *data_plane;
         struct engine_transfer transfer; /* as the operations gave it, with strings of its own */
         char *strings[3];
 };
@@ -40,13 +40,13 @@ static struct moving *moving_free(struct moving *moving)
         return NULL;
 }
 
-static struct moving *moving_new(struct mover *mover, const struct engine_transfer *transfer)
+static struct moving *moving_new(struct data_plane *data_plane, const struct engine_transfer *transfer)
 {
         struct moving *moving = calloc(1, sizeof(*moving));
 
         if (!moving)
                 return NULL;
-        moving->mover = mover;
+        moving->data_plane = data_plane;
         moving->transfer = *transfer;
         const char **const strings[] = { &moving->transfer.peer.data, &moving->transfer.peer.name,
                                          &moving->transfer.peer.url };
@@ -119,13 +119,13 @@ static void note(const struct moving *moving, const struct engine_outcome *outco
                 .outcome = outcome,
         };
 
-        engine_note_visit(moving->mover->engine, &visit);
+        engine_note_visit(moving->data_plane->engine, &visit);
 }
 
 static void on_http_ended(void *context, const struct engine_outcome *outcome)
 {
         struct moving *moving = context;
-        struct operation_store *operations = moving->mover->operations;
+        struct operation_store *operations = moving->data_plane->operations;
 
         note(moving, outcome);
         moving_end(moving, outcome);
@@ -135,7 +135,7 @@ static void on_http_ended(void *context, const struct engine_outcome *outcome)
 /* true: on_http_ended will be called. false: detail says why not. */
 static bool start_http(struct moving *moving, char *detail, size_t detail_size)
 {
-        struct mover *mover = moving->mover;
+        struct data_plane *data_plane = moving->data_plane;
         struct engine_transfer transfer = moving->transfer;
         int r = -ESHUTDOWN;
 
@@ -147,12 +147,12 @@ static bool start_http(struct moving *moving, char *detail, size_t detail_size)
         transfer.stopping = on_stopping;
         transfer.ended = on_http_ended;
         (void)snprintf(detail, detail_size, "the worker is shutting down");
-        (void)pthread_rwlock_rdlock(&mover->lock);
-        if (mover->peers)
+        (void)pthread_rwlock_rdlock(&data_plane->lock);
+        if (data_plane->peers)
                 note(moving, NULL); /* moving may be gone when it has begun */
-        if (mover->peers)
-                r = peers_transfer_start(mover->peers, &transfer, detail, detail_size);
-        (void)pthread_rwlock_unlock(&mover->lock);
+        if (data_plane->peers)
+                r = peers_transfer_start(data_plane->peers, &transfer, detail, detail_size);
+        (void)pthread_rwlock_unlock(&data_plane->lock);
         explicit_bzero(transfer.key, sizeof(transfer.key));
         if (r < 0 && r != -ESHUTDOWN)
                 (void)snprintf(detail, detail_size, "%s", strerror(-r));
@@ -181,7 +181,7 @@ static void on_engine_ended(void *context, const struct engine_outcome *outcome)
         moving_end(moving, &both);
 }
 
-static int start_engine(struct mover *mover, struct moving *moving)
+static int start_engine(struct data_plane *data_plane, struct moving *moving)
 {
         struct engine_transfer transfer = moving->transfer;
         int r;
@@ -194,19 +194,19 @@ static int start_engine(struct mover *mover, struct moving *moving)
         transfer.request_max = transfer.request_max ? on_request_max : NULL;
         transfer.stopping = on_stopping;
         transfer.ended = on_engine_ended;
-        r = engine_transfer_start(mover->engine, &transfer);
+        r = engine_transfer_start(data_plane->engine, &transfer);
         explicit_bzero(transfer.key, sizeof(transfer.key));
         return r;
 }
 
-static int start_http_alone(struct mover *mover, const struct engine_transfer *transfer)
+static int start_http_alone(struct data_plane *data_plane, const struct engine_transfer *transfer)
 {
         struct engine_outcome outcome = { .error = FERRY_E_PEER_UNREACHABLE };
         struct moving *moving;
 
         (void)snprintf(outcome.detail, sizeof(outcome.detail), "the metadata name no such HTTP address");
         if (may_use_http(transfer)) {
-                moving = moving_new(mover, transfer);
+                moving = moving_new(data_plane, transfer);
                 if (!moving)
                         return -ENOMEM;
                 if (start_http(moving, outcome.detail, sizeof(outcome.detail)))
@@ -214,95 +214,95 @@ static int start_http_alone(struct mover *mover, const struct engine_transfer *t
                 (void)moving_free(moving);
         }
         transfer->ended(transfer->context, &outcome);
-        operation_store_wake_waiters(mover->operations);
+        operation_store_wake_waiters(data_plane->operations);
         return 0;
 }
 
-int mover_transfer_start(void *context, const struct engine_transfer *transfer)
+int data_plane_transfer_start(void *context, const struct engine_transfer *transfer)
 {
-        struct mover *mover = context;
+        struct data_plane *data_plane = context;
         struct moving *moving;
         int r;
 
         if (transfer->carriers && !(transfer->carriers & ~(unsigned)CARRIERS_HTTP))
-                return start_http_alone(mover, transfer);
+                return start_http_alone(data_plane, transfer);
         if (!may_use_http(transfer))
-                return engine_transfer_start(mover->engine, transfer);
-        moving = moving_new(mover, transfer);
+                return engine_transfer_start(data_plane->engine, transfer);
+        moving = moving_new(data_plane, transfer);
         if (!moving)
                 return -ENOMEM;
-        r = start_engine(mover, moving); /* moving may be gone when it is 0 */
+        r = start_engine(data_plane, moving); /* moving may be gone when it is 0 */
         if (r < 0)
                 (void)moving_free(moving);
         return r;
 }
 
-void mover_transfer_cancel(void *context, uint64_t id, int reason)
+void data_plane_transfer_cancel(void *context, uint64_t id, int reason)
 {
-        struct mover *mover = context;
+        struct data_plane *data_plane = context;
 
-        engine_transfer_cancel(mover->engine, id, reason);
-        (void)pthread_rwlock_rdlock(&mover->lock);
-        if (mover->peers)
-                peers_transfer_cancel(mover->peers, id, reason);
-        (void)pthread_rwlock_unlock(&mover->lock);
+        engine_transfer_cancel(data_plane->engine, id, reason);
+        (void)pthread_rwlock_rdlock(&data_plane->lock);
+        if (data_plane->peers)
+                peers_transfer_cancel(data_plane->peers, id, reason);
+        (void)pthread_rwlock_unlock(&data_plane->lock);
 }
 
-void mover_note(void *context, const struct engine_visit *visit)
+void data_plane_note(void *context, const struct engine_visit *visit)
 {
-        struct mover *mover = context;
+        struct data_plane *data_plane = context;
 
-        engine_note_visit(mover->engine, visit);
+        engine_note_visit(data_plane->engine, visit);
 }
 
-void mover_offer_revoke(void *context, uint64_t operation, int reason, int wire_reason)
+void data_plane_offer_revoke(void *context, uint64_t operation, int reason, int wire_reason)
 {
-        struct mover *mover = context;
+        struct data_plane *data_plane = context;
 
-        engine_offer_revoke(mover->engine, operation, reason, wire_reason);
+        engine_offer_revoke(data_plane->engine, operation, reason, wire_reason);
 }
 
-void mover_offers_look(void *context)
+void data_plane_offers_look(void *context)
 {
-        struct mover *mover = context;
+        struct data_plane *data_plane = context;
 
-        engine_offers_look(mover->engine);
+        engine_offers_look(data_plane->engine);
 }
 
 /* ---- life ---- */
 
-int mover_new(struct engine *engine, struct mover **ret_mover)
+int data_plane_new(struct engine *engine, struct data_plane **ret_data_plane)
 {
-        struct mover *mover = calloc(1, sizeof(*mover));
+        struct data_plane *data_plane = calloc(1, sizeof(*data_plane));
 
-        if (!mover)
+        if (!data_plane)
                 return -ENOMEM;
-        mover->engine = engine;
-        (void)pthread_rwlock_init(&mover->lock, NULL);
-        *ret_mover = mover;
+        data_plane->engine = engine;
+        (void)pthread_rwlock_init(&data_plane->lock, NULL);
+        *ret_data_plane = data_plane;
         return 0;
 }
 
-void mover_set_peers(struct mover *mover, struct peers *peers, struct operation_store *operations)
+void data_plane_set_peers(struct data_plane *data_plane, struct peers *peers, struct operation_store *operations)
 {
-        (void)pthread_rwlock_wrlock(&mover->lock);
-        mover->peers = peers;
-        mover->operations = operations;
-        (void)pthread_rwlock_unlock(&mover->lock);
+        (void)pthread_rwlock_wrlock(&data_plane->lock);
+        data_plane->peers = peers;
+        data_plane->operations = operations;
+        (void)pthread_rwlock_unlock(&data_plane->lock);
 }
 
-void mover_drop_peers(struct mover *mover)
+void data_plane_drop_peers(struct data_plane *data_plane)
 {
-        (void)pthread_rwlock_wrlock(&mover->lock);
-        mover->peers = NULL;
-        (void)pthread_rwlock_unlock(&mover->lock);
+        (void)pthread_rwlock_wrlock(&data_plane->lock);
+        data_plane->peers = NULL;
+        (void)pthread_rwlock_unlock(&data_plane->lock);
 }
 
-struct mover *mover_free(struct mover *mover)
+struct data_plane *data_plane_free(struct data_plane *data_plane)
 {
-        if (!mover)
+        if (!data_plane)
                 return NULL;
-        (void)pthread_rwlock_destroy(&mover->lock);
-        free(mover);
+        (void)pthread_rwlock_destroy(&data_plane->lock);
+        free(data_plane);
         return NULL;
 }

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SERVER_WORKER_DATA_PLANE_H
+#define SERVER_WORKER_DATA_PLANE_H
+
+#include "operations/operations.h"
+
+struct engine;
+struct peers;
+
+/*
+ * What carries an active operation: the engine's transports, or the peer's HTTP server where none of them reaches the
+ * peer or "transports" says so. A transfer goes over HTTP only before its first byte went by anything else.
+ */
+
+struct data_plane;
+
+/* 0 or -ENOMEM. */
+int data_plane_new(struct engine *engine, struct data_plane **ret_data_plane);
+
+/* HTTP can be used from now on. operations must outlive the data plane. */
+void data_plane_set_peers(struct data_plane *data_plane, struct peers *peers, struct operation_store *operations);
+
+/* HTTP cannot be used any more: before peers_free. */
+void data_plane_drop_peers(struct data_plane *data_plane);
+
+/* No transfer runs any more. Takes NULL; returns NULL. */
+struct data_plane *data_plane_free(struct data_plane *data_plane);
+
+/* For struct operation_config; as the functions of transfer/engine.h. context is the data plane. */
+int data_plane_transfer_start(void *data_plane, const struct engine_transfer *transfer);
+void data_plane_transfer_cancel(void *data_plane, uint64_t id, int reason);
+void data_plane_note(void *data_plane, const struct engine_visit *visit);
+void data_plane_offer_revoke(void *data_plane, uint64_t operation, int reason, int wire_reason);
+void data_plane_offers_look(void *data_plane);
+
+#endif
