@@ -172,6 +172,9 @@ static void metrics_make(struct registry *registry, struct metrics *metrics)
         family = metrics_family(metrics, METRIC_GAUGE, "ferry_registry_registered",
                                 "1 while this worker's name is in the registry.", 0, NULL, NULL, 0);
         registry->registered = metric_get(family, NULL);
+        family = metrics_family(metrics, METRIC_GAUGE, "ferry_registry_lookups",
+                                "Questions of clients that the registry has not answered yet.", 0, NULL, NULL, 0);
+        registry->lookups = metric_get(family, NULL);
 }
 
 int registry_new(const struct registry_config *config, struct registry **ret_registry)

@@ -97,7 +97,7 @@ struct registry {
         char *strings[4];
         char *credentials; /* body of authenticate; NULL = none */
         struct metric_family *calls_total;
-        struct metric *registered;
+        struct metric *registered, *lookups;
 
         /* fixed when it is given to the peers */
         int (*wake)(void *context);

@@ -6,6 +6,7 @@
 
 #include <ferry/error.h>
 
+#include "base/metrics.h"
 #include "base/util.h"
 #include "registry_internal.h"
 
@@ -23,13 +24,20 @@ struct registry_lookup {
         void *context;
 };
 
+/* With the lock held. */
+static void count_lookup(struct registry *registry, int change)
+{
+        registry->n_lookups += (size_t)change;
+        metric_set(registry->lookups, (int64_t)registry->n_lookups);
+}
+
 /* Ends it. */
 static void finish(struct registry_lookup *lookup, int error, const char *detail, const struct registry_page *page)
 {
         struct registry *registry = lookup->registry;
 
         pthread_mutex_lock(&registry->lock);
-        registry->n_lookups--;
+        count_lookup(registry, -1);
         pthread_mutex_unlock(&registry->lock);
         lookup->found(lookup->context, error, detail, page);
         free(lookup);
@@ -158,7 +166,7 @@ int registry_find(struct registry *registry, const struct registry_query *query,
         else if (registry->n_lookups >= REGISTRY_LOOKUPS_MAX)
                 r = FERRY_E_LIMIT_REACHED;
         if (!r) {
-                registry->n_lookups++;
+                count_lookup(registry, 1);
                 DL_APPEND(registry->queued, lookup);
         }
         pthread_mutex_unlock(&registry->lock);
@@ -170,7 +178,7 @@ int registry_find(struct registry *registry, const struct registry_query *query,
         if (r < 0) { /* no thread took it */
                 pthread_mutex_lock(&registry->lock);
                 DL_DELETE(registry->queued, lookup);
-                registry->n_lookups--;
+                count_lookup(registry, -1);
                 pthread_mutex_unlock(&registry->lock);
                 free(lookup);
         }

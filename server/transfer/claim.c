@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/metrics.h"
 #include "contact.h"
 #include "engine_internal.h"
 #include "responder.h"
@@ -54,6 +55,7 @@ static int claim(struct engine *engine, struct peer *peer, const struct wire_hea
         HASH_ADD(hh, engine->responders_by_transfer, transfer, sizeof(r->transfer), r);
         DL_APPEND2(peer->responders, r, peer_prev, peer_next);
         peer->n_transfers++;
+        metric_add(engine->metric_claims, 1);
         if (!r->hh.tbl || stream_init(&r->stream, r->offer.segments, r->offer.n_segments) < 0) {
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return FERRY_E_TRANSFER_FAILED;

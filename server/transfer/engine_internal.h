@@ -105,7 +105,7 @@ struct engine {
         struct resolution *resolutions;
         struct tombstones tombstones[ENGINE_TOMBSTONE_LISTS];
 
-        struct metric *metric_links[TRANSPORTS_MAX], *metric_failures, *metric_refused;
+        struct metric *metric_links[TRANSPORTS_MAX], *metric_failures, *metric_refused, *metric_claims;
 };
 
 /* Deadlines are looked at no later than at deadline_us. */

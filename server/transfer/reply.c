@@ -14,6 +14,7 @@ static int error_of_status(uint32_t status)
         case FERRY_E_METADATA_EXPIRED:
         case FERRY_E_STALE_METADATA:
         case FERRY_E_ALREADY_CLAIMED:
+        case FERRY_E_LIMIT_REACHED:
         case FERRY_E_CANCELLED_BY_PEER:
         case FERRY_E_EXPIRED:
         case FERRY_E_TIMEOUT:
@@ -41,7 +42,9 @@ static void refused(struct requester *r, const struct wire_header *h)
                 r->error = 0;
         r->peer_knows = true;
         r->word_awaited = r->final_sent = false;
-        requester_fail(r, error, "the peer answered: %s", ferry_error_title(error));
+        requester_fail(r, error, "the peer answered: %s",
+                       error == FERRY_E_LIMIT_REACHED ? "it has claims_max transfers under way, try again later"
+                                                      : ferry_error_title(error));
 }
 
 static struct requester *requester_of(struct engine *engine, struct peer *peer, const struct wire_header *h)

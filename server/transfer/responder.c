@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/metrics.h"
 #include "contact.h"
 #include "engine_internal.h"
 #include "responder_state.h"
@@ -130,6 +131,7 @@ static void end(struct responder *r)
                 HASH_DEL(engine->responders_by_transfer, r);
         DL_DELETE2(r->peer->responders, r, peer_prev, peer_next);
         r->peer->n_transfers--;
+        metric_add(engine->metric_claims, -1);
         r->offer.ended(r->offer.context, &outcome);
         engine->wake_due = true;
         /* Unasked when this side ended it, so that a requester that waits for nothing hears of it too. */

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include "steps.h"
 #include "wire.h"
 
 WITH_WORKER(flags_are_what_is_shown)
@@ -215,6 +219,125 @@ ON_WORKER(a_list_is_no_longer_than_the_limit_and_pages_go_on)
         assert_string_equal(json_text(json_object_array_get_idx(list, LONG_ONES - 1), "code"), "too-large");
         assert_string_equal(json_text(json_object_array_get_idx(list, LONG_ONES - 1), "id"), ids[LONG_ONES - 1]);
         json_object_put(page);
+}
+
+static uint64_t bytes_moved(struct worker *w, const char *id)
+{
+        struct json_object *operation = operation_json(w, id);
+        uint64_t bytes = json_number(operation, "bytes_done");
+
+        json_object_put(operation);
+        return bytes;
+}
+
+/* A peer that is stopped holds its claim, which the worker counts. */
+WITH_PAIR(a_claim_is_counted_until_its_transfer_ends)
+{
+        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        struct ferry_operation passive, active;
+
+        pair_start(p, false);
+        region_make(&p->a, 256 << 20, 0, offered);
+        region_make(&p->b, 256 << 20, 0, local);
+        offer_make(&p->a, FERRY_READABLE, offered, &passive);
+        begin_by_messages(&p->b, FERRY_READ, local, passive.metadata, &active);
+        WAIT_UNTIL(bytes_moved(&p->b, active.id) > 0);
+        worker_pause(&p->b);
+        worker_await_metric(&p->a, "ferry_claims", 1);
+        worker_resume(&p->b);
+        operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
+        worker_await_metric(&p->a, "ferry_claims", 0);
+        ferry_operation_clear(&passive);
+        ferry_operation_clear(&active);
+}
+
+/* "[{…},{…}]": reads of a worker whose name is to be asked of the registry. */
+static const char *reads_by_name(const char *region, size_t n)
+{
+        size_t size;
+        char *body;
+        FILE *file = open_memstream(&body, &size);
+
+        assert_non_null(file);
+        for (size_t i = 0; i < n; i++)
+                (void)fprintf(file,
+                              "%c{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],"
+                              "\"remote_url\":\"ferry://somebody/op_0123456789abcdef\"}",
+                              i ? ',' : '[', region);
+        (void)fputc(']', file);
+        (void)fclose(file);
+        return text_keep(body);
+}
+
+WITH_WORKER(a_silent_registry_is_asked_so_many_questions_at_once)
+{
+        enum { MORE = 7 };
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        socklen_t size = sizeof(address);
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        struct json_object *limits, *results;
+        char region[FERRY_ID_SIZE];
+        size_t most;
+
+        assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);
+        assert_int_equal(listen(fd, SOMAXCONN), 0); /* and never accepts */
+        assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+        worker_start(w, "w",
+                     STRINGS("--registry", text_format("http://127.0.0.1:%u", ntohs(address.sin_port)),
+                             "--registry-ttl", "2s"));
+        worker_expect(w, "registry");
+        worker_expect(w, "operation ended");
+        limits = call_json(w, 200, "GET", "/v1/limits", NULL);
+        most = json_number(limits, "lookups_max");
+        region_make(w, 1, 0, region);
+        results = call_json(w, 200, "POST", "/v1/operations", reads_by_name(region, most + MORE));
+        worker_await_metric(w, "ferry_registry_lookups", most);
+        for (size_t i = 0; i < most + MORE; i++) {
+                struct json_object *result = json_object_array_get_idx(results, i);
+
+                if (i < most)
+                        assert_string_equal(json_text(result, "status"), "INITIALIZED");
+                else
+                        assert_string_equal(json_text(result, "code"), "limit-reached");
+        }
+        assert_problem(w, "GET", "/v1/peers?registry=1", NULL, 429, "limit-reached", NULL);
+        json_object_put(results);
+        json_object_put(limits);
+        worker_stop(w); /* cancels them */
+        (void)close(fd);
+}
+
+WITH_WORKER(streams_of_events_are_counted_and_no_more_than_the_limit)
+{
+        static const char request[] = "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n";
+        struct rlimit files;
+        struct json_object *limits;
+        size_t most;
+        int *fds;
+
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+        files.rlim_cur = files.rlim_max;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+        worker_start(w, "w", (const char *const[]){ "--max-connections", "5000", NULL });
+        limits = call_json(w, 200, "GET", "/v1/limits", NULL);
+        most = json_number(limits, "event_readers_max");
+        if (files.rlim_max < most + 100 || json_number(limits, "connections_max") < most + 2)
+                skip();
+        fds = calloc(most, sizeof(*fds));
+        assert_non_null(fds);
+        for (size_t i = 0; i < most; i++) {
+                fds[i] = raw_connect(w);
+                raw_send(fds[i], request, strlen(request));
+        }
+        worker_await_metric(w, "ferry_event_readers", most);
+        wire_refused(w, 429, "limit-reached", request);
+        for (size_t i = 0; i < most; i++)
+                (void)close(fds[i]);
+        worker_await_metric(w, "ferry_event_readers", 0);
+        wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        free(fds);
+        json_object_put(limits);
+        worker_stop(w);
 }
 
 /* The last test: the hard limit does not rise again. */

@@ -232,7 +232,8 @@ TEST(more_transfers_at_once_than_allowed_are_refused_and_others_go_on)
         assert_int_equal(w->passive.claims, CLAIMS);
         world_start(w, ENGINE_READ, false);
         end_wait(&w->active, 1);
-        assert_int_equal(w->active.outcome.error, FERRY_E_PEER_REFUSED);
+        assert_int_equal(w->active.outcome.error, FERRY_E_LIMIT_REACHED);
+        assert_non_null(strstr(w->active.outcome.detail, "claims_max"));
         assert_int_equal(w->passive.ended, 0);
         s.transport->ops->shut_down(s.transport, 0);
         s.transport->ops->free(s.transport);
