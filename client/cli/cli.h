@@ -32,6 +32,8 @@ struct cli_command;
 
 /* What the command line says. Strings are borrowed from it or from the environment. */
 struct cli {
+        const struct cli_command *commands; /* all there are */
+        size_t n_commands;
         const struct cli_command *command; /* NULL = none was given */
         const char *url, *token_file, *peer_token_file, *ca_file, *cert, *key;
         const char *output, *size, *timeout, *ttl, *name, *kind, *status, *interval, *count, *label, *uses;
@@ -56,10 +58,9 @@ struct cli_command {
         int least, most;  /* how many arguments */
         int (*run)(struct cli *cli, int argc, char **argv);
 };
+/* For main; everybody else has them in struct cli. */
 extern const struct cli_command cli_commands[];
 extern const size_t cli_commands_count;
-const struct cli_command *cli_command_find(const char *name);
-bool cli_option_applies(const struct cli_option *option, const struct cli_command *command);
 
 int cli_run_accept(struct cli *cli, int argc, char **argv);
 int cli_run_bench(struct cli *cli, int argc, char **argv);
@@ -97,8 +98,14 @@ int cli_run_workers(struct cli *cli, int argc, char **argv);
  */
 int cli_options_parse(struct cli *cli, int argc, char **argv, int *ret_argc);
 
+/* NULL = there is none of the name. */
+const struct cli_command *cli_command_find(const struct cli *cli, const char *name);
+bool cli_option_applies(const struct cli_option *option, const struct cli_command *command);
+
 /* The name that is closest to a wrong one, of n strings each stride bytes after the other; NULL = none is close. */
 const char *cli_suggest(const char *wrong, const char *const *names, size_t n, size_t stride);
+
+/* ---- value.c ---- */
 
 /* "30s", "500ms", "2m", "1h", "1.5s"; a number alone is seconds. */
 bool cli_duration_parse(const char *text, uint64_t *ret_ms);
@@ -118,8 +125,18 @@ void worker_close(struct cli_worker *worker);
 /* The worker of --url, @NAME or the default. CLI_OK or CLI_USAGE. */
 int cli_connect(struct cli *cli);
 
+/* The URL and the settings of "@NAME" in the file of workers, or a URL. CLI_OK or CLI_USAGE. */
+int worker_resolve(const char *name, struct cli_worker *worker);
+
+/* Opens it; where the file has a setting, it wins over the token file and the options. CLI_OK or CLI_USAGE. */
+int worker_open_with_defaults(struct cli *cli, struct cli_worker *worker, const char *token_file);
+
+/* ---- workers.c ---- */
+
 /* Another one: "@NAME" of the file of workers, "ferry://NAME" of the registry, or a URL. CLI_OK or CLI_USAGE. */
 int cli_worker_named(struct cli *cli, const char *name, struct cli_worker *ret_worker);
+
+/* ---- result.c ---- */
 
 /* The exit status of a call's result; tells on standard error, in one line, what went wrong and what to do. */
 int cli_result(const struct cli_worker *worker, int r);
@@ -127,11 +144,11 @@ int cli_result(const struct cli_worker *worker, int r);
 /* The same for an operation that is done. */
 int cli_operation_result(const struct ferry_operation *operation);
 
+/* ---- output.c ---- */
+
 /* One line on standard error; return CLI_USAGE and CLI_PROBLEM. */
 int cli_usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int cli_problem(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* ---- output.c ---- */
 
 /* Everything, or a negative errno. */
 int cli_write(int fd, const void *data, size_t size);

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <string.h>
-
 #include "cli.h"
 
 enum { COMMAND_MANY = 1000 };
@@ -71,12 +69,3 @@ const struct cli_command cli_commands[] = {
         { "version", "", "print the version", NULL, 0, 0, cli_run_version },
 };
 const size_t cli_commands_count = sizeof(cli_commands) / sizeof(cli_commands[0]);
-
-const struct cli_command *cli_command_find(const char *name)
-{
-        for (size_t i = 0; i < cli_commands_count; i++) {
-                if (strcmp(cli_commands[i].name, name) == 0)
-                        return &cli_commands[i];
-        }
-        return NULL;
-}

@@ -15,7 +15,7 @@ static void completion_words(const struct cli_command *command)
         }
 }
 
-static void completion_bash(void)
+static void completion_bash(const struct cli *cli)
 {
         puts("# bash completion of ferry\n"
              "_ferry() {\n"
@@ -30,9 +30,9 @@ static void completion_bash(void)
         fputs("                options='", stdout);
         completion_words(NULL);
         puts("'\n                case $command in");
-        for (size_t i = 0; i < cli_commands_count; i++) {
-                printf("                %s) options+='", cli_commands[i].name);
-                completion_words(&cli_commands[i]);
+        for (size_t i = 0; i < cli->n_commands; i++) {
+                printf("                %s) options+='", cli->commands[i].name);
+                completion_words(&cli->commands[i]);
                 puts("' ;;");
         }
         fputs("                esac\n"
@@ -40,8 +40,8 @@ static void completion_bash(void)
               "        elif [[ -z $command ]]; then\n"
               "                mapfile -t COMPREPLY < <(compgen -W '",
               stdout);
-        for (size_t i = 0; i < cli_commands_count; i++)
-                printf("%s%s", i ? " " : "", cli_commands[i].name);
+        for (size_t i = 0; i < cli->n_commands; i++)
+                printf("%s%s", i ? " " : "", cli->commands[i].name);
         puts("' -- \"$current\")\n"
              "        else\n"
              "                mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n"
@@ -75,15 +75,15 @@ static void completion_zsh_option(const struct cli_option *option)
                 fputs(":_files", stdout);
 }
 
-static void completion_zsh(void)
+static void completion_zsh(const struct cli *cli)
 {
         puts("#compdef ferry\n"
              "_ferry() {\n"
              "        local -a commands\n"
              "        commands=(");
-        for (size_t i = 0; i < cli_commands_count; i++) {
-                printf("                '%s:", cli_commands[i].name);
-                completion_quoted(cli_commands[i].help, "'\\''");
+        for (size_t i = 0; i < cli->n_commands; i++) {
+                printf("                '%s:", cli->commands[i].name);
+                completion_quoted(cli->commands[i].help, "'\\''");
                 puts("'");
         }
         fputs("        )\n        _arguments", stdout);
@@ -98,12 +98,12 @@ static void completion_zsh(void)
              "_ferry \"$@\"");
 }
 
-static void completion_fish(void)
+static void completion_fish(const struct cli *cli)
 {
         puts("# fish completion of ferry");
-        for (size_t i = 0; i < cli_commands_count; i++) {
-                printf("complete -c ferry -n __fish_use_subcommand -a %s -d '", cli_commands[i].name);
-                completion_quoted(cli_commands[i].help, "\\'");
+        for (size_t i = 0; i < cli->n_commands; i++) {
+                printf("complete -c ferry -n __fish_use_subcommand -a %s -d '", cli->commands[i].name);
+                completion_quoted(cli->commands[i].help, "\\'");
                 puts("'");
         }
         for (size_t i = 0; i < cli_options_count; i++) {
@@ -127,11 +127,11 @@ int cli_run_completion(struct cli *cli, int argc, char **argv)
 {
         static const struct {
                 const char *name;
-                void (*print)(void);
+                void (*print)(const struct cli *cli);
         } shells[] = { { "bash", completion_bash }, { "zsh", completion_zsh }, { "fish", completion_fish } };
         for (size_t i = 0; i < sizeof(shells) / sizeof(shells[0]); i++) {
                 if (strcmp(shells[i].name, argv[1]) == 0) {
-                        shells[i].print();
+                        shells[i].print(cli);
                         return CLI_OK;
                 }
         }

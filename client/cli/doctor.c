@@ -2,45 +2,13 @@
 #include "doctor.h"
 
 #include <json-c/json.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "local.h"
+#include "member.h"
 #include "table.h"
-
-void doctor_find(struct doctor *d, enum finding_level level, const char *fix, const char *format, ...)
-{
-        static const char *const names[] = { "good", "note", "bad" };
-        static const char *const marks[] = { "ok  ", "note", "BAD " };
-        va_list arguments;
-        char *text = NULL;
-        va_start(arguments, format);
-        if (vasprintf(&text, format, arguments) < 0)
-                text = NULL;
-        va_end(arguments);
-        d->bad += level == FINDING_BAD;
-        if (d->findings) {
-                struct json_object *one = json_object_new_object();
-                json_object_object_add(one, "level", json_object_new_string(names[level]));
-                json_object_object_add(one, "finding", json_object_new_string(text ? text : ""));
-                if (fix)
-                        json_object_object_add(one, "fix", json_object_new_string(fix));
-                json_object_array_add(d->findings, one);
-        } else {
-                printf("%s  %s\n", marks[level], text ? text : "");
-                if (fix)
-                        printf("      → %s\n", fix);
-        }
-        free(text);
-}
-
-const char *doctor_text(struct json_object *object, const char *member)
-{
-        struct json_object *value;
-        return json_object_object_get_ex(object, member, &value) ? json_object_get_string(value) : NULL;
-}
 
 static bool doctor_truth(struct json_object *object, const char *member)
 {
@@ -65,8 +33,8 @@ static void doctor_http(struct doctor *d)
                 for (size_t i = 0; i < json_object_array_length(urls); i++)
                         beyond |= !doctor_is_loopback(json_object_get_string(json_object_array_get_idx(urls, i)));
         }
-        doctor_find(d, FINDING_GOOD, NULL, "Worker %s (version %s) answers at %s.", doctor_text(d->worker, "name"),
-                    doctor_text(d->worker, "version"), d->cli->worker.url);
+        doctor_find(d, FINDING_GOOD, NULL, "Worker %s (version %s) answers at %s.",
+                    member_text(d->worker, "name", NULL), member_text(d->worker, "version", NULL), d->cli->worker.url);
         if (!beyond)
                 doctor_find(d, FINDING_NOTE, "ferryd --listen ADDRESS:9300 --token-file FILE",
                             "HTTP is open on this machine only: peers elsewhere cannot fetch metadata.");
@@ -84,7 +52,7 @@ static void doctor_transports(struct doctor *d)
                         d, FINDING_NOTE, "ferryd --local auto",
                         "Shared memory is off: peers on this machine are reached over the network transport, or HTTP.");
         json_object_object_get_ex(d->worker, "addresses", &addresses);
-        const char *data = doctor_text(addresses, "data");
+        const char *data = member_text(addresses, "data", NULL);
         table_format(d->devices, &(struct table_column){ "", "transports", TABLE_LIST }, list, sizeof(list));
         if (!data)
                 doctor_find(d, FINDING_NOTE,
@@ -108,7 +76,7 @@ static void doctor_port(struct doctor *d, const char *nic, struct json_object *p
 {
         struct json_object *number = NULL;
         json_object_object_get_ex(port, "number", &number);
-        const char *state = doctor_text(port, "state"), *link = doctor_text(port, "link_layer");
+        const char *state = member_text(port, "state", NULL), *link = member_text(port, "link_layer", NULL);
         bool active = state && strcasestr(state, "active");
         doctor_find(d, active ? FINDING_GOOD : FINDING_BAD,
                     active ? NULL : "check the cable and the switch port; ip link set IFACE up; ibstat shows the port",
@@ -119,7 +87,7 @@ static void doctor_port(struct doctor *d, const char *nic, struct json_object *p
 static void doctor_rdma(struct doctor *d)
 {
         struct json_object *nics = NULL, *ports;
-        const char *error = doctor_text(d->devices, "rdma_error");
+        const char *error = member_text(d->devices, "rdma_error", NULL);
         json_object_object_get_ex(d->devices, "rdma", &nics);
         size_t n = json_object_is_type(nics, json_type_array) ? json_object_array_length(nics) : 0;
         if (n == 0)
@@ -131,7 +99,7 @@ static void doctor_rdma(struct doctor *d)
                 if (!json_object_object_get_ex(nic, "ports", &ports))
                         continue;
                 for (size_t j = 0; j < json_object_array_length(ports); j++)
-                        doctor_port(d, doctor_text(nic, "name"), json_object_array_get_idx(ports, j));
+                        doctor_port(d, member_text(nic, "name", NULL), json_object_array_get_idx(ports, j));
         }
 }
 
@@ -141,7 +109,7 @@ static void doctor_gpu(struct doctor *d)
         size_t gpus = 0;
         if (json_object_object_get_ex(d->devices, "memory", &memory)) {
                 for (size_t i = 0; i < json_object_array_length(memory); i++) {
-                        const char *name = doctor_text(json_object_array_get_idx(memory, i), "name");
+                        const char *name = member_text(json_object_array_get_idx(memory, i), "name", NULL);
                         gpus += name && strncmp(name, "cuda", 4) == 0;
                 }
         }

@@ -22,7 +22,7 @@ struct doctor {
         size_t bad;
 };
 
-/* fix NULL = nothing to mend. */
+/* finding.c: one of them; fix NULL = nothing to mend. */
 void doctor_find(struct doctor *d, enum finding_level level, const char *fix, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 
@@ -38,8 +38,5 @@ int doctor_reach(const char *host, const char *port);
 
 /* doctor_peer.c: another worker. */
 int doctor_peer(struct doctor *d, const char *name);
-
-/* A text member, or NULL. */
-const char *doctor_text(struct json_object *object, const char *member);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "local.h"
+#include "member.h"
 #include "table.h"
 
 /* "HOST:PORT" of a URL or an address, into two texts. */
@@ -42,7 +43,7 @@ static void peer_data_port(struct doctor *d, struct json_object *peer)
         struct json_object *addresses = NULL;
         char host[256], port[16];
         json_object_object_get_ex(peer, "addresses", &addresses);
-        const char *data = doctor_text(addresses, "data");
+        const char *data = member_text(addresses, "data", NULL);
         if (!data) {
                 doctor_find(d, FINDING_NOTE, "ferryd --data-listen ADDRESS:0 at the peer, and here",
                             "The peer's network transport is closed: from another machine only HTTP reaches it.");
@@ -89,12 +90,13 @@ static void peer_unused(struct doctor *d, const char *epoch)
                 return;
         for (size_t i = 0; i < json_object_array_length(list); i++) {
                 struct json_object *one = json_object_array_get_idx(list, i);
-                const char *its = doctor_text(one, "epoch");
+                const char *its = member_text(one, "epoch", NULL);
                 if (!its || strcmp(its, epoch) != 0 || !json_object_object_get_ex(one, "unused", &unused))
                         continue;
                 for (size_t j = 0; j < json_object_array_length(unused); j++) {
                         struct json_object *way = json_object_array_get_idx(unused, j);
-                        const char *transport = doctor_text(way, "transport"), *reason = doctor_text(way, "reason");
+                        const char *transport = member_text(way, "transport", NULL),
+                                   *reason = member_text(way, "reason", NULL);
                         doctor_find(d, FINDING_NOTE, NULL, "Not by %s: %s.", transport ? transport : "?",
                                     reason ? reason : "no reason known");
                 }
@@ -130,8 +132,8 @@ int doctor_peer(struct doctor *d, const char *name)
         if (status == CLI_OK) {
                 bool here = json_object_object_get_ex(info, "pid", &pid) &&
                             local_is_worker(peer.url, json_object_get_int(pid));
-                doctor_find(d, FINDING_GOOD, NULL, "Peer %s (version %s) answers at %s, %s.", doctor_text(info, "name"),
-                            doctor_text(info, "version"), peer.url,
+                doctor_find(d, FINDING_GOOD, NULL, "Peer %s (version %s) answers at %s, %s.",
+                            member_text(info, "name", NULL), member_text(info, "version", NULL), peer.url,
                             here ? "on this machine" : "on another machine or as another user");
                 peer_connect(d, &peer, info);
         }

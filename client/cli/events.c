@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "events.h"
+#include "member.h"
 #include "table.h"
 
 /* What of the object of an event stands on its line; what is missing is left out. */
@@ -14,15 +15,9 @@ static const struct table_column events_columns[] = {
         { "", "max", TABLE_NUMBER },        { "", "transport", TABLE_TEXT }, { "", "label", TABLE_TEXT },
 };
 
-static const char *events_text(struct json_object *object, const char *member)
-{
-        struct json_object *value;
-        return json_object_object_get_ex(object, member, &value) ? json_object_get_string(value) : NULL;
-}
-
 static int events_print(const struct cli *cli, struct json_object *event)
 {
-        const char *type = events_text(event, "type"), *time = events_text(event, "time"), *code;
+        const char *type = member_text(event, "type", NULL), *time = member_text(event, "time", NULL), *code;
         struct json_object *object, *error, *value;
         char family[16], text[256];
         if (cli->json)
@@ -38,7 +33,7 @@ static int events_print(const struct cli *cli, struct json_object *event)
                         table_format(object, &events_columns[i], text, sizeof(text));
                         printf(" %s", text);
                 }
-                if (json_object_object_get_ex(object, "error", &error) && (code = events_text(error, "code")))
+                if (json_object_object_get_ex(object, "error", &error) && (code = member_text(error, "code", NULL)))
                         printf(" %s", code);
         }
         putchar('\n');
@@ -48,8 +43,8 @@ static int events_print(const struct cli *cli, struct json_object *event)
 /* What the worker does not know any more is told on standard error: the lists say what is there. */
 static void events_missed(struct json_object *page)
 {
-        const char *missed = events_text(page, "missed");
-        if (events_text(page, "restarted"))
+        const char *missed = member_text(page, "missed", NULL);
+        if (member_text(page, "restarted", NULL))
                 fputs("ferry: the worker was started anew\n", stderr);
         if (missed)
                 fprintf(stderr, "ferry: %s events were missed\n", missed);
@@ -96,7 +91,7 @@ int cli_run_events(struct cli *cli, int argc, char **argv)
                 if (fflush(stdout) != 0)
                         status = CLI_PROBLEM;
                 free(after);
-                after = (next = events_text(page, "next")) ? strdup(next) : NULL;
+                after = (next = member_text(page, "next", NULL)) ? strdup(next) : NULL;
                 more = after && (cli->follow || n > 0);
                 json_object_put(page);
         }

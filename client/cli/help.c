@@ -16,15 +16,15 @@ static void help_option(const struct cli_option *option)
                option->environment ? option->environment : "");
 }
 
-static void help_all(void)
+static void help_all(const struct cli *cli)
 {
         char left[64];
         puts("Usage: ferry [@WORKER] COMMAND [ARGUMENT]... [OPTION]...\n"
              "Moves files and regions between Ferry workers, and shows what they do.\n\n"
              "Commands:");
-        for (size_t i = 0; i < cli_commands_count; i++) {
-                snprintf(left, sizeof(left), "%s %s", cli_commands[i].name, cli_commands[i].arguments);
-                printf("  %-*s %s\n", HELP_LEFT, left, cli_commands[i].help);
+        for (size_t i = 0; i < cli->n_commands; i++) {
+                snprintf(left, sizeof(left), "%s %s", cli->commands[i].name, cli->commands[i].arguments);
+                printf("  %-*s %s\n", HELP_LEFT, left, cli->commands[i].help);
         }
         puts("\nOptions of every command (ferry COMMAND --help shows the others):");
         for (size_t i = 0; i < cli_options_count; i++) {
@@ -100,13 +100,13 @@ static void help_mdoc_text(const char *text)
         putchar('\n');
 }
 
-static void help_mdoc(void)
+static void help_mdoc(const struct cli *cli)
 {
         puts(".Sh OPTIONS\nThey stand anywhere.\n.Bl -tag -width Ds");
         help_mdoc_options(NULL);
         puts(".El\n.Sh COMMANDS\n.Bl -tag -width Ds");
-        for (size_t i = 0; i < cli_commands_count; i++) {
-                const struct cli_command *command = &cli_commands[i];
+        for (size_t i = 0; i < cli->n_commands; i++) {
+                const struct cli_command *command = &cli->commands[i];
                 printf(".It Cm %s", command->name);
                 help_mdoc_arguments(command->arguments);
                 printf("%c%s.\n", toupper((unsigned char)command->help[0]), command->help + 1);
@@ -128,14 +128,14 @@ static void help_mdoc(void)
 int cli_run_help(struct cli *cli, int argc, char **argv)
 {
         if (cli->mdoc) {
-                help_mdoc();
+                help_mdoc(cli);
                 return CLI_OK;
         }
         if (argc < 2) {
-                help_all();
+                help_all(cli);
                 return CLI_OK;
         }
-        const struct cli_command *command = cli_command_find(argv[1]);
+        const struct cli_command *command = cli_command_find(cli, argv[1]);
         if (!command)
                 return cli_usage_error("no command %s (see ferry --help)", argv[1]);
         help_one(command);

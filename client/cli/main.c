@@ -17,7 +17,7 @@ static int main_run(struct cli *cli, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-        struct cli cli = { 0 };
+        struct cli cli = { .commands = cli_commands, .n_commands = cli_commands_count };
         int n = 0, status = cli_options_parse(&cli, argc, argv, &n);
         argv[n] = NULL;
         signals_install();

@@ -162,6 +162,15 @@ static void parser_environment(struct cli *cli)
         }
 }
 
+const struct cli_command *cli_command_find(const struct cli *cli, const char *name)
+{
+        for (size_t i = 0; i < cli->n_commands; i++) {
+                if (strcmp(cli->commands[i].name, name) == 0)
+                        return &cli->commands[i];
+        }
+        return NULL;
+}
+
 /* "@prefill" before the command names the worker. */
 static bool parser_is_worker(const struct parser *p, const char *text)
 {
@@ -173,10 +182,10 @@ static int parser_check(const struct parser *p)
         if (p->kept == 0)
                 return CLI_OK;
         const char *name = p->argv[0];
-        p->cli->command = cli_command_find(name);
+        p->cli->command = cli_command_find(p->cli, name);
         if (!p->cli->command) {
                 const char *near =
-                        cli_suggest(name, &cli_commands[0].name, cli_commands_count, sizeof(cli_commands[0]));
+                        cli_suggest(name, &p->cli->commands[0].name, p->cli->n_commands, sizeof(p->cli->commands[0]));
                 return near ? cli_usage_error("no command %s: did you mean %s?", name, near)
                             : cli_usage_error("no command %s (see ferry --help)", name);
         }
@@ -211,50 +220,4 @@ int cli_options_parse(struct cli *cli, int argc, char **argv, int *ret_argc)
                 status = parser_check(&p);
         *ret_argc = p.kept;
         return status;
-}
-
-/* ---- values ---- */
-
-struct unit {
-        const char *name;
-        double factor;
-};
-
-static bool value_parse(const char *text, const struct unit *units, size_t n, double most, uint64_t *ret_value)
-{
-        char *end;
-        if (!*text || !strchr("0123456789.", *text) || strpbrk(text, "xX"))
-                return false;
-        double number = strtod(text, &end);
-        for (size_t i = 0; end != text && i < n; i++) {
-                if (strcmp(units[i].name, end) != 0)
-                        continue;
-                double value = number * units[i].factor;
-                if (!(value >= 0 && value < most))
-                        return false;
-                *ret_value = (uint64_t)value;
-                return true;
-        }
-        return false;
-}
-
-bool cli_duration_parse(const char *text, uint64_t *ret_ms)
-{
-        static const struct unit units[] = { { "", 1e3 }, { "s", 1e3 }, { "ms", 1 }, { "m", 60e3 }, { "h", 3600e3 } };
-        return value_parse(text, units, sizeof(units) / sizeof(units[0]), 1e15, ret_ms);
-}
-
-bool cli_number_parse(const char *text, uint64_t *ret_number)
-{
-        *ret_number = strspn(text, "0123456789") == strlen(text) && strlen(text) < 16 ? strtoull(text, NULL, 10) : 0;
-        return *ret_number;
-}
-
-bool cli_size_parse(const char *text, uint64_t *ret_bytes)
-{
-        static const struct unit units[] = {
-                { "", 1 },          { "B", 1 },          { "K", 1024 },         { "KiB", 1024 }, { "M", 1048576 },
-                { "MiB", 1048576 }, { "G", 1073741824 }, { "GiB", 1073741824 }, { "T", 0x1p40 }, { "TiB", 0x1p40 },
-        };
-        return value_parse(text, units, sizeof(units) / sizeof(units[0]), 0x1p62, ret_bytes) && *ret_bytes;
 }

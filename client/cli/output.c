@@ -1,9 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli.h"
+
+static void output_say(const char *format, va_list arguments)
+{
+        fputs("ferry: ", stderr);
+        vfprintf(stderr, format, arguments);
+        fputc('\n', stderr);
+}
+
+int cli_usage_error(const char *format, ...)
+{
+        va_list arguments;
+        va_start(arguments, format);
+        output_say(format, arguments);
+        va_end(arguments);
+        return CLI_USAGE;
+}
+
+int cli_problem(const char *format, ...)
+{
+        va_list arguments;
+        va_start(arguments, format);
+        output_say(format, arguments);
+        va_end(arguments);
+        return CLI_PROBLEM;
+}
 
 int cli_write(int fd, const void *data, size_t size)
 {

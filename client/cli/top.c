@@ -9,6 +9,7 @@
 #include <ferry/clock.h>
 
 #include "events.h"
+#include "member.h"
 #include "table.h"
 
 enum { TOP_INTERVAL_MS = 1000, TOP_ROWS = 24, TOP_FRAME_LINES = 5 };
@@ -37,25 +38,20 @@ static double top_number(struct json_object *object, const char *name)
         return json_object_object_get_ex(object, name, &value) ? json_object_get_double(value) : 0;
 }
 
-static const char *top_text(struct json_object *object, const char *name)
-{
-        struct json_object *value;
-        return json_object_object_get_ex(object, name, &value) ? json_object_get_string(value) : "";
-}
-
 /* ---- events ---- */
 
 /* Keeps what has ended, and where to go on. Returns how many events there were. */
 static size_t top_take(struct top *top, struct json_object *page)
 {
         struct json_object *list, *operation;
-        const char *next = top_text(page, "next");
+        const char *next = member_text(page, "next", "");
         size_t n = json_object_object_get_ex(page, "events", &list) ? json_object_array_length(list) : 0;
         for (size_t i = 0; top->seen && i < n; i++) {
                 struct json_object *event = json_object_array_get_idx(list, i);
-                if (strcmp(top_text(event, "type"), "operation.ended") == 0 &&
+                if (strcmp(member_text(event, "type", ""), "operation.ended") == 0 &&
                     json_object_object_get_ex(event, "operation", &operation))
-                        json_object_object_add(top->ended, top_text(operation, "id"), json_object_get(operation));
+                        json_object_object_add(top->ended, member_text(operation, "id", ""),
+                                               json_object_get(operation));
         }
         free(top->after);
         top->after = strdup(next);
@@ -92,7 +88,7 @@ static double top_rate(const struct top *top, struct json_object *operation, uin
         double moved = top_number(operation, "bytes_done"), rate;
         if (!top->seen || now_ms <= top->seen_ms)
                 return 0;
-        if (json_object_object_get_ex(top->seen, top_text(operation, "id"), &before))
+        if (json_object_object_get_ex(top->seen, member_text(operation, "id", ""), &before))
                 moved -= json_object_get_double(before);
         rate = moved > 0 ? moved * 1000 / (double)(now_ms - top->seen_ms) : 0;
         if (rate > 0)
@@ -109,10 +105,10 @@ static double top_rows(struct top *top, struct json_object *running, struct json
         top->moving = false;
         for (size_t i = 0; i < json_object_array_length(running); i++) {
                 struct json_object *operation = json_object_array_get_idx(running, i);
-                const char *id = top_text(operation, "id");
+                const char *id = member_text(operation, "id", "");
                 if (json_object_object_get_ex(top->ended, id, NULL))
                         continue;
-                top->moving = top->moving || strcmp(top_text(operation, "status"), "IN_PROGRESS") == 0;
+                top->moving = top->moving || strcmp(member_text(operation, "status", ""), "IN_PROGRESS") == 0;
                 sum += top_rate(top, operation, now_ms);
                 json_object_object_add(seen, id, json_object_new_double(top_number(operation, "bytes_done")));
                 json_object_array_add(rows, json_object_get(operation));
@@ -182,7 +178,7 @@ static int top_name(struct top *top)
 {
         struct json_object *worker = NULL;
         int status = table_get(&top->cli->worker, "/v1/worker", &worker);
-        if (status == CLI_OK && !(top->name = strdup(top_text(worker, "name"))))
+        if (status == CLI_OK && !(top->name = strdup(member_text(worker, "name", ""))))
                 status = cli_usage_error("memory is short");
         json_object_put(worker);
         return status;

@@ -1,40 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli.h"
-#include "workers.h"
 
 enum { WORKER_TOKEN_MAX = 4096, WORKER_WORDS = 6 };
-
-static void worker_say(const char *format, va_list arguments)
-{
-        fputs("ferry: ", stderr);
-        vfprintf(stderr, format, arguments);
-        fputc('\n', stderr);
-}
-
-int cli_usage_error(const char *format, ...)
-{
-        va_list arguments;
-        va_start(arguments, format);
-        worker_say(format, arguments);
-        va_end(arguments);
-        return CLI_USAGE;
-}
-
-int cli_problem(const char *format, ...)
-{
-        va_list arguments;
-        va_start(arguments, format);
-        worker_say(format, arguments);
-        va_end(arguments);
-        return CLI_PROBLEM;
-}
 
 /* ---- the handle ---- */
 
@@ -194,8 +167,7 @@ static int worker_default(char **setting, const char *value)
         return *setting ? CLI_OK : cli_usage_error("%s", strerror(ENOMEM));
 }
 
-/* Options win over the file. */
-static int worker_open_with_defaults(struct cli *cli, struct cli_worker *worker, const char *token_file)
+int worker_open_with_defaults(struct cli *cli, struct cli_worker *worker, const char *token_file)
 {
         const struct {
                 char **setting;
@@ -210,7 +182,7 @@ static int worker_open_with_defaults(struct cli *cli, struct cli_worker *worker,
         return status == CLI_OK ? worker_open(worker) : status;
 }
 
-static int worker_resolve(const char *name, struct cli_worker *worker)
+int worker_resolve(const char *name, struct cli_worker *worker)
 {
         return *name == '@' ? workers_find(name + 1, worker) : worker_default(&worker->url, name);
 }
@@ -221,109 +193,4 @@ int cli_connect(struct cli *cli)
                 return CLI_OK;
         int status = worker_resolve(cli->url ? cli->url : CLI_DEFAULT_URL, &cli->worker);
         return status == CLI_OK ? worker_open_with_defaults(cli, &cli->worker, cli->token_file) : status;
-}
-
-int cli_worker_named(struct cli *cli, const char *name, struct cli_worker *ret_worker)
-{
-        struct cli_worker worker = { 0 };
-        int status = strncmp(name, "ferry://", 8) == 0 ? workers_url(cli, name + 8, &worker.url)
-                                                       : worker_resolve(name, &worker);
-        /* Our own worker's token is for our own worker alone. */
-        bool same = status == CLI_OK && cli->worker.url && strcmp(worker.url, cli->worker.url) == 0;
-        const char *token = same && !cli->peer_token_file ? cli->worker.token_file : cli->peer_token_file;
-        if (status == CLI_OK)
-                status = worker_open_with_defaults(cli, &worker, token);
-        if (status == CLI_OK)
-                *ret_worker = worker;
-        else
-                worker_close(&worker);
-        return status;
-}
-
-/* ---- what went wrong ---- */
-
-static int worker_unreachable(const struct cli_worker *worker, int r)
-{
-        const char *message = ferry_last_message(worker->ferry);
-        switch (r) {
-        case -ECONNREFUSED:
-        case -ECONNRESET:
-        case -EHOSTUNREACH:
-        case -ETIMEDOUT:
-                fprintf(stderr,
-                        "ferry: is a worker running at %s? %s (start one with ferryd, or name another with --url)\n",
-                        worker->url, message);
-                break;
-        case -EPROTO:
-                fprintf(stderr, "ferry: %s: %s (is this the URL of a ferryd?)\n", worker->url, message);
-                break;
-        case -EACCES:
-                fprintf(stderr, "ferry: %s: %s (see --ca-file, --cert, --key, and the socket's mode)\n", worker->url,
-                        message);
-                break;
-        default:
-                fprintf(stderr, "ferry: %s: %s\n", worker->url, *message ? message : strerror(-r));
-        }
-        return CLI_UNREACHABLE;
-}
-
-/* What to do about a refusal, where that is not plain. */
-static const char *worker_advice(int error)
-{
-        switch (error) {
-        case FERRY_E_UNAUTHENTICATED:
-                return " (give the worker's token with --token-file)";
-        case FERRY_E_FORBIDDEN:
-                return " (this needs the full token, or --allow-peer at the worker)";
-        case FERRY_E_HOST_REFUSED:
-                return " (start the worker with --allow-host NAME, or use its address)";
-        case FERRY_E_NO_SPACE:
-                return " (remove regions with ferry rm, or raise --memory-limit of the worker)";
-        default:
-                return "";
-        }
-}
-
-int cli_result(const struct cli_worker *worker, int r)
-{
-        if (r == 0)
-                return CLI_OK;
-        if (r == -EPIPE)
-                return CLI_PROBLEM; /* the reader of our output has seen enough */
-        if (r == -ECANCELED && signals_caught())
-                return CLI_PROBLEM; /* main tells */
-        if (r == -EINVAL || r == -ENOTSUP || r == -ENOMEM)
-                return cli_usage_error("%s", *ferry_last_message(worker->ferry) ? ferry_last_message(worker->ferry)
-                                                                                : strerror(-r));
-        if (r < 0)
-                return worker_unreachable(worker, r);
-        return cli_problem("%s%s", ferry_last_message(worker->ferry), worker_advice(r));
-}
-
-static const char *operation_advice(const struct ferry_operation *o)
-{
-        switch (o->error) {
-        case FERRY_E_PEER_UNREACHABLE:
-                return " (ferry doctor PEER tells why)";
-        case FERRY_E_PEER_LOST:
-                return " (does the other worker still run?)";
-        case FERRY_E_ALREADY_CLAIMED:
-        case FERRY_E_STALE_METADATA:
-        case FERRY_E_METADATA_EXPIRED:
-        case FERRY_E_EXPIRED:
-                return " (offer it again)";
-        case FERRY_E_STALLED:
-                return " (no byte moved: ferry doctor PEER checks the network)";
-        default:
-                return "";
-        }
-}
-
-int cli_operation_result(const struct ferry_operation *operation)
-{
-        if (operation->status == FERRY_COMPLETE)
-                return CLI_OK;
-        return cli_problem("%s did not complete: %s%s%s%s", operation->id, operation->error_code,
-                           operation->error_detail[0] ? ": " : "", operation->error_detail,
-                           operation_advice(operation));
 }

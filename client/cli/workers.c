@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "workers.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "member.h"
 #include "table.h"
 
 #define WORKERS_PATH "/v1/peers?registry=1&limit=1000"
@@ -17,12 +16,6 @@ static const struct table_column workers_columns[] = {
         { "NAME", "worker", TABLE_TEXT }, { "VERSION", "version", TABLE_TEXT }, { "STARTED", "started_at", TABLE_AGE },
         { "EPOCH", "epoch", TABLE_TEXT }, { "DATA", "data", TABLE_TEXT },       { "URL", "url", TABLE_TEXT },
 };
-
-static const char *workers_text(struct json_object *worker, const char *member)
-{
-        struct json_object *value;
-        return json_object_object_get_ex(worker, member, &value) ? json_object_get_string(value) : "";
-}
 
 /* What is in "addresses" as members of the worker. */
 static void workers_flatten(struct json_object *worker)
@@ -60,8 +53,8 @@ static bool workers_has(struct json_object *list, struct json_object *worker)
 {
         for (size_t i = 0; i < json_object_array_length(list); i++) {
                 struct json_object *other = json_object_array_get_idx(list, i);
-                if (strcmp(workers_text(other, "epoch"), workers_text(worker, "epoch")) == 0 &&
-                    strcmp(workers_text(other, "worker"), workers_text(worker, "worker")) == 0)
+                if (strcmp(member_text(other, "epoch", ""), member_text(worker, "epoch", "")) == 0 &&
+                    strcmp(member_text(other, "worker", ""), member_text(worker, "worker", "")) == 0)
                         return true;
         }
         return false;
@@ -82,7 +75,8 @@ static int workers_tell(const struct cli *cli, const char *event, struct json_ob
                         status = cli_print(json_object_to_json_string_ext(line, JSON_C_TO_STRING_NOSLASHESCAPE));
                         json_object_put(line);
                 } else {
-                        printf("%-6s %s %s\n", event, workers_text(worker, "worker"), workers_text(worker, "url"));
+                        printf("%-6s %s %s\n", event, member_text(worker, "worker", ""),
+                               member_text(worker, "url", ""));
                 }
         }
         if (fflush(stdout) != 0)
@@ -141,7 +135,10 @@ int cli_run_workers(struct cli *cli, int argc, char **argv)
         return status;
 }
 
-int workers_url(struct cli *cli, const char *name, char **ret_url)
+/* ---- other workers, by name ---- */
+
+/* The base URL of a worker, as the registry of the worker of --url says, for free(). */
+static int workers_url(struct cli *cli, const char *name, char **ret_url)
 {
         struct json_object *list = NULL;
         int status = cli_connect(cli);
@@ -150,11 +147,11 @@ int workers_url(struct cli *cli, const char *name, char **ret_url)
         *ret_url = NULL;
         for (size_t i = 0; status == CLI_OK && !*ret_url && i < json_object_array_length(list); i++) {
                 struct json_object *worker = json_object_array_get_idx(list, i);
-                const char *text = workers_text(worker, "worker");
+                const char *text = member_text(worker, "worker", "");
                 if (strcmp(text, name) != 0)
                         continue;
                 workers_flatten(worker);
-                *ret_url = strdup(workers_text(worker, "url"));
+                *ret_url = strdup(member_text(worker, "url", ""));
                 if (!*ret_url)
                         status = cli_usage_error("%s", strerror(ENOMEM));
         }
@@ -165,5 +162,22 @@ int workers_url(struct cli *cli, const char *name, char **ret_url)
                 *ret_url = NULL;
         }
         json_object_put(list);
+        return status;
+}
+
+int cli_worker_named(struct cli *cli, const char *name, struct cli_worker *ret_worker)
+{
+        struct cli_worker worker = { 0 };
+        int status = strncmp(name, "ferry://", 8) == 0 ? workers_url(cli, name + 8, &worker.url)
+                                                       : worker_resolve(name, &worker);
+        /* Our own worker's token is for our own worker alone. */
+        bool same = status == CLI_OK && cli->worker.url && strcmp(worker.url, cli->worker.url) == 0;
+        const char *token = same && !cli->peer_token_file ? cli->worker.token_file : cli->peer_token_file;
+        if (status == CLI_OK)
+                status = worker_open_with_defaults(cli, &worker, token);
+        if (status == CLI_OK)
+                *ret_worker = worker;
+        else
+                worker_close(&worker);
         return status;
 }

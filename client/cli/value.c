@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+struct unit {
+        const char *name;
+        double factor;
+};
+
+static bool value_parse(const char *text, const struct unit *units, size_t n, double most, uint64_t *ret_value)
+{
+        char *end;
+        if (!*text || !strchr("0123456789.", *text) || strpbrk(text, "xX"))
+                return false;
+        double number = strtod(text, &end);
+        for (size_t i = 0; end != text && i < n; i++) {
+                if (strcmp(units[i].name, end) != 0)
+                        continue;
+                double value = number * units[i].factor;
+                if (!(value >= 0 && value < most))
+                        return false;
+                *ret_value = (uint64_t)value;
+                return true;
+        }
+        return false;
+}
+
+bool cli_duration_parse(const char *text, uint64_t *ret_ms)
+{
+        static const struct unit units[] = { { "", 1e3 }, { "s", 1e3 }, { "ms", 1 }, { "m", 60e3 }, { "h", 3600e3 } };
+        return value_parse(text, units, sizeof(units) / sizeof(units[0]), 1e15, ret_ms);
+}
+
+bool cli_number_parse(const char *text, uint64_t *ret_number)
+{
+        *ret_number = strspn(text, "0123456789") == strlen(text) && strlen(text) < 16 ? strtoull(text, NULL, 10) : 0;
+        return *ret_number;
+}
+
+bool cli_size_parse(const char *text, uint64_t *ret_bytes)
+{
+        static const struct unit units[] = {
+                { "", 1 },          { "B", 1 },          { "K", 1024 },         { "KiB", 1024 }, { "M", 1048576 },
+                { "MiB", 1048576 }, { "G", 1073741824 }, { "GiB", 1073741824 }, { "T", 0x1p40 }, { "TiB", 0x1p40 },
+        };
+        return value_parse(text, units, sizeof(units) / sizeof(units[0]), 0x1p62, ret_bytes) && *ret_bytes;
+}
