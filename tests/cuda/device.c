@@ -158,8 +158,9 @@ EXPORT cuda_result cuDeviceGetUuid_v2(struct cuda_uuid *ret_uuid, cuda_device de
 
 EXPORT cuda_result cuDeviceGetAttribute(int *ret_value, int attribute, cuda_device device)
 {
-        (void)device;
-        *ret_value = attribute == CUDA_DEVICE_GPU_DIRECT_RDMA;
+        enum { PCI_BUS_ID = 33, FIRST_BUS = 0x40 }; /* UCX tells devices by their places on the bus */
+
+        *ret_value = attribute == PCI_BUS_ID ? FIRST_BUS + device : attribute == CUDA_DEVICE_GPU_DIRECT_RDMA;
         return CUDA_SUCCESS;
 }
 
@@ -168,6 +169,21 @@ EXPORT cuda_result cuDeviceTotalMem_v2(size_t *ret_bytes, cuda_device device)
         (void)device;
         *ret_bytes = TOTAL_BYTES;
         return CUDA_SUCCESS;
+}
+
+struct context *context_of(int device)
+{
+        return &contexts[device];
+}
+
+bool context_is_active(int device)
+{
+        bool active;
+
+        (void)pthread_mutex_lock(&standin_lock);
+        active = contexts[device].users > 0;
+        (void)pthread_mutex_unlock(&standin_lock);
+        return active;
 }
 
 EXPORT cuda_result cuDevicePrimaryCtxRetain(cuda_context *ret_context, cuda_device device)
@@ -204,6 +220,8 @@ EXPORT cuda_result cuCtxPopCurrent_v2(cuda_context *ret_context)
 {
         if (depth == 0)
                 return CUDA_ERROR_INVALID_CONTEXT;
-        *ret_context = stack[--depth];
+        depth--;
+        if (ret_context)
+                *ret_context = stack[depth];
         return CUDA_SUCCESS;
 }

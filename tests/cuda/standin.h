@@ -31,7 +31,7 @@
  *                         other, those of several run at once
  *
  * device.c has the settings, the devices and the contexts, memory.c what is allocated, ipc.c other processes, host.c
- * host memory, stream.c the copies and their time.
+ * host memory, stream.c the copies and their time, ucx.c what UCX's CUDA module needs besides.
  */
 
 #define EXPORT __attribute__((visibility("default")))
@@ -70,6 +70,8 @@ bool fault(const char *word);
 cuda_result health(void);
 cuda_result current(struct context **ret_context);
 struct standin_counts *counts(void);
+struct context *context_of(int device);
+bool context_is_active(int device);
 
 /* ---- memory.c; with the lock ---- */
 
@@ -86,5 +88,21 @@ enum host_kind { HOST_WRONG, HOST_PAGEABLE, HOST_PINNED };
 
 /* Host memory is pinned whole, or not at all; a device's is wrong. */
 enum host_kind host_kind(const uint8_t *address, size_t size);
+
+/* ---- stream.c ---- */
+
+/* Whether the device has had the time for what the event stands for; the driver's own thread may not wait. */
+bool event_is_over(cuda_event event);
+
+/* ---- entry points that others call ---- */
+
+cuda_result cuGetErrorName(cuda_result result, const char **ret_name);
+cuda_result cuDeviceGetUuid_v2(struct cuda_uuid *ret_uuid, cuda_device device);
+cuda_result cuStreamCreate(cuda_stream *ret_stream, unsigned flags);
+cuda_result cuStreamDestroy_v2(cuda_stream stream);
+cuda_result cuEventSynchronize(cuda_event event);
+cuda_result cuMemcpyHtoDAsync_v2(cuda_pointer to, const void *from, size_t size, cuda_stream stream);
+cuda_result cuMemcpyDtoHAsync_v2(void *to, cuda_pointer from, size_t size, cuda_stream stream);
+cuda_result cuMemcpyDtoDAsync_v2(cuda_pointer to, cuda_pointer from, size_t size, cuda_stream stream);
 
 #endif

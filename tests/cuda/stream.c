@@ -190,6 +190,13 @@ EXPORT cuda_result cuEventSynchronize(cuda_event handle)
         return event->stream ? cuStreamSynchronize(event->stream) : CUDA_SUCCESS;
 }
 
+bool event_is_over(cuda_event handle)
+{
+        const struct event *event = handle;
+
+        return !event->stream || (!fault("stuck") && now_us() >= event->stream->idle_us);
+}
+
 EXPORT cuda_result cuEventDestroy_v2(cuda_event handle)
 {
         free(handle);
