@@ -13,9 +13,12 @@ void get_devices(struct http_request *request)
         const struct http_config *config = &request->server->config;
         struct ferry_json_writer writer = { 0 };
         struct device_inventory *inventory;
+        struct device_ucx ucx = { 0 };
+        int error;
 
-        bool cuda = engine_network_is_open(config->engine) && config->engine->cuda;
-        int error = device_inventory_new(cuda, config->device_source, &inventory);
+        if (engine_network_is_open(config->engine))
+                ucx = config->engine->device;
+        error = device_inventory_new(&ucx, config->device_source, &inventory);
         if (error) {
                 request_problem(request, error, NULL);
                 return;

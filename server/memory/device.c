@@ -98,7 +98,8 @@ int device_memories_fill(const struct device_paths *paths, struct device_invento
         return 0;
 }
 
-int device_inventory_new(bool ucx_cuda, const struct device_source *source, struct device_inventory **ret_inventory)
+int device_inventory_new(const struct device_ucx *ucx, const struct device_source *source,
+                         struct device_inventory **ret_inventory)
 {
         static const struct device_source verbs = { .fill = device_nics_fill };
         if (!source)
@@ -106,7 +107,7 @@ int device_inventory_new(bool ucx_cuda, const struct device_source *source, stru
         struct device_inventory *inventory = calloc(1, sizeof(*inventory));
         if (!inventory)
                 return -ENOMEM;
-        inventory->ucx_cuda = ucx_cuda;
+        inventory->ucx = *ucx;
         int r = device_memories_fill(&system_paths, inventory);
         if (r == 0) {
                 r = source->fill(source->context, inventory);

@@ -19,11 +19,14 @@ static void missing_add(struct device_gpu_direct *answer, const char *sentence)
                 (void)snprintf(answer->missing[answer->n_missing++], sizeof(answer->missing[0]), "%s", sentence);
 }
 
+/* Of the cards, the memory, and who tells UCX of it: the one place that decides. */
 void device_gpu_direct(const struct device_inventory *inventory, struct device_gpu_direct *ret_answer)
 {
-        char no_gpu[128];
+        const struct device_ucx *ucx = &inventory->ucx;
+        bool is_auto = ucx->direct == DEVICE_DIRECT_AUTO;
+        char no_gpu[128], no_rdma[128];
 
-        *ret_answer = (struct device_gpu_direct){ 0 };
+        *ret_answer = (struct device_gpu_direct){ .memory = true };
         if (inventory->rdma_error[0] != '\0' && !has_active_port(inventory)) {
                 char sentence[128];
                 (void)snprintf(sentence, sizeof(sentence), "RDMA devices could not be asked: %.90s.",
@@ -32,25 +35,32 @@ void device_gpu_direct(const struct device_inventory *inventory, struct device_g
         }
         (void)snprintf(no_gpu, sizeof(no_gpu), "%.120s.",
                        *inventory->gpu_error ? inventory->gpu_error : "There is no GPU");
+        (void)snprintf(no_rdma, sizeof(no_rdma), "UCX uses no RDMA: %.105s.", ucx->no_rdma ? ucx->no_rdma : "");
 
         const struct {
-                bool missing;
+                bool missing, memory;
                 const char *sentence;
         } checks[] = {
-                { inventory->n_nics == 0,
+                { inventory->n_nics == 0, false,
                   "There is no RDMA network card: install one and load its kernel driver (ibv_devinfo lists it)." },
-                { inventory->n_nics > 0 && !has_active_port(inventory),
+                { inventory->n_nics > 0 && !has_active_port(inventory), false,
                   "No port of an RDMA network card is ACTIVE: connect it and set its link up (ibv_devinfo shows it)." },
-                { inventory->n_gpus == 0, no_gpu },
-                { inventory->n_gpus > 0 && inventory->n_gpus_direct == 0,
+                { has_active_port(inventory) && ucx->open && ucx->no_rdma, false, no_rdma },
+                { inventory->n_gpus == 0, true, no_gpu },
+                { inventory->n_gpus > 0 && inventory->n_gpus_direct == 0 && is_auto, true,
                   "The driver lets no RDMA card reach the memory of these GPUs: that takes data centre or RTX ones." },
-                { !inventory->ucx_cuda,
-                  "This UCX cannot move CUDA memory: install a UCX that was built --with-cuda, and its CUDA modules." },
-                { !inventory->peer_memory,
-                  "No peer memory kernel module is loaded: run modprobe nvidia_peermem (older: nv_peer_mem)." },
+                { !ucx->open, true, "The network transport is not open: ferryd --data-listen opens it." },
+                { ucx->open && !ucx->cuda, true,
+                  "This UCX cannot move CUDA memory: install one of 1.16 or newer that was built --with-cuda." },
+                { !inventory->peer_memory && is_auto, true,
+                  "No peer memory kernel module is loaded: modprobe nvidia_peermem (or, with DMA-BUF, --gpu-direct "
+                  "on)." },
+                { ucx->direct == DEVICE_DIRECT_OFF, true, "It is switched off: --gpu-direct off." },
         };
         for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
-                if (checks[i].missing)
+                if (checks[i].missing) {
                         missing_add(ret_answer, checks[i].sentence);
+                        ret_answer->memory &= !checks[i].memory;
+                }
         ret_answer->possible = ret_answer->n_missing == 0;
 }

@@ -261,7 +261,7 @@ static const char *why_not(const struct contact *contact, const char *tried)
 /* Nothing is better than HTTP by less. */
 static void explain_visits(const struct engine *engine, const struct contact *contact, struct engine_peer_view *view)
 {
-        const char *no_rdma = engine->ucx ? ucx_transport_facts(engine->ucx)->no_rdma : NULL;
+        const char *no_rdma = engine->ucx ? ucx_transport_facts(engine->ucx)->device.no_rdma : NULL;
 
         add_unused(view, "shm", why_not(contact, contact->no_shm));
         add_unused(view, "rdma", why_not(contact, contact->no_ucx ?: no_rdma));
@@ -277,7 +277,7 @@ static const char *why_no_shm(const struct contact *contact, const struct peer *
 
 static const char *why_no_rdma(const struct engine *engine, const struct contact *contact, const struct peer *best)
 {
-        const char *here = engine->ucx ? ucx_transport_facts(engine->ucx)->no_rdma : NULL;
+        const char *here = engine->ucx ? ucx_transport_facts(engine->ucx)->device.no_rdma : NULL;
 
         if (!best && contact->no_ucx)
                 return contact->no_ucx;

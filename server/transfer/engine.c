@@ -67,8 +67,7 @@ static void collect_facts(struct engine *engine)
                         atomic_store(&facts->network_waits, true);
                         return;
                 }
-                facts->memory_types = ucx->memory_types;
-                facts->cuda = (facts->memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
+                facts->device = ucx->device;
                 memcpy(facts->data_address, ucx->data_address, sizeof(facts->data_address));
                 facts->transports = ucx->transports;
                 facts->n_transports = ucx->n_transports;
@@ -121,6 +120,7 @@ static int open_ucx(struct engine *engine, const struct engine_config *config)
                 .advertise = config->advertise,
                 .transports = config->transports,
                 .interfaces = config->interfaces,
+                .gpu_direct = config->gpu_direct,
                 .chunk_size = config->chunk_size,
                 .window = config->window,
         };

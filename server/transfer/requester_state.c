@@ -89,8 +89,7 @@ void requester_note_started(struct requester *r)
 
 void requester_note_way(struct requester *r, enum transport_way way)
 {
-        if (way > r->way)
-                r->way = way;
+        r->way = transport_way_worse(r->way, way);
 }
 
 void requester_fault(struct requester *r, int fault)

@@ -91,8 +91,7 @@ struct wire_header responder_header(const struct responder *r, enum wire_type ty
 
 void responder_note_way(struct responder *r, enum transport_way way)
 {
-        if (way > r->way)
-                r->way = way;
+        r->way = transport_way_worse(r->way, way);
 }
 
 void responder_fault(struct responder *r, int fault)

@@ -87,14 +87,23 @@ void link_was_heard(struct link *link)
                 link->connect_us = 1; /* 0 would say that the peer was not heard */
 }
 
+static const struct {
+        const char *name;
+        unsigned rank;
+} ways[] = {
+        [TRANSPORT_WAY_HOST] = { "", 0 },
+        [TRANSPORT_WAY_GPUDIRECT] = { "+gpudirect", 1 },
+        [TRANSPORT_WAY_CUDA_IPC] = { "+cuda_ipc", 2 },
+        [TRANSPORT_WAY_CUDA_COPY] = { "+cuda_copy", 3 },
+        [TRANSPORT_WAY_STAGED] = { "+staged", 4 },
+};
+
 const char *transport_way_name(enum transport_way way)
 {
-        static const char *const names[] = {
-                [TRANSPORT_WAY_HOST] = "",
-                [TRANSPORT_WAY_CUDA_IPC] = "+cuda_ipc",
-                [TRANSPORT_WAY_CUDA_COPY] = "+cuda_copy",
-                [TRANSPORT_WAY_STAGED] = "+staged",
-        };
+        return ways[way].name;
+}
 
-        return names[way];
+enum transport_way transport_way_worse(enum transport_way a, enum transport_way b)
+{
+        return ways[a].rank < ways[b].rank ? b : a;
 }

@@ -30,12 +30,12 @@ static int fill_error(void *context, struct device_inventory *inventory)
         return *(int *)context;
 }
 
-static struct device_inventory *inventory_of(bool ucx_cuda, int (*fill)(void *, struct device_inventory *),
-                                             void *context)
+static struct device_inventory *inventory_of(bool cuda, int (*fill)(void *, struct device_inventory *), void *context)
 {
         struct device_source source = { .fill = fill, .context = context };
+        const struct device_ucx ucx = { .open = true, .cuda = cuda };
         struct device_inventory *inventory = NULL;
-        assert_int_equal(device_inventory_new(ucx_cuda, &source, &inventory), 0);
+        assert_int_equal(device_inventory_new(&ucx, &source, &inventory), 0);
         return inventory;
 }
 
@@ -73,7 +73,46 @@ TEST(gpu_direct_is_possible_when_all_is_there)
 {
         struct device_gpu_direct answer = answer_and_free(complete("ACTIVE"));
         assert_true(answer.possible);
+        assert_true(answer.memory);
         assert_int_equal(answer.n_missing, 0);
+}
+
+TEST(ucx_gets_the_memory_whatever_the_cards_are_like)
+{
+        struct device_inventory *inventory = complete("DOWN");
+        struct device_gpu_direct answer = answer_and_free(inventory);
+        assert_false(answer.possible);
+        assert_true(answer.memory);
+
+        inventory = complete("ACTIVE");
+        inventory->ucx.no_rdma = "--transports names no transport of RDMA that is here";
+        answer = answer_and_free(inventory);
+        assert_int_equal(answer.n_missing, 1);
+        assert_true(is_missing(&answer, "--transports names no"));
+        assert_true(answer.memory);
+}
+
+TEST(a_user_may_know_better_or_not_want_it)
+{
+        struct device_inventory *inventory = complete("ACTIVE");
+        inventory->ucx.direct = DEVICE_DIRECT_ON;
+        inventory->peer_memory = false;
+        inventory->n_gpus_direct = 0;
+        assert_true(answer_and_free(inventory).memory);
+
+        inventory = complete("ACTIVE");
+        inventory->ucx.direct = DEVICE_DIRECT_OFF;
+        struct device_gpu_direct answer = answer_and_free(inventory);
+        assert_false(answer.memory);
+        assert_int_equal(answer.n_missing, 1);
+        assert_true(is_missing(&answer, "--gpu-direct off"));
+
+        inventory = complete("ACTIVE");
+        inventory->ucx = (struct device_ucx){ 0 };
+        answer = answer_and_free(inventory);
+        assert_false(answer.memory);
+        assert_int_equal(answer.n_missing, 1);
+        assert_true(is_missing(&answer, "--data-listen"));
 }
 
 TEST(machine_without_nic_says_so)
@@ -111,10 +150,11 @@ TEST(each_missing_piece_of_software_says_so)
         assert_true(is_missing(&answer, "lets no RDMA card"));
 
         inventory = complete("ACTIVE");
-        inventory->ucx_cuda = false;
+        inventory->ucx.cuda = false;
         answer = answer_and_free(inventory);
         assert_int_equal(answer.n_missing, 1);
         assert_true(is_missing(&answer, "--with-cuda"));
+        assert_false(answer.memory);
 
         inventory = complete("ACTIVE");
         inventory->peer_memory = false;
@@ -143,7 +183,7 @@ TEST(source_without_memory_fails_the_inventory)
         int error = -ENOMEM;
         struct device_source source = { .fill = fill_error, .context = &error };
         struct device_inventory *inventory = NULL;
-        assert_int_equal(device_inventory_new(false, &source, &inventory), -ENOMEM);
+        assert_int_equal(device_inventory_new(&(struct device_ucx){ 0 }, &source, &inventory), -ENOMEM);
         assert_null(inventory);
         assert_null(device_inventory_free(NULL));
 }
@@ -151,7 +191,7 @@ TEST(source_without_memory_fails_the_inventory)
 TEST(real_inventory_has_the_cpu_and_never_fails)
 {
         struct device_inventory *inventory = NULL;
-        assert_int_equal(device_inventory_new(false, NULL, &inventory), 0);
+        assert_int_equal(device_inventory_new(&(struct device_ucx){ 0 }, NULL, &inventory), 0);
         assert_int_equal(inventory->n_memories, 1);
         assert_string_equal(inventory->memories[0].name, "cpu");
         assert_true(inventory->memories[0].total_bytes > 1 << 20);

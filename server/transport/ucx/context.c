@@ -13,7 +13,8 @@
  * name. rc_verbs connects by TCP's connection manager then.
  */
 #define TRANSPORTS "^sm,ud_verbs,ud_mlx5"
-#define TRANSPORTS_NO_RDMA "^sm" /* UCX complains of names that it does not have */
+#define TRANSPORTS_NO_RDMA "^sm"               /* UCX complains of names that it does not have … */
+#define TRANSPORTS_CUDA TRANSPORTS ",cuda_ipc" /* … but not from 1.16 on: by CUDA's IPC peers write memory of GPUs */
 
 /*
  * TCP moves a rendezvous by PUT straight into its place, or in active messages of 64 KiB that are copied there: 256 MiB
@@ -71,7 +72,9 @@ static void apply(ucp_config_t *config, const struct setting *settings, size_t n
 static void configure(const struct ucx *ucx, const struct ucx_config *config, const char *interfaces,
                       ucp_config_t *ucp_config)
 {
-        const char *transports = ucx_has_rdma() ? TRANSPORTS : TRANSPORTS_NO_RDMA;
+        const char *transports = !ucx_is_before(16) ? TRANSPORTS_CUDA
+                                 : ucx_has_rdma()   ? TRANSPORTS
+                                                    : TRANSPORTS_NO_RDMA;
         const struct setting settings[] = {
                 { "TLS", config->transports ? config->transports : transports, config->transports != NULL },
                 { "NET_DEVICES", config->interfaces ? config->interfaces : interfaces, config->interfaces != NULL },
@@ -197,20 +200,27 @@ int ucx_worker_open(struct ucx *ucx, ucp_am_recv_callback_t arrived)
 int ucx_register_memory(struct transport *transport, struct memory *memory)
 {
         ucp_mem_map_params_t params = {
-                .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH,
+                .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                              UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
                 .address = memory->address,
                 .length = memory->size,
+                .memory_type = memory->space ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST,
         };
         ucp_mem_h handle;
         ucs_status_t status;
         uint64_t limit;
 
-        if (memory->space)
+        if (memory->space && !ucx_of(transport)->direct)
                 return 0; /* it is staged */
         status = ucp_mem_map(ucx_of(transport)->context, &params, &handle);
-
         if (status == UCS_OK) {
                 memory->handles[transport->index] = handle;
+                return 0;
+        }
+        if (memory->space) {
+                log_event(LOG_INFO, "memory of a GPU cannot be registered: it goes by way of host memory",
+                          LOG_S("transport", transport->name), LOG_U("size", memory->size),
+                          LOG_S("reason", ucs_status_string(status)));
                 return 0;
         }
         limit = ucx_memlock_limit();
@@ -257,13 +267,10 @@ static void add_lane(struct ucx *ucx, char *line)
 void ucx_context_facts(struct ucx *ucx)
 {
         FERRY_CLEANUP(cleanup_free) char *text = NULL;
-        ucp_context_attr_t attr = { .field_mask = UCP_ATTR_FIELD_MEMORY_TYPES };
         size_t size = 0;
         FILE *out = open_memstream(&text, &size);
         char *save = NULL;
 
-        if (ucp_context_query(ucx->context, &attr) == UCS_OK)
-                ucx->facts.memory_types = attr.memory_types;
         ucx->facts.transports = (const char *const *)ucx->lanes;
         if (!out)
                 return;

@@ -17,11 +17,6 @@ static struct ucx_link *link_of(const struct ucx_message *m)
         return ucx_link_of(m->base.link);
 }
 
-bool ucx_message_is_rendezvous(const struct ucx_message *m)
-{
-        return m->base.length > WIRE_INLINE_MAX && !m->base.inside;
-}
-
 bool ucx_message_begin(struct ucx_message *m)
 {
         return !m->base.begin || m->base.begin(&m->base);
@@ -52,12 +47,26 @@ void ucx_message_end(struct ucx_message *m, enum message_result result)
         ucx_message_drop(ucx, m);
 }
 
-/* ---- receives that go off the host ---- */
+/* ---- payloads off the host ---- */
 
-bool ucx_message_place(struct ucx_message *m)
+bool ucx_message_stage(struct ucx_message *m)
 {
         m->base.way = TRANSPORT_WAY_STAGED;
         return stage_new_buffer(ucx_of_link(link_of(m))->staging, &m->base);
+}
+
+bool ucx_message_place(struct ucx_message *m)
+{
+        struct ucx_link *link = link_of(m);
+        struct memory *memory;
+        uint8_t *address;
+
+        if (!ucx_message_is_rendezvous(m) ||
+            ucx_direct_run(link, m->base.stream, m->base.offset, m->base.length, &address, &memory) < m->base.length)
+                return ucx_message_stage(m);
+        m->device = memory;
+        m->base.way = TRANSPORT_WAY_GPUDIRECT;
+        return stage_new(ucx_of_link(link)->staging, &m->base, address);
 }
 
 /* In the order in which they came. */
@@ -85,7 +94,7 @@ void ucx_message_store(struct ucx_message *m)
                 return;
         }
         DL_APPEND(link->storing, &m->base);
-        stage_run(&m->base, STAGING_STORE, stored);
+        stage_run(&m->base, m->device ? STAGING_CHECK : STAGING_STORE, stored);
 }
 
 /* ---- what UCX is done with ---- */
@@ -172,6 +181,7 @@ static bool find_payload(struct ucx_message *m, struct buffer *ret_buffer)
                 return true;
         if (m->base.stage) {
                 address = m->base.stage->bytes;
+                ret_buffer->memory = m->device;
                 run = length;
         } else if (ucx_of_link(link_of(m))->cached)
                 run = stream_run(m->base.stream, m->base.offset, length, &address);
@@ -214,8 +224,11 @@ static bool pack(struct ucx_message *m, struct buffer *buffer)
         return true;
 }
 
+/* UCX is told where the payload is, so that it does not ask the CUDA driver, which may take its time. */
 static void set_kind(const struct ucx *ucx, ucp_request_param_t *param, const struct buffer *buffer)
 {
+        param->op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+        param->memory_type = buffer->memory && buffer->memory->space ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
         if (buffer->list) {
                 param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
                 param->datatype = ucp_dt_make_iov();

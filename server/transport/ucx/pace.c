@@ -45,8 +45,14 @@ uint64_t ucx_request_size(struct link *base, const struct stream *own, uint64_t 
 }
 
 /* Off the host, so that the device copies the next chunk, while UCX moves the last. */
-static uint64_t fit_staged(struct ucx_link *link, uint64_t limit)
+static uint64_t fit_off_host(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t limit)
 {
+        uint8_t *address;
+        struct memory *memory;
+        uint64_t direct = ucx_direct_run(link, stream, offset, least(limit, link->chunk), &address, &memory);
+
+        if (direct > 0)
+                return direct;
         if (limit > WIRE_INLINE_MAX && link->base.state == LINK_CONNECTING)
                 return link->opened || link->loading ? 0 : WIRE_INLINE_MAX;
         limit = least(limit, link->chunk);
@@ -70,7 +76,7 @@ uint64_t ucx_fit(struct link *base, const struct stream *stream, uint64_t offset
 
         *ret_inside = false;
         if (stream->off_host)
-                return fit_staged(ucx_link_of(base), limit);
+                return fit_off_host(ucx_link_of(base), stream, offset, limit);
         if (parts && limit > WIRE_INLINE_MAX && base->state == LINK_CONNECTING)
                 return ucx_link_of(base)->opened ? 0 : WIRE_INLINE_MAX;
         *ret_inside = parts && limit > WIRE_INLINE_MAX && ucx_link_is_tcp(ucx_link_of(base));

@@ -181,13 +181,22 @@ static bool may_post(struct ucx_link *link, uint64_t length)
         return !ucx_link_is_tcp(link) && link->receiving + length <= ucx_window(&link->base);
 }
 
+static bool needs_no_buffer(struct ucx_link *link, const struct message *m)
+{
+        struct memory *memory;
+        uint8_t *address;
+
+        return !m->stream->off_host ||
+               ucx_direct_run(link, m->stream, m->offset, m->length, &address, &memory) == m->length;
+}
+
 /* The first that a place can be found for; NULL = none. */
 static struct message *next_receive(struct ucx_link *link)
 {
         struct message *m;
 
         DL_FOREACH (link->receives, m)
-                if (!m->stream->off_host || ucx_staging_has_room(link, m->length))
+                if (needs_no_buffer(link, m) || ucx_staging_has_room(link, m->length))
                         return m;
         return NULL;
 }

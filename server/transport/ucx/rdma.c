@@ -92,8 +92,7 @@ bool ucx_check_memlock(void)
         return limit >= UCX_MEMLOCK_MIN;
 }
 
-/* "rc_verbs", "dc_mlx5", … */
-static bool is_rdma(const char *lane)
+bool ucx_is_rdma(const char *lane)
 {
         static const char *const prefixes[] = { "rc_", "dc_", "ud_", "srd" };
 
@@ -106,7 +105,7 @@ static bool is_rdma(const char *lane)
 const char *ucx_no_rdma(const struct ucx *ucx, const struct ucx_config *config)
 {
         for (size_t i = 0; i < ucx->facts.n_transports; i++)
-                if (is_rdma(ucx->lanes[i]))
+                if (ucx_is_rdma(ucx->lanes[i]))
                         return NULL;
         if (config->transports)
                 return "--transports names no transport of RDMA that is here";

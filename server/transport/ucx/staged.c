@@ -18,12 +18,11 @@ void ucx_staged_load(struct ucx_message *m, void (*loaded)(struct message *messa
 
         if (!ucx_message_begin(m)) {
                 ucx_message_end(m, MESSAGE_CANCELLED);
-        } else if (!stage_new_buffer(ucx_of_link(link)->staging, &m->base)) {
+        } else if (!ucx_message_place(m)) {
                 ucx_message_end(m, MESSAGE_NO_MEMORY);
         } else {
-                m->base.way = TRANSPORT_WAY_STAGED;
                 DL_APPEND(link->loading, &m->base);
-                stage_run(&m->base, STAGING_LOAD, loaded);
+                stage_run(&m->base, m->device ? STAGING_CHECK : STAGING_LOAD, loaded);
         }
 }
 
@@ -31,7 +30,7 @@ void ucx_staged_inside(struct ucx_message *m, const void *bytes)
 {
         if (!ucx_message_begin(m)) {
                 ucx_message_drop(ucx_of_link(ucx_link_of(m->base.link)), m);
-        } else if (!ucx_message_place(m)) {
+        } else if (!ucx_message_stage(m)) {
                 ucx_message_end(m, MESSAGE_NO_MEMORY);
         } else {
                 memcpy(m->base.stage->bytes, bytes, m->base.length);

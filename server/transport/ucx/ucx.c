@@ -232,7 +232,7 @@ static int open_network(struct ucx *ucx, const struct ucx_config *config)
                 return r;
         }
         ucx_context_facts(ucx);
-        ucx->facts.no_rdma = ucx_no_rdma(ucx, config);
+        ucx_direct_open(ucx, config);
         warn_of_network(ucx);
         return 0;
 }

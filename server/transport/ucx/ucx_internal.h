@@ -53,6 +53,7 @@ struct ucx {
         uint32_t window;            /* chunks */
         bool put;                   /* TCP moves bulk by PUT */
         bool cached;                /* UCX caches what it registers (context.c) */
+        bool direct;                /* it gets memory of GPUs (direct.c) */
         struct ucx_address listen;  /* loopback: so is every peer */
         struct ucx_late *late;      /* it had to wait for its address; NULL = not at all */
         bool stopping;
@@ -108,17 +109,23 @@ struct ucx_message {
         uint8_t header[WIRE_SIZE]; /* of a send, encoded; UCX reads it until the send is done */
         enum ucx_act act;          /* while it is deferred */
         bool receive;
-        bool part;            /* it goes, or went, through link->parts */
-        void *descriptor;     /* of a receive: UCX's */
-        uint64_t posted_us;   /* of a rendezvous: when UCX got it */
-        struct iovec *pieces; /* owned; NULL = contiguous */
-        struct iovec piece;   /* the only one, where UCX must see a list */
-        void *packed;         /* owned; a copy of the payload, or NULL */
+        bool part;             /* it goes, or went, through link->parts */
+        void *descriptor;      /* of a receive: UCX's */
+        uint64_t posted_us;    /* of a rendezvous: when UCX got it */
+        struct iovec *pieces;  /* owned; NULL = contiguous */
+        struct iovec piece;    /* the only one, where UCX must see a list */
+        void *packed;          /* owned; a copy of the payload, or NULL */
+        struct memory *device; /* a GPU's, in which the stage's bytes lie; NULL = they are in host memory */
 };
 
 static inline bool ucx_link_is_staging(const struct ucx_link *link)
 {
         return link->loading || link->storing;
+}
+
+static inline bool ucx_message_is_rendezvous(const struct ucx_message *m)
+{
+        return m->base.length > WIRE_INLINE_MAX && !m->base.inside;
 }
 
 static inline struct ucx *ucx_of(struct transport *transport)
@@ -178,6 +185,8 @@ uint64_t ucx_memlock_limit(void);
 #define UCX_MEMLOCK_ADVICE "ulimit -l unlimited, LimitMEMLOCK=infinity, --ulimit memlock=-1"
 /* Warns of a limit that is too small for RDMA. Whether RDMA can start at all. */
 bool ucx_check_memlock(void);
+/* Whether a lane's name is one of RDMA: "rc_verbs", "dc_mlx5", …. */
+bool ucx_is_rdma(const char *lane);
 /* Why UCX, as it was opened, has no RDMA here, for people; NULL = it has. */
 const char *ucx_no_rdma(const struct ucx *ucx, const struct ucx_config *config);
 
@@ -239,6 +248,17 @@ void ucx_staging_stop(struct ucx *ucx);
 /* Whether a message can be staged now; false: the link becomes ready when it is worth another try. */
 bool ucx_staging_has_room(struct ucx_link *link, uint64_t length);
 
+/* ---- direct.c: memory of GPUs that UCX gets as it is ---- */
+
+/* What the facts say of devices. Once the network transport is open. */
+void ucx_direct_open(struct ucx *ucx, const struct ucx_config *config);
+/*
+ * How much of [offset, offset + limit) UCX gets as one piece of a GPU's memory: it is registered, and an RDMA card
+ * carries the link. 0 = nothing, it is staged.
+ */
+uint64_t ucx_direct_run(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
+                        uint8_t **ret_address, struct memory **ret_memory);
+
 /* ---- pace.c: how much one request asks for ---- */
 
 uint64_t ucx_request_size(struct link *link, const struct stream *own, uint64_t offset, uint64_t limit);
@@ -252,14 +272,15 @@ void ucx_pace_bulk(struct ucx_link *link, uint64_t length, uint64_t posted_us);
 
 /* ---- message.c: what UCX gets ---- */
 
-bool ucx_message_is_rendezvous(const struct ucx_message *message);
 /* Whether somebody still wants it (begin). */
 bool ucx_message_begin(struct ucx_message *message);
 /* Runs done and frees it. It is in no list. */
 void ucx_message_end(struct ucx_message *message, enum message_result result);
 /* Frees it without done. Its link may be gone. */
 void ucx_message_drop(struct ucx *ucx, struct ucx_message *message);
-/* A receive that goes off the host gets a place in host memory. false when memory is short. */
+/* A payload off the host gets a stage in host memory. false when memory is short. */
+bool ucx_message_stage(struct ucx_message *message);
+/* A rendezvous off the host gets one where the payload is, if UCX can have it so, else in host memory. The same. */
 bool ucx_message_place(struct ucx_message *message);
 /* The bytes of such a receive have come: stores them, and ends it. Safe inside UCX callbacks. */
 void ucx_message_store(struct ucx_message *message);

@@ -11,7 +11,7 @@
  * itself is plain data, so that a unit test can feed a faked one to device_gpu_direct and to the JSON of /v1/devices.
  */
 
-enum { DEVICE_NAME_SIZE = 64, DEVICE_GID_SIZE = 40, DEVICE_GIDS_MAX = 16, DEVICE_MISSING_MAX = 6 };
+enum { DEVICE_NAME_SIZE = 64, DEVICE_GID_SIZE = 40, DEVICE_GIDS_MAX = 16, DEVICE_MISSING_MAX = 8 };
 
 struct device_port {
         unsigned number;
@@ -36,6 +36,21 @@ struct device_memory {
         uint64_t total_bytes; /* 0 = not known */
 };
 
+/* Whether UCX gets memory of GPUs as it is, on links that an RDMA card carries. */
+enum device_direct {
+        DEVICE_DIRECT_AUTO, /* where the card can reach it, by what is seen here */
+        DEVICE_DIRECT_ON,   /* also where the kernel's part in it is not seen, as of DMA-BUF */
+        DEVICE_DIRECT_OFF,
+};
+
+/* What the worker's network transport says of itself. */
+struct device_ucx {
+        bool open;           /* else the next two say nothing */
+        bool cuda;           /* this UCX can move CUDA memory (ucp_context_query), and is new enough to be given it */
+        const char *no_rdma; /* why none of its links can take RDMA, for people; NULL = they may. Borrowed */
+        enum device_direct direct;
+};
+
 struct device_inventory {
         size_t n_memories;
         struct device_memory *memories;
@@ -44,7 +59,7 @@ struct device_inventory {
         size_t n_gpus;        /* that the CUDA driver lets this process use */
         size_t n_gpus_direct; /* whose driver lets RDMA cards reach their memory */
         char gpu_error[128];  /* why there is none; "" = there is */
-        bool ucx_cuda;        /* this UCX can move CUDA memory (ucp_context_query) */
+        struct device_ucx ucx;
         bool peer_memory;     /* kernel module nvidia_peermem (or nv_peer_mem) is loaded */
         char rdma_error[128]; /* why RDMA devices could not be listed; "" = they could */
 };
@@ -60,12 +75,14 @@ struct device_source {
 };
 
 /* 0 with *ret_inventory; -ENOMEM. A machine without RDMA is no error: n_nics is 0. Blocks shortly; any thread. */
-int device_inventory_new(bool ucx_cuda, const struct device_source *source, struct device_inventory **ret_inventory);
+int device_inventory_new(const struct device_ucx *ucx, const struct device_source *source,
+                         struct device_inventory **ret_inventory);
 struct device_inventory *device_inventory_free(struct device_inventory *inventory);
 
 /* Whether GPU Direct RDMA is possible here, and if not, sentences that say what is missing. */
 struct device_gpu_direct {
         bool possible;
+        bool memory; /* UCX may be given memory of GPUs: what is missing, if anything, is a card or its link */
         size_t n_missing;
         char missing[DEVICE_MISSING_MAX][128];
 };

@@ -10,6 +10,7 @@
 
 #include <ferry/encoding.h>
 
+#include "memory/device.h"
 #include "wire/stream.h"
 
 struct allowlist;
@@ -133,9 +134,10 @@ struct engine_config {
         const char *advertise;   /* host by which peers reach that; NULL = the one it listens on */
         const char *transports;  /* of UCX, as UCX_TLS; NULL = all network ones but ud */
         const char *interfaces;  /* of UCX, as UCX_NET_DEVICES; NULL = by the addresses above */
-        uint32_t chunk_size;     /* bytes of one request at most; 0 = each transport's default */
-        uint32_t window;         /* chunks in flight to one peer; 0 = default */
-        uint32_t spin_us;        /* how long the thread polls, after something moved, before it sleeps; 0 = default */
+        enum device_direct gpu_direct;
+        uint32_t chunk_size; /* bytes of one request at most; 0 = each transport's default */
+        uint32_t window;     /* chunks in flight to one peer; 0 = default */
+        uint32_t spin_us;    /* how long the thread polls, after something moved, before it sleeps; 0 = default */
         uint32_t grace_ms;   /* how long a cancel waits for bytes in flight before it closes the link; 0 = default */
         uint32_t max_links;  /* that peers open; 0 = default */
         uint32_t max_claims; /* transfers that peers have under way; 0 = default */
@@ -150,13 +152,12 @@ struct engine_config {
 
 /*
  * What the data plane can do here. Fixed after engine_new, but for one change where the network transport has to wait
- * for its address: network_waits becomes false, and memory_types, cuda, data_address and transports are as they stay.
+ * for its address: network_waits becomes false, and device, data_address and transports are as they stay.
  */
 struct engine_facts {
         atomic_bool network_waits;
         char ucx_version[32];
-        uint64_t memory_types; /* UCS_BIT(UCS_MEMORY_TYPE_*) of ucp_context_query; 0 without the UCX transport */
-        bool cuda;
+        struct device_ucx device;               /* when the network side is open */
         const char *local_directory;            /* NULL = the local transport is off */
         char data_address[ENGINE_ADDRESS_SIZE]; /* bound "host:port" of the UCX transport; "" = off */
         size_t n_transports;                    /* names of the transports in use, without duplicates */

@@ -64,16 +64,20 @@ enum message_result {
         MESSAGE_FAULT, /* this side's memory off the host cannot be copied (message->fault) */
 };
 
-/* What a GPU had to do with the bytes, from the best to the worst. transport_way_name says it to users. */
+/* What a GPU had to do with the bytes. transport_way_name says it to users; the numbers are those of frames (local/).
+ */
 enum transport_way {
         TRANSPORT_WAY_HOST,      /* nothing */
         TRANSPORT_WAY_CUDA_IPC,  /* its driver copied from the peer's memory on it */
         TRANSPORT_WAY_CUDA_COPY, /* its driver copied out of or into the peer's host memory, once */
         TRANSPORT_WAY_STAGED,    /* by way of a buffer in host memory */
+        TRANSPORT_WAY_GPUDIRECT, /* an RDMA card has reached its memory; in no frame */
 };
 
-/* "", "+cuda_ipc", "+cuda_copy", "+staged"; goes behind the carrier's name. */
+/* "", "+gpudirect", "+cuda_ipc", "+cuda_copy", "+staged"; goes behind the carrier's name. */
 const char *transport_way_name(enum transport_way way);
+/* The worse of two, in that order. */
+enum transport_way transport_way_worse(enum transport_way a, enum transport_way b);
 
 /*
  * One send or receive. The engine fills in the first part and hands the message over; the transport owns it until done

@@ -2,6 +2,7 @@
 #ifndef TRANSPORT_UCX_H
 #define TRANSPORT_UCX_H
 
+#include "memory/device.h"
 #include "transport/transport.h"
 
 /*
@@ -14,17 +15,17 @@ struct ucx_config {
         const char *advertise;   /* host that peers use, or NULL: its interface counts as data_listen's does */
         const char *transports;  /* as UCX_TLS; NULL = all network ones but ud */
         const char *interfaces;  /* as UCX_NET_DEVICES; NULL = by the addresses above, and the active RDMA ports */
-        uint32_t chunk_size;     /* bytes of one rendezvous at most; 0 = by the measured round trip */
-        uint32_t window;         /* chunks in flight over one link; 0 = default */
+        enum device_direct gpu_direct;
+        uint32_t chunk_size; /* bytes of one rendezvous at most; 0 = by the measured round trip */
+        uint32_t window;     /* chunks in flight over one link; 0 = default */
 };
 
 /* What UCX can do here. */
 struct ucx_facts {
-        uint64_t memory_types;                     /* UCS_BIT(UCS_MEMORY_TYPE_*) of ucp_context_query */
+        struct device_ucx device;
         char data_address[TRANSPORT_ADDRESS_SIZE]; /* bound "host:port"; "" = it waits for its address */
         size_t n_transports;                       /* names of UCX transports in use, without duplicates */
         const char *const *transports;
-        const char *no_rdma; /* why no link of this worker can take RDMA, for people; NULL = it may */
 };
 
 /*
