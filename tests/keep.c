@@ -53,8 +53,19 @@ void test_release(void *object)
         release(kept);
 }
 
+static const char *row;
+
+const char *test_row(const char *present)
+{
+        return row = present;
+}
+
+/* Of each test: in its end, or after its failure, in which case the row is still known. */
 void test_over(void)
 {
+        if (row)
+                print_error("[   ROW    ] --- %s\n", row);
+        row = NULL;
         for (struct kept *kept; (kept = taken_out(NULL));)
                 release(kept);
 }

@@ -44,6 +44,21 @@ static bool is_wanted(const char *name, char *const *patterns)
         return wanted;
 }
 
+static const struct test *present;
+
+static int set_up(void **state)
+{
+        present = *state;
+        *state = NULL;
+        return present->unit.setup_func ? present->unit.setup_func(state) : 0;
+}
+
+static int tear_down(void **state)
+{
+        test_over();
+        return present->unit.teardown_func ? present->unit.teardown_func(state) : 0;
+}
+
 int main(int argc, char **argv)
 {
         static struct CMUnitTest tests[512];
@@ -57,7 +72,7 @@ int main(int argc, char **argv)
                         continue;
                 if (n == sizeof(tests) / sizeof(tests[0]))
                         abort();
-                tests[n++] = test->unit;
+                tests[n++] = (struct CMUnitTest){ test->unit.name, test->unit.test_func, set_up, tear_down, test };
         }
         if (list)
                 return 0;

@@ -27,7 +27,7 @@
         static void name##_test(void **state)                                                                          \
         {                                                                                                              \
                 name();                                                                                                \
-                test_over();                                                                                           \
+                test_row(NULL);                                                                                        \
         }                                                                                                              \
         TEST_REGISTER(name, #name, name##_test, setup, teardown)                                                       \
         static void name(void)
@@ -41,7 +41,7 @@
         static void name##_test(void **state)                                                                          \
         {                                                                                                              \
                 name(*state);                                                                                          \
-                test_over();                                                                                           \
+                test_row(NULL);                                                                                        \
         }                                                                                                              \
         TEST_REGISTER(name, #name, name##_test, setup, teardown)                                                       \
         static void name(parameter)
@@ -85,9 +85,12 @@ uint64_t now_ms(void);
 bool wait_more(uint64_t began_ms);
 bool wait_signal(pthread_cond_t *changed, pthread_mutex_t *lock, uint64_t began_ms);
 
+/* Names the row of a table that the test looks at: a failure prints it. NULL = none. Returns row; it is borrowed. */
+const char *test_row(const char *row);
+
 /*
- * Calls release(object) in the end of the test, of the latest first; returns object. A fixture whose objects must go
- * before its own does calls test_over in its teardown. Any thread, as the next.
+ * Calls release(object) in the end of the test, before the test's teardown, of the latest first; returns object. Any
+ * thread, as the next.
  */
 void *test_keep(void *object, void (*release)(void *object));
 /* Releases now what was kept for the end. */
@@ -114,7 +117,7 @@ struct test {
         int line;
         struct test *next;
 };
-void test_over(void); /* of each test, also where another has failed before */
+void test_over(void);
 void test_register(struct test *test);
 void test_group(CMFixtureFunction setup, CMFixtureFunction teardown);
 

@@ -125,7 +125,6 @@ int fixture_teardown(void **state)
 {
         struct fixture *f = *state;
 
-        test_over();
         f->store = operation_store_free(f->store);
         f->loop = loop_free(f->loop);
         assert_int_equal(region_in_use(f->region), 0);

@@ -27,29 +27,14 @@ TEST(split_takes_names_and_literals)
 
 TEST(split_refuses_what_is_no_address)
 {
-        static const char *const bad[] = { "",
-                                           ":1",
-                                           "localhost",
-                                           "localhost:",
-                                           "localhost:65536",
-                                           "localhost:-1",
-                                           "h:1x",
-                                           "::1:80",
-                                           "[::1]",
-                                           "[::1]80",
-                                           "[localhost]:1",
-                                           "[]:1",
-                                           "[127.0.0.1]:1",
-                                           "[::1:9",
-                                           "h: 1",
-                                           "[::g]:1",
-                                           "[1:2]:1" };
         char host[ADDRESS_HOST_SIZE], text[ADDRESS_HOST_SIZE + 8];
         uint16_t port;
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++)
-                if (address_split(bad[i], host, &port))
-                        fail_msg("%s was taken", bad[i]);
+        FOR_EACH_TEXT (item, "", ":1", "localhost", "localhost:", "localhost:65536", "localhost:-1", "h:1x", "::1:80",
+                       "[::1]", "[::1]80", "[localhost]:1", "[]:1", "[127.0.0.1]:1", "[::1:9", "h: 1", "[::g]:1",
+                       "[1:2]:1")
+                if (address_split(item, host, &port))
+                        fail_msg("%s was taken", item);
         memset(text, 'a', sizeof(text));
         memcpy(text + ADDRESS_HOST_SIZE, ":1", 3);
         assert_false(address_split(text, host, &port));

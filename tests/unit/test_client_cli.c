@@ -112,11 +112,10 @@ TEST(it_tells_its_version_without_a_worker)
 
 TEST(help_names_every_command)
 {
-        static const char *const parts[] = { "version",     "get PATH",       "post PATH",    "put PATH",
-                                             "delete PATH", "wait OPERATION", "--token-file", "FERRY_URL" };
         run(0, NULL, "", "--help", NULL);
-        for (size_t i = 0; i < UNIT_COUNT(parts); i++)
-                contains(r.out, parts[i]);
+        FOR_EACH_TEXT (part, "version", "get PATH", "post PATH", "put PATH", "delete PATH", "wait OPERATION",
+                       "--token-file", "FERRY_URL")
+                contains(r.out, part);
         run(0, NULL, "", "wait", "--help", NULL);
         contains(r.out, "--timeout");
 }

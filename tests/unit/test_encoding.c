@@ -29,29 +29,13 @@ TEST(an_id_survives_the_round_trip)
 
 TEST(other_texts_are_no_id)
 {
-        static const char *const bad[] = {
-                "",
-                "op_",
-                "op_0000000000000000",
-                "op_000000000000001",
-                "op_00000000000000001",
-                "op_000000000000000A",
-                "op_000000000000000g",
-                "op_ 00000000000000a",
-                "op_+0000000000000a1",
-                "op_0x00000000000001",
-                "op_-000000000000001",
-                "rgn_000000000000001",
-                "OP_0000000000000001",
-                "0000000000000001",
-                "op_0000000000000001 ",
-                "op_0000000000000001\n",
-                "op_000000000000000\xc3",
-        };
         uint64_t id = 7;
 
-        for (size_t i = 0; i < UNIT_COUNT(bad); i++)
-                assert_false(ferry_id_parse("op_", bad[i], &id));
+        FOR_EACH_TEXT (text, "", "op_", "op_0000000000000000", "op_000000000000001", "op_00000000000000001",
+                       "op_000000000000000A", "op_000000000000000g", "op_ 00000000000000a", "op_+0000000000000a1",
+                       "op_0x00000000000001", "op_-000000000000001", "rgn_000000000000001", "OP_0000000000000001",
+                       "0000000000000001", "op_0000000000000001 ", "op_0000000000000001\n", "op_000000000000000\xc3")
+                assert_false(ferry_id_parse("op_", text, &id));
         assert_true(id == 7);
 }
 
@@ -86,21 +70,14 @@ TEST(a_key_survives_the_round_trip)
 
 TEST(other_texts_are_no_key)
 {
-        static const char *const bad[] = {
-                "",
-                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
-                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
-                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
-                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
-                "+AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
-                "/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
-                " AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
-                "AAAAAAAAAAAAAAAAAAAAA\nAAAAAAAAAAAAAAAAAAAAA",
-        };
         uint8_t key[FERRY_KEY_SIZE] = { 7 };
 
-        for (size_t i = 0; i < UNIT_COUNT(bad); i++)
-                assert_false(ferry_key_parse(bad[i], key));
+        FOR_EACH_TEXT (text, "", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                       "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+                       "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", "+AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                       "/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", " AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                       "AAAAAAAAAAAAAAAAAAAAA\nAAAAAAAAAAAAAAAAAAAAA")
+                assert_false(ferry_key_parse(text, key));
         assert_int_equal(key[0], 7);
 }
 
@@ -275,39 +252,24 @@ TEST(sizes_have_binary_and_decimal_units)
 
 TEST(other_texts_are_no_size)
 {
-        static const char *const bad[] = {
-                "",    " ",      "k",    "-1",   "+1",   "1 ",    " 1",  "1 k",  "1kb", "1mb",      "1m",
-                "1g",  "1t",     "1Ki",  "1KIB", "1B",   "1KB",   "1P",  "1EiB", ".5k", "1.k",      "1..5k",
-                "1.5", "1.5.5k", "0x10", "1e3",  "1,5k", "1_000", "1kk", "nan",  "inf", "\xd9\xa1", "1\n",
-        };
-
-        for (size_t i = 0; i < UNIT_COUNT(bad); i++) {
+        FOR_EACH_TEXT (text, "", " ", "k", "-1", "+1", "1 ", " 1", "1 k", "1kb", "1mb", "1m", "1g", "1t", "1Ki", "1KIB",
+                       "1B", "1KB", "1P", "1EiB", ".5k", "1.k", "1..5k", "1.5", "1.5.5k", "0x10", "1e3", "1,5k",
+                       "1_000", "1kk", "nan", "inf", "\xd9\xa1", "1\n") {
                 uint64_t size = 7;
 
-                assert_false(ferry_size_parse(bad[i], &size));
+                assert_false(ferry_size_parse(text, &size));
                 assert_int_equal(size, 7);
         }
 }
 
 TEST(sizes_of_2_53_and_above_are_refused)
 {
-        static const char *const huge[] = {
-                "9007199254740992",
-                "8192T",
-                "8192TiB",
-                "9008TB",
-                "18446744073709551615",
-                "18446744073709551616",
-                "18446744073709551615T",
-                "99999999999999999999999999999999999999",
-                "16777216T",
-                "18014398509481984k",
-        };
-
-        for (size_t i = 0; i < UNIT_COUNT(huge); i++) {
+        FOR_EACH_TEXT (huge, "9007199254740992", "8192T", "8192TiB", "9008TB", "18446744073709551615",
+                       "18446744073709551616", "18446744073709551615T", "99999999999999999999999999999999999999",
+                       "16777216T", "18014398509481984k") {
                 uint64_t size;
 
-                assert_false(ferry_size_parse(huge[i], &size));
+                assert_false(ferry_size_parse(huge, &size));
         }
 }
 

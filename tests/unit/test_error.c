@@ -90,10 +90,8 @@ TEST(a_code_counts_more_than_a_status_it_does_not_have)
 
 TEST(unknown_codes_are_minus_one)
 {
-        static const char *const unknown[] = { "", "peer", "peer-lost ", "PEER-LOST", "peer-lostx" };
-
-        for (size_t i = 0; i < UNIT_COUNT(unknown); i++)
-                assert_int_equal(ferry_error_from_code(unknown[i], 0), -1);
+        FOR_EACH_TEXT (unknown, "", "peer", "peer-lost ", "PEER-LOST", "peer-lostx")
+                assert_int_equal(ferry_error_from_code(unknown, 0), -1);
         assert_int_equal(ferry_error_from_code(NULL, 0), -1);
 }
 

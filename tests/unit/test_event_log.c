@@ -101,18 +101,6 @@ TEST(a_late_reader_is_told_how_many_it_missed)
 
 TEST(an_id_of_another_worker_begins_anew)
 {
-        static const char *const others[] = { "0000000000002222-1", "4", "0000000000001111-9007199254740991" };
-        static const char *const wrong[] = { "",
-                                             "-1",
-                                             "x",
-                                             "0000000000001111-",
-                                             "0000000000001111-x",
-                                             "111-1",
-                                             " 1",
-                                             "1 ",
-                                             "00000000000011111-1",
-                                             "9007199254740992",
-                                             "0000000000001111-1-1" };
         struct event_log *log = make_log();
         struct event_place place;
         struct event_gap gap;
@@ -122,10 +110,10 @@ TEST(an_id_of_another_worker_begins_anew)
         assert_true(place.next == 3 && !place.restarted);
         assert_true(event_place_parse(log, "3", &place));
         assert_true(place.next == 4 && !place.restarted);
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(others); i++) {
+        FOR_EACH_TEXT (other, "0000000000002222-1", "4", "0000000000001111-9007199254740991") {
                 struct read read = { .most = 10 };
 
-                assert_true(event_place_parse(log, others[i], &place));
+                assert_true(event_place_parse(log, other, &place));
                 assert_true(place.next == 1 && place.restarted);
                 assert_true(event_log_has(log, &all, &place));
                 assert_int_equal(event_log_read(log, &all, &place, take, &read, &gap), 0);
@@ -133,8 +121,9 @@ TEST(an_id_of_another_worker_begins_anew)
                 assert_int_equal(read.n, 3);
                 assert_false(place.restarted);
         }
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(wrong); i++)
-                assert_false(event_place_parse(log, wrong[i], &place));
+        FOR_EACH_TEXT (wrong, "", "-1", "x", "0000000000001111-", "0000000000001111-x", "111-1", " 1", "1 ",
+                       "00000000000011111-1", "9007199254740992", "0000000000001111-1-1")
+                assert_false(event_place_parse(log, wrong, &place));
         event_log_free(log);
 }
 
@@ -145,9 +134,8 @@ TEST(types_are_named_alone_or_by_their_family)
                          1u << EVENT_REGION_CREATED | 1u << EVENT_REGION_CHANGED | 1u << EVENT_REGION_DELETED |
                                  1u << EVENT_LIMIT_NEAR);
         assert_int_equal(event_types_from_text("operation,region,peer,limit"), all.types);
-        static const char *const wrong[] = { "", "operation.", "operation,", ",region", "Operation", "missed" };
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(wrong); i++)
-                assert_int_equal(event_types_from_text(wrong[i]), 0);
+        FOR_EACH_TEXT (wrong, "", "operation.", "operation,", ",region", "Operation", "missed")
+                assert_int_equal(event_types_from_text(wrong), 0);
         for (int type = 0; type < EVENT_TYPE_COUNT; type++)
                 assert_int_equal(event_types_from_text(event_type_name(type)), 1u << type);
         assert_null(event_type_name(EVENT_TYPE_COUNT));

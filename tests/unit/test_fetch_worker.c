@@ -36,28 +36,18 @@ TEST(a_worker_is_known_by_name_epoch_and_address)
 
 TEST(what_is_no_worker_is_refused)
 {
-        static const char *const cases[] = {
-                "{}",
-                "[]",
-                "7",
-                "{\"name\":\"w\"}",
-                "{\"name\":\"w\",\"epoch\":5}",
-                "{\"name\":\"w\",\"epoch\":\"a5\"}",
-                "{\"name\":\"w\",\"epoch\":\"00000000000000A5\"}",
-                "{\"name\":\"w\",\"epoch\":\"0000000000000000\"}",
-                "{\"name\":\"w\",\"epoch\":\"00000000000000a5a\"}",
-                "{\"name\":\"\",\"epoch\":\"00000000000000a5\"}",
-                "{\"name\":\"w\\nw\",\"epoch\":\"00000000000000a5\"}",
-                "{\"name\":\"0123456789012345678901234567890123456789012345678901234567890123\","
-                "\"epoch\":\"00000000000000a5\"}",
-                WORKER(",\"addresses\":{\"data\":1}"),
-                WORKER(",\"addresses\":{\"data\":\"\"}"),
-                WORKER(",\"addresses\":{\"data\":\"a b:1\"}"),
-        };
         struct ferry_metadata *m;
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++)
-                assert_int_equal(judge(cases[i], &m), FERRY_E_INVALID_METADATA);
+        FOR_EACH_TEXT (
+                item, "{}", "[]", "7", "{\"name\":\"w\"}", "{\"name\":\"w\",\"epoch\":5}",
+                "{\"name\":\"w\",\"epoch\":\"a5\"}", "{\"name\":\"w\",\"epoch\":\"00000000000000A5\"}",
+                "{\"name\":\"w\",\"epoch\":\"0000000000000000\"}", "{\"name\":\"w\",\"epoch\":\"00000000000000a5a\"}",
+                "{\"name\":\"\",\"epoch\":\"00000000000000a5\"}", "{\"name\":\"w\\nw\",\"epoch\":\"00000000000000a5\"}",
+                "{\"name\":\"0123456789012345678901234567890123456789012345678901234567890123\","
+                "\"epoch\":\"00000000000000a5\"}",
+                WORKER(",\"addresses\":{\"data\":1}"), WORKER(",\"addresses\":{\"data\":\"\"}"),
+                WORKER(",\"addresses\":{\"data\":\"a b:1\"}"))
+                assert_int_equal(judge(item, &m), FERRY_E_INVALID_METADATA);
 }
 
 TEST(the_path_goes_after_the_base)

@@ -369,18 +369,12 @@ WITH_HTTP(a_server_that_stops_answers_who_waits_for_several)
 
 WITH_HTTP(what_does_not_go_together_is_refused)
 {
-        static const char *const paths[] = {
-                "/v1/operations?ids=",
-                "/v1/operations?wait_ms=1",
-                "/v1/operations?wait_for=any",
-                "/v1/operations?ids=op_0000000000000001&kind=read",
-                "/v1/operations?ids=op_0000000000000001&limit=1",
-                "/v1/operations?ids=op_0000000000000001&wait_for=some",
-                "/v1/operations?ids=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17",
-        };
-
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(paths); i++)
-                expect_problem(http_call(h, "GET", paths[i], "", NULL), 400, "invalid-parameter");
+        FOR_EACH_TEXT (path, "/v1/operations?ids=", "/v1/operations?wait_ms=1", "/v1/operations?wait_for=any",
+                       "/v1/operations?ids=op_0000000000000001&kind=read",
+                       "/v1/operations?ids=op_0000000000000001&limit=1",
+                       "/v1/operations?ids=op_0000000000000001&wait_for=some",
+                       "/v1/operations?ids=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17")
+                expect_problem(http_call(h, "GET", path, "", NULL), 400, "invalid-parameter");
 }
 
 WITH_HTTP(waits_beyond_the_limit_are_refused_for_ids_only)

@@ -131,21 +131,16 @@ static void expect_framing_refused(struct raw_answer reply)
 
 WITH_HTTP(doubtful_framing_ends_the_connection)
 {
-        static const char *const heads[] = {
-                "Content-Length: 2\r\nContent-Length: 2\r\n",
-                "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
-                "Transfer-Encoding: gzip, chunked\r\n",
-                "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
-                "Host: localhost\r\n",
-        };
         char text[512];
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(heads); i++) {
+        FOR_EACH_TEXT (head, "Content-Length: 2\r\nContent-Length: 2\r\n",
+                       "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding: gzip, chunked\r\n",
+                       "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "Host: localhost\r\n") {
                 /* What follows must never be taken for a request of its own. */
                 snprintf(text, sizeof(text),
                          "POST /v1/regions HTTP/1.1\r\nHost: localhost\r\n%s\r\n{}"
                          "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
-                         heads[i]);
+                         head);
                 expect_framing_refused(http_raw(h, text));
         }
 }

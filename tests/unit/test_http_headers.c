@@ -165,15 +165,13 @@ TEST(headers_are_found_in_any_case)
 
 TEST(a_repeated_header_is_a_fault)
 {
-        static const char *const names[] = { "Content-Length", "Host",  "Authorization", "Transfer-Encoding",
-                                             "Content-Type",   "Range", "Origin",        "Idempotency-Key" };
-
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(names); i++) {
+        FOR_EACH_TEXT (name, "Content-Length", "Host", "Authorization", "Transfer-Encoding", "Content-Type", "Range",
+                       "Origin", "Idempotency-Key") {
                 struct http_headers headers = { 0 };
-                add(&headers, names[i], "5");
+                add(&headers, name, "5");
                 assert_null(headers.fault);
-                add(&headers, names[i], "5");
-                assert_string_equal(headers.fault, names[i]);
+                add(&headers, name, "5");
+                assert_string_equal(headers.fault, name);
         }
 }
 

@@ -265,13 +265,11 @@ WITH_HTTP(defaults_that_are_sent_are_taken_by_every_kind)
 
 WITH_HTTP(readers_are_the_uses_of_a_readable)
 {
-        static const char *const fields[] = { "\"readers\":3", "\"uses\":3", "\"uses\":3,\"readers\":3",
-                                              "\"uses\":3,\"readers\":1" };
         char format[512];
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(fields); i++) {
+        FOR_EACH_TEXT (field, "\"readers\":3", "\"uses\":3", "\"uses\":3,\"readers\":3", "\"uses\":3,\"readers\":1") {
                 snprintf(format, sizeof(format), "{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%%s\"}],%s}",
-                         fields[i]);
+                         field);
                 struct raw_answer reply = post(h, "", "", format);
                 assert_string_equal(reply_field(&reply, "uses"), "3");
                 assert_string_equal(reply_field(&reply, "uses_done"), "0");

@@ -159,17 +159,14 @@ TEST(what_is_not_json_is_refused)
 
 TEST(numbers_that_the_rfc_does_not_have_are_refused)
 {
-        static const char *const bad[] = { "+1",    "01",  "-01", "00",   "1.",   ".5",   "-.5",  "-",        "--1",
-                                           "1e",    "1e+", "1E-", "1e.5", "1.e1", "0x10", "0b1",  "1_0",      "1e1.5",
-                                           "1.2.3", "- 1", "1a",  "2.5f", "1d",   "0e",   "-0x1", "1\xd9\xa1" };
-
-        for (size_t i = 0; i < UNIT_COUNT(bad); i++) {
+        FOR_EACH_TEXT (text, "+1", "01", "-01", "00", "1.", ".5", "-.5", "-", "--1", "1e", "1e+", "1E-", "1e.5", "1.e1",
+                       "0x10", "0b1", "1_0", "1e1.5", "1.2.3", "- 1", "1a", "2.5f", "1d", "0e", "-0x1", "1\xd9\xa1") {
                 char list[32];
 
-                refuse(bad[i], NULL);
-                (void)snprintf(list, sizeof(list), "[%s]", bad[i]);
+                refuse(text, NULL);
+                (void)snprintf(list, sizeof(list), "[%s]", text);
                 refuse(list, NULL);
-                (void)snprintf(list, sizeof(list), "{\"a\":%s}", bad[i]);
+                (void)snprintf(list, sizeof(list), "{\"a\":%s}", text);
                 refuse(list, NULL);
         }
 }
@@ -433,9 +430,7 @@ TEST(complaints_beyond_the_room_are_dropped)
 /* What is cut goes into JSON again. */
 TEST(complaints_are_cut_between_characters)
 {
-        static const char *const characters[] = { "x", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80" };
-
-        for (size_t c = 0; c < UNIT_COUNT(characters); c++)
+        FOR_EACH_TEXT (character, "x", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80")
                 for (size_t shift = 0; shift < 4; shift++) {
                         struct ferry_json_errors errors = { 0 };
                         char text[1024] = "....";
@@ -443,7 +438,7 @@ TEST(complaints_are_cut_between_characters)
 
                         text[shift] = '\0';
                         while (strlen(text) < 1000)
-                                strcat(text, characters[c]);
+                                strcat(text, character);
                         ferry_json_complain(&errors, FERRY_E_INVALID_PARAMETER, text, "%s", text);
                         assert_true(strlen(errors.items[0].pointer) >= FERRY_JSON_POINTER_SIZE - 4);
                         assert_true(strlen(errors.items[0].detail) >= FERRY_JSON_DETAIL_SIZE - 4);
@@ -456,14 +451,12 @@ TEST(complaints_are_cut_between_characters)
 
 TEST(whole_characters_at_the_end_stay)
 {
-        static const char *const texts[] = { "", "a", "\xc3\xa9", "a\xe2\x82\xac", "\xf0\x9f\x98\x80" };
-
-        for (size_t i = 0; i < UNIT_COUNT(texts); i++) {
+        FOR_EACH_TEXT (text, "", "a", "\xc3\xa9", "a\xe2\x82\xac", "\xf0\x9f\x98\x80") {
                 struct ferry_json_errors errors = { 0 };
 
-                ferry_json_complain(&errors, FERRY_E_INVALID_PARAMETER, texts[i], "%s", texts[i]);
-                assert_string_equal(errors.items[0].pointer, texts[i]);
-                assert_string_equal(errors.items[0].detail, texts[i]);
+                ferry_json_complain(&errors, FERRY_E_INVALID_PARAMETER, text, "%s", text);
+                assert_string_equal(errors.items[0].pointer, text);
+                assert_string_equal(errors.items[0].detail, text);
         }
 }
 
@@ -550,15 +543,10 @@ TEST(absent_fields_keep_their_defaults)
 
 TEST(bounds_are_part_of_the_range)
 {
-        static const char *const good[] = { "{\"name\":\"abcd\"}",
-                                            "{\"name\":\"ab\",\"count\":3}",
-                                            "{\"name\":\"ab\",\"count\":10}",
-                                            "{\"name\":\"ab\",\"array\":[1]}",
-                                            "{\"name\":\"ab\",\"wide\":9007199254740991}",
-                                            "{\"name\":\"ab\",\"wide\":-0}" };
-
-        for (size_t i = 0; i < UNIT_COUNT(good); i++) {
-                struct ferry_json *object = parse(good[i]);
+        FOR_EACH_TEXT (text, "{\"name\":\"abcd\"}", "{\"name\":\"ab\",\"count\":3}", "{\"name\":\"ab\",\"count\":10}",
+                       "{\"name\":\"ab\",\"array\":[1]}", "{\"name\":\"ab\",\"wide\":9007199254740991}",
+                       "{\"name\":\"ab\",\"wide\":-0}") {
+                struct ferry_json *object = parse(text);
                 struct ferry_json_errors errors = { 0 };
                 struct thing thing = { 0 };
 
@@ -586,37 +574,25 @@ TEST(values_out_of_range_are_refused)
 /* No table lets an integer through that JavaScript would round, however it is written. */
 TEST(integers_beyond_2_53_are_out_of_every_range)
 {
-        static const char *const huge[] = {
-                "9007199254740992",
-                "9223372036854775807",
-                "9223372036854775808",
-                "18446744073709551615",
-                "18446744073709551616",
-                "99999999999999999999999999999999999999999999999999",
-                "-1",
-                "-9007199254740992",
-                "-9223372036854775809",
-                "-99999999999999999999999999999999999999999999999999",
-        };
-
-        for (size_t i = 0; i < UNIT_COUNT(huge); i++) {
+        FOR_EACH_TEXT (huge, "9007199254740992", "9223372036854775807", "9223372036854775808", "18446744073709551615",
+                       "18446744073709551616", "99999999999999999999999999999999999999999999999999", "-1",
+                       "-9007199254740992", "-9223372036854775809",
+                       "-99999999999999999999999999999999999999999999999999") {
                 char text[128];
 
-                (void)snprintf(text, sizeof(text), "{\"name\":\"ab\",\"wide\":%s}", huge[i]);
+                (void)snprintf(text, sizeof(text), "{\"name\":\"ab\",\"wide\":%s}", huge);
                 complains(text, FERRY_E_INVALID_PARAMETER, "/wide", "an integer, 0 to 9007199254740991");
-                (void)snprintf(text, sizeof(text), "{\"name\":\"ab\",\"count\":%s}", huge[i]);
+                (void)snprintf(text, sizeof(text), "{\"name\":\"ab\",\"count\":%s}", huge);
                 complains(text, FERRY_E_INVALID_PARAMETER, "/count", "an integer, 3 to 10");
         }
 }
 
 TEST(numbers_with_a_point_or_an_exponent_are_no_integers)
 {
-        static const char *const other[] = { "5.0", "5e0", "0.5e1", "5E+0", "5.5", "1e400", "-0.0", "50e-1" };
-
-        for (size_t i = 0; i < UNIT_COUNT(other); i++) {
+        FOR_EACH_TEXT (other, "5.0", "5e0", "0.5e1", "5E+0", "5.5", "1e400", "-0.0", "50e-1") {
                 char text[128];
 
-                (void)snprintf(text, sizeof(text), "{\"name\":\"ab\",\"count\":%s}", other[i]);
+                (void)snprintf(text, sizeof(text), "{\"name\":\"ab\",\"count\":%s}", other);
                 complains(text, FERRY_E_INVALID_PARAMETER, "/count", "expected an integer");
         }
 }
@@ -706,10 +682,8 @@ TEST(a_prefix_that_fills_the_pointer_does_no_harm)
 
 TEST(a_body_that_is_no_object_is_refused)
 {
-        static const char *const other[] = { "[]", "1", "\"name\"", "true", "null" };
-
-        for (size_t i = 0; i < UNIT_COUNT(other); i++)
-                complains(other[i], FERRY_E_INVALID_PARAMETER, "", "expected an object");
+        FOR_EACH_TEXT (other, "[]", "1", "\"name\"", "true", "null")
+                complains(other, FERRY_E_INVALID_PARAMETER, "", "expected an object");
 }
 
 TEST(all_that_is_wrong_is_said_at_once)

@@ -81,29 +81,17 @@ static void read_whole(const char *text)
 
 TEST(lists_at_any_place_are_read_whole)
 {
-        static const char *const texts[] = {
-                "[]",
-                "[[]]",
-                "[1]",
-                " [ 1 , \"a\" , null , true , [ ] , { } ] ",
-                "[null,null]",
-                "[[1,[2,[3]]],[],[[[]],4]]",
-                "{\"a\":[],\"b\":[1],\"c\":{\"d\":[2,3],\"e\":[]},\"f\":[4]}",
-                "{\"a\":[{\"b\":[1,2],\"c\":[]},{\"c\":[[3]],\"b\":{\"d\":[4]}}],\"e\":5}",
-                "{ \"a\" : [ 1 ] , \"b\" : [ 2 ] }",
-                "{\"a\":[[],[[]]],\"b\":[],\"c\":[5]}",
-                "[\"]\",\"[\",\"\\\"]\",\",\",\"\\\\\",\"}\",{\"]\":\"[\",\",\":[\"]\"]}]",
-                "{\"[]\":[\"[]\"],\"a\":\"[\"}",
-                "[1.5,-0,2E3,18446744073709551615]",
-                "[[[[[[[[1]]]]]]]]",
-                "[{\"a\":[{\"a\":[{\"a\":[7]}]}]}]",
-        };
-
-        for (size_t i = 0; i < UNIT_COUNT(texts); i++) {
+        FOR_EACH_TEXT (text, "[]", "[[]]", "[1]", " [ 1 , \"a\" , null , true , [ ] , { } ] ", "[null,null]",
+                       "[[1,[2,[3]]],[],[[[]],4]]", "{\"a\":[],\"b\":[1],\"c\":{\"d\":[2,3],\"e\":[]},\"f\":[4]}",
+                       "{\"a\":[{\"b\":[1,2],\"c\":[]},{\"c\":[[3]],\"b\":{\"d\":[4]}}],\"e\":5}",
+                       "{ \"a\" : [ 1 ] , \"b\" : [ 2 ] }", "{\"a\":[[],[[]]],\"b\":[],\"c\":[5]}",
+                       "[\"]\",\"[\",\"\\\"]\",\",\",\"\\\\\",\"}\",{\"]\":\"[\",\",\":[\"]\"]}]",
+                       "{\"[]\":[\"[]\"],\"a\":\"[\"}", "[1.5,-0,2E3,18446744073709551615]", "[[[[[[[[1]]]]]]]]",
+                       "[{\"a\":[{\"a\":[{\"a\":[7]}]}]}]") {
                 char *longer;
 
-                read_whole(texts[i]);
-                for (size_t bracket = 0; (longer = lengthen(texts[i], bracket)); bracket++) {
+                read_whole(text);
+                for (size_t bracket = 0; (longer = lengthen(text, bracket)); bracket++) {
                         read_whole(longer);
                         free(longer);
                 }
@@ -202,16 +190,13 @@ TEST(only_an_object_is_kept)
 
 TEST(what_is_kept_is_checked)
 {
-        static const char *const wrong[] = { "{\"k\":{\"a\":1,\"a\":2}}", "{\"k\":{,}}", "{\"k\":{}",
-                                             "{\"k\":{},\"k\":1}" };
-
-        for (size_t i = 0; i < UNIT_COUNT(wrong); i++) {
+        FOR_EACH_TEXT (wrong, "{\"k\":{\"a\":1,\"a\":2}}", "{\"k\":{,}}", "{\"k\":{}", "{\"k\":{},\"k\":1}") {
                 struct ferry_json_errors errors = { 0 }, alone = { 0 };
                 struct ferry_json *json;
 
-                assert_int_equal(ferry_json_parse_in_place(wrong[i], strlen(wrong[i]), "k", &json, &errors),
+                assert_int_equal(ferry_json_parse_in_place(wrong, strlen(wrong), "k", &json, &errors),
                                  FERRY_E_INVALID_JSON);
-                assert_int_equal(ferry_json_check(wrong[i], strlen(wrong[i]), &alone), FERRY_E_INVALID_JSON);
+                assert_int_equal(ferry_json_check(wrong, strlen(wrong), &alone), FERRY_E_INVALID_JSON);
                 assert_int_equal(alone.n, 1);
                 assert_string_equal(alone.items[0].detail, errors.items[0].detail);
         }

@@ -123,22 +123,13 @@ TEST(control_characters_never_reach_the_terminal)
 
 TEST(invalid_utf8_becomes_the_replacement_character)
 {
-        static const char *const cases[] = {
-                "\xff",
-                "\x80",
-                "\xc3",
-                "\xc0\xaf",
-                "\xe2\x82",
-                "\xed\xa0\x80",
-                "\xf4\x90\x80\x80",
-                "\xf8\x88\x80\x80\x80",
-        };
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
+        FOR_EACH_TEXT (item, "\xff", "\x80", "\xc3", "\xc0\xaf", "\xe2\x82", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                       "\xf8\x88\x80\x80\x80") {
                 char value[16];
-                snprintf(value, sizeof(value), "<%s>", cases[i]);
+                snprintf(value, sizeof(value), "<%s>", item);
                 struct json_object *object = json_line_of("m", LOG_S("v", value));
                 char expected[32] = "<";
-                for (size_t k = 0; k < strlen(cases[i]); k++)
+                for (size_t k = 0; k < strlen(item); k++)
                         strcat(expected, "\xef\xbf\xbd");
                 strcat(expected, ">");
                 assert_string_equal(member(object, "v"), expected);

@@ -405,13 +405,11 @@ TEST(of_what_a_worker_writes_json_c_reads_the_blob_alone)
 /* Each mark becomes a piece of white space. */
 static void spaced(const char *marked, const struct ferry_metadata *m)
 {
-        static const char *const spaces[] = { "", " ", "\n", "\t \r\n" };
-
-        for (size_t i = 0; i < UNIT_COUNT(spaces); i++) {
+        FOR_EACH_TEXT (space, "", " ", "\n", "\t \r\n") {
                 char *text = unit_alloc(strlen(marked) * 4 + 1), *at = text;
 
                 for (const char *c = marked; *c; c++)
-                        at = *c == '~' ? stpcpy(at, spaces[i]) : stpncpy(at, c, 1);
+                        at = *c == '~' ? stpcpy(at, space) : stpncpy(at, c, 1);
                 *at = '\0';
                 read_back(text, m);
                 free(text);
@@ -424,7 +422,9 @@ TEST(metadata_written_otherwise_are_read_as_well)
         struct ferry_metadata m = sample();
         struct json_object *object = encode(&m);
         const char *blob = string_of(object, "nixl_metadata"), *key = string_of(object, "notification_key");
-        static const char *const forms[] = {
+
+        FOR_EACH_TEXT (
+                form,
                 "~{~\"descriptors\"~:~[~{~\"device\"~:~\"cpu\"~,~\"ptr\"~:~4294967296~,~\"size\"~:~1048576~}~,~"
                 "{~\"device\"~:~\"cuda:0\"~,~\"ptr\"~:~17~,~\"size\"~:~1~}~]~,~\"nixl_metadata\"~:~\"%1$s\"~,~"
                 "\"notification_key\"~:~\"%2$s\"~,~\"operation_kind\"~:~1~}~",
@@ -434,13 +434,10 @@ TEST(metadata_written_otherwise_are_read_as_well)
                 "{\"descr\\u0069ptors\":[~{\"device\":\"c\\u0070u\",\"ptr\":4294967296,\"size\":1048576},"
                 "{\"device\":\"cuda:0\",\"ptr\":17,\"size\":1}],\"nixl_metadata\":\"%1$s\",\"notification_key\":\"%2$"
                 "s\","
-                "\"operation_kind\":1}",
-        };
-
-        for (size_t i = 0; i < UNIT_COUNT(forms); i++) {
+                "\"operation_kind\":1}") {
                 char *marked;
 
-                assert_true(asprintf(&marked, forms[i], blob, key) > 0);
+                assert_true(asprintf(&marked, form, blob, key) > 0);
                 spaced(marked, &m);
                 free(marked);
         }
@@ -616,17 +613,15 @@ TEST(the_blob_of_another_operation_is_refused)
 
 TEST(descriptors_in_another_order_or_number_are_refused)
 {
-        static const char *const lists[] = {
+        FOR_EACH_TEXT (
+                list,
                 "[{\"device\":\"cuda:0\",\"ptr\":17,\"size\":1},{\"device\":\"cpu\",\"ptr\":4294967296,\"size\":"
                 "1048576}]",
                 "[{\"device\":\"cpu\",\"ptr\":4294967296,\"size\":1048576}]",
                 "[{\"device\":\"cpu\",\"ptr\":4294967296,\"size\":1048576},{\"device\":\"cuda:0\",\"ptr\":17,\"size\":"
                 "1},"
-                "{\"device\":\"cuda:0\",\"ptr\":17,\"size\":1}]",
-        };
-
-        for (size_t i = 0; i < UNIT_COUNT(lists); i++)
-                refuse_with("descriptors", lists[i], "/m/nixl_metadata", "do not belong together");
+                "{\"device\":\"cuda:0\",\"ptr\":17,\"size\":1}]")
+                refuse_with("descriptors", list, "/m/nixl_metadata", "do not belong together");
 }
 
 TEST(the_other_kind_is_refused)
@@ -636,15 +631,14 @@ TEST(the_other_kind_is_refused)
 
 TEST(keys_of_the_document_must_be_those_four)
 {
-        static const char *const keys[] = { "descriptors", "nixl_metadata", "notification_key", "operation_kind" };
         char pointer[64];
 
-        for (size_t i = 0; i < UNIT_COUNT(keys); i++) {
+        FOR_EACH_TEXT (key, "descriptors", "nixl_metadata", "notification_key", "operation_kind") {
                 struct ferry_metadata m = sample();
                 struct json_object *object = encode(&m);
 
-                json_object_object_del(object, keys[i]);
-                (void)snprintf(pointer, sizeof(pointer), "/m/%s", keys[i]);
+                json_object_object_del(object, key);
+                (void)snprintf(pointer, sizeof(pointer), "/m/%s", key);
                 refuse(object, pointer, "missing");
         }
         refuse_with("extra", "1", "/m/extra", "unknown field \"extra\"");
@@ -809,12 +803,9 @@ TEST(a_blob_too_long_to_look_at_is_refused)
 
 TEST(blobs_of_other_documents_are_refused)
 {
-        static const char *const others[] = {
-                "", "nixl", "[]", "1", "{}", "null", "{\"worker\":1}", "{\"protocol\":1,\"protocol\":1}", "\"protocol\""
-        };
-
-        for (size_t i = 0; i < UNIT_COUNT(others); i++)
-                refuse_blob_text(others[i], "does not come from a Ferry worker");
+        FOR_EACH_TEXT (other, "", "nixl", "[]", "1", "{}", "null", "{\"worker\":1}", "{\"protocol\":1,\"protocol\":1}",
+                       "\"protocol\"")
+                refuse_blob_text(other, "does not come from a Ferry worker");
 }
 
 /* Its key is another one, too; what the user must hear is whose metadata these are. */

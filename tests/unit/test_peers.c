@@ -448,21 +448,18 @@ TEST(a_port_where_nobody_listens_is_unreachable)
 
 TEST(hosts_that_are_not_admitted_are_refused_before_anything_is_sent)
 {
-        static const char *const urls[] = {
-                "http://192.0.2.1" METADATA_PATH,          "http://192.0.2.1:80" METADATA_PATH,
-                "http://worker.example" METADATA_PATH,     "http://169.254.169.254" METADATA_PATH,
-                "http://0.0.0.0:9300" METADATA_PATH,       "http://0:9300" METADATA_PATH,
-                "http://[::]:9300" METADATA_PATH,          "http://[2001:db8::1]" METADATA_PATH,
-                "http://[::ffff:192.0.2.1]" METADATA_PATH, "http://127.0.0.1.example" METADATA_PATH,
-                "http://localhost.example" METADATA_PATH,  "https://3221225985" METADATA_PATH,
-        };
         struct peers *peers = make_peers(NULL);
         struct result result;
 
         result_init(&result);
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(urls); i++) {
-                print_message("%s\n", urls[i]);
-                assert_int_equal(fetch_url(peers, urls[i], &result), FERRY_E_FORBIDDEN);
+        FOR_EACH_TEXT (url, "http://192.0.2.1" METADATA_PATH, "http://192.0.2.1:80" METADATA_PATH,
+                       "http://worker.example" METADATA_PATH, "http://169.254.169.254" METADATA_PATH,
+                       "http://0.0.0.0:9300" METADATA_PATH, "http://0:9300" METADATA_PATH,
+                       "http://[::]:9300" METADATA_PATH, "http://[2001:db8::1]" METADATA_PATH,
+                       "http://[::ffff:192.0.2.1]" METADATA_PATH, "http://127.0.0.1.example" METADATA_PATH,
+                       "http://localhost.example" METADATA_PATH, "https://3221225985" METADATA_PATH) {
+                print_message("%s\n", url);
+                assert_int_equal(fetch_url(peers, url, &result), FERRY_E_FORBIDDEN);
         }
         peers_free(peers);
         assert_int_equal(result.calls, 0);
@@ -471,33 +468,21 @@ TEST(hosts_that_are_not_admitted_are_refused_before_anything_is_sent)
 
 TEST(urls_that_are_not_a_workers_metadata_are_refused)
 {
-        static const char *const urls[] = {
-                "",
-                "127.0.0.1:9300" METADATA_PATH,
-                "ftp://127.0.0.1" METADATA_PATH,
-                "file:///v1/operations/op_1/metadata",
-                "gopher://127.0.0.1" METADATA_PATH,
-                "http://" METADATA_PATH,
-                "http://user@127.0.0.1" METADATA_PATH,
-                "http://user:password@127.0.0.1" METADATA_PATH,
-                "http://127.0.0.1:99999" METADATA_PATH,
-                "http://127.0.0.1/",
-                "http://127.0.0.1/v1/operations//metadata",
-                "http://127.0.0.1/v1/operations/op_1/metadata/",
-                "http://127.0.0.1/v1/operations/op_1/metadata/x",
-                "http://127.0.0.1/v1/operations/op_1",
-                "http://127.0.0.1/v1/regions?x=/v1/operations/op_1/metadata",
-                "http://127.0.0.1/#/v1/operations/op_1/metadata",
-                "http://127.0.0.1 " METADATA_PATH,
-                "http://127.0.0.1\r\nX: y" METADATA_PATH,
-        };
         struct peers *peers = make_peers(NULL);
         struct result result;
 
         result_init(&result);
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(urls); i++) {
-                print_message("%s\n", urls[i]);
-                assert_int_equal(fetch_url(peers, urls[i], &result), FERRY_E_INVALID_PARAMETER);
+        FOR_EACH_TEXT (
+                url, "", "127.0.0.1:9300" METADATA_PATH, "ftp://127.0.0.1" METADATA_PATH,
+                "file:///v1/operations/op_1/metadata", "gopher://127.0.0.1" METADATA_PATH, "http://" METADATA_PATH,
+                "http://user@127.0.0.1" METADATA_PATH, "http://user:password@127.0.0.1" METADATA_PATH,
+                "http://127.0.0.1:99999" METADATA_PATH, "http://127.0.0.1/", "http://127.0.0.1/v1/operations//metadata",
+                "http://127.0.0.1/v1/operations/op_1/metadata/", "http://127.0.0.1/v1/operations/op_1/metadata/x",
+                "http://127.0.0.1/v1/operations/op_1", "http://127.0.0.1/v1/regions?x=/v1/operations/op_1/metadata",
+                "http://127.0.0.1/#/v1/operations/op_1/metadata", "http://127.0.0.1 " METADATA_PATH,
+                "http://127.0.0.1\r\nX: y" METADATA_PATH) {
+                print_message("%s\n", url);
+                assert_int_equal(fetch_url(peers, url, &result), FERRY_E_INVALID_PARAMETER);
         }
         peers_free(peers);
         assert_int_equal(result.calls, 0);

@@ -312,9 +312,8 @@ TEST_WITH(nobody_else_can_write_a_sealed_region, setup, teardown)
 TEST_WITH(bad_parameters_are_refused, setup, teardown)
 {
         assert_int_equal(create_fails(0, "cpu"), FERRY_E_INVALID_PARAMETER);
-        static const char *const devices[] = { "cuda:0", "", "cpu ", "CPU", "cpu:0", "a device with a very long name" };
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(devices); i++)
-                assert_int_equal(create_fails(4096, devices[i]), FERRY_E_UNKNOWN_DEVICE);
+        FOR_EACH_TEXT (item, "cuda:0", "", "cpu ", "CPU", "cpu:0", "a device with a very long name")
+                assert_int_equal(create_fails(4096, item), FERRY_E_UNKNOWN_DEVICE);
         char name[REGION_NAME_SIZE + 1] = "";
         memset(name, 'n', REGION_NAME_SIZE);
         struct region *region = NULL;

@@ -26,34 +26,15 @@ enum { TTL_MS = 2000 };
 
 TEST(endpoints_have_a_scheme_a_host_and_a_port)
 {
-        static const char *const good[] = {
-                "etcd://h:2379",           "http://127.0.0.1:2379",  "https://[::1]:2379",
-                "etcd://a:1,b:2,c:3",      "https://a:1,http://b:2", "http://etcd.svc.local:2379/",
-                "etcd://a:1/,etcd://b:2/",
-        };
-        static const char *const bad[] = {
-                "",
-                "h:2379",
-                "etcd://",
-                "etcd://h",
-                "etcd://:2379",
-                "consul://h:8500",
-                "etcd://h:1,",
-                "etcd://h:1,,h:2",
-                "http://u:p@h:1",
-                "http://h:1/path",
-                "etcd://h:123456",
-                "etcd://h:1 ",
-                "etcd://h:x",
-                "etcd://a\"b:1",
-        };
-
-        for (size_t i = 0; i < UNIT_COUNT(good); i++)
-                if (!registry_url_is_valid(good[i]))
-                        fail_msg("%s", good[i]);
-        for (size_t i = 0; i < UNIT_COUNT(bad); i++)
-                if (registry_url_is_valid(bad[i]))
-                        fail_msg("%s", bad[i]);
+        FOR_EACH_TEXT (text, "etcd://h:2379", "http://127.0.0.1:2379", "https://[::1]:2379", "etcd://a:1,b:2,c:3",
+                       "https://a:1,http://b:2", "http://etcd.svc.local:2379/", "etcd://a:1/,etcd://b:2/")
+                if (!registry_url_is_valid(text))
+                        fail_msg("%s", text);
+        FOR_EACH_TEXT (item, "", "h:2379", "etcd://", "etcd://h", "etcd://:2379", "consul://h:8500", "etcd://h:1,",
+                       "etcd://h:1,,h:2", "http://u:p@h:1", "http://h:1/path", "etcd://h:123456", "etcd://h:1 ",
+                       "etcd://h:x", "etcd://a\"b:1")
+                if (registry_url_is_valid(item))
+                        fail_msg("%s", item);
 }
 
 TEST(a_prefix_is_visible_text)
@@ -89,28 +70,20 @@ TEST(an_entry_survives_its_text)
 
 TEST(an_entry_is_checked)
 {
-        static const char *const bad[] = {
-                "",
-                "[]",
-                "null",
-                "{}",
-                "{\"name\":\"a\"}",
-                "{\"name\":\"a\",\"epoch\":17}",
-                "{\"name\":\"a\",\"epoch\":\"0000000000000000\"}",
-                "{\"name\":\"a\",\"epoch\":\"00000000000000AB\"}",
-                "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"http\":5}",
-                "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"http\":[\"http://h\"]}",
-                "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"http\":\"http://a b\"}",
-                "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"data\":\"\\u0007\"}",
-                "{\"name\":\"a\",\"name\":\"a\",\"epoch\":\"00000000000000ab\"}",
-                "{\"name\":\"a\",\"epoch\":\"00000000000000ab\"} x",
-        };
         static const char newer[] = "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"colour\":{\"red\":[1]}}";
         struct registry_entry entry;
 
-        for (size_t i = 0; i < UNIT_COUNT(bad); i++)
-                if (registry_entry_decode(bad[i], strlen(bad[i]), "a", &entry) != FERRY_E_INVALID_METADATA)
-                        fail_msg("%s", bad[i]);
+        FOR_EACH_TEXT (text, "", "[]", "null", "{}", "{\"name\":\"a\"}", "{\"name\":\"a\",\"epoch\":17}",
+                       "{\"name\":\"a\",\"epoch\":\"0000000000000000\"}",
+                       "{\"name\":\"a\",\"epoch\":\"00000000000000AB\"}",
+                       "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"http\":5}",
+                       "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"http\":[\"http://h\"]}",
+                       "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"http\":\"http://a b\"}",
+                       "{\"name\":\"a\",\"epoch\":\"00000000000000ab\",\"data\":\"\\u0007\"}",
+                       "{\"name\":\"a\",\"name\":\"a\",\"epoch\":\"00000000000000ab\"}",
+                       "{\"name\":\"a\",\"epoch\":\"00000000000000ab\"} x")
+                if (registry_entry_decode(text, strlen(text), "a", &entry) != FERRY_E_INVALID_METADATA)
+                        fail_msg("%s", text);
         assert_int_equal(registry_entry_decode(newer, strlen(newer), "a", &entry), 0);
         assert_int_equal(entry.epoch, 0xab);
 }

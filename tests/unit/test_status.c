@@ -52,14 +52,10 @@ TEST(values_outside_have_no_name)
 
 TEST(other_names_have_no_value)
 {
-        static const char *const other[] = {
-                "", "Readable", "READ", "reads", "rea", "complete", "COMPLETED", "Stream"
-        };
-
-        for (size_t i = 0; i < UNIT_COUNT(other); i++) {
-                assert_int_equal(ferry_kind_from_name(other[i]), -1);
-                assert_int_equal(ferry_status_from_name(other[i]), -1);
-                assert_int_equal(ferry_layout_from_name(other[i]), -1);
+        FOR_EACH_TEXT (other, "", "Readable", "READ", "reads", "rea", "complete", "COMPLETED", "Stream") {
+                assert_int_equal(ferry_kind_from_name(other), -1);
+                assert_int_equal(ferry_status_from_name(other), -1);
+                assert_int_equal(ferry_layout_from_name(other), -1);
         }
         assert_int_equal(ferry_kind_from_name(NULL), -1);
         assert_int_equal(ferry_status_from_name(NULL), -1);

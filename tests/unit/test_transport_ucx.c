@@ -720,10 +720,8 @@ TEST(a_link_that_the_engine_refuses_is_unreachable)
 
 TEST(every_way_to_write_loopback_carries_bytes)
 {
-        static const char *const addresses[] = { "127.0.0.1:0", "lo:0", "localhost:0" };
-
-        for (size_t i = 0; i < UNIT_COUNT(addresses); i++) {
-                struct pair *p = pair_new_at("127.0.0.1:0", addresses[i]);
+        FOR_EACH_TEXT (address, "127.0.0.1:0", "lo:0", "localhost:0") {
+                struct pair *p = pair_new_at("127.0.0.1:0", address);
 
                 pair_connect(p);
                 move(p, 0, 1 << 20);
@@ -919,12 +917,10 @@ TEST(ucx_cannot_flood_the_log)
 /* tests/network/run has it come. */
 TEST(an_address_that_is_not_there_is_waited_for)
 {
-        static const char *const addresses[] = { "198.51.100.77:0", "[2001:db8::77]:0", "nosuch0:0" };
-
-        for (size_t i = 0; i < UNIT_COUNT(addresses); i++) {
+        FOR_EACH_TEXT (item, "198.51.100.77:0", "[2001:db8::77]:0", "nosuch0:0") {
                 static uint8_t page[4096];
                 struct memory memory = { .address = page, .size = sizeof(page), .id = 1, .fd = -1 };
-                const struct ucx_config config = { .data_listen = addresses[i] };
+                const struct ucx_config config = { .data_listen = item };
                 struct node node = { 0 };
                 char *text;
                 int file, error = 0;
@@ -933,7 +929,7 @@ TEST(an_address_that_is_not_there_is_waited_for)
                 assert_int_equal(node_open_with(&node, &config), 0);
                 text = stderr_release(file);
                 assert_non_null(strstr(text, "network transport waits"));
-                assert_non_null(strstr(text, addresses[i]));
+                assert_non_null(strstr(text, item));
                 free(text);
                 assert_string_equal(ucx_transport_facts(node.transport)->data_address, "");
                 assert_int_equal(node.transport->ops->register_memory(node.transport, &memory), 0);

@@ -130,13 +130,12 @@ TEST(a_peer_token_alone_does_not_guard_a_worker)
 
 TEST(a_token_is_one_line_without_its_end)
 {
-        static const char *const good[] = { "s3cret", "s3cret\n", "s3cret\r\n", "s3cret\n\n" };
         const struct worker_options options = { .token_file = path };
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(good); i++) {
+        FOR_EACH_TEXT (text, "s3cret", "s3cret\n", "s3cret\r\n", "s3cret\n\n") {
                 struct worker_settings *settings = NULL;
 
-                write_file(good[i], strlen(good[i]));
+                write_file(text, strlen(text));
                 assert_int_equal(worker_settings_new(&options, &settings, NULL, 0), 0);
                 assert_string_equal(settings->token, "s3cret");
                 assert_null(settings->peer_token);

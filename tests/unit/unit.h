@@ -11,6 +11,11 @@
 
 #define UNIT_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+/* A failure names the text: FOR_EACH_TEXT(text, "a", "b") assert_true(is_taken(text)); */
+#define FOR_EACH_TEXT(text, ...)                                                                                       \
+        for (const char *const *text##_ = (const char *const[]){ __VA_ARGS__, NULL }, *text;                           \
+             (text = test_row(*text##_)); text##_++)
+
 /* Memory for a test itself, which goes no further without it. */
 static inline void *unit_alloc(size_t size)
 {
