@@ -39,6 +39,14 @@ void end_wait(struct end *end, int ended)
         assert_int_equal(end->ended, ended);
 }
 
+void world_ends(struct world *w, int n, int active_error, int passive_error)
+{
+        end_wait(&w->active, n);
+        end_wait(&w->passive, n);
+        assert_int_equal(w->active.outcome.error, active_error);
+        assert_int_equal(w->passive.outcome.error, passive_error);
+}
+
 void end_note(struct end *end, const struct engine_outcome *outcome)
 {
         pthread_mutex_lock(&end->lock);
@@ -158,6 +166,19 @@ static void memory_free(struct world *w, int i)
         (void)close(w->file[i]);
 }
 
+static void world_release(void *object)
+{
+        struct world *w = object;
+
+        for (int i = 0; i < 2; i++) {
+                engine_stop(w->engine[i]);
+                engine_memory_deregister(w->engine[i], w->registered[i]);
+                engine_free(w->engine[i]);
+                memory_free(w, i);
+        }
+        free(w);
+}
+
 struct world *world_new(enum carrier way, size_t size)
 {
         return world_new_with(way, size, (struct world_knobs){ 0 });
@@ -205,18 +226,33 @@ struct world *world_new_with(enum carrier way, size_t size, struct world_knobs k
                 w->memory[0][i] = (uint8_t)(i * 7 + i / 251);
                 w->memory[1][i] = (uint8_t)(i * 13 + i / 241);
         }
-        return w;
+        return test_keep(w, world_release);
 }
 
 void world_free(struct world *w)
 {
-        for (int i = 0; i < 2; i++) {
-                engine_stop(w->engine[i]);
-                engine_memory_deregister(w->engine[i], w->registered[i]);
-                engine_free(w->engine[i]);
-                memory_free(w, i);
+        test_release(w);
+}
+
+struct world *world_next(struct world *w, enum carrier n, bool both_directions, size_t size)
+{
+        static const char *const names[WAYS] = { "ring", "network", "mapped" };
+        enum carrier way = w ? w->way + 1 : 0;
+        enum engine_direction direction = ENGINE_READ;
+
+        if (w && both_directions && !w->second) {
+                way = w->way;
+                direction = ENGINE_WRITE;
         }
-        free(w);
+        if (w)
+                world_free(w);
+        test_row(way < n ? text_format("%s, %s", names[way], direction == ENGINE_READ ? "read" : "write") : NULL);
+        if (way == n)
+                return NULL;
+        w = world_new(way, size);
+        w->direction = direction;
+        w->second = direction == ENGINE_WRITE;
+        return w;
 }
 
 static void active_started(void *context)

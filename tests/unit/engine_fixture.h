@@ -46,6 +46,7 @@ struct world {
         bool many;                                          /* transfers at once, whose progress mixes */
         int refuse;                                         /* what claim answers; 0 = it grants */
         enum engine_direction direction;
+        bool second; /* of the two directions: world_next's own */
         uint64_t total;
         struct end active, passive;
         void (*on_progress)(struct world *world, uint64_t bytes); /* of the active side */
@@ -56,14 +57,20 @@ struct world {
         pthread_mutex_t gate; /* the passive side's thread passes it at each claim */
 };
 
+/* The test's, which frees it in its end. */
 struct world *world_new(enum carrier way, size_t size);
 /* 0 = the default; of chunk_size, 256 KiB. */
 struct world_knobs {
         uint32_t spin_us, chunk_size, max_claims;
 };
 struct world *world_new_with(enum carrier way, size_t size, struct world_knobs knobs);
-/* Stops both engines. */
+/* Now; stops both engines. */
 void world_free(struct world *world);
+/* Each of the first n carriers, in a world of its own, which a failure names. w->direction is READ until it is set. */
+#define FOR_EACH_CARRIER(w, n, size) for (struct world *w = NULL; (w = world_next(w, n, false, size));)
+/* The same in both directions. */
+#define FOR_EACH_WORLD(w, n, size) for (struct world *w = NULL; (w = world_next(w, n, true, size));)
+struct world *world_next(struct world *world, enum carrier n, bool both_directions, size_t size);
 /* What the passive side grants from now on: all its segments. */
 void world_offer(struct world *world, enum engine_direction direction);
 /* A transfer of all segments of the active side, with an id of its own. */
@@ -79,6 +86,8 @@ void end_note(struct end *end, const struct engine_outcome *outcome);
 bool end_comes(struct end *end, int ended);
 /* Until so many have ended there; fails when they do not. */
 void end_wait(struct end *end, int ended);
+/* Until n have ended on each side, the last with these errors. */
+void world_ends(struct world *world, int n, int active_error, int passive_error);
 /* Compares the two sides as logical streams. */
 void world_assert_streams_equal(const struct world *world);
 

@@ -208,9 +208,13 @@ void block_new(struct block *block, struct worker *worker, size_t size, bool is_
 
 void block_free(struct block *block)
 {
-        struct transport *transport = block->worker->transport;
+        struct worker *worker = block->worker;
 
-        transport->ops->deregister_memory(transport, &block->memory);
+        if (!worker)
+                return;
+        if (worker->transport)
+                worker->transport->ops->deregister_memory(worker->transport, &block->memory);
+        block->worker = NULL;
         (void)munmap(block->memory.address, block->memory.size);
         if (block->memory.fd >= 0)
                 (void)close(block->memory.fd);

@@ -69,7 +69,7 @@ void worker_step(struct worker *a, struct worker *b);
 
 /* size bytes; of a memfd, or private. Filled with a pattern of its own. */
 void block_new(struct block *block, struct worker *worker, size_t size, bool is_file);
-void block_free(struct block *block);
+void block_free(struct block *block); /* once: what is free stays free */
 void block_fill(struct block *block, unsigned seed);
 
 /* A message of that transfer with [offset, offset + length) of the stream, whose outcome is stored. */

@@ -16,10 +16,7 @@ static const char *transport_of(enum carrier way)
 
 static void end_both(struct world *w, const char *transport)
 {
-        end_wait(&w->active, 1);
-        end_wait(&w->passive, 1);
-        assert_int_equal(w->active.outcome.error, 0);
-        assert_int_equal(w->passive.outcome.error, 0);
+        world_ends(w, 1, 0, 0);
         assert_string_equal(w->active.outcome.transport, transport);
         assert_string_equal(w->passive.outcome.transport, transport);
 }
@@ -43,7 +40,6 @@ static void transfer_and_compare(enum carrier way, size_t size, enum engine_dire
         assert_string_equal(w->active.outcome.transport, transport);
         assert_string_equal(w->passive.outcome.transport, transport);
         world_assert_streams_equal(w);
-        world_free(w);
 }
 
 TEST(moves_every_size_both_ways_on_both_sides)
@@ -75,6 +71,12 @@ static void scatter(struct world *w, int side, size_t n, size_t piece, size_t st
                         (struct segment){ w->memory[side] + (i * 7 % n) * stride, piece, w->registered[side] };
 }
 
+static void scatter_both(struct world *w, size_t n, size_t piece, size_t stride)
+{
+        for (int side = 0; side < 2; side++)
+                scatter(w, side, n, piece, stride);
+}
+
 TEST(moves_scattered_memory)
 {
         static const struct {
@@ -96,10 +98,7 @@ TEST(moves_scattered_memory)
                                                 cases[i].piece[side] + 3);
                                 world_offer(w, (enum engine_direction)direction);
                                 world_start(w, (enum engine_direction)direction, way != MAPPED);
-                                end_wait(&w->active, 1);
-                                assert_int_equal(w->active.outcome.error, 0);
-                                end_wait(&w->passive, 1);
-                                assert_int_equal(w->passive.outcome.error, 0);
+                                world_ends(w, 1, 0, 0);
                                 world_assert_streams_equal(w);
                                 world_free(w);
                         }
@@ -139,20 +138,15 @@ TEST(small_pieces_travel_together)
 {
         enum { N = 1000, PIECE = 16 << 10, CHUNKS_MAX = 66 }; /* the first and the last may be short */
 
-        for (int way = 0; way < MAPPED; way++) {
-                for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
-                        struct world *w = world_new((enum carrier)way, 20 << 20);
+        FOR_EACH_WORLD (w, MAPPED, 20 << 20) {
 
-                        for (int side = 0; side < 2; side++)
-                                scatter(w, side, N, PIECE, PIECE + 3);
-                        world_offer(w, (enum engine_direction)direction);
-                        world_start(w, (enum engine_direction)direction, false);
-                        end_wait(&w->active, 1);
-                        assert_int_equal(w->active.outcome.error, 0);
-                        if (!messages_are_late()) /* of those, each half tells progress */
-                                assert_true(w->active.steps <= CHUNKS_MAX);
-                        world_free(w);
-                }
+                scatter_both(w, N, PIECE, PIECE + 3);
+                world_offer(w, w->direction);
+                world_start(w, w->direction, false);
+                end_wait(&w->active, 1);
+                assert_int_equal(w->active.outcome.error, 0);
+                if (!messages_are_late()) /* of those, each half tells progress */
+                        assert_true(w->active.steps <= CHUNKS_MAX);
         }
 }
 
@@ -161,22 +155,18 @@ TEST(pieces_travel_in_parts_over_tcp)
 {
         enum { N = 1000, PIECE = 16 << 10, MESSAGE_MAX = 64 << 10 };
 
-        for (int way = 0; way < MAPPED; way++) {
-                for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
-                        struct world *w = world_new((enum carrier)way, 20 << 20);
-                        int from = direction == ENGINE_READ;
+        FOR_EACH_WORLD (w, MAPPED, 20 << 20) {
+                int from = w->direction == ENGINE_READ;
 
-                        scatter(w, from, N, PIECE, PIECE + 3);
-                        w->segments[!from][0].size = N * PIECE;
-                        world_offer(w, (enum engine_direction)direction);
-                        world_start(w, (enum engine_direction)direction, false);
-                        end_wait(&w->active, 1);
-                        end_wait(&w->passive, 1);
-                        assert_int_equal(w->active.outcome.error, 0);
-                        world_assert_streams_equal(w);
-                        assert_int_equal(w->passive.steps >= N * PIECE / MESSAGE_MAX, way == NETWORK);
-                        world_free(w);
-                }
+                scatter(w, from, N, PIECE, PIECE + 3);
+                w->segments[!from][0].size = N * PIECE;
+                world_offer(w, w->direction);
+                world_start(w, w->direction, false);
+                end_wait(&w->active, 1);
+                end_wait(&w->passive, 1);
+                assert_int_equal(w->active.outcome.error, 0);
+                world_assert_streams_equal(w);
+                assert_int_equal(w->passive.steps >= N * PIECE / MESSAGE_MAX, w->way == NETWORK);
         }
 }
 
@@ -192,14 +182,10 @@ TEST(pieces_of_any_number_fit_into_a_message)
                         size_t size = sizes[i / 2 / FERRY_ARRAY_SIZE(counts)];
                         struct world *w = world_new((enum carrier)way, 1 << 20);
 
-                        for (int side = 0; side < 2; side++)
-                                scatter(w, side, n, size, size + 3);
+                        scatter_both(w, n, size, size + 3);
                         world_offer(w, direction);
                         world_start(w, direction, i % 3 == 0);
-                        end_wait(&w->active, 1);
-                        end_wait(&w->passive, 1);
-                        assert_int_equal(w->active.outcome.error, 0);
-                        assert_int_equal(w->passive.outcome.error, 0);
+                        world_ends(w, 1, 0, 0);
                         world_assert_streams_equal(w);
                         world_free(w);
                 }
@@ -218,8 +204,7 @@ TEST(transfers_to_one_peer_share_a_window)
 {
         enum { N = 32, WINDOW = 4 };
 
-        for (int way = 0; way < MAPPED; way++) {
-                struct world *w = world_new((enum carrier)way, 16 << 20);
+        FOR_EACH_CARRIER (w, MAPPED, 16 << 20) {
 
                 world_offer(w, ENGINE_READ);
                 w->many = true;
@@ -232,36 +217,30 @@ TEST(transfers_to_one_peer_share_a_window)
                 end_wait(&w->passive, N);
                 assert_true(claims_at_first <= WINDOW);
                 world_assert_streams_equal(w);
-                world_free(w);
         }
 }
 
 TEST(a_refused_claim_ends_the_active_side_with_the_peers_reason)
 {
-        for (int way = 0; way < WAYS; way++) {
-                for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
-                        struct world *w = world_new((enum carrier)way, 4 << 20);
-                        uint8_t *before = malloc(w->size);
+        FOR_EACH_WORLD (w, WAYS, 4 << 20) {
+                uint8_t *before = malloc(w->size);
 
-                        memcpy(before, w->memory[1], w->size);
-                        w->refuse = FERRY_E_ALREADY_CLAIMED;
-                        world_offer(w, (enum engine_direction)direction);
-                        world_start(w, (enum engine_direction)direction, false);
-                        end_wait(&w->active, 1);
-                        assert_int_equal(w->active.outcome.error, FERRY_E_ALREADY_CLAIMED);
-                        assert_int_equal(w->active.outcome.bytes, 0);
-                        assert_int_equal(w->passive.claims, 0);
-                        assert_memory_equal(before, w->memory[1], w->size);
-                        free(before);
-                        world_free(w);
-                }
+                memcpy(before, w->memory[1], w->size);
+                w->refuse = FERRY_E_ALREADY_CLAIMED;
+                world_offer(w, w->direction);
+                world_start(w, w->direction, false);
+                end_wait(&w->active, 1);
+                assert_int_equal(w->active.outcome.error, FERRY_E_ALREADY_CLAIMED);
+                assert_int_equal(w->active.outcome.bytes, 0);
+                assert_int_equal(w->passive.claims, 0);
+                assert_memory_equal(before, w->memory[1], w->size);
+                free(before);
         }
 }
 
 TEST(a_wrong_key_is_refused_and_the_next_transfer_works)
 {
-        for (int way = 0; way < WAYS; way++) {
-                struct world *w = world_new((enum carrier)way, 1 << 20);
+        FOR_EACH_CARRIER (w, WAYS, 1 << 20) {
 
                 world_offer(w, ENGINE_READ);
                 w->given[5] ^= 1;
@@ -273,7 +252,6 @@ TEST(a_wrong_key_is_refused_and_the_next_transfer_works)
                 world_start(w, ENGINE_READ, false);
                 end_wait(&w->active, 2);
                 assert_int_equal(w->active.outcome.error, 0);
-                world_free(w);
         }
 }
 
@@ -288,7 +266,6 @@ TEST(metadata_of_an_earlier_worker_is_stale)
         end_wait(&w->active, 1);
         assert_int_equal(w->active.outcome.error, FERRY_E_STALE_METADATA);
         assert_int_equal(w->passive.claims, 0);
-        world_free(w);
 }
 
 TEST(an_absent_worker_is_unreachable)
@@ -302,7 +279,6 @@ TEST(an_absent_worker_is_unreachable)
         end_wait(&w->active, 1);
         assert_int_equal(w->active.outcome.error, FERRY_E_PEER_UNREACHABLE);
         assert_int_equal(w->active.started, 0);
-        world_free(w);
 }
 
 static _Atomic uint64_t cancel_id; /* 0 = not known yet, or used */
@@ -315,34 +291,29 @@ static void cancel_at_a_quarter(struct world *w, uint64_t bytes)
                 engine_transfer_cancel(w->engine[0], id, FERRY_E_CANCELLED);
 }
 
-/* Moves for long enough to be stopped. */
-static struct world *world_to_stop(enum carrier way, bool in_pieces)
+/* Moves for long enough to be stopped, whole and in pieces. */
+static void over_long_moves(void (*stop)(struct world *w))
 {
-        struct world *w = world_new(way, in_pieces ? 16 << 20 : 32 << 20);
+        FOR_EACH_WORLD (w, WAYS, 32 << 20)
+                stop(w);
+        FOR_EACH_WORLD (w, WAYS, 16 << 20) {
+                scatter_both(w, 1000, 15 << 10, 16 << 10);
+                stop(w);
+        }
+}
 
-        for (int side = 0; in_pieces && side < 2; side++)
-                scatter(w, side, 1000, 15 << 10, 16 << 10);
-        return w;
+static void cancel_active_side(struct world *w)
+{
+        world_offer(w, w->direction);
+        w->on_progress = cancel_at_a_quarter;
+        cancel_id = world_start(w, w->direction, false);
+        world_ends(w, 1, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
+        assert_true(w->active.outcome.bytes < w->size);
 }
 
 TEST(a_cancel_of_the_active_side_ends_both)
 {
-        for (int way = 0; way < WAYS; way++) {
-                for (int i = 0; i < 4; i++) {
-                        enum engine_direction direction = i % 2 ? ENGINE_WRITE : ENGINE_READ;
-                        struct world *w = world_to_stop((enum carrier)way, i >= 2);
-
-                        world_offer(w, direction);
-                        w->on_progress = cancel_at_a_quarter;
-                        cancel_id = world_start(w, direction, false);
-                        end_wait(&w->active, 1);
-                        end_wait(&w->passive, 1);
-                        assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED);
-                        assert_int_equal(w->passive.outcome.error, FERRY_E_CANCELLED_BY_PEER);
-                        assert_true(w->active.outcome.bytes < w->size);
-                        world_free(w);
-                }
-        }
+        over_long_moves(cancel_active_side);
 }
 
 /* Until it has done what it was told before. */
@@ -371,19 +342,14 @@ TEST(a_cancel_takes_back_the_parts_that_wait)
         enum { N = 1000, PIECE = 16 << 10, UNDER_WAY_MAX = 5 << 20 };
         struct world *w = world_new_with(NETWORK, 20 << 20, (struct world_knobs){ .chunk_size = 4 << 20 });
 
-        for (int side = 0; side < 2; side++)
-                scatter(w, side, N, PIECE, PIECE + 3);
+        scatter_both(w, N, PIECE, PIECE + 3);
         world_offer(w, ENGINE_WRITE);
         w->on_claim = cancel_at_once;
         pthread_mutex_lock(&w->gate);
         cancel_id = world_start(w, ENGINE_WRITE, false);
         pthread_mutex_unlock(&w->gate);
-        end_wait(&w->active, 1);
-        end_wait(&w->passive, 1);
-        assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED);
-        assert_int_equal(w->passive.outcome.error, FERRY_E_CANCELLED_BY_PEER);
+        world_ends(w, 1, FERRY_E_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
         assert_in_range(w->passive.outcome.bytes, 1, UNDER_WAY_MAX);
-        world_free(w);
 }
 
 static void revoke_at_a_quarter(struct world *w, uint64_t bytes)
@@ -424,24 +390,18 @@ TEST(a_transfer_has_started_before_its_first_answer)
         }
 }
 
+static void revoke_passive_side(struct world *w)
+{
+        world_offer(w, w->direction);
+        w->on_progress = revoke_at_a_quarter;
+        world_start(w, w->direction, false);
+        world_ends(w, 1, FERRY_E_CANCELLED_BY_PEER, FERRY_E_CANCELLED);
+        assert_true(w->active.outcome.bytes < w->size);
+}
+
 TEST(a_revoke_of_the_passive_side_ends_both)
 {
-        for (int way = 0; way < WAYS; way++) {
-                for (int i = 0; i < 4; i++) {
-                        enum engine_direction direction = i % 2 ? ENGINE_WRITE : ENGINE_READ;
-                        struct world *w = world_to_stop((enum carrier)way, i >= 2);
-
-                        world_offer(w, direction);
-                        w->on_progress = revoke_at_a_quarter;
-                        world_start(w, direction, false);
-                        end_wait(&w->active, 1);
-                        end_wait(&w->passive, 1);
-                        assert_int_equal(w->passive.outcome.error, FERRY_E_CANCELLED);
-                        assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED_BY_PEER);
-                        assert_true(w->active.outcome.bytes < w->size);
-                        world_free(w);
-                }
-        }
+        over_long_moves(revoke_passive_side);
 }
 
 /* On the passive side's own thread: it does so as soon as it has answered what it was asked for. */
@@ -456,17 +416,12 @@ TEST(a_revoke_takes_back_the_parts_that_wait)
         enum { N = 1000, PIECE = 16 << 10, UNDER_WAY_MAX = 8 << 20 };
         struct world *w = world_new_with(NETWORK, 20 << 20, (struct world_knobs){ .chunk_size = 4 << 20 });
 
-        for (int side = 0; side < 2; side++)
-                scatter(w, side, N, PIECE, PIECE + 3);
+        scatter_both(w, N, PIECE, PIECE + 3);
         world_offer(w, ENGINE_READ);
         w->on_claim = revoke_at_once;
         world_start(w, ENGINE_READ, false);
-        end_wait(&w->active, 1);
-        end_wait(&w->passive, 1);
-        assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED_BY_PEER);
-        assert_int_equal(w->passive.outcome.error, FERRY_E_CANCELLED);
+        world_ends(w, 1, FERRY_E_CANCELLED_BY_PEER, FERRY_E_CANCELLED);
         assert_in_range(w->passive.outcome.bytes, 1, UNDER_WAY_MAX);
-        world_free(w);
 }
 
 static pthread_t stopper;
@@ -485,8 +440,7 @@ static void stop_at_a_quarter(struct world *w, uint64_t bytes)
 
 TEST(stopping_an_engine_ends_what_moves_over_it)
 {
-        for (int way = 0; way < WAYS; way++) {
-                struct world *w = world_new((enum carrier)way, 48 << 20);
+        FOR_EACH_CARRIER (w, WAYS, 48 << 20) {
 
                 world_offer(w, ENGINE_READ);
                 w->on_progress = stop_at_a_quarter;
@@ -499,7 +453,6 @@ TEST(stopping_an_engine_ends_what_moves_over_it)
                         assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED_BY_PEER);
                 pthread_join(stopper, NULL);
                 stopper = 0;
-                world_free(w);
         }
 }
 
@@ -519,18 +472,13 @@ static void revoke_in_between(struct world *w, uint64_t bytes)
 
 TEST(a_revoke_after_a_short_reads_bytes_comes_too_late)
 {
-        for (int way = 0; way < WAYS; way++) {
-                struct world *w = world_new((enum carrier)way, 4096);
+        FOR_EACH_CARRIER (w, WAYS, 4096) {
 
                 world_offer(w, ENGINE_READ);
                 w->on_progress = revoke_in_between;
                 world_start(w, ENGINE_READ, false);
-                end_wait(&w->active, 1);
-                end_wait(&w->passive, 1);
-                assert_int_equal(w->active.outcome.error, 0);
-                assert_int_equal(w->passive.outcome.error, 0);
+                world_ends(w, 1, 0, 0);
                 world_assert_streams_equal(w);
-                world_free(w);
         }
 }
 
@@ -549,23 +497,20 @@ static void note_starts(struct world *w)
 /* Its duration is that of its bytes, which a WRITE of one chunk sends at once. */
 TEST(a_transfer_over_a_connection_that_stands_starts_when_it_asks)
 {
-        for (int way = 0; way < MAPPED; way++)
-                for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
-                        struct world *w = world_new((enum carrier)way, 1 << 20);
+        FOR_EACH_WORLD (w, MAPPED, 1 << 20) {
 
-                        starts = 0;
-                        w->many = true;
-                        w->on_started = count_start;
-                        w->on_claim = note_starts;
-                        world_offer(w, (enum engine_direction)direction);
-                        for (int i = 1; i <= 2; i++) {
-                                world_start(w, (enum engine_direction)direction, false);
-                                end_wait(&w->active, i);
-                                end_wait(&w->passive, i);
-                        }
-                        assert_int_equal(starts_at_claim, 2);
-                        world_free(w);
+                starts = 0;
+                w->many = true;
+                w->on_started = count_start;
+                w->on_claim = note_starts;
+                world_offer(w, w->direction);
+                for (int i = 1; i <= 2; i++) {
+                        world_start(w, w->direction, false);
+                        end_wait(&w->active, i);
+                        end_wait(&w->passive, i);
                 }
+                assert_int_equal(starts_at_claim, 2);
+        }
 }
 
 static atomic_bool peer_was_told;
@@ -578,19 +523,17 @@ static void await_peer(struct world *w)
 /* Who is woken then may take the core; the peer waits for the last answer no longer than it must. */
 TEST(an_engine_wakes_waiters_when_the_peer_was_told)
 {
-        for (int way = 0; way < WAYS; way++)
-                for (int direction = ENGINE_READ; direction <= ENGINE_WRITE; direction++) {
-                        struct world *w = world_new((enum carrier)way, 1 << 20);
+        FOR_EACH_WORLD (w, WAYS, 1 << 20) {
 
-                        peer_was_told = false;
-                        w->on_wake_waiters[1] = await_peer;
-                        world_offer(w, (enum engine_direction)direction);
-                        world_start(w, (enum engine_direction)direction, false);
-                        end_wait(&w->active, 1);
-                        end_wait(&w->passive, 1);
-                        world_free(w);
-                        assert_true(peer_was_told);
-                }
+                peer_was_told = false;
+                w->on_wake_waiters[1] = await_peer;
+                world_offer(w, w->direction);
+                world_start(w, w->direction, false);
+                end_wait(&w->active, 1);
+                end_wait(&w->passive, 1);
+                engine_stop(w->engine[1]); /* its thread is done */
+                assert_true(peer_was_told);
+        }
 }
 
 static int steps_at_end, steps_at_wake;
@@ -643,8 +586,7 @@ TEST(many_transfers_run_at_once)
 {
         enum { N = 100 };
 
-        for (int way = 0; way < WAYS; way++) {
-                struct world *w = world_new((enum carrier)way, 3 << 20);
+        FOR_EACH_CARRIER (w, WAYS, 3 << 20) {
 
                 world_offer(w, ENGINE_READ);
                 w->many = true;
@@ -654,6 +596,5 @@ TEST(many_transfers_run_at_once)
                 end_wait(&w->passive, N);
                 assert_int_equal(w->passive.claims, N);
                 world_assert_streams_equal(w);
-                world_free(w);
         }
 }

@@ -110,6 +110,17 @@ static void end_stop(struct end *end)
         free(end->segment.address);
 }
 
+static void world_release(void *object)
+{
+        struct world *w = object;
+
+        for (int i = 0; i < 2; i++)
+                end_stop(&w->ends[i]);
+        pthread_cond_destroy(&w->changed);
+        pthread_mutex_destroy(&w->lock);
+        free(w);
+}
+
 static struct world *world_of(bool local, bool network, size_t size, const char *name)
 {
         struct world *w = calloc(1, sizeof(*w));
@@ -119,21 +130,12 @@ static struct world *world_of(bool local, bool network, size_t size, const char 
         pthread_cond_init(&w->changed, NULL);
         for (int i = 0; i < 2; i++)
                 end_start(&w->ends[i], local, network, size);
-        return w;
+        return test_keep(w, world_release);
 }
 
 static struct world *world_new(bool local, bool network)
 {
         return world_of(local, network, SIZE, NULL);
-}
-
-static void world_free(struct world *w)
-{
-        for (int i = 0; i < 2; i++)
-                end_stop(&w->ends[i]);
-        pthread_cond_destroy(&w->changed);
-        pthread_mutex_destroy(&w->lock);
-        free(w);
 }
 
 static void on_connected(void *context, const struct engine_connection *connection)
@@ -211,7 +213,6 @@ TEST(those_that_are_not_reached_are_remembered_within_bounds)
         } while (cursor);
         assert_int_equal(next, 1000 + ASKED);
         free(page);
-        world_free(w);
 }
 
 static const char *data_of(const struct end *end)
@@ -280,7 +281,6 @@ TEST(a_cold_write_takes_no_less_than_a_warm_one)
                 warm_us = took_us < warm_us ? took_us : warm_us;
         }
         assert_in_range(cold_us, warm_us / 4, UINT64_MAX);
-        world_free(w);
 }
 
 static void move(struct world *w)
@@ -305,7 +305,6 @@ TEST(the_first_connects_and_the_second_finds_it_there)
                 assert_string_equal(w->connection.transport, transports[network]);
                 assert_true(w->connection.reused);
                 assert_int_equal(w->connection.connect_us, 0);
-                world_free(w);
         }
 }
 
@@ -335,7 +334,6 @@ TEST(a_peer_is_known_by_the_name_that_it_says_if_that_is_one)
                 assert_int_equal(engine_peers_page(w->ends[1].engine, &cursor, &view, 1), 1);
                 assert_int_equal(view.epoch, w->ends[0].epoch);
                 assert_string_equal(view.name, rows[i / 2].name);
-                world_free(w);
         }
 }
 
@@ -345,7 +343,6 @@ TEST(the_local_transport_comes_first)
 
         connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
         assert_string_equal(w->connection.transport, transports[false]);
-        world_free(w);
 }
 
 TEST(a_cold_transfer_tells_what_connecting_took)
@@ -359,7 +356,6 @@ TEST(a_cold_transfer_tells_what_connecting_took)
                 assert_int_equal(w->outcome.connect_us, 0);
                 connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
                 assert_true(w->connection.reused);
-                world_free(w);
         }
 }
 
@@ -371,7 +367,6 @@ TEST(a_transfer_after_connecting_is_warm)
                 connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
                 move(w);
                 assert_int_equal(w->outcome.connect_us, 0);
-                world_free(w);
         }
 }
 
@@ -388,7 +383,6 @@ TEST(many_at_once_share_one_link)
                 assert_int_equal(w->connection.error, 0);
                 connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
                 assert_true(w->connection.reused);
-                world_free(w);
         }
 }
 
@@ -399,7 +393,6 @@ TEST(another_worker_at_the_address_is_told_apart)
         connect_to(w, w->ends[1].epoch ^ 2, data_of(&w->ends[1]));
         assert_int_equal(w->connection.error, FERRY_E_STALE_METADATA);
         assert_false(w->connection.reused);
-        world_free(w);
 }
 
 TEST(nobody_there_is_unreachable)
@@ -417,44 +410,45 @@ TEST(nobody_there_is_unreachable)
         connect_to(w, epoch, "no-such-host.invalid:1");
         assert_int_equal(w->connection.error, FERRY_E_PEER_UNREACHABLE);
         assert_true(w->connection.detail[0]);
-        world_free(w);
 }
 
-/* It takes connections, and says nothing. */
-TEST(a_silent_address_is_unreachable_within_the_connect_time)
+static void close_kept(void *fd)
+{
+        (void)close((int)(intptr_t)fd);
+}
+
+/* Takes connections, and says nothing. */
+static const char *silent_address(void)
 {
         struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        struct world *w = world_new(false, true);
         socklen_t length = sizeof(address);
-        char data[32];
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
         assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
         assert_int_equal(listen(fd, 5), 0);
         assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-        (void)snprintf(data, sizeof(data), "127.0.0.1:%d", ntohs(address.sin_port));
+        (void)test_keep((void *)(intptr_t)fd, close_kept);
+        return text_format("127.0.0.1:%d", ntohs(address.sin_port));
+}
+
+TEST(a_silent_address_is_unreachable_within_the_connect_time)
+{
+        const char *data = silent_address();
+        struct world *w = world_new(false, true);
+
         connect_to(w, w->ends[1].epoch, data);
         assert_int_equal(w->connection.error, FERRY_E_PEER_UNREACHABLE);
         connect_to(w, w->ends[1].epoch, data_of(&w->ends[1])); /* and it harms nobody else */
         assert_int_equal(w->connection.error, 0);
-        world_free(w);
-        (void)close(fd);
 }
 
 /* Stopping answers each: the peer is silent, so that they are all still waiting, transfers as well. */
 TEST(stopping_ends_them_all)
 {
-        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        const char *data = silent_address();
         struct engine_connect spec = { .connected = on_connected };
         struct world *w = world_new(false, true);
-        socklen_t length = sizeof(address);
-        char data[32];
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-        assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-        assert_int_equal(listen(fd, 5), 0);
-        assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-        (void)snprintf(data, sizeof(data), "127.0.0.1:%d", ntohs(address.sin_port));
         for (int i = 0; i < 5; i++)
                 ask(w, w->ends[1].epoch, data);
         start_move(w, data);
@@ -465,8 +459,6 @@ TEST(stopping_ends_them_all)
         assert_int_equal(w->outcome.connect_us, 0); /* it never did */
         spec.peer.epoch = w->ends[1].epoch;
         assert_int_equal(engine_connect(w->ends[0].engine, &spec), -ESHUTDOWN);
-        world_free(w);
-        (void)close(fd);
 }
 
 /* A peer that goes away and another that comes: nothing of the first endpoint is reused. */
@@ -485,6 +477,5 @@ TEST(a_peer_that_is_gone_is_not_reused)
                 assert_false(w->connection.reused);
                 connect_to(w, first, network ? data_of(&w->ends[1]) : "");
                 assert_int_equal(w->connection.error, network ? FERRY_E_STALE_METADATA : FERRY_E_PEER_UNREACHABLE);
-                world_free(w);
         }
 }

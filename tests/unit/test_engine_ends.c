@@ -181,7 +181,6 @@ TEST(a_peer_that_is_done_and_keeps_what_it_was_lent_is_not_waited_for)
         s.transport->ops->shut_down(s.transport, 0);
         s.transport->ops->free(s.transport);
         free(segment.address);
-        world_free(w);
 }
 
 /* What is asked for and not taken is bounded; the peer loses its transfer, and the worker nothing. */
@@ -241,7 +240,6 @@ TEST(more_transfers_at_once_than_allowed_are_refused_and_others_go_on)
         world_start(w, ENGINE_READ, false);
         end_wait(&w->active, 2);
         assert_int_equal(w->active.outcome.error, 0);
-        world_free(w);
 }
 
 /* ---- short memory ---- */
@@ -263,5 +261,4 @@ TEST(a_cancel_and_a_revoke_need_no_memory)
         end_wait(&w->active, 1);
         pthread_mutex_unlock(&w->gate);
         assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED);
-        world_free(w);
 }

@@ -52,7 +52,6 @@ TEST(a_transfer_that_nobody_awaits_does_not)
 
         world_offer(w, ENGINE_READ);
         read_without_inline(w);
-        world_free(w);
 }
 
 TEST(a_long_transfer_leaves_the_caller_alone)
@@ -62,7 +61,6 @@ TEST(a_long_transfer_leaves_the_caller_alone)
         w->awaited = true;
         world_offer(w, ENGINE_READ);
         read_without_inline(w);
-        world_free(w);
 }
 
 /* With the least that --spin-us takes nothing runs inline, and everything works. */
@@ -81,8 +79,7 @@ TEST(without_spinning_nothing_runs_inline)
 /* A peer that does not answer: the caller goes on, and the engine's own thread ends what it left. */
 TEST(what_inline_progress_leaves_goes_on_without_it)
 {
-        for (int way = 0; way < MAPPED; way++) {
-                struct world *w = world_new((enum carrier)way, SMALL);
+        FOR_EACH_CARRIER (w, MAPPED, SMALL) {
                 uint64_t id;
 
                 w->awaited = true;
@@ -95,7 +92,6 @@ TEST(what_inline_progress_leaves_goes_on_without_it)
                 assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED);
                 assert_false(pthread_equal(w->active.thread, pthread_self()));
                 pthread_mutex_unlock(&w->gate);
-                world_free(w);
         }
 }
 
@@ -202,8 +198,7 @@ static void *start_until_it_stops(void *context)
 /* Every transfer that was taken ends, whoever came while the engine stopped. */
 TEST(an_engine_stops_while_others_want_its_lock)
 {
-        for (int way = 0; way < WAYS; way++) {
-                struct world *w = world_new((enum carrier)way, SMALL);
+        FOR_EACH_CARRIER (w, WAYS, SMALL) {
                 pthread_t threads[THREADS];
 
                 accepted = 0;
@@ -216,6 +211,5 @@ TEST(an_engine_stops_while_others_want_its_lock)
                 for (int i = 0; i < THREADS; i++)
                         assert_int_equal(pthread_join(threads[i], NULL), 0);
                 end_wait(&w->active, accepted);
-                world_free(w);
         }
 }

@@ -24,6 +24,7 @@ struct peer {
         int fd;
         unsigned port;
         pthread_t thread;
+        bool runs;
         const char *answer; /* NULL = read on until the client leaves */
         size_t fill;        /* bytes of 'x' after the answer */
         bool keep_alive;    /* serve further requests on the connection */
@@ -99,12 +100,24 @@ static void *peer_run(void *argument)
         return NULL;
 }
 
-static void peer_start(struct peer *peer, const char *answer)
+static void peer_stop(void *object)
+{
+        struct peer *peer = object;
+
+        (void)shutdown(peer->fd, SHUT_RDWR);
+        if (peer->runs)
+                (void)pthread_join(peer->thread, NULL);
+        (void)close(peer->fd);
+        free(peer);
+}
+
+/* Until the end of the test. Made before those who fetch from it, so that they are gone by then. */
+static struct peer *peer_new(const char *answer)
 {
         struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         socklen_t size = sizeof(address);
+        struct peer *peer = test_keep(calloc(1, sizeof(*peer)), peer_stop);
 
-        memset(peer, 0, sizeof(*peer));
         peer->answer = answer;
         peer->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_true(peer->fd >= 0);
@@ -112,18 +125,19 @@ static void peer_start(struct peer *peer, const char *answer)
         assert_int_equal(listen(peer->fd, 16), 0);
         assert_int_equal(getsockname(peer->fd, (struct sockaddr *)&address, &size), 0);
         peer->port = ntohs(address.sin_port);
+        return peer;
 }
 
-static void peer_go(struct peer *peer)
+static struct peer *peer_go(struct peer *peer)
 {
         assert_int_equal(pthread_create(&peer->thread, NULL, peer_run, peer), 0);
+        peer->runs = true;
+        return peer;
 }
 
-static void peer_stop(struct peer *peer)
+static struct peer *peer_start(const char *answer)
 {
-        (void)shutdown(peer->fd, SHUT_RDWR);
-        (void)pthread_join(peer->thread, NULL);
-        (void)close(peer->fd);
+        return peer_go(peer_new(answer));
 }
 
 /* ---- a fetch that is waited for ---- */
@@ -137,18 +151,23 @@ struct result {
         struct ferry_metadata *metadata;
 };
 
-static void result_init(struct result *result)
+static void result_free(void *object)
 {
-        memset(result, 0, sizeof(*result));
-        pthread_mutex_init(&result->lock, NULL);
-        pthread_cond_init(&result->done, NULL);
-}
+        struct result *result = object;
 
-static void result_clear(struct result *result)
-{
         ferry_metadata_free(result->metadata);
         pthread_cond_destroy(&result->done);
         pthread_mutex_destroy(&result->lock);
+        free(result);
+}
+
+static struct result *result_new(void)
+{
+        struct result *result = test_keep(calloc(1, sizeof(*result)), result_free);
+
+        pthread_mutex_init(&result->lock, NULL);
+        pthread_cond_init(&result->done, NULL);
+        return result;
 }
 
 static void on_fetched(void *context, int error, const char *detail, struct ferry_metadata *metadata)
@@ -194,9 +213,21 @@ static int fetch_from(struct peers *peers, const char *host, unsigned port, stru
         return fetch_url(peers, url, result);
 }
 
+/* One that has begun, and has come to its end. */
+static struct result *fetch(struct peers *peers, const char *host, const struct peer *peer)
+{
+        struct result *result = result_new();
+
+        assert_int_equal(fetch_from(peers, host, peer->port, result), 0);
+        result_wait(result);
+        return result;
+}
+
 static struct allowlist *loopback;
 
-/* Of those that admit loopback, unless config says otherwise. */
+TEST_KEEPS(peers, struct peers, peers_free)
+
+/* Of those that admit loopback, unless config says otherwise. Until the end of the test. */
 static struct peers *make_peers(const struct peers_config *config)
 {
         struct peers_config made = config ? *config : (struct peers_config){ 0 };
@@ -204,7 +235,7 @@ static struct peers *make_peers(const struct peers_config *config)
 
         made.allowlist = made.allowlist ?: loopback;
         assert_int_equal(peers_new(&made, &peers), 0);
-        return peers;
+        return keep_peers(peers);
 }
 
 static int admit_loopback(void **state)
@@ -221,26 +252,18 @@ static int forget_loopback(void **state)
 /* A whole fetch from a peer with this answer. */
 static int error_of(const char *answer, size_t fill, const struct peers_config *config)
 {
+        struct peer *peer = peer_new(answer);
         struct peers *peers = make_peers(config);
-        struct result result;
-        struct peer peer;
         int error;
 
-        peer_start(&peer, answer);
-        peer.fill = fill;
-        peer_go(&peer);
-        result_init(&result);
-        assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &result), 0);
-        result_wait(&result);
-        error = result.error;
-        peers_free(peers);
-        peer_stop(&peer);
-        result_clear(&result);
+        peer->fill = fill;
+        error = fetch(peers, "127.0.0.1", peer_go(peer))->error;
+        test_release(peers);
         return error;
 }
 
 /* A complete answer with true metadata in it. */
-static char *good_answer(void)
+static const char *good_answer(void)
 {
         struct ferry_metadata_descriptor descriptor = { .device = "cpu", .ptr = 4096, .size = 77 };
         struct ferry_metadata metadata = { .operation_kind = FERRY_METADATA_READ,
@@ -253,83 +276,48 @@ static char *good_answer(void)
                                            .n_descriptors = 1,
                                            .descriptors = &descriptor };
         struct ferry_json_writer writer = { 0 };
-        char *answer, *body;
+        const char *body;
 
         assert_int_equal(ferry_metadata_encode(&metadata, &writer), 0);
-        body = ferry_json_take(&writer, NULL);
-        assert_true(asprintf(&answer,
-                             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-                             strlen(body), body) > 0);
-        free(body);
-        return answer;
+        body = text_keep(ferry_json_take(&writer, NULL));
+        return text_format("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+                           strlen(body), body);
 }
 
 TEST(metadata_is_fetched_and_decoded)
 {
-        FERRY_CLEANUP(cleanup_free) char *answer = good_answer();
-        struct peers *peers = make_peers(NULL);
-        struct result result;
-        struct peer peer;
+        struct peer *peer = peer_start(good_answer());
+        struct result *result = fetch(make_peers(NULL), "127.0.0.1", peer);
 
-        peer_start(&peer, answer);
-        peer_go(&peer);
-        result_init(&result);
-        assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &result), 0);
-        result_wait(&result);
-        assert_int_equal(result.error, 0);
-        assert_int_equal(result.metadata->operation, 6);
-        assert_int_equal(result.metadata->n_descriptors, 1);
-        assert_int_equal(result.metadata->descriptors[0].size, 77);
-        assert_non_null(strstr(peer.request, "GET " METADATA_PATH " HTTP/1.1\r\n"));
-        assert_null(strstr(peer.request, "Authorization"));
-        peers_free(peers);
-        peer_stop(&peer);
-        result_clear(&result);
+        assert_int_equal(result->error, 0);
+        assert_int_equal(result->metadata->operation, 6);
+        assert_int_equal(result->metadata->n_descriptors, 1);
+        assert_int_equal(result->metadata->descriptors[0].size, 77);
+        assert_non_null(strstr(peer->request, "GET " METADATA_PATH " HTTP/1.1\r\n"));
+        assert_null(strstr(peer->request, "Authorization"));
 }
 
 TEST(the_token_and_the_user_agent_are_sent)
 {
-        FERRY_CLEANUP(cleanup_free) char *answer = good_answer();
         const struct peers_config config = { .token = "s3cret", .user_agent = "ferryd/9" };
-        struct peers *peers = make_peers(&config);
-        struct result result;
-        struct peer peer;
+        struct peer *peer = peer_start(good_answer());
 
-        peer_start(&peer, answer);
-        peer_go(&peer);
-        result_init(&result);
-        assert_int_equal(fetch_from(peers, "localhost", peer.port, &result), 0);
-        result_wait(&result);
-        assert_int_equal(result.error, 0);
-        assert_non_null(strstr(peer.request, "\r\nAuthorization: Bearer s3cret\r\n"));
-        assert_non_null(strstr(peer.request, "\r\nUser-Agent: ferryd/9\r\n"));
-        peers_free(peers);
-        peer_stop(&peer);
-        result_clear(&result);
+        assert_int_equal(fetch(make_peers(&config), "localhost", peer)->error, 0);
+        assert_non_null(strstr(peer->request, "\r\nAuthorization: Bearer s3cret\r\n"));
+        assert_non_null(strstr(peer->request, "\r\nUser-Agent: ferryd/9\r\n"));
 }
 
 TEST(a_connection_is_used_again)
 {
-        FERRY_CLEANUP(cleanup_free) char *answer = good_answer();
+        struct peer *peer = peer_new(good_answer());
         struct peers *peers = make_peers(NULL);
-        struct peer peer;
 
-        peer_start(&peer, answer);
-        peer.keep_alive = true;
-        peer_go(&peer);
-        for (unsigned i = 0; i < 5; i++) {
-                struct result result;
-
-                result_init(&result);
-                assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &result), 0);
-                result_wait(&result);
-                assert_int_equal(result.error, 0);
-                result_clear(&result);
-        }
-        assert_int_equal(peer.requests, 5);
-        assert_int_equal(peer.accepted, 1);
-        peers_free(peers);
-        peer_stop(&peer);
+        peer->keep_alive = true;
+        peer_go(peer);
+        for (unsigned i = 0; i < 5; i++)
+                assert_int_equal(fetch(peers, "127.0.0.1", peer)->error, 0);
+        assert_int_equal(peer->requests, 5);
+        assert_int_equal(peer->accepted, 1);
 }
 
 TEST(answers_are_told_apart)
@@ -357,49 +345,28 @@ TEST(answers_are_told_apart)
                 { "SSH-2.0-OpenSSH_9.2\r\n", FERRY_E_TRANSFER_FAILED },
         };
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
-                print_message("%.40s\n", cases[i].answer);
-                assert_int_equal(error_of(cases[i].answer, 0, NULL), cases[i].error);
-        }
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++)
+                assert_int_equal(error_of(test_row(cases[i].answer), 0, NULL), cases[i].error);
 }
 
 TEST(a_redirect_is_not_followed)
 {
-        struct peers *peers = make_peers(NULL);
-        struct peer peer, target;
-        struct result result;
-        char answer[256];
+        struct peer *target = peer_start("HTTP/1.1 404 Not Found\r\n" EMPTY);
+        struct peer *peer =
+                peer_start(text_format("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:%u/\r\n" EMPTY, target->port));
 
-        peer_start(&target, "HTTP/1.1 404 Not Found\r\n" EMPTY);
-        peer_go(&target);
-        (void)snprintf(answer, sizeof(answer), "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:%u/\r\n" EMPTY,
-                       target.port);
-        peer_start(&peer, answer);
-        peer_go(&peer);
-        result_init(&result);
-        assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &result), 0);
-        result_wait(&result);
-        assert_int_equal(result.error, FERRY_E_TRANSFER_FAILED);
-        assert_int_equal(target.accepted, 0);
-        peers_free(peers);
-        peer_stop(&peer);
-        peer_stop(&target);
-        result_clear(&result);
+        assert_int_equal(fetch(make_peers(NULL), "127.0.0.1", peer)->error, FERRY_E_TRANSFER_FAILED);
+        assert_int_equal(target->accepted, 0);
 }
 
 TEST(a_proxy_in_the_environment_is_not_used)
 {
-        struct peer peer;
-        char proxy[64];
+        struct peer *proxy = peer_start("HTTP/1.1 404 Not Found\r\n" EMPTY);
 
-        peer_start(&peer, "HTTP/1.1 404 Not Found\r\n" EMPTY);
-        peer_go(&peer);
-        (void)snprintf(proxy, sizeof(proxy), "http://127.0.0.1:%u", peer.port);
-        (void)setenv("http_proxy", proxy, 1);
+        (void)setenv("http_proxy", text_format("http://127.0.0.1:%u", proxy->port), 1);
         assert_int_equal(error_of("HTTP/1.1 401 No\r\n" EMPTY, 0, NULL), FERRY_E_PEER_REFUSED);
         (void)unsetenv("http_proxy");
-        assert_int_equal(peer.accepted, 0);
-        peer_stop(&peer);
+        assert_int_equal(proxy->accepted, 0);
 }
 
 TEST(a_body_beyond_the_limit_ends_the_fetch)
@@ -432,46 +399,34 @@ TEST(a_peer_that_never_answers_is_a_timeout)
 
 TEST(a_port_where_nobody_listens_is_unreachable)
 {
-        struct peers *peers = make_peers(NULL);
-        struct result result;
-        struct peer peer;
+        struct peer *peer = peer_new("");
 
-        peer_start(&peer, "");
-        (void)close(peer.fd); /* its port is free, and nobody's */
-        result_init(&result);
-        assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &result), 0);
-        result_wait(&result);
-        assert_int_equal(result.error, FERRY_E_PEER_UNREACHABLE);
-        peers_free(peers);
-        result_clear(&result);
+        (void)close(peer->fd); /* its port is free, and nobody's */
+        peer->fd = -1;
+        assert_int_equal(fetch(make_peers(NULL), "127.0.0.1", peer)->error, FERRY_E_PEER_UNREACHABLE);
 }
 
 TEST(hosts_that_are_not_admitted_are_refused_before_anything_is_sent)
 {
+        struct result *result = result_new();
         struct peers *peers = make_peers(NULL);
-        struct result result;
 
-        result_init(&result);
         FOR_EACH_TEXT (url, "http://192.0.2.1" METADATA_PATH, "http://192.0.2.1:80" METADATA_PATH,
                        "http://worker.example" METADATA_PATH, "http://169.254.169.254" METADATA_PATH,
                        "http://0.0.0.0:9300" METADATA_PATH, "http://0:9300" METADATA_PATH,
                        "http://[::]:9300" METADATA_PATH, "http://[2001:db8::1]" METADATA_PATH,
                        "http://[::ffff:192.0.2.1]" METADATA_PATH, "http://127.0.0.1.example" METADATA_PATH,
-                       "http://localhost.example" METADATA_PATH, "https://3221225985" METADATA_PATH) {
-                print_message("%s\n", url);
-                assert_int_equal(fetch_url(peers, url, &result), FERRY_E_FORBIDDEN);
-        }
-        peers_free(peers);
-        assert_int_equal(result.calls, 0);
-        result_clear(&result);
+                       "http://localhost.example" METADATA_PATH, "https://3221225985" METADATA_PATH)
+                assert_int_equal(fetch_url(peers, url, result), FERRY_E_FORBIDDEN);
+        test_release(peers);
+        assert_int_equal(result->calls, 0);
 }
 
 TEST(urls_that_are_not_a_workers_metadata_are_refused)
 {
+        struct result *result = result_new();
         struct peers *peers = make_peers(NULL);
-        struct result result;
 
-        result_init(&result);
         FOR_EACH_TEXT (
                 url, "", "127.0.0.1:9300" METADATA_PATH, "ftp://127.0.0.1" METADATA_PATH,
                 "file:///v1/operations/op_1/metadata", "gopher://127.0.0.1" METADATA_PATH, "http://" METADATA_PATH,
@@ -480,13 +435,10 @@ TEST(urls_that_are_not_a_workers_metadata_are_refused)
                 "http://127.0.0.1/v1/operations/op_1/metadata/", "http://127.0.0.1/v1/operations/op_1/metadata/x",
                 "http://127.0.0.1/v1/operations/op_1", "http://127.0.0.1/v1/regions?x=/v1/operations/op_1/metadata",
                 "http://127.0.0.1/#/v1/operations/op_1/metadata", "http://127.0.0.1 " METADATA_PATH,
-                "http://127.0.0.1\r\nX: y" METADATA_PATH) {
-                print_message("%s\n", url);
-                assert_int_equal(fetch_url(peers, url, &result), FERRY_E_INVALID_PARAMETER);
-        }
-        peers_free(peers);
-        assert_int_equal(result.calls, 0);
-        result_clear(&result);
+                "http://127.0.0.1\r\nX: y" METADATA_PATH)
+                assert_int_equal(fetch_url(peers, url, result), FERRY_E_INVALID_PARAMETER);
+        test_release(peers);
+        assert_int_equal(result->calls, 0);
 }
 
 /* "localhost" is admitted by ::1, but leads to 127.0.0.1 as well, which is not. */
@@ -494,65 +446,47 @@ TEST(the_address_behind_a_name_is_checked_again)
 {
         static const char *const allow[] = { "::1" };
         struct peers_config config = { 0 };
+        struct peer *peer = peer_start("HTTP/1.1 404 Not Found\r\n" EMPTY);
         struct allowlist *allowlist;
         struct peers *peers;
-        struct result result;
-        struct peer peer;
+        struct result *result;
 
         assert_int_equal(allowlist_new(allow, 1, false, &allowlist), 0);
         config.allowlist = allowlist;
         peers = make_peers(&config);
-        peer_start(&peer, "HTTP/1.1 404 Not Found\r\n" EMPTY);
-        peer_go(&peer);
-        result_init(&result);
-        assert_int_equal(fetch_from(peers, "localhost", peer.port, &result), 0);
-        result_wait(&result);
+        result = fetch(peers, "localhost", peer);
         /* Unreachable where there is an ::1 to try. */
-        assert_true(result.error == FERRY_E_FORBIDDEN || result.error == FERRY_E_PEER_UNREACHABLE);
-        assert_int_equal(peer.accepted, 0);
-        peers_free(peers);
+        assert_true(result->error == FERRY_E_FORBIDDEN || result->error == FERRY_E_PEER_UNREACHABLE);
+        assert_int_equal(peer->accepted, 0);
+        test_release(peers);
         allowlist_free(allowlist);
-        peer_stop(&peer);
-        result_clear(&result);
 }
 
 TEST(fetches_at_the_same_time_are_bounded)
 {
         const struct peers_config config = { .max_fetches = 2 };
+        struct peer *peer = peer_start(NULL);
+        struct result *results[3] = { result_new(), result_new(), result_new() };
         struct peers *peers = make_peers(&config);
-        struct result results[3];
-        struct peer peer;
 
-        peer_start(&peer, NULL);
-        peer_go(&peer);
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(results); i++)
-                result_init(&results[i]);
-        assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &results[0]), 0);
-        assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &results[1]), 0);
-        assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &results[2]), FERRY_E_LIMIT_REACHED);
-        peers_free(peers);
-        assert_int_equal(results[0].calls + results[1].calls, 2);
-        assert_int_equal(results[2].calls, 0);
-        peer_stop(&peer);
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(results); i++)
-                result_clear(&results[i]);
+        assert_int_equal(fetch_from(peers, "127.0.0.1", peer->port, results[0]), 0);
+        assert_int_equal(fetch_from(peers, "127.0.0.1", peer->port, results[1]), 0);
+        assert_int_equal(fetch_from(peers, "127.0.0.1", peer->port, results[2]), FERRY_E_LIMIT_REACHED);
+        test_release(peers);
+        assert_int_equal(results[0]->calls + results[1]->calls, 2);
+        assert_int_equal(results[2]->calls, 0);
 }
 
 TEST(ending_cancels_what_still_runs)
 {
+        struct peer *peer = peer_start(NULL);
+        struct result *result = result_new();
         struct peers *peers = make_peers(NULL);
-        struct result result;
-        struct peer peer;
 
-        peer_start(&peer, NULL);
-        peer_go(&peer);
-        result_init(&result);
-        assert_int_equal(fetch_from(peers, "127.0.0.1", peer.port, &result), 0);
-        peers_free(peers);
-        result_wait(&result);
-        assert_int_equal(result.error, FERRY_E_CANCELLED);
-        peer_stop(&peer);
-        result_clear(&result);
+        assert_int_equal(fetch_from(peers, "127.0.0.1", peer->port, result), 0);
+        test_release(peers);
+        result_wait(result);
+        assert_int_equal(result->error, FERRY_E_CANCELLED);
 }
 
 TEST(fetches_are_counted_by_result)
@@ -603,7 +537,6 @@ TEST(nothing_runs_before_the_first_fetch)
         assert_int_equal(
                 peers_check_url(peers, "http://127.0.0.1:1/v1/operations/op_1/metadata", detail, sizeof(detail)), 0);
         assert_int_equal(count_threads(), before + 1);
-        peers_free(peers);
 }
 
 TEST_GROUP(admit_loopback, forget_loopback)

@@ -52,8 +52,12 @@ static int setup_threads(void **state)
         return setup_with(state, 3);
 }
 
+static struct block from_block, to_block; /* of the message that is sent */
+
 static int teardown(void **state)
 {
+        block_free(&from_block);
+        block_free(&to_block);
         if (a.transport)
                 worker_close(&a);
         if (b.transport)
@@ -230,13 +234,15 @@ TEST_WITH(fit_never_mixes_what_is_lent_with_what_is_copied, setup, teardown)
 
 /* ---- one lent message ---- */
 
-static struct block from_block, to_block;
 static struct segment from_segment, to_segment;
 static struct stream from, to;
 static struct outcome sent;
 
+/* Until the end of the test, or until the next ones. */
 static void lend_blocks(size_t size, bool is_file)
 {
+        block_free(&from_block);
+        block_free(&to_block);
         block_new(&from_block, &a, size, is_file);
         block_new(&to_block, &b, size, true);
         stream_of_block(&from, &from_segment, &from_block);
@@ -248,14 +254,6 @@ static void lend_blocks(size_t size, bool is_file)
 static void send_it(uint64_t length)
 {
         worker_send(a_to_b, message_make(&a, &from, 0, length, TRANSFER, &sent));
-}
-
-static void free_blocks(void)
-{
-        if (a.transport)
-                block_free(&from_block);
-        if (b.transport)
-                block_free(&to_block);
 }
 
 static bool place_is_untouched(void)
@@ -278,7 +276,6 @@ TEST_WITH(progress_of_a_long_receive_is_told, setup, teardown)
         assert_int_equal(b.received.result, MESSAGE_OK);
         assert_true(b.copied > 0);
         assert_memory_equal(from_block.memory.address, to_block.memory.address, 8 * MIB);
-        free_blocks();
 }
 
 static uint64_t first_part;
@@ -309,7 +306,6 @@ TEST_WITH(a_copy_lets_messages_pass_sooner_where_transfers_share_the_thread, set
         b.on_copied = note_first_part;
         alone = part_copied_at_once(false);
         assert_in_range(part_copied_at_once(true), 1, alone / 4);
-        free_blocks();
 }
 
 static void take_back(struct worker *worker, struct message *message)
@@ -336,7 +332,6 @@ TEST_WITH(what_is_taken_back_in_mid_copy_never_ends_well, setup, teardown)
         send_it(16 * MIB);
         RUN_UNTIL(&a, &b, sent.done && b.received.done);
         assert_int_equal(b.received.result, MESSAGE_OK);
-        free_blocks();
 }
 TEST_AGAIN(what_is_taken_back_in_mid_copy_never_ends_well, threads, setup_threads, teardown)
 
@@ -357,7 +352,6 @@ TEST_WITH(what_is_taken_back_before_it_is_copied_is_revoked, setup, teardown)
                 assert_int_equal(b.received.result, MESSAGE_REVOKED);
                 assert_true(place_is_untouched());
                 RUN_UNTIL(&a, &b, !a.transport->ops->progress(a.transport));
-                free_blocks();
         }
         assert_int_equal(a.ended + b.ended, 0);
 }
@@ -371,7 +365,6 @@ TEST_WITH(a_refused_payload_sets_the_sender_free, setup, teardown)
         RUN_UNTIL(&a, &b, sent.done);
         assert_int_equal(sent.result, MESSAGE_OK);
         assert_true(place_is_untouched());
-        free_blocks();
 }
 
 TEST_WITH(a_receive_that_is_not_wanted_any_more_is_refused, setup, teardown)
@@ -384,7 +377,6 @@ TEST_WITH(a_receive_that_is_not_wanted_any_more_is_refused, setup, teardown)
         assert_int_equal(b.received.begun, 1);
         assert_int_equal(b.received.done, 0);
         assert_true(place_is_untouched());
-        free_blocks();
 }
 
 TEST_WITH(a_send_that_is_not_wanted_any_more_is_not_sent, setup, teardown)
@@ -396,7 +388,6 @@ TEST_WITH(a_send_that_is_not_wanted_any_more_is_not_sent, setup, teardown)
         assert_int_equal(sent.result, MESSAGE_CANCELLED);
         worker_step(&a, &b);
         assert_int_equal(b.n, 0);
-        free_blocks();
 }
 
 static void stop_receiving(struct worker *worker, struct message *message)
@@ -413,7 +404,6 @@ TEST_WITH(a_receive_ends_with_its_piece_when_it_is_cancelled, setup, teardown)
         assert_int_equal(b.received.done, 1);
         assert_int_equal(b.received.result, b.copied ? MESSAGE_CANCELLED : MESSAGE_OK);
         assert_int_equal(sent.result, MESSAGE_OK);
-        free_blocks();
 }
 TEST_AGAIN(a_receive_ends_with_its_piece_when_it_is_cancelled, threads, setup_threads, teardown)
 
@@ -430,7 +420,6 @@ TEST_WITH(a_receive_ends_with_its_link, setup, teardown)
         RUN_UNTIL(&a, &b, sent.done && b.received.done);
         assert_int_equal(b.received.result, b.copied ? MESSAGE_LOST : MESSAGE_OK);
         assert_int_equal(sent.result, b.copied ? MESSAGE_LOST : MESSAGE_OK);
-        free_blocks();
 }
 TEST_AGAIN(a_receive_ends_with_its_link, threads, setup_threads, teardown)
 
@@ -447,7 +436,6 @@ TEST_WITH(a_receive_that_waits_is_refused_when_it_is_cancelled, setup, teardown)
         RUN_UNTIL(&a, &b, sent.done);
         assert_int_equal(b.received.begun, 0);
         assert_int_equal(b.received.done, 0);
-        free_blocks();
 }
 
 TEST_WITH(several_copies_go_on_in_turn, setup, teardown)
@@ -463,7 +451,6 @@ TEST_WITH(several_copies_go_on_in_turn, setup, teardown)
                 RUN_UNTIL(&a, &b, outcomes[i].done);
         assert_int_equal(b.received.done, COPIES);
         assert_memory_equal(from_block.memory.address, to_block.memory.address, COPIES * 4 * MIB);
-        free_blocks();
 }
 TEST_AGAIN(several_copies_go_on_in_turn, threads, setup_threads, teardown)
 
@@ -485,7 +472,6 @@ TEST_WITH(a_full_ring_asks_to_wait_and_tells_when_there_is_room, setup, teardown
         RUN_UNTIL(&a, &b, b.received.done == 8 && outcomes[7].done);
         assert_int_equal(a.room, 1);
         assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 9 * MIB, &inside), MIB);
-        free_blocks();
 }
 
 TEST_WITH(leases_are_bounded, setup, teardown)
@@ -509,7 +495,6 @@ TEST_WITH(leases_are_bounded, setup, teardown)
         assert_int_equal(sent.result, MESSAGE_NO_MEMORY);
         RUN_UNTIL(&a, &b, a.room > 0);
         assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &inside), MIB);
-        free_blocks();
 }
 
 TEST_WITH(a_peer_that_does_not_read_harms_its_own_link_alone, setup, teardown)
@@ -539,7 +524,6 @@ TEST_WITH(a_peer_that_does_not_read_harms_its_own_link_alone, setup, teardown)
         worker_send(a_to_c, message_make(&a, NULL, 0, 0, TRANSFER, &sent));
         RUN_UNTIL(&a, &c, c.n == 1);
         RUN_UNTIL(&a, &b, b.ended == 1);
-        free_blocks();
         worker_close(&c);
 }
 
@@ -559,7 +543,6 @@ TEST_WITH(what_waits_in_the_queue_arrives_in_order, setup, teardown)
                 assert_int_equal(b.headers[i].transfer, i + 1);
         assert_int_equal(b.bytes, MESSAGES / 5 * 100);
         assert_int_equal(a.ended, 0);
-        free_blocks();
 }
 
 /* ---- the end of links ---- */
@@ -579,7 +562,6 @@ TEST_WITH(a_peer_that_closes_ends_all_sends, setup, teardown)
         assert_int_equal(sent.result, MESSAGE_LOST);
         assert_int_equal(a.error, FERRY_E_PEER_LOST);
         assert_string_equal(a.detail, "its process ended");
-        block_free(&from_block);
 }
 
 TEST_WITH(a_sender_that_dies_in_mid_copy_ends_the_receive, setup, teardown)
@@ -592,7 +574,6 @@ TEST_WITH(a_sender_that_dies_in_mid_copy_ends_the_receive, setup, teardown)
         RUN_UNTIL(&b, NULL, b.ended);
         assert_int_equal(b.received.done, 1);
         assert_in_range(b.received.result, MESSAGE_REVOKED, MESSAGE_LOST);
-        free_blocks();
 }
 
 TEST_WITH(a_link_that_the_engine_fails_ends_later_and_for_its_reason, setup, teardown)
@@ -615,7 +596,6 @@ TEST_WITH(a_link_that_the_engine_fails_ends_later_and_for_its_reason, setup, tea
         assert_string_equal(a.detail, "nothing moves");
         RUN_UNTIL(&b, NULL, b.ended);
         assert_int_equal(b.error, FERRY_E_PEER_LOST);
-        free_blocks();
 }
 
 static void fail_at_once(struct worker *worker, struct link *link, const struct wire_header *header)
@@ -635,7 +615,6 @@ TEST_WITH(a_link_can_be_failed_inside_a_handler, setup, teardown)
         assert_int_equal(b.n, 1);
         assert_int_equal(b.received.done, 0); /* it had not begun */
         RUN_UNTIL(&a, NULL, a.ended);
-        free_blocks();
 }
 
 TEST_WITH(what_was_said_before_the_end_is_heard, setup, teardown)
@@ -713,7 +692,6 @@ TEST_WITH(a_killed_peer_is_noticed_at_once_and_leaves_nothing, setup, teardown)
         assert_int_equal(error, -ENOENT);
         assert_null(a.transport->ops->connect(a.transport, &peer, &error));
         assert_int_equal(error, -ENOENT);
-        free_blocks();
 }
 
 static void *drive_b(void *context)
@@ -742,7 +720,6 @@ TEST_WITH(a_shutdown_flushes_what_was_sent, setup, teardown)
         assert_int_equal(sent.result, MESSAGE_OK);
         assert_int_equal(pthread_join(thread, NULL), 0);
         assert_int_equal(b.n, MESSAGES + 1);
-        free_blocks();
 }
 
 /* ---- itself, and memory that goes ---- */
@@ -783,7 +760,6 @@ TEST_WITH(memory_that_goes_is_unmapped_by_its_peers, setup, teardown)
         assert_int_equal(count_descriptors(), open - 1);
         RUN_UNTIL(&a, &b, count_mappings("ferry-test-block") == before);
         assert_int_equal(a.ended + b.ended, 0);
-        free_blocks();
 }
 
 TEST_WITH(memory_that_goes_may_still_be_named_by_what_was_taken_back, setup, teardown)
@@ -796,7 +772,6 @@ TEST_WITH(memory_that_goes_may_still_be_named_by_what_was_taken_back, setup, tea
         assert_int_equal(b.received.result, MESSAGE_REVOKED);
         RUN_UNTIL(&a, &b, !a.transport->ops->progress(a.transport));
         assert_int_equal(a.ended + b.ended, 0);
-        free_blocks();
 }
 
 TEST_WITH(requests_are_bounded_by_the_chunk_size, setup, teardown)
