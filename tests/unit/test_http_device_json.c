@@ -34,7 +34,6 @@ TEST(a_machine_without_rdma_says_so)
         assert_true(json_object_object_get_ex(part, "missing", &field));
         assert_true(json_object_array_length(field) > 0);
         assert_false(json_object_object_get_ex(object, "rdma_error", &part));
-        json_object_put(object);
 }
 
 TEST(an_rdma_device_shows_its_ports)
@@ -56,5 +55,4 @@ TEST(an_rdma_device_shows_its_ports)
                             "\"state\":\"ACTIVE\",\"link_layer\":\"Ethernet\",\"lid\":0,\"active_mtu\":1024,"
                             "\"gids\":[\"fe80::1\"]}]}]");
         assert_true(json_object_object_get_ex(object, "rdma_error", &part));
-        json_object_put(object);
 }

@@ -124,5 +124,4 @@ TEST(an_error_without_detail_has_the_tables_text)
         assert_true(json_object_object_get_ex(object, "error", &error));
         assert_true(json_object_object_get_ex(error, "detail", &detail));
         assert_string_equal(json_object_get_string(detail), ferry_error_title(FERRY_E_EXPIRED));
-        json_object_put(object);
 }

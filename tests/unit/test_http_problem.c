@@ -35,7 +35,6 @@ TEST(a_problem_has_the_fields_of_rfc_9457)
         assert_string_equal(text_of(problem, "code"), "region-in-use");
         assert_string_equal(text_of(problem, "retryable"), "true");
         assert_null(text_of(problem, "errors"));
-        json_object_put(problem);
 }
 
 TEST(an_empty_detail_is_left_out)
@@ -43,7 +42,6 @@ TEST(an_empty_detail_is_left_out)
         struct json_object *problem = problem_of(FERRY_E_DRAINING, true, "", NULL);
 
         assert_null(text_of(problem, "detail"));
-        json_object_put(problem);
 }
 
 TEST(complaints_about_the_body_are_listed)
@@ -57,7 +55,6 @@ TEST(complaints_about_the_body_are_listed)
         assert_int_equal(json_object_array_length(list), 2);
         assert_string_equal(text_of(json_object_array_get_idx(list, 0), "pointer"), "/descriptors/0/size");
         assert_string_equal(text_of(json_object_array_get_idx(list, 1), "detail"), "what?");
-        json_object_put(problem);
 }
 
 TEST(errors_of_operations_alone_are_our_fault_as_a_problem)

@@ -46,12 +46,12 @@ static struct json_object *encode(const struct ferry_metadata *m)
         return unit_json_read(&writer);
 }
 
-static char *encode_text(const struct ferry_metadata *m)
+static const char *encode_text(const struct ferry_metadata *m)
 {
         struct ferry_json_writer writer = { 0 };
 
         assert_int_equal(ferry_metadata_encode(m, &writer), 0);
-        return ferry_json_take(&writer, NULL);
+        return text_keep(ferry_json_take(&writer, NULL));
 }
 
 /* object NULL = JSON's null. */
@@ -74,7 +74,7 @@ static void set(struct json_object *object, const char *key, const char *json)
         assert_int_equal(json_object_object_add(object, key, json_tokener_parse(json)), 0);
 }
 
-/* Expects that object is refused with one complaint at pointer whose text has detail in it; frees it. */
+/* Expects that object is refused with one complaint at pointer whose text has detail in it. */
 static void refuse(struct json_object *object, const char *pointer, const char *detail)
 {
         struct ferry_json_errors errors = { 0 };
@@ -87,7 +87,6 @@ static void refuse(struct json_object *object, const char *pointer, const char *
         assert_string_equal(errors.items[0].pointer, pointer);
         if (!strstr(errors.items[0].detail, detail))
                 fail_msg("\"%s\" does not say \"%s\"", errors.items[0].detail, detail);
-        json_object_put(object);
 }
 
 /* The sample with one key set to another value. */
@@ -133,16 +132,15 @@ static void read_back(const char *text, const struct ferry_metadata *m)
 
 static void round_trip(const struct ferry_metadata *m)
 {
-        char *text = encode_text(m);
+        const char *text = encode_text(m);
 
         read_back(text, m);
-        free(text);
 }
 
 /* ---- the blob, by other means than the code under test ---- */
 
-/* The text in a blob, for free(). */
-static char *open_blob(const char *blob)
+/* The text in a blob. */
+static const char *open_blob(const char *blob)
 {
         uLongf size = 65536;
         char *text = unit_alloc(size + 1);
@@ -154,25 +152,20 @@ static char *open_blob(const char *blob)
         assert_int_equal(uncompress((Bytef *)text, &size, stream, stream_size), Z_OK);
         text[size] = '\0';
         free(stream);
-        return text;
+        return text_keep(text);
 }
 
-static char *blob_of_bytes(const void *bytes, size_t n)
+static const char *blob_of_bytes(const void *bytes, size_t n)
 {
-        char *base64 = ferry_base64_encode(bytes, n);
-        char *blob = unit_alloc(strlen(base64) + 16);
-
-        (void)sprintf(blob, "b64:%s", base64);
-        free(base64);
-        return blob;
+        return text_format("b64:%s", text_keep(ferry_base64_encode(bytes, n)));
 }
 
 /* A blob of any text, compressed as zlib does by default, with extra bytes behind the stream. */
-static char *close_blob(const char *text, size_t n, size_t extra)
+static const char *close_blob(const char *text, size_t n, size_t extra)
 {
         uLongf size = compressBound(n);
         Bytef *stream = calloc(size + extra, 1);
-        char *blob;
+        const char *blob;
 
         assert_int_equal(compress(stream, &size, (const Bytef *)text, n), Z_OK);
         blob = blob_of_bytes(stream, size + extra);
@@ -180,14 +173,9 @@ static char *close_blob(const char *text, size_t n, size_t extra)
         return blob;
 }
 
-static void refuse_blob(char *blob, const char *detail)
+static void refuse_blob(const char *blob, const char *detail)
 {
-        char *json = unit_alloc(strlen(blob) + 3);
-
-        (void)sprintf(json, "\"%s\"", blob);
-        refuse_with("nixl_metadata", json, "/m/nixl_metadata", detail);
-        free(json);
-        free(blob);
+        refuse_with("nixl_metadata", text_format("\"%s\"", blob), "/m/nixl_metadata", detail);
 }
 
 static void refuse_blob_text(const char *text, const char *detail)
@@ -200,18 +188,15 @@ static void refuse_blob_with(const char *key, const char *json, const char *deta
 {
         struct ferry_metadata m = sample();
         struct json_object *object = encode(&m), *inner;
-        char *text = open_blob(string_of(object, "nixl_metadata"));
+        const char *text = open_blob(string_of(object, "nixl_metadata"));
 
-        inner = json_tokener_parse(text);
+        inner = keep_json(json_tokener_parse(text));
         assert_non_null(inner);
         if (json)
                 set(inner, key, json);
         else
                 json_object_object_del(inner, key);
         refuse_blob_text(json_object_to_json_string_ext(inner, PLAIN), detail);
-        json_object_put(inner);
-        json_object_put(object);
-        free(text);
 }
 
 /* ---- encoding ---- */
@@ -228,14 +213,13 @@ TEST(the_document_has_exactly_upstream_s_four_keys)
         assert_int_equal(json_object_get_int(json_object_object_get(object, "operation_kind")), 1);
         assert_int_equal(strlen(string_of(object, "notification_key")), 43);
         assert_memory_equal(string_of(object, "nixl_metadata"), "b64:e", 5);
-        json_object_put(object);
 }
 
 TEST(the_blob_is_base64_of_zlib_of_json)
 {
         struct ferry_metadata m = sample();
         struct json_object *object = encode(&m);
-        char *text = open_blob(string_of(object, "nixl_metadata"));
+        const char *text = open_blob(string_of(object, "nixl_metadata"));
         static const char start[] = "{\"protocol\":1,\"worker\":\"alpha\",\"epoch\":\"0123456789abcdef\","
                                     "\"operation\":\"fedcba9876543210\",\"data\":\"[::1]:9400\","
                                     "\"http\":\"http://127.0.0.1:9300\",\"expires\":1790000000123,\"digest\":\"";
@@ -243,8 +227,6 @@ TEST(the_blob_is_base64_of_zlib_of_json)
         assert_memory_equal(text, start, sizeof(start) - 1);
         assert_int_equal(strlen(text), sizeof(start) - 1 + 16 + 2);
         assert_string_equal(text + strlen(text) - 2, "\"}");
-        free(text);
-        json_object_put(object);
 }
 
 /* nixl_connect strips these characters from the front of the blob, not only the prefix. */
@@ -256,7 +238,6 @@ TEST(the_blob_s_base64_begins_with_none_of_the_prefix_s_characters)
                 struct json_object *object = encode(&m);
 
                 assert_null(strchr("b64:", string_of(object, "nixl_metadata")[4]));
-                json_object_put(object);
         }
 }
 
@@ -273,19 +254,15 @@ TEST(the_blob_s_size_does_not_depend_on_the_descriptors)
                 m.descriptors[i] = two[i % 2];
         many = encode(&m);
         assert_int_equal(strlen(string_of(one, "nixl_metadata")), strlen(string_of(many, "nixl_metadata")));
-        json_object_put(one);
-        json_object_put(many);
         free(m.descriptors);
 }
 
 TEST(the_same_metadata_give_the_same_document)
 {
         struct ferry_metadata m = sample();
-        char *a = encode_text(&m), *b = encode_text(&m);
+        const char *a = encode_text(&m), *b = encode_text(&m);
 
         assert_string_equal(a, b);
-        free(a);
-        free(b);
 }
 
 TEST(the_key_stands_in_its_own_place_only)
@@ -298,8 +275,6 @@ TEST(the_key_stands_in_its_own_place_only)
         b = encode(&other);
         assert_string_equal(string_of(a, "nixl_metadata"), string_of(b, "nixl_metadata"));
         assert_string_not_equal(string_of(a, "notification_key"), string_of(b, "notification_key"));
-        json_object_put(a);
-        json_object_put(b);
 }
 
 static void refuse_to_encode(const struct ferry_metadata *m)
@@ -394,12 +369,11 @@ struct json_object *__wrap_json_tokener_parse_ex(struct json_tokener *tokener, c
 TEST(of_what_a_worker_writes_json_c_reads_the_blob_alone)
 {
         struct ferry_metadata m = sample();
-        char *text = encode_text(&m);
+        const char *text = encode_text(&m);
 
         calls_of_json_c = 0;
         read_back(text, &m);
         assert_int_equal(calls_of_json_c, 1);
-        free(text);
 }
 
 /* Each mark becomes a piece of white space. */
@@ -435,13 +409,8 @@ TEST(metadata_written_otherwise_are_read_as_well)
                 "{\"device\":\"cuda:0\",\"ptr\":17,\"size\":1}],\"nixl_metadata\":\"%1$s\",\"notification_key\":\"%2$"
                 "s\","
                 "\"operation_kind\":1}") {
-                char *marked;
-
-                assert_true(asprintf(&marked, form, blob, key) > 0);
-                spaced(marked, &m);
-                free(marked);
+                spaced(text_format(form, blob, key), &m);
         }
-        json_object_put(object);
 }
 
 TEST(metadata_survive_the_round_trip)
@@ -523,7 +492,8 @@ static bool in_key(const char *text, size_t i)
 TEST(a_document_with_any_byte_changed_is_refused)
 {
         struct ferry_metadata m = sample();
-        char *text = encode_text(&m), *changed = strdup(text);
+        const char *text = encode_text(&m);
+        char *changed = test_keep(strdup(text), free);
         size_t n = strlen(text);
 
         assert_true(accepts(text, n));
@@ -537,14 +507,13 @@ TEST(a_document_with_any_byte_changed_is_refused)
                 }
                 changed[i] = text[i];
         }
-        free(changed);
-        free(text);
 }
 
 TEST(a_document_with_any_byte_taken_out_is_refused)
 {
         struct ferry_metadata m = sample();
-        char *text = encode_text(&m), *changed = strdup(text);
+        const char *text = encode_text(&m);
+        char *changed = test_keep(strdup(text), free);
         size_t n = strlen(text);
 
         for (size_t i = 0; i < n; i++) {
@@ -553,15 +522,14 @@ TEST(a_document_with_any_byte_taken_out_is_refused)
                 assert_false(accepts(changed, n - 1));
                 assert_false(accepts(text, i));
         }
-        free(changed);
-        free(text);
 }
 
 TEST(two_characters_of_the_blob_changed_are_refused)
 {
         static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         struct ferry_metadata m = sample();
-        char *text = encode_text(&m), *changed = strdup(text);
+        const char *text = encode_text(&m);
+        char *changed = test_keep(strdup(text), free);
         char *blob = strstr(changed, "b64:") + 4;
         size_t n = strlen(text);
 
@@ -577,8 +545,6 @@ TEST(two_characters_of_the_blob_changed_are_refused)
                                         assert_false(accepts(changed, n));
                                 memcpy(blob + i, old, 2);
                         }
-        free(changed);
-        free(text);
 }
 
 TEST(another_key_is_left_to_its_owner)
@@ -592,7 +558,6 @@ TEST(another_key_is_left_to_its_owner)
         memset(m.key, 0, sizeof(m.key));
         assert_same(&m, back);
         (void)ferry_metadata_free(back);
-        json_object_put(object);
 }
 
 TEST(the_blob_of_another_operation_is_refused)
@@ -607,7 +572,6 @@ TEST(the_blob_of_another_operation_is_refused)
         assert_int_equal(
                 json_object_object_add(a, "nixl_metadata", json_object_get(json_object_object_get(b, "nixl_metadata"))),
                 0);
-        json_object_put(b);
         refuse(a, "/m/nixl_metadata", "do not belong together");
 }
 
@@ -647,8 +611,8 @@ TEST(keys_of_the_document_must_be_those_four)
 TEST(a_document_that_is_no_object_is_refused)
 {
         refuse(NULL, "/m", "expected an object");
-        refuse(json_object_new_array(), "/m", "expected an object");
-        refuse(json_object_new_string("b64:"), "/m", "expected an object");
+        refuse(keep_json(json_object_new_array()), "/m", "expected an object");
+        refuse(keep_json(json_object_new_string("b64:")), "/m", "expected an object");
 }
 
 TEST(wrong_types_and_ranges_are_refused)
@@ -728,7 +692,6 @@ TEST(complaints_are_of_the_metadata_and_not_too_many)
         assert_int_equal(errors.error, FERRY_E_INVALID_METADATA);
         assert_int_equal(errors.n, FERRY_JSON_ERRORS);
         assert_string_equal(errors.items[15].pointer, "/m/descriptors/15");
-        json_object_put(object);
 }
 
 TEST(an_earlier_complaint_keeps_its_error)
@@ -747,15 +710,13 @@ TEST(complaints_do_not_repeat_the_key)
         struct ferry_json_errors errors = { 0 };
         struct ferry_metadata m = sample(), *back;
         struct json_object *object = encode(&m);
-        char *key = strdup(string_of(object, "notification_key"));
+        const char *key = text_keep(strdup(string_of(object, "notification_key")));
 
         set(object, "operation_kind", "9");
         set(object, "extra", "1");
         assert_int_equal(decode(object, "", &back, &errors), FERRY_E_INVALID_METADATA);
         for (size_t i = 0; i < errors.n; i++)
                 assert_null(strstr(errors.items[i].detail, key));
-        json_object_put(object);
-        free(key);
 }
 
 /* ---- bad blobs ---- */
@@ -765,14 +726,14 @@ TEST(blobs_that_are_not_one_zlib_stream_are_refused)
         static const char text[] = "{\"protocol\":1}";
         static const uint8_t garbage[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 }, dictionary[] = { 0x78, 0xbb, 1, 2, 3, 4, 3, 0 };
 
-        refuse_blob(strdup("eJw="), "does not begin with b64:");
-        refuse_blob(strdup("B64:eJw="), "does not begin with b64:");
-        refuse_blob(strdup("b64"), "does not begin with b64:");
-        refuse_blob(strdup("b64:"), "not one zlib stream");
-        refuse_blob(strdup("b64:!!!!"), "not base64");
-        refuse_blob(strdup("b64:eJw"), "not base64");
-        refuse_blob(strdup("b64: eJw="), "not base64");
-        refuse_blob(strdup("b64:eJw="), "not one zlib stream");
+        refuse_blob("eJw=", "does not begin with b64:");
+        refuse_blob("B64:eJw=", "does not begin with b64:");
+        refuse_blob("b64", "does not begin with b64:");
+        refuse_blob("b64:", "not one zlib stream");
+        refuse_blob("b64:!!!!", "not base64");
+        refuse_blob("b64:eJw", "not base64");
+        refuse_blob("b64: eJw=", "not base64");
+        refuse_blob("b64:eJw=", "not one zlib stream");
         refuse_blob(blob_of_bytes(garbage, sizeof(garbage)), "not one zlib stream");
         refuse_blob(blob_of_bytes(dictionary, sizeof(dictionary)), "not one zlib stream");
         refuse_blob(close_blob(text, sizeof(text) - 1, 1), "not one zlib stream");
@@ -793,7 +754,7 @@ TEST(a_blob_that_inflates_without_bound_is_refused)
 
 TEST(a_blob_too_long_to_look_at_is_refused)
 {
-        char *blob = unit_alloc(300000);
+        char *blob = test_keep(unit_alloc(300000), free);
 
         memset(blob, 'A', 300000);
         memcpy(blob, "b64:", 4);
@@ -814,12 +775,11 @@ TEST(metadata_of_a_nixl_agent_are_named_as_such)
         static const char text[] = "nixlSerDes|Agent\x05\0\0\0\0\0\0\0agent|Conns";
         struct ferry_metadata m = sample();
         struct json_object *object = encode(&m);
-        char *blob = close_blob(text, sizeof(text) - 1, 0);
+        const char *blob = close_blob(text, sizeof(text) - 1, 0);
 
         json_object_object_add(object, "notification_key",
                                json_object_new_string("0d4e7c3e-8a5b-4f6d-9a3e-1c2b3d4e5f60"));
         json_object_object_add(object, "nixl_metadata", json_object_new_string(blob));
-        free(blob);
         refuse(object, "/m/nixl_metadata", "NIXL agent");
 }
 
@@ -896,15 +856,10 @@ TEST(the_same_blob_written_otherwise_is_refused)
 {
         struct ferry_metadata m = sample();
         struct json_object *object = encode(&m);
-        char *text = open_blob(string_of(object, "nixl_metadata"));
-        char *spaced = unit_alloc(strlen(text) + 2);
+        const char *text = open_blob(string_of(object, "nixl_metadata"));
 
         refuse_blob_text(text, "not as a Ferry worker writes it");
-        (void)sprintf(spaced, "%s ", text);
-        refuse_blob_text(spaced, "not as a Ferry worker writes it");
-        free(spaced);
-        free(text);
-        json_object_put(object);
+        refuse_blob_text(text_format("%s ", text), "not as a Ferry worker writes it");
 }
 
 /* ---- memory ---- */
@@ -936,15 +891,12 @@ TEST(short_memory_is_told_from_bad_metadata)
 {
         struct ferry_metadata m = sample();
         struct json_object *document = encode(&m);
-        char *text = open_blob(string_of(document, "nixl_metadata"));
-        char *blob = close_blob(text, strlen(text), 0);
+        const char *text = open_blob(string_of(document, "nixl_metadata"));
+        const char *blob = close_blob(text, strlen(text), 0);
 
         decode_in_little_memory(document, 0, 4);
         assert_int_equal(json_object_object_add(document, "nixl_metadata", json_object_new_string(blob)), 0);
         decode_in_little_memory(document, FERRY_E_INVALID_METADATA, 6);
-        json_object_put(document);
-        free(blob);
-        free(text);
 }
 
 TEST(short_memory_ends_an_encoding_without_a_leak)

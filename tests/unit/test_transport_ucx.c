@@ -171,13 +171,23 @@ static void node_stop(struct node *node)
         free(node->bytes);
 }
 
+static void pair_release(void *object)
+{
+        struct pair *p = object;
+
+        node_stop(&p->n[0]);
+        node_stop(&p->n[1]);
+        free(p);
+}
+
+/* Until the end of the test, or until pair_free. */
 static struct pair *pair_new_at(const char *first, const char *second)
 {
         struct pair *p = unit_alloc(sizeof(*p));
 
         node_start(&p->n[0], first, true);
         node_start(&p->n[1], second, false);
-        return p;
+        return test_keep(p, pair_release);
 }
 
 static struct pair *pair_new(void)
@@ -187,9 +197,7 @@ static struct pair *pair_new(void)
 
 static void pair_free(struct pair *p)
 {
-        node_stop(&p->n[0]);
-        node_stop(&p->n[1]);
-        free(p);
+        test_release(p);
 }
 
 static void pair_progress(struct pair *p)
@@ -257,6 +265,11 @@ static struct message *make_message(struct node *node, enum wire_type type, uint
         return m;
 }
 
+static void post(struct node *node, enum wire_type type, uint64_t offset, uint64_t length, struct outcome *outcome)
+{
+        node->transport->ops->send(node->link, make_message(node, type, offset, length, outcome));
+}
+
 static void send_header(struct node *node, enum wire_type type)
 {
         struct message *m = message_new(node->transport);
@@ -265,12 +278,18 @@ static void send_header(struct node *node, enum wire_type type)
         node->transport->ops->send(node->link, m);
 }
 
+/* Of n[0], to n[1]. */
+static struct link *pair_link(struct pair *p, int *ret_error)
+{
+        return connect_to(&p->n[0], ucx_transport_facts(p->n[1].transport)->data_address, ret_error);
+}
+
 static void pair_connect(struct pair *p)
 {
         int error = 0;
 
         p->n[0].messages = p->n[1].messages = 0;
-        p->n[0].link = connect_to(&p->n[0], ucx_transport_facts(p->n[1].transport)->data_address, &error);
+        p->n[0].link = pair_link(p, &error);
         assert_non_null(p->n[0].link);
         send_header(&p->n[0], WIRE_HELLO);
         AWAIT(p, p->n[1].messages == 1);
@@ -343,7 +362,6 @@ TEST(connects)
         assert_int_not_equal(p->n[0].link->connect_us, 0);
         assert_string_equal(p->n[0].transport->ops->carrier(p->n[0].link), "tcp");
         assert_string_equal(p->n[1].transport->ops->carrier(p->n[1].link), "tcp");
-        pair_free(p);
 }
 
 static uint32_t next_seq;
@@ -367,7 +385,7 @@ TEST(messages_over_a_new_link_keep_their_order)
 
                 next_seq = 0;
                 p->n[1].on_message = note_order;
-                p->n[0].link = connect_to(&p->n[0], ucx_transport_facts(p->n[1].transport)->data_address, &error);
+                p->n[0].link = pair_link(p, &error);
                 assert_non_null(p->n[0].link);
                 for (uint32_t i = 0; i < N; i++) {
                         struct message *m = message_new(p->n[0].transport);
@@ -397,7 +415,6 @@ TEST(the_facts_name_what_ucx_has)
         }
         assert_true(tcp);
         assert_memory_equal(facts->data_address, "127.0.0.1:", 10);
-        pair_free(p);
 }
 
 TEST(moves_every_size_both_ways)
@@ -412,7 +429,6 @@ TEST(moves_every_size_both_ways)
                         forget_bytes(&p->n[!from]);
                         move(p, from, sizes[i]);
                 }
-        pair_free(p);
 }
 
 /* UCX 1.13 aborts on a message of 16 pieces over TCP, and only of so many. */
@@ -432,7 +448,6 @@ TEST(moves_pieces_of_any_number)
                                 node_set_stream(&p->n[!from], other, n * size / other, n * size / other + 5);
                                 move(p, from, n * size);
                         }
-        pair_free(p);
 }
 
 TEST(moves_a_thousand_pieces)
@@ -444,7 +459,6 @@ TEST(moves_a_thousand_pieces)
                 node_set_stream(&p->n[1], 1000, 16 << 10, (16 << 10) + 7);
                 move(p, from, 1000 * (16 << 10));
         }
-        pair_free(p);
 }
 
 TEST(a_refused_payload_leaves_the_link_usable)
@@ -457,7 +471,7 @@ TEST(a_refused_payload_leaves_the_link_usable)
                 int before = p->n[1].messages;
 
                 p->n[1].take = false;
-                p->n[0].transport->ops->send(p->n[0].link, make_message(&p->n[0], WIRE_DATA, 0, sizes[i], &o));
+                post(&p->n[0], WIRE_DATA, 0, sizes[i], &o);
                 AWAIT(p, o.done == 1 && p->n[1].messages == before + 1);
                 assert_int_equal(o.result, MESSAGE_OK);
                 assert_int_equal(p->n[1].bytes[1], 0);
@@ -465,7 +479,6 @@ TEST(a_refused_payload_leaves_the_link_usable)
                 move(p, 0, sizes[i]);
                 forget_bytes(&p->n[1]);
         }
-        pair_free(p);
 }
 
 TEST(what_is_not_wanted_any_more_does_not_begin)
@@ -473,17 +486,16 @@ TEST(what_is_not_wanted_any_more_does_not_begin)
         struct pair *p = pair_connected();
         struct outcome o = { .unwanted = true };
 
-        p->n[0].transport->ops->send(p->n[0].link, make_message(&p->n[0], WIRE_DATA, 0, 1 << 20, &o));
+        post(&p->n[0], WIRE_DATA, 0, 1 << 20, &o);
         assert_int_equal(o.done, 1);
         assert_int_equal(o.result, MESSAGE_CANCELLED);
         o = (struct outcome){ 0 };
         p->n[1].received.unwanted = true;
-        p->n[0].transport->ops->send(p->n[0].link, make_message(&p->n[0], WIRE_DATA, 0, 1 << 20, &o));
+        post(&p->n[0], WIRE_DATA, 0, 1 << 20, &o);
         AWAIT(p, o.done == 1);
         assert_int_equal(p->n[1].received.begun, 1);
         assert_int_equal(p->n[1].received.done, 0);
         assert_int_equal(p->n[1].bytes[1], 0);
-        pair_free(p);
 }
 
 static void take_and_cancel(struct node *node, const struct wire_header *header, struct payload *payload)
@@ -498,13 +510,12 @@ TEST(a_receive_that_waits_is_taken_back)
         struct outcome o = { 0 };
 
         p->n[1].on_message = take_and_cancel;
-        p->n[0].transport->ops->send(p->n[0].link, make_message(&p->n[0], WIRE_DATA, 0, 1 << 20, &o));
+        post(&p->n[0], WIRE_DATA, 0, 1 << 20, &o);
         AWAIT(p, o.done == 1);
         assert_int_equal(p->n[1].received.begun, 0);
         assert_int_equal(p->n[1].received.done, 0);
         p->n[1].on_message = NULL;
         move(p, 0, 1 << 20);
-        pair_free(p);
 }
 
 TEST(parts_that_wait_are_taken_back)
@@ -533,7 +544,6 @@ TEST(parts_that_wait_are_taken_back)
         }
         assert_int_equal(done + cancelled, N);
         AWAIT(p, p->n[1].received_bytes == (uint64_t)done * UCX_PART_SIZE);
-        pair_free(p);
 }
 
 TEST(a_failed_link_ends_once_after_its_messages)
@@ -542,7 +552,7 @@ TEST(a_failed_link_ends_once_after_its_messages)
         struct outcome o[3] = { 0 };
 
         for (int i = 0; i < 3; i++)
-                p->n[0].transport->ops->send(p->n[0].link, make_message(&p->n[0], WIRE_DATA, 0, 4 << 20, &o[i]));
+                post(&p->n[0], WIRE_DATA, 0, 4 << 20, &o[i]);
         (p->n[0].transport->ops->fail)(p->n[0].link, FERRY_E_STALLED,
                                        "nothing moved"); /* cmocka has a macro of that name */
         (p->n[0].transport->ops->fail)(p->n[0].link, FERRY_E_TIMEOUT, "a later reason");
@@ -555,7 +565,7 @@ TEST(a_failed_link_ends_once_after_its_messages)
         assert_int_equal(p->n[0].link->error, FERRY_E_STALLED);
         assert_string_equal(p->n[0].link->detail, "nothing moved");
         o[0] = (struct outcome){ 0 };
-        p->n[0].transport->ops->send(p->n[0].link, make_message(&p->n[0], WIRE_DATA, 0, 10, &o[0]));
+        post(&p->n[0], WIRE_DATA, 0, 10, &o[0]);
         assert_int_equal(o[0].result, MESSAGE_LOST);
         AWAIT(p, p->n[1].ended == 1);
         assert_int_equal(p->n[1].link->error, FERRY_E_PEER_LOST);
@@ -563,7 +573,6 @@ TEST(a_failed_link_ends_once_after_its_messages)
         p->n[1].transport->ops->release(p->n[1].link);
         pair_connect(p);
         assert_int_equal(p->n[0].ended, 1);
-        pair_free(p);
 }
 
 static void keep(struct node *node, const struct wire_header *header, struct payload *payload)
@@ -579,8 +588,8 @@ TEST(a_peer_that_goes_loses_what_is_in_flight)
 
         p->n[1].on_message = keep;
         for (int i = 0; i < 4; i++)
-                p->n[0].transport->ops->send(p->n[0].link, make_message(&p->n[0], WIRE_DATA, 0, MEMORY_SIZE, &o[i]));
-        p->n[1].transport->ops->send(p->n[1].link, make_message(&p->n[1], WIRE_DATA, 0, MEMORY_SIZE, &back));
+                post(&p->n[0], WIRE_DATA, 0, MEMORY_SIZE, &o[i]);
+        post(&p->n[1], WIRE_DATA, 0, MEMORY_SIZE, &back);
         AWAIT(p, p->n[1].received.begun == 1 && p->n[0].received.begun == 1);
         p->n[1].transport->ops->shut_down(p->n[1].transport, 0);
         p->n[1].transport->ops->deregister_memory(p->n[1].transport, &p->n[1].memory);
@@ -596,7 +605,6 @@ TEST(a_peer_that_goes_loses_what_is_in_flight)
                 assert_int_equal(o[i].done, 1);
         assert_int_equal(o[3].result, MESSAGE_LOST);
         assert_int_equal(p->n[0].received.done, 1);
-        pair_free(p);
 }
 
 static int cache_off(void **state)
@@ -623,13 +631,12 @@ TEST(a_shut_down_flushes_what_was_sent)
         struct pair *p = pair_connected();
         struct outcome o = { 0 };
 
-        p->n[0].transport->ops->send(p->n[0].link, make_message(&p->n[0], WIRE_DATA, 0, 100, &o));
+        post(&p->n[0], WIRE_DATA, 0, 100, &o);
         p->n[0].transport->ops->shut_down(p->n[0].transport, clock_now_us() + 100000);
         assert_int_equal(o.done, 1);
         assert_int_equal(o.result, MESSAGE_OK);
         assert_int_equal(p->n[0].ended, 1);
         AWAIT(p, p->n[1].received_bytes == 100 && p->n[1].ended == 1);
-        pair_free(p);
 }
 
 /* A header of other bytes, beneath the transport. */
@@ -640,11 +647,10 @@ TEST(a_shut_down_does_not_wait_for_a_peer_that_never_spoke)
         struct pair *p = pair_new();
         int error = 0;
 
-        assert_non_null(connect_to(&p->n[0], ucx_transport_facts(p->n[1].transport)->data_address, &error));
+        assert_non_null(pair_link(p, &error));
         AWAIT(p, p->n[1].accepted == 1);
         p->n[1].transport->ops->shut_down(p->n[1].transport, clock_now_us() + PATIENCE_US);
         assert_int_equal(p->n[1].ended, 1);
-        pair_free(p);
 }
 
 static void send_raw(struct node *node, const void *header, size_t size)
@@ -666,7 +672,6 @@ TEST(foreign_bytes_are_dropped)
         send_raw(&p->n[0], foreign, 3);
         move(p, 0, 100);
         assert_int_equal(p->n[1].messages, 1);
-        pair_free(p);
 }
 
 TEST(another_version_ends_the_link_and_is_named)
@@ -682,7 +687,6 @@ TEST(another_version_ends_the_link_and_is_named)
         assert_int_equal(p->n[1].link->error, FERRY_E_TRANSFER_FAILED);
         assert_string_equal(p->n[1].link->detail, "the peer speaks version 1 of the protocol, this worker version 2");
         assert_int_equal(p->n[1].messages, 0);
-        pair_free(p);
 }
 
 TEST(nobody_is_unreachable)
@@ -693,7 +697,7 @@ TEST(nobody_is_unreachable)
 
         p->n[0].link = connect_to(&p->n[0], "127.0.0.1:1", &error);
         if (p->n[0].link) {
-                p->n[0].transport->ops->send(p->n[0].link, make_message(&p->n[0], WIRE_HELLO, 0, 0, &o));
+                post(&p->n[0], WIRE_HELLO, 0, 0, &o);
                 AWAIT(p, p->n[0].ended == 1);
                 assert_int_equal(p->n[0].link->error, FERRY_E_PEER_UNREACHABLE);
                 assert_int_equal(o.done, 1);
@@ -701,7 +705,6 @@ TEST(nobody_is_unreachable)
         } else {
                 assert_int_equal(error, -EHOSTUNREACH);
         }
-        pair_free(p);
 }
 
 TEST(a_link_that_the_engine_refuses_is_unreachable)
@@ -710,12 +713,11 @@ TEST(a_link_that_the_engine_refuses_is_unreachable)
         int error;
 
         p->n[1].refuse_links = true;
-        p->n[0].link = connect_to(&p->n[0], ucx_transport_facts(p->n[1].transport)->data_address, &error);
+        p->n[0].link = pair_link(p, &error);
         send_header(&p->n[0], WIRE_HELLO);
         AWAIT(p, p->n[0].ended == 1);
         assert_int_equal(p->n[0].link->error, FERRY_E_PEER_UNREACHABLE);
         assert_null(p->n[1].transport->links);
-        pair_free(p);
 }
 
 TEST(every_way_to_write_loopback_carries_bytes)
@@ -743,7 +745,6 @@ TEST(ipv6_loopback_carries_bytes_or_is_refused)
         p = pair_new_at("[::1]:0", "[::1]:0");
         pair_connect(p);
         move(p, 0, 1 << 20);
-        pair_free(p);
 }
 
 /* UCX would write beyond its memory. */
@@ -754,7 +755,6 @@ TEST(a_peer_of_another_address_family_is_refused)
 
         assert_null(connect_to(&p->n[0], "[::1]:9400", &error));
         assert_int_equal(error, -EAFNOSUPPORT);
-        pair_free(p);
 }
 
 TEST(an_address_that_ucx_cannot_serve_is_refused)
@@ -796,7 +796,6 @@ TEST(short_payloads_and_pieces_travel_in_parts)
         assert_int_equal(ops->fit(n->link, &n->stream, 0, 4 << 20, &inside), UCX_PART_SIZE);
         assert_true(inside);
         assert_int_equal(ops->request_size(n->link, &n->stream, 0, 16000 << 10), 2 << 20);
-        pair_free(p);
 }
 
 /* As if the link were a long one. */
@@ -819,7 +818,6 @@ TEST(the_chunk_grows_with_the_round_trip)
         link->chunk = 8 << 20;
         move(p, 0, 8 << 20);
         assert_int_equal(ops->window(p->n[0].link), 16 << 20);
-        pair_free(p);
 }
 
 TEST(the_chunk_stays_within_what_was_asked_for)

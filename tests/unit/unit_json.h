@@ -10,15 +10,17 @@
 
 /* Between json-c, which the tests build and look into documents with, and what is under test. After cmocka.h. */
 
-/* What was written, read by json-c. The writer is empty afterwards. */
+/* Until the end of the test. */
+TEST_KEEPS(json, struct json_object, json_object_put)
+
+/* What was written, read by json-c, until the end of the test. The writer is empty afterwards. */
 static inline struct json_object *unit_json_read(struct ferry_json_writer *writer)
 {
         char *text = ferry_json_take(writer, NULL);
         struct json_object *object = text ? json_tokener_parse(text) : NULL;
 
-        assert_non_null(object);
         free(text);
-        return object;
+        return keep_json(object);
 }
 
 /* A text that must be JSON, as the code under test sees it. */
