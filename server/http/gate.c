@@ -27,6 +27,8 @@
 enum {
         REFUSED_US = 2 * 1000000, /* before closing, so that a reset does not take the answer away from a client that
                                      still sends */
+        REFUSED_BYTES = 64 << 20, /* that are read and dropped before closing */
+        DRAIN_PIECES = 64,        /* of HEAD_MAX bytes at once, so that the thread serves others in between */
         ADDRESSES = 256,          /* buckets; addresses in the same bucket count as one */
 };
 
@@ -37,6 +39,7 @@ struct http_pending {
         struct http_listener *listener;
         int fd;
         bool refused;
+        uint64_t dropped; /* bytes since it was refused */
         uint64_t until_us;
         uint64_t key;
         union http_address address;
@@ -135,6 +138,14 @@ void gate_stop(struct http_gate *gate)
         gate_reap(gate);
 }
 
+/* operation: EPOLL_CTL_ADD, EPOLL_CTL_MOD. */
+static int watch(const struct http_gate *gate, int operation, struct http_pending *pending, uint32_t events)
+{
+        struct epoll_event event = { .events = events, .data.u64 = pending_id | (uint64_t)(uintptr_t)pending };
+
+        return epoll_ctl(gate->epoll_fd, operation, pending->fd, &event) < 0 ? -errno : 0;
+}
+
 /* ---- answering in place of libmicrohttpd ---- */
 
 static void send_problem(struct http_server *server, int fd, int error, const char *detail)
@@ -169,23 +180,25 @@ static void refuse(struct http_gate *gate, struct http_pending *pending, int err
         pending->refused = true;
         pending->until_us = clock_now_us() + REFUSED_US;
         list_add(&gate->refused, pending);
+        if (watch(gate, EPOLL_CTL_MOD, pending, EPOLLIN) < 0)
+                close(release_socket(gate, pending));
 }
 
 /* ---- received bytes ---- */
 
-/* Discards what a refused client still sends, and closes when the client has. */
+/* Discards some of what a refused client still sends, and closes when the client has or sends on and on. */
 static void drain(struct http_gate *gate, struct http_pending *pending)
 {
-        for (;;) {
-                ssize_t n = recv(pending->fd, gate->peeked, HEAD_MAX, MSG_DONTWAIT);
+        ssize_t n = 0;
 
-                if (n > 0)
-                        continue;
-                if (n < 0 && (errno == EAGAIN || errno == EINTR))
-                        return;
-                close(release_socket(gate, pending));
-                return;
+        for (int i = 0; i < DRAIN_PIECES; i++) {
+                n = recv(pending->fd, gate->peeked, HEAD_MAX, MSG_DONTWAIT);
+                if (n <= 0)
+                        break;
+                pending->dropped += (uint64_t)n;
         }
+        if (!n || (n < 0 && errno != EAGAIN && errno != EINTR) || pending->dropped > REFUSED_BYTES)
+                close(release_socket(gate, pending));
 }
 
 static void look(struct http_gate *gate, struct http_pending *pending)
@@ -210,7 +223,6 @@ static void look(struct http_gate *gate, struct http_pending *pending)
                 break;
         case HEAD_REFUSED:
                 refuse(gate, pending, error, detail);
-                drain(gate, pending);
                 break;
         case HEAD_WHOLE:
                 gate->admit(gate->context, pending->listener, release_socket(gate, pending), &pending->address,
@@ -230,20 +242,14 @@ void gate_deliver(struct http_gate *gate, const struct epoll_event *event)
         const uintptr_t address = (uintptr_t)(event->data.u64 & ~pending_id);
         struct http_pending *pending = (struct http_pending *)address; // NOLINT(performance-no-int-to-ptr)
 
-        if (pending->fd >= 0 && pending->refused)
+        if (pending->fd >= 0 && pending->refused) {
                 drain(gate, pending);
-        else if (pending->fd >= 0)
+                return;
+        }
+        if (pending->fd >= 0)
                 look(gate, pending);
-        if (pending->fd >= 0 && ended) /* the rest of the head will never come */
+        if (pending->fd >= 0 && ended && !pending->refused) /* the rest of the head will never come */
                 close(release_socket(gate, pending));
-}
-
-static int watch(const struct http_gate *gate, int fd, struct http_pending *pending)
-{
-        struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP | EPOLLET,
-                                     .data.u64 = pending_id | (uint64_t)(uintptr_t)pending };
-
-        return epoll_ctl(gate->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
 void gate_take(struct http_gate *gate, struct http_listener *listener, int fd, const union http_address *address,
@@ -259,7 +265,7 @@ void gate_take(struct http_gate *gate, struct http_listener *listener, int fd, c
         pending->until_us = clock_now_us() + GATE_HEAD_US;
         pending->address = *address;
         pending->key = listener->local ? 0 : address_key(address);
-        if (watch(gate, fd, pending) < 0) {
+        if (watch(gate, EPOLL_CTL_ADD, pending, EPOLLIN | EPOLLRDHUP | EPOLLET) < 0) {
                 close(fd);
                 free(pending);
                 return;
