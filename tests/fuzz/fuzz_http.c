@@ -28,7 +28,6 @@ static const char token[] = "full-token-of-the-fuzzer", peer_token[] = "peer-tok
 
 struct house {
         struct http_fixture *h;
-        struct operation *operations[2];
         char names[NAMES][NAME_SIZE];
         size_t n_operations, n_regions;
 };
@@ -82,7 +81,6 @@ static void name_operation(struct house *house, int which, enum ferry_kind kind,
         struct operation *operation = make(house->h->f, kind);
         struct ferry_metadata *metadata = metadata_of(house->h->f, operation);
 
-        house->operations[which] = operation;
         ferry_id_format("op_", look(house->h->f, operation).id, id);
         ferry_key_format(metadata->key, key);
         (void)ferry_metadata_free(metadata);
