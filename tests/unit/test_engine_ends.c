@@ -5,6 +5,7 @@
 #include "base/util.h"
 #include "engine_fixture.h"
 #include "failing_memory.h"
+#include "local_fixture.h"
 #include "transport/local.h"
 #include "unit.h"
 
@@ -261,4 +262,21 @@ TEST(a_cancel_and_a_revoke_need_no_memory)
         end_wait(&w->active, 1);
         pthread_mutex_unlock(&w->gate);
         assert_int_equal(w->active.outcome.error, FERRY_E_CANCELLED);
+}
+
+/* Without a command for the engine's thread the caller does it: else the transports go on with memory that is freed. */
+TEST(memory_is_deregistered_without_memory_for_the_command)
+{
+        struct world *w = world_new(MAPPED, 4096);
+        const struct engine_memory spec = { .address = w->memory[0], .size = w->size, .fd = w->file[0], .id = 0x99 };
+        const int n_before = count_descriptors();
+        struct memory *memory;
+
+        assert_int_equal(engine_memory_register(w->engine[0], &spec, &memory), 0);
+        assert_int_equal(count_descriptors(), n_before + 1); /* the one that would be lent */
+        memory_left = 0;
+        engine_memory_deregister(w->engine[0], memory);
+        memory_left = -1;
+        assert_int_equal(count_descriptors(), n_before);
+        world_free(w);
 }
