@@ -113,6 +113,31 @@ static int problem_transport(struct ferry *f, const struct reply *reply, int res
         return result;
 }
 
+/* A proxy in front of the worker answers for itself, mostly in HTML. 0: this one is no such answer. */
+static int problem_proxy(struct ferry *f)
+{
+        static const struct {
+                int status, result;
+                const char *means;
+        } proxies[] = {
+                { 413, FERRY_E_TOO_LARGE, "takes no body of that size (nginx: client_max_body_size)" },
+                { 502, -EHOSTUNREACH, "does not reach it" },
+                { 503, -EHOSTUNREACH, "does not reach it" },
+                { 504, -ETIMEDOUT, "had no answer of it in time (nginx: proxy_read_timeout)" },
+        };
+        struct ferry_problem *p = &f->problem;
+        for (size_t i = 0; i < sizeof(proxies) / sizeof(proxies[0]); i++) {
+                if (proxies[i].status != p->http_status)
+                        continue;
+                snprintf(p->detail, sizeof(p->detail), "a proxy in front of the worker %s", proxies[i].means);
+                snprintf(f->message, sizeof(f->message), "HTTP status %d: %s", p->http_status, p->detail);
+                if (proxies[i].result > 0)
+                        p->error = proxies[i].result;
+                return proxies[i].result;
+        }
+        return 0;
+}
+
 int problem_judge(struct ferry *f, const struct request *request, const struct reply *reply, int result)
 {
         struct ferry_problem *p = &f->problem;
@@ -135,5 +160,6 @@ int problem_judge(struct ferry *f, const struct request *request, const struct r
         if (strcmp(request->exchange.method, "HEAD") == 0 &&
             strncasecmp(reply->content_type, PROBLEM_TYPE, strlen(PROBLEM_TYPE)) == 0)
                 return problem_bodiless(f);
-        return problem_protocol(f, "no problem document came", reply->content_type);
+        result = problem_proxy(f);
+        return result != 0 ? result : problem_protocol(f, "no problem document came", reply->content_type);
 }

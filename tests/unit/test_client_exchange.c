@@ -207,6 +207,19 @@ TEST(refusals_that_are_no_problem_documents_are_protocol_errors)
         }
 }
 
+TEST(what_a_proxy_says_for_itself_is_told_apart)
+{
+        static const int results[] = { FERRY_E_TOO_LARGE, -EHOSTUNREACH, -EHOSTUNREACH, -ETIMEDOUT };
+        START(x, { "HTTP/1.1 413 Large\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>no</html>" },
+              { "HTTP/1.1 502 Bad\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>no</html>" },
+              { "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n" },
+              { "HTTP/1.1 504 Late\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>no</html>" });
+        for (int i = 0; i < 4; i++) {
+                assert_int_equal(ferry_get_readyz(x->ferry), results[i]);
+                assert_non_null(strstr(ferry_last_message(x->ferry), "a proxy in front of the worker"));
+        }
+}
+
 TEST(answers_that_are_not_a_workers_are_protocol_errors)
 {
         START(x, { "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\n{}" },

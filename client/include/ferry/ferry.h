@@ -22,8 +22,8 @@
  *   -ENOMEM        memory is short
  *   -ECANCELED     ferry_abort() was called
  *   -ECONNREFUSED  nothing listens there, or the unix socket does not exist
- *   -EHOSTUNREACH  the host name is unknown or the host cannot be reached
- *   -ETIMEDOUT     no connection, no answer, or no end within the time limit
+ *   -EHOSTUNREACH  the host name is unknown, or the host cannot be reached, by a proxy either
+ *   -ETIMEDOUT     no connection, no answer, or no end within the time limit, of a proxy either
  *   -ECONNRESET    the connection broke before the answer was complete
  *   -EPROTO        the answer is not a worker's (HTML, not JSON, a required field is missing)
  *   -EMSGSIZE      the answer is larger than answer_max
