@@ -20,6 +20,7 @@
 #include "peers/peers.h"
 #include "peers/registry.h"
 #include "transfer/engine.h"
+#include "worker.h"
 #include "worker_data_plane.h"
 #include "worker_error.h"
 #include "worker_internal.h"

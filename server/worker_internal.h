@@ -5,9 +5,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include <ferry/worker.h>
+
 #include "operations/operations.h"
 #include "options.h"
-#include "worker.h"
 
 struct allowlist;
 struct engine;

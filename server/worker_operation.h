@@ -4,8 +4,9 @@
 
 #include <pthread.h>
 
+#include <ferry/worker.h>
+
 #include "operations/operations.h"
-#include "worker.h"
 
 struct ferry_worker_operation {
         unsigned generation;           /* of base/fork.h */

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "worker.h"
+#include "options.h"
 
 /* A worker's options, checked, with defaults in place of zeros, and the files that they name read. Fixed once made. */
 
