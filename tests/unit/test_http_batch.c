@@ -1,27 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http_fixture.h"
 
-#include <json-c/json.h>
 #include <unistd.h>
 
 #include <ferry/encoding.h>
+
+#include "unit_json.h"
 
 /* POST /v1/operations of an array, and GET /v1/operations?ids=…: several operations by one request. */
 
 enum { PATH_SIZE = 1024 };
 
-/* The results of a reply, which it clears: for json_object_put(). */
+/* The results of a reply. */
 static struct json_object *results_of(struct raw_answer reply, const char *member)
 {
-        struct json_object *document = json_tokener_parse(reply.body), *results = document;
+        struct json_object *results = keep_json(json_tokener_parse(reply.body));
 
-        if (!document || reply.status != 200)
+        if (reply.status != 200)
                 fail_msg("no results: %s", reply.body);
-        if (member) {
-                assert_true(json_object_object_get_ex(document, member, &results));
-                json_object_get(results);
-                json_object_put(document);
-        }
+        if (member)
+                assert_true(json_object_object_get_ex(results, member, &results));
         assert_true(json_object_is_type(results, json_type_array));
         expect_status(reply, 200);
         return results;
@@ -45,12 +43,11 @@ static struct raw_answer post(struct http_fixture *h, const char *query, const c
         return http_call(h, "POST", path, headers, body);
 }
 
-/* n bodies of readables as an array, for free(). */
+/* n bodies of readables as an array. */
 static char *bodies(struct http_fixture *h, size_t n)
 {
-        char *text = calloc(1, 3 + n * 128);
+        char *text = test_keep(calloc(1, 3 + n * 128), free);
 
-        assert_non_null(text);
         strcpy(text, "[");
         for (size_t i = 0; i < n; i++)
                 sprintf(text + strlen(text),
@@ -98,8 +95,6 @@ WITH_HTTP(each_body_of_an_array_has_its_result)
                 assert_string_equal(result(results, i, "metadata"), "");
         }
         assert_int_equal(count_operations(h), 9);
-        json_object_put(results);
-        free(body);
 }
 
 WITH_HTTP(a_bad_body_spoils_no_other)
@@ -129,7 +124,6 @@ WITH_HTTP(a_bad_body_spoils_no_other)
         assert_string_equal(result(results, 7, "code"), "not-found");
         assert_string_equal(result(results, 8, "kind"), "writable");
         assert_int_equal(count_operations(h), 2);
-        json_object_put(results);
 }
 
 WITH_HTTP(an_array_that_is_no_batch_makes_nothing)
@@ -144,8 +138,6 @@ WITH_HTTP(an_array_that_is_no_batch_makes_nothing)
         half[strlen(half) - 1] = '\0';
         expect_problem(post(h, "", "", half), 400, "invalid-json");
         assert_int_equal(count_operations(h), 0);
-        free(many);
-        free(half);
 }
 
 WITH_HTTP(metadata_come_with_what_has_them)
@@ -162,7 +154,6 @@ WITH_HTTP(metadata_come_with_what_has_them)
         assert_non_null(strstr(result(results, 0, "metadata"), "notification_key"));
         assert_string_equal(result(results, 1, "kind"), "read");
         assert_string_equal(result(results, 1, "metadata"), "");
-        json_object_put(results);
 }
 
 WITH_HTTP(a_batch_waits_until_every_operation_is_done)
@@ -187,8 +178,6 @@ WITH_HTTP(a_batch_waits_until_every_operation_is_done)
         results = results_of(reply, NULL);
         for (size_t i = 0; i < 3; i++)
                 assert_string_equal(result(results, i, "status"), "CANCELLED");
-        json_object_put(results);
-        free(body);
 }
 
 WITH_HTTP(the_same_key_shows_what_it_made)
@@ -201,7 +190,6 @@ WITH_HTTP(the_same_key_shows_what_it_made)
 
         results = results_of(post(h, "", "Idempotency-Key: k\r\n", body), NULL);
         snprintf(first, sizeof(first), "%s", result(results, 0, "id"));
-        json_object_put(results);
         assert_int_equal(operation_page(h->f->store, NULL, &cursor, made, 2), 2);
         operation_delete(h->f->store, made[1]);
         reply = post(h, "", "Idempotency-Key: k\r\n", body);
@@ -209,13 +197,11 @@ WITH_HTTP(the_same_key_shows_what_it_made)
         results = results_of(reply, NULL);
         assert_string_equal(result(results, 0, "id"), first);
         assert_string_equal(result(results, 1, "code"), "gone");
-        json_object_put(results);
         assert_int_equal(count_operations(h), 1);
         strstr(body, "size")[6] = '3';
         expect_problem(post(h, "", "Idempotency-Key: k\r\n", body), 422, "idempotency-conflict");
         for (size_t i = 0; i < 2; i++)
                 operation_unref(made[i]);
-        free(body);
 }
 
 WITH_HTTP(the_same_key_tries_again_what_was_refused)
@@ -233,14 +219,11 @@ WITH_HTTP(the_same_key_tries_again_what_was_refused)
                 assert_string_equal(result(results, 0, "id"), first);
                 assert_string_equal(result(results, 1, "code"), "limit-reached");
                 assert_string_equal(result(results, 1, "status"), "429");
-                json_object_put(results);
         }
         operation_delete(h->f->store, others[0]);
         results = results_of(post(h, "", "Idempotency-Key: k\r\n", body), NULL);
         assert_string_equal(result(results, 0, "id"), first);
         assert_string_equal(result(results, 1, "kind"), "readable");
-        json_object_put(results);
-        free(body);
 }
 
 WITH_HTTP(several_are_found_in_the_order_of_their_ids)
@@ -266,7 +249,6 @@ WITH_HTTP(several_are_found_in_the_order_of_their_ids)
         assert_string_equal(result(results, 3, "code"), "not-found");
         assert_string_equal(result(results, 4, "id"), "nonsense\"");
         assert_string_equal(result(results, 4, "status"), "404");
-        json_object_put(results);
 }
 
 /* Parks one request for three operations, and tells how many it takes to wake it. */
@@ -290,7 +272,6 @@ static void wait_for_three(struct http_fixture *h, const char *more, size_t enou
                 operation_delete(h->f->store, some[i]);
                 test_release(some[i]);
         }
-        json_object_put(results);
         await_parked(h, 0);
 }
 
@@ -305,15 +286,14 @@ WITH_HTTP(what_is_done_or_missing_ends_a_wait_for_any_at_once)
 {
         struct operation *some[2] = { make(h->f, FERRY_READABLE), make(h->f, FERRY_READABLE) };
 
-        json_object_put(results_of(
+        (void)results_of(
                 http_call(h, "GET", ids_path(h, some, 2, ",op_0000000000000001&wait_for=any&wait_ms=60000"), "", NULL),
-                "operations"));
+                "operations");
         operation_cancel(h->f->store, some[1]);
-        json_object_put(results_of(http_call(h, "GET", ids_path(h, some, 2, "&wait_for=any&wait_ms=60000"), "", NULL),
-                                   "operations"));
+        (void)results_of(http_call(h, "GET", ids_path(h, some, 2, "&wait_for=any&wait_ms=60000"), "", NULL),
+                         "operations");
         operation_cancel(h->f->store, some[0]);
-        json_object_put(
-                results_of(http_call(h, "GET", ids_path(h, some, 2, "&wait_ms=60000"), "", NULL), "operations"));
+        (void)results_of(http_call(h, "GET", ids_path(h, some, 2, "&wait_ms=60000"), "", NULL), "operations");
 }
 
 WITH_HTTP(a_wait_ends_with_what_is_known_at_its_limit)
@@ -325,7 +305,6 @@ WITH_HTTP(a_wait_ends_with_what_is_known_at_its_limit)
         results = results_of(http_call(h, "GET", ids_path(h, some, 2, "&wait_ms=20"), "", NULL), "operations");
         assert_string_equal(result(results, 0, "done"), "true");
         assert_string_equal(result(results, 1, "done"), "false");
-        json_object_put(results);
 }
 
 WITH_HTTP(an_operation_deleted_meanwhile_is_gone)
@@ -341,7 +320,6 @@ WITH_HTTP(an_operation_deleted_meanwhile_is_gone)
         results = results_of(raw_receive_last(fd), "operations");
         assert_string_equal(result(results, 0, "code"), "gone");
         assert_string_equal(result(results, 1, "code"), "gone");
-        json_object_put(results);
 }
 
 WITH_HTTP(a_client_that_leaves_is_waited_for_no_longer)
@@ -364,7 +342,7 @@ WITH_HTTP(a_server_that_stops_answers_who_waits_for_several)
 
         await_parked(h, 1);
         http_stop(h);
-        json_object_put(results_of(raw_receive_last(fd), "operations"));
+        (void)results_of(raw_receive_last(fd), "operations");
 }
 
 WITH_HTTP(what_does_not_go_together_is_refused)
@@ -389,9 +367,8 @@ WITH_HTTP(waits_beyond_the_limit_are_refused_for_ids_only)
         }
         expect_problem(http_call(h, "GET", ids_path(h, some, 1, "&wait_ms=60000"), "", NULL), 429, "limit-reached");
         /* What was made must be told. */
-        json_object_put(results_of(post(h, "", "Prefer: wait=60\r\n", body), NULL));
+        (void)results_of(post(h, "", "Prefer: wait=60\r\n", body), NULL);
         operation_cancel(h->f->store, some[0]);
         for (size_t i = 0; i < 4; i++)
-                json_object_put(results_of(raw_receive_last(fds[i]), "operations"));
-        free(body);
+                (void)results_of(raw_receive_last(fds[i]), "operations");
 }

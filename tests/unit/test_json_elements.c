@@ -7,6 +7,7 @@
 #include "failing_memory.h"
 #include "json_whole.h"
 #include "unit.h"
+#include "unit_json.h"
 
 /* json-c forgets to say that memory was short, and leaves a member out, or its value, or an element. */
 enum { FORGET_NOTHING, FORGET_MEMBER, FORGET_VALUE, FORGET_ELEMENT };
@@ -30,16 +31,6 @@ struct json_object *__wrap_json_tokener_parse_ex(struct json_tokener *tokener, c
         return value;
 }
 
-static struct ferry_json *parse(const char *text)
-{
-        struct ferry_json_errors errors = { 0 };
-        struct ferry_json *json = NULL;
-
-        if (ferry_json_parse(text, strlen(text), &json, &errors) != 0)
-                fail_msg("%s: %s", text, errors.items[0].detail);
-        return json;
-}
-
 static const char *text_of(struct json_object *value)
 {
         return json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
@@ -51,32 +42,28 @@ static struct json_object *member(const struct ferry_json *json, const char *key
 }
 
 /* The text with so much space behind one of its opening brackets that the list there is a long one; NULL: it has fewer
- * brackets. For free(). */
-static char *lengthen(const char *text, size_t bracket)
+ * brackets. */
+static const char *lengthen(const char *text, size_t bracket)
 {
         enum { SPACES = 2048 };
         const char *at = strchr(text, '[');
-        char *longer;
 
         while (at && bracket-- > 0)
                 at = strchr(at + 1, '[');
         if (!at)
                 return NULL;
-        longer = unit_alloc(strlen(text) + SPACES + 1);
-        (void)sprintf(longer, "%.*s%*s%s", (int)(at + 1 - text), text, SPACES, "", at + 1);
-        return longer;
+        return text_format("%.*s%*s%s", (int)(at + 1 - text), text, SPACES, "", at + 1);
 }
 
 /* json-c's own tree of the text is what it is held against. */
 static void read_whole(const char *text)
 {
-        struct ferry_json *json = parse(text);
+        struct ferry_json *json = unit_json_parse(text);
         struct json_object *whole = json_whole(ferry_json_root(json)), *other = json_tokener_parse(text);
 
         assert_string_equal(text_of(whole), text_of(other));
         json_object_put(other);
         json_object_put(whole);
-        (void)ferry_json_free(json);
 }
 
 TEST(lists_at_any_place_are_read_whole)
@@ -88,12 +75,11 @@ TEST(lists_at_any_place_are_read_whole)
                        "[\"]\",\"[\",\"\\\"]\",\",\",\"\\\\\",\"}\",{\"]\":\"[\",\",\":[\"]\"]}]",
                        "{\"[]\":[\"[]\"],\"a\":\"[\"}", "[1.5,-0,2E3,18446744073709551615]", "[[[[[[[[1]]]]]]]]",
                        "[{\"a\":[{\"a\":[{\"a\":[7]}]}]}]") {
-                char *longer;
+                const char *longer;
 
                 read_whole(text);
                 for (size_t bracket = 0; (longer = lengthen(text, bracket)); bracket++) {
                         read_whole(longer);
-                        free(longer);
                 }
         }
 }
@@ -102,15 +88,13 @@ TEST(elements_of_all_kinds_are_read_in_any_batch)
 {
         static const char *const kinds[] = { "null", "[]", " { } ", "{\"a\":[]}", "[[],1]", "\",]\"", " 1.5 ", "[ ]" };
         enum { ELEMENTS = 5000 };
-        char *text = unit_alloc(ELEMENTS * 12 + 2), *at = text, *longer;
+        char *text = unit_alloc(ELEMENTS * 12 + 2), *at = text;
 
         for (unsigned i = 0; i < ELEMENTS; i++)
                 at += sprintf(at, "%c%s", i ? ',' : '[', kinds[i % 7 * i % UNIT_COUNT(kinds)]);
         strcpy(at, "]");
         read_whole(text);
-        longer = lengthen(text, 77);
-        read_whole(longer);
-        free(longer);
+        read_whole(lengthen(text, 77));
         free(text);
 }
 
@@ -119,29 +103,25 @@ TEST(lists_are_counted_without_being_read)
         static const char text[] = "{\"a\":[],\"b\":[[1,2,3]],\"c\":[{\"d\":1,\"e\":2},null,\"x,y\",[],7]}";
 
         for (size_t bracket = 0; bracket < 4; bracket++) {
-                char *longer = lengthen(text, bracket);
-                struct ferry_json *json = parse(bracket == 2 ? text : longer); /* the third is within the second */
+                const char *longer = lengthen(text, bracket);
+                struct ferry_json *json =
+                        unit_json_parse(bracket == 2 ? text : longer); /* the third is within the second */
 
                 assert_int_equal(ferry_json_count(member(json, "a")), 0);
                 assert_int_equal(ferry_json_count(member(json, "b")), 1);
                 assert_int_equal(ferry_json_count(member(json, "c")), 5);
-                (void)ferry_json_free(json);
-                free(longer);
         }
 }
 
 TEST(a_long_list_as_text_is_as_it_stood)
 {
-        char *text = lengthen(" { \"a\" : { \"b\" : [1 , {\"c\":[ ]} ] } , \"d\" : [ 2 ] , \"e\" : [ ] } ", 0);
-        char *list = lengthen("{\"b\":[1 , {\"c\":[ ]} ]}", 0);
-        struct ferry_json *json = parse(text);
+        const char *text = lengthen(" { \"a\" : { \"b\" : [1 , {\"c\":[ ]} ] } , \"d\" : [ 2 ] , \"e\" : [ ] } ", 0);
+        const char *list = lengthen("{\"b\":[1 , {\"c\":[ ]} ]}", 0);
+        struct ferry_json *json = unit_json_parse(text);
 
         assert_string_equal(text_of(member(json, "a")), list);
         assert_string_equal(text_of(member(json, "d")), "[2]");
         assert_string_equal(text_of(member(json, "e")), "[ ]");
-        (void)ferry_json_free(json);
-        free(list);
-        free(text);
 }
 
 static void expect_text(const struct ferry_json *json, const char *key, const char *expected)
@@ -205,7 +185,7 @@ TEST(what_is_kept_is_checked)
 /* Two walks over one list, and one within an element of another, do not disturb each other. */
 static void walk_twice(const char *text)
 {
-        struct ferry_json *json = parse(text);
+        struct ferry_json *json = unit_json_parse(text);
         struct ferry_json_elements outer = ferry_json_elements(member(json, "a")), inner, second;
         struct json_object *list, *value;
         int64_t expected = 1;
@@ -223,17 +203,15 @@ static void walk_twice(const char *text)
         assert_int_equal(ferry_json_next(&second, &value), 0);
         ferry_json_elements_clear(&outer);
         ferry_json_elements_clear(&second);
-        (void)ferry_json_free(json);
 }
 
 TEST(walks_are_independent)
 {
         static const char text[] = "{\"a\":[[1,2],[3,4]]}";
-        char *longer = lengthen(text, 0);
+        const char *longer = lengthen(text, 0);
 
         walk_twice(text);
         walk_twice(longer);
-        free(longer);
 }
 
 /* From json-c's tree of them it would be hundreds of bytes each. */
@@ -249,7 +227,7 @@ TEST(long_lists_are_read_in_little_memory)
         for (unsigned i = 0; i < ELEMENTS; i++)
                 at += sprintf(at, "%c{\"a\":%u}", i ? ',' : '[', i);
         strcpy(at, "]");
-        json = parse(text);
+        json = unit_json_parse(text);
         free(text);
         elements = ferry_json_elements(ferry_json_root(json));
         assert_int_equal(ferry_json_next(&elements, &element), 1);
@@ -262,13 +240,12 @@ TEST(long_lists_are_read_in_little_memory)
         memory_left = -1;
         assert_int_equal(n, ELEMENTS);
         ferry_json_elements_clear(&elements);
-        (void)ferry_json_free(json);
 }
 
 TEST(short_memory_ends_a_walk)
 {
-        char *text = lengthen("[{\"a\":[1],\"b\":2},3]", 0);
-        struct ferry_json *json = parse(text);
+        const char *text = lengthen("[{\"a\":[1],\"b\":2},3]", 0);
+        struct ferry_json *json = unit_json_parse(text);
         int r = -ENOMEM;
 
         for (long n = 0; r != 0; n++) {
@@ -283,8 +260,6 @@ TEST(short_memory_ends_a_walk)
                 assert_true(r == -ENOMEM || (r == 0 && n > 0 && seen == 2));
                 ferry_json_elements_clear(&elements);
         }
-        (void)ferry_json_free(json);
-        free(text);
 }
 
 static void refuse_while_forgetful(const char *text)
@@ -298,10 +273,10 @@ static void refuse_while_forgetful(const char *text)
 
 TEST(a_tree_that_lacks_something_is_short_memory)
 {
-        char *list = lengthen("[{\"a\":1,\"forgotten\":2}]", 0);
+        const char *list = lengthen("[{\"a\":1,\"forgotten\":2}]", 0);
 
         for (int what = FORGET_MEMBER; what <= FORGET_VALUE; what++) {
-                struct ferry_json *json = parse(list);
+                struct ferry_json *json = unit_json_parse(list);
                 struct ferry_json_elements elements = ferry_json_elements(ferry_json_root(json));
                 struct json_object *element;
 
@@ -312,15 +287,13 @@ TEST(a_tree_that_lacks_something_is_short_memory)
                 assert_int_equal(ferry_json_next(&elements, &element), -ENOMEM);
                 forgets = FORGET_NOTHING;
                 ferry_json_elements_clear(&elements);
-                (void)ferry_json_free(json);
         }
-        free(list);
 }
 
 TEST(a_batch_that_lacks_a_null_is_short_memory)
 {
-        char *list = lengthen("[{},null]", 0);
-        struct ferry_json *json = parse(list);
+        const char *list = lengthen("[{},null]", 0);
+        struct ferry_json *json = unit_json_parse(list);
         struct ferry_json_elements elements = ferry_json_elements(ferry_json_root(json));
         struct json_object *element;
 
@@ -328,8 +301,6 @@ TEST(a_batch_that_lacks_a_null_is_short_memory)
         assert_int_equal(ferry_json_next(&elements, &element), -ENOMEM);
         forgets = FORGET_NOTHING;
         ferry_json_elements_clear(&elements);
-        (void)ferry_json_free(json);
-        free(list);
 }
 
 TEST(the_text_of_each_element_is_found)
@@ -381,8 +352,8 @@ TEST(numbers_are_read_up_to_what_is_none)
 
         for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
                 for (int is_long = 0; is_long < 2; is_long++) {
-                        char *text = is_long ? lengthen(lists[i].text, 0) : strdup(lists[i].text);
-                        struct ferry_json *json = parse(text);
+                        const char *text = is_long ? lengthen(lists[i].text, 0) : lists[i].text;
+                        struct ferry_json *json = unit_json_parse(text);
                         uint64_t numbers[8] = { 0 };
                         size_t n;
 
@@ -393,8 +364,6 @@ TEST(numbers_are_read_up_to_what_is_none)
                                 assert_true(numbers[0] == lists[i].first);
                                 assert_true(numbers[n - 1] == lists[i].last);
                         }
-                        (void)ferry_json_free(json);
-                        free(text);
                 }
         }
 }

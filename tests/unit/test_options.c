@@ -4,20 +4,25 @@
 #include "options.h"
 #include "unit.h"
 
-/* The arguments after the program's name, ended by NULL. */
-#define PARSE(options, message, ...)                                                                                   \
-        parse((options), (message), (char *const[]){ (char *)(uintptr_t)("ferryd"), ##__VA_ARGS__, NULL })
+/* What the latest command line came to; cleared before the next one. */
+static struct options options;
+static char message[OPTION_MESSAGE_SIZE];
 
-static int parse(struct options *options, char message[OPTION_MESSAGE_SIZE], char *const *argv)
+/* The arguments after the program's name. */
+#define PARSE(...) parse((char *const[]){ (char *)(uintptr_t)("ferryd"), ##__VA_ARGS__, NULL })
+
+static int parse(char *const *argv)
 {
         int argc = 0;
 
         while (argv[argc])
                 argc++;
-        return options_parse(argc, argv, options, message);
+        options_clear(&options);
+        options = (struct options){ 0 };
+        return options_parse(argc, argv, &options, message);
 }
 
-static int forget_environment(void **state)
+static void forget_variables(void)
 {
         char variable[OPTION_VARIABLE_SIZE];
 
@@ -25,15 +30,23 @@ static int forget_environment(void **state)
                 option_variable(&option_table[i], variable);
                 (void)unsetenv(variable);
         }
+}
+
+static int setup(void **state)
+{
+        forget_variables();
         return 0;
 }
 
-TEST_WITH(nothing_given_is_valid_and_leaves_the_defaults, forget_environment, NULL)
+static int teardown(void **state)
 {
-        char message[OPTION_MESSAGE_SIZE];
-        struct options options;
+        options_clear(&options);
+        return 0;
+}
 
-        assert_int_equal(PARSE(&options, message), 0);
+TEST_WITH(nothing_given_is_valid_and_leaves_the_defaults, setup, teardown)
+{
+        assert_int_equal(PARSE(), 0);
         assert_int_equal(options.worker.n_listen, 1);
         assert_string_equal(options.worker.listen[0], "127.0.0.1:9300");
         assert_null(options.worker.data_listen);
@@ -42,18 +55,13 @@ TEST_WITH(nothing_given_is_valid_and_leaves_the_defaults, forget_environment, NU
         assert_int_equal(options.log_level, LOG_INFO);
         assert_int_equal(options.log_format, LOG_LOGFMT);
         assert_int_equal(options.drain_timeout_ms, 30000);
-        options_clear(&options);
 }
 
-TEST_WITH(every_type_of_flag_is_read, forget_environment, NULL)
+TEST_WITH(every_type_of_flag_is_read, setup, teardown)
 {
-        char message[OPTION_MESSAGE_SIZE];
-        struct options options;
-
-        assert_int_equal(PARSE(&options, message, "--name", "kv-0", "--local=off", "--no-auth", "--window", "7",
-                               "--memory-limit=1.5G", "--ttl", "90s", "--grace=250ms", "--retention", "2h",
-                               "--stall-limit", "3m", "--max-operations=12", "--log-level", "debug",
-                               "--log-format=json"),
+        assert_int_equal(PARSE("--name", "kv-0", "--local=off", "--no-auth", "--window", "7", "--memory-limit=1.5G",
+                               "--ttl", "90s", "--grace=250ms", "--retention", "2h", "--stall-limit", "3m",
+                               "--max-operations=12", "--log-level", "debug", "--log-format=json"),
                          0);
         assert_string_equal(options.worker.name, "kv-0");
         assert_string_equal(options.worker.local, "off");
@@ -67,39 +75,25 @@ TEST_WITH(every_type_of_flag_is_read, forget_environment, NULL)
         assert_int_equal(options.worker.max_operations, 12);
         assert_int_equal(options.log_level, LOG_DEBUG);
         assert_int_equal(options.log_format, LOG_JSON);
-        options_clear(&options);
 }
 
-TEST_WITH(a_value_may_hold_an_equals_sign, forget_environment, NULL)
+TEST_WITH(a_value_may_hold_an_equals_sign, setup, teardown)
 {
-        char message[OPTION_MESSAGE_SIZE];
-        struct options options;
-
-        assert_int_equal(PARSE(&options, message, "--token-file=/etc/a=b"), 0);
+        assert_int_equal(PARSE("--token-file=/etc/a=b"), 0);
         assert_string_equal(options.worker.token_file, "/etc/a=b");
-        options_clear(&options);
 }
 
-TEST_WITH(a_repeated_flag_makes_a_list, forget_environment, NULL)
+TEST_WITH(a_repeated_flag_makes_a_list, setup, teardown)
 {
-        char message[OPTION_MESSAGE_SIZE];
-        struct options options;
-
-        assert_int_equal(PARSE(&options, message, "--listen", "127.0.0.1:0", "--listen=unix:/run/f.sock", "--listen",
-                               "[::1]:80"),
-                         0);
+        assert_int_equal(PARSE("--listen", "127.0.0.1:0", "--listen=unix:/run/f.sock", "--listen", "[::1]:80"), 0);
         assert_int_equal(options.worker.n_listen, 3);
         assert_string_equal(options.worker.listen[0], "127.0.0.1:0");
         assert_string_equal(options.worker.listen[1], "unix:/run/f.sock");
         assert_string_equal(options.worker.listen[2], "[::1]:80");
-        options_clear(&options);
 }
 
-TEST_WITH(the_environment_sets_every_type_of_flag, forget_environment, NULL)
+TEST_WITH(the_environment_sets_every_type_of_flag, setup, teardown)
 {
-        char message[OPTION_MESSAGE_SIZE];
-        struct options options;
-
         (void)setenv("FERRY_DATA_LISTEN", "10.0.0.1:0", 1);
         (void)setenv("FERRY_ALLOW_PEER", "10.0.0.0/8, ::1,host.example", 1);
         (void)setenv("FERRY_NO_AUTH", "true", 1);
@@ -107,7 +101,7 @@ TEST_WITH(the_environment_sets_every_type_of_flag, forget_environment, NULL)
         (void)setenv("FERRY_CHUNK_SIZE", "1MiB", 1);
         (void)setenv("FERRY_DRAIN_TIMEOUT", "0s", 1);
         (void)setenv("FERRY_LOCAL", "off", 1);
-        assert_int_equal(PARSE(&options, message), 0);
+        assert_int_equal(PARSE(), 0);
         assert_string_equal(options.worker.data_listen, "10.0.0.1:0");
         assert_int_equal(options.worker.n_allow_peer, 3);
         assert_string_equal(options.worker.allow_peer[1], "::1");
@@ -117,13 +111,12 @@ TEST_WITH(the_environment_sets_every_type_of_flag, forget_environment, NULL)
         assert_int_equal(options.worker.chunk_size, 1 << 20);
         assert_int_equal(options.drain_timeout_ms, 0);
         assert_string_equal(options.worker.local, "off");
-        options_clear(&options);
 }
 
 /* What is set, as text. */
-static const char *value_of(const struct options *options, const struct option *option)
+static const char *value_of(const struct option *option)
 {
-        const void *value = (const char *)options + option->offset;
+        const void *value = (const char *)&options + option->offset;
 
         switch (option->type) {
         case OPTION_STRING:
@@ -149,15 +142,14 @@ static void find_values(const struct option *option, const char *ret_values[2])
                 "g:1", "off", "auto", "info", "debug", "127.0.0.1:1", "127.0.0.1:2", "json",       "logfmt", "/a",
                 "/b",  "10",  "100",  "128K", "2M",    "10s",         "etcd://h:1",  "etcd://g:1",
         };
-        char message[OPTION_MESSAGE_SIZE];
         size_t n = 0;
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(texts) && n < 2; i++) {
-                struct options options = { 0 };
+                struct options tried = { 0 };
 
-                if (option_set(option, &options, "test", texts[i], message) == 0)
+                if (option_set(option, &tried, "test", texts[i], message) == 0)
                         ret_values[n++] = texts[i];
-                options_clear(&options);
+                options_clear(&tried);
         }
         if (n < 2)
                 fail_msg("no values for --%s", option->flag);
@@ -169,18 +161,15 @@ static const char *parse_one(const struct option *option, const char *value)
         const char *flag = !value                        ? NULL
                            : option->type == OPTION_FLAG ? text_format("--%s", option->flag)
                                                          : text_format("--%s=%s", option->flag, value);
-        char message[OPTION_MESSAGE_SIZE];
-        struct options options;
         const char *found;
 
-        if (PARSE(&options, message, (char *)(uintptr_t)flag) != 0)
+        if (PARSE((char *)(uintptr_t)flag) != 0)
                 fail_msg("--%s: %s", option->flag, message);
-        found = text_format("%s", value_of(&options, option));
-        options_clear(&options);
+        found = text_format("%s", value_of(option));
         return found;
 }
 
-TEST_WITH(each_flag_has_a_variable_over_which_it_wins, forget_environment, NULL)
+TEST_WITH(each_flag_has_a_variable_over_which_it_wins, setup, teardown)
 {
         for (size_t i = 0; i < option_count; i++) {
                 const struct option *option = &option_table[i];
@@ -204,50 +193,36 @@ TEST_WITH(each_flag_has_a_variable_over_which_it_wins, forget_environment, NULL)
         }
 }
 
-TEST_WITH(the_command_line_wins_over_the_environment, forget_environment, NULL)
+TEST_WITH(the_command_line_wins_over_the_environment, setup, teardown)
 {
-        char message[OPTION_MESSAGE_SIZE];
-        struct options options;
-
         (void)setenv("FERRY_NAME", "from-environment", 1);
         (void)setenv("FERRY_LISTEN", "127.0.0.1:1,127.0.0.1:2", 1);
-        assert_int_equal(
-                PARSE(&options, message, "--name", "from-flag", "--listen", "127.0.0.1:3", "--listen", "127.0.0.1:4"),
-                0);
+        assert_int_equal(PARSE("--name", "from-flag", "--listen", "127.0.0.1:3", "--listen", "127.0.0.1:4"), 0);
         assert_string_equal(options.worker.name, "from-flag");
         assert_int_equal(options.worker.n_listen, 2);
         assert_string_equal(options.worker.listen[0], "127.0.0.1:3");
-        options_clear(&options);
 }
 
-TEST_WITH(empty_and_foreign_variables_do_not_count, forget_environment, NULL)
+TEST_WITH(empty_and_foreign_variables_do_not_count, setup, teardown)
 {
-        char message[OPTION_MESSAGE_SIZE];
-        struct options options;
-
         (void)setenv("FERRY_NAME", "", 1);
         (void)setenv("FERRY_HELP", "1", 1);
         (void)setenv("FERRY_VERSION", "2", 1);
         (void)setenv("FERRY_PORT", "tcp://10.0.0.1:80", 1);
-        assert_int_equal(PARSE(&options, message), 0);
+        assert_int_equal(PARSE(), 0);
         assert_null(options.worker.name);
         assert_false(options.help);
         assert_false(options.version);
-        options_clear(&options);
 }
 
-TEST_WITH(a_flag_in_the_environment_can_be_off, forget_environment, NULL)
+TEST_WITH(a_flag_in_the_environment_can_be_off, setup, teardown)
 {
-        char message[OPTION_MESSAGE_SIZE];
-        struct options options;
-
         (void)setenv("FERRY_NO_AUTH", "0", 1);
-        assert_int_equal(PARSE(&options, message), 0);
+        assert_int_equal(PARSE(), 0);
         assert_false(options.worker.no_auth);
-        options_clear(&options);
 }
 
-TEST_WITH(bad_values_are_refused_with_the_flag_and_what_it_takes, forget_environment, NULL)
+TEST_WITH(bad_values_are_refused_with_the_flag_and_what_it_takes, setup, teardown)
 {
         static const struct {
                 const char *flag, *value, *says;
@@ -292,19 +267,14 @@ TEST_WITH(bad_values_are_refused_with_the_flag_and_what_it_takes, forget_environ
         };
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
-                char message[OPTION_MESSAGE_SIZE];
-                struct options options;
-
-                print_message("%s %s\n", bad[i].flag, bad[i].value);
-                assert_int_equal(
-                        PARSE(&options, message, (char *)(uintptr_t)bad[i].flag, (char *)(uintptr_t)bad[i].value),
-                        -EINVAL);
+                test_row(text_format("%s %s", bad[i].flag, bad[i].value));
+                assert_int_equal(PARSE((char *)(uintptr_t)bad[i].flag, (char *)(uintptr_t)bad[i].value), -EINVAL);
                 assert_non_null(strstr(message, bad[i].flag));
                 assert_non_null(strstr(message, bad[i].says));
         }
 }
 
-TEST_WITH(bad_variables_are_refused_by_name, forget_environment, NULL)
+TEST_WITH(bad_variables_are_refused_by_name, setup, teardown)
 {
         static const struct {
                 const char *variable, *value;
@@ -315,17 +285,14 @@ TEST_WITH(bad_variables_are_refused_by_name, forget_environment, NULL)
         };
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
-                char message[OPTION_MESSAGE_SIZE];
-                struct options options;
-
-                (void)forget_environment(NULL);
+                forget_variables();
                 (void)setenv(bad[i].variable, bad[i].value, 1);
-                assert_int_equal(PARSE(&options, message), -EINVAL);
+                assert_int_equal(PARSE(), -EINVAL);
                 assert_non_null(strstr(message, bad[i].variable));
         }
 }
 
-TEST_WITH(usage_errors_are_told, forget_environment, NULL)
+TEST_WITH(usage_errors_are_told, setup, teardown)
 {
         static char *const bad[][4] = {
                 { "ferryd", "--bogus", NULL },
@@ -344,57 +311,45 @@ TEST_WITH(usage_errors_are_told, forget_environment, NULL)
         };
 
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(bad); i++) {
-                char message[OPTION_MESSAGE_SIZE];
-                struct options options;
-
-                print_message("%s\n", bad[i][1]);
-                assert_int_equal(parse(&options, message, bad[i]), -EINVAL);
+                test_row(bad[i][1]);
+                assert_int_equal(parse(bad[i]), -EINVAL);
                 assert_true(strlen(message) > 10);
         }
 }
 
-TEST_WITH(a_message_is_one_clean_line, forget_environment, NULL)
+TEST_WITH(a_message_is_one_clean_line, setup, teardown)
 {
-        char message[OPTION_MESSAGE_SIZE];
         char longest[4096];
-        struct options options;
 
         memset(longest, 'x', sizeof(longest));
         longest[sizeof(longest) - 1] = '\0';
-        assert_int_equal(PARSE(&options, message, "--name", "a\nb\033[31m"), -EINVAL);
+        assert_int_equal(PARSE("--name", "a\nb\033[31m"), -EINVAL);
         assert_null(strpbrk(message, "\n\033"));
-        assert_int_equal(PARSE(&options, message, "--name", longest), -EINVAL);
+        assert_int_equal(PARSE("--name", longest), -EINVAL);
         assert_true(strlen(message) < OPTION_MESSAGE_SIZE);
 }
 
-TEST_WITH(help_and_version_have_short_forms_and_need_nothing_else, forget_environment, NULL)
+TEST_WITH(help_and_version_have_short_forms_and_need_nothing_else, setup, teardown)
 {
-        char message[OPTION_MESSAGE_SIZE];
-        struct options options;
-
         (void)setenv("FERRY_WINDOW", "broken", 1);
-        assert_int_equal(PARSE(&options, message, "-h"), 0);
+        assert_int_equal(PARSE("-h"), 0);
         assert_true(options.help);
-        options_clear(&options);
-        assert_int_equal(PARSE(&options, message, "--help", "--bogus"), 0);
+        assert_int_equal(PARSE("--help", "--bogus"), 0);
         assert_true(options.help);
-        options_clear(&options);
-        assert_int_equal(PARSE(&options, message, "-V"), 0);
+        assert_int_equal(PARSE("-V"), 0);
         assert_true(options.version);
-        options_clear(&options);
-        assert_int_equal(PARSE(&options, message, "--listen", "127.0.0.1:0", "--version"), 0);
+        assert_int_equal(PARSE("--listen", "127.0.0.1:0", "--version"), 0);
         assert_true(options.version);
-        options_clear(&options);
 }
 
-TEST_WITH(flags_and_variables_are_unique, forget_environment, NULL)
+TEST_WITH(flags_and_variables_are_unique, setup, teardown)
 {
         for (size_t i = 0; i < option_count; i++)
                 for (size_t j = 0; j < i; j++)
                         assert_string_not_equal(option_table[i].flag, option_table[j].flag);
 }
 
-TEST_WITH(help_names_every_flag_in_lines_that_fit, forget_environment, NULL)
+TEST_WITH(help_names_every_flag_in_lines_that_fit, setup, teardown)
 {
         char *text = NULL, *line, *rest, needle[64];
         size_t size;
@@ -415,7 +370,7 @@ TEST_WITH(help_names_every_flag_in_lines_that_fit, forget_environment, NULL)
 }
 
 /* In mdoc a flag is "Fl -name"; its item in a list starts with it. */
-TEST_WITH(the_man_page_describes_every_flag, forget_environment, NULL)
+TEST_WITH(the_man_page_describes_every_flag, setup, teardown)
 {
         static char page[128 * 1024];
         FILE *file = fopen(FERRYD_MAN_PAGE, "re");

@@ -23,7 +23,9 @@ static inline struct json_object *unit_json_read(struct ferry_json_writer *write
         return keep_json(object);
 }
 
-/* A text that must be JSON, as the code under test sees it. */
+TEST_KEEPS(ferry_json, struct ferry_json, ferry_json_free)
+
+/* A text that must be JSON, as the code under test sees it, until the end of the test. */
 static inline struct ferry_json *unit_json_parse(const char *text)
 {
         struct ferry_json_errors errors = { 0 };
@@ -31,7 +33,7 @@ static inline struct ferry_json *unit_json_parse(const char *text)
 
         if (ferry_json_parse(text, strlen(text), &json, &errors) != 0)
                 fail_msg("%s: %s", text, errors.items[0].detail);
-        return json;
+        return keep_ferry_json(json);
 }
 
 #endif
