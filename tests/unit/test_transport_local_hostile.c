@@ -108,44 +108,44 @@ static void send_inside(size_t length, uint8_t wire_version, size_t cut)
         raw_send(bytes, FRAME_PAYLOAD + length - cut, NULL, 0);
 }
 
-/* ---- what it does; the comment says what a hears ---- */
+/* ---- what it does ---- */
 
-static void says_noise(void)
+struct bad_peer {
+        const char *what;
+        void (*act)(const struct bad_peer *bad);
+        bool greets;        /* before: the worker above hears of its end */
+        size_t n;           /* descriptors that come with the greeting */
+        struct frame frame; /* what sends_frame changes in a good one */
+        uint64_t length;    /* of the message that names the extent */
+        struct frame_extent extent;
+};
+
+static void says_noise(const struct bad_peer *bad)
 {
         raw_send("GET / HTTP/1.1\r\n\r\n", 18, NULL, 0);
 }
 
-static void says_one_byte(void)
+static void says_one_byte(const struct bad_peer *bad)
 {
         raw_send("F", 1, NULL, 0);
 }
 
-static void does_not_greet(void)
+static void sends_a_message(const struct bad_peer *bad)
 {
         send_inside(0, WIRE_VERSION, 0);
 }
 
-static void greets_without_page(void)
+static void greets_with_a_small_page(const struct bad_peer *bad)
 {
-        struct frame frame = frame_of(FRAME_HELLO);
-
-        frame.id = 1;
-        send_frame(frame, -1);
+        send_frame(frame_of(FRAME_HELLO), file_of(PAGE - 1, F_SEAL_SHRINK));
 }
 
-static void greets_with_a_small_page(void)
-{
-        struct frame frame = frame_of(FRAME_HELLO);
-
-        send_frame(frame, file_of(PAGE - 1, F_SEAL_SHRINK));
-}
-
-static void greets_with_a_page_that_can_shrink(void)
+static void greets_with_a_page_that_can_shrink(const struct bad_peer *bad)
 {
         send_frame(frame_of(FRAME_HELLO), file_of(PAGE, 0));
 }
 
-static void greets_with_a_pipe(void)
+static void greets_with_a_pipe(const struct bad_peer *bad)
 {
         int ends[2];
 
@@ -154,220 +154,112 @@ static void greets_with_a_pipe(void)
         (void)close(ends[1]);
 }
 
-static void greets_with_many_descriptors(size_t n)
+static void greets_with_descriptors(const struct bad_peer *bad)
 {
         struct frame frame = frame_of(FRAME_HELLO);
         int fds[8];
 
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < bad->n; i++)
                 fds[i] = file_of(PAGE, F_SEAL_SHRINK);
-        raw_send(&frame, sizeof(frame), fds, n);
-        for (size_t i = 0; i < n; i++)
+        raw_send(&frame, sizeof(frame), fds, bad->n);
+        for (size_t i = 0; i < bad->n; i++)
                 (void)close(fds[i]);
 }
 
-static void greets_with_two(void)
-{
-        greets_with_many_descriptors(2);
-}
-
-static void greets_with_three(void)
-{
-        greets_with_many_descriptors(3);
-}
-
-static void greets_with_eight(void)
-{
-        greets_with_many_descriptors(8);
-}
-
-static void greets_twice(void)
+static void greets(const struct bad_peer *bad)
 {
         greet();
-        greet();
 }
 
-static void sends_an_unknown_type(void)
+static void sends_frame(const struct bad_peer *bad)
 {
-        struct frame frame = frame_of(FRAME_TYPE_END);
+        struct frame frame = frame_of(bad->frame.type);
 
-        greet();
+        frame.way = bad->frame.way;
+        frame.id = bad->frame.id;
+        frame.number = bad->frame.number;
+        frame.slot = bad->frame.slot;
         send_frame(frame, -1);
 }
 
-static void sends_reserved_bits(void)
+static void sends_half_a_frame(const struct bad_peer *bad)
 {
         struct frame frame = frame_of(FRAME_FORGET);
 
-        greet();
-        frame.way = 1;
-        send_frame(frame, -1);
-}
-
-static void sends_half_a_frame(void)
-{
-        struct frame frame = frame_of(FRAME_FORGET);
-
-        greet();
         raw_send(&frame, sizeof(frame) / 2, NULL, 0);
 }
 
-static void sends_descriptors_with_nothing(void)
+static void sends_descriptors_with_nothing(const struct bad_peer *bad)
 {
         int fd = file_of(PAGE, F_SEAL_SHRINK);
 
-        greet();
         raw_send("x", 1, &fd, 1);
         (void)close(fd);
 }
 
-static void sends_a_foreign_message(void)
+static void sends_a_foreign_message(const struct bad_peer *bad)
 {
         struct frame frame = frame_of(FRAME_MESSAGE);
         uint8_t bytes[FRAME_PAYLOAD] = { 0 };
 
-        greet();
         memcpy(bytes, &frame, sizeof(frame));
         raw_send(bytes, sizeof(bytes), NULL, 0);
 }
 
-static void sends_less_than_it_says(void)
+static void sends_less_than_it_says(const struct bad_peer *bad)
 {
-        greet();
         send_inside(100, WIRE_VERSION, 1);
 }
 
-static void sends_more_than_a_datagram_holds(void)
+static void sends_more_than_a_datagram_holds(const struct bad_peer *bad)
 {
-        greet();
         send_inside(FRAME_INSIDE_MAX + 1, WIRE_VERSION, 0);
 }
 
-static void lends_what_can_shrink(void)
+static void lends_what_can_shrink(const struct bad_peer *bad)
 {
-        greet();
         lend(1, PAGE, file_of(PAGE, 0));
 }
 
-static void lends_more_than_there_is(void)
+static void lends_page_as(const struct bad_peer *bad)
 {
-        greet();
-        lend(1, PAGE + 1, file_of(PAGE, F_SEAL_SHRINK));
+        lend(1, bad->length, file_of(PAGE, F_SEAL_SHRINK));
 }
 
-static void lends_nothing(void)
+static void lends_a_device(const struct bad_peer *bad)
 {
-        greet();
-        lend(1, 0, file_of(PAGE, F_SEAL_SHRINK));
-}
-
-static void lends_a_device(void)
-{
-        greet();
         lend(1, 4096, open("/dev/zero", O_RDONLY | O_CLOEXEC));
 }
 
-static void lends_twice(void)
+static void lends_many(const struct bad_peer *bad)
 {
-        greet();
-        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
-        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
-}
-
-static void lends_too_many(void)
-{
-        greet();
-        for (uint64_t id = 1; id <= FRAME_MEMORIES_MAX + 1; id++) {
-                lend(id, PAGE, file_of(PAGE, F_SEAL_SHRINK));
+        for (uint64_t i = 0; i < bad->n; i++) {
+                lend(bad->frame.id ?: i + 1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
                 worker_step(&a, NULL);
         }
 }
 
-static void lends_too_much(void)
+static void lends_too_much(const struct bad_peer *bad)
 {
-        greet();
         lend(1, UINT64_C(1) << 43, file_of(UINT64_C(1) << 43, F_SEAL_SHRINK));
         lend(2, UINT64_C(1) << 43, file_of((UINT64_C(1) << 43) + 4096, F_SEAL_SHRINK));
 }
 
-static void names_memory_that_it_did_not_lend(void)
+/* Lends memory 1, and sends what is in that extent. */
+static void names(const struct bad_peer *bad)
 {
-        greet();
-        send_lent(0, 1, 10, (struct frame_extent){ 5, 0, 10 });
-}
-
-static void names_bytes_outside(void)
-{
-        greet();
         lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
-        send_lent(0, 1, 10, (struct frame_extent){ 1, PAGE - 9, 10 });
+        send_lent(bad->frame.slot, 1, bad->length, bad->extent);
 }
 
-static void names_bytes_that_wrap_around(void)
-{
-        greet();
-        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
-        send_lent(0, 1, 10, (struct frame_extent){ 1, UINT64_MAX - 4, 10 });
-}
-
-static void names_an_empty_extent(void)
-{
-        greet();
-        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
-        send_lent(0, 1, 10, (struct frame_extent){ 1, 0, 0 });
-}
-
-static void names_extents_of_another_length(void)
-{
-        greet();
-        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
-        send_lent(0, 1, 11, (struct frame_extent){ 1, 0, 10 });
-}
-
-static void names_a_slot_outside_the_page(void)
-{
-        greet();
-        lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
-        send_lent(FRAME_LEASES, 1, 10, (struct frame_extent){ 1, 0, 10 });
-}
-
-static void names_memory_that_it_took_back(void)
+static void names_memory_that_it_took_back(const struct bad_peer *bad)
 {
         struct frame frame = frame_of(FRAME_FORGET);
 
-        greet();
         lend(1, PAGE, file_of(PAGE, F_SEAL_SHRINK));
         frame.id = 1;
         send_frame(frame, -1);
         send_lent(0, 1, 10, (struct frame_extent){ 1, 0, 10 });
-}
-
-static void takes_back_what_it_did_not_lend(void)
-{
-        struct frame frame = frame_of(FRAME_FORGET);
-
-        greet();
-        frame.id = 1;
-        send_frame(frame, -1);
-}
-
-static void releases_what_it_was_not_lent(void)
-{
-        struct frame frame = frame_of(FRAME_RELEASE);
-
-        greet();
-        frame.number = 1;
-        send_frame(frame, -1);
-}
-
-static void releases_a_slot_outside_the_page(void)
-{
-        struct frame frame = frame_of(FRAME_RELEASE);
-
-        greet();
-        frame.number = 1;
-        frame.slot = FRAME_LEASES;
-        send_frame(frame, -1);
 }
 
 /* ---- tests ---- */
@@ -411,60 +303,62 @@ static bool raw_is_closed(void)
         return recv(raw, bytes, sizeof(bytes), 0) == 0;
 }
 
-static const struct {
-        void (*act)(void);
-        bool was_known;
-} bad_peers[] = {
-        { says_noise, false },
-        { says_one_byte, false },
-        { does_not_greet, false },
-        { greets_without_page, false },
-        { greets_with_a_small_page, false },
-        { greets_with_a_page_that_can_shrink, false },
-        { greets_with_a_pipe, false },
-        { greets_with_two, false },
-        { greets_with_three, false },
-        { greets_with_eight, false },
-        { greets_twice, true },
-        { sends_an_unknown_type, true },
-        { sends_reserved_bits, true },
-        { sends_half_a_frame, true },
-        { sends_descriptors_with_nothing, true },
-        { sends_a_foreign_message, true },
-        { sends_less_than_it_says, true },
-        { sends_more_than_a_datagram_holds, true },
-        { lends_what_can_shrink, true },
-        { lends_more_than_there_is, true },
-        { lends_nothing, true },
-        { lends_a_device, true },
-        { lends_twice, true },
-        { lends_too_many, true },
-        { lends_too_much, true },
-        { names_memory_that_it_did_not_lend, true },
-        { names_bytes_outside, true },
-        { names_bytes_that_wrap_around, true },
-        { names_an_empty_extent, true },
-        { names_extents_of_another_length, true },
-        { names_a_slot_outside_the_page, true },
-        { names_memory_that_it_took_back, true },
-        { takes_back_what_it_did_not_lend, true },
-        { releases_what_it_was_not_lent, true },
-        { releases_a_slot_outside_the_page, true },
+static const struct bad_peer bad_peers[] = {
+        { "noise", says_noise },
+        { "one byte", says_one_byte },
+        { "a message first", sends_a_message },
+        { "no page", sends_frame, .frame = { .type = FRAME_HELLO, .id = 1 } },
+        { "a small page", greets_with_a_small_page },
+        { "a page that can shrink", greets_with_a_page_that_can_shrink },
+        { "a pipe", greets_with_a_pipe },
+        { "two descriptors", greets_with_descriptors, .n = 2 },
+        { "three descriptors", greets_with_descriptors, .n = 3 },
+        { "eight descriptors", greets_with_descriptors, .n = 8 },
+        { "two greetings", greets, true },
+        { "an unknown type", sends_frame, true, .frame = { .type = FRAME_TYPE_END } },
+        { "reserved bits", sends_frame, true, .frame = { .type = FRAME_FORGET, .way = 1 } },
+        { "half a frame", sends_half_a_frame, true },
+        { "descriptors with nothing", sends_descriptors_with_nothing, true },
+        { "a foreign message", sends_a_foreign_message, true },
+        { "less than it says", sends_less_than_it_says, true },
+        { "more than a datagram holds", sends_more_than_a_datagram_holds, true },
+        { "memory that can shrink", lends_what_can_shrink, true },
+        { "more memory than there is", lends_page_as, true, .length = PAGE + 1 },
+        { "no memory", lends_page_as, true, .length = 0 },
+        { "a device", lends_a_device, true },
+        { "the same twice", lends_many, true, .n = 2, .frame.id = 1 },
+        { "too many", lends_many, true, .n = FRAME_MEMORIES_MAX + 1 },
+        { "too much", lends_too_much, true },
+        { "memory that it did not lend", names, true, .length = 10, .extent = { 5, 0, 10 } },
+        { "bytes outside", names, true, .length = 10, .extent = { 1, PAGE - 9, 10 } },
+        { "bytes that wrap around", names, true, .length = 10, .extent = { 1, UINT64_MAX - 4, 10 } },
+        { "an empty extent", names, true, .length = 10, .extent = { 1, 0, 0 } },
+        { "extents of another length", names, true, .length = 11, .extent = { 1, 0, 10 } },
+        { "a slot outside the page", names, true, .frame.slot = FRAME_LEASES, .length = 10, .extent = { 1, 0, 10 } },
+        { "memory that it took back", names_memory_that_it_took_back, true },
+        { "to take back what it did not lend", sends_frame, true, .frame = { .type = FRAME_FORGET, .id = 1 } },
+        { "to release what it was not lent", sends_frame, true, .frame = { .type = FRAME_RELEASE, .number = 1 } },
+        { "to release a slot outside the page", sends_frame, true,
+          .frame = { .type = FRAME_RELEASE, .number = 1, .slot = FRAME_LEASES } },
 };
 
 TEST_WITH(whoever_breaks_the_protocol_loses_the_link_and_nobody_else, setup, teardown)
 {
         for (size_t i = 0; i < UNIT_COUNT(bad_peers); i++) {
+                const struct bad_peer *bad = &bad_peers[i];
                 int ended = a.ended;
 
+                test_row(bad->what);
                 if (i > 0)
                         raw_connect();
                 a.n = 0;
-                bad_peers[i].act();
+                if (bad->greets)
+                        greet();
+                bad->act(bad);
                 RUN_UNTIL(&a, &good, raw_is_closed());
                 assert_int_equal(a.n, 0);
-                assert_int_equal(a.ended - ended, bad_peers[i].was_known);
-                if (bad_peers[i].was_known)
+                assert_int_equal(a.ended - ended, bad->greets);
+                if (bad->greets)
                         assert_int_equal(a.error, FERRY_E_PEER_LOST);
                 if (i + 1 < UNIT_COUNT(bad_peers))
                         (void)close(raw);
