@@ -18,127 +18,7 @@
 
 #include "unit.h"
 
-/* ---- a peer that answers by script: one thread, one connection at a time ---- */
-
-struct peer {
-        int fd;
-        unsigned port;
-        pthread_t thread;
-        bool runs;
-        const char *answer; /* NULL = read on until the client leaves */
-        size_t fill;        /* bytes of 'x' after the answer */
-        bool keep_alive;    /* serve further requests on the connection */
-        atomic_uint accepted, requests;
-        char request[8192]; /* the last; valid once an answer was seen */
-};
-
-static bool read_request(struct peer *peer, int fd)
-{
-        size_t size = 0;
-
-        do {
-                ssize_t n = read(fd, peer->request + size, sizeof(peer->request) - 1 - size);
-
-                if (n <= 0)
-                        return false;
-                size += (size_t)n;
-                peer->request[size] = '\0';
-        } while (!strstr(peer->request, "\r\n\r\n"));
-        atomic_fetch_add(&peer->requests, 1);
-        return true;
-}
-
-static bool send_all(int fd, const char *data, size_t size)
-{
-        while (size) {
-                ssize_t n = send(fd, data, size, MSG_NOSIGNAL);
-
-                if (n <= 0)
-                        return false;
-                data += n;
-                size -= (size_t)n;
-        }
-        return true;
-}
-
-static void serve(struct peer *peer, int fd)
-{
-        char chunk[4096];
-
-        memset(chunk, 'x', sizeof(chunk));
-        while (read_request(peer, fd)) {
-                if (!peer->answer) {
-                        while (read(fd, chunk, sizeof(chunk)) > 0)
-                                ;
-                        return;
-                }
-                if (!send_all(fd, peer->answer, strlen(peer->answer)))
-                        return;
-                for (size_t left = peer->fill; left;) {
-                        size_t piece = left < sizeof(chunk) ? left : sizeof(chunk);
-
-                        if (!send_all(fd, chunk, piece))
-                                return;
-                        left -= piece;
-                }
-                if (!peer->keep_alive)
-                        return;
-        }
-}
-
-static void *peer_run(void *argument)
-{
-        struct peer *peer = argument;
-        int fd;
-
-        /* shutdown() of the listening socket ends this. */
-        while ((fd = accept4(peer->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
-                atomic_fetch_add(&peer->accepted, 1);
-                serve(peer, fd);
-                (void)close(fd);
-        }
-        return NULL;
-}
-
-static void peer_stop(void *object)
-{
-        struct peer *peer = object;
-
-        (void)shutdown(peer->fd, SHUT_RDWR);
-        if (peer->runs)
-                (void)pthread_join(peer->thread, NULL);
-        (void)close(peer->fd);
-        free(peer);
-}
-
-/* Until the end of the test. Made before those who fetch from it, so that they are gone by then. */
-static struct peer *peer_new(const char *answer)
-{
-        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        socklen_t size = sizeof(address);
-        struct peer *peer = test_keep(calloc(1, sizeof(*peer)), peer_stop);
-
-        peer->answer = answer;
-        peer->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_true(peer->fd >= 0);
-        assert_int_equal(bind(peer->fd, (struct sockaddr *)&address, sizeof(address)), 0);
-        assert_int_equal(listen(peer->fd, 16), 0);
-        assert_int_equal(getsockname(peer->fd, (struct sockaddr *)&address, &size), 0);
-        peer->port = ntohs(address.sin_port);
-        return peer;
-}
-
-static struct peer *peer_go(struct peer *peer)
-{
-        assert_int_equal(pthread_create(&peer->thread, NULL, peer_run, peer), 0);
-        peer->runs = true;
-        return peer;
-}
-
-static struct peer *peer_start(const char *answer)
-{
-        return peer_go(peer_new(answer));
-}
+#include "answering_peer.h"
 
 /* ---- a fetch that is waited for ---- */
 
@@ -214,7 +94,7 @@ static int fetch_from(struct peers *peers, const char *host, unsigned port, stru
 }
 
 /* One that has begun, and has come to its end. */
-static struct result *fetch(struct peers *peers, const char *host, const struct peer *peer)
+static struct result *fetch(struct peers *peers, const char *host, const struct answering_peer *peer)
 {
         struct result *result = result_new();
 
@@ -252,12 +132,12 @@ static int forget_loopback(void **state)
 /* A whole fetch from a peer with this answer. */
 static int error_of(const char *answer, size_t fill, const struct peers_config *config)
 {
-        struct peer *peer = peer_new(answer);
+        struct answering_peer *peer = answering_peer_new(answer);
         struct peers *peers = make_peers(config);
         int error;
 
         peer->fill = fill;
-        error = fetch(peers, "127.0.0.1", peer_go(peer))->error;
+        error = fetch(peers, "127.0.0.1", answering_peer_go(peer))->error;
         test_release(peers);
         return error;
 }
@@ -286,7 +166,7 @@ static const char *good_answer(void)
 
 TEST(metadata_is_fetched_and_decoded)
 {
-        struct peer *peer = peer_start(good_answer());
+        struct answering_peer *peer = answering_peer_start(good_answer());
         struct result *result = fetch(make_peers(NULL), "127.0.0.1", peer);
 
         assert_int_equal(result->error, 0);
@@ -300,7 +180,7 @@ TEST(metadata_is_fetched_and_decoded)
 TEST(the_token_and_the_user_agent_are_sent)
 {
         const struct peers_config config = { .token = "s3cret", .user_agent = "ferryd/9" };
-        struct peer *peer = peer_start(good_answer());
+        struct answering_peer *peer = answering_peer_start(good_answer());
 
         assert_int_equal(fetch(make_peers(&config), "localhost", peer)->error, 0);
         assert_non_null(strstr(peer->request, "\r\nAuthorization: Bearer s3cret\r\n"));
@@ -309,11 +189,11 @@ TEST(the_token_and_the_user_agent_are_sent)
 
 TEST(a_connection_is_used_again)
 {
-        struct peer *peer = peer_new(good_answer());
+        struct answering_peer *peer = answering_peer_new(good_answer());
         struct peers *peers = make_peers(NULL);
 
         peer->keep_alive = true;
-        peer_go(peer);
+        answering_peer_go(peer);
         for (unsigned i = 0; i < 5; i++)
                 assert_int_equal(fetch(peers, "127.0.0.1", peer)->error, 0);
         assert_int_equal(peer->requests, 5);
@@ -351,9 +231,9 @@ TEST(answers_are_told_apart)
 
 TEST(a_redirect_is_not_followed)
 {
-        struct peer *target = peer_start("HTTP/1.1 404 Not Found\r\n" EMPTY);
-        struct peer *peer =
-                peer_start(text_format("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:%u/\r\n" EMPTY, target->port));
+        struct answering_peer *target = answering_peer_start("HTTP/1.1 404 Not Found\r\n" EMPTY);
+        struct answering_peer *peer = answering_peer_start(
+                text_format("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:%u/\r\n" EMPTY, target->port));
 
         assert_int_equal(fetch(make_peers(NULL), "127.0.0.1", peer)->error, FERRY_E_TRANSFER_FAILED);
         assert_int_equal(target->accepted, 0);
@@ -361,7 +241,7 @@ TEST(a_redirect_is_not_followed)
 
 TEST(a_proxy_in_the_environment_is_not_used)
 {
-        struct peer *proxy = peer_start("HTTP/1.1 404 Not Found\r\n" EMPTY);
+        struct answering_peer *proxy = answering_peer_start("HTTP/1.1 404 Not Found\r\n" EMPTY);
 
         (void)setenv("http_proxy", text_format("http://127.0.0.1:%u", proxy->port), 1);
         assert_int_equal(error_of("HTTP/1.1 401 No\r\n" EMPTY, 0, NULL), FERRY_E_PEER_REFUSED);
@@ -399,7 +279,7 @@ TEST(a_peer_that_never_answers_is_a_timeout)
 
 TEST(a_port_where_nobody_listens_is_unreachable)
 {
-        struct peer *peer = peer_new("");
+        struct answering_peer *peer = answering_peer_new("");
 
         (void)close(peer->fd); /* its port is free, and nobody's */
         peer->fd = -1;
@@ -446,7 +326,7 @@ TEST(the_address_behind_a_name_is_checked_again)
 {
         static const char *const allow[] = { "::1" };
         struct peers_config config = { 0 };
-        struct peer *peer = peer_start("HTTP/1.1 404 Not Found\r\n" EMPTY);
+        struct answering_peer *peer = answering_peer_start("HTTP/1.1 404 Not Found\r\n" EMPTY);
         struct allowlist *allowlist;
         struct peers *peers;
         struct result *result;
@@ -465,7 +345,7 @@ TEST(the_address_behind_a_name_is_checked_again)
 TEST(fetches_at_the_same_time_are_bounded)
 {
         const struct peers_config config = { .max_fetches = 2 };
-        struct peer *peer = peer_start(NULL);
+        struct answering_peer *peer = answering_peer_start(NULL);
         struct result *results[3] = { result_new(), result_new(), result_new() };
         struct peers *peers = make_peers(&config);
 
@@ -479,7 +359,7 @@ TEST(fetches_at_the_same_time_are_bounded)
 
 TEST(ending_cancels_what_still_runs)
 {
-        struct peer *peer = peer_start(NULL);
+        struct answering_peer *peer = answering_peer_start(NULL);
         struct result *result = result_new();
         struct peers *peers = make_peers(NULL);
 

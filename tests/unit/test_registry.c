@@ -6,6 +6,8 @@
 
 #include "unit.h"
 
+#include "answering_peer.h"
+
 #include <ferry/error.h>
 #include <ferry/json.h>
 #include <ferry/metadata.h>
@@ -134,109 +136,39 @@ TEST(names_in_urls_are_checked)
 
 /* ---- a registry that says what it likes to every question ---- */
 
-struct liar {
-        int fd;
-        unsigned port;
-        pthread_t thread;
-        const char *answer; /* NULL = nothing, ever */
-        size_t fill;        /* bytes after it */
-};
-
-static bool read_question(int fd)
-{
-        char text[8192] = "";
-        size_t size = 0;
-        const char *end = NULL, *length;
-
-        while (!end || size < (size_t)(end + 4 - text) + (length ? strtoul(length + 15, NULL, 10) : 0)) {
-                ssize_t n = read(fd, text + size, sizeof(text) - 1 - size);
-
-                if (n <= 0)
-                        return false;
-                size += (size_t)n;
-                text[size] = '\0';
-                end = strstr(text, "\r\n\r\n");
-                length = strstr(text, "Content-Length:");
-        }
-        return true;
-}
-
-static void tell(const struct liar *liar, int fd)
-{
-        char chunk[4096];
-
-        memset(chunk, 'x', sizeof(chunk));
-        if (!read_question(fd))
-                return;
-        if (!liar->answer) {
-                while (read(fd, chunk, sizeof(chunk)) > 0) /* until the client leaves */
-                        ;
-                return;
-        }
-        (void)send(fd, liar->answer, strlen(liar->answer), MSG_NOSIGNAL);
-        for (size_t left = liar->fill; left;) {
-                size_t piece = left < sizeof(chunk) ? left : sizeof(chunk);
-
-                if (send(fd, chunk, piece, MSG_NOSIGNAL) <= 0)
-                        return;
-                left -= piece;
-        }
-}
-
-static void *liar_run(void *argument)
-{
-        struct liar *liar = argument;
-        int fd;
-
-        while ((fd = accept4(liar->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
-                tell(liar, fd);
-                (void)close(fd);
-        }
-        return NULL;
-}
-
-static void liar_start(struct liar *liar, const char *answer, size_t fill)
-{
-        struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        socklen_t size = sizeof(address);
-
-        *liar = (struct liar){ .answer = answer, .fill = fill, .fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) };
-        assert_int_equal(bind(liar->fd, (struct sockaddr *)&address, sizeof(address)), 0);
-        assert_int_equal(listen(liar->fd, 16), 0);
-        assert_int_equal(getsockname(liar->fd, (struct sockaddr *)&address, &size), 0);
-        liar->port = ntohs(address.sin_port);
-        assert_int_equal(pthread_create(&liar->thread, NULL, liar_run, liar), 0);
-}
-
-static void liar_stop(struct liar *liar)
-{
-        (void)shutdown(liar->fd, SHUT_RDWR);
-        (void)pthread_join(liar->thread, NULL);
-        (void)close(liar->fd);
-}
-
 static struct allowlist *loopback;
 
 struct member {
+        struct answering_peer *liar;
         struct registry *registry;
         struct peers *peers;
 };
 
-static void member_start(struct member *member, const struct liar *liar)
+static void member_release(void *object)
 {
-        char url[64];
-        const struct registry_config config = { .url = url, .ttl_ms = TTL_MS };
+        struct member *member = object;
 
-        (void)snprintf(url, sizeof(url), "etcd://127.0.0.1:%u", liar->port);
+        (void)peers_free(member->peers);
+        (void)registry_free(member->registry);
+        test_release(member->liar);
+        free(member);
+}
+
+/* A worker whose registry gives that answer, NULL = none, and so many bytes more. Until the end of the test. */
+static struct member *member_of(const char *answer, size_t fill)
+{
+        struct answering_peer *liar = answering_peer_new(answer);
+        const struct registry_config config = { .url = text_format("etcd://127.0.0.1:%u", liar->port),
+                                                .ttl_ms = TTL_MS };
+        struct member *member = calloc(1, sizeof(*member));
+
+        assert_non_null(member);
+        liar->fill = fill;
+        member->liar = answering_peer_go(liar);
         assert_int_equal(registry_new(&config, &member->registry), 0);
         const struct peers_config peers = { .allowlist = loopback, .registry = member->registry };
         assert_int_equal(peers_new(&peers, &member->peers), 0);
-}
-
-static void member_stop(struct member *member)
-{
-        member->peers = peers_free(member->peers);
-        member->registry = registry_free(member->registry);
+        return test_keep(member, member_release);
 }
 
 struct result {
@@ -314,13 +246,10 @@ TEST(what_a_registry_says_is_not_believed)
         for (size_t i = 0; i < UNIT_COUNT(lies); i++) {
                 const struct registry_query query = { .limit = 10 };
                 struct result result = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, "", 0 };
+                struct member *member = member_of(lies[i].answer, lies[i].fill);
                 const uint64_t began = clock_now_us();
-                struct member member;
-                struct liar liar;
 
-                liar_start(&liar, lies[i].answer, lies[i].fill);
-                member_start(&member, &liar);
-                assert_int_equal(registry_find(member.registry, &query, on_found, &result), 0);
+                assert_int_equal(registry_find(member->registry, &query, on_found, &result), 0);
                 result_await(&result);
                 if (result.error != (lies[i].empty ? 0 : FERRY_E_PEER_UNREACHABLE) || result.n != 0)
                         fail_msg("%s: %d %s, %zu", lies[i].what, result.error, result.detail, result.n);
@@ -328,8 +257,7 @@ TEST(what_a_registry_says_is_not_believed)
                         fail_msg("%s: no detail", lies[i].what);
                 if (clock_now_us() - began > 10000 * 1000)
                         fail_msg("%s: it took too long", lies[i].what);
-                member_stop(&member);
-                liar_stop(&liar);
+                test_release(member);
         }
 }
 
@@ -338,23 +266,19 @@ TEST(a_worker_starts_whatever_its_registry_says)
         static const struct registry_entry self = { .name = "a", .epoch = 17 };
 
         for (size_t i = 0; i < UNIT_COUNT(lies); i++) {
+                struct member *member = member_of(lies[i].answer, lies[i].fill);
                 const uint64_t began = clock_now_us();
                 struct registry_view view;
-                struct member member;
-                struct liar liar;
                 char message[256];
 
-                liar_start(&liar, lies[i].answer, lies[i].fill);
-                member_start(&member, &liar);
-                if (registry_join(member.registry, &self, message, sizeof(message)) != 0)
+                if (registry_join(member->registry, &self, message, sizeof(message)) != 0)
                         fail_msg("%s: %s", lies[i].what, message);
                 if (clock_now_us() - began > 10000 * 1000)
                         fail_msg("%s: it took too long", lies[i].what);
-                registry_look(member.registry, &view);
+                registry_look(member->registry, &view);
                 if (view.status != REGISTRY_UNREACHABLE)
                         fail_msg("%s: %s", lies[i].what, registry_status_name(view.status));
-                member_stop(&member);
-                liar_stop(&liar);
+                test_release(member);
         }
 }
 
@@ -373,21 +297,17 @@ TEST(an_address_that_the_registry_says_is_checked_as_any)
 
         for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
                 struct result result = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, "", 0 };
+                struct member *member = member_of(cases[i].answer, 0);
                 char detail[256];
-                struct member member;
-                struct liar liar;
 
-                liar_start(&liar, cases[i].answer, 0);
-                member_start(&member, &liar);
-                assert_int_equal(peers_fetch_metadata(member.peers, "ferry://a/op_0123456789abcdef", on_fetched,
+                assert_int_equal(peers_fetch_metadata(member->peers, "ferry://a/op_0123456789abcdef", on_fetched,
                                                       &result, detail, sizeof(detail)),
                                  0);
                 result_await(&result);
                 assert_int_equal(result.error, cases[i].error);
                 if (!strstr(result.detail, cases[i].detail))
                         fail_msg("%s", result.detail);
-                member_stop(&member);
-                liar_stop(&liar);
+                test_release(member);
         }
 }
 
@@ -395,18 +315,13 @@ TEST(what_is_asked_ends_with_the_worker)
 {
         const struct registry_query query = { .limit = 10, .wait_ms = 50000 };
         struct result result = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0, "", 0 };
-        struct member member;
-        struct liar liar;
+        struct member *member = member_of(NULL, 0);
 
-        liar_start(&liar, NULL, 0);
-        member_start(&member, &liar);
-        assert_int_equal(registry_find(member.registry, &query, on_found, &result), 0);
-        member.peers = peers_free(member.peers);
+        assert_int_equal(registry_find(member->registry, &query, on_found, &result), 0);
+        member->peers = peers_free(member->peers);
         result_await(&result);
         assert_int_equal(result.error, FERRY_E_CANCELLED);
-        assert_int_equal(registry_find(member.registry, &query, on_found, &result), FERRY_E_CANCELLED);
-        member_stop(&member);
-        liar_stop(&liar);
+        assert_int_equal(registry_find(member->registry, &query, on_found, &result), FERRY_E_CANCELLED);
 }
 
 static int setup(void **state)
