@@ -11,7 +11,8 @@ import time
 
 from machine import Memory, Watch, await_quiet, describe_noise, machine_facts, versions
 from plot import plot_sizes
-from report import clean_rounds, count_marks, derive, evaluate, markdown, pool, print_rows, table
+from report import (clean_rounds, count_marks, derive, evaluate, markdown, pool, print_rows, sections_of_gpus,
+                    table)
 
 TRIES = 3  # of a measurement that others disturb
 TRAPPED = 75  # bench_internal.h: EXIT_TRAPPED
@@ -171,8 +172,11 @@ def write_all(options, report):
             f.write("\n")
     if options.results:
         link = os.path.relpath(plot, os.path.dirname(options.results) or ".") if plot else None
-        with open(options.results, "w", encoding="utf-8") as f:
-            f.write(markdown(report, link))
+        with open(options.results, "a+", encoding="utf-8") as f:
+            f.seek(0)
+            kept = sections_of_gpus(f.read())
+            f.truncate(0)
+            f.write(markdown(report, link) + kept)
 
 
 def main():

@@ -377,6 +377,12 @@ def sentence(text):
     return text[:1].upper() + text[1:] + "."
 
 
+def sections_of_gpus(page):
+    """What scripts/gpu-check has written into the page, which is to stay."""
+    parts = ("\n" + page).split("\n## ")[1:]
+    return "".join(f"\n## {part.rstrip()}\n" for part in parts if part.startswith("Memory on a GPU: "))
+
+
 def markdown(report, plot):
     """The page of results. plot: how it names the picture, None = there is none."""
     runs, last = report["runs"], report["runs"][-1]

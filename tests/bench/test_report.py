@@ -132,6 +132,12 @@ class Text(unittest.TestCase):
     def test_a_mark_missed_by_a_run_is_not_said_to_hold(self):
         self.assertIn("| 1 ms | not measured | – |", self.page(1, None))
 
+    def test_what_gpu_check_wrote_stays(self):
+        gpus = [f"\n## Memory on a GPU: {name}\n\n| bytes |\n" for name in ("one", "another")]
+        self.assertEqual(report.sections_of_gpus(self.page(1) + gpus[0] + "\n## Notes\n\n- no\n" + gpus[1]), "".join(gpus))
+        self.assertEqual(report.sections_of_gpus(self.page(1)), "")
+        self.assertEqual(report.sections_of_gpus(""), "")
+
     def test_numbers_are_short(self):
         self.assertEqual([report.number(x) for x in (0, 0.12345, 12.345, 123.4, 12345.6)],
                          ["0", "0.123", "12.3", "123", "12,346"])

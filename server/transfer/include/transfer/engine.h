@@ -157,7 +157,7 @@ struct engine_config {
 struct engine_facts {
         atomic_bool network_waits;
         char ucx_version[32];
-        struct device_ucx device;               /* when the network side is open */
+        struct device_ucx device;               /* when the network transport is open */
         const char *local_directory;            /* NULL = the local transport is off */
         char data_address[ENGINE_ADDRESS_SIZE]; /* bound "host:port" of the UCX transport; "" = off */
         size_t n_transports;                    /* names of the transports in use, without duplicates */
