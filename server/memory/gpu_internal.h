@@ -22,7 +22,7 @@ struct gpu_memory {
         enum { GPU_ALLOCATED, GPU_ADOPTED, GPU_OPENED } kind;
         uint64_t buffer_id;        /* ADOPTED: of the allocation that the program made */
         struct gpu_import *import; /* OPENED */
-        unsigned opens;            /* by other processes; gpu_share.c's lock */
+        unsigned opens;            /* by other processes; gpu_share.c's opens_lock */
 };
 
 /* The driver; only after gpu_device_use has succeeded. */

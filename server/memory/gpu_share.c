@@ -33,8 +33,9 @@ struct gpu_export {
         struct gpu_export *prev, *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf, but for the driver's; guards the two, and opens */
-static pthread_cond_t closed = PTHREAD_COND_INITIALIZER; /* CLOCK_REALTIME: a step of it only changes a limit */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;       /* a leaf, but for the driver's; guards the two */
+static pthread_mutex_t opens_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf, and never held for long; guards opens */
+static pthread_cond_t closed = PTHREAD_COND_INITIALIZER;       /* CLOCK_REALTIME: a step of it only changes a limit */
 static struct gpu_import *imports;
 static struct gpu_export *exports;
 
@@ -96,17 +97,17 @@ static struct gpu_memory *memory_of(const struct space *space)
 
 void gpu_note_opened(const struct space *space)
 {
-        (void)pthread_mutex_lock(&lock);
+        (void)pthread_mutex_lock(&opens_lock);
         memory_of(space)->opens++;
-        (void)pthread_mutex_unlock(&lock);
+        (void)pthread_mutex_unlock(&opens_lock);
 }
 
 void gpu_note_closed(const struct space *space)
 {
-        (void)pthread_mutex_lock(&lock);
+        (void)pthread_mutex_lock(&opens_lock);
         if (--memory_of(space)->opens == 0)
                 (void)pthread_cond_broadcast(&closed);
-        (void)pthread_mutex_unlock(&lock);
+        (void)pthread_mutex_unlock(&opens_lock);
 }
 
 bool gpu_await_closed(const struct space *space, unsigned ms)
@@ -121,11 +122,11 @@ bool gpu_await_closed(const struct space *space, unsigned ms)
                 until.tv_sec++;
                 until.tv_nsec -= 1000000000;
         }
-        (void)pthread_mutex_lock(&lock);
+        (void)pthread_mutex_lock(&opens_lock);
         while (memory_of(space)->opens > 0 && r == 0)
-                r = pthread_cond_timedwait(&closed, &lock, &until);
+                r = pthread_cond_timedwait(&closed, &opens_lock, &until);
         r = memory_of(space)->opens > 0;
-        (void)pthread_mutex_unlock(&lock);
+        (void)pthread_mutex_unlock(&opens_lock);
         return r == 0;
 }
 

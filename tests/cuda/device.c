@@ -48,6 +48,22 @@ bool fault(const char *word)
         return found;
 }
 
+bool is_stuck(int device)
+{
+        char word[16];
+
+        (void)snprintf(word, sizeof(word), "stuck%d", device);
+        return fault("stuck") || fault(word);
+}
+
+void await_moving(int device)
+{
+        enum { LOOK_US = 500 };
+
+        while (is_stuck(device))
+                (void)usleep(LOOK_US);
+}
+
 cuda_result health(void)
 {
         if (!initialized)

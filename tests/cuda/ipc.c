@@ -24,6 +24,7 @@ EXPORT cuda_result cuIpcGetMemHandle(struct cuda_ipc_handle *ret_handle, cuda_po
                 return result;
         if (fault("share"))
                 return CUDA_ERROR_INVALID_VALUE;
+        await_moving(context->device);
         (void)pthread_mutex_lock(&standin_lock);
         a = find((void *)(uintptr_t)pointer, 1);
         if (a && a->opens == 0) {

@@ -26,7 +26,8 @@
  *   CUDA_STANDIN_FAULTS   a file that may change at any time; words in it:
  *                         init, alloc, share, open, pin: such calls fail
  *                         gone, reset: the GPUs have fallen off the bus, or were reset
- *                         stuck: no copy ends before the word is gone
+ *                         stuck, stuckN: no copy of any device, or of device N, ends before the word is gone, nor does
+ *                         a call that shares memory
  *                         slow: a copy takes SLOW_US on the device, whatever its size; copies of one stream follow each
  *                         other, those of several run at once
  *
@@ -67,6 +68,10 @@ extern pthread_mutex_t standin_lock; /* guards contexts, allocations and host ra
 int setting(const char *name, int fallback);
 /* Whether the word is in the file of faults. */
 bool fault(const char *word);
+/* Whether the device stands still. */
+bool is_stuck(int device);
+/* Until it does not. */
+void await_moving(int device);
 cuda_result health(void);
 cuda_result current(struct context **ret_context);
 struct standin_counts *counts(void);

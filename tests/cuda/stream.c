@@ -8,7 +8,7 @@
 
 #include "standin.h"
 
-enum { STUCK_LOOK_US = 500, SLOW_US = 20000 };
+enum { SLOW_US = 20000 };
 
 struct copy {
         uint8_t *to, *from; /* as they were given; from NULL = zeros */
@@ -120,12 +120,11 @@ static cuda_result run(const struct copy *copy)
 }
 
 /* The device's own time passes, which no signal ends: this is what is simulated. */
-static void pass_time(uint64_t end_us)
+static void pass_time(int device, uint64_t end_us)
 {
         struct timespec end = { .tv_sec = (time_t)(end_us / 1000000), .tv_nsec = (long)(end_us % 1000000) * 1000 };
 
-        while (fault("stuck"))
-                (void)usleep(STUCK_LOOK_US);
+        await_moving(device);
         while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL) == EINTR)
                 ;
 }
@@ -136,7 +135,7 @@ EXPORT cuda_result cuStreamSynchronize(cuda_stream handle)
         struct context *context;
         cuda_result result;
 
-        pass_time(stream->idle_us);
+        pass_time(stream->context->device, stream->idle_us);
         result = current(&context);
         if (result == CUDA_SUCCESS && stream->context != context)
                 result = CUDA_ERROR_INVALID_HANDLE;
@@ -194,7 +193,7 @@ bool event_is_over(cuda_event handle)
 {
         const struct event *event = handle;
 
-        return !event->stream || (!fault("stuck") && now_us() >= event->stream->idle_us);
+        return !event->stream || (!is_stuck(event->stream->context->device) && now_us() >= event->stream->idle_us);
 }
 
 EXPORT cuda_result cuEventDestroy_v2(cuda_event handle)

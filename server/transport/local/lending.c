@@ -14,12 +14,24 @@ enum { LENT_MAX = FRAME_MEMORIES_MAX - FRAME_EXTENTS_MAX - 1 };
 
 /* ---- memory ---- */
 
+/* The driver may take its time: here it may. NULL: it has no handles for such memory, which is staged then. */
+static struct gpu_share *share_new(const struct space *space)
+{
+        struct gpu_share *share = malloc(sizeof(*share));
+
+        if (share && gpu_share(space, share) < 0) {
+                free(share);
+                share = NULL;
+        }
+        return share;
+}
+
 int lending_register(struct transport *transport, struct memory *memory)
 {
         struct memfd *memfd = NULL;
         int r = memory->fd < 0 ? 0 : memfd_open(memory->fd, &memfd);
 
-        memory->handles[transport->index] = memfd;
+        memory->handles[transport->index] = memory->space ? (void *)share_new(memory->space) : memfd;
         if (r == -EMFILE || r == -ENFILE || r == -ENOMEM) {
                 log_event(LOG_ERROR, "memory registration failed", LOG_S("transport", transport->name),
                           LOG_S("reason", strerror(-r)), LOG_S("advice", "raise the limit of open files (ulimit -n)"));
@@ -69,12 +81,21 @@ void lending_deregister(struct transport *transport, struct memory *memory)
                 frame.id = memory->id;
                 channel_post_frame(channel, frame, NULL);
         }
-        memory->handles[transport->index] = memfd_drop(memory->handles[transport->index]);
+        if (memory->space)
+                free(memory->handles[transport->index]);
+        else
+                (void)memfd_drop(memory->handles[transport->index]);
+        memory->handles[transport->index] = NULL;
+}
+
+static void *handle_of(const struct channel *channel, const struct memory *memory)
+{
+        return memory->handles[channel->link.transport->index];
 }
 
 static struct memfd *memfd_of_memory(const struct channel *channel, const struct memory *memory)
 {
-        return memory->handles[channel->link.transport->index];
+        return memory->space ? NULL : handle_of(channel, memory);
 }
 
 static struct lent *find_lent(const struct channel *channel, uint64_t id)
@@ -138,11 +159,10 @@ static int lend(struct channel *channel, uint64_t id, uint64_t size, struct memf
 static void offer(struct channel *channel, const struct memory *memory)
 {
         struct frame frame = frame_of(FRAME_LEND_GPU);
-        struct gpu_share share;
-        struct iovec pieces[] = { { &frame, sizeof(frame) }, { &share, sizeof(share) } };
+        struct gpu_share *share = handle_of(channel, memory);
+        struct iovec pieces[] = { { &frame, sizeof(frame) }, { share, sizeof(*share) } };
 
-        if (HASH_COUNT(channel->lent_by_id) >= LENT_MAX || gpu_share(memory->space, &share) < 0 ||
-            lent_add(channel, memory->id, LENT_ASKED) < 0)
+        if (!share || HASH_COUNT(channel->lent_by_id) >= LENT_MAX || lent_add(channel, memory->id, LENT_ASKED) < 0)
                 return;
         find_lent(channel, memory->id)->space = memory->space;
         gpu_note_opened(memory->space);

@@ -22,7 +22,7 @@
  * program has to synchronise its own work on the memory before it offers it, and finds the bytes of an operation that
  * has ended without synchronising with Ferry.
  *
- * All functions: any thread; each may block as long as the driver does.
+ * All functions: any thread; each may block as long as the driver does, where it does not say otherwise.
  */
 
 enum { GPU_MAX = 64, GPU_NAME_SIZE = 16, GPU_MODEL_SIZE = 64, GPU_DETAIL_SIZE = 200, GPU_UUID_SIZE = 16 };
@@ -73,12 +73,14 @@ struct gpu_share {
         uint64_t offset; /* from the start of what the handle names */
 };
 
-/* The memory from its first byte on. 0 or -errno; -ENOTSUP where the driver has no handles for such memory. */
+/* The memory from its first byte on. 0 or -errno; -ENOTSUP where the driver has no handles for such memory. May block.
+ */
 int gpu_share(const struct space *space, struct gpu_share *ret_share);
 
 /*
  * Another process may open what was shared, or has closed it. CUDA leaves undefined what becomes of memory that is
- * freed before that, so whoever frees it waits: false = it is still open after so many milliseconds.
+ * freed before that, so whoever frees it waits: false = it is still open after so many milliseconds. The first two
+ * never wait for the driver.
  */
 void gpu_note_opened(const struct space *space);
 void gpu_note_closed(const struct space *space);
