@@ -54,7 +54,7 @@ void gpu_end(struct gpu_scene *s)
 }
 
 /* A region on a device, with the pattern of seed; 0 = zeros. */
-void device_region(struct worker *w, const char *device, uint64_t size, uint64_t seed, char *id)
+const char *device_region(struct worker *w, const char *device, uint64_t size, uint64_t seed)
 {
         const struct ferry_region_spec spec = { .size = size, .device = device };
         uint8_t *pattern = malloc(size);
@@ -62,11 +62,11 @@ void device_region(struct worker *w, const char *device, uint64_t size, uint64_t
 
         assert_non_null(pattern);
         assert_int_equal(ferry_create_region(w->client, &spec, &region), 0);
-        memcpy(id, region.id, FERRY_ID_SIZE);
         pattern_fill(seed, 0, pattern, size);
         if (seed)
-                assert_int_equal(ferry_put_region_content(w->client, id, 0, pattern, size), 0);
+                assert_int_equal(ferry_put_region_content(w->client, region.id, 0, pattern, size), 0);
         free(pattern);
+        return text_format("%s", region.id);
 }
 
 /* The transport that an operation names. */
@@ -75,7 +75,6 @@ void assert_transport(struct worker *w, const char *id, const char *transport)
         struct json_object *operation = operation_json(w, id);
 
         assert_string_equal(json_text(operation, "transport"), transport);
-        json_object_put(operation);
 }
 
 static const char *active_body(const struct course *c, const char *region, const char *metadata)
@@ -88,8 +87,8 @@ void course_prepare(struct pair *p, const struct course *c, struct course_state 
 {
         bool read = c->kind == FERRY_READABLE;
 
-        device_region(&p->a, c->offered, c->size, read ? SEED : 0, ret_state->offered);
-        device_region(&p->b, c->local, c->size, read ? 0 : SEED, ret_state->local);
+        ret_state->offered = device_region(&p->a, c->offered, c->size, read ? SEED : 0);
+        ret_state->local = device_region(&p->b, c->local, c->size, read ? 0 : SEED);
         offer_make(&p->a, c->kind, ret_state->offered, &ret_state->passive);
 }
 
@@ -99,7 +98,6 @@ void course_begin(struct pair *p, const struct course *c, struct course_state *s
         struct json_object *answer = call_json(&p->b, 201, "POST", "/v1/operations", body);
 
         (void)snprintf(state->active, sizeof(state->active), "%s", json_text(answer, "id"));
-        json_object_put(answer);
 }
 
 void course_end(struct pair *p, const struct course *c, struct course_state *state, const char *passive_transport,
@@ -133,9 +131,8 @@ void course_run(struct pair *p, const struct course *c, const char *passive_tran
 
 void assert_not_done(struct worker *w, const char *id)
 {
-        struct ferry_operation now;
+        OPERATION now;
 
         assert_int_equal(ferry_get_operation(w->client, id, 0, 0, &now), 0);
         assert_false(ferry_status_is_terminal(now.status));
-        ferry_operation_clear(&now);
 }

@@ -29,7 +29,7 @@ void gpu_end(struct gpu_scene *s);
 void gpu_set_faults(const struct gpu_scene *s, const char *words);
 
 /* A region on a device, with the pattern of seed; 0 = zeros. */
-void device_region(struct worker *w, const char *device, uint64_t size, uint64_t seed, char *id);
+const char *device_region(struct worker *w, const char *device, uint64_t size, uint64_t seed);
 
 /* The transport that an operation names. */
 void assert_transport(struct worker *w, const char *id, const char *transport);
@@ -43,7 +43,8 @@ struct course {
 
 /* The same in steps: its regions and the offer, the active operation, both ends and what is to be cleared. */
 struct course_state {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], active[FERRY_ID_SIZE];
+        const char *offered, *local;
+        char active[FERRY_ID_SIZE];
         struct ferry_operation passive;
 };
 void course_prepare(struct pair *p, const struct course *c, struct course_state *ret_state);

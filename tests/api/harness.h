@@ -112,13 +112,16 @@ void pair_assert_serving(struct pair *p);
 
 /* ---- shorthands over libferry; each asserts success ---- */
 
-/* A region of size bytes filled with a pattern that depends on seed (seed 0: left zero). id: FERRY_ID_SIZE. */
-void region_make(struct worker *w, uint64_t size, uint64_t seed, char *id);
+/* A region of size bytes filled with a pattern that depends on seed (seed 0: left zero). Returns its id. */
+const char *region_make(struct worker *w, uint64_t size, uint64_t seed);
 void region_drop(struct worker *w, const char *id);
 /* The pattern of seed in [offset, offset + size) of a region, as region_make stores it. */
 void pattern_fill(uint64_t seed, uint64_t offset, void *buffer, size_t size);
 /* Asserts that the region holds the pattern of seed in [offset, offset + size); seed 0: zeros. */
 void region_assert_pattern(struct worker *w, const char *id, uint64_t seed, uint64_t offset, uint64_t size);
+
+/* Variables that are cleared where their block ends. */
+#define OPERATION __attribute__((cleanup(ferry_operation_clear))) struct ferry_operation
 
 /* A passive operation over a whole region with its metadata. */
 void offer_make(struct worker *w, enum ferry_kind kind, const char *region, struct ferry_operation *ret_operation);
@@ -234,7 +237,7 @@ void shared_scene_end(struct shared_scene *s);
                 begin;                                                                                                 \
                 function(*state);                                                                                      \
                 end(*state);                                                                                           \
-                test_over();                                                                                           \
+                test_row(NULL);                                                                                        \
         }
 
 #endif

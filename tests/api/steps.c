@@ -32,6 +32,17 @@ static bool has_null(struct json_object *value)
         return false;
 }
 
+TEST_KEEPS(json, struct json_object, json_object_put)
+
+struct json_object *json_parse(const char *text)
+{
+        struct json_object *object = json_tokener_parse(text);
+
+        if (!object)
+                fail_msg("no JSON: %.300s", text);
+        return keep_json(object);
+}
+
 struct json_object *call_json_with(struct worker *w, int status, const char *method, const char *path, const char *body,
                                    const char *const *headers)
 {
@@ -54,8 +65,7 @@ struct json_object *call_json_with(struct worker *w, int status, const char *met
                             answer.body ? answer.body : ferry_last_message(w->client));
         assert_int_equal(answer.http_status, status);
         if (answer.body_size > 0) {
-                object = json_tokener_parse(answer.body);
-                assert_non_null(object);
+                object = json_parse(answer.body);
                 assert_false(has_null(object));
         }
         ferry_answer_clear(&answer);
@@ -131,7 +141,7 @@ const char *metadata_url(const struct worker *w, const char *id)
 
 const char *metadata_with(const char *metadata, const char *name, struct json_object *value)
 {
-        struct json_object *object = json_tokener_parse(metadata);
+        struct json_object *object = json_parse(metadata);
         const char *text;
 
         assert_non_null(object);
@@ -139,7 +149,6 @@ const char *metadata_with(const char *metadata, const char *name, struct json_ob
         if (value)
                 assert_int_equal(json_object_object_add(object, name, value), 0);
         text = text_keep(strdup(json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN)));
-        json_object_put(object);
         return text;
 }
 
@@ -176,17 +185,14 @@ void worker_await_metric(struct worker *w, const char *sample, uint64_t value)
 
 void worker_pass_time(struct worker *w, unsigned ms)
 {
-        struct ferry_operation operation, now;
-        char region[FERRY_ID_SIZE];
+        OPERATION operation, now;
+        const char *region = region_make(w, 1, 0);
 
-        region_make(w, 1, 0, region);
         offer_make(w, FERRY_READABLE, region, &operation);
         assert_int_equal(ferry_get_operation(w->client, operation.id, ms, 0, &now), 0);
         assert_false(now.done);
         assert_int_equal(ferry_delete_operation(w->client, operation.id), 0);
         region_drop(w, region);
-        ferry_operation_clear(&operation);
-        ferry_operation_clear(&now);
 }
 
 /* ---- a server that is no worker ---- */
@@ -250,26 +256,23 @@ static void operations_drop(struct pair *p, struct running *r)
 
 static void running_begin(struct pair *p, struct running *r)
 {
-        struct ferry_operation passive, active;
+        OPERATION passive, active;
 
         offer_make(&p->a, r->kind, r->offered, &passive);
         memcpy(r->passive, passive.id, FERRY_ID_SIZE);
         begin_by_messages(&p->b, kind_of_peer(r->kind), r->local, passive.metadata, &active);
         memcpy(r->active, active.id, FERRY_ID_SIZE);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
 }
 
 /* Whether the worker's operation has ended, and how far it came. */
 static bool running_look(const struct pair *p, const struct running *r, struct worker *w, uint64_t *ret_bytes)
 {
-        struct ferry_operation now;
+        OPERATION now;
         bool done;
 
         assert_int_equal(ferry_get_operation(w->client, w == &p->a ? r->passive : r->active, 0, 0, &now), 0);
         done = now.done;
         *ret_bytes = now.bytes_done;
-        ferry_operation_clear(&now);
         return done;
 }
 
@@ -299,8 +302,8 @@ void running_start(struct pair *p, enum ferry_kind passive_kind, uint64_t size, 
         struct running r = { .kind = passive_kind, .size = size };
         bool readable = passive_kind == FERRY_READABLE;
 
-        region_make(&p->a, size, readable ? seed : 0, r.offered);
-        region_make(&p->b, size, readable ? 0 : seed, r.local);
+        r.offered = region_make(&p->a, size, readable ? seed : 0);
+        r.local = region_make(&p->b, size, readable ? 0 : seed);
         for (int i = 0; i < RUNNING_TRIES; i++) {
                 running_begin(p, &r);
                 if (running_step(p, &r, paused)) {
@@ -324,11 +327,10 @@ const char *running_target_region(const struct running *r)
 
 void operation_assert_left(struct worker *w, const char *id)
 {
-        struct ferry_operation end;
+        OPERATION end;
 
         assert_int_equal(ferry_wait_operation(w->client, id, WAIT_MS, &end), 0);
         assert_true(end.error == FERRY_E_CANCELLED_BY_PEER || end.error == FERRY_E_PEER_LOST);
-        ferry_operation_clear(&end);
 }
 
 void running_drop(struct pair *p, struct running *r)

@@ -12,9 +12,12 @@ enum { STEPS_KIB = 1 << 10, STEPS_MIB = 1 << 20 };
 
 /* ---- JSON over libferry ---- */
 
+/* A document, which goes with the test. */
+struct json_object *json_parse(const char *text);
+
 /*
  * One request, body NULL = none, headers NULL = none ("Name: value", ended by NULL). Asserts the HTTP status and that
- * the answer has no null in it. Returns the answer's document for json_object_put(); NULL when there is none.
+ * the answer has no null in it. Returns the answer's document, which goes with the test; NULL when there is none.
  */
 struct json_object *call_json(struct worker *w, int status, const char *method, const char *path, const char *body);
 struct json_object *call_json_with(struct worker *w, int status, const char *method, const char *path, const char *body,
@@ -71,7 +74,7 @@ void worker_resume(struct worker *w);
 struct running {
         enum ferry_kind kind; /* of the passive operation */
         uint64_t size;
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE]; /* regions on a and b */
+        const char *offered, *local; /* regions on a and b */
         char passive[FERRY_ID_SIZE], active[FERRY_ID_SIZE];
 };
 

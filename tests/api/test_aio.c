@@ -14,7 +14,7 @@ enum { OPERATIONS = 300, BLOCK = 4096 };
 struct fixture {
         struct worker w;
         struct ferry_aio *aio;
-        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
+        const char *target, *source;
 };
 
 /* As an event loop does it: nothing is called before the descriptor says so. */
@@ -112,8 +112,8 @@ CASE(hundreds_of_operations_run_at_once_from_one_thread)
         static struct block blocks[OPERATIONS];
         struct ferry_operation_list left;
 
-        region_make(&x->w, OPERATIONS * BLOCK, 7, x->source);
-        region_make(&x->w, OPERATIONS * BLOCK, 0, x->target);
+        x->source = region_make(&x->w, OPERATIONS * BLOCK, 7);
+        x->target = region_make(&x->w, OPERATIONS * BLOCK, 0);
         for (size_t i = 0; i < OPERATIONS; i++) {
                 const struct ferry_descriptor source = { .region = x->source, .offset = i * BLOCK, .size = BLOCK };
 
@@ -156,10 +156,10 @@ static void on_seen(void *context, const struct ferry_aio_result *result)
 
 CASE(a_wait_ends_in_time_or_with_the_operation)
 {
-        struct ferry_operation offer;
+        OPERATION offer;
         struct seen late = { 0 }, done = { 0 }, cancelled = { 0 }, missing = { 0 };
 
-        region_make(&x->w, BLOCK, 0, x->source);
+        x->source = region_make(&x->w, BLOCK, 0);
         offer_make(&x->w, FERRY_READABLE, x->source, &offer);
         assert_int_equal(ferry_aio_wait_operation(x->aio, offer.id, 50, on_seen, &late), 0);
         dispatch_until_quiet(x->aio);
@@ -176,7 +176,6 @@ CASE(a_wait_ends_in_time_or_with_the_operation)
         assert_int_equal(cancelled.result, 0);
         assert_int_equal(missing.result, FERRY_E_NOT_FOUND);
         assert_non_null(strstr(missing.message, "not-found"));
-        ferry_operation_clear(&offer);
 }
 
 enum { MANY = 512 }; /* ids of one request at most */
@@ -228,8 +227,8 @@ CASE(many_are_made_by_one_call_and_waited_for_by_another)
         const uint64_t order[] = { 1, 0 };
 
         batch.x = x;
-        region_make(&x->w, (MANY + 1) * BLOCK, 9, x->source);
-        region_make(&x->w, (MANY + 1) * BLOCK, 0, x->target);
+        x->source = region_make(&x->w, (MANY + 1) * BLOCK, 9);
+        x->target = region_make(&x->w, (MANY + 1) * BLOCK, 0);
         for (size_t i = 0; i <= MANY; i++) {
                 batch.descriptors[i] = (struct ferry_descriptor){
                         .region = x->source, .offset = i * BLOCK, .size = BLOCK / 2, .blocks = order, .n_blocks = 2
@@ -259,12 +258,12 @@ CASE(many_are_made_by_one_call_and_waited_for_by_another)
 
 CASE(any_of_several_ends_a_wait)
 {
-        struct ferry_operation first, second;
+        OPERATION first, second;
         struct ferry_operation_results results;
         struct ferry_operation_list list;
         struct ferry_operation_query query = { .done = true, .newest = true };
 
-        region_make(&x->w, BLOCK, 0, x->source);
+        x->source = region_make(&x->w, BLOCK, 0);
         offer_make(&x->w, FERRY_READABLE, x->source, &first);
         offer_make(&x->w, FERRY_READABLE, x->source, &second);
         const char *const ids[] = { first.id, second.id, "op_00000000000000ff" };
@@ -285,8 +284,6 @@ CASE(any_of_several_ends_a_wait)
         assert_string_equal(list.items[0].id, second.id);
         assert_true(list.items[0].request_id[0]);
         ferry_operation_list_clear(&list);
-        ferry_operation_clear(&first);
-        ferry_operation_clear(&second);
 }
 
 CASE(wrong_arguments_are_told_at_once)
@@ -304,10 +301,10 @@ CASE(wrong_arguments_are_told_at_once)
 
 CASE(what_still_runs_is_cancelled_with_its_set)
 {
-        struct ferry_operation offer;
+        OPERATION offer;
         struct seen seen[3] = { 0 };
 
-        region_make(&x->w, BLOCK, 0, x->source);
+        x->source = region_make(&x->w, BLOCK, 0);
         offer_make(&x->w, FERRY_READABLE, x->source, &offer);
         for (size_t i = 0; i < 3; i++)
                 assert_int_equal(ferry_aio_wait_operation(x->aio, offer.id, FERRY_FOREVER, on_seen, &seen[i]), 0);
@@ -317,7 +314,6 @@ CASE(what_still_runs_is_cancelled_with_its_set)
                 assert_int_equal(seen[i].calls, 1);
                 assert_int_equal(seen[i].result, -ECANCELED);
         }
-        ferry_operation_clear(&offer);
 }
 
 CASE(a_worker_that_is_gone_is_told)

@@ -94,10 +94,10 @@ static struct json_object *batch(struct worker *w, const char *path, char *body,
 ON_PAIR(a_full_batch_is_offered_read_and_waited_for)
 {
         struct json_object *offered, *done, *page;
-        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *body, *path;
+        char *body, *path;
+        const char *source = region_make(&p->a, MOST * SLICE, SEED);
+        const char *target = region_make(&p->b, MOST * SLICE, 0);
 
-        region_make(&p->a, MOST * SLICE, SEED, source);
-        region_make(&p->b, MOST * SLICE, 0, target);
         offered = batch(&p->a, "/v1/operations?include=metadata", offers(source, MOST), NULL);
         assert_all(offered, MOST, "INITIALIZED");
         done = batch(&p->b, "/v1/operations", reads(offered, target, ""), patient);
@@ -107,7 +107,6 @@ ON_PAIR(a_full_batch_is_offered_read_and_waited_for)
                 path = ids_path(offered, first, MOST_IDS, "&wait_ms=30000");
                 page = call_json(&p->a, 200, "GET", path, NULL);
                 assert_all(json_member(page, "operations"), MOST_IDS, "COMPLETE");
-                json_object_put(page);
                 free(path);
         }
         body = offers(source, MOST + 1);
@@ -118,20 +117,18 @@ ON_PAIR(a_full_batch_is_offered_read_and_waited_for)
         free(path);
         region_drop(&p->a, source);
         region_drop(&p->b, target);
-        json_object_put(offered);
-        json_object_put(done);
 }
 
 ON_PAIR(a_peer_that_dies_ends_all_of_a_batch)
 {
         enum { N = 64 };
         struct json_object *offered, *begun, *page;
-        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE], *path;
+        char *path;
 
         pair_assert_serving(p);
         worker_expect(&p->b, "operation ended");
-        region_make(&p->a, N * SLICE, SEED, source);
-        region_make(&p->b, N * SLICE, 0, target);
+        const char *source = region_make(&p->a, N * SLICE, SEED);
+        const char *target = region_make(&p->b, N * SLICE, 0);
         offered = batch(&p->a, "/v1/operations?include=metadata", offers(source, N), NULL);
         worker_pause(&p->a);
         begun = batch(&p->b, "/v1/operations", reads(offered, target, ""), NULL);
@@ -140,9 +137,6 @@ ON_PAIR(a_peer_that_dies_ends_all_of_a_batch)
         page = call_json(&p->b, 200, "GET", path, NULL);
         assert_all(json_member(page, "operations"), N, "ERRORED");
         region_drop(&p->b, target);
-        json_object_put(offered);
-        json_object_put(begun);
-        json_object_put(page);
         free(path);
 }
 
@@ -152,10 +146,10 @@ ON_WORKER(waits_for_several_end_under_load)
         enum { N = 16, CROWD = 120 };
         struct json_object *offered, *document;
         struct raw_answer answer;
-        char source[FERRY_ID_SIZE], *path[2];
+        char *path[2];
         int fds[CROWD];
+        const char *source = region_make(w, N * SLICE, SEED);
 
-        region_make(w, N * SLICE, SEED, source);
         offered = batch(w, "/v1/operations", offers(source, N), NULL);
         path[0] = ids_path(offered, 0, N, "&wait_ms=55000");
         path[1] = ids_path(offered, N - 1, 1, "&wait_ms=999999999&wait_for=any");
@@ -174,15 +168,13 @@ ON_WORKER(waits_for_several_end_under_load)
         for (int i = CROWD / 2; i < CROWD; i++) {
                 raw_receive(fds[i], false, &answer);
                 assert_int_equal(answer.status, 200);
-                document = json_tokener_parse(answer.body);
+                document = json_parse(answer.body);
                 assert_string_equal(
                         json_text(json_object_array_get_idx(json_member(document, "operations"), 0), "code"), "gone");
-                json_object_put(document);
                 (void)close(fds[i]);
         }
         worker_await_metric(w, PARKED, 0);
         region_drop(w, source);
-        json_object_put(offered);
         free(path[0]);
         free(path[1]);
 }

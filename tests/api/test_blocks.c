@@ -80,12 +80,11 @@ static void move(struct pair *p, bool readable, const struct shape *source, cons
         const struct shape *on_a = readable ? source : target, *on_b = readable ? target : source;
         struct worker *to = readable ? &p->b : &p->a;
         uint8_t *arrived = malloc(REGION), *expected = wanted(source, target);
-        char a[FERRY_ID_SIZE], b[FERRY_ID_SIZE];
         const char *more, *body;
         struct json_object *passive, *active;
+        const char *a = region_make(&p->a, REGION, readable ? SEED : 0);
+        const char *b = region_make(&p->b, REGION, readable ? 0 : SEED);
 
-        region_make(&p->a, REGION, readable ? SEED : 0, a);
-        region_make(&p->b, REGION, readable ? 0 : SEED, b);
         body = body_of(readable ? "readable" : "writable", a, on_a, "");
         passive = call_json(&p->a, 201, "POST", "/v1/operations?include=metadata", body);
         assert_true(strlen(json_object_to_json_string(json_member(passive, "metadata"))) < 2048);
@@ -99,8 +98,6 @@ static void move(struct pair *p, bool readable, const struct shape *source, cons
         assert_memory_equal(arrived, expected, REGION);
         region_drop(&p->a, a);
         region_drop(&p->b, b);
-        json_object_put(passive);
-        json_object_put(active);
         free(arrived);
         free(expected);
 }
@@ -126,12 +123,11 @@ ON_PAIR(as_many_blocks_as_there_may_be_are_one_descriptor)
         struct shape blocks = shape_blocks(0, 64, MOST, 4097), more = shape_blocks(0, 1, MOST + 1, 1);
         struct shape whole = shape_slice(0, MOST * 64);
         struct json_object *operation;
-        char region[FERRY_ID_SIZE];
         const char *body;
 
         move(p, true, &blocks, &whole, false);
         move(p, false, &whole, &blocks, false);
-        region_make(&p->a, REGION, 0, region);
+        const char *region = region_make(&p->a, REGION, 0);
         body = body_of("readable", region, &more, "");
         assert_problem(&p->a, "POST", "/v1/operations", body, 400, "invalid-parameter", "/descriptors/0/blocks");
         body = body_of("readable", region, &blocks, "");
@@ -139,7 +135,6 @@ ON_PAIR(as_many_blocks_as_there_may_be_are_one_descriptor)
         assert_int_equal(json_object_array_length(json_member(
                                  json_object_array_get_idx(json_member(operation, "descriptors"), 0), "blocks")),
                          MOST);
-        json_object_put(operation);
         pair_stop(p);
         shape_clear(&blocks);
         shape_clear(&more);

@@ -238,7 +238,6 @@ ON_WORKER(one_answer_names_every_fault)
                 assert_string_equal(json_text(item, "pointer"), pointers[i]);
                 assert_true(json_text(item, "detail")[0] != '\0');
         }
-        json_object_put(problem);
 }
 
 WITH_WORKER(an_answer_does_not_grow_with_the_faults)
@@ -252,7 +251,6 @@ WITH_WORKER(an_answer_does_not_grow_with_the_faults)
         (void)stpcpy(at, "}");
         errors = errors_of(w, "/v1/regions", body, &problem);
         assert_in_range(json_object_array_length(errors), 2, 100);
-        json_object_put(problem);
         free(body);
         worker_assert_untouched(w);
 }

@@ -195,9 +195,8 @@ ON_WORKER(each_field_of_an_operation_is_checked)
                 INVALID("{\"kind\":\"read\"," ONE ",\"remote_url\":7}", "/remote_url"),
         };
         struct ferry_region region;
-        char id[FERRY_ID_SIZE];
+        const char *id = region_make(w, 100, 0);
 
-        region_make(w, 100, 0, id);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 const char *body = with_region(rows[i].body, id);
 
@@ -218,7 +217,6 @@ ON_WORKER(too_many_descriptors_are_refused)
 
         limits = call_json(w, 200, "GET", "/v1/limits", NULL);
         most = json_number(limits, "descriptors_max");
-        json_object_put(limits);
         body = malloc(most * 3 + 100);
         n = (size_t)sprintf(body, "{\"kind\":\"readable\",\"descriptors\":[{}");
         for (uint64_t i = 0; i < most; i++, n += 3)
@@ -241,16 +239,14 @@ WITH_WORKER(the_body_of_renew_is_checked_too)
                 INVALID("{\"ttl_ms\":86400001}", "/ttl_ms"),
                 UNKNOWN("{\"ttl\":5}", "/ttl"),
         };
-        struct ferry_operation operation;
-        char region[FERRY_ID_SIZE];
+        OPERATION operation;
         const char *path;
 
         worker_start(w, "w", NULL);
-        region_make(w, 1, 0, region);
+        const char *region = region_make(w, 1, 0);
         offer_make(w, FERRY_READABLE, region, &operation);
         path = text_format("/v1/operations/%s/renew", operation.id);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
                 body_refused_text(w, path, rows[i].body, rows[i].status, rows[i].code, rows[i].pointer);
-        json_object_put(call_json(w, 200, "POST", path, NULL));
-        ferry_operation_clear(&operation);
+        call_json(w, 200, "POST", path, NULL);
 }

@@ -8,9 +8,8 @@ enum { SIZE = 64 * STEPS_MIB, SEED = 5, OTHER_SEED = 6 };
 ON_WORKER(what_nobody_uses_is_cancelled_at_once)
 {
         struct ferry_operation operation, now;
-        char region[FERRY_ID_SIZE];
+        const char *region = region_make(w, 100, 0);
 
-        region_make(w, 100, 0, region);
         for (int kind = 0; kind < FERRY_KIND_COUNT; kind++) {
                 if (!ferry_kind_is_passive(kind))
                         continue;
@@ -31,11 +30,10 @@ ON_WORKER(what_nobody_uses_is_cancelled_at_once)
 
 ON_PAIR(cancelling_a_terminal_operation_changes_nothing)
 {
-        struct ferry_operation passive, active;
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        OPERATION passive, active;
+        const char *offered = region_make(&p->a, 100, 1);
+        const char *local = region_make(&p->b, 100, 0);
 
-        region_make(&p->a, 100, 1, offered);
-        region_make(&p->b, 100, 0, local);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
         operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
@@ -48,14 +46,9 @@ ON_PAIR(cancelling_a_terminal_operation_changes_nothing)
 
                 answer = call_json(w, 200, "POST", path, NULL);
                 assert_true(json_object_equal(before, answer));
-                json_object_put(answer);
                 answer = operation_json(w, id);
                 assert_true(json_object_equal(before, answer));
-                json_object_put(answer);
-                json_object_put(before);
         }
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
 }
 
 static void fill(struct worker *w, const char *region, uint64_t seed)
@@ -75,7 +68,7 @@ static void cancel_running(struct pair *p, enum ferry_kind passive_kind, bool ca
 {
         struct worker *here = cancel_active ? &p->b : &p->a, *there = cancel_active ? &p->a : &p->b;
         const char *id_here, *id_there;
-        struct ferry_operation now;
+        OPERATION now;
         uint64_t start;
         struct running r;
 
@@ -99,7 +92,6 @@ static void cancel_running(struct pair *p, enum ferry_kind passive_kind, bool ca
                 assert_string_equal(now.error_code, "cancelled-by-peer");
         else
                 assert_string_equal(now.error_code, "peer-lost");
-        ferry_operation_clear(&now);
         if (here == running_target(p, &r)) {
                 pair_assert_serving(p);
                 region_assert_pattern(here, running_target_region(&r), OTHER_SEED, 0, SIZE);
@@ -122,7 +114,7 @@ ON_EACH_PAIR(cancelled_means_quiet_also_when_the_peer_stands_still, "--grace", "
 static bool cancel_both_run(struct pair *p, enum ferry_kind passive_kind, bool cancel_active)
 {
         struct worker *here = cancel_active ? &p->b : &p->a, *there = cancel_active ? &p->a : &p->b;
-        struct ferry_operation now, other;
+        OPERATION now, other;
         struct running r;
         bool cancelled;
 
@@ -144,8 +136,6 @@ static bool cancel_both_run(struct pair *p, enum ferry_kind passive_kind, bool c
                 assert_int_equal(now.status, FERRY_COMPLETE);
         }
         running_drop(p, &r);
-        ferry_operation_clear(&now);
-        ferry_operation_clear(&other);
         return cancelled;
 }
 
@@ -163,13 +153,13 @@ ON_EACH_PAIR(a_cancel_from_either_side_ends_both)
 /* An operation that waits for metadata from a peer that does not answer. */
 ON_PAIR(an_operation_that_has_not_begun_is_cancelled_at_once)
 {
-        struct ferry_operation passive, now;
+        OPERATION passive, now;
         struct json_object *active;
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *id;
+        char *id;
         const char *url, *more, *body;
+        const char *offered = region_make(&p->a, 100, 1);
+        const char *local = region_make(&p->b, 100, 0);
 
-        region_make(&p->a, 100, 1, offered);
-        region_make(&p->b, 100, 0, local);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         worker_pause(&p->a);
         url = metadata_url(&p->a, passive.id);
@@ -187,8 +177,5 @@ ON_PAIR(an_operation_that_has_not_begun_is_cancelled_at_once)
         /* The offer was not used up. */
         assert_int_equal(ferry_get_operation(p->a.client, passive.id, 0, 0, &now), 0);
         assert_int_equal(now.status, FERRY_INITIALIZED);
-        ferry_operation_clear(&now);
-        json_object_put(active);
         free(id);
-        ferry_operation_clear(&passive);
 }

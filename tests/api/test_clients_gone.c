@@ -82,11 +82,11 @@ ON_WORKER(a_whole_request_counts_although_its_client_has_left)
 ON_WORKER(broken_uploads_leave_the_region_as_good_as_before, "--memory-limit", "2M")
 {
         enum { CLIENTS = 20, LARGE = MIB };
-        char id[FERRY_ID_SIZE], *bytes = calloc(1, LARGE);
+        char *bytes = calloc(1, LARGE);
         size_t sockets;
 
         sockets = first_sockets(w);
-        region_make(w, 2 * MIB, 4, id);
+        const char *id = region_make(w, 2 * MIB, 4);
         for (int i = 0; i < CLIENTS; i++) {
                 const char *head = text_format("PUT %s HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n",
                                                region_path(id, "/content"), 2 * MIB);
@@ -105,19 +105,18 @@ ON_WORKER(broken_uploads_leave_the_region_as_good_as_before, "--memory-limit", "
         assert_int_equal(ferry_put_region_content(w->client, id, 0, bytes, LARGE), 0);
         region_assert_pattern(w, id, 0, 0, LARGE);
         region_drop(w, id);
-        region_await_room(w, 2 * MIB, id);
+        id = region_await_room(w, 2 * MIB);
         free(bytes);
 }
 
 ON_WORKER(broken_downloads_give_their_connection_back, "--memory-limit", "33M")
 {
         enum { CLIENTS = 20 };
-        char id[FERRY_ID_SIZE];
         int readers[CLIENTS];
         size_t sockets;
 
         sockets = first_sockets(w);
-        region_make(w, SIZE, 5, id);
+        const char *id = region_make(w, SIZE, 5);
         for (int i = 0; i < CLIENTS; i++)
                 readers[i] = wire_stalled_reader(w, region_path(id, "/content"));
         worker_assert_serving(w);
@@ -130,7 +129,7 @@ ON_WORKER(broken_downloads_give_their_connection_back, "--memory-limit", "33M")
         worker_await_sockets(w, sockets);
         region_assert_pattern(w, id, 5, 0, SIZE);
         region_drop(w, id);
-        region_await_room(w, SIZE, id);
+        id = region_await_room(w, SIZE);
 }
 
 /* A client that has closed its sending side still gets its answers: the end of the requests is not the end of it. */

@@ -129,21 +129,19 @@ static void container_stop(struct worker *w)
 
 static void assert_shm(struct worker *w, const char *id)
 {
-        struct ferry_operation end;
+        OPERATION end;
 
         operation_assert_end(w, id, FERRY_COMPLETE, &end);
         assert_string_equal(end.transport, "shm");
-        ferry_operation_clear(&end);
 }
 
 static void move(struct worker *offerer, struct worker *mover, enum ferry_kind kind, bool verify)
 {
         bool readable = kind == FERRY_READABLE;
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-        struct ferry_operation passive, active;
+        OPERATION passive, active;
+        const char *offered = region_make(offerer, SIZE, readable ? 9 : 0);
+        const char *local = region_make(mover, SIZE, readable ? 0 : 9);
 
-        region_make(offerer, SIZE, readable ? 9 : 0, offered);
-        region_make(mover, SIZE, readable ? 0 : 9, local);
         offer_make(offerer, kind, offered, &passive);
         if (verify)
                 begin_by_messages(mover, kind_of_peer(kind), local, passive.metadata, &active);
@@ -152,8 +150,6 @@ static void move(struct worker *offerer, struct worker *mover, enum ferry_kind k
         assert_shm(mover, active.id);
         assert_shm(offerer, passive.id);
         region_assert_pattern(readable ? mover : offerer, readable ? local : offered, 9, 0, SIZE);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
         region_drop(offerer, offered);
         region_drop(mover, local);
 }

@@ -35,7 +35,7 @@ static void await_links(struct pair *p, uint64_t n)
 /* One read on b of what a offers; the active operation's connect_us, 0 = it has none. */
 static uint64_t move(struct pair *p, const char *offered, const char *local)
 {
-        struct ferry_operation passive, active, end;
+        OPERATION passive, active, end;
         struct json_object *object, *value;
         uint64_t connect_us;
 
@@ -45,24 +45,19 @@ static uint64_t move(struct pair *p, const char *offered, const char *local)
         connect_us = end.connect_us;
         object = operation_json(&p->b, active.id);
         assert_true(json_object_object_get_ex(object, "connect_us", &value) == (connect_us != 0));
-        json_object_put(object);
         ferry_operation_clear(&end);
         operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, &end);
         assert_int_equal(end.connect_us, 0); /* the passive side connects to nobody */
-        ferry_operation_clear(&end);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
         return connect_us;
 }
 
 ON_EACH_PAIR(the_first_call_connects_and_what_follows_finds_it)
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         struct json_object *answer;
         struct ferry_peer peer;
+        const char *offered = region_make(&p->a, SIZE, 1);
+        const char *local = region_make(&p->b, SIZE, 0);
 
-        region_make(&p->a, SIZE, 1, offered);
-        region_make(&p->b, SIZE, 0, local);
         await_links(p, 0);
         answer = connect_to(&p->b, 201, p->a.url);
         assert_string_equal(json_text(answer, "url"), p->a.url);
@@ -71,14 +66,12 @@ ON_EACH_PAIR(the_first_call_connects_and_what_follows_finds_it)
         assert_string_equal(json_text(answer, "transport"), p->network ? "tcp" : "shm");
         assert_in_range(json_number(answer, "connect_us"), 1, WAIT_MS * 1000);
         assert_false(json_truth(answer, "reused"));
-        json_object_put(answer);
         await_links(p, 1);
 
         answer = connect_to(&p->b, 200, p->a.url);
         assert_int_equal(json_number(answer, "connect_us"), 0);
         assert_true(json_truth(answer, "reused"));
         assert_string_equal(json_text(answer, "transport"), p->network ? "tcp" : "shm");
-        json_object_put(answer);
 
         assert_int_equal(move(p, offered, local), 0);
         region_assert_pattern(&p->b, local, 1, 0, SIZE);
@@ -90,16 +83,14 @@ ON_EACH_PAIR(the_first_call_connects_and_what_follows_finds_it)
 
 ON_EACH_PAIR(a_transfer_that_has_to_connect_tells_what_that_took)
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         struct json_object *answer;
+        const char *offered = region_make(&p->a, SIZE, 1);
+        const char *local = region_make(&p->b, SIZE, 0);
 
-        region_make(&p->a, SIZE, 1, offered);
-        region_make(&p->b, SIZE, 0, local);
         assert_in_range(move(p, offered, local), 1, WAIT_MS * 1000);
         assert_int_equal(move(p, offered, local), 0);
         answer = connect_to(&p->b, 200, p->a.url);
         assert_true(json_truth(answer, "reused"));
-        json_object_put(answer);
 }
 
 ON_PAIR(what_is_no_url_of_a_peer_is_refused)
@@ -233,7 +224,7 @@ ON_EACH_PAIR(a_peer_that_stands_still_is_unreachable_until_it_goes_on)
         worker_pause(&p->a);
         ask_served(&p->b, listener, url, text, 502, "peer-unreachable");
         worker_resume(&p->a);
-        json_object_put(connect_to(&p->b, 201, p->a.url));
+        connect_to(&p->b, 201, p->a.url);
         pair_assert_serving(p);
         worker_pause(&p->a); /* known by now, and silent again */
         ask_served(&p->b, listener, url, text, 502, "peer-unreachable");
@@ -253,14 +244,14 @@ WITH_PAIR(a_peer_that_died_is_not_reused)
                 struct worker next = { 0 };
 
                 pair_start(p, network);
-                json_object_put(connect_to(&p->b, 201, p->a.url));
+                connect_to(&p->b, 201, p->a.url);
                 worker_kill(&p->a);
                 assert_refused(&p->b, p->a.url, 502, "peer-unreachable", NULL);
                 text = description_of(&p->a);
                 ask_served(&p->b, listener, url, text, 502, "peer-unreachable");
                 worker_start(&next, "next", network ? (const char *const *)flags : NULL);
-                json_object_put(connect_to(&p->b, 201, next.url));
-                json_object_put(connect_to(&p->b, 200, next.url));
+                connect_to(&p->b, 201, next.url);
+                connect_to(&p->b, 200, next.url);
                 worker_stop(&next);
                 worker_stop(&p->b);
                 worker_clean(&p->a);

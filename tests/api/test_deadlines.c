@@ -9,10 +9,9 @@ ON_WORKER(an_offer_that_nobody_uses_expires, "--ttl", "50ms")
 {
         struct ferry_descriptor descriptor;
         struct ferry_operation_spec spec = { .kind = FERRY_WRITABLE, .descriptors = &descriptor, .n_descriptors = 1 };
-        struct ferry_operation operation, now;
-        char region[FERRY_ID_SIZE];
+        OPERATION operation, now;
+        const char *region = region_make(w, 100, 0);
 
-        region_make(w, 100, 0, region);
         descriptor = (struct ferry_descriptor){ .region = region };
         /* The worker's default, and the operation's own. */
         offer_make(w, FERRY_READABLE, region, &operation);
@@ -26,15 +25,13 @@ ON_WORKER(an_offer_that_nobody_uses_expires, "--ttl", "50ms")
         assert_int_equal(ferry_create_operation(w->client, &spec, &operation), 0);
         assert_int_equal(ferry_get_operation(w->client, operation.id, 120, 0, &now), 0);
         assert_int_equal(now.status, FERRY_INITIALIZED);
-        ferry_operation_clear(&now);
         assert_int_equal(ferry_delete_operation(w->client, operation.id), 0);
-        ferry_operation_clear(&operation);
         region_drop(w, region);
 }
 
 ON_PAIR(a_claimed_offer_is_not_reaped_under_its_reader, "--ttl", "1s")
 {
-        struct ferry_operation now;
+        OPERATION now;
         struct running r;
 
         running_start(p, FERRY_READABLE, SIZE, 0, &p->b, &r);
@@ -42,7 +39,6 @@ ON_PAIR(a_claimed_offer_is_not_reaped_under_its_reader, "--ttl", "1s")
         assert_int_equal(ferry_get_operation(p->a.client, r.passive, 1200, 0, &now), 0);
         assert_int_equal(now.status, FERRY_IN_PROGRESS);
         assert_string_equal(now.expires_at, "");
-        ferry_operation_clear(&now);
         worker_resume(&p->b);
         operation_assert_end(&p->b, r.active, FERRY_COMPLETE, NULL);
         operation_assert_end(&p->a, r.passive, FERRY_COMPLETE, NULL);
@@ -52,17 +48,15 @@ ON_PAIR(a_claimed_offer_is_not_reaped_under_its_reader, "--ttl", "1s")
 /* An active operation whose peer stands still from the start. */
 static void begin_against_stopped(struct pair *p, enum ferry_kind passive_kind, uint64_t timeout_ms, int error)
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        const char *offered = region_make(&p->a, SIZE, 0), *local = region_make(&p->b, SIZE, 0);
         struct ferry_descriptor descriptor = { .region = local };
         struct ferry_operation_spec spec = { .kind = kind_of_peer(passive_kind),
                                              .descriptors = &descriptor,
                                              .n_descriptors = 1,
                                              .timeout_ms = timeout_ms };
-        struct ferry_operation passive, active;
+        OPERATION passive, active;
         uint64_t start;
 
-        region_make(&p->a, SIZE, 0, offered);
-        region_make(&p->b, SIZE, 0, local);
         offer_make(&p->a, passive_kind, offered, &passive);
         worker_pause(&p->a);
         start = now_ms();
@@ -73,8 +67,6 @@ static void begin_against_stopped(struct pair *p, enum ferry_kind passive_kind, 
         region_drop(&p->b, local);
         worker_resume(&p->a);
         assert_int_equal(ferry_delete_operation(p->a.client, passive.id), 0);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
 }
 
 ON_EACH_PAIR(a_timeout_ends_an_operation_whose_peer_stands_still, "--grace", "200ms")
@@ -89,14 +81,13 @@ ON_EACH_PAIR(a_timeout_ends_an_operation_whose_peer_stands_still, "--grace", "20
 
 ON_PAIR(a_timeout_also_counts_while_metadata_is_fetched)
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         const char *url, *more, *body;
-        struct ferry_operation passive;
+        OPERATION passive;
         struct json_object *active;
 
         pair_expect_failures(p);
-        region_make(&p->a, 100, 0, offered);
-        region_make(&p->b, 100, 0, local);
+        const char *offered = region_make(&p->a, 100, 0);
+        const char *local = region_make(&p->b, 100, 0);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         worker_pause(&p->a);
         url = metadata_url(&p->a, passive.id);
@@ -107,15 +98,13 @@ ON_PAIR(a_timeout_also_counts_while_metadata_is_fetched)
         region_drop(&p->b, local);
         worker_resume(&p->a);
         pair_assert_serving(p);
-        json_object_put(active);
-        ferry_operation_clear(&passive);
 }
 
 /* Bytes moved, then the other worker stands still: the limit ends the operation of the one that runs. */
 static void stall(struct pair *p, enum ferry_kind passive_kind, struct worker *paused)
 {
         struct worker *here = paused == &p->a ? &p->b : &p->a;
-        struct ferry_operation now;
+        OPERATION now;
         struct running r;
 
         running_start(p, passive_kind, SIZE, 0, paused, &r);
@@ -126,7 +115,6 @@ static void stall(struct pair *p, enum ferry_kind passive_kind, struct worker *p
         assert_int_equal(ferry_wait_operation(paused->client, here == &p->a ? r.active : r.passive, WAIT_MS, &now), 0);
         assert_int_equal(now.status, FERRY_ERRORED);
         assert_true(now.error == FERRY_E_STALLED || now.error == FERRY_E_PEER_LOST);
-        ferry_operation_clear(&now);
         region_drop(paused, here == &p->a ? r.local : r.offered);
         pair_assert_serving(p);
 }

@@ -5,12 +5,11 @@
 
 ON_WORKER(a_deleted_operation_is_gone)
 {
-        struct ferry_operation operation;
+        OPERATION operation;
         struct ferry_operation_list list;
-        char region[FERRY_ID_SIZE];
         const char *path, *below;
+        const char *region = region_make(w, 100, 0);
 
-        region_make(w, 100, 0, region);
         offer_make(w, FERRY_READABLE, region, &operation);
         path = text_format("/v1/operations/%s", operation.id);
         assert_null(call_json(w, 204, "DELETE", path, NULL));
@@ -29,20 +28,18 @@ ON_WORKER(a_deleted_operation_is_gone)
         ferry_operation_list_clear(&list);
         region_drop(w, region);
         assert_problem(w, "DELETE", "/v1/operations/op_0123456789abcdef", NULL, 404, "not-found", NULL);
-        ferry_operation_clear(&operation);
 }
 
 ON_WORKER(a_terminal_operation_can_be_deleted)
 {
-        struct ferry_operation operation, now;
-        char region[FERRY_ID_SIZE];
+        OPERATION operation;
+        struct ferry_operation now;
+        const char *region = region_make(w, 100, 0);
 
-        region_make(w, 100, 0, region);
         offer_make(w, FERRY_READABLE, region, &operation);
         assert_int_equal(ferry_cancel_operation(w->client, operation.id, NULL), 0);
         assert_int_equal(ferry_delete_operation(w->client, operation.id), 0);
         assert_int_equal(ferry_get_operation(w->client, operation.id, 0, 0, &now), FERRY_E_GONE);
-        ferry_operation_clear(&operation);
 }
 
 /* Deletes on one side while bytes move; the other side hears of it, and both regions become free. */

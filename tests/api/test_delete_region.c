@@ -43,10 +43,9 @@ ON_WORKER(nothing_of_it_is_left)
 
 ON_WORKER(it_waits_for_every_operation_to_end)
 {
-        char id[FERRY_ID_SIZE];
-        struct ferry_operation first, second;
+        OPERATION first, second;
+        const char *id = region_make(w, 100, 3);
 
-        region_make(w, 100, 3, id);
         offer_make(w, FERRY_READABLE, id, &first);
         offer_make(w, FERRY_WRITABLE, id, &second);
         assert_in_use(w, id);
@@ -60,19 +59,16 @@ ON_WORKER(it_waits_for_every_operation_to_end)
 
         /* The operations outlive their region, and still say what they were about. */
         operation_assert_end(w, first.id, FERRY_CANCELLED, NULL);
-        ferry_operation_clear(&first);
-        ferry_operation_clear(&second);
 }
 
 /* Two descriptors of one operation on one region, and a region that only one of two descriptors uses. */
 ON_WORKER(each_region_of_an_operation_is_held)
 {
-        char a[FERRY_ID_SIZE], b[FERRY_ID_SIZE];
         const char *body;
         struct json_object *operation;
+        const char *a = region_make(w, 100, 0);
+        const char *b = region_make(w, 100, 0);
 
-        region_make(w, 100, 0, a);
-        region_make(w, 100, 0, b);
         body = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\",\"size\":10},"
                            "{\"region\":\"%s\",\"offset\":50},{\"region\":\"%s\",\"offset\":10}]}",
                            a, a, b);
@@ -82,7 +78,6 @@ ON_WORKER(each_region_of_an_operation_is_held)
         assert_int_equal(ferry_delete_operation(w->client, json_text(operation, "id")), 0);
         region_drop(w, a);
         region_drop(w, b);
-        json_object_put(operation);
 }
 
 /* Either side of a transfer that stands in its middle refuses, and agrees once it has ended. */
@@ -106,13 +101,12 @@ ON_EACH_PAIR(a_running_transfer_holds_its_regions)
 ON_WORKER(a_download_goes_on_to_its_end, "--memory-limit", "32M")
 {
         enum { SIZE = 32 * MIB };
-        char id[FERRY_ID_SIZE];
         const char *bytes;
         uint8_t *wanted = malloc(SIZE);
         size_t n;
         int reader;
+        const char *id = region_make(w, SIZE, 17);
 
-        region_make(w, SIZE, 17, id);
         reader = wire_stalled_reader(w, region_path(id, "/content"));
         region_drop(w, id);
         assert_problem(w, "GET", region_path(id, ""), NULL, 404, "not-found", NULL);
@@ -123,7 +117,7 @@ ON_WORKER(a_download_goes_on_to_its_end, "--memory-limit", "32M")
         pattern_fill(17, 0, wanted, SIZE);
         assert_int_equal(n, SIZE);
         assert_memory_equal(bytes, wanted, SIZE);
-        region_await_room(w, SIZE, id);
+        id = region_await_room(w, SIZE);
         free(wanted);
 }
 
@@ -131,14 +125,13 @@ ON_WORKER(a_download_goes_on_to_its_end, "--memory-limit", "32M")
 ON_WORKER(a_download_that_breaks_off_gives_the_memory_back, "--memory-limit", "32M")
 {
         enum { SIZE = 32 * MIB };
-        char id[FERRY_ID_SIZE];
         int reader;
+        const char *id = region_make(w, SIZE, 0);
 
-        region_make(w, SIZE, 0, id);
         reader = wire_stalled_reader(w, region_path(id, "/content"));
         region_drop(w, id);
         wire_abort(reader);
-        region_await_room(w, SIZE, id);
+        id = region_await_room(w, SIZE);
 }
 
 /* The writer learns that its bytes went nowhere; whoever has it mapped is not disturbed. */
@@ -146,11 +139,10 @@ ON_WORKER(an_upload_ends_as_gone, "--memory-limit", "8192")
 {
         static const char half[50] = "half";
         struct raw_answer answer;
-        char id[FERRY_ID_SIZE];
         const char *head;
         int writer;
+        const char *id = region_make(w, 8192, 0);
 
-        region_make(w, 8192, 0, id);
         writer = raw_connect(w);
         head = text_format("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n",
                            region_path(id, "/content"));
@@ -162,17 +154,16 @@ ON_WORKER(an_upload_ends_as_gone, "--memory-limit", "8192")
         raw_receive(writer, false, &answer);
         answer_assert_problem(&answer, 410, "gone");
         (void)close(writer);
-        region_await_room(w, 8192, id);
+        id = region_await_room(w, 8192);
 }
 
 ON_WORKER(two_at_once_delete_it_once)
 {
         enum { RACERS = 8 };
         struct raw_answer answer;
-        char id[FERRY_ID_SIZE];
         int fds[RACERS], deleted = 0;
+        const char *id = region_make(w, MIB, 0);
 
-        region_make(w, MIB, 0, id);
         for (int i = 0; i < RACERS; i++)
                 fds[i] = raw_ask(w, "DELETE", region_path(id, ""));
         for (int i = 0; i < RACERS; i++) {

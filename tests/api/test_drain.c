@@ -108,13 +108,12 @@ ON_PAIR(what_does_not_finish_in_the_drain_time_is_cancelled, "--drain-timeout", 
 /* Nobody would come for it any more, and whoever waits for it gets an answer. */
 ON_WORKER(an_offer_that_nobody_has_taken_is_cancelled_at_once)
 {
-        struct ferry_operation offer;
-        char region[FERRY_ID_SIZE];
+        OPERATION offer;
         struct raw_answer answer;
         const char *target;
         int fd;
+        const char *region = region_make(w, 4096, 0);
 
-        region_make(w, 4096, 0, region);
         offer_make(w, FERRY_READABLE, region, &offer);
         target = text_format("/v1/operations/%s?wait_ms=30000", offer.id);
         fd = raw_ask(w, "GET", target);
@@ -125,13 +124,12 @@ ON_WORKER(an_offer_that_nobody_has_taken_is_cancelled_at_once)
         assert_non_null(strstr(answer.body, "\"status\":\"CANCELLED\""));
         (void)close(fd);
         assert_int_equal(reap(w), 0);
-        ferry_operation_clear(&offer);
 }
 
 /* A drain takes nothing new, but what runs can be ended, looked at and waited for. */
 ON_PAIR(what_runs_can_be_cancelled_while_draining, "--grace", "300ms")
 {
-        struct ferry_operation operation;
+        OPERATION operation;
         struct running running;
         const char *path;
 
@@ -143,7 +141,6 @@ ON_PAIR(what_runs_can_be_cancelled_while_draining, "--grace", "300ms")
         assert_problem(&p->a, "POST", path, NULL, 503, "draining", NULL);
         assert_int_equal(ferry_get_operation(p->a.client, running.passive, 0, 0, &operation), 0);
         assert_int_equal(operation.status, FERRY_IN_PROGRESS);
-        ferry_operation_clear(&operation);
         assert_int_equal(ferry_cancel_operation(p->a.client, running.passive, NULL), 0);
         assert_int_equal(reap(&p->a), 0);
         worker_resume(&p->b);

@@ -80,7 +80,7 @@ ON_WORKER(resources_are_made_read_and_deleted)
 
         run = FERRY(w, "post", "v1/regions", "{\"size\":21,\"name\":\"box\"}"); /* a path needs no slash in front */
         assert_int_equal(run.status, OK);
-        region = json_tokener_parse(run.output);
+        region = json_parse(run.output);
         assert_string_equal(json_text(region, "name"), "box");
 
         target = text_format("/v1/regions/%s/content", json_text(region, "id"));
@@ -102,7 +102,6 @@ ON_WORKER(resources_are_made_read_and_deleted)
         assert_int_equal(run.status, OK);
         assert_string_equal(run.output, "");
         assert_complains(FERRY(w, "get", target), PROBLEM, "404");
-        json_object_put(region);
         assert_int_equal(unlink(path), 0);
 }
 
@@ -162,27 +161,24 @@ ON_WORKER(no_worker_is_status_three)
 
 ON_WORKER(wait_tells_how_an_operation_ended)
 {
-        struct ferry_operation offer;
-        char region[FERRY_ID_SIZE];
+        OPERATION offer;
         struct run run;
+        const char *region = region_make(w, 4096, 0);
 
-        region_make(w, 4096, 0, region);
         offer_make(w, FERRY_READABLE, region, &offer);
         assert_complains(FERRY(w, "wait", offer.id, "--timeout", "50ms"), LATE, "not done yet");
         assert_int_equal(ferry_cancel_operation(w->client, offer.id, NULL), 0);
         run = FERRY(w, "wait", offer.id);
         assert_non_null(strstr(run.output, "\"status\":\"CANCELLED\""));
         assert_complains(run, PROBLEM, "cancelled");
-        ferry_operation_clear(&offer);
 }
 
 ON_WORKER(several_are_waited_for_and_found_by_their_label)
 {
-        char region[FERRY_ID_SIZE];
         struct ferry_operation_results offers;
         struct run run;
+        const char *region = region_make(w, 4096, 0);
 
-        region_make(w, 4096, 0, region);
         const struct ferry_descriptor all = { .region = region };
         struct ferry_operation_spec specs[2];
         specs[0] = specs[1] = (struct ferry_operation_spec){
@@ -209,30 +205,27 @@ ON_WORKER(several_are_waited_for_and_found_by_their_label)
 
 TEST(two_curls_and_a_wait_move_a_region)
 {
-        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
         const char *body, *more, *url;
         struct json_object *offer, *read;
         struct pair p = { 0 };
         struct run run;
 
         pair_start(&p, false);
-        region_make(&p.a, 100000, 8, source);
-        region_make(&p.b, 100000, 0, target);
+        const char *source = region_make(&p.a, 100000, 8);
+        const char *target = region_make(&p.b, 100000, 0);
         body = operation_body("readable", source, "");
         run = FERRY(&p.a, "post", "/v1/operations", body);
-        offer = json_tokener_parse(run.output);
+        offer = json_parse(run.output);
         url = metadata_url(&p.a, json_text(offer, "id"));
         more = text_format(",\"remote_url\":\"%s\"", url);
         body = operation_body("read", target, more);
         run = FERRY(&p.b, "post", "/v1/operations", body);
-        read = json_tokener_parse(run.output);
+        read = json_parse(run.output);
         run = FERRY(&p.b, "wait", json_text(read, "id"), "--timeout", "30s");
         assert_int_equal(run.status, OK);
         assert_non_null(strstr(run.output, "\"status\":\"COMPLETE\""));
         assert_string_equal(run.errors, "");
         region_assert_pattern(&p.b, target, 8, 0, 100000);
-        json_object_put(offer);
-        json_object_put(read);
         pair_stop(&p);
 }
 

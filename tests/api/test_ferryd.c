@@ -182,13 +182,11 @@ WITH_WORKER(the_environment_sets_flags_and_the_command_line_wins)
         (void)unsetenv("FERRY_LISTEN");
         worker_connect(w, NULL, NULL);
         assert_non_null(strstr(w->ready, "\"worker\":\"from-flag\""));
-        ready = json_tokener_parse(w->ready);
+        ready = json_parse(w->ready);
         assert_int_equal(json_object_array_length(json_member(ready, "http")), 2);
-        json_object_put(ready);
         limits = call_json(w, 200, "GET", "/v1/limits", NULL);
         assert_int_equal(json_number(limits, "memory_limit"), 1 << 20);
         assert_int_equal(json_number(limits, "stall_ms"), 7000);
-        json_object_put(limits);
         assert_problem(w, "POST", "/v1/regions", "{\"size\":1048577}", 507, "limit-reached", NULL);
 }
 
@@ -198,22 +196,20 @@ WITH_WORKER(the_ready_line_has_these_keys_and_no_other)
         const char *names;
 
         worker_start(w, "w", NULL);
-        ready = json_tokener_parse(w->ready);
+        ready = json_parse(w->ready);
         names = json_names(ready);
         assert_string_equal(names, "event http worker pid");
         assert_string_equal(json_text(ready, "event"), "ready");
         assert_string_equal(json_text(ready, "worker"), "w");
         assert_int_equal(json_number(ready, "pid"), w->pid);
-        json_object_put(ready);
         assert_int_equal(w->ready[strlen(w->ready) - 1], '\n');
         worker_stop(w); /* which looks whether anything else came */
 
         worker_start(w, "w", STRINGS("--data-listen", "127.0.0.1:0"));
-        ready = json_tokener_parse(w->ready);
+        ready = json_parse(w->ready);
         names = json_names(ready);
         assert_string_equal(names, "event http data worker pid");
         assert_int_equal(strncmp(json_text(ready, "data"), "127.0.0.1:", 10), 0);
-        json_object_put(ready);
 }
 
 WITH_WORKER(it_listens_wherever_it_is_told)
@@ -227,7 +223,7 @@ WITH_WORKER(it_listens_wherever_it_is_told)
         path = text_format("%s/worker.sock", directory);
         flag = text_format("unix:%s", path);
         worker_start_plain(w, "w", STRINGS("--listen", "127.0.0.1:0", "--listen", "localhost:0", "--listen", flag));
-        ready = json_tokener_parse(w->ready);
+        ready = json_parse(w->ready);
         http = json_member(ready, "http");
         assert_int_equal(json_object_array_length(http), 3);
         for (size_t i = 0; i < 3; i++) {
@@ -241,7 +237,6 @@ WITH_WORKER(it_listens_wherever_it_is_told)
         /* Another worker does not take a socket that is in use. */
         refused(STRINGS("--listen", flag), 1, "in use");
         assert_int_equal(ferry_get_readyz(w->client), 0);
-        json_object_put(ready);
         worker_stop(w);
         assert_int_equal(stat(path, &status), -1);
         assert_int_equal(rmdir(directory), 0);
@@ -300,13 +295,12 @@ WITH_WORKER(logs_are_logfmt_or_json)
         log = strdup(worker_log(w));
         assert_non_null(strstr(log, "\"msg\":\"worker ready\""));
         for (char *line = strtok_r(log, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-                struct json_object *event = json_tokener_parse(line);
+                struct json_object *event = json_parse(line);
 
                 assert_true(json_object_is_type(event, json_type_object));
                 assert_int_equal(strncmp(json_text(event, "ts"), "20", 2), 0);
                 assert_non_null(json_text(event, "level"));
                 assert_non_null(json_text(event, "msg"));
-                json_object_put(event);
         }
         free(log);
         worker_stop(w);
@@ -319,9 +313,8 @@ WITH_WORKER(logs_are_logfmt_or_json)
 
 WITH_WORKER(the_advertised_name_stands_in_links_and_metadata)
 {
-        char region[FERRY_ID_SIZE];
         const char *wanted;
-        struct ferry_operation offer, read;
+        OPERATION offer, read;
         struct worker other;
         struct ferry_worker_info info;
         const char *url;
@@ -336,10 +329,10 @@ WITH_WORKER(the_advertised_name_stands_in_links_and_metadata)
         /* A worker with only the network transport finds the other by what the metadata says. */
         worker_start(&other, "other",
                      STRINGS("--data-listen", "127.0.0.1:0", "--local", "off", "--allow-peer", "localhost"));
-        region_make(w, 5000, 5, region);
+        const char *region = region_make(w, 5000, 5);
         offer_make(w, FERRY_READABLE, region, &offer);
         url = text_format("http://localhost%s/v1/operations/%s/metadata", strrchr(w->url, ':'), offer.id);
-        region_make(&other, 5000, 0, region);
+        region = region_make(&other, 5000, 0);
         assert_int_equal(ferry_create_operation(other.client,
                                                 &(struct ferry_operation_spec){
                                                         .kind = FERRY_READ,
@@ -350,8 +343,6 @@ WITH_WORKER(the_advertised_name_stands_in_links_and_metadata)
                          0);
         operation_assert_end(&other, read.id, FERRY_COMPLETE, NULL);
         region_assert_pattern(&other, region, 5, 0, 5000);
-        ferry_operation_clear(&read);
-        ferry_operation_clear(&offer);
         worker_stop(&other);
 }
 
@@ -371,13 +362,11 @@ TEST(a_worker_without_a_name_takes_the_hosts_and_its_process_id)
                                                             NULL },
                                      NULL, &output, NULL),
                          0);
-        ready = json_tokener_parse(output);
-        assert_non_null(ready);
+        ready = json_parse(output);
         (void)unsetenv("FERRY_LISTEN");
         end = strrchr(json_text(ready, "worker"), '-');
         assert_non_null(end);
         assert_int_equal(strtoull(end + 1, NULL, 10), json_number(ready, "pid"));
-        json_object_put(ready);
 }
 
 static size_t count_threads(const struct worker *w)
@@ -423,7 +412,7 @@ WITH_WORKER(a_transfer_moves_in_chunks_of_the_size_asked_for)
 
         pair_start_with(&p, false, flags);
         for (int i = 0; !odd; i++) {
-                struct ferry_operation operation;
+                OPERATION operation;
                 struct running running;
 
                 assert_true(i < TRIES);
@@ -431,7 +420,6 @@ WITH_WORKER(a_transfer_moves_in_chunks_of_the_size_asked_for)
                 assert_int_equal(ferry_get_operation(p.b.client, running.active, 0, 0, &operation), 0);
                 assert_int_equal(operation.bytes_done % CHUNK, 0);
                 odd = operation.bytes_done % (2 * CHUNK) != 0; /* so the chunks are no larger */
-                ferry_operation_clear(&operation);
                 worker_resume(&p.a);
                 operation_assert_end(&p.b, running.active, FERRY_COMPLETE, NULL);
                 operation_assert_end(&p.a, running.passive, FERRY_COMPLETE, NULL);

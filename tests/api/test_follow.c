@@ -18,7 +18,7 @@ struct scene {
         struct worker c;
         struct running running;
         struct ferry_operation follower;
-        char target[FERRY_ID_SIZE]; /* on c */
+        const char *target; /* on c */
         struct ferry_operation read;
 };
 
@@ -50,7 +50,6 @@ static void follow(struct scene *s, const char *more, struct ferry_operation *re
         *ret_follower = (struct ferry_operation){ 0 };
         (void)snprintf(ret_follower->id, sizeof(ret_follower->id), "%s", json_text(made, "id"));
         ret_follower->metadata = strdup(json_object_to_json_string(json_member(made, "metadata")));
-        json_object_put(made);
 }
 
 static void start(struct scene *s, bool network, const char *const *more)
@@ -68,7 +67,7 @@ static void start(struct scene *s, bool network, const char *const *more)
 /* c begins to read, and gets what has arrived. */
 static void read_some(struct scene *s)
 {
-        region_make(&s->c, SIZE, 0, s->target);
+        s->target = region_make(&s->c, SIZE, 0);
         begin_by_messages(&s->c, FERRY_READ, s->target, s->follower.metadata, &s->read);
         assert_true(operation_await_middle(&s->c, s->read.id));
 }
@@ -92,14 +91,14 @@ static void stop(struct scene *s)
 WITH_SCENE(followers_get_what_arrives_and_then_the_rest)
 {
         struct ferry_operation second, part;
-        char other[FERRY_ID_SIZE];
+        const char *other;
 
         for (int network = 0; network < 2; network++) {
                 start(s, network, STRINGS("--chunk-size", "262144"));
                 follow(s, ",\"uses\":2", &s->follower);
                 read_some(s);
                 worker_resume(&s->p.a);
-                region_make(&s->c, SIZE, 0, other);
+                other = region_make(&s->c, SIZE, 0);
                 begin_make(&s->c, FERRY_READ, other, s->follower.metadata, &second);
                 operation_assert_end(&s->c, s->read.id, FERRY_COMPLETE, NULL);
                 operation_assert_end(&s->c, second.id, FERRY_COMPLETE, NULL);
@@ -122,12 +121,11 @@ WITH_SCENE(followers_get_what_arrives_and_then_the_rest)
 
 static void assert_names_source(struct scene *s, const char *id, int error)
 {
-        struct ferry_operation end;
+        OPERATION end;
 
         operation_assert_end(&s->p.b, id, error == FERRY_E_CANCELLED ? FERRY_CANCELLED : FERRY_ERRORED, &end);
         assert_int_equal(end.error, error);
         assert_non_null(strstr(end.error_detail, s->running.active));
-        ferry_operation_clear(&end);
 }
 
 WITH_SCENE(the_end_of_a_source_is_that_of_its_followers)
@@ -169,7 +167,7 @@ WITH_SCENE(the_end_of_a_source_is_that_of_its_followers)
 /* The reader's limit is shorter than the source stands still. Its other end lives, and says so. */
 WITH_SCENE(a_held_request_is_no_stall)
 {
-        struct ferry_operation now;
+        OPERATION now;
 
         start(s, true, STRINGS("--chunk-size", "262144"));
         follow(s, "", &s->follower);
@@ -177,7 +175,6 @@ WITH_SCENE(a_held_request_is_no_stall)
         pass_time(UNANSWERED_MS * SLOWNESS);
         assert_int_equal(ferry_get_operation(s->c.client, s->read.id, 0, 0, &now), 0);
         assert_false(now.done);
-        ferry_operation_clear(&now);
         worker_resume(&s->p.a);
         operation_assert_end(&s->c, s->read.id, FERRY_COMPLETE, NULL);
         region_assert_pattern(&s->c, s->target, SEED, 0, SIZE);
@@ -187,13 +184,12 @@ WITH_SCENE(a_held_request_is_no_stall)
 
 WITH_SCENE(a_follower_that_ends_leaves_its_source_alone)
 {
-        struct ferry_operation end;
+        OPERATION end;
 
         start(s, false, STRINGS("--chunk-size", "262144"));
         follow(s, "", &s->follower);
         read_some(s);
         assert_int_equal(ferry_cancel_operation(s->p.b.client, s->follower.id, &end), 0);
-        ferry_operation_clear(&end);
         operation_assert_error(&s->c, s->read.id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
         operation_assert_error(&s->p.b, s->follower.id, FERRY_CANCELLED, FERRY_E_CANCELLED);
         ferry_operation_clear(&s->follower);
@@ -243,8 +239,7 @@ WITH_SCENE(content_of_a_follower_waits_for_its_range)
         assert_int_equal(answer.body_size, SIZE - 10000);
         assert_memory_equal(answer.body, pattern + 10000, SIZE - 10000);
         (void)close(fd);
-        json_object_put(
-                call_json_with(&s->p.b, 200, "DELETE", path, NULL, STRINGS("Ferry-Transfer: xfr_0123456789abcdef")));
+        call_json_with(&s->p.b, 200, "DELETE", path, NULL, STRINGS("Ferry-Transfer: xfr_0123456789abcdef"));
         operation_assert_end(&s->c, s->read.id, FERRY_COMPLETE, NULL);
         operation_assert_end(&s->p.b, s->follower.id, FERRY_COMPLETE, NULL);
         free(pattern);
@@ -280,7 +275,7 @@ WITH_SCENE(a_chain_of_http_holds_too)
         worker_expect(&s->c, warning);
         running_start(&s->p, FERRY_READABLE, SIZE, SEED, &s->p.a, &s->running);
         follow(s, "", &s->follower);
-        region_make(&s->c, SIZE, 0, s->target);
+        s->target = region_make(&s->c, SIZE, 0);
         begin_by_messages(&s->c, FERRY_READ, s->target, s->follower.metadata, &s->read);
         WAIT_UNTIL(a_request_waits(&s->p.b));
         worker_resume(&s->p.a);
@@ -307,7 +302,7 @@ WITH_SCENE(what_cannot_be_followed_is_refused)
                 { "{\"kind\":\"writable\",\"descriptors\":[{\"region\":\"%s\"}],\"follow\":\"%s\"}", 400,
                   "invalid-parameter", "/follow" },
         };
-        char other[FERRY_ID_SIZE];
+        const char *other;
         const char *body, *more;
         struct ferry_operation end;
 
@@ -320,7 +315,7 @@ WITH_SCENE(what_cannot_be_followed_is_refused)
 #pragma GCC diagnostic pop
                 assert_problem(&s->p.b, "POST", "/v1/operations", body, rows[i].status, rows[i].code, rows[i].pointer);
         }
-        region_make(&s->p.b, SIZE, 0, other);
+        other = region_make(&s->p.b, SIZE, 0);
         more = text_format(",\"follow\":\"%s\"", s->running.active);
         body = operation_body("readable", other, more);
         assert_problem(&s->p.b, "POST", "/v1/operations", body, 400, "out-of-bounds", "/descriptors");

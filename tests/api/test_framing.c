@@ -489,9 +489,8 @@ ON_WORKER(a_refusal_comes_instead_of_continue)
                 { "PATCH /v1/regions HTTP/1.1\r\n" HOST "Content-Length: 10\r\n", 405, "method-not-allowed" },
                 { "PUT /nowhere HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n", 404, "not-found" },
         };
-        char id[FERRY_ID_SIZE];
+        const char *id = region_make(w, 10, 1);
 
-        region_make(w, 10, 1, id);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 const char *region = strstr(rows[i].head, "REGION");
                 const char *head = region ? text_format("%.*s%s%s", (int)(region - rows[i].head), rows[i].head,

@@ -96,10 +96,9 @@ ON_WORKER(only_a_browser_gets_the_page)
 /* The page's own requests carry its origin; those of any other page are refused as before. */
 ON_WORKER(the_page_may_ask_its_own_worker_alone)
 {
-        char region[FERRY_ID_SIZE];
         struct ferry_operation offer;
+        const char *region = region_make(w, 10, 0);
 
-        region_make(w, 10, 0, region);
         offer_make(w, FERRY_READABLE, region, &offer);
         const char *authority = strrchr(w->url, '/') + 1, *port = strrchr(w->url, ':');
         static const char *const others[] = { "https://127.0.0.1%s", "http://127.0.0.1%s.evil.example",

@@ -38,7 +38,6 @@ WITH_WORKER(flags_are_what_is_shown)
         limits = call_json(w, 200, "GET", "/v1/limits", NULL);
         for (size_t i = 0; i < N; i++)
                 assert_int_equal(json_number(limits, rows[i].field), rows[i].shown);
-        json_object_put(limits);
 }
 
 /* Every limit is a positive number that JavaScript keeps exact. */
@@ -59,7 +58,6 @@ ON_WORKER(every_limit_is_a_number)
         assert_int_equal(json_number(limits, "body_ms"), 20000);
         assert_int_equal(json_number(limits, "read_ms"), 60000);
         assert_int_equal(json_number(limits, "rate_min"), 500);
-        json_object_put(limits);
 }
 
 /* "readers_max" is an older name of "uses_max". */
@@ -71,11 +69,10 @@ ON_WORKER(libferry_knows_every_limit, "--max-waiters", "33")
 
         assert_int_equal(ferry_get_limits(w->client, &limits), 0);
         assert_int_equal(limits.waiters_max, 33);
-        json = json_tokener_parse(limits.json);
+        json = json_parse(limits.json);
         assert_int_equal(offsetof(struct ferry_limits, json) / sizeof(*fields), json_object_object_length(json) - 1);
         for (size_t i = 0; i < offsetof(struct ferry_limits, json) / sizeof(*fields); i++)
                 assert_int_not_equal(fields[i], 0);
-        json_object_put(json);
         ferry_limits_clear(&limits);
 }
 
@@ -90,7 +87,6 @@ ON_WORKER(a_head_holds_no_more_than_the_limit_says, "--max-connections", "80")
                      (int)(json_number(limits, "head_max") - strlen(start)), 0);
         worker_await_metric(w, "ferry_http_problems_total{code=\"head-too-large\"}", 1);
         worker_await_metric(w, "ferry_http_connections_ended_total{reason=\"refused_head\"}", 1);
-        json_object_put(limits);
 }
 
 ON_WORKER(a_page_holds_what_the_limit_says)
@@ -104,11 +100,10 @@ ON_WORKER(a_page_holds_what_the_limit_says)
                 unsigned long long most = json_number(limits, "page_max");
 
                 (void)snprintf(path, sizeof(path), "/v1/%s?limit=%llu", list, most);
-                json_object_put(call_json(w, 200, "GET", path, NULL));
+                call_json(w, 200, "GET", path, NULL);
                 (void)snprintf(path, sizeof(path), "/v1/%s?limit=%llu", list, most + 1);
-                json_object_put(call_json(w, 200, "GET", path, NULL));
+                call_json(w, 200, "GET", path, NULL);
         }
-        json_object_put(limits);
 }
 
 /* n rows of 65,536 pieces each, in one request of some 100 bytes a row. */
@@ -135,13 +130,12 @@ static struct json_object *make_rows(struct worker *w, const char *region, size_
 ON_WORKER(short_rows_take_no_more_memory_than_the_limit_on_pieces)
 {
         struct json_object *limits, *results, *last;
-        char region[FERRY_ID_SIZE];
         size_t n;
 
         limits = call_json(w, 200, "GET", "/v1/limits", NULL);
         n = json_number(limits, "pieces_max") / 65536;
-        region_make(w, 2 * 65536, 0, region);
-        json_object_put(make_rows(w, region, n));
+        const char *region = region_make(w, 2 * 65536, 0);
+        make_rows(w, region, n);
         worker_await_metric(w, "ferry_operation_pieces", json_number(limits, "pieces_max"));
         results = make_rows(w, region, 200);
         for (size_t i = 0; i < 200; i++) {
@@ -151,8 +145,6 @@ ON_WORKER(short_rows_take_no_more_memory_than_the_limit_on_pieces)
         }
         if (!SANITIZED)
                 assert_in_range(worker_status_kb(w, "RssAnon"), 1, 300 << 10);
-        json_object_put(results);
-        json_object_put(limits);
 }
 
 enum { LONG_ONES = 6 };
@@ -160,11 +152,11 @@ enum { LONG_ONES = 6 };
 /* Operations with as many descriptors as there may be: 4 MB of JSON each. */
 static void make_long_ones(struct worker *w, char ids[LONG_ONES][FERRY_ID_SIZE])
 {
-        char region[FERRY_ID_SIZE], *body;
+        char *body;
         size_t size;
         FILE *file = open_memstream(&body, &size);
+        const char *region = region_make(w, 4096, 0);
 
-        region_make(w, 4096, 0, region);
         assert_non_null(file);
         (void)fputs("{\"kind\":\"readable\",\"descriptors\":", file);
         for (int i = 0; i < 65536; i++)
@@ -175,7 +167,6 @@ static void make_long_ones(struct worker *w, char ids[LONG_ONES][FERRY_ID_SIZE])
                 struct json_object *made = call_json(w, 201, "POST", "/v1/operations", body);
 
                 (void)snprintf(ids[i], FERRY_ID_SIZE, "%s", json_text(made, "id"));
-                json_object_put(made);
         }
         free(body);
 }
@@ -189,7 +180,6 @@ ON_WORKER(a_list_is_no_longer_than_the_limit_and_pages_go_on)
 
         page = call_json(w, 200, "GET", "/v1/limits", NULL);
         assert_int_equal(json_number(page, "answer_max"), 16 << 20);
-        json_object_put(page);
         make_long_ones(w, ids);
         for (int newest = 0; newest < 2; newest++) {
                 size_t n = 0;
@@ -205,7 +195,6 @@ ON_WORKER(a_list_is_no_longer_than_the_limit_and_pages_go_on)
                         if (more)
                                 (void)snprintf(path, sizeof(path), "/v1/operations?limit=1000&order=%s&after=%s",
                                                order[newest], json_text(page, "next"));
-                        json_object_put(page);
                 }
                 assert_int_equal(n, LONG_ONES);
         }
@@ -218,7 +207,6 @@ ON_WORKER(a_list_is_no_longer_than_the_limit_and_pages_go_on)
         assert_string_equal(json_text(json_object_array_get_idx(list, 0), "status"), "INITIALIZED");
         assert_string_equal(json_text(json_object_array_get_idx(list, LONG_ONES - 1), "code"), "too-large");
         assert_string_equal(json_text(json_object_array_get_idx(list, LONG_ONES - 1), "id"), ids[LONG_ONES - 1]);
-        json_object_put(page);
 }
 
 static uint64_t bytes_moved(struct worker *w, const char *id)
@@ -226,19 +214,16 @@ static uint64_t bytes_moved(struct worker *w, const char *id)
         struct json_object *operation = operation_json(w, id);
         uint64_t bytes = json_number(operation, "bytes_done");
 
-        json_object_put(operation);
         return bytes;
 }
 
 /* A peer that is stopped holds its claim, which the worker counts. */
-WITH_PAIR(a_claim_is_counted_until_its_transfer_ends)
+ON_PAIR(a_claim_is_counted_until_its_transfer_ends)
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-        struct ferry_operation passive, active;
+        OPERATION passive, active;
+        const char *offered = region_make(&p->a, 256 << 20, 0);
+        const char *local = region_make(&p->b, 256 << 20, 0);
 
-        pair_start(p, false);
-        region_make(&p->a, 256 << 20, 0, offered);
-        region_make(&p->b, 256 << 20, 0, local);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         begin_by_messages(&p->b, FERRY_READ, local, passive.metadata, &active);
         WAIT_UNTIL(bytes_moved(&p->b, active.id) > 0);
@@ -247,8 +232,6 @@ WITH_PAIR(a_claim_is_counted_until_its_transfer_ends)
         worker_resume(&p->b);
         operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
         worker_await_metric(&p->a, "ferry_claims", 0);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
 }
 
 /* "[{…},{…}]": reads of a worker whose name is to be asked of the registry. */
@@ -276,7 +259,6 @@ WITH_WORKER(a_silent_registry_is_asked_so_many_questions_at_once)
         socklen_t size = sizeof(address);
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         struct json_object *limits, *results;
-        char region[FERRY_ID_SIZE];
         size_t most;
 
         assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);
@@ -289,7 +271,7 @@ WITH_WORKER(a_silent_registry_is_asked_so_many_questions_at_once)
         worker_expect(w, "operation ended");
         limits = call_json(w, 200, "GET", "/v1/limits", NULL);
         most = json_number(limits, "lookups_max");
-        region_make(w, 1, 0, region);
+        const char *region = region_make(w, 1, 0);
         results = call_json(w, 200, "POST", "/v1/operations", reads_by_name(region, most + MORE));
         worker_await_metric(w, "ferry_registry_lookups", most);
         for (size_t i = 0; i < most + MORE; i++) {
@@ -301,8 +283,6 @@ WITH_WORKER(a_silent_registry_is_asked_so_many_questions_at_once)
                         assert_string_equal(json_text(result, "code"), "limit-reached");
         }
         assert_problem(w, "GET", "/v1/peers?registry=1", NULL, 429, "limit-reached", NULL);
-        json_object_put(results);
-        json_object_put(limits);
         worker_stop(w); /* cancels them */
         (void)close(fd);
 }
@@ -336,8 +316,6 @@ WITH_WORKER(streams_of_events_are_counted_and_no_more_than_the_limit)
         worker_await_metric(w, "ferry_event_readers", 0);
         wire_expect(w, 200, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
         free(fds);
-        json_object_put(limits);
-        worker_stop(w);
 }
 
 /* The last test: the hard limit does not rise again. */
@@ -352,7 +330,6 @@ WITH_WORKER(open_files_are_taken_to_the_hard_limit_and_no_further)
         worker_start(w, "w", flags);
         limits = call_json(w, 200, "GET", "/v1/limits", NULL);
         assert_in_range(json_number(limits, "connections_max"), 1500, 1999);
-        json_object_put(limits);
         log = worker_log(w);
         assert_non_null(strstr(log, "ulimit -n"));
         assert_non_null(strstr(log, "wanted=5000"));

@@ -24,12 +24,11 @@ ON_WORKER(an_old_probe_is_answered)
 ON_WORKER(it_answers_beside_parked_requests, "--http-threads", "2")
 {
         enum { PARKED = 64 };
-        struct ferry_operation operation;
-        char region[FERRY_ID_SIZE];
+        OPERATION operation;
         const char *target;
         int fds[PARKED];
+        const char *region = region_make(w, 1, 0);
 
-        region_make(w, 1, 0, region);
         offer_make(w, FERRY_READABLE, region, &operation);
         target = text_format("/v1/operations/%s?wait_ms=60000", operation.id);
         for (int i = 0; i < PARKED; i++)
@@ -44,5 +43,4 @@ ON_WORKER(it_answers_beside_parked_requests, "--http-threads", "2")
                 wire_abort(fds[i]);
                 answer_assert_problem(&answer, 410, "gone");
         }
-        ferry_operation_clear(&operation);
 }

@@ -50,29 +50,25 @@ WITH_PAIR(every_family_is_there_from_the_start)
 
 WITH_PAIR(errors_are_counted_by_code)
 {
-        struct ferry_operation operation;
-        char region[FERRY_ID_SIZE];
+        OPERATION operation;
 
         worker_start(&p->a, "w", NULL);
-        region_make(&p->a, 10, 1, region);
+        const char *region = region_make(&p->a, 10, 1);
         offer_make(&p->a, FERRY_WRITABLE, region, &operation);
         assert_int_equal(ferry_cancel_operation(p->a.client, operation.id, NULL), 0);
         worker_await_metric(&p->a, "ferry_operation_errors_total{code=\"cancelled\"}", 1);
-        ferry_operation_clear(&operation);
         wire_expect(&p->a, 404, "GET /v1/none HTTP/1.1\r\nHost: localhost\r\n\r\n");
         worker_await_metric(&p->a, "ferry_http_problems_total{code=\"not-found\"}", 1);
 }
 
 static void make_some_of_everything(struct pair *p)
 {
-        struct ferry_operation operation;
-        char region[FERRY_ID_SIZE];
+        OPERATION operation;
 
         pair_assert_serving(p);
-        region_make(&p->a, 10, 1, region);
+        const char *region = region_make(&p->a, 10, 1);
         offer_make(&p->a, FERRY_WRITABLE, region, &operation);
         assert_int_equal(ferry_cancel_operation(p->a.client, operation.id, NULL), 0);
-        ferry_operation_clear(&operation);
         wire_expect(&p->a, 404, "GET /v1/none HTTP/1.1\r\nHost: localhost\r\n\r\n");
         wire_expect(&p->a, 405, "BREW /v1/worker HTTP/1.1\r\nHost: localhost\r\n\r\n");
 }
@@ -112,11 +108,9 @@ WITH_PAIR(promtool_has_nothing_to_say)
 
 ON_WORKER(regions_and_their_bytes_are_counted)
 {
-        char first[FERRY_ID_SIZE], second[FERRY_ID_SIZE];
-
         worker_await_metric(w, "ferry_regions", 0);
-        region_make(w, 100, 0, first);
-        region_make(w, SIZE, 0, second);
+        const char *first = region_make(w, 100, 0);
+        (void)region_make(w, SIZE, 0);
         worker_await_metric(w, "ferry_regions", 2);
         worker_await_metric(w, "ferry_region_bytes", SIZE + 100);
         region_drop(w, first);
@@ -174,12 +168,11 @@ ON_EACH_PAIR(moved_bytes_and_operations_are_counted)
 {
         static const char *const transports[] = { "shm", "tcp" };
 
-        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
         const char *sample;
-        struct ferry_operation passive, active;
+        OPERATION passive, active;
+        const char *source = region_make(&p->a, SIZE, 1);
+        const char *target = region_make(&p->b, SIZE, 0);
 
-        region_make(&p->a, SIZE, 1, source);
-        region_make(&p->b, SIZE, 0, target);
         offer_make(&p->a, FERRY_READABLE, source, &passive);
         worker_await_metric(&p->a, "ferry_operations{kind=\"readable\",status=\"INITIALIZED\"}", 1);
         begin_make(&p->b, FERRY_READ, target, passive.metadata, &active);
@@ -203,18 +196,15 @@ ON_EACH_PAIR(moved_bytes_and_operations_are_counted)
         assert_int_equal(ferry_delete_operation(p->a.client, passive.id), 0);
         worker_await_metric(&p->a, "ferry_operations{kind=\"readable\",status=\"COMPLETE\"}", 0);
         worker_await_metric(&p->a, "ferry_operations_ended_total{kind=\"readable\",status=\"COMPLETE\"}", 1);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
 }
 
 ON_WORKER(parked_requests_are_counted)
 {
-        struct ferry_operation operation;
-        char region[FERRY_ID_SIZE];
+        OPERATION operation;
         const char *target;
         int fd;
+        const char *region = region_make(w, 1, 0);
 
-        region_make(w, 1, 0, region);
         offer_make(w, FERRY_READABLE, region, &operation);
         worker_await_metric(w, "ferry_http_waiters", 0);
         target = text_format("/v1/operations/%s?wait_ms=60000", operation.id);
@@ -222,5 +212,4 @@ ON_WORKER(parked_requests_are_counted)
         worker_await_metric(w, "ferry_http_waiters", 1);
         wire_abort(fd); /* noticed although the connection is suspended */
         worker_await_metric(w, "ferry_http_waiters", 0);
-        ferry_operation_clear(&operation);
 }

@@ -22,12 +22,11 @@ static void assert_like(const char *text, const char *pattern)
 
 ON_EACH_PAIR(an_operation_tells_how_it_went)
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-        struct ferry_operation passive, active;
+        OPERATION passive, active;
         struct json_object *object;
+        const char *offered = region_make(&p->a, SIZE, 3);
+        const char *local = region_make(&p->b, SIZE, 0);
 
-        region_make(&p->a, SIZE, 3, offered);
-        region_make(&p->b, SIZE, 0, local);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         object = operation_json(&p->a, passive.id);
         assert_string_equal(json_text(object, "status"), "INITIALIZED");
@@ -37,7 +36,6 @@ ON_EACH_PAIR(an_operation_tells_how_it_went)
         assert_like(json_text(object, "created_at"), TIME);
         assert_like(json_text(object, "expires_at"), TIME);
         assert_true(strcmp(json_text(object, "created_at"), json_text(object, "expires_at")) < 0);
-        json_object_put(object);
 
         begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
         operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
@@ -52,10 +50,7 @@ ON_EACH_PAIR(an_operation_tells_how_it_went)
                 assert_like(json_text(object, "ended_at"), TIME);
                 assert_true(strcmp(json_text(object, "created_at"), json_text(object, "ended_at")) <= 0);
                 assert_string_equal(json_text(object, "transport"), p->network ? "tcp" : "shm");
-                json_object_put(object);
         }
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
 }
 
 static struct raw_answer get(struct worker *w, const char *method, const char *id, const char *headers)
@@ -70,12 +65,11 @@ static struct raw_answer get(struct worker *w, const char *method, const char *i
 
 ON_WORKER(the_etag_follows_the_revision)
 {
-        struct ferry_operation operation;
+        OPERATION operation;
         struct raw_answer answer;
-        char region[FERRY_ID_SIZE];
         const char *etag;
+        const char *region = region_make(w, SIZE, 0);
 
-        region_make(w, SIZE, 0, region);
         offer_make(w, FERRY_WRITABLE, region, &operation);
         answer = get(w, "GET", operation.id, "");
         assert_int_equal(answer.status, 200);
@@ -96,17 +90,15 @@ ON_WORKER(the_etag_follows_the_revision)
         assert_int_equal(answer.status, 200);
         etag = raw_header(&answer, "ETag");
         assert_string_not_equal(etag, "\"r1\"");
-        ferry_operation_clear(&operation);
 }
 
 ON_WORKER(a_head_is_a_get_without_a_body)
 {
-        struct ferry_operation operation;
+        OPERATION operation;
         struct raw_answer whole, head;
-        char region[FERRY_ID_SIZE];
         const char *length, *etag;
+        const char *region = region_make(w, SIZE, 0);
 
-        region_make(w, SIZE, 0, region);
         offer_make(w, FERRY_WRITABLE, region, &operation);
         whole = get(w, "GET", operation.id, "");
         head = get(w, "HEAD", operation.id, "");
@@ -116,7 +108,6 @@ ON_WORKER(a_head_is_a_get_without_a_body)
         etag = raw_header(&head, "ETag");
         assert_int_equal(strtoul(length, NULL, 10), whole.body_size);
         assert_string_equal(etag, "\"r1\"");
-        ferry_operation_clear(&operation);
 }
 
 WITH_WORKER(an_id_that_is_not_there_is_404_at_once)
@@ -159,15 +150,13 @@ ON_WORKER(parameters_are_checked)
                                            "wait_ms=1&wait_ms=2",
                                            "wait=5",
                                            "include=metadata" };
-        struct ferry_operation operation;
-        char region[FERRY_ID_SIZE];
+        OPERATION operation;
+        const char *region = region_make(w, SIZE, 0);
 
-        region_make(w, SIZE, 0, region);
         offer_make(w, FERRY_WRITABLE, region, &operation);
         for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
                 const char *path = text_format("/v1/operations/%s?%s", operation.id, bad[i]);
 
                 assert_problem(w, "GET", path, NULL, 400, "invalid-parameter", NULL);
         }
-        ferry_operation_clear(&operation);
 }

@@ -43,37 +43,32 @@ ON_WORKER(the_document_is_upstreams_with_exactly_four_keys)
 {
         static const uint64_t sizes[] = { 1, 4097, 100 };
         struct ferry_descriptor descriptors[3];
-        char region[FERRY_ID_SIZE];
+        const char *region = region_make(w, 100000, 0);
 
-        region_make(w, 100000, 0, region);
         for (size_t i = 0; i < 3; i++)
                 descriptors[i] = (struct ferry_descriptor){ region, i * 10000, sizes[i] };
         for (int writable = 0; writable < 2; writable++) {
                 struct ferry_operation_spec spec = { .kind = writable ? FERRY_WRITABLE : FERRY_READABLE,
                                                      .descriptors = descriptors,
                                                      .n_descriptors = 3 };
-                struct ferry_operation operation;
+                OPERATION operation;
                 struct json_object *metadata;
 
                 assert_int_equal(ferry_create_operation(w->client, &spec, &operation), 0);
                 metadata = metadata_of(w, operation.id);
                 assert_like_upstream(metadata, writable ? 2 : 1, sizes, 3);
-                json_object_put(metadata);
-                ferry_operation_clear(&operation);
         }
 }
 
 static size_t blob_length(struct worker *w, const char *region)
 {
-        struct ferry_operation operation;
+        OPERATION operation;
         struct json_object *metadata;
         size_t n;
 
         offer_make(w, FERRY_READABLE, region, &operation);
-        metadata = json_tokener_parse(operation.metadata);
+        metadata = json_parse(operation.metadata);
         n = strlen(json_text(metadata, "nixl_metadata"));
-        json_object_put(metadata);
-        ferry_operation_clear(&operation);
         return n;
 }
 
@@ -82,13 +77,13 @@ ON_EACH_PAIR(the_blob_does_not_grow_with_what_else_is_there)
 {
         enum { MORE = 100, SLACK = 24 };
 
-        char region[FERRY_ID_SIZE], other[FERRY_ID_SIZE];
+        const char *other;
         size_t before, after;
+        const char *region = region_make(&p->a, 100, 0);
 
-        region_make(&p->a, 100, 0, region);
         before = blob_length(&p->a, region);
         for (int i = 0; i < MORE; i++) {
-                region_make(&p->a, 1000, 0, other);
+                other = region_make(&p->a, 1000, 0);
                 (void)blob_length(&p->a, other);
         }
         after = blob_length(&p->a, region);
@@ -98,13 +93,12 @@ ON_EACH_PAIR(the_blob_does_not_grow_with_what_else_is_there)
 
 ON_WORKER(it_is_not_to_be_stored_and_every_offer_has_its_own_key)
 {
-        struct ferry_operation one, two;
+        OPERATION one, two;
         struct json_object *first, *second;
         struct raw_answer answer;
-        char region[FERRY_ID_SIZE];
         const char *request, *control;
+        const char *region = region_make(w, 100, 0);
 
-        region_make(w, 100, 0, region);
         offer_make(w, FERRY_READABLE, region, &one);
         offer_make(w, FERRY_READABLE, region, &two);
         request = text_format("GET /v1/operations/%s/metadata HTTP/1.1\r\nHost: localhost\r\n\r\n", one.id);
@@ -112,23 +106,18 @@ ON_WORKER(it_is_not_to_be_stored_and_every_offer_has_its_own_key)
         assert_int_equal(answer.status, 200);
         control = raw_header(&answer, "Cache-Control");
         assert_string_equal(control, "no-store");
-        first = json_tokener_parse(one.metadata);
-        second = json_tokener_parse(two.metadata);
+        first = json_parse(one.metadata);
+        second = json_parse(two.metadata);
         assert_string_not_equal(json_text(first, "notification_key"), json_text(second, "notification_key"));
-        json_object_put(first);
-        json_object_put(second);
-        ferry_operation_clear(&one);
-        ferry_operation_clear(&two);
 }
 
 ON_PAIR(only_live_passive_operations_have_it)
 {
-        struct ferry_operation passive, active;
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        OPERATION passive, active;
         const char *path;
+        const char *offered = region_make(&p->a, 100, 4);
+        const char *local = region_make(&p->b, 100, 0);
 
-        region_make(&p->a, 100, 4, offered);
-        region_make(&p->b, 100, 0, local);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
         path = text_format("/v1/operations/%s/metadata", active.id);
@@ -139,8 +128,6 @@ ON_PAIR(only_live_passive_operations_have_it)
         path = text_format("/v1/operations/%s/metadata", passive.id);
         assert_problem(&p->a, "GET", path, NULL, 410, "gone", NULL);
         assert_problem(&p->a, "GET", "/v1/operations/op_0123456789abcdef/metadata", NULL, 404, "not-found", NULL);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
 }
 
 /* Collects everything that the worker says about an operation. */
@@ -179,17 +166,16 @@ static const char *all_answers(struct worker *w, const char *id)
 
 ON_EACH_PAIR(the_key_appears_nowhere_else, "--log-level", "debug")
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         const char *changed, *body, *more, *text;
-        struct ferry_operation passive, active;
+        OPERATION passive, active;
         struct json_object *metadata, *problem;
         const char *key;
 
         pair_expect_failures(p);
-        region_make(&p->a, 100, 4, offered);
-        region_make(&p->b, 100, 0, local);
+        const char *offered = region_make(&p->a, 100, 4);
+        const char *local = region_make(&p->b, 100, 0);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
-        metadata = json_tokener_parse(passive.metadata);
+        metadata = json_parse(passive.metadata);
         key = json_text(metadata, "notification_key");
         begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
         operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
@@ -202,16 +188,13 @@ ON_EACH_PAIR(the_key_appears_nowhere_else, "--log-level", "debug")
         body = operation_body("read", local, more);
         problem = call_json(&p->b, 400, "POST", "/v1/operations", body);
         assert_null(strstr(json_object_to_json_string(problem), key));
-        json_object_put(problem);
         ferry_operation_clear(&active);
         /* A second use fails, and says so without the key. */
         begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
         operation_assert_error(&p->b, active.id, FERRY_ERRORED, FERRY_E_ALREADY_CLAIMED);
-        ferry_operation_clear(&active);
         ferry_operation_clear(&passive);
         offer_make(&p->a, FERRY_WRITABLE, offered, &passive);
-        json_object_put(metadata);
-        metadata = json_tokener_parse(passive.metadata);
+        metadata = json_parse(passive.metadata);
         text = all_answers(&p->a, passive.id);
         assert_null(strstr(text, json_text(metadata, "notification_key")));
         for (int side = 0; side < 2; side++) {
@@ -219,6 +202,4 @@ ON_EACH_PAIR(the_key_appears_nowhere_else, "--log-level", "debug")
                 assert_non_null(strstr(text, "level=debug"));
                 assert_null(strstr(text, json_text(metadata, "notification_key")));
         }
-        json_object_put(metadata);
-        ferry_operation_clear(&passive);
 }

@@ -13,10 +13,9 @@ static uint64_t in_use(struct worker *w, const char *id)
 
 ON_WORKER(in_use_counts_operations_that_run)
 {
-        char id[FERRY_ID_SIZE];
-        struct ferry_operation first, second;
+        OPERATION first, second;
+        const char *id = region_make(w, 100, 0);
 
-        region_make(w, 100, 0, id);
         assert_int_equal(in_use(w, id), 0);
         offer_make(w, FERRY_READABLE, id, &first);
         assert_int_equal(in_use(w, id), 1);
@@ -27,17 +26,14 @@ ON_WORKER(in_use_counts_operations_that_run)
         assert_int_equal(in_use(w, id), 1);
         assert_int_equal(ferry_delete_operation(w->client, second.id), 0);
         assert_int_equal(in_use(w, id), 0);
-        ferry_operation_clear(&first);
-        ferry_operation_clear(&second);
 }
 
 /* The worker's own memory may be deleted under a stream, so that a stream does not count. */
 ON_WORKER(in_use_does_not_count_streams)
 {
-        char id[FERRY_ID_SIZE];
         int reader;
+        const char *id = region_make(w, 32 << 20, 0);
 
-        region_make(w, 32 << 20, 0, id);
         reader = wire_stalled_reader(w, region_path(id, "/content"));
         assert_int_equal(in_use(w, id), 0);
         wire_abort(reader);
@@ -64,7 +60,8 @@ ON_WORKER(an_unknown_id_is_not_found)
                 "rgn_000000000000000g",
                 "rgn_0000000000000001%20",
         };
-        char id[FERRY_ID_SIZE], *upper;
+        char *upper;
+        const char *id;
 
         for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
                 wire_refused(w, 404, "not-found", "GET /v1/regions/%s HTTP/1.1\r\nHost: localhost\r\n\r\n", ids[i]);
@@ -73,7 +70,7 @@ ON_WORKER(an_unknown_id_is_not_found)
         }
 
         /* An id has one form only. */
-        region_make(w, 1, 0, id);
+        id = region_make(w, 1, 0);
         upper = strdup(id);
         for (char *c = upper + 4; *c; c++)
                 if (*c >= 'a')
@@ -98,10 +95,9 @@ WITH_WORKER(an_id_of_thousands_of_characters_is_not_found)
 
 ON_WORKER(a_deleted_region_is_not_found)
 {
-        char id[FERRY_ID_SIZE];
         struct ferry_region region;
+        const char *id = region_make(w, 1, 0);
 
-        region_make(w, 1, 0, id);
         region_drop(w, id);
         assert_int_equal(ferry_get_region(w->client, id, &region), FERRY_E_NOT_FOUND);
 }

@@ -6,18 +6,19 @@
 
 enum { MIB = 1 << 20 };
 
-static void make_digits(struct worker *w, char *id)
+static const char *make_digits(struct worker *w)
 {
-        region_make(w, 10, 0, id);
+        const char *id = region_make(w, 10, 0);
+
         assert_int_equal(ferry_put_region_content(w->client, id, 0, "0123456789", 10), 0);
+        return id;
 }
 
 ON_WORKER(the_whole_is_raw_octets)
 {
-        char id[FERRY_ID_SIZE];
         struct raw_answer answer;
+        const char *id = make_digits(w);
 
-        make_digits(w, id);
         wire_ask(w, &answer, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", region_path(id, "/content"));
         assert_int_equal(answer.status, 200);
         answer_assert_header(&answer, "Content-Type", "application/octet-stream");
@@ -75,10 +76,9 @@ WITH_WORKER(ranges_are_those_of_rfc_9110)
                 { "1-2", 200, NULL, "0123456789" },
                 { "", 200, NULL, "0123456789" },
         };
-        char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
-        make_digits(w, id);
+        const char *id = make_digits(w);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 struct raw_answer answer;
 
@@ -101,10 +101,9 @@ WITH_WORKER(ranges_are_those_of_rfc_9110)
 /* Content has no entity tag, so that no If-Range can hold. */
 ON_WORKER(if_range_gives_the_whole)
 {
-        char id[FERRY_ID_SIZE];
         struct raw_answer answer;
+        const char *id = make_digits(w);
 
-        make_digits(w, id);
         wire_ask(w, &answer, "GET %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=1-2\r\nIf-Range: \"x\"\r\n\r\n",
                  region_path(id, "/content"));
         assert_int_equal(answer.status, 200);
@@ -121,9 +120,8 @@ ON_WORKER(head_has_the_headers_alone)
                 { "", 200, "10", NULL },
                 { "Range: bytes=2-5\r\n", 206, "4", "bytes 2-5/10" },
         };
-        char id[FERRY_ID_SIZE];
+        const char *id = make_digits(w);
 
-        make_digits(w, id);
         for (size_t i = 0; i < 2; i++) {
                 struct raw_answer answer;
                 const char *request = text_format("HEAD %s HTTP/1.1\r\nHost: localhost\r\n%sConnection: close\r\n\r\n",
@@ -146,7 +144,7 @@ ON_WORKER(head_has_the_headers_alone)
 /* Two regions are compared without their bytes; the digest is that of the range, to a HEAD as well. */
 ON_WORKER(a_digest_comes_to_who_wants_it)
 {
-        char id[FERRY_ID_SIZE], other[FERRY_ID_SIZE];
+        const char *id = make_digits(w), *other = region_make(w, 11, 0);
         static const char want[] = "Want-Content-Digest: xxh3=10";
         const struct {
                 const char *region, *method, *range, *want;
@@ -160,8 +158,6 @@ ON_WORKER(a_digest_comes_to_who_wants_it)
         };
         char *first = NULL;
 
-        make_digits(w, id);
-        region_make(w, 11, 0, other);
         assert_int_equal(ferry_put_region_content(w->client, other, 1, "0123456789", 10), 0);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 struct raw_answer answer;
@@ -188,11 +184,10 @@ ON_WORKER(any_slice_of_a_large_region_is_right)
                 uint64_t offset, size;
         } slices[] = { { 0, 1 },         { 0, SIZE },       { 1, SIZE - 1 },       { SIZE - 1, 1 },  { 4095, 2 },
                        { MIB - 1, MIB }, { 65535, 131073 }, { SIZE - 4097, 4097 }, { 3 * MIB, 4096 } };
-        char id[FERRY_ID_SIZE];
         uint8_t *buffer = malloc(SIZE);
         size_t n;
+        const char *id = region_make(w, SIZE, 4);
 
-        region_make(w, SIZE, 4, id);
         for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++)
                 region_assert_pattern(w, id, 4, slices[i].offset, slices[i].size);
 
@@ -212,13 +207,12 @@ static int discard(void *context, const void *data, size_t size)
 WITH_WORKER(a_download_is_not_copied)
 {
         enum { SIZE = 64 * MIB, MOST_KB = 8 * 1024 };
-        char id[FERRY_ID_SIZE];
         uint64_t anonymous, resident, n;
 
         if (SANITIZED)
                 skip();
         worker_start(w, "w", NULL);
-        region_make(w, SIZE, 0, id);
+        const char *id = region_make(w, SIZE, 0);
         worker_assert_serving(w);
         anonymous = worker_status_kb(w, "RssAnon");
         resident = worker_status_kb(w, "VmHWM");
@@ -235,10 +229,9 @@ WITH_WORKER(a_download_is_not_copied)
 ON_WORKER(downloads_do_not_wait_for_each_other, "--http-threads", "2")
 {
         enum { SIZE = 16 * MIB, STALLED = 8 };
-        char id[FERRY_ID_SIZE];
         int stalled[STALLED];
+        const char *id = region_make(w, SIZE, 21);
 
-        region_make(w, SIZE, 21, id);
         for (int i = 0; i < STALLED; i++)
                 stalled[i] = wire_stalled_reader(w, region_path(id, "/content"));
         region_assert_pattern(w, id, 21, 0, SIZE);

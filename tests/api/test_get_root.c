@@ -25,7 +25,6 @@ WITH_WORKER(it_names_the_worker_and_links_to_what_is_there)
                 n++;
         }
         assert_true(n >= 9);
-        json_object_put(root);
 }
 
 WITH_WORKER(it_needs_no_token_but_what_it_links_to_does)

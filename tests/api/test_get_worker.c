@@ -41,7 +41,6 @@ WITH_WORKER(it_says_who_the_worker_is)
         assert_string_equal(info.epoch, json_text(worker, "epoch"));
         assert_true(info.uptime_ms >= json_number(worker, "uptime_ms"));
         ferry_worker_info_clear(&info);
-        json_object_put(worker);
 }
 
 WITH_WORKER(it_gives_the_addresses_of_the_ready_line)
@@ -52,7 +51,6 @@ WITH_WORKER(it_gives_the_addresses_of_the_ready_line)
         worker = worker_json(w);
         assert_string_equal(address_text(worker, "http"), w->url);
         assert_false(json_object_object_get_ex(json_member(worker, "addresses"), "data", NULL));
-        json_object_put(worker);
         worker_stop(w);
 
         worker_start(w, "w", STRINGS("--data-listen", "127.0.0.1:0", "--transports", "tcp,self", "--local", "off"));
@@ -60,7 +58,6 @@ WITH_WORKER(it_gives_the_addresses_of_the_ready_line)
         assert_string_equal(address_text(worker, "http"), w->url);
         assert_string_equal(address_text(worker, "data"), w->data);
         assert_false(json_truth(worker, "local"));
-        json_object_put(worker);
 }
 
 ON_WORKER(it_gives_the_advertised_name, "--advertise", "ferry.example")
@@ -71,7 +68,6 @@ ON_WORKER(it_gives_the_advertised_name, "--advertise", "ferry.example")
         worker = worker_json(w);
         wanted = text_format("http://ferry.example%s", strrchr(w->url, ':'));
         assert_string_equal(address_text(worker, "http"), wanted);
-        json_object_put(worker);
 }
 
 WITH_WORKER(each_start_has_an_epoch_of_its_own)

@@ -16,7 +16,6 @@ WITH_GPUS(gpus_are_listed_with_their_names_and_memory)
         assert_string_equal(json_text(json_object_array_get_idx(memory, 2), "name"), "cuda:1");
         assert_string_equal(json_text(json_object_array_get_idx(memory, 2), "model"), "Stand-in GPU 1");
         assert_int_equal(json_number(json_object_array_get_idx(memory, 1), "total_bytes"), 1 << 30);
-        json_object_put(devices);
 }
 
 WITH_GPUS(a_gpu_that_is_not_there_is_an_unknown_device)
@@ -40,20 +39,18 @@ WITH_GPUS(a_gpu_that_is_not_there_is_an_unknown_device)
 WITH_GPUS(a_region_on_a_gpu_begins_as_zeros_and_keeps_what_is_put)
 {
         struct worker *w = &s->pair.a;
-        char id[FERRY_ID_SIZE];
         struct json_object *region;
         const char *path;
 
         worker_start(w, "a", NULL);
-        device_region(w, "cuda:1", 9 * MIB + 5, 0, id);
+        const char *id = device_region(w, "cuda:1", 9 * MIB + 5, 0);
         region_assert_pattern(w, id, 0, 0, 9 * MIB + 5);
         path = text_format("/v1/regions/%s", id);
         region = call_json(w, 200, "GET", path, NULL);
         assert_string_equal(json_text(region, "device"), "cuda:1");
         assert_false(json_object_object_get_ex(region, "path", NULL)); /* nobody could map it */
-        json_object_put(region);
         region_drop(w, id);
-        device_region(w, "cuda:1", 9 * MIB + 5, SEED, id);
+        id = device_region(w, "cuda:1", 9 * MIB + 5, SEED);
         region_assert_pattern(w, id, SEED, 0, 9 * MIB + 5);
         region_assert_pattern(w, id, SEED, 5 * MIB + 3, 1 * MIB);
         region_drop(w, id);
@@ -62,12 +59,11 @@ WITH_GPUS(a_region_on_a_gpu_begins_as_zeros_and_keeps_what_is_put)
 WITH_GPUS(a_gpu_without_room_says_so)
 {
         struct worker *w = &s->pair.a;
-        char id[FERRY_ID_SIZE];
 
         worker_start(w, "a", NULL);
         gpu_set_faults(s, "alloc");
         assert_problem(w, "POST", "/v1/regions", "{\"size\":4096,\"device\":\"cuda:0\"}", 507, "limit-reached", NULL);
         gpu_set_faults(s, "");
-        device_region(w, "cuda:0", 4096, SEED, id);
+        const char *id = device_region(w, "cuda:0", 4096, SEED);
         region_drop(w, id);
 }

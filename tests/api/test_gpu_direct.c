@@ -29,12 +29,10 @@ static const char *find_wheel(void)
 static void start(struct gpu_scene *s, const char *direct)
 {
         const char *const flags[] = { "--data-listen", "127.0.0.1:0", "--local", "off", "--gpu-direct", direct, NULL };
-        struct json_object *answer;
 
         pair_start_with(&s->pair, false, flags);
         /* Until its peer was heard, nobody knows what carries a link. */
-        answer = call_json(&s->pair.b, 201, "POST", "/v1/peers", text_format("{\"url\":\"%s\"}", s->pair.a.url));
-        json_object_put(answer);
+        call_json(&s->pair.b, 201, "POST", "/v1/peers", text_format("{\"url\":\"%s\"}", s->pair.a.url));
 }
 
 static int group_setup(void **state)
@@ -120,12 +118,11 @@ WITH_DIRECT(rows_move)
 
         start(s, "on");
         for (size_t i = 0; i < 2; i++) {
-                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
                 struct json_object *offer, *active;
                 const char *body;
+                const char *offered = device_region(&s->pair.a, "cuda:0", 5 * MIB, SEED);
+                const char *local = device_region(&s->pair.b, "cuda:0", 5 * MIB, 0);
 
-                device_region(&s->pair.a, "cuda:0", 5 * MIB, SEED, offered);
-                device_region(&s->pair.b, "cuda:0", 5 * MIB, 0, local);
                 body = "{\"kind\":\"%s\",\"descriptors\":[{\"region\":\"%s\",\"size\":%llu,\"count\":8,\"stride\":%llu}"
                        "]%s%s}";
                 offer = call_json(&s->pair.a, 201, "POST", "/v1/operations?include=metadata",
@@ -139,8 +136,6 @@ WITH_DIRECT(rows_move)
                 for (uint64_t k = 0; k < 8; k++)
                         region_assert_pattern(&s->pair.b, local, SEED, k * 2 * rows[i], rows[i]);
                 operation_assert_end(&s->pair.a, json_text(offer, "id"), FERRY_COMPLETE, NULL);
-                json_object_put(offer);
-                json_object_put(active);
                 region_drop(&s->pair.a, offered);
                 region_drop(&s->pair.b, local);
         }
@@ -152,11 +147,10 @@ WITH_DIRECT(rows_move)
 /* Until the offer's side has sent some. */
 static void await_claimed(struct worker *w, const char *id)
 {
-        struct ferry_operation now;
+        OPERATION now;
 
         assert_int_equal(ferry_get_operation(w->client, id, 20000, 1, &now), 0);
         assert_int_not_equal(now.status, FERRY_INITIALIZED);
-        ferry_operation_clear(&now);
 }
 
 static void begin_slowly(struct gpu_scene *s, const struct course *c, struct course_state *ret_begun)
@@ -174,11 +168,10 @@ WITH_DIRECT(a_cancel_ends_both_sides)
         for (int read = 0; read < 2; read++) {
                 const struct course c = { read ? FERRY_READABLE : FERRY_WRITABLE, "cuda:0", "cuda:1", 16 * MIB, NULL };
                 struct course_state begun;
-                struct ferry_operation now;
+                OPERATION now;
 
                 begin_slowly(s, &c, &begun);
                 assert_int_equal(ferry_cancel_operation(s->pair.b.client, begun.active, &now), 0);
-                ferry_operation_clear(&now);
                 gpu_set_faults(s, "");
                 operation_assert_end(&s->pair.b, begun.active, FERRY_CANCELLED, NULL);
                 operation_assert_end(&s->pair.a, begun.passive.id, FERRY_CANCELLED, NULL);
@@ -207,7 +200,6 @@ WITH_DIRECT(the_death_of_either_side_ends_the_other)
                 assert_string_equal(json_text(ended, "status"), "ERRORED");
                 code = json_text(json_member(ended, "error"), "code");
                 assert_true(strcmp(code, "peer-lost") == 0 || (!victim && strcmp(code, "peer-unreachable") == 0));
-                json_object_put(ended);
                 region_drop(other, victim ? begun.offered : begun.local);
                 ferry_operation_clear(&begun.passive);
                 worker_stop(other);
@@ -232,7 +224,6 @@ WITH_DIRECT(memory_is_staged_where_it_must_be)
                 missing = json_member(json_member(devices, "gpu_direct_rdma"), "missing");
                 assert_non_null(strstr(json_object_to_json_string(missing), settings[i][1]));
                 assert_null(strstr(json_object_to_json_string(missing), "CUDA"));
-                json_object_put(devices);
                 move(s, &c, "staged");
                 pair_expect_failures(&s->pair);
                 worker_expect(&s->pair.a, "the CUDA driver has failed");

@@ -5,20 +5,20 @@
 
 /* What goes wrong with a GPU, and what that does not hold up. */
 
-static void begin(struct gpu_scene *s, enum ferry_kind kind, char offered[FERRY_ID_SIZE], char local[FERRY_ID_SIZE],
+static void begin(struct gpu_scene *s, enum ferry_kind kind, const char **ret_offered, const char **ret_local,
                   struct ferry_operation *passive, struct ferry_operation *active)
 {
-        device_region(&s->pair.a, "cuda:0", 20 * MIB, kind == FERRY_READABLE ? SEED : 0, offered);
-        device_region(&s->pair.b, "cuda:0", 20 * MIB, kind == FERRY_READABLE ? 0 : SEED, local);
-        offer_make(&s->pair.a, kind, offered, passive);
+        *ret_offered = device_region(&s->pair.a, "cuda:0", 20 * MIB, kind == FERRY_READABLE ? SEED : 0);
+        *ret_local = device_region(&s->pair.b, "cuda:0", 20 * MIB, kind == FERRY_READABLE ? 0 : SEED);
+        offer_make(&s->pair.a, kind, *ret_offered, passive);
         gpu_set_faults(s, "stuck");
-        begin_make(&s->pair.b, kind_of_peer(kind), local, passive->metadata, active);
+        begin_make(&s->pair.b, kind_of_peer(kind), *ret_local, passive->metadata, active);
 }
 
 /* Until the active side has asked for bytes, and the passive side knows of it. */
 static void await_running(struct worker *w, const char *id)
 {
-        struct ferry_operation now;
+        OPERATION now;
 
         do {
                 assert_int_equal(ferry_get_operation(w->client, id, 1000, 1, &now), 0);
@@ -26,26 +26,22 @@ static void await_running(struct worker *w, const char *id)
                         break;
                 ferry_operation_clear(&now);
         } while (true);
-        ferry_operation_clear(&now);
 }
 
 WITH_GPUS(a_cancel_waits_for_the_copy_that_the_gpu_has_begun)
 {
         for (int kind = 0; kind < 2; kind++) {
-                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-                struct ferry_operation passive, active, now;
+                const char *offered, *local;
+                OPERATION passive, active, now;
 
                 pair_start(&s->pair, false);
                 pair_expect_failures(&s->pair);
-                begin(s, kind ? FERRY_READABLE : FERRY_WRITABLE, offered, local, &passive, &active);
+                begin(s, kind ? FERRY_READABLE : FERRY_WRITABLE, &offered, &local, &passive, &active);
                 await_running(&s->pair.a, passive.id);
                 assert_int_equal(ferry_cancel_operation(s->pair.b.client, active.id, &now), 0);
-                ferry_operation_clear(&now);
                 gpu_set_faults(s, "");
                 operation_assert_end(&s->pair.b, active.id, FERRY_CANCELLED, NULL);
                 operation_assert_end(&s->pair.a, passive.id, FERRY_CANCELLED, NULL);
-                ferry_operation_clear(&passive);
-                ferry_operation_clear(&active);
                 region_drop(&s->pair.a, offered);
                 region_drop(&s->pair.b, local);
                 pair_assert_serving(&s->pair);
@@ -55,19 +51,17 @@ WITH_GPUS(a_cancel_waits_for_the_copy_that_the_gpu_has_begun)
 
 WITH_GPUS(a_peer_that_is_killed_ends_the_transfer)
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-        struct ferry_operation passive, active;
+        const char *offered, *local;
+        OPERATION passive, active;
 
         pair_start(&s->pair, false);
         pair_expect_failures(&s->pair);
-        begin(s, FERRY_READABLE, offered, local, &passive, &active);
+        begin(s, FERRY_READABLE, &offered, &local, &passive, &active);
         await_running(&s->pair.a, passive.id);
         worker_kill(&s->pair.a);
         gpu_set_faults(s, "");
         operation_assert_error(&s->pair.b, active.id, FERRY_ERRORED, FERRY_E_PEER_LOST);
         region_drop(&s->pair.b, local);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
         worker_stop(&s->pair.b);
 }
 
@@ -76,15 +70,14 @@ WITH_GPUS(a_gpu_that_falls_off_the_bus_ends_its_operations_and_nothing_else)
         static const char *const words[] = { "gone", "reset" };
         for (size_t i = 0; i < 2; i++)
                 for (int network = 0; network < 2; network++) {
-                        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-                        struct ferry_operation passive, active;
+                        OPERATION passive, active;
 
                         pair_start(&s->pair, network);
                         pair_expect_failures(&s->pair);
                         worker_expect(&s->pair.a, "CUDA call failed");
                         worker_expect(&s->pair.b, "CUDA call failed");
-                        device_region(&s->pair.a, "cuda:0", 3 * MIB, SEED, offered);
-                        device_region(&s->pair.b, "cuda:0", 3 * MIB, 0, local);
+                        const char *offered = device_region(&s->pair.a, "cuda:0", 3 * MIB, SEED);
+                        const char *local = device_region(&s->pair.b, "cuda:0", 3 * MIB, 0);
                         offer_make(&s->pair.a, FERRY_READABLE, offered, &passive);
                         gpu_set_faults(s, words[i]);
                         begin_make(&s->pair.b, FERRY_READ, local, passive.metadata, &active);
@@ -95,8 +88,6 @@ WITH_GPUS(a_gpu_that_falls_off_the_bus_ends_its_operations_and_nothing_else)
                         pair_assert_serving(&s->pair);
                         region_drop(&s->pair.a, offered);
                         region_drop(&s->pair.b, local);
-                        ferry_operation_clear(&passive);
-                        ferry_operation_clear(&active);
                         pair_stop(&s->pair);
                         gpu_set_faults(s, "");
                 }

@@ -78,20 +78,17 @@ WITH_GPUS(checksums_are_made_of_gpu_memory)
 
 WITH_GPUS(a_worker_moves_bytes_between_its_own_gpus)
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-        struct ferry_operation passive, active;
+        OPERATION passive, active;
         struct worker *w = &s->pair.a;
 
         worker_start(w, "a", NULL);
-        device_region(w, "cuda:0", 2 * MIB, SEED, offered);
-        device_region(w, "cuda:1", 2 * MIB, 0, local);
+        const char *offered = device_region(w, "cuda:0", 2 * MIB, SEED);
+        const char *local = device_region(w, "cuda:1", 2 * MIB, 0);
         offer_make(w, FERRY_READABLE, offered, &passive);
         begin_make(w, FERRY_READ, local, passive.metadata, &active);
         operation_assert_end(w, active.id, FERRY_COMPLETE, NULL);
         assert_transport(w, active.id, "shm+cuda_ipc");
         region_assert_pattern(w, local, SEED, 0, 2 * MIB);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
 }
 
 /* ---- between hosts, and over HTTP ---- */
@@ -176,14 +173,14 @@ WITH_GPUS(a_read_into_a_gpu_can_be_followed)
 {
         for (int network = 0; network < 2; network++) {
                 const struct course c = { FERRY_READABLE, "cuda:0", "cuda:1", 32 * MIB, NULL };
-                char target[FERRY_ID_SIZE], read[FERRY_ID_SIZE];
+                char read[FERRY_ID_SIZE];
                 struct course_state first;
                 struct json_object *follower, *reader;
                 const char *body;
 
                 pair_start(&s->pair, network);
                 course_prepare(&s->pair, &c, &first);
-                device_region(&s->pair.a, "cuda:0", c.size, 0, target);
+                const char *target = device_region(&s->pair.a, "cuda:0", c.size, 0);
                 gpu_set_faults(s, "slow");
                 course_begin(&s->pair, &c, &first);
                 body = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"follow\":\"%s\"}",
@@ -197,8 +194,6 @@ WITH_GPUS(a_read_into_a_gpu_can_be_followed)
                 gpu_set_faults(s, "");
                 region_assert_pattern(&s->pair.a, target, SEED, 0, c.size);
                 operation_assert_end(&s->pair.b, json_text(follower, "id"), FERRY_COMPLETE, NULL);
-                json_object_put(follower);
-                json_object_put(reader);
                 region_drop(&s->pair.a, target);
                 course_end(&s->pair, &c, &first, network ? "tcp+staged" : "shm+cuda_ipc",
                            network ? "tcp+staged" : "shm+cuda_ipc");

@@ -64,7 +64,6 @@ static void move(struct pair *p, enum ferry_kind passive_kind, struct list *sour
 {
         bool readable = passive_kind == FERRY_READABLE;
         struct list *offered = readable ? source : target, *local = readable ? target : source;
-        char on_a[FERRY_ID_SIZE], on_b[FERRY_ID_SIZE];
         struct ferry_operation_spec passive_spec = { .kind = passive_kind,
                                                      .descriptors = offered->given,
                                                      .n_descriptors = offered->n_given,
@@ -74,11 +73,11 @@ static void move(struct pair *p, enum ferry_kind passive_kind, struct list *sour
                                                     .descriptors = local->given,
                                                     .n_descriptors = local->n_given,
                                                     .verify = verify };
-        struct ferry_operation passive, active;
+        OPERATION passive, active;
         uint8_t *sent, *arrived;
+        const char *on_a = region_make(&p->a, REGION, readable ? SEED : 0);
+        const char *on_b = region_make(&p->b, REGION, readable ? 0 : SEED);
 
-        region_make(&p->a, REGION, readable ? SEED : 0, on_a);
-        region_make(&p->b, REGION, readable ? 0 : SEED, on_b);
         for (size_t i = 0; i < offered->n_given; i++)
                 offered->given[i].region = on_a;
         for (size_t i = 0; i < local->n_given; i++)
@@ -95,8 +94,6 @@ static void move(struct pair *p, enum ferry_kind passive_kind, struct list *sour
         assert_int_equal(bytes_outside(readable ? &p->b : &p->a, readable ? on_b : on_a, target), 0);
         free(sent);
         free(arrived);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
         region_drop(&p->a, on_a);
         region_drop(&p->b, on_b);
 }
@@ -221,9 +218,8 @@ ON_PAIR(a_row_is_shown_as_it_was_given_and_offered_as_one)
         };
         struct ferry_operation operation;
         struct json_object *metadata, *descriptors;
-        char id[FERRY_ID_SIZE];
+        const char *id = region_make(&p->a, REGION, 0);
 
-        region_make(&p->a, REGION, 0, id);
         given[0] = (struct ferry_descriptor){ .region = id, .offset = 1, .size = 7 };
         given[1] = (struct ferry_descriptor){ .region = id, .offset = 10, .size = 3, .count = COUNT, .stride = 64 };
         assert_int_equal(ferry_create_operation(p->a.client, &spec, &operation), 0);
@@ -236,12 +232,11 @@ ON_PAIR(a_row_is_shown_as_it_was_given_and_offered_as_one)
         assert_int_equal(operation.descriptors[1].count, COUNT);
         assert_int_equal(operation.descriptors[1].stride, 64);
         assert_true(strlen(operation.metadata) < 2048);
-        metadata = json_tokener_parse(operation.metadata);
+        metadata = json_parse(operation.metadata);
         descriptors = json_object_object_get(metadata, "descriptors");
         assert_int_equal(json_object_array_length(descriptors), 2);
         assert_int_equal(json_number(json_object_array_get_idx(descriptors, 0), "size"), 7);
         assert_int_equal(json_number(json_object_array_get_idx(descriptors, 1), "size"), 3 * COUNT);
-        json_object_put(metadata);
         ferry_operation_clear(&operation);
         given[1].count++;
         assert_int_equal(ferry_create_operation(p->a.client, &spec, &operation), FERRY_E_INVALID_PARAMETER);
@@ -252,7 +247,7 @@ ON_EACH_PAIR(slices_of_many_regions_are_one_stream)
 {
         enum { N = 40, EACH = 50000 };
 
-        char ids[N][FERRY_ID_SIZE], whole[FERRY_ID_SIZE];
+        const char *ids[N], *whole = region_make(&p->b, (uint64_t)N * EACH, 0);
         struct ferry_descriptor items[N];
         struct ferry_operation_spec spec = {
                 .kind = FERRY_READABLE, .descriptors = items, .n_descriptors = N, .include_metadata = true
@@ -261,14 +256,13 @@ ON_EACH_PAIR(slices_of_many_regions_are_one_stream)
         struct ferry_operation_spec read = {
                 .kind = FERRY_READ, .layout = FERRY_LAYOUT_STREAM, .descriptors = &target, .n_descriptors = 1
         };
-        struct ferry_operation passive, active;
+        OPERATION passive, active;
         uint8_t *bytes = malloc((size_t)N * EACH), *wanted = malloc(EACH);
 
         for (int i = 0; i < N; i++) {
-                region_make(&p->a, EACH, (uint64_t)i + 1, ids[i]);
+                ids[i] = region_make(&p->a, EACH, (uint64_t)i + 1);
                 items[i] = (struct ferry_descriptor){ .region = ids[i] };
         }
-        region_make(&p->b, (uint64_t)N * EACH, 0, whole);
         assert_int_equal(ferry_create_operation(p->a.client, &spec, &passive), 0);
         for (int i = 0; i < N; i++)
                 assert_int_equal(ferry_delete_region(p->a.client, ids[i]), FERRY_E_REGION_IN_USE);
@@ -284,6 +278,4 @@ ON_EACH_PAIR(slices_of_many_regions_are_one_stream)
         }
         free(bytes);
         free(wanted);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
 }

@@ -78,13 +78,12 @@ static void stream_close(struct stream *s)
 
 ON_PAIR(a_stream_tells_of_a_life_from_region_to_region)
 {
-        struct ferry_operation offer, read;
-        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
+        OPERATION offer, read;
 
         struct stream a = stream_begin(&p->a, "", ""), b = stream_begin(&p->b, "", "");
         assert_non_null(strstr(a.text, "\r\nContent-Type: text/event-stream\r\n"));
-        region_make(&p->a, MIB, 1, source);
-        region_make(&p->b, MIB, 0, target);
+        const char *source = region_make(&p->a, MIB, 1);
+        const char *target = region_make(&p->b, MIB, 0);
         offer_make(&p->a, FERRY_READABLE, source, &offer);
         begin_make(&p->b, FERRY_READ, target, offer.metadata, &read);
         operation_assert_end(&p->b, read.id, FERRY_COMPLETE, NULL);
@@ -105,12 +104,9 @@ ON_PAIR(a_stream_tells_of_a_life_from_region_to_region)
         assert_non_null(strstr(b.text, "\"status\":\"COMPLETE\""));
         assert_non_null(strstr(b.text, "\"transport\":\"shm\""));
         /* The key of the offer is in no event. */
-        struct json_object *metadata = json_tokener_parse(offer.metadata);
+        struct json_object *metadata = json_parse(offer.metadata);
         assert_null(strstr(a.text, json_text(metadata, "notification_key")));
         assert_null(strstr(b.text, json_text(metadata, "notification_key")));
-        json_object_put(metadata);
-        ferry_operation_clear(&offer);
-        ferry_operation_clear(&read);
         stream_close(&a);
         stream_close(&b);
 }
@@ -128,12 +124,11 @@ ON_PAIR(the_death_of_a_peer_is_told)
 WITH_PAIR(progress_comes_ten_times_a_second_at_most)
 {
         enum { SIZE = 128 * MIB };
-        struct ferry_operation offer, write, ended;
-        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
+        OPERATION offer, write, ended;
 
         pair_start(p, true);
-        region_make(&p->a, SIZE, 0, target);
-        region_make(&p->b, SIZE, 0, source);
+        const char *target = region_make(&p->a, SIZE, 0);
+        const char *source = region_make(&p->b, SIZE, 0);
         struct stream b = stream_begin(&p->b, "?kind=write", "");
         offer_make(&p->a, FERRY_WRITABLE, target, &offer);
         begin_make(&p->b, FERRY_WRITE, source, offer.metadata, &write);
@@ -142,9 +137,6 @@ WITH_PAIR(progress_comes_ten_times_a_second_at_most)
         size_t n = text_count(b.text, "event: operation.changed\n");
         assert_true(n >= 1);
         assert_true(n <= 2 + ended.duration_us / 100000);
-        ferry_operation_clear(&offer);
-        ferry_operation_clear(&write);
-        ferry_operation_clear(&ended);
         stream_close(&b);
 }
 
@@ -160,18 +152,16 @@ static char *last_id(const struct stream *s)
 
 WITH_WORKER(a_stream_that_was_cut_goes_on_where_it_was)
 {
-        char first[FERRY_ID_SIZE], second[FERRY_ID_SIZE], third[FERRY_ID_SIZE];
-
         worker_start(w, "a", NULL);
         struct stream s = stream_begin(w, "", "");
-        region_make(w, 10, 0, first);
+        const char *first = region_make(w, 10, 0);
         (void)stream_await(&s, first);
         char *id = last_id(&s);
         const char *header = text_format("Last-Event-ID: %s\r\n", id);
         stream_close(&s);
         worker_await_metric(w, READERS, 0);
-        region_make(w, 10, 0, second);
-        region_make(w, 10, 0, third);
+        const char *second = region_make(w, 10, 0);
+        const char *third = region_make(w, 10, 0);
         s = stream_begin(w, "", header);
         const char *at = stream_await(&s, second);
         assert_true(stream_await(&s, third) > at);
@@ -182,7 +172,6 @@ WITH_WORKER(a_stream_that_was_cut_goes_on_where_it_was)
         const char *path = text_format("/v1/events?after=%s", id);
         struct json_object *page = call_json(w, 200, "GET", path, NULL);
         assert_int_equal(json_object_array_length(json_member(page, "events")), 2);
-        json_object_put(page);
         free(id);
 }
 
@@ -193,20 +182,17 @@ ON_WORKER(a_reader_of_an_earlier_worker_hears_of_the_restart)
         stream_close(&s);
         struct json_object *page = call_json(w, 200, "GET", "/v1/events?after=00000000000000aa-17", NULL);
         assert_true(json_truth(page, "restarted"));
-        json_object_put(page);
 }
 
 ON_WORKER(a_label_lets_its_own_operations_pass)
 {
-        char region[FERRY_ID_SIZE];
-
         struct stream s = stream_begin(w, "?label=mine", "");
-        region_make(w, 10, 0, region);
+        const char *region = region_make(w, 10, 0);
         static const char *const labels[] = { "theirs", "mine" };
         for (int i = 0; i < 2; i++) {
                 const char *more = text_format(",\"label\":\"%s\"", labels[i]),
                            *body = operation_body("readable", region, more);
-                json_object_put(call_json(w, 201, "POST", "/v1/operations", body));
+                call_json(w, 201, "POST", "/v1/operations", body);
         }
         (void)stream_await(&s, "\"label\":\"mine\"");
         assert_null(strstr(s.text, "theirs"));
@@ -240,11 +226,11 @@ WITH_WORKER(events_need_the_full_token)
 
 ON_WORKER(near_limits_are_told, "--max-regions", "10")
 {
-        char ids[10][FERRY_ID_SIZE];
+        const char *ids[10];
 
         struct stream s = stream_begin(w, "?type=limit", "");
         for (int i = 0; i < 10; i++)
-                region_make(w, 10, 0, ids[i]);
+                ids[i] = region_make(w, 10, 0);
         (void)stream_await(&s, "\"limit\":{\"name\":\"regions_max\",\"used\":9,\"max\":10}");
         for (int i = 0; i < 3; i++)
                 region_drop(w, ids[i]);
@@ -255,7 +241,6 @@ ON_WORKER(near_limits_are_told, "--max-regions", "10")
 ON_WORKER(a_crowd_of_readers_costs_nothing_until_something_happens)
 {
         static struct stream crowd[CROWD];
-        char region[FERRY_ID_SIZE];
 
         for (int i = 0; i < CROWD; i++)
                 crowd[i] = stream_open(w, "", "");
@@ -268,7 +253,7 @@ ON_WORKER(a_crowd_of_readers_costs_nothing_until_something_happens)
         assert_true(worker_wakeups(w) - wakeups <= 20);
         if (!SANITIZED)
                 assert_true(worker_processor_ms(w) - used <= 20);
-        region_make(w, 10, 0, region);
+        const char *region = region_make(w, 10, 0);
         for (int i = 0; i < CROWD; i++)
                 (void)stream_await(&crowd[i], region);
         for (int i = 0; i < CROWD; i++)
@@ -278,10 +263,9 @@ ON_WORKER(a_crowd_of_readers_costs_nothing_until_something_happens)
 
 ON_WORKER(a_worker_that_stops_ends_its_streams)
 {
-        char region[FERRY_ID_SIZE];
-        struct ferry_operation offer;
+        OPERATION offer;
+        const char *region = region_make(w, 10, 0);
 
-        region_make(w, 10, 0, region);
         offer_make(w, FERRY_READABLE, region, &offer);
         struct stream s = stream_begin(w, "", "");
         worker_stop(w);
@@ -289,6 +273,5 @@ ON_WORKER(a_worker_that_stops_ends_its_streams)
                 ;
         assert_non_null(strstr(s.text, "\"status\":\"CANCELLED\""));
         assert_non_null(strstr(s.text, "\r\n0\r\n\r\n"));
-        ferry_operation_clear(&offer);
         stream_close(&s);
 }

@@ -10,15 +10,14 @@ enum { N = 25 };
 ON_WORKER(pages_list_every_operation_once_in_order_of_creation)
 {
         static const unsigned limits[] = { 1, 4, 5, 24, 25, 26, 0 };
-        char region[FERRY_ID_SIZE], ids[N][FERRY_ID_SIZE];
+        char ids[N][FERRY_ID_SIZE];
+        const char *region = region_make(w, 10, 0);
 
-        region_make(w, 10, 0, region);
         for (size_t i = 0; i < N; i++) {
-                struct ferry_operation operation;
+                OPERATION operation;
 
                 offer_make(w, i % 2 ? FERRY_WRITABLE : FERRY_READABLE, region, &operation);
                 memcpy(ids[i], operation.id, FERRY_ID_SIZE);
-                ferry_operation_clear(&operation);
         }
         for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
                 struct ferry_operation_query query = { .limit = limits[i] };
@@ -49,9 +48,8 @@ ON_WORKER(a_page_goes_on_when_its_last_operation_was_deleted)
         struct ferry_operation_query query = { .limit = 2 };
         struct ferry_operation_list list, rest;
         struct ferry_operation operations[4];
-        char region[FERRY_ID_SIZE];
+        const char *region = region_make(w, 10, 0);
 
-        region_make(w, 10, 0, region);
         for (size_t i = 0; i < 4; i++)
                 offer_make(w, FERRY_READABLE, region, &operations[i]);
         assert_int_equal(ferry_list_operations(w->client, &query, &list), 0);
@@ -89,11 +87,10 @@ static size_t count(struct worker *w, const char *kind, const char *status)
 
 ON_PAIR(filters_select_by_kind_and_status)
 {
-        struct ferry_operation readable, writable, other, read;
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        OPERATION readable, writable, other, read;
+        const char *offered = region_make(&p->a, 10, 1);
+        const char *local = region_make(&p->b, 10, 0);
 
-        region_make(&p->a, 10, 1, offered);
-        region_make(&p->b, 10, 0, local);
         offer_make(&p->a, FERRY_READABLE, offered, &readable);
         offer_make(&p->a, FERRY_READABLE, offered, &other);
         offer_make(&p->a, FERRY_WRITABLE, offered, &writable);
@@ -110,33 +107,24 @@ ON_PAIR(filters_select_by_kind_and_status)
         assert_int_equal(count(&p->a, "readable", "INITIALIZED"), 1);
         assert_int_equal(count(&p->a, "writable", "INITIALIZED"), 0);
         assert_int_equal(count(&p->b, "read", "COMPLETE"), 1);
-        ferry_operation_clear(&readable);
-        ferry_operation_clear(&writable);
-        ferry_operation_clear(&other);
-        ferry_operation_clear(&read);
 }
 
 ON_WORKER(a_list_shows_no_secret_and_an_empty_one_is_a_list)
 {
-        struct ferry_operation operation;
+        OPERATION operation;
         struct json_object *metadata, *list;
-        char region[FERRY_ID_SIZE];
         const char *text;
 
         list = call_json(w, 200, "GET", "/v1/operations", NULL);
         assert_string_equal(json_object_to_json_string_ext(list, JSON_C_TO_STRING_PLAIN), "{\"operations\":[]}");
-        json_object_put(list);
-        region_make(w, 10, 0, region);
+        const char *region = region_make(w, 10, 0);
         offer_make(w, FERRY_READABLE, region, &operation);
-        metadata = json_tokener_parse(operation.metadata);
+        metadata = json_parse(operation.metadata);
         list = call_json(w, 200, "GET", "/v1/operations", NULL);
         text = json_object_to_json_string(list);
         assert_non_null(strstr(text, operation.id));
         assert_null(strstr(text, json_text(metadata, "notification_key")));
         assert_null(strstr(text, "metadata"));
-        json_object_put(list);
-        json_object_put(metadata);
-        ferry_operation_clear(&operation);
 }
 
 ON_WORKER(parameters_are_checked)

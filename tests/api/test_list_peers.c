@@ -15,25 +15,22 @@ static void connect_to(struct worker *w, const struct worker *peer)
         ferry_peer_clear(&connected);
 }
 
-/* The only peer that the worker knows; its document is for json_object_put(). */
-static struct json_object *only_peer(struct worker *w, struct json_object **ret_peer)
+/* The only peer that the worker knows. */
+static struct json_object *only_peer(struct worker *w)
 {
-        struct json_object *answer = call_json(w, 200, "GET", "/v1/peers", NULL);
-        struct json_object *peers = json_member(answer, "peers");
+        struct json_object *peers = json_member(call_json(w, 200, "GET", "/v1/peers", NULL), "peers");
 
         assert_int_equal(json_object_array_length(peers), 1);
-        *ret_peer = json_object_array_get_idx(peers, 0);
-        return answer;
+        return json_object_array_get_idx(peers, 0);
 }
 
 /* Until the worker's only peer has that status. */
-static struct json_object *await_status(struct worker *w, const char *status, struct json_object **ret_peer)
+static struct json_object *await_status(struct worker *w, const char *status)
 {
-        struct json_object *answer;
+        struct json_object *peer;
 
-        while (strcmp(json_text((answer = only_peer(w, ret_peer), *ret_peer), "status"), status) != 0)
-                json_object_put(answer);
-        return answer;
+        WAIT_UNTIL(strcmp(json_text(peer = only_peer(w), "status"), status) == 0);
+        return peer;
 }
 
 /* The transports that are not used, joined by blanks. */
@@ -92,11 +89,11 @@ ON_WORKER(nobody_is_an_empty_list)
 
 ON_PAIR(both_sides_tell_of_a_local_link)
 {
-        struct json_object *answer, *peer;
+        struct json_object *peer;
         struct ferry_peer_list list;
 
         connect_to(&p->b, &p->a);
-        answer = only_peer(&p->b, &peer);
+        peer = only_peer(&p->b);
         assert_string_equal(json_text(peer, "worker"), "a");
         assert_string_equal(json_text(peer, "epoch"), p->a.epoch);
         assert_string_equal(json_text(peer, "status"), "connected");
@@ -107,9 +104,8 @@ ON_PAIR(both_sides_tell_of_a_local_link)
         assert_int_equal(strlen(json_text(peer, "connected_at")), strlen("2026-11-20T11:01:52.123Z"));
         assert_http(peer, p->a.url);
         assert_unused(peer, "");
-        json_object_put(answer);
 
-        answer = only_peer(&p->a, &peer); /* which was told no more than who it is */
+        peer = only_peer(&p->a); /* which was told no more than who it is */
         assert_string_equal(json_text(peer, "worker"), "b");
         assert_string_equal(json_text(peer, "epoch"), p->b.epoch);
         assert_string_equal(json_text(peer, "status"), "connected");
@@ -117,7 +113,6 @@ ON_PAIR(both_sides_tell_of_a_local_link)
         assert_string_equal(json_text(peer, "opened_by"), "peer");
         assert_http(peer, NULL);
         assert_unused(peer, "");
-        json_object_put(answer);
 
         assert_int_equal(ferry_list_peers(p->b.client, 0, NULL, &list), 0);
         assert_int_equal(list.n, 1);
@@ -129,24 +124,22 @@ ON_PAIR(both_sides_tell_of_a_local_link)
 
 WITH_PAIR(the_network_side_says_why_it_is_not_shared_memory)
 {
-        struct json_object *answer, *peer;
+        struct json_object *peer;
 
         pair_start(p, true);
         connect_to(&p->b, &p->a);
-        answer = only_peer(&p->b, &peer);
+        peer = only_peer(&p->b);
         assert_string_equal(json_text(peer, "transport"), "tcp");
         assert_string_equal(json_text(json_member(peer, "addresses"), "data"), p->a.data);
         assert_unused(peer, "shm rdma");
         assert_reason(peer, "shm", "the local transport is off (--local)");
         assert_reason(peer, "rdma", "--transports names no transport of RDMA that is here");
-        json_object_put(answer);
-        answer = only_peer(&p->a, &peer);
+        peer = only_peer(&p->a);
         assert_string_equal(json_text(peer, "worker"), "b");
         assert_string_equal(json_text(peer, "transport"), "tcp");
         assert_string_equal(json_text(peer, "opened_by"), "peer");
         assert_unused(peer, "shm rdma");
         assert_reason(peer, "shm", "the peer chose this link: its own list says why");
-        json_object_put(answer);
 }
 
 WITH_PAIR(workers_with_other_directories_do_not_see_each_others_sockets)
@@ -154,50 +147,46 @@ WITH_PAIR(workers_with_other_directories_do_not_see_each_others_sockets)
         const char *directory = text_format("%s/other", worker_directory());
         const char *const flags[] = { "--data-listen", "127.0.0.1:0", NULL };
         const char *const elsewhere[] = { "--data-listen", "127.0.0.1:0", "--local", directory, NULL };
-        struct json_object *answer, *peer;
+        struct json_object *peer;
 
         worker_start(&p->a, "a", flags);
         worker_start(&p->b, "b", elsewhere);
         connect_to(&p->b, &p->a);
-        answer = only_peer(&p->b, &peer);
+        peer = only_peer(&p->b);
         assert_string_equal(json_text(peer, "transport"), "tcp");
         assert_reason(peer, "shm", "its socket is not in our --local directory");
-        json_object_put(answer);
 }
 
 ON_EACH_PAIR(running_transfers_are_counted_on_both_sides)
 {
-        struct json_object *answer, *peer;
+        struct json_object *peer;
         struct running running;
 
         running_start(p, FERRY_READABLE, 64 * STEPS_MIB, 3, &p->a, &running);
-        answer = only_peer(&p->b, &peer);
+        peer = only_peer(&p->b);
         assert_int_equal(json_number(peer, "transfers"), 1);
         assert_string_equal(json_text(peer, "status"), "connected");
-        json_object_put(answer);
         worker_resume(&p->a);
         operation_assert_end(&p->b, running.active, FERRY_COMPLETE, NULL);
         operation_assert_end(&p->a, running.passive, FERRY_COMPLETE, NULL);
-        answer = only_peer(&p->a, &peer);
+        peer = only_peer(&p->a);
         assert_int_equal(json_number(peer, "transfers"), 0);
-        json_object_put(answer);
         running_drop(p, &running);
 }
 
 WITH_PAIR(a_dead_peer_is_told_of_with_the_reason)
 {
-        struct json_object *answer, *peer;
+        struct json_object *peer;
 
         for (int network = 0; network < 2; network++) {
                 pair_start(p, network);
                 connect_to(&p->b, &p->a);
                 worker_kill(&p->a);
-                answer = await_status(&p->b, "disconnected", &peer);
+                peer = await_status(&p->b, "disconnected");
                 assert_string_equal(json_text(peer, "worker"), "a");
                 assert_false(json_object_object_get_ex(peer, "transport", NULL));
                 assert_string_equal(json_text(json_member(peer, "error"), "code"), "peer-lost");
                 assert_true(*json_text(peer, "disconnected_at") != '\0');
-                json_object_put(answer);
                 worker_stop(&p->b);
                 worker_clean(&p->a);
         }
@@ -206,14 +195,13 @@ WITH_PAIR(a_dead_peer_is_told_of_with_the_reason)
 /* b reads what a offers, not over HTTP, which ends with peer-unreachable and that detail. */
 static void assert_unreachable(struct pair *p, const char *detail)
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-        struct ferry_operation passive, end;
+        OPERATION passive, end;
         struct json_object *active;
         const char *body;
 
         worker_expect(&p->b, "error=peer-unreachable");
-        region_make(&p->a, SIZE, 1, offered);
-        region_make(&p->b, SIZE, 0, local);
+        const char *offered = region_make(&p->a, SIZE, 1);
+        const char *local = region_make(&p->b, SIZE, 0);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         body = text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],"
                            "\"transports\":[\"shm\",\"tcp\",\"rdma\"],\"remote_metadata\":%s}",
@@ -221,21 +209,18 @@ static void assert_unreachable(struct pair *p, const char *detail)
         active = call_json(&p->b, 201, "POST", "/v1/operations", body);
         operation_assert_end(&p->b, json_text(active, "id"), FERRY_ERRORED, &end);
         assert_string_equal(end.error_detail, detail);
-        ferry_operation_clear(&end);
-        json_object_put(active);
-        ferry_operation_clear(&passive);
 }
 
 WITH_PAIR(who_could_not_be_reached_is_listed_with_every_reason)
 {
         static const char *const off[] = { "--local", "off", "--data-listen", "127.0.0.1:0", NULL };
         static const char detail[] = "the local transport is off (--local); it names no network address to try";
-        struct json_object *answer, *peer;
+        struct json_object *peer;
 
         worker_start(&p->a, "a", NULL);
         worker_start(&p->b, "b", off);
         assert_unreachable(p, detail);
-        answer = only_peer(&p->b, &peer);
+        peer = only_peer(&p->b);
         assert_string_equal(json_text(peer, "worker"), "a");
         assert_string_equal(json_text(peer, "status"), "disconnected");
         assert_string_equal(json_text(json_member(peer, "error"), "code"), "peer-unreachable");
@@ -243,7 +228,6 @@ WITH_PAIR(who_could_not_be_reached_is_listed_with_every_reason)
         assert_unused(peer, "shm rdma tcp");
         assert_reason(peer, "shm", "the local transport is off (--local)");
         assert_reason(peer, "tcp", "it names no network address to try");
-        json_object_put(answer);
 }
 
 WITH_PAIR(an_address_that_is_not_admitted_is_the_reason)
@@ -251,14 +235,13 @@ WITH_PAIR(an_address_that_is_not_admitted_is_the_reason)
         static const char *const flags[] = { "--data-listen", "127.0.0.1:0", "--local", "off", NULL };
         static const char *const only_other[] = { "--data-listen", "127.0.0.1:0",  "--local", "off",
                                                   "--allow-peer",  "192.0.2.0/24", NULL };
-        struct json_object *answer, *peer;
+        struct json_object *peer;
 
         worker_start(&p->a, "a", flags);
         worker_start(&p->b, "b", only_other);
         assert_unreachable(p, "the local transport is off (--local); --allow-peer does not admit its network address");
-        answer = only_peer(&p->b, &peer);
+        peer = only_peer(&p->b);
         assert_reason(peer, "tcp", "--allow-peer does not admit its network address");
-        json_object_put(answer);
 }
 
 WITH_PAIR(pages_give_each_peer_once)
@@ -291,15 +274,14 @@ WITH_PAIR(transfers_over_http_are_counted_on_both_sides)
         static const char *const apart[] = { "--local", "off", NULL };
         static const char *const both[] = { "shm rdma tcp", "shm rdma tcp" };
         struct worker *sides[] = { &p->b, &p->a };
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         struct ferry_operation offer, active, end;
 
         worker_start(&p->a, "a", apart);
         worker_start(&p->b, "b", apart);
         worker_expect(&p->a, "no transport but HTTP");
         worker_expect(&p->b, "no transport but HTTP");
-        region_make(&p->a, SIZE, 7, offered);
-        region_make(&p->b, SIZE, 0, local);
+        const char *offered = region_make(&p->a, SIZE, 7);
+        const char *local = region_make(&p->b, SIZE, 0);
         for (int i = 0; i < MANY; i++) {
                 offer_make(&p->a, FERRY_READABLE, offered, &offer);
                 begin_make(&p->b, FERRY_READ, local, offer.metadata, &active);
@@ -310,7 +292,7 @@ WITH_PAIR(transfers_over_http_are_counted_on_both_sides)
                 ferry_operation_clear(&active);
         }
         for (int i = 0; i < 2; i++) {
-                struct json_object *peer, *answer = only_peer(sides[i], &peer);
+                struct json_object *peer = only_peer(sides[i]);
 
                 assert_string_equal(json_text(peer, "worker"), sides[!i]->name);
                 assert_string_equal(json_text(peer, "epoch"), sides[!i]->epoch);
@@ -326,7 +308,6 @@ WITH_PAIR(transfers_over_http_are_counted_on_both_sides)
                                 : "the local transport is off (--local)");
                 assert_reason(peer, "tcp",
                               i ? "the peer chose HTTP: its own list says why" : "it names no network address to try");
-                json_object_put(answer);
         }
 }
 
@@ -337,11 +318,10 @@ ON_EACH_PAIR(transfers_over_links_are_counted_on_both_sides)
 
         pair_assert_serving(p);
         for (int i = 0; i < 2; i++) {
-                struct json_object *peer, *answer = only_peer(sides[i], &peer);
+                struct json_object *peer = only_peer(sides[i]);
 
                 assert_int_equal(json_number(peer, "transfers_completed"), 1);
                 assert_in_range(json_number(peer, "bytes_done"), 1, STEPS_MIB);
-                json_object_put(answer);
         }
 }
 

@@ -20,7 +20,7 @@ struct move {
         struct worker *offerer, *mover;
         enum ferry_kind kind; /* of the passive operation */
         uint64_t size;
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        const char *local, *offered;
         struct ferry_operation passive, active;
 };
 
@@ -32,8 +32,8 @@ static void move_offer(struct pair *p, struct move *m, size_t i)
                             .mover = from_a ? &p->b : &p->a,
                             .kind = readable ? FERRY_READABLE : FERRY_WRITABLE,
                             .size = sizes[i / 4 % SIZES] };
-        region_make(m->offerer, m->size, readable ? i + 1 : 0, m->offered);
-        region_make(m->mover, m->size, readable ? 0 : i + 1, m->local);
+        m->offered = region_make(m->offerer, m->size, readable ? i + 1 : 0);
+        m->local = region_make(m->mover, m->size, readable ? 0 : i + 1);
         offer_make(m->offerer, m->kind, m->offered, &m->passive);
 }
 
@@ -92,7 +92,7 @@ static void move_slice(struct worker *from, struct worker *to, const char *sourc
                                               .descriptors = read ? &out : &in,
                                               .n_descriptors = 1,
                                               .include_metadata = true };
-        struct ferry_operation passive, active;
+        OPERATION passive, active;
 
         assert_int_equal(ferry_create_operation((read ? from : to)->client, &offer, &passive), 0);
         assert_int_equal(ferry_create_operation((read ? to : from)->client,
@@ -107,17 +107,14 @@ static void move_slice(struct worker *from, struct worker *to, const char *sourc
                          0);
         assert_int_equal(active.status, FERRY_COMPLETE);
         operation_assert_end(read ? from : to, passive.id, FERRY_COMPLETE, NULL);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
 }
 
 ON_EACH_PAIR(a_thousand_small_ones_in_sequence)
 {
-        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
         uint64_t offset = 0;
+        const char *source = region_make(&p->a, 128 * KIB, 5);
+        const char *target = region_make(&p->b, 128 * KIB, 0);
 
-        region_make(&p->a, 128 * KIB, 5, source);
-        region_make(&p->b, 128 * KIB, 0, target);
         for (uint64_t i = 0; i < SEQUENCE; i++) {
                 uint64_t size = i % 120 + 1;
 
@@ -147,8 +144,8 @@ static void *create_and_move(void *context)
 
                 m.size = sizes[(c->seed + round * 3) % SIZES];
                 m.kind = round / 2 % 2 ? FERRY_READABLE : FERRY_WRITABLE;
-                region_make(m.offerer, m.size, m.kind == FERRY_READABLE ? seed : 0, m.offered);
-                region_make(m.mover, m.size, m.kind == FERRY_READABLE ? 0 : seed, m.local);
+                m.offered = region_make(m.offerer, m.size, m.kind == FERRY_READABLE ? seed : 0);
+                m.local = region_make(m.mover, m.size, m.kind == FERRY_READABLE ? 0 : seed);
                 offer_make(m.offerer, m.kind, m.offered, &m.passive);
                 move_begin(&m);
                 move_check(&m, seed - 1);

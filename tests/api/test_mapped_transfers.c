@@ -17,7 +17,7 @@ enum { MIB = 1 << 20, SIZE = 512 * MIB, TRIES = 20, SEED = 7 };
 struct scene {
         struct pair pair;
         enum ferry_kind kind; /* of the offer */
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        const char *local, *offered;
         struct ferry_operation passive, active;
         uint8_t *memory; /* the offered region, mapped */
         uint8_t *copy;
@@ -43,8 +43,8 @@ static void scene_start(struct scene *s, enum ferry_kind kind)
         s->kind = kind;
         pair_start_with(&s->pair, false, STRINGS("--drain-timeout", "300ms", "--grace", "300ms"));
         pair_expect_failures(&s->pair);
-        region_make(&s->pair.a, SIZE, kind == FERRY_READABLE ? SEED : 0, s->offered);
-        region_make(&s->pair.b, SIZE, kind == FERRY_READABLE ? 0 : SEED, s->local);
+        s->offered = region_make(&s->pair.a, SIZE, kind == FERRY_READABLE ? SEED : 0);
+        s->local = region_make(&s->pair.b, SIZE, kind == FERRY_READABLE ? 0 : SEED);
         s->memory = map_region(&s->pair.a, s->offered);
         s->copy = malloc(SIZE);
         assert_non_null(s->copy);
@@ -98,18 +98,16 @@ static void in_the_middle(struct scene *s, void (*act)(struct scene *s))
 
 static void cancel_passive(struct scene *s)
 {
-        struct ferry_operation now;
+        OPERATION now;
 
         assert_int_equal(ferry_cancel_operation(s->pair.a.client, s->passive.id, &now), 0);
-        ferry_operation_clear(&now);
 }
 
 static void cancel_active(struct scene *s)
 {
-        struct ferry_operation now;
+        OPERATION now;
 
         assert_int_equal(ferry_cancel_operation(s->pair.b.client, s->active.id, &now), 0);
-        ferry_operation_clear(&now);
 }
 
 static void stop_active(struct scene *s)
@@ -183,7 +181,7 @@ WITH_SCENE(a_cancel_of_the_mover_ends_both)
  */
 WITH_SCENE(a_mover_that_stands_still_changes_nothing_after_the_end)
 {
-        struct ferry_operation now;
+        OPERATION now;
 
         scene_start(s, FERRY_WRITABLE);
         in_the_middle(s, stop_active);
@@ -199,7 +197,6 @@ WITH_SCENE(a_mover_that_stands_still_changes_nothing_after_the_end)
                 operation_assert_error(&s->pair.a, s->passive.id, FERRY_CANCELLED, FERRY_E_CANCELLED);
                 memory_note(s);
         }
-        ferry_operation_clear(&now);
         operation_assert_error(&s->pair.b, s->active.id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
         memory_assert_untouched(s);
         assert_both_serve(s);
@@ -215,7 +212,7 @@ WITH_SCENE(a_mover_that_stands_still_and_is_killed_lets_the_offer_end)
         operation_assert_error(&s->pair.a, s->passive.id, FERRY_CANCELLED, FERRY_E_CANCELLED);
         worker_start(&s->pair.b, "next", NULL);
         assert_both_serve(s);
-        region_make(&s->pair.b, 1, 0, s->local);
+        s->local = region_make(&s->pair.b, 1, 0);
         scene_stop(s);
 }
 
@@ -232,7 +229,7 @@ WITH_SCENE(a_worker_can_leave_while_a_mover_stands_still)
         operation_assert_left(&s->pair.b, s->active.id);
         worker_start(&s->pair.a, "next", NULL);
         assert_both_serve(s);
-        region_make(&s->pair.a, 1, 0, s->offered);
+        s->offered = region_make(&s->pair.a, 1, 0);
         scene_stop(s);
 }
 
@@ -257,19 +254,16 @@ static bool maps_a_deleted_file(void *context)
 WITH_SCENE(a_deleted_region_does_not_live_on_in_the_peer)
 {
         struct pair *p = &s->pair;
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-        struct ferry_operation passive, active;
+        OPERATION passive, active;
 
         pair_start(p, false);
-        region_make(&p->a, 4 * MIB, 1, offered);
-        region_make(&p->b, 4 * MIB, 0, local);
+        const char *offered = region_make(&p->a, 4 * MIB, 1);
+        const char *local = region_make(&p->b, 4 * MIB, 0);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
         operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
         operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
         region_drop(&p->a, offered);
         WAIT_UNTIL(!maps_a_deleted_file(&p->b));
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
         pair_stop(p);
 }

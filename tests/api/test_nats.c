@@ -222,14 +222,13 @@ static const char *offer_url(const char *server, const struct worker *w, const c
 static void assert_fetched(struct shared_scene *s, const char *server)
 {
         struct pair *p = &s->pair;
-        char offered[FERRY_ID_SIZE];
         const char *output, *errors, *url;
         const char *file = text_format("%s/out", s->path);
-        struct ferry_operation passive;
+        OPERATION passive;
         unsigned char expected[SIZE], found[SIZE + 1];
         int fd;
+        const char *offered = region_make(&p->a, SIZE, 1);
 
-        region_make(&p->a, SIZE, 1, offered);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         url = offer_url(server, &p->a, passive.id);
         if (command_run(STRINGS(getenv("FERRY"), "--url", p->b.url, "fetch", url, "-o", file), NULL, &output,
@@ -242,7 +241,6 @@ static void assert_fetched(struct shared_scene *s, const char *server)
         assert_memory_equal(found, expected, SIZE);
         (void)close(fd);
         (void)unlink(file);
-        ferry_operation_clear(&passive);
 }
 
 WITH_SHARED(a_file_is_fetched_by_metadata_that_came_over_nats)

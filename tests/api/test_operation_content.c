@@ -16,18 +16,16 @@ static const char warning[] = "no transport but HTTP";
 
 static const char *bearer(const char *metadata)
 {
-        struct json_object *document = json_tokener_parse(metadata);
+        struct json_object *document = json_parse(metadata);
         const char *header = text_format("Authorization: Bearer %s", json_text(document, "notification_key"));
 
-        json_object_put(document);
         return header;
 }
 
-/* A small offer on worker a whose region holds the pattern of seed, and its key as a header. */
-static const char *offer_small(struct worker *w, enum ferry_kind kind, uint64_t seed, char *region,
+/* An offer of worker a, and its key as a header. */
+static const char *offer_small(struct worker *w, enum ferry_kind kind, const char *region,
                                struct ferry_operation *ret_offer)
 {
-        region_make(w, SMALL, seed, region);
         offer_make(w, kind, region, ret_offer);
         return bearer(ret_offer->metadata);
 }
@@ -41,11 +39,10 @@ WITH_PAIR(workers_without_another_way_use_it)
         for (int kind = FERRY_READABLE; kind <= FERRY_WRITABLE; kind += FERRY_WRITABLE - FERRY_READABLE) {
                 for (int verify = 0; verify < 2; verify++) {
                         bool reads = kind == FERRY_READABLE;
-                        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-                        struct ferry_operation offer, active, end;
+                        OPERATION offer, active, end;
+                        const char *offered = region_make(&p->a, SIZE, reads ? 5 : 0);
+                        const char *local = region_make(&p->b, SIZE, reads ? 0 : 5);
 
-                        region_make(&p->a, SIZE, reads ? 5 : 0, offered);
-                        region_make(&p->b, SIZE, reads ? 0 : 5, local);
                         offer_make(&p->a, (enum ferry_kind)kind, offered, &offer);
                         (verify ? begin_by_messages : begin_make)(&p->b, kind_of_peer((enum ferry_kind)kind), local,
                                                                   offer.metadata, &active);
@@ -54,10 +51,7 @@ WITH_PAIR(workers_without_another_way_use_it)
                         ferry_operation_clear(&end);
                         operation_assert_end(&p->a, offer.id, FERRY_COMPLETE, &end);
                         assert_string_equal(end.transport, "http");
-                        ferry_operation_clear(&end);
                         region_assert_pattern(reads ? &p->b : &p->a, reads ? local : offered, 5, 0, SIZE);
-                        ferry_operation_clear(&offer);
-                        ferry_operation_clear(&active);
                         region_drop(&p->a, offered);
                         region_drop(&p->b, local);
                 }
@@ -103,9 +97,9 @@ WITH_PAIR(a_transfer_over_http_ends_on_both_sides)
 
 WITH_PAIR(the_key_opens_its_own_operation_alone)
 {
-        char region[FERRY_ID_SIZE], other_region[FERRY_ID_SIZE], file[64];
+        char file[64];
         const char *key, *other_key, *path;
-        struct ferry_operation offer, other;
+        OPERATION offer, other;
         FILE *token;
 
         (void)snprintf(file, sizeof(file), "/tmp/ferry-test-token-%ld", (long)getpid());
@@ -117,8 +111,8 @@ WITH_PAIR(the_key_opens_its_own_operation_alone)
         worker_start_plain(&p->a, "a", STRINGS("--listen", "127.0.0.1:0", "--token-file", file));
         worker_connect(&p->a, NULL, &(struct ferry_options){ .token = "an-only-slightly-secret-token-of-the-worker" });
         (void)unlink(file);
-        key = offer_small(&p->a, FERRY_READABLE, 9, region, &offer);
-        other_key = offer_small(&p->a, FERRY_READABLE, 9, other_region, &other);
+        key = offer_small(&p->a, FERRY_READABLE, region_make(&p->a, SMALL, 9), &offer);
+        other_key = offer_small(&p->a, FERRY_READABLE, region_make(&p->a, SMALL, 9), &other);
         path = text_format("/v1/operations/%s/content", offer.id);
         const struct {
                 const char *header;
@@ -139,13 +133,10 @@ WITH_PAIR(the_key_opens_its_own_operation_alone)
                 (void)close(fd);
         }
         {
-                struct ferry_operation end;
+                OPERATION end;
 
                 operation_assert_end(&p->a, offer.id, FERRY_COMPLETE, &end);
-                ferry_operation_clear(&end);
         }
-        ferry_operation_clear(&offer);
-        ferry_operation_clear(&other);
 }
 
 /* A program that has the metadata alone, by libferry: both kinds, in two pieces. */
@@ -154,8 +145,8 @@ WITH_PAIR(a_program_without_a_worker_reads_and_writes)
         static const char secret[] = "an-only-slightly-secret-token-of-the-worker";
         static char bytes[SMALL], wanted[SMALL];
         enum { FIRST = 100000 };
-        char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], file[64];
-        struct ferry_operation readable, writable, end;
+        char file[64];
+        OPERATION readable, writable, end;
         struct ferry *peer;
         size_t size = 0;
 
@@ -168,8 +159,9 @@ WITH_PAIR(a_program_without_a_worker_reads_and_writes)
         worker_start_plain(&p->a, "a", STRINGS("--listen", "127.0.0.1:0", "--token-file", file));
         worker_connect(&p->a, NULL, &(struct ferry_options){ .token = secret });
         (void)unlink(file);
-        const char *key = strrchr(offer_small(&p->a, FERRY_READABLE, 9, region, &readable), ' ') + 1;
-        const char *into = strrchr(offer_small(&p->a, FERRY_WRITABLE, 0, target, &writable), ' ') + 1;
+        const char *region = region_make(&p->a, SMALL, 9), *target = region_make(&p->a, SMALL, 0);
+        const char *key = strrchr(offer_small(&p->a, FERRY_READABLE, region, &readable), ' ') + 1;
+        const char *into = strrchr(offer_small(&p->a, FERRY_WRITABLE, target, &writable), ' ') + 1;
         assert_int_equal(ferry_new(p->a.url, NULL, &peer), 0);
 
         assert_int_equal(ferry_get_operation_content(peer, readable.id, NULL, 0, bytes, FIRST, NULL),
@@ -189,10 +181,7 @@ WITH_PAIR(a_program_without_a_worker_reads_and_writes)
         assert_int_equal(ferry_put_operation_content(peer, writable.id, into, FIRST, bytes + FIRST, SMALL - FIRST), 0);
         operation_assert_end(&p->a, writable.id, FERRY_COMPLETE, &end);
         region_assert_pattern(&p->a, target, 9, 0, SMALL);
-        ferry_operation_clear(&end);
         ferry_free(peer);
-        ferry_operation_clear(&readable);
-        ferry_operation_clear(&writable);
 }
 
 /* FIPS 180-2's example, over a region in which more stands. */
@@ -206,7 +195,6 @@ static char *offer_abc(struct worker *w, const char *kind, const char *region)
         struct json_object *offer = call_json(w, 201, "POST", "/v1/operations", body);
         char *id = strdup(json_text(offer, "id"));
 
-        json_object_put(offer);
         return id;
 }
 
@@ -222,9 +210,8 @@ ON_WORKER(who_asks_is_known_by_a_name_if_it_is_one)
                 { "0123456789abcdef w\xff\xfe", NULL },
                 { "0123456789abcdef aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", NULL },
         };
-        char region[FERRY_ID_SIZE];
+        const char *region = region_make(w, 6, 0);
 
-        region_make(w, 6, 0, region);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 char *offer = offer_abc(w, "readable", region);
                 struct json_object *now, *peer;
@@ -240,7 +227,6 @@ ON_WORKER(who_asks_is_known_by_a_name_if_it_is_one)
                         assert_string_equal(json_text(json_member(now, "peer"), "worker"), rows[i].name);
                 else
                         assert_false(json_object_object_get_ex(now, "peer", &peer));
-                json_object_put(now);
                 free(offer);
         }
 }
@@ -258,12 +244,12 @@ WITH_WORKER(the_digest_of_the_whole_comes_with_any_part)
                 { "Range: bytes=1-1\r\n", NULL, 206 },
                 { "Want-Repr-Digest: sha-512=3, sha-256=1\r\n", ABC_DIGEST, 200 },
         };
-        char region[FERRY_ID_SIZE], *offer;
+        char *offer;
         struct raw_answer answer;
         int fd;
 
         worker_start(w, "a", NULL);
-        region_make(w, 6, 0, region);
+        const char *region = region_make(w, 6, 0);
         assert_int_equal(ferry_put_region_content(w->client, region, 0, "-a--bc", 6), 0);
         offer = offer_abc(w, "readable", region);
         fd = raw_connect(w); /* on one connection, a range is over when the next one is asked for */
@@ -291,12 +277,12 @@ WITH_WORKER(an_upload_that_is_not_what_its_digest_says_fails)
                 { "d", ABC_DIGEST, 409 },
                 { "d", "sha-512=:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=:", 204 },
         };
-        char region[FERRY_ID_SIZE], *offer;
+        char *offer;
         struct raw_answer answer;
 
         worker_start(w, "a", NULL);
         worker_expect(w, "checksum-mismatch");
-        region_make(w, 6, 0, region);
+        const char *region = region_make(w, 6, 0);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 offer = offer_abc(w, "writable", region);
                 /* Of a part, nothing can be said yet. */
@@ -320,16 +306,14 @@ WITH_WORKER(an_upload_that_is_not_what_its_digest_says_fails)
 /* A client that skips about costs memory: so far and no further, and then it is told. */
 ON_WORKER(ranges_apart_from_each_other_are_counted)
 {
-        char region[FERRY_ID_SIZE];
-        struct ferry_operation offer, end;
+        OPERATION offer, end;
         struct json_object *limits;
         uint64_t max, digest_max;
 
         limits = call_json(w, 200, "GET", "/v1/limits", NULL);
         max = json_number(limits, "content_ranges_max");
         digest_max = json_number(limits, "digest_max");
-        json_object_put(limits);
-        region_make(w, digest_max + 1, 0, region);
+        const char *region = region_make(w, digest_max + 1, 0);
         offer_make(w, FERRY_READABLE, region, &offer);
         for (uint64_t i = 0; i <= max; i++) {
                 struct raw_answer answer;
@@ -347,8 +331,6 @@ ON_WORKER(ranges_apart_from_each_other_are_counted)
         }
         worker_await_metric(w, "ferry_http_problems_total{code=\"limit-reached\"}", 1);
         assert_int_equal(ferry_cancel_operation(w->client, offer.id, &end), 0);
-        ferry_operation_clear(&end);
-        ferry_operation_clear(&offer);
         worker_expect(w, "level=warn");
 }
 
@@ -366,8 +348,8 @@ static const char *tls_file(const char *name)
 WITH_PAIR(an_untrusted_network_is_crossed_by_https)
 {
         static const char token[] = "an-only-slightly-secret-token-of-the-worker";
-        char file[64], region[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
-        const char *body;
+        char file[64];
+        const char *target, *body;
         const char *const authorities[] = { "other-ca.pem", "ca.pem" };
         struct ferry_operation offer;
         struct json_object *read;
@@ -383,12 +365,12 @@ WITH_PAIR(an_untrusted_network_is_crossed_by_https)
         worker_expect(&p->a, warning);
         (void)unlink(file);
         worker_connect(&p->a, NULL, &(struct ferry_options){ .token = token, .ca_file = tls_file("ca.pem") });
-        region_make(&p->a, SIZE, 6, region);
+        const char *region = region_make(&p->a, SIZE, 6);
         for (int i = 0; i < 2; i++) {
                 char id[FERRY_ID_SIZE];
 
                 worker_start(&p->b, "b", STRINGS("--peer-ca", tls_file(authorities[i])));
-                region_make(&p->b, SIZE, 0, target);
+                target = region_make(&p->b, SIZE, 0);
                 offer_make(&p->a, FERRY_READABLE, region, &offer);
                 body = text_format("{\"kind\":\"read\",\"verify\":true,\"transports\":[\"https\"],"
                                    "\"descriptors\":[{\"region\":\"%s\"}],\"remote_metadata\":%s}",
@@ -399,14 +381,12 @@ WITH_PAIR(an_untrusted_network_is_crossed_by_https)
                         worker_expect(&p->b, "error=peer-unreachable");
                         operation_assert_error(&p->b, id, FERRY_ERRORED, FERRY_E_PEER_UNREACHABLE);
                 } else {
-                        struct ferry_operation end;
+                        OPERATION end;
 
                         operation_assert_end(&p->b, id, FERRY_COMPLETE, &end);
                         assert_string_equal(end.transport, "https");
-                        ferry_operation_clear(&end);
                 }
                 region_assert_pattern(&p->b, target, i ? 6 : 0, 0, SIZE);
-                json_object_put(read);
                 ferry_operation_clear(&offer);
                 worker_stop(&p->b);
         }

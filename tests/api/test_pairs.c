@@ -10,7 +10,7 @@ enum { SIZE = 5000 };
 /* A pair of workers with a region each, and an offer. */
 struct fixture {
         struct pair p;
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        const char *local, *offered;
         struct ferry_operation passive;
 };
 
@@ -24,8 +24,8 @@ static void fixture_start(struct fixture *f, bool network, enum ferry_kind kind)
 {
         pair_start(&f->p, network);
         pair_expect_failures(&f->p);
-        region_make(&f->p.a, SIZE, 3, f->offered);
-        region_make(&f->p.b, SIZE, 4, f->local);
+        f->offered = region_make(&f->p.a, SIZE, 3);
+        f->local = region_make(&f->p.b, SIZE, 4);
         fixture_offer(f, kind);
 }
 
@@ -50,7 +50,6 @@ static void assert_refused(struct fixture *f, int status, const char *kind, cons
         struct json_object *problem = begin(f, status, kind, metadata);
 
         assert_string_equal(json_text(problem, "code"), code);
-        json_object_put(problem);
 }
 
 static void assert_fails(struct fixture *f, const char *kind, const char *metadata, enum ferry_status status, int error)
@@ -58,7 +57,6 @@ static void assert_fails(struct fixture *f, const char *kind, const char *metada
         struct json_object *operation = begin(f, 201, kind, metadata);
 
         operation_assert_error(&f->p.b, json_text(operation, "id"), status, error);
-        json_object_put(operation);
 }
 
 static const char *active_name(const struct fixture *f)
@@ -70,19 +68,17 @@ static const char *active_name(const struct fixture *f)
 static void assert_still_good(struct fixture *f)
 {
         bool readable = f->passive.kind == FERRY_READABLE;
-        struct ferry_operation now;
+        OPERATION now;
         struct json_object *active;
 
         assert_int_equal(ferry_get_operation(f->p.a.client, f->passive.id, 0, 0, &now), 0);
         assert_int_equal(now.status, FERRY_INITIALIZED);
         assert_int_equal(now.bytes_done, 0);
-        ferry_operation_clear(&now);
         active = begin(f, 201, active_name(f), f->passive.metadata);
         operation_assert_end(&f->p.b, json_text(active, "id"), FERRY_COMPLETE, NULL);
         operation_assert_end(&f->p.a, f->passive.id, FERRY_COMPLETE, NULL);
         region_assert_pattern(&f->p.a, f->offered, readable ? 3 : 4, 0, SIZE);
         region_assert_pattern(&f->p.b, f->local, readable ? 3 : 4, 0, SIZE);
-        json_object_put(active);
         pair_assert_serving(&f->p);
 }
 
@@ -189,7 +185,7 @@ static void assert_never_completes(struct fixture *f, const char *metadata)
         struct ferry_answer answer;
 
         (void)ferry_request(f->p.b.client, "POST", "/v1/operations", "application/json", body, strlen(body), &answer);
-        document = json_tokener_parse(answer.body);
+        document = json_parse(answer.body);
         if (answer.http_status == 201) {
                 operation_assert_end(&f->p.b, json_text(document, "id"), FERRY_ERRORED, &operation);
                 assert_string_equal(operation.error_code, "peer-refused");
@@ -199,14 +195,13 @@ static void assert_never_completes(struct fixture *f, const char *metadata)
                 assert_int_equal(answer.http_status, 400);
                 assert_string_equal(json_text(document, "code"), "invalid-metadata");
         }
-        json_object_put(document);
         ferry_answer_clear(&answer);
 }
 
 /* Every position of a text member gets another character of the same alphabet. */
 static void change_text(struct fixture *f, const char *name)
 {
-        struct json_object *metadata = json_tokener_parse(f->passive.metadata);
+        struct json_object *metadata = json_parse(f->passive.metadata);
         char *text = strdup(json_text(metadata, name));
 
         for (size_t i = 0; text[i]; i++) {
@@ -219,29 +214,26 @@ static void change_text(struct fixture *f, const char *name)
                 text[i] = was;
         }
         free(text);
-        json_object_put(metadata);
 }
 
 static void change_descriptor(struct fixture *f, const char *name, struct json_object *value)
 {
-        struct json_object *metadata = json_tokener_parse(f->passive.metadata);
+        struct json_object *metadata = json_parse(f->passive.metadata);
         struct json_object *first = json_object_array_get_idx(json_member(metadata, "descriptors"), 0);
 
         json_object_object_del(first, name);
         if (value)
                 json_object_object_add(first, name, value);
         assert_never_completes(f, json_object_to_json_string(metadata));
-        json_object_put(metadata);
 }
 
 static void story_changed(struct fixture *f)
 {
         static const char *const names[] = { "descriptors", "nixl_metadata", "notification_key", "operation_kind" };
-        struct json_object *metadata = json_tokener_parse(f->passive.metadata);
+        struct json_object *metadata = json_parse(f->passive.metadata);
         int64_t ptr = (int64_t)json_number(json_object_array_get_idx(json_member(metadata, "descriptors"), 0), "ptr");
         const char *changed;
 
-        json_object_put(metadata);
         change_text(f, "nixl_metadata");
         change_text(f, "notification_key");
         change_descriptor(f, "ptr", json_object_new_int64(ptr + 1));
@@ -321,7 +313,7 @@ static void story_expired(struct fixture *f)
                                              .n_descriptors = 1,
                                              .ttl_ms = 20,
                                              .include_metadata = true };
-        struct ferry_operation brief;
+        OPERATION brief;
 
         /* The metadata says so itself. */
         assert_int_equal(ferry_create_operation(f->p.a.client, &spec, &brief), 0);
@@ -333,7 +325,6 @@ static void story_expired(struct fixture *f)
         assert_int_equal(ferry_renew_operation(f->p.a.client, brief.id, 1, NULL), 0);
         operation_assert_error(&f->p.a, brief.id, FERRY_CANCELLED, FERRY_E_EXPIRED);
         assert_fails(f, active_name(f), brief.metadata, FERRY_CANCELLED, FERRY_E_EXPIRED);
-        ferry_operation_clear(&brief);
         assert_still_good(f);
 }
 
@@ -348,7 +339,7 @@ CASE(expired_metadata_is_refused)
 static void story_gone(struct fixture *f, bool connected)
 {
         struct json_object *operation;
-        struct ferry_operation end;
+        OPERATION end;
         uint64_t start;
 
         worker_kill(&f->p.a);
@@ -358,8 +349,6 @@ static void story_gone(struct fixture *f, bool connected)
         if (!connected || end.error != FERRY_E_PEER_LOST)
                 assert_string_equal(end.error_code, "peer-unreachable");
         assert_true(now_ms() - start < 8000);
-        ferry_operation_clear(&end);
-        json_object_put(operation);
         worker_clean(&f->p.a);
 }
 

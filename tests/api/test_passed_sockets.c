@@ -40,13 +40,12 @@ WITH_WORKER(a_worker_serves_on_sockets_that_stay_their_makers)
         worker_pass(fds, 2);
         for (int run = 0; run < 2; run++) {
                 worker_start_plain(w, "w", flags);
-                struct json_object *ready = json_tokener_parse(w->ready), *http = json_member(ready, "http");
+                struct json_object *ready = json_parse(w->ready), *http = json_member(ready, "http");
                 assert_int_equal(json_object_array_length(http), 2);
                 for (size_t i = 0; i < 2; i++) {
                         worker_connect(w, json_object_get_string(json_object_array_get_idx(http, i)), NULL);
                         assert_int_equal(ferry_get_readyz(w->client), 0);
                 }
-                json_object_put(ready);
                 worker_stop(w);
                 assert_int_equal(access(local.sun_path, F_OK), 0);
         }

@@ -14,7 +14,6 @@ static void detail_says(struct worker *w, int status, const char *method, const 
 
         if (!strstr(detail, text))
                 fail_msg("%s %s: \"%s\" does not say \"%s\"", method, path, detail, text);
-        json_object_put(problem);
 }
 
 ON_WORKER(a_detail_names_its_subject)
@@ -46,13 +45,12 @@ WITH_WORKER(a_limit_is_named_with_its_value)
         const char *flags[] = {
                 "--max-operations", "1", "--max-regions", "1", "--max-waiters", "1", "--memory-limit", "1M", NULL
         };
-        struct ferry_operation operation;
-        char region[FERRY_ID_SIZE];
+        OPERATION operation;
         const char *path, *body;
 
         worker_start(w, "w", flags);
         detail_says(w, 507, "POST", "/v1/regions", "{\"size\":1048577}", "--memory-limit is 1048576");
-        region_make(w, 1, 0, region);
+        const char *region = region_make(w, 1, 0);
         detail_says(w, 429, "POST", "/v1/regions", "{\"size\":1}", "--max-regions is 1");
         offer_make(w, FERRY_READABLE, region, &operation);
         body = operation_body("readable", region, "");
@@ -63,5 +61,4 @@ WITH_WORKER(a_limit_is_named_with_its_value)
         worker_await_metric(w, "ferry_http_waiters", 1);
         detail_says(w, 429, "GET", path, NULL, "--max-waiters is 1");
         wire_abort(waiting);
-        ferry_operation_clear(&operation);
 }

@@ -121,8 +121,7 @@ WITH_PROXY(the_name_of_the_upstream_needs_allow_host)
 WITH_PROXY(a_transfer_is_made_through_nginx)
 {
         struct worker *w = &proxy->worker;
-        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
-        struct ferry_operation offer, read;
+        OPERATION offer, read;
         struct ferry_worker_info info;
         struct ferry_limits limits;
 
@@ -134,8 +133,8 @@ WITH_PROXY(a_transfer_is_made_through_nginx)
         assert_non_null(strstr(info.json, "\"http\":[\"https://ferry.example:8443\"]"));
         ferry_worker_info_clear(&info);
 
-        region_make(w, DEFAULT_BODY_MAX, 3, source);
-        region_make(w, DEFAULT_BODY_MAX, 0, target);
+        const char *source = region_make(w, DEFAULT_BODY_MAX, 3);
+        const char *target = region_make(w, DEFAULT_BODY_MAX, 0);
         offer_make(w, FERRY_READABLE, source, &offer);
 
         /* A wait ends before nginx gives up on a connection that is silent. */
@@ -149,8 +148,6 @@ WITH_PROXY(a_transfer_is_made_through_nginx)
         begin_make(w, FERRY_READ, target, offer.metadata, &read);
         operation_assert_end(w, read.id, FERRY_COMPLETE, NULL);
         region_assert_pattern(w, target, 3, 0, DEFAULT_BODY_MAX);
-        ferry_operation_clear(&read);
-        ferry_operation_clear(&offer);
         region_drop(w, source);
         region_drop(w, target);
         worker_stop(w);

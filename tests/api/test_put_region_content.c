@@ -36,10 +36,9 @@ WITH_WORKER(bytes_go_where_offset_says)
                 { "?offset=1&offset=2", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
                 { "?ofset=1", "a", "Abc3xyz7!!", 400, "invalid-parameter" },
         };
-        char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
-        digits_make(w, id);
+        const char *id = digits_make(w);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 struct raw_answer answer;
 
@@ -57,9 +56,8 @@ WITH_WORKER(bytes_go_where_offset_says)
 
 ON_WORKER(no_bytes_are_stored_anywhere_up_to_the_end)
 {
-        char id[FERRY_ID_SIZE];
+        const char *id = digits_make(w);
 
-        digits_make(w, id);
         wire_expect(w, 204, "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
                     region_path(id, "/content"));
         wire_expect(w, 204, "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
@@ -75,10 +73,10 @@ ON_WORKER(no_bytes_are_stored_anywhere_up_to_the_end)
 
 ON_WORKER(chunks_are_bytes)
 {
-        char id[FERRY_ID_SIZE], start[6];
+        char start[6];
         size_t n;
+        const char *id = digits_make(w);
 
-        digits_make(w, id);
         wire_expect(w, 204,
                     "PUT %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
                     "1\r\na\r\n3\r\nbcd\r\n0005\r\nefghi\r\n0\r\nTrailer: x\r\n\r\n",
@@ -107,10 +105,9 @@ static bool library_may_refuse_extensions(void)
 
 ON_WORKER(chunk_extensions_are_ignored)
 {
-        char id[FERRY_ID_SIZE];
         struct raw_answer answer;
+        const char *id = digits_make(w);
 
-        digits_make(w, id);
         wire_ask(w, &answer,
                  "PUT %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
                  "1\r\na\r\n3;ext=\"x\"\r\nbcd\r\n0\r\n\r\n",
@@ -135,7 +132,6 @@ static ssize_t pour(void *context, void *buffer, size_t size)
 /* An endless upload of unknown length ends at the end of the region; the one next to it keeps its bytes. */
 ON_WORKER(a_chunked_upload_that_is_too_long_stores_nothing_beyond)
 {
-        char before[FERRY_ID_SIZE], id[FERRY_ID_SIZE], after[FERRY_ID_SIZE];
         uint64_t left = 3 * MIB;
         struct ferry_answer answer;
         struct ferry_exchange exchange = { .method = "PUT",
@@ -143,10 +139,10 @@ ON_WORKER(a_chunked_upload_that_is_too_long_stores_nothing_beyond)
                                            .source = pour,
                                            .source_context = &left,
                                            .source_size = FERRY_SIZE_UNKNOWN };
+        const char *before = region_make(w, MIB, 1);
+        const char *id = region_make(w, MIB, 2);
+        const char *after = region_make(w, MIB, 3);
 
-        region_make(w, MIB, 1, before);
-        region_make(w, MIB, 2, id);
-        region_make(w, MIB, 3, after);
         exchange.path = region_path(id, "/content");
         assert_int_equal(ferry_exchange_perform(w->client, &exchange, &answer), FERRY_E_TOO_LARGE);
         assert_int_equal(answer.http_status, 413);
@@ -159,10 +155,9 @@ ON_WORKER(a_chunked_upload_that_is_too_long_stores_nothing_beyond)
 /* What can be told from Content-Length is refused before the first byte is stored, however many pieces it comes in. */
 ON_WORKER(an_announced_upload_that_is_too_long_stores_nothing)
 {
-        char id[FERRY_ID_SIZE];
         uint64_t left = MIB + 1;
+        const char *id = region_make(w, MIB, 2);
 
-        region_make(w, MIB, 2, id);
         assert_int_equal(ferry_put_region_content_from(w->client, id, 0, pour, &left, MIB + 1), FERRY_E_TOO_LARGE);
         left = MIB;
         assert_int_equal(ferry_put_region_content_from(w->client, id, 1, pour, &left, MIB), FERRY_E_TOO_LARGE);
@@ -184,10 +179,9 @@ WITH_WORKER(only_octets_are_taken)
                 { "application/octet-streams", 415 },
                 { "", 415 },
         };
-        char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
-        digits_make(w, id);
+        const char *id = digits_make(w);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 struct raw_answer answer;
 
@@ -220,13 +214,13 @@ static void await_digits(struct worker *w, const char *id, const char *wanted)
 /* What came before the client left is there; the region is free at once. */
 ON_WORKER(a_client_that_leaves_half_way_frees_the_region)
 {
-        char id[FERRY_ID_SIZE];
+        const char *id;
         const char *request;
 
         for (int how = 0; how < 4; how++) {
                 int fd = raw_connect(w);
 
-                digits_make(w, id);
+                id = digits_make(w);
                 request = text_format("PUT %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n%s", region_path(id, "/content"),
                                       how % 2 ? "Transfer-Encoding: chunked" : "Content-Length: 10",
                                       how % 2 ? "4\r\nhalf\r\n6\r\nhal" : "half");
@@ -254,13 +248,12 @@ ON_WORKER(a_client_that_leaves_half_way_frees_the_region)
 WITH_WORKER(an_upload_is_not_copied)
 {
         enum { SIZE = 64 * MIB, MOST_KB = 8 * 1024 };
-        char id[FERRY_ID_SIZE];
         uint64_t anonymous, resident;
 
         if (SANITIZED)
                 skip();
         worker_start(w, "w", NULL);
-        region_make(w, SIZE, 0, id);
+        const char *id = region_make(w, SIZE, 0);
         worker_assert_serving(w);
         anonymous = worker_status_kb(w, "RssAnon");
         resident = worker_status_kb(w, "VmHWM");
@@ -278,13 +271,12 @@ ON_PAIR(uploads_and_transfers_share_a_worker)
 {
         enum { SIZE = 64 * MIB, OTHER = 8 * MIB + 1 };
         struct running running;
-        char other[FERRY_ID_SIZE];
 
         running_start(p, FERRY_READABLE, SIZE, 11, &p->b, &running);
-        region_make(&p->a, OTHER, 12, other);
+        const char *other = region_make(&p->a, OTHER, 12);
         region_assert_pattern(&p->a, other, 12, 0, OTHER);
         worker_resume(&p->b);
-        region_make(&p->b, OTHER, 13, other);
+        other = region_make(&p->b, OTHER, 13);
         operation_assert_end(&p->b, running.active, FERRY_COMPLETE, NULL);
         operation_assert_end(&p->a, running.passive, FERRY_COMPLETE, NULL);
         region_assert_pattern(&p->b, running.local, 11, 0, SIZE);
@@ -295,11 +287,10 @@ ON_PAIR(uploads_and_transfers_share_a_worker)
 ON_WORKER(two_uploads_into_one_region_do_not_mix)
 {
         enum { HALF = 256 << 10, PIECE = 16 << 10 };
-        char id[FERRY_ID_SIZE];
         uint8_t piece[PIECE];
         int fds[2];
+        const char *id = region_make(w, 2 * HALF, 0);
 
-        region_make(w, 2 * HALF, 0, id);
         for (int i = 0; i < 2; i++) {
                 const char *head =
                         text_format("PUT %s?offset=%d HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n",

@@ -39,12 +39,11 @@ static void offer(struct worker *w, const char *region, uint32_t readers, struct
 
 static void assert_readers(struct worker *w, const char *id, uint64_t done, enum ferry_status status)
 {
-        struct ferry_operation now;
+        OPERATION now;
 
         assert_int_equal(ferry_get_operation(w->client, id, 0, 0, &now), 0);
         assert_int_equal(now.readers_done, done);
         assert_int_equal(now.status, status);
-        ferry_operation_clear(&now);
 }
 
 static int setup(void **state)
@@ -71,12 +70,12 @@ CASE(many_readers_read_at_the_same_time)
         for (int network = 0; network < 2; network++) {
                 struct worker *workers[READERS] = { &f->p.b, &f->c, &f->d };
                 struct ferry_operation passive, active[READERS], late;
-                char offered[FERRY_ID_SIZE], local[READERS][FERRY_ID_SIZE];
+                const char *local[READERS];
 
                 fixture_start(f, network);
-                region_make(&f->p.a, SIZE, SEED, offered);
+                const char *offered = region_make(&f->p.a, SIZE, SEED);
                 for (int i = 0; i < READERS; i++)
-                        region_make(workers[i], SIZE, 0, local[i]);
+                        local[i] = region_make(workers[i], SIZE, 0);
                 offer(&f->p.a, offered, READERS, &passive);
                 for (int i = 0; i < READERS; i++)
                         begin_make(workers[i], FERRY_READ, local[i], passive.metadata, &active[i]);
@@ -100,7 +99,8 @@ CASE(many_readers_read_at_the_same_time)
 /* Begins a read on b and stops b in its middle. */
 static void read_halfway(struct fixture *f, const char *metadata, const char *region)
 {
-        struct ferry_operation active, now;
+        OPERATION active;
+        struct ferry_operation now;
         bool moving;
 
         begin_make(&f->p.b, FERRY_READ, region, metadata, &active);
@@ -111,7 +111,6 @@ static void read_halfway(struct fixture *f, const char *metadata, const char *re
                 ferry_operation_clear(&now);
         } while (!moving);
         worker_pause(&f->p.b);
-        ferry_operation_clear(&active);
 }
 
 CASE(a_reader_that_dies_costs_only_its_own_attempt)
@@ -119,21 +118,21 @@ CASE(a_reader_that_dies_costs_only_its_own_attempt)
         enum { LARGE = 512 * STEPS_MIB };
 
         for (int network = 0; network < 2; network++) {
-                struct ferry_operation passive, c, d, late;
+                OPERATION passive;
+                struct ferry_operation c, d, late;
                 bool complete = false;
-                char offered[FERRY_ID_SIZE], small[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
 
                 fixture_start(f, network);
-                region_make(&f->p.a, LARGE, 0, offered);
-                region_make(&f->p.b, LARGE, 0, local);
+                const char *offered = region_make(&f->p.a, LARGE, 0);
+                const char *local = region_make(&f->p.b, LARGE, 0);
                 offer(&f->p.a, offered, 2, &passive);
                 read_halfway(f, passive.metadata, local);
                 /* Both places are taken: one by the reader that stands still. */
-                region_make(&f->c, LARGE, 0, local);
+                local = region_make(&f->c, LARGE, 0);
                 begin_make(&f->c, FERRY_READ, local, passive.metadata, &c);
                 operation_assert_end(&f->c, c.id, FERRY_COMPLETE, NULL);
                 assert_readers(&f->p.a, passive.id, 1, FERRY_IN_PROGRESS);
-                region_make(&f->d, LARGE, 0, small);
+                const char *small = region_make(&f->d, LARGE, 0);
                 begin_make(&f->d, FERRY_READ, small, passive.metadata, &d);
                 operation_assert_error(&f->d, d.id, FERRY_ERRORED, FERRY_E_ALREADY_CLAIMED);
                 ferry_operation_clear(&d);
@@ -142,7 +141,7 @@ CASE(a_reader_that_dies_costs_only_its_own_attempt)
                 worker_kill(&f->p.b);
                 worker_clean(&f->p.b);
                 for (uint64_t deadline = now_ms() + WAIT_MS; !complete;) {
-                        struct ferry_operation now;
+                        OPERATION now;
 
                         begin_make(&f->d, FERRY_READ, small, passive.metadata, &late);
                         assert_int_equal(ferry_wait_operation(f->d.client, late.id, WAIT_MS, &now), 0);
@@ -150,13 +149,11 @@ CASE(a_reader_that_dies_costs_only_its_own_attempt)
                         complete = now.status == FERRY_COMPLETE;
                         if (!complete)
                                 assert_string_equal(now.error_code, "already-claimed");
-                        ferry_operation_clear(&now);
                         assert_true(now_ms() < deadline);
                 }
                 operation_assert_end(&f->p.a, passive.id, FERRY_COMPLETE, NULL);
                 assert_readers(&f->p.a, passive.id, 2, FERRY_COMPLETE);
                 ferry_operation_clear(&c);
-                ferry_operation_clear(&passive);
                 worker_stop(&f->c);
                 worker_stop(&f->d);
                 worker_stop(&f->p.a);
@@ -165,12 +162,11 @@ CASE(a_reader_that_dies_costs_only_its_own_attempt)
 
 CASE(an_offer_to_many_ends_for_all_when_it_is_cancelled)
 {
-        struct ferry_operation passive, first, late;
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        OPERATION passive, first, late;
 
         fixture_start(f, false);
-        region_make(&f->p.a, SMALL, SEED, offered);
-        region_make(&f->p.b, SMALL, 0, local);
+        const char *offered = region_make(&f->p.a, SMALL, SEED);
+        const char *local = region_make(&f->p.b, SMALL, 0);
         offer(&f->p.a, offered, 5, &passive);
         begin_make(&f->p.b, FERRY_READ, local, passive.metadata, &first);
         operation_assert_end(&f->p.b, first.id, FERRY_COMPLETE, NULL);
@@ -182,9 +178,6 @@ CASE(an_offer_to_many_ends_for_all_when_it_is_cancelled)
         operation_assert_error(&f->p.a, passive.id, FERRY_CANCELLED, FERRY_E_CANCELLED);
         begin_make(&f->p.b, FERRY_READ, local, passive.metadata, &late);
         operation_assert_error(&f->p.b, late.id, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
-        ferry_operation_clear(&late);
-        ferry_operation_clear(&first);
-        ferry_operation_clear(&passive);
         worker_stop(&f->c);
         worker_stop(&f->d);
         pair_stop(&f->p);

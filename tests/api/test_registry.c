@@ -45,20 +45,18 @@ WITH_PAIR(a_read_names_the_worker_that_offers)
         NEEDS_ETCD();
         pair_register(p);
         for (size_t i = 0; i < 2; i++) {
-                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], url[96];
-                struct ferry_operation passive;
+                char url[96];
+                OPERATION passive;
                 struct json_object *operation;
+                const char *offered = region_make(&p->a, SIZE, 1 + i);
+                const char *local = region_make(&p->b, SIZE, 0);
 
-                region_make(&p->a, SIZE, 1 + i, offered);
-                region_make(&p->b, SIZE, 0, local);
                 offer_make(&p->a, FERRY_READABLE, offered, &passive);
                 (void)snprintf(url, sizeof(url), i ? "ferry://a/v1/operations/%s/metadata" : "ferry://a/%s",
                                passive.id);
                 operation = begin(&p->b, local, url);
                 operation_assert_end(&p->b, json_text(operation, "id"), FERRY_COMPLETE, NULL);
                 region_assert_pattern(&p->b, local, 1 + i, 0, SIZE);
-                json_object_put(operation);
-                ferry_operation_clear(&passive);
         }
 }
 
@@ -71,45 +69,38 @@ WITH_PAIR(a_worker_is_connected_to_by_name)
         answer = call_json(&p->b, 201, "POST", "/v1/peers", "{\"url\":\"ferry://a\"}");
         assert_string_equal(json_text(answer, "worker"), "a");
         assert_string_equal(json_text(answer, "url"), "ferry://a");
-        json_object_put(answer);
         answer = call_json(&p->b, 200, "GET", "/v1/peers", NULL);
         peers = json_member(answer, "peers");
         assert_int_equal(json_object_array_length(peers), 1);
         peer = json_member(json_member(json_object_array_get_idx(peers, 0), "addresses"), "http");
         assert_string_equal(json_object_get_string(json_object_array_get_idx(peer, 0)), p->a.url);
-        json_object_put(answer);
 }
 
 WITH_PAIR(a_name_that_nobody_has_is_told)
 {
-        char local[FERRY_ID_SIZE];
         struct json_object *operation;
-        struct ferry_operation ended;
+        OPERATION ended;
 
         NEEDS_ETCD();
         pair_register(p);
         worker_expect(&p->b, "operation ended");
-        region_make(&p->b, SIZE, 0, local);
+        const char *local = region_make(&p->b, SIZE, 0);
         operation = begin(&p->b, local, "ferry://nobody/op_0123456789abcdef");
         operation_assert_end(&p->b, json_text(operation, "id"), FERRY_ERRORED, &ended);
         assert_int_equal(ended.error, FERRY_E_PEER_UNREACHABLE);
         assert_string_equal(ended.error_detail, "the registry has no worker of the name nobody");
-        ferry_operation_clear(&ended);
-        json_object_put(operation);
         /* The worker is there, the operation is not. */
         operation = begin(&p->b, local, "ferry://a/op_0123456789abcdef");
         operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, FERRY_E_STALE_METADATA);
-        json_object_put(operation);
         assert_problem(&p->b, "POST", "/v1/peers", "{\"url\":\"ferry://nobody\"}", 502, "peer-unreachable", NULL);
 }
 
 WITH_PAIR(without_a_registry_names_are_refused)
 {
-        char local[FERRY_ID_SIZE];
         const char *body;
 
         worker_start(&p->b, "b", NULL);
-        region_make(&p->b, SIZE, 0, local);
+        const char *local = region_make(&p->b, SIZE, 0);
         body = operation_body("read", local, ",\"remote_url\":\"ferry://a/op_0123456789abcdef\"");
         assert_problem(&p->b, "POST", "/v1/operations", body, 400, "invalid-parameter", "/remote_url");
         assert_problem(&p->b, "POST", "/v1/peers", "{\"url\":\"ferry://a\"}", 400, "invalid-parameter", "/url");
@@ -117,17 +108,15 @@ WITH_PAIR(without_a_registry_names_are_refused)
 
 WITH_PAIR(the_registry_cannot_widen_allow_peer)
 {
-        char local[FERRY_ID_SIZE];
         struct json_object *operation;
 
         NEEDS_ETCD();
         start(&p->a, "a");
         worker_start(&p->b, "b", STRINGS("--registry", etcd.url, "--registry-ttl", "2s", "--allow-peer", "192.0.2.1"));
         worker_expect(&p->b, "operation ended");
-        region_make(&p->b, SIZE, 0, local);
+        const char *local = region_make(&p->b, SIZE, 0);
         operation = begin(&p->b, local, "ferry://a/op_0123456789abcdef");
         operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, FERRY_E_FORBIDDEN);
-        json_object_put(operation);
 }
 
 WITH_WORKER(the_worker_says_how_its_name_stands)
@@ -141,7 +130,6 @@ WITH_WORKER(the_worker_says_how_its_name_stands)
         assert_string_equal(json_text(registry, "status"), "registered");
         assert_string_equal(json_text(registry, "key"), "/ferry/workers/a");
         assert_int_equal(json_number(registry, "ttl_ms"), 2000);
-        json_object_put(answer);
         worker_await_metric(w, "ferry_registry_registered", 1);
 }
 
@@ -222,18 +210,16 @@ static void start_secure(struct worker *w, const char *name, const char *authori
 
 WITH_PAIR(names_are_kept_over_tls)
 {
-        char local[FERRY_ID_SIZE];
         struct json_object *operation;
 
         NEEDS_ETCD();
         start_secure(&p->a, "a", "ca.pem", true);
         start_secure(&p->b, "b", "ca.pem", true);
         worker_await_metric(&p->a, "ferry_registry_registered", 1);
-        region_make(&p->b, SIZE, 0, local);
+        const char *local = region_make(&p->b, SIZE, 0);
         worker_expect(&p->b, "operation ended");
         operation = begin(&p->b, local, "ferry://a/op_0123456789abcdef"); /* which a does not know: it was asked */
         operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, FERRY_E_STALE_METADATA);
-        json_object_put(operation);
 }
 
 WITH_WORKER(a_registry_that_nobody_vouches_for_or_that_refuses_us_is_away)
@@ -268,16 +254,13 @@ WITH_PAIR(the_registered_workers_are_listed)
         assert_string_equal(json_text(peer, "epoch"), p->a.epoch);
         assert_string_equal(json_text(peer, "status"), "registered");
         assert_string_equal(json_text(json_object_array_get_idx(peers, 1), "worker"), "b");
-        json_object_put(answer);
         /* Two pages. */
         answer = call_json(&p->b, 200, "GET", "/v1/peers?registry=1&limit=1", NULL);
         const char *path = text_format("/v1/peers?registry=1&limit=1&after=%s", json_text(answer, "next"));
-        json_object_put(answer);
         answer = call_json(&p->b, 200, "GET", path, NULL);
         peers = json_member(answer, "peers");
         assert_int_equal(json_object_array_length(peers), 1);
         assert_string_equal(json_text(json_object_array_get_idx(peers, 0), "worker"), "b");
-        json_object_put(answer);
 }
 
 WITH_PAIR(a_wait_for_the_list_ends_with_a_change)
@@ -292,7 +275,6 @@ WITH_PAIR(a_wait_for_the_list_ends_with_a_change)
         answer = call_json(&p->a, 200, "GET", "/v1/peers?registry=1", NULL);
         path = text_format("/v1/peers?registry=1&wait_ms=50000&revision=%llu",
                            (unsigned long long)json_number(answer, "revision"));
-        json_object_put(answer);
         fd = raw_ask(&p->a, "GET", path);
         start(&p->b, "b");
         raw_receive(fd, false, &raw); /* WAIT_MS is less than the wait */
@@ -303,8 +285,7 @@ WITH_PAIR(a_wait_for_the_list_ends_with_a_change)
         answer = call_json(&p->a, 200, "GET", "/v1/peers?registry=1", NULL);
         path = text_format("/v1/peers?registry=1&wait_ms=50&revision=%llu",
                            (unsigned long long)json_number(answer, "revision"));
-        json_object_put(answer);
-        json_object_put(call_json(&p->a, 200, "GET", path, NULL));
+        call_json(&p->a, 200, "GET", path, NULL);
         /* A worker that ends does not wait for one. */
         fd = raw_ask(&p->a, "GET", "/v1/peers?registry=1&wait_ms=50000&revision=9007199254740991");
         worker_stop(&p->b);
@@ -336,9 +317,8 @@ WITH_SHARED(ferry_lists_workers_and_fetches_by_name)
 {
         struct pair *p = &s->pair;
         const char *ferry = getenv("FERRY");
-        char offered[FERRY_ID_SIZE];
         const char *output, *errors, *url, *file = text_format("%s/out", s->path);
-        struct ferry_operation passive;
+        OPERATION passive;
 
         if (!etcd.pid) {
                 skip();
@@ -348,12 +328,11 @@ WITH_SHARED(ferry_lists_workers_and_fetches_by_name)
         assert_non_null(strstr(output, "NAME"));
         assert_non_null(strstr(output, p->a.url));
         assert_non_null(strstr(output, p->b.url));
-        region_make(&p->a, SIZE, 1, offered);
+        const char *offered = region_make(&p->a, SIZE, 1);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         url = text_format("ferry://a/%s", passive.id);
         assert_int_equal(
                 command_run(STRINGS(ferry, "--url", p->b.url, "fetch", url, "-o", file), NULL, &output, &errors), 0);
-        ferry_operation_clear(&passive);
         assert_int_equal(command_run(STRINGS(ferry, "--url", p->b.url, "fetch", "ferry://nobody/op_0123456789abcdef",
                                              "-o", file),
                                      NULL, &output, &errors),

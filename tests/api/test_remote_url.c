@@ -24,7 +24,6 @@ static void assert_fails(struct pair *p, const char *region, const char *url, in
         struct json_object *operation = begin(p, 201, region, url);
 
         operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, error);
-        json_object_put(operation);
 }
 
 ON_PAIR(urls_that_are_none_are_refused)
@@ -49,9 +48,8 @@ ON_PAIR(urls_that_are_none_are_refused)
                 { "http://127.0.0.1:9300/v1/worker", 400, "invalid-parameter" },
                 { "http://127.0.0.1:9300/v1/operations", 400, "invalid-parameter" },
         };
-        char local[FERRY_ID_SIZE];
+        const char *local = region_make(&p->b, SIZE, 0);
 
-        region_make(&p->b, SIZE, 0, local);
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
                 const char *more = text_format(",\"remote_url\":\"%s\"", cases[i].url);
                 const char *body = operation_body("read", local, more);
@@ -65,16 +63,16 @@ ON_PAIR(urls_that_are_none_are_refused)
 WITH_PAIR(what_the_peer_answers_decides)
 {
         for (int network = 0; network < 2; network++) {
-                char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], nowhere[URL_SIZE];
+                char nowhere[URL_SIZE];
                 const char *url;
-                struct ferry_operation passive, active;
+                OPERATION passive, active;
                 int listener = listen_somewhere(nowhere, sizeof(nowhere), TARGET);
 
                 (void)close(listener); /* nobody listens there any more */
                 pair_start(p, network);
                 pair_expect_failures(p);
-                region_make(&p->a, SIZE, 1, offered);
-                region_make(&p->b, SIZE, 0, local);
+                const char *offered = region_make(&p->a, SIZE, 1);
+                const char *local = region_make(&p->b, SIZE, 0);
                 assert_fails(p, local, nowhere, FERRY_E_PEER_UNREACHABLE);
 
                 url = metadata_url(&p->a, "op_0123456789abcdef");
@@ -88,8 +86,6 @@ WITH_PAIR(what_the_peer_answers_decides)
                 operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
                 url = metadata_url(&p->a, passive.id);
                 assert_fails(p, local, url, FERRY_E_STALE_METADATA); /* it is over: 410 */
-                ferry_operation_clear(&passive);
-                ferry_operation_clear(&active);
                 pair_assert_serving(p);
                 pair_stop(p);
         }
@@ -97,21 +93,18 @@ WITH_PAIR(what_the_peer_answers_decides)
 
 ON_PAIR(sizes_of_fetched_metadata_are_checked)
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         const char *url;
-        struct ferry_operation passive, now;
+        OPERATION passive, now;
 
         pair_expect_failures(p);
-        region_make(&p->a, SIZE, 1, offered);
-        region_make(&p->b, SIZE - 1, 0, local);
+        const char *offered = region_make(&p->a, SIZE, 1);
+        const char *local = region_make(&p->b, SIZE - 1, 0);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         url = metadata_url(&p->a, passive.id);
         assert_fails(p, local, url, FERRY_E_SIZE_MISMATCH);
         assert_int_equal(ferry_get_operation(p->a.client, passive.id, 0, 0, &now), 0);
         assert_int_equal(now.status, FERRY_INITIALIZED);
         region_drop(&p->b, local);
-        ferry_operation_clear(&now);
-        ferry_operation_clear(&passive);
         pair_assert_serving(p);
 }
 
@@ -133,12 +126,12 @@ WITH_PAIR(a_server_that_is_no_worker_is_survived)
                 { "SSH-2.0-OpenSSH_9.2\r\n", FERRY_E_TRANSFER_FAILED },
                 { "", FERRY_E_TRANSFER_FAILED },
         };
-        char local[FERRY_ID_SIZE], url[URL_SIZE];
+        char url[URL_SIZE];
         int listener = listen_somewhere(url, sizeof(url), TARGET);
 
         pair_start(p, false);
         pair_expect_failures(p);
-        region_make(&p->b, SIZE, 0, local);
+        const char *local = region_make(&p->b, SIZE, 0);
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
                 struct json_object *operation = begin(p, 201, local, url);
                 const char *request = serve_once(listener, cases[i].answer);
@@ -147,7 +140,6 @@ WITH_PAIR(a_server_that_is_no_worker_is_survived)
                                  0);
 
                 operation_assert_error(&p->b, json_text(operation, "id"), FERRY_ERRORED, cases[i].error);
-                json_object_put(operation);
         }
         region_drop(&p->b, local);
         pair_assert_serving(p);
@@ -157,10 +149,9 @@ WITH_PAIR(a_server_that_is_no_worker_is_survived)
 /* A worker that listens beyond loopback admits nobody unless told; metadata by value names hosts too. */
 ON_PAIR(the_list_of_peers_can_be_set, "--allow-peer", "192.0.2.0/24")
 {
-        char local[FERRY_ID_SIZE];
         const char *more, *body;
+        const char *local = region_make(&p->b, SIZE, 0);
 
-        region_make(&p->b, SIZE, 0, local);
         more = text_format(",\"remote_url\":\"%s/v1/operations/op_0123456789abcdef/metadata\"", p->a.url);
         body = operation_body("read", local, more);
         assert_problem(&p->b, "POST", "/v1/operations", body, 403, "forbidden", "/remote_url");

@@ -5,13 +5,12 @@
 
 WITH_WORKER(a_renewed_offer_outlives_its_first_time)
 {
-        struct ferry_operation operation, now;
-        char region[FERRY_ID_SIZE];
+        OPERATION operation, now;
 
         static const char *const flags[] = { "--ttl", "600ms", NULL };
 
         worker_start(w, "a", flags);
-        region_make(w, 100, 0, region);
+        const char *region = region_make(w, 100, 0);
         offer_make(w, FERRY_READABLE, region, &operation);
         assert_int_equal(ferry_renew_operation(w->client, operation.id, 60000, &now), 0);
         assert_true(strcmp(operation.expires_at, now.expires_at) < 0);
@@ -22,18 +21,16 @@ WITH_WORKER(a_renewed_offer_outlives_its_first_time)
         ferry_operation_clear(&now);
         /* Without a body: as long as at first, from now on. */
         assert_int_equal(ferry_renew_operation(w->client, operation.id, 0, &now), 0);
-        ferry_operation_clear(&now);
         operation_assert_error(w, operation.id, FERRY_CANCELLED, FERRY_E_EXPIRED);
-        ferry_operation_clear(&operation);
 }
 
 ON_PAIR(renewing_shows_in_fresh_metadata)
 {
-        struct ferry_operation passive, active;
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], *fresh;
+        OPERATION passive, active;
+        char *fresh;
+        const char *offered = region_make(&p->a, 100, 4);
+        const char *local = region_make(&p->b, 100, 0);
 
-        region_make(&p->a, 100, 4, offered);
-        region_make(&p->b, 100, 0, local);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         assert_int_equal(ferry_renew_operation(p->a.client, passive.id, 3600000, NULL), 0);
         assert_int_equal(ferry_get_operation_metadata(p->a.client, passive.id, &fresh), 0);
@@ -41,18 +38,15 @@ ON_PAIR(renewing_shows_in_fresh_metadata)
         begin_make(&p->b, FERRY_READ, local, fresh, &active);
         operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
         ferry_secret_free(fresh);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
 }
 
 ON_PAIR(only_live_offers_can_be_renewed)
 {
-        struct ferry_operation passive, active;
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        OPERATION passive, active;
         const char *path;
+        const char *offered = region_make(&p->a, 100, 4);
+        const char *local = region_make(&p->b, 100, 0);
 
-        region_make(&p->a, 100, 4, offered);
-        region_make(&p->b, 100, 0, local);
         offer_make(&p->a, FERRY_READABLE, offered, &passive);
         path = text_format("/v1/operations/%s/renew", passive.id);
         assert_problem(&p->a, "POST", path, "{\"ttl_ms\":0}", 400, "invalid-parameter", "/ttl_ms");
@@ -61,14 +55,12 @@ ON_PAIR(only_live_offers_can_be_renewed)
         assert_problem(&p->a, "POST", path, "[5]", 400, "invalid-parameter", "");
         assert_problem(&p->a, "POST", path, "{", 400, "invalid-json", "");
         assert_problem(&p->a, "POST", "/v1/operations/op_0123456789abcdef/renew", NULL, 404, "not-found", NULL);
-        json_object_put(call_json(&p->a, 200, "POST", path, "{}"));
-        json_object_put(call_json(&p->a, 200, "POST", path, NULL));
+        call_json(&p->a, 200, "POST", path, "{}");
+        call_json(&p->a, 200, "POST", path, NULL);
         begin_make(&p->b, FERRY_READ, local, passive.metadata, &active);
         operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
         operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, NULL);
         assert_problem(&p->a, "POST", path, NULL, 410, "gone", NULL);
         path = text_format("/v1/operations/%s/renew", active.id);
         assert_problem(&p->b, "POST", path, NULL, 409, "not-passive", NULL);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
 }

@@ -27,10 +27,9 @@ WITH_WORKER(a_resumed_upload_goes_where_content_range_says)
                 { "", "bytes 18446744073709551614-18446744073709551615/*", "!!", "012ab5678Z", 400,
                   "invalid-parameter" },
         };
-        char id[FERRY_ID_SIZE];
 
         worker_start(w, "w", NULL);
-        digits_make(w, id);
+        const char *id = digits_make(w);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 struct raw_answer answer;
 
@@ -60,9 +59,8 @@ WITH_WORKER(a_resumed_upload_goes_where_content_range_says)
 
 ON_WORKER(an_encoded_body_is_refused)
 {
-        char id[FERRY_ID_SIZE];
+        const char *id = digits_make(w);
 
-        digits_make(w, id);
         wire_refused(w, 415, "unsupported-media-type",
                      "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n!!",
                      region_path(id, "/content"));
@@ -80,9 +78,8 @@ ON_WORKER(an_encoded_body_is_refused)
 /* Content has no ETag: only "*" can match. */
 ON_WORKER(preconditions_hold_or_nothing_is_stored)
 {
-        char id[FERRY_ID_SIZE];
+        const char *id = digits_make(w);
 
-        digits_make(w, id);
         wire_refused(w, 412, "precondition-failed",
                      "PUT %s HTTP/1.1\r\nHost: localhost\r\nIf-Match: \"r1\"\r\nContent-Length: 2\r\n\r\n!!",
                      region_path(id, "/content"));
@@ -110,15 +107,13 @@ ON_WORKER(what_changes_an_operation_heeds_if_match)
                 { "GET", "", "If-Match: \"r99\", \"r1\"", 200 },     { "POST", "/cancel", "If-Match: \"r1\"", 200 },
                 { "DELETE", "", "If-Match: \"r1\"", 412 },           { "DELETE", "", "If-Match: *", 204 },
         };
-        struct ferry_operation operation;
-        char region[FERRY_ID_SIZE];
+        OPERATION operation;
+        const char *region = region_make(w, 10, 0);
 
-        region_make(w, 10, 0, region);
         offer_make(w, FERRY_READABLE, region, &operation);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
                 wire_expect(w, rows[i].status, "%s /v1/operations/%s%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n",
                             rows[i].method, operation.id, rows[i].rest, rows[i].header);
-        ferry_operation_clear(&operation);
         region_drop(w, region);
 }
 

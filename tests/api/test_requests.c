@@ -32,30 +32,29 @@ enum { N_RESOURCES = sizeof(resources) / sizeof(resources[0]) };
 
 /* A worker with a region and an operation on it. */
 struct scene {
-        char region[FERRY_ID_SIZE], operation[FERRY_ID_SIZE];
+        char operation[FERRY_ID_SIZE];
+        const char *region;
 };
 
 static void scene_start(struct worker *w, struct scene *scene)
 {
-        struct ferry_operation operation;
+        OPERATION operation;
 
         worker_start(w, "w", NULL);
-        region_make(w, 100, 1, scene->region);
+        scene->region = region_make(w, 100, 1);
         offer_make(w, FERRY_READABLE, scene->region, &operation);
         memcpy(scene->operation, operation.id, FERRY_ID_SIZE);
-        ferry_operation_clear(&operation);
 }
 
 /* The scene is as it was: nothing that was refused has changed anything. */
 static void scene_stop(struct worker *w, const struct scene *scene)
 {
-        struct ferry_operation operation;
+        OPERATION operation;
 
         region_assert_pattern(w, scene->region, 1, 0, 100);
         assert_int_equal(ferry_get_operation(w->client, scene->operation, 0, 0, &operation), 0);
         assert_int_equal(operation.status, FERRY_INITIALIZED);
         assert_int_equal(operation.revision, 1);
-        ferry_operation_clear(&operation);
         worker_await_metric(w, "ferry_regions", 1);
         worker_assert_serving(w);
         worker_stop(w);

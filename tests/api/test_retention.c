@@ -7,12 +7,11 @@
 
 ON_WORKER(an_ended_operation_is_kept_for_the_retention_then_gone, "--retention", "200ms")
 {
-        struct ferry_operation operation, live, now;
+        OPERATION operation, live, now;
         uint64_t deadline;
-        char region[FERRY_ID_SIZE];
         int error;
+        const char *region = region_make(w, 100, 0);
 
-        region_make(w, 100, 0, region);
         offer_make(w, FERRY_READABLE, region, &live);
         offer_make(w, FERRY_READABLE, region, &operation);
         assert_int_equal(ferry_cancel_operation(w->client, operation.id, NULL), 0);
@@ -30,19 +29,15 @@ ON_WORKER(an_ended_operation_is_kept_for_the_retention_then_gone, "--retention",
         assert_int_equal(error, FERRY_E_GONE);
         /* A live one stays. */
         assert_int_equal(ferry_get_operation(w->client, live.id, 0, 0, &now), 0);
-        ferry_operation_clear(&now);
-        ferry_operation_clear(&operation);
-        ferry_operation_clear(&live);
 }
 
 ON_WORKER(live_operations_are_bounded_and_ended_ones_make_room, "--max-operations", "4")
 {
         struct ferry_operation operations[6], now;
         struct raw_answer answer;
-        char region[FERRY_ID_SIZE];
         const char *body, *request, *retry;
+        const char *region = region_make(w, 100, 0);
 
-        region_make(w, 100, 0, region);
         for (int i = 0; i < 4; i++)
                 offer_make(w, FERRY_READABLE, region, &operations[i]);
         body = operation_body("readable", region, "");
@@ -83,17 +78,15 @@ ON_WORKER(an_id_is_never_given_twice)
 {
         enum { N = 300 };
         static char ids[N][FERRY_ID_SIZE];
-        char region[FERRY_ID_SIZE];
+        const char *region = region_make(w, 100, 0);
 
-        region_make(w, 100, 0, region);
         for (int i = 0; i < N; i++) {
-                struct ferry_operation operation;
+                OPERATION operation;
 
                 offer_make(w, FERRY_READABLE, region, &operation);
                 memcpy(ids[i], operation.id, FERRY_ID_SIZE);
                 for (int k = 0; k < i; k++)
                         assert_string_not_equal(ids[i], ids[k]);
                 assert_int_equal(ferry_delete_operation(w->client, operation.id), 0);
-                ferry_operation_clear(&operation);
         }
 }

@@ -27,11 +27,10 @@ static void assert_moved(struct worker *w, const struct ferry_operation *passive
 static void move(struct worker *w, enum ferry_kind passive_kind, uint64_t size, bool verify, bool network)
 {
         bool readable = passive_kind == FERRY_READABLE;
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-        struct ferry_operation passive, active;
+        OPERATION passive, active;
+        const char *offered = region_make(w, size, readable ? size : 0);
+        const char *local = region_make(w, size, readable ? 0 : size);
 
-        region_make(w, size, readable ? size : 0, offered);
-        region_make(w, size, readable ? 0 : size, local);
         offer_make(w, passive_kind, offered, &passive);
         if (verify)
                 begin_by_messages(w, kind_of_peer(passive_kind), local, passive.metadata, &active);
@@ -40,8 +39,6 @@ static void move(struct worker *w, enum ferry_kind passive_kind, uint64_t size, 
         assert_moved(w, &passive, &active, network);
         region_assert_pattern(w, offered, size, 0, size);
         region_assert_pattern(w, local, size, 0, size);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
         region_drop(w, offered);
         region_drop(w, local);
 }
@@ -62,9 +59,8 @@ WITH_WORKER(a_worker_reads_from_and_writes_to_itself)
 ON_WORKER(both_ends_may_be_the_same_bytes)
 {
         struct ferry_operation passive, active;
-        char region[FERRY_ID_SIZE];
+        const char *region = region_make(w, MIB, 5);
 
-        region_make(w, MIB, 5, region);
         for (int readable = 0; readable < 2; readable++) {
                 enum ferry_kind kind = readable ? FERRY_READABLE : FERRY_WRITABLE;
 
@@ -79,13 +75,12 @@ ON_WORKER(both_ends_may_be_the_same_bytes)
 
 ON_WORKER(its_own_url_will_do)
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         const char *url, *more, *body;
         struct json_object *read;
-        struct ferry_operation passive;
+        OPERATION passive;
+        const char *offered = region_make(w, MIB, 5);
+        const char *local = region_make(w, MIB, 0);
 
-        region_make(w, MIB, 5, offered);
-        region_make(w, MIB, 0, local);
         offer_make(w, FERRY_READABLE, offered, &passive);
         url = metadata_url(w, passive.id);
         more = text_format(",\"remote_url\":\"%s\"", url);
@@ -94,18 +89,14 @@ ON_WORKER(its_own_url_will_do)
         operation_assert_end(w, json_text(read, "id"), FERRY_COMPLETE, NULL);
         operation_assert_end(w, passive.id, FERRY_COMPLETE, NULL);
         region_assert_pattern(w, local, 5, 0, MIB);
-        json_object_put(read);
-        ferry_operation_clear(&passive);
 }
 
 /* A cancel finds both ends on one thread. */
 ON_WORKER(a_cancel_ends_both_ends, "--chunk-size", "64KiB", "--window", "1")
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
-
         worker_expect(w, "msg=\"operation ended\"");
-        region_make(w, 64 * MIB, 0, offered);
-        region_make(w, 64 * MIB, 0, local);
+        const char *offered = region_make(w, 64 * MIB, 0);
+        const char *local = region_make(w, 64 * MIB, 0);
         for (int i = 0; i < 8; i++) {
                 enum ferry_kind kind = i & 1 ? FERRY_READABLE : FERRY_WRITABLE;
                 struct ferry_operation passive, active, end[2];

@@ -143,13 +143,12 @@ WITH_SCENE(a_token_in_the_query_is_no_token)
 
 WITH_SCENE(the_peer_token_fetches_metadata_and_the_worker_and_nothing_else)
 {
-        char region[FERRY_ID_SIZE];
         const char *path;
-        struct ferry_operation offer;
+        OPERATION offer;
         struct raw_answer answer;
 
         start(s, &s->a, "a", NULL);
-        region_make(&s->a, 4096, 1, region);
+        const char *region = region_make(&s->a, 4096, 1);
         offer_make(&s->a, FERRY_READABLE, region, &offer);
         path = text_format("/v1/operations/%s/metadata", offer.id);
         assert_int_equal(ask(&s->a, "GET", path, "Bearer " PEER, &answer), 200);
@@ -162,7 +161,6 @@ WITH_SCENE(the_peer_token_fetches_metadata_and_the_worker_and_nothing_else)
                 (void)ask(&s->a, guarded[i][0], guarded[i][1], "Bearer " PEER, &answer);
                 answer_assert_problem(&answer, 403, "forbidden");
         }
-        ferry_operation_clear(&offer);
         worker_stop(&s->a);
 }
 
@@ -195,7 +193,7 @@ WITH_SCENE(the_metrics_token_fetches_metrics_and_nothing_else)
 /* A read on b of what a offers, by URL; the operation's id. */
 static void read_by_url(struct scene *s, const char *offer_id, const char *region, char *id)
 {
-        struct ferry_operation read;
+        OPERATION read;
         const char *url = metadata_url(&s->a, offer_id);
 
         assert_int_equal(ferry_create_operation(s->b.client,
@@ -207,21 +205,20 @@ static void read_by_url(struct scene *s, const char *offer_id, const char *regio
                                                 &read),
                          0);
         memcpy(id, read.id, FERRY_ID_SIZE);
-        ferry_operation_clear(&read);
 }
 
 WITH_SCENE(workers_with_the_peer_token_fetch_from_each_other)
 {
-        char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], id[FERRY_ID_SIZE];
-        struct ferry_operation offer;
+        char id[FERRY_ID_SIZE];
+        OPERATION offer;
         struct ferry_peer peer;
 
         start(s, &s->a, "a", NULL);
         start(s, &s->b, "b", NULL);
         assert_int_equal(ferry_connect_peer(s->b.client, s->a.url, &peer), 0);
         ferry_peer_clear(&peer);
-        region_make(&s->a, 77777, 3, region);
-        region_make(&s->b, 77777, 0, target);
+        const char *region = region_make(&s->a, 77777, 3);
+        const char *target = region_make(&s->b, 77777, 0);
         offer_make(&s->a, FERRY_READABLE, region, &offer);
         read_by_url(s, offer.id, target, id);
         operation_assert_end(&s->b, id, FERRY_COMPLETE, NULL);
@@ -234,30 +231,28 @@ WITH_SCENE(workers_with_the_peer_token_fetch_from_each_other)
         worker_start(&s->b, "b", NULL);
         worker_expect(&s->b, "msg=\"operation ended\"");
         assert_int_equal(ferry_connect_peer(s->b.client, s->a.url, &peer), FERRY_E_PEER_REFUSED);
-        region_make(&s->b, 77777, 0, target);
+        target = region_make(&s->b, 77777, 0);
         read_by_url(s, offer.id, target, id);
         operation_assert_error(&s->b, id, FERRY_ERRORED, FERRY_E_PEER_REFUSED);
         region_assert_pattern(&s->b, target, 0, 0, 77777);
-        ferry_operation_clear(&offer);
         worker_stop(&s->b);
         worker_stop(&s->a);
 }
 
 WITH_SCENE(no_secret_stands_in_a_log)
 {
-        char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], id[FERRY_ID_SIZE], *key;
+        char id[FERRY_ID_SIZE], *key;
         const char *log;
         struct json_object *metadata;
-        struct ferry_operation offer;
+        OPERATION offer;
 
         start(s, &s->a, "a", STRINGS("--log-level", "debug"));
         start(s, &s->b, "b", STRINGS("--log-level", "debug"));
-        region_make(&s->a, 4096, 3, region);
-        region_make(&s->b, 4096, 0, target);
+        const char *region = region_make(&s->a, 4096, 3);
+        const char *target = region_make(&s->b, 4096, 0);
         offer_make(&s->a, FERRY_READABLE, region, &offer);
-        metadata = json_tokener_parse(offer.metadata);
+        metadata = json_parse(offer.metadata);
         key = strdup(json_text(metadata, "notification_key"));
-        json_object_put(metadata);
         (void)ask(&s->a, "GET", "/v1/worker", "Bearer " OTHER, NULL);
         read_by_url(s, offer.id, target, id);
         operation_assert_end(&s->b, id, FERRY_COMPLETE, NULL);
@@ -270,7 +265,6 @@ WITH_SCENE(no_secret_stands_in_a_log)
                         assert_null(strstr(log, secrets[k]));
         }
         free(key);
-        ferry_operation_clear(&offer);
         worker_stop(&s->b);
         worker_stop(&s->a);
 }
@@ -311,20 +305,18 @@ TEST(beyond_loopback_a_token_is_demanded)
 
 WITH_SCENE(peers_that_are_not_allowed_are_not_asked)
 {
-        char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
         const char *url, *more, *body;
-        struct ferry_operation offer;
+        OPERATION offer;
 
         worker_start(&s->a, "a", NULL);
         worker_start(&s->b, "b", STRINGS("--allow-peer", "192.0.2.0/24"));
-        region_make(&s->a, 4096, 3, region);
-        region_make(&s->b, 4096, 0, target);
+        const char *region = region_make(&s->a, 4096, 3);
+        const char *target = region_make(&s->b, 4096, 0);
         offer_make(&s->a, FERRY_READABLE, region, &offer);
         url = metadata_url(&s->a, offer.id);
         more = text_format(",\"remote_url\":\"%s\"", url);
         body = operation_body("read", target, more);
         assert_problem(&s->b, "POST", "/v1/operations", body, 403, "forbidden", NULL);
-        ferry_operation_clear(&offer);
         worker_stop(&s->b);
         worker_stop(&s->a);
 }
@@ -362,12 +354,11 @@ static void start_tls(struct worker *w, const char *name, const char *const *mor
 WITH_SCENE(https_is_served_to_those_who_trust_the_certificate)
 {
         struct ferry *client;
-        char region[FERRY_ID_SIZE];
         const char *const authorities[] = { NULL, tls("other-ca.pem") };
 
         start_tls(&s->a, "a", NULL);
         assert_int_equal(strncmp(s->a.url, "https://127.0.0.1:", 18), 0);
-        region_make(&s->a, 3 << 20, 9, region);
+        const char *region = region_make(&s->a, 3 << 20, 9);
         region_assert_pattern(&s->a, region, 9, 0, 3 << 20);
         for (size_t i = 0; i < 2; i++) {
                 struct ferry_options options = { .ca_file = authorities[i], .retries = -1 };
@@ -386,15 +377,16 @@ WITH_SCENE(a_metadata_url_by_https_needs_the_peer_ca)
 {
         const char *const with[] = { "--peer-ca", tls("ca.pem"), NULL };
         const char *const wrong[] = { "--peer-ca", tls("other-ca.pem"), NULL };
-        char region[FERRY_ID_SIZE], target[FERRY_ID_SIZE], id[FERRY_ID_SIZE];
+        char id[FERRY_ID_SIZE];
+        const char *target;
         struct ferry_operation offer;
 
         start_tls(&s->a, "a", NULL);
-        region_make(&s->a, 4096, 3, region);
+        const char *region = region_make(&s->a, 4096, 3);
         for (int i = 0; i < 2; i++) {
                 offer_make(&s->a, FERRY_READABLE, region, &offer);
                 worker_start(&s->b, "b", i ? with : wrong);
-                region_make(&s->b, 4096, 0, target);
+                target = region_make(&s->b, 4096, 0);
                 if (i == 0)
                         worker_expect(&s->b, "error=peer-unreachable");
                 read_by_url(s, offer.id, target, id);

@@ -9,13 +9,12 @@ enum { MIB = 1 << 20 };
 
 static void move(struct pair *p, enum ferry_kind passive_kind, uint64_t size)
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
         bool readable = passive_kind == FERRY_READABLE;
         const char *transport = p->network ? "tcp" : "shm";
-        struct ferry_operation passive, active, end;
+        OPERATION passive, active, end;
+        const char *offered = region_make(&p->a, size, readable ? size : 0);
+        const char *local = region_make(&p->b, size, readable ? 0 : size);
 
-        region_make(&p->a, size, readable ? size : 0, offered);
-        region_make(&p->b, size, readable ? 0 : size, local);
         offer_make(&p->a, passive_kind, offered, &passive);
         begin_make(&p->b, kind_of_peer(passive_kind), local, passive.metadata, &active);
         operation_assert_end(&p->b, active.id, FERRY_COMPLETE, &end);
@@ -24,11 +23,8 @@ static void move(struct pair *p, enum ferry_kind passive_kind, uint64_t size)
         ferry_operation_clear(&end);
         operation_assert_end(&p->a, passive.id, FERRY_COMPLETE, &end);
         assert_string_equal(end.transport, transport);
-        ferry_operation_clear(&end);
         region_assert_pattern(readable ? &p->b : &p->a, readable ? local : offered, size, 0, size);
         region_assert_pattern(readable ? &p->a : &p->b, readable ? offered : local, size, 0, size);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
         region_drop(&p->a, offered);
         region_drop(&p->b, local);
 }
@@ -49,7 +45,6 @@ static void assert_peer(struct worker *w, const char *id, const struct worker *p
 
         assert_string_equal(json_text(json_member(now, "peer"), "worker"), peer->name);
         assert_string_equal(json_text(json_member(now, "peer"), "epoch"), peer->epoch);
-        json_object_put(now);
         assert_non_null(strstr(worker_log(w), text_format("operation=%s", id)));
         assert_non_null(strstr(strstr(worker_log(w), text_format("operation=%s", id)),
                                text_format("peer=%s peer_epoch=%s", peer->name, peer->epoch)));
@@ -60,15 +55,15 @@ WITH_PAIR(the_operation_and_the_log_name_the_worker_at_the_other_end)
 {
         static const enum ferry_kind kinds[] = { FERRY_READABLE, FERRY_WRITABLE };
         static const uint64_t sizes[] = { 64, MIB };
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE];
+        const char *offered, *local;
         struct ferry_operation passive, active;
 
         for (int i = 0; i < 8; i++) {
                 enum ferry_kind kind = kinds[i / 2 % 2];
 
                 pair_start(p, i / 4);
-                region_make(&p->a, sizes[i % 2], 0, offered);
-                region_make(&p->b, sizes[i % 2], 0, local);
+                offered = region_make(&p->a, sizes[i % 2], 0);
+                local = region_make(&p->b, sizes[i % 2], 0);
                 offer_make(&p->a, kind, offered, &passive);
                 begin_make(&p->b, kind_of_peer(kind), local, passive.metadata, &active);
                 operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);

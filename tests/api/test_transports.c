@@ -12,13 +12,14 @@ static const char *const both[] = { "--data-listen", "127.0.0.1:0", "--transport
 /* Reads the offer with that list; transport NULL = no peer is reached so. */
 static void read_by(struct pair *p, const char *transports, const char *transport)
 {
-        char offered[FERRY_ID_SIZE], local[FERRY_ID_SIZE], id[FERRY_ID_SIZE];
+        char id[FERRY_ID_SIZE];
         const char *body;
-        struct ferry_operation offer, end;
+        OPERATION offer;
+        struct ferry_operation end;
         struct json_object *read;
+        const char *offered = region_make(&p->a, SIZE, 7);
+        const char *local = region_make(&p->b, SIZE, 0);
 
-        region_make(&p->a, SIZE, 7, offered);
-        region_make(&p->b, SIZE, 0, local);
         offer_make(&p->a, FERRY_READABLE, offered, &offer);
         body = text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"transports\":%s,"
                            "\"remote_metadata\":%s}",
@@ -27,7 +28,6 @@ static void read_by(struct pair *p, const char *transports, const char *transpor
         assert_string_equal(json_object_to_json_string_ext(json_member(read, "transports"), JSON_C_TO_STRING_PLAIN),
                             transports);
         (void)snprintf(id, sizeof(id), "%s", json_text(read, "id"));
-        json_object_put(read);
         if (transport) {
                 operation_assert_end(&p->b, id, FERRY_COMPLETE, &end);
                 assert_string_equal(end.transport, transport);
@@ -42,7 +42,6 @@ static void read_by(struct pair *p, const char *transports, const char *transpor
                 ferry_operation_clear(&end);
                 assert_int_equal(ferry_delete_operation(p->a.client, offer.id), 0);
         }
-        ferry_operation_clear(&offer);
         region_drop(&p->a, offered);
         region_drop(&p->b, local);
 }
@@ -71,19 +70,18 @@ WITH_PAIR(what_a_worker_does_not_have_is_not_replaced)
 ON_WORKER(unknown_names_and_passive_operations_are_refused)
 {
         static const char *const lists[] = { "[]", "[\"posix\"]", "[\"tcp\",1]", "\"tcp\"" };
-        char region[FERRY_ID_SIZE];
         const char *body;
+        const char *region = region_make(w, SIZE, 0);
 
-        region_make(w, SIZE, 0, region);
         for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
                 body = text_format("{\"kind\":\"read\",\"descriptors\":[{\"region\":\"%s\"}],\"transports\":%s,"
                                    "\"remote_url\":\"http://127.0.0.1:1/v1/operations/op_1/metadata\"}",
                                    region, lists[i]);
-                json_object_put(call_json(w, 400, "POST", "/v1/operations", body));
+                call_json(w, 400, "POST", "/v1/operations", body);
         }
         body = text_format("{\"kind\":\"readable\",\"descriptors\":[{\"region\":\"%s\"}],\"transports\":[\"shm\"]}",
                            region);
-        json_object_put(call_json(w, 400, "POST", "/v1/operations", body));
+        call_json(w, 400, "POST", "/v1/operations", body);
 }
 
 /* On loopback every local user reaches UCX's listener. */

@@ -16,7 +16,7 @@ struct offer {
         struct json_object *operation;
         const char *id;
         char metadata[4096];
-        char region[FERRY_ID_SIZE];
+        const char *region;
 };
 
 static struct offer offer(struct worker *w, const char *kind, uint64_t size, uint64_t seed, unsigned uses)
@@ -24,7 +24,7 @@ static struct offer offer(struct worker *w, const char *kind, uint64_t size, uin
         struct offer offer;
         const char *more = text_format(",\"uses\":%u,\"label\":\"again\"", uses), *body;
 
-        region_make(w, size, seed, offer.region);
+        offer.region = region_make(w, size, seed);
         body = operation_body(kind, offer.region, more);
         offer.operation = call_json(w, 201, "POST", "/v1/operations?include=metadata", body);
         offer.id = json_text(offer.operation, "id");
@@ -44,18 +44,15 @@ static void assert_offer(struct worker *w, const struct offer *offer, uint64_t d
                 const char *path = text_format("/v1/operations/%s?wait_ms=%d&revision=%llu", offer->id, WAIT_MS,
                                                (unsigned long long)json_number(now, "revision"));
 
-                json_object_put(now);
                 now = call_json(w, 200, "GET", path, NULL);
         }
         assert_int_equal(json_number(now, "uses_done"), done);
         assert_string_equal(json_text(now, "status"), status);
-        json_object_put(now);
 }
 
 static void offer_drop(struct worker *w, struct offer *offer)
 {
         region_drop(w, offer->region);
-        json_object_put(offer->operation);
 }
 
 /* Who came is in the operation and in the log, for each use. */
@@ -72,7 +69,6 @@ static void assert_peer(struct pair *p, const struct offer *offer)
         assert_int_equal(n, json_number(now, "uses") + 1);
         assert_non_null(strstr(log, json_text(now, "request_id")));
         assert_non_null(strstr(log, "label=again"));
-        json_object_put(now);
 }
 
 static int setup(void **state)
@@ -100,13 +96,13 @@ CASE(writes_follow_each_other_at_once)
 
         for (int network = 0; network < 2; network++) {
                 struct offer target;
-                char source[2][FERRY_ID_SIZE];
+                const char *source[2];
                 struct ferry_operation write;
 
                 pair_start(p, network);
                 target = offer(&p->a, "writable", SMALL, 0, MANY);
-                region_make(&p->b, SMALL, SEED, source[0]);
-                region_make(&p->b, SMALL, SEED + 1, source[1]);
+                source[0] = region_make(&p->b, SMALL, SEED);
+                source[1] = region_make(&p->b, SMALL, SEED + 1);
                 for (int i = 0; i < MANY; i++) {
                         begin_make(&p->b, FERRY_WRITE, source[i % 2], target.metadata, &write);
                         operation_assert_end(&p->b, write.id, FERRY_COMPLETE, NULL);
@@ -127,12 +123,11 @@ CASE(what_is_read_is_what_the_memory_holds_each_time)
         struct pair *p = &((struct fixture *)f)->p;
         struct offer source;
         struct ferry_operation read;
-        char target[FERRY_ID_SIZE];
         uint8_t bytes[SMALL];
 
         pair_start(p, false);
         source = offer(&p->a, "readable", SMALL, SEED, 10);
-        region_make(&p->b, SMALL, 0, target);
+        const char *target = region_make(&p->b, SMALL, 0);
         for (uint64_t i = 0; i < 10; i++) {
                 assert_offer(&p->a, &source, i, i ? "IN_PROGRESS" : "INITIALIZED");
                 pattern_fill(SEED + i, 0, bytes, SMALL);
@@ -170,15 +165,14 @@ CASE(a_writer_that_dies_costs_only_its_own_attempt)
         struct pair *p = &f->p;
         struct ferry_operation write, end;
         struct offer target;
-        char source[FERRY_ID_SIZE], other[FERRY_ID_SIZE];
         uint64_t n;
 
         pair_start(p, false);
         worker_start(&f->c, "c", NULL);
         worker_expect(&f->c, "operation ended");
         target = offer(&p->a, "writable", LARGE, 0, TRIES);
-        region_make(&p->b, LARGE, SEED, source);
-        region_make(&f->c, LARGE, SEED + 1, other);
+        const char *source = region_make(&p->b, LARGE, SEED);
+        const char *other = region_make(&f->c, LARGE, SEED + 1);
         n = write_halfway(p, &target, source);
         begin_make(&f->c, FERRY_WRITE, other, target.metadata, &write);
         operation_assert_error(&f->c, write.id, FERRY_ERRORED, FERRY_E_ALREADY_CLAIMED);

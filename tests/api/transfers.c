@@ -56,17 +56,17 @@ static ssize_t pattern_read(void *context, void *buffer, size_t size)
         return (ssize_t)n;
 }
 
-void region_make(struct worker *w, uint64_t size, uint64_t seed, char *id)
+const char *region_make(struct worker *w, uint64_t size, uint64_t seed)
 {
         struct ferry_region_spec spec = { .size = size };
         struct pattern_source source = { .seed = seed, .left = size };
         struct ferry_region region;
 
         assert_call(w, ferry_create_region(w->client, &spec, &region), "create region");
-        memcpy(id, region.id, FERRY_ID_SIZE);
         if (seed != 0)
-                assert_call(w, ferry_put_region_content_from(w->client, id, 0, pattern_read, &source, size),
+                assert_call(w, ferry_put_region_content_from(w->client, region.id, 0, pattern_read, &source, size),
                             "fill region");
+        return text_format("%s", region.id);
 }
 
 void region_drop(struct worker *w, const char *id)
@@ -174,21 +174,19 @@ void operation_assert_end(struct worker *w, const char *id, enum ferry_status st
 
 void operation_assert_error(struct worker *w, const char *id, enum ferry_status status, int error)
 {
-        struct ferry_operation operation;
+        OPERATION operation;
 
         operation_assert_end(w, id, status, &operation);
         assert_string_equal(operation.error_code, ferry_error_code(error));
-        ferry_operation_clear(&operation);
 }
 
 void pair_assert_serving(struct pair *p)
 {
         enum { SIZE = 100000 };
-        char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
-        struct ferry_operation passive, active;
+        OPERATION passive, active;
+        const char *source = region_make(&p->a, SIZE, 77);
+        const char *target = region_make(&p->b, SIZE, 0);
 
-        region_make(&p->a, SIZE, 77, source);
-        region_make(&p->b, SIZE, 0, target);
         offer_make(&p->a, FERRY_READABLE, source, &passive);
         begin_make(&p->b, FERRY_READ, target, passive.metadata, &active);
         operation_assert_end(&p->b, active.id, FERRY_COMPLETE, NULL);
@@ -196,8 +194,6 @@ void pair_assert_serving(struct pair *p)
         region_assert_pattern(&p->b, target, 77, 0, SIZE);
         assert_int_equal(ferry_delete_operation(p->a.client, passive.id), 0);
         assert_int_equal(ferry_delete_operation(p->b.client, active.id), 0);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
         region_drop(&p->a, source);
         region_drop(&p->b, target);
 }
@@ -215,7 +211,7 @@ void worker_connect(struct worker *w, const char *url, const struct ferry_option
 
 bool operation_await_middle(struct worker *w, const char *id)
 {
-        struct ferry_operation operation = { 0 };
+        OPERATION operation = { 0 };
         bool middle;
 
         /* Progress makes a new revision ten times a second; a transfer between workers of one host is faster. */
@@ -224,6 +220,5 @@ bool operation_await_middle(struct worker *w, const char *id)
                 assert_call(w, ferry_get_operation(w->client, id, 0, 0, &operation), "watch operation");
         } while (!operation.done && operation.bytes_done == 0);
         middle = !operation.done && operation.bytes_done < operation.bytes_total;
-        ferry_operation_clear(&operation);
         return middle;
 }

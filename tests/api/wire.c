@@ -74,8 +74,7 @@ void answer_assert_problem(struct raw_answer *answer, int status, const char *co
         answer_assert_header(answer, "Content-Type", "application/problem+json");
         id = raw_header(answer, "Request-Id");
         assert_non_null(id);
-        problem = json_tokener_parse(answer->body);
-        assert_non_null(problem);
+        problem = json_parse(answer->body);
         type = text_format("urn:ferry:error:%s", code);
         assert_string_equal(json_text(problem, "type"), type);
         assert_string_equal(json_text(problem, "code"), code);
@@ -85,7 +84,6 @@ void answer_assert_problem(struct raw_answer *answer, int status, const char *co
                 assert_true(json_truth(problem, "retryable"));
         else
                 (void)json_truth(problem, "retryable");
-        json_object_put(problem);
 }
 
 void body_refused(struct worker *w, const char *path, const void *body, size_t size, int status, const char *code,
@@ -195,7 +193,7 @@ int wire_stalled_reader(const struct worker *w, const char *target)
         return fd;
 }
 
-void region_await_room(struct worker *w, uint64_t size, char *id)
+const char *region_await_room(struct worker *w, uint64_t size)
 {
         const char *body = text_format("{\"size\":%llu}", (unsigned long long)size);
         const struct ferry_exchange create = { .method = "POST",
@@ -205,6 +203,7 @@ void region_await_room(struct worker *w, uint64_t size, char *id)
                                                .size = strlen(body),
                                                .no_status_retry = true };
         uint64_t deadline = now_ms() + WAIT_MS;
+        const char *id = NULL;
         int status;
 
         do {
@@ -212,17 +211,14 @@ void region_await_room(struct worker *w, uint64_t size, char *id)
 
                 (void)ferry_exchange_perform(w->client, &create, &answer);
                 status = answer.http_status;
-                if (status == 201) {
-                        struct json_object *region = json_tokener_parse(answer.body);
-
-                        (void)snprintf(id, FERRY_ID_SIZE, "%s", json_text(region, "id"));
-                        json_object_put(region);
-                }
+                if (status == 201)
+                        id = json_text(json_parse(answer.body), "id");
                 ferry_answer_clear(&answer);
                 if (now_ms() > deadline)
                         fail_msg("worker %s has no room for %llu bytes", w->name, (unsigned long long)size);
         } while (status == 507);
         assert_int_equal(status, 201);
+        return id;
 }
 
 size_t worker_sockets(const struct worker *w)
@@ -254,9 +250,8 @@ void worker_await_sockets(struct worker *w, size_t most)
 void worker_assert_serving(struct worker *w)
 {
         enum { SIZE = 10000 };
-        char id[FERRY_ID_SIZE];
+        const char *id = region_make(w, SIZE, 99);
 
-        region_make(w, SIZE, 99, id);
         region_assert_pattern(w, id, 99, 0, SIZE);
         region_drop(w, id);
 }
@@ -271,10 +266,12 @@ const char *region_path(const char *id, const char *rest)
         return path;
 }
 
-void digits_make(struct worker *w, char *id)
+const char *digits_make(struct worker *w)
 {
-        region_make(w, 10, 0, id);
+        const char *id = region_make(w, 10, 0);
+
         assert_int_equal(ferry_put_region_content(w->client, id, 0, "..........", 10), 0);
+        return id;
 }
 
 void digits_assert(struct worker *w, const char *id, const char *wanted)

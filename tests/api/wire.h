@@ -48,8 +48,8 @@ void wire_abort(int fd);
 /* A GET of target of which only the head has been read: a reader that does not go on. The worker will close. */
 int wire_stalled_reader(const struct worker *w, const char *target);
 
-/* Rounds of POST until the worker has room for a region of that size, which it then makes. id: FERRY_ID_SIZE. */
-void region_await_room(struct worker *w, uint64_t size, char *id);
+/* Rounds of POST until the worker has room for a region of that size, which it then makes. Returns its id. */
+const char *region_await_room(struct worker *w, uint64_t size);
 
 /* How many sockets the worker has, connections and others. */
 size_t worker_sockets(const struct worker *w);
@@ -65,8 +65,8 @@ const char *region_path(const char *id, const char *rest);
 
 /* ---- a region of ten bytes, for uploads ---- */
 
-/* Made of dots. id: FERRY_ID_SIZE. */
-void digits_make(struct worker *w, char *id);
+/* Made of dots. Returns its id. */
+const char *digits_make(struct worker *w);
 
 /* Asserts what its bytes are. */
 void digits_assert(struct worker *w, const char *id, const char *wanted);

@@ -70,8 +70,7 @@ WITH_SCENE(a_fresh_worker_sleeps)
 
 WITH_SCENE(a_worker_with_links_and_waiters_sleeps)
 {
-        char region[FERRY_ID_SIZE];
-        struct ferry_operation offer;
+        OPERATION offer;
         char *metrics;
 
         worker_start(&s->quiet, "quiet", STRINGS("--data-listen", "127.0.0.1:0"));
@@ -81,7 +80,7 @@ WITH_SCENE(a_worker_with_links_and_waiters_sleeps)
         pair_assert_serving(&(struct pair){ .a = s->local, .b = s->quiet });
         pair_assert_serving(&(struct pair){ .a = s->quiet, .b = s->network });
         pair_assert_serving(&(struct pair){ .a = s->network, .b = s->quiet });
-        region_make(&s->quiet, 4096, 0, region);
+        const char *region = region_make(&s->quiet, 4096, 0);
         offer_make(&s->quiet, FERRY_READABLE, region, &offer);
         park(s, offer.id);
         assert_int_equal(ferry_get_metrics(s->quiet.client, &metrics), 0);
@@ -90,7 +89,6 @@ WITH_SCENE(a_worker_with_links_and_waiters_sleeps)
         assert_non_null(strstr(metrics, "ferry_links{transport=\"ucx\"} 2\n"));
         free(metrics);
         assert_sleeps(s);
-        ferry_operation_clear(&offer);
         worker_stop(&s->network);
         worker_stop(&s->local);
         worker_stop(&s->quiet);

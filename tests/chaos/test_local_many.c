@@ -29,14 +29,14 @@ struct server {
         struct worker w;
         struct ferry_worker *inside; /* NULL = a process */
         void *memory;
-        char region[FERRY_ID_SIZE];
+        const char *region;
         struct ferry_operation offer, read;
 };
 
 struct scene {
         struct server servers[SERVERS];
         struct worker reader;
-        char target[FERRY_ID_SIZE];
+        const char *target;
         struct pair others; /* have nothing to do with the reader */
         bool own_pointers;
         uint64_t slowest_ms;
@@ -56,12 +56,13 @@ static void process_start(struct server *s, const char *name)
         worker_start(&s->w, name, STRINGS("--stall-limit", LIMIT_MS(500)));
         worker_expect(&s->w, "error=peer-lost");
         worker_expect(&s->w, "error=stalled");
-        region_make(&s->w, SIZE, 0, s->region);
+        s->region = region_make(&s->w, SIZE, 0);
 }
 
 static void inside_start(struct server *s, const char *name)
 {
         struct ferry_worker_options *options = ferry_worker_options_new();
+        char region[FERRY_ID_SIZE];
 
         assert_non_null(options);
         assert_int_equal(ferry_worker_options_set(options, "listen", "127.0.0.1:0"), 0);
@@ -72,7 +73,8 @@ static void inside_start(struct server *s, const char *name)
         ferry_worker_options_free(options);
         s->memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
         assert_true(s->memory != MAP_FAILED);
-        assert_int_equal(ferry_worker_region_add(s->inside, s->memory, SIZE, NULL, NULL, s->region), 0);
+        assert_int_equal(ferry_worker_region_add(s->inside, s->memory, SIZE, NULL, NULL, region), 0);
+        s->region = text_format("%s", region);
         (void)snprintf(s->w.name, sizeof(s->w.name), "%s", name);
         worker_connect(&s->w, ferry_worker_url(s->inside, 0), NULL);
 }
@@ -120,7 +122,7 @@ static void reader_start(struct scene *s)
 {
         worker_start(&s->reader, "reader", NULL);
         worker_expect(&s->reader, "msg=\"operation ended\"");
-        region_make(&s->reader, SIZE, 0, s->target);
+        s->target = region_make(&s->reader, SIZE, 0);
         for (int i = 0; i < SERVERS; i++) /* they are connected */
                 pair_assert_serving(&(struct pair){ .a = s->servers[i].w, .b = s->reader });
 }
@@ -153,11 +155,10 @@ static bool all_are_claimed(struct scene *s)
         bool claimed = true;
 
         for (int i = 0; i < SERVERS; i++) {
-                struct ferry_operation now;
+                OPERATION now;
 
                 assert_int_equal(ferry_get_operation(s->servers[i].w.client, s->servers[i].offer.id, 0, 0, &now), 0);
                 claimed = claimed && now.status != FERRY_INITIALIZED;
-                ferry_operation_clear(&now);
         }
         return claimed;
 }
@@ -167,11 +168,10 @@ static int count_moving(struct scene *s)
         int n = 0;
 
         for (int i = 0; i < SERVERS; i++) {
-                struct ferry_operation now;
+                OPERATION now;
 
                 assert_int_equal(ferry_get_operation(s->servers[i].w.client, s->servers[i].offer.id, 0, 0, &now), 0);
                 n += !now.done;
-                ferry_operation_clear(&now);
         }
         return n;
 }
@@ -182,7 +182,7 @@ static int assert_ends(struct scene *s, uint64_t since_ms, unsigned limit_ms, in
         int n = 0;
 
         for (int i = from; i < SERVERS; i += step) {
-                struct ferry_operation end;
+                OPERATION end;
                 uint64_t took_ms;
 
                 assert_int_equal(ferry_wait_operation(s->servers[i].w.client, s->servers[i].offer.id, WAIT_MS, &end),
@@ -199,7 +199,6 @@ static int assert_ends(struct scene *s, uint64_t since_ms, unsigned limit_ms, in
                 }
                 if (error == FERRY_E_PEER_LOST && took_ms > s->slowest_ms)
                         s->slowest_ms = took_ms;
-                ferry_operation_clear(&end);
         }
         return n;
 }
@@ -265,11 +264,10 @@ static void stop_the_reader(struct scene *s, bool verify)
                 reads_clear(s);
         }
         for (int i = 0; i < SERVERS; i += 2) {
-                struct ferry_operation now;
+                OPERATION now;
                 uint64_t asked_ms = now_ms();
 
                 assert_int_equal(ferry_cancel_operation(s->servers[i].w.client, s->servers[i].offer.id, &now), 0);
-                ferry_operation_clear(&now);
                 (void)assert_ends(s, asked_ms, CANCEL_END_MS, FERRY_E_CANCELLED, i, SERVERS);
         }
         assert_others_notice_nothing(s);
@@ -277,11 +275,10 @@ static void stop_the_reader(struct scene *s, bool verify)
         assert_others_notice_nothing(s);
         worker_resume(&s->reader);
         for (int i = 0; i < SERVERS; i++) {
-                struct ferry_operation end;
+                OPERATION end;
 
                 assert_int_equal(ferry_wait_operation(s->reader.client, s->servers[i].read.id, WAIT_MS, &end), 0);
                 assert_true(end.done);
-                ferry_operation_clear(&end);
                 pair_assert_serving(&(struct pair){ .a = s->servers[i].w, .b = s->reader });
         }
         reads_clear(s);

@@ -26,7 +26,7 @@ enum {
 /* One end of the transfer. */
 struct end {
         struct worker *w;
-        char region[FERRY_ID_SIZE];
+        const char *region;
         uint64_t *memory; /* of the region */
         const char *operation;
         int status;
@@ -101,30 +101,27 @@ static void begin(struct scene *s, enum ferry_kind kind, bool verify)
 
 static void await_end(struct end *e)
 {
-        struct ferry_operation end;
+        OPERATION end;
 
         assert_int_equal(ferry_wait_operation(e->w->client, e->operation, WAIT_MS, &end), 0);
         assert_true(end.done);
         e->status = end.status;
-        ferry_operation_clear(&end);
 }
 
 static void cancel(struct end *e)
 {
-        struct ferry_operation now;
+        OPERATION now;
 
         assert_int_equal(ferry_cancel_operation(e->w->client, e->operation, &now), 0);
-        ferry_operation_clear(&now);
 }
 
 static bool is_claimed(struct end *e)
 {
-        struct ferry_operation now;
+        OPERATION now;
         bool claimed;
 
         assert_int_equal(ferry_get_operation(e->w->client, e->operation, 0, 0, &now), 0);
         claimed = now.status != FERRY_INITIALIZED;
-        ferry_operation_clear(&now);
         return claimed;
 }
 
@@ -182,7 +179,7 @@ static void stop_once(struct scene *s, unsigned i)
 static void measure(struct scene *s)
 {
         for (int i = 0; i < 8; i++) {
-                struct ferry_operation end;
+                OPERATION end;
                 int verify = i & 1;
 
                 begin(s, i & 2 ? FERRY_READABLE : FERRY_WRITABLE, verify);
@@ -191,7 +188,6 @@ static void measure(struct scene *s)
                 assert_string_equal(end.transport, "shm");
                 if (!s->usual_us[verify] || end.duration_us < s->usual_us[verify])
                         s->usual_us[verify] = end.duration_us;
-                ferry_operation_clear(&end);
                 ferry_operation_clear(&s->passive);
                 ferry_operation_clear(&s->active);
         }
@@ -226,7 +222,7 @@ WITH_SCENE(a_stop_at_any_moment_ends_the_other_side_and_leaves_its_memory_alone)
         s->ends[0].w = &s->pair.a;
         s->ends[1].w = &s->pair.b;
         for (int i = 0; i < 2; i++) {
-                region_make(s->ends[i].w, s->size, 0, s->ends[i].region);
+                s->ends[i].region = region_make(s->ends[i].w, s->size, 0);
                 s->ends[i].memory = map_region(s->ends[i].w, s->ends[i].region, s->size);
         }
         s->copy = malloc(s->size);

@@ -24,7 +24,7 @@ struct scene {
         struct pair pair; /* a survives, b is the victim */
         bool verify;      /* with checksums, which takes longer */
 
-        char region[FERRY_ID_SIZE];
+        const char *region;
         size_t descriptors, files; /* the most that the survivor may have when no peer is there */
         uint64_t slowest_ms;
 };
@@ -68,15 +68,14 @@ static bool kill_in_the_middle(struct scene *s, bool victim_is_active, enum ferr
 {
         struct worker *survivor = &s->pair.a, *victim = &s->pair.b;
         struct worker *offerer = victim_is_active ? survivor : victim, *mover = victim_is_active ? victim : survivor;
-        struct ferry_operation passive, active, end;
+        OPERATION passive, active, end;
         const char *watched;
-        char region[FERRY_ID_SIZE];
         uint64_t killed_ms;
         bool middle;
 
         worker_start(victim, "victim", s->pair.network ? network_flags : NULL);
         pair_assert_serving(&s->pair);
-        region_make(victim, SIZE, 0, region);
+        const char *region = region_make(victim, SIZE, 0);
         offer_make(offerer, passive_kind, victim_is_active ? s->region : region, &passive);
         (s->verify ? begin_by_messages : begin_make)(mover, kind_of_peer(passive_kind),
                                                      victim_is_active ? region : s->region, passive.metadata, &active);
@@ -100,9 +99,6 @@ static bool kill_in_the_middle(struct scene *s, bool victim_is_active, enum ferr
                 assert_string_equal(end.transport, s->pair.network ? "tcp" : "shm");
         }
         assert_int_equal(ferry_delete_operation(survivor->client, watched), 0);
-        ferry_operation_clear(&end);
-        ferry_operation_clear(&passive);
-        ferry_operation_clear(&active);
         assert_survivor_is_as_before(s);
         return middle;
 }
@@ -132,7 +128,7 @@ static void survive(struct scene *s, bool network, bool verify)
         s->verify = verify;
         worker_start(&s->pair.a, "survivor", network ? network_flags : NULL);
         worker_expect(&s->pair.a, "error=peer-lost");
-        region_make(&s->pair.a, SIZE, 0, s->region);
+        s->region = region_make(&s->pair.a, SIZE, 0);
         worker_connect(&s->pair.a, NULL, NULL);
         s->descriptors = worker_descriptors(&s->pair.a);
         s->files = worker_files(&s->pair.a);

@@ -40,12 +40,10 @@ static int teardown(void **state)
 
 WITH_SCENE(the_next_start_removes_the_socket_of_a_dead_worker_only)
 {
-        char dead_region[FERRY_ID_SIZE], other_region[FERRY_ID_SIZE];
-
         worker_start(&s->dead, "dead", NULL);
         worker_start(&s->other, "other", NULL);
-        region_make(&s->dead, SIZE, 1, dead_region);
-        region_make(&s->other, SIZE, 2, other_region);
+        (void)region_make(&s->dead, SIZE, 1);
+        const char *other_region = region_make(&s->other, SIZE, 2);
         assert_int_equal(worker_files(&s->dead), 1);
         worker_kill(&s->dead);
         assert_int_equal(worker_files(&s->dead), 1);
@@ -62,14 +60,13 @@ WITH_SCENE(the_next_start_removes_the_socket_of_a_dead_worker_only)
 
 WITH_SCENE(a_peer_that_finds_nobody_listening_removes_the_socket)
 {
-        char dead_region[FERRY_ID_SIZE], other_region[FERRY_ID_SIZE];
-        struct ferry_operation offer, read;
+        OPERATION offer, read;
 
         worker_start(&s->dead, "dead", NULL);
         worker_start(&s->other, "other", NULL);
         worker_expect(&s->other, "error=peer-unreachable");
-        region_make(&s->dead, SIZE, 1, dead_region);
-        region_make(&s->other, SIZE, 2, other_region);
+        const char *dead_region = region_make(&s->dead, SIZE, 1);
+        const char *other_region = region_make(&s->other, SIZE, 2);
         offer_make(&s->dead, FERRY_READABLE, dead_region, &offer);
         worker_kill(&s->dead);
         assert_int_equal(worker_files(&s->dead), 1);
@@ -79,23 +76,21 @@ WITH_SCENE(a_peer_that_finds_nobody_listening_removes_the_socket)
         assert_int_equal(worker_files(&s->dead), 0);
         assert_int_equal(worker_files(&s->other), 1);
         region_assert_pattern(&s->other, other_region, 2, 0, SIZE);
-        ferry_operation_clear(&read);
-        ferry_operation_clear(&offer);
         worker_stop(&s->other);
 }
 
 WITH_SCENE(a_worker_that_comes_back_has_its_addresses_and_another_epoch)
 {
         static const char *const network[] = { "--data-listen", "127.0.0.1:0", "--local", "off", NULL };
-        char old_epoch[sizeof(((struct worker *)0)->epoch)], region[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
-        struct ferry_operation offer, read;
+        char old_epoch[sizeof(((struct worker *)0)->epoch)];
+        OPERATION offer, read;
         char http[160], data[160];
 
         worker_start(&s->dead, "w", network);
         worker_start(&s->other, "other", network);
         worker_expect(&s->other, "error=stale-metadata");
-        region_make(&s->dead, SIZE, 1, region);
-        region_make(&s->other, SIZE, 0, target);
+        const char *region = region_make(&s->dead, SIZE, 1);
+        const char *target = region_make(&s->other, SIZE, 0);
         offer_make(&s->dead, FERRY_READABLE, region, &offer);
         pair_assert_serving(&(struct pair){ .a = s->dead, .b = s->other });
         (void)snprintf(http, sizeof(http), "%s", bound(&s->dead));
@@ -114,8 +109,6 @@ WITH_SCENE(a_worker_that_comes_back_has_its_addresses_and_another_epoch)
         begin_make(&s->other, FERRY_READ, target, offer.metadata, &read);
         operation_assert_error(&s->other, read.id, FERRY_ERRORED, FERRY_E_STALE_METADATA);
         region_assert_pattern(&s->other, target, 0, 0, SIZE);
-        ferry_operation_clear(&read);
-        ferry_operation_clear(&offer);
         pair_assert_serving(&(struct pair){ .a = s->again, .b = s->other });
         worker_stop(&s->again);
         worker_stop(&s->other);

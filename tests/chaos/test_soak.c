@@ -45,7 +45,7 @@ struct soaker {
 
 /* One batch: what moves from a to b, and what moves the other way. */
 struct batch {
-        char region_a[FERRY_ID_SIZE], region_b[FERRY_ID_SIZE];
+        const char *region_b, *region_a;
         uint64_t seed;
         struct ferry_descriptor at_a[BATCH], at_b[BATCH];
         struct ferry_operation_spec specs[BATCH];
@@ -140,8 +140,8 @@ static void *soak(void *context)
 
         for (size_t i = 0; i < s->batches; i++) {
                 b.seed = 1 + s->number + i * CLIENTS;
-                region_make(&s->a, REGION, 2 * b.seed, b.region_a);
-                region_make(&s->b, REGION, 2 * b.seed + 1, b.region_b);
+                b.region_a = region_make(&s->a, REGION, 2 * b.seed);
+                b.region_b = region_make(&s->b, REGION, 2 * b.seed + 1);
                 offer(s, &b, &offers);
                 move(s, &b, &offers);
                 await_offers(s, &offers);

@@ -23,7 +23,8 @@ static const char *const slow_flags[] = { "--stall-limit", LIMIT_MS(500), "--gra
 struct lane {
         bool survivor_offers;
         enum ferry_kind passive_kind;
-        char kept[FERRY_ID_SIZE], other[FERRY_ID_SIZE]; /* regions of the survivor and of the stopped one */
+        const char *other;
+        const char *kept; /* regions of the survivor and of the stopped one */
         const char *kept_operation, *other_operation;
         struct ferry_operation passive, active;
         const uint8_t *memory; /* of kept */
@@ -61,8 +62,8 @@ static void lane_make(struct scene *s, size_t i)
 
         lane->survivor_offers = i % 2 == 0;
         lane->passive_kind = i / 2 == 0 ? FERRY_READABLE : FERRY_WRITABLE;
-        region_make(&s->pair.a, SIZE, survivor_receives(lane) ? 0 : i + 1, lane->kept);
-        region_make(&s->pair.b, SIZE, survivor_receives(lane) ? i + 1 : 0, lane->other);
+        lane->kept = region_make(&s->pair.a, SIZE, survivor_receives(lane) ? 0 : i + 1);
+        lane->other = region_make(&s->pair.b, SIZE, survivor_receives(lane) ? i + 1 : 0);
         lane->memory = map_region(&s->pair.a, lane->kept);
         lane->copy = malloc(SIZE);
 }

@@ -196,13 +196,11 @@ static bool group_is_gone(void)
 /* What the group has no room for is refused; its worker is not killed for it. */
 WITH_WORKER(a_groups_limit_is_kept)
 {
-        char id[FERRY_ID_SIZE];
-
         if (!group_make())
                 skip();
         worker_start(w, "w", NULL);
         group_join(w->pid);
-        region_make(w, 16 << 20, 1, id);
+        const char *id = region_make(w, 16 << 20, 1);
         assert_problem(w, "POST", "/v1/regions", "{\"size\":268435456}", 507, "limit-reached", NULL);
         region_assert_pattern(w, id, 1, 0, 16 << 20);
         region_drop(w, id);
@@ -222,13 +220,12 @@ WITH_WORKER(a_days_jump_of_the_clock_ends_nothing)
         failing = failing_share(true);
         worker_start(w, "w", NULL);
         for (int days = -1; days <= 1; days += 2) {
-                char source[FERRY_ID_SIZE], target[FERRY_ID_SIZE];
-                struct ferry_operation old, offer, active, latest;
+                OPERATION old, offer, active, latest;
                 uint64_t before;
 
                 failing->wall_shift_s = 0;
-                region_make(w, SIZE, 3, source);
-                region_make(w, SIZE, 0, target);
+                const char *source = region_make(w, SIZE, 3);
+                const char *target = region_make(w, SIZE, 0);
                 offer_make(w, FERRY_READABLE, source, &old);
                 failing->wall_shift_s = (long)days * DAY_S;
                 /* A wait takes its time, no more and no less, and nothing expires. */
@@ -236,16 +233,12 @@ WITH_WORKER(a_days_jump_of_the_clock_ends_nothing)
                 assert_int_equal(ferry_wait_operation(w->client, old.id, HOLD_MS, &latest), -ETIMEDOUT);
                 assert_in_range(now_ms() - before, HOLD_MS, 20 * HOLD_MS);
                 assert_int_equal(latest.status, FERRY_INITIALIZED);
-                ferry_operation_clear(&latest);
                 offer_make(w, FERRY_READABLE, source, &offer);
                 begin_make(w, FERRY_READ, target, offer.metadata, &active);
                 operation_assert_end(w, active.id, FERRY_COMPLETE, NULL);
                 operation_assert_end(w, offer.id, FERRY_COMPLETE, NULL);
                 region_assert_pattern(w, target, 3, 0, SIZE);
                 assert_int_equal(ferry_delete_operation(w->client, old.id), 0);
-                ferry_operation_clear(&old);
-                ferry_operation_clear(&offer);
-                ferry_operation_clear(&active);
                 region_drop(w, source);
                 region_drop(w, target);
         }

@@ -153,7 +153,6 @@ static void sweep_up(struct worker *w)
                         else
                                 WAIT_UNTIL(region_goes(w, id));
                 }
-                json_object_put(answer);
         }
         worker_await_metric(w, "ferry_regions", 0);
 }
