@@ -174,7 +174,7 @@ void ferry_json_put_bool(struct ferry_json_writer *writer, bool value)
         put_bytes(writer, value ? "true" : "false", value ? 4 : 5);
 }
 
-void ferry_json_put_id(struct ferry_json_writer *writer, const char *prefix, uint64_t id)
+static void put_id(struct ferry_json_writer *writer, const char *prefix, uint64_t id)
 {
         char text[FERRY_ID_TEXT_SIZE];
 
@@ -208,7 +208,7 @@ void ferry_json_add_bool(struct ferry_json_writer *writer, const char *key, bool
 void ferry_json_add_id(struct ferry_json_writer *writer, const char *key, const char *prefix, uint64_t id)
 {
         ferry_json_key(writer, key);
-        ferry_json_put_id(writer, prefix, id);
+        put_id(writer, prefix, id);
 }
 
 char *ferry_json_take(struct ferry_json_writer *writer, size_t *ret_size)

@@ -25,7 +25,7 @@ void aio_unlink(struct aio_call *c)
                 c->next->link = c->link;
 }
 
-void aio_link(struct aio_call *c, struct aio_call **list)
+static void aio_link(struct aio_call *c, struct aio_call **list)
 {
         c->next = *list;
         c->link = list;
@@ -34,7 +34,7 @@ void aio_link(struct aio_call *c, struct aio_call **list)
         *list = c;
 }
 
-void aio_call_free(struct aio_call *c)
+static void aio_call_free(struct aio_call *c)
 {
         operation_request_clear(&c->create);
         path_clear(&c->path);
@@ -62,7 +62,7 @@ static int aio_take_lane(struct ferry_aio *aio, struct ferry **ret_lane)
         return r;
 }
 
-int aio_call_new(struct ferry_aio *aio, ferry_aio_done done, void *context, struct aio_call **ret_call)
+static int aio_call_new(struct ferry_aio *aio, ferry_aio_done done, void *context, struct aio_call **ret_call)
 {
         struct aio_call *c = calloc(1, sizeof(*c));
         int r = c ? aio_take_lane(aio, &c->lane) : -ENOMEM;
@@ -105,7 +105,8 @@ static uint64_t aio_left(const struct aio_call *c, uint64_t now)
         return c->deadline_ms > now ? c->deadline_ms - now : 0;
 }
 
-int aio_wait_ask(struct aio_call *c)
+/* Prepares the next request of a wait. 0; -EINVAL; -ENOMEM. */
+static int aio_wait_ask(struct aio_call *c)
 {
         uint64_t now = ferry_clock_ms(), slice = aio_left(c, now);
         slice = slice < AIO_SLICE_MS ? slice : AIO_SLICE_MS;

@@ -63,18 +63,11 @@ struct ferry_aio {
 
 /* ---- aio_call.c ---- */
 
-int aio_call_new(struct ferry_aio *aio, ferry_aio_done done, void *context, struct aio_call **ret_call);
-void aio_call_free(struct aio_call *c);
-
-/* Into and out of its set's list. */
-void aio_link(struct aio_call *c, struct aio_call **list);
+/* Out of its set's list. */
 void aio_unlink(struct aio_call *c);
 
 /* The callback, then the end of the call, which is in no list any more. */
 void aio_call_back(struct aio_call *c, int r, const struct aio_outcome *outcome);
-
-/* Prepares the next request of a wait. 0; -EINVAL; -ENOMEM. */
-int aio_wait_ask(struct aio_call *c);
 
 /* One request of a call; both may call back and free it. */
 void aio_attempt_begin(struct aio_call *c);

@@ -122,7 +122,7 @@ int decode_error(struct json_object *json, struct decode_error *error, const cha
         return r;
 }
 
-void decode_page_clear(const struct decode_list *list, struct decode_page *page)
+static void decode_page_clear(const struct decode_list *list, struct decode_page *page)
 {
         for (size_t i = 0; list->clear && i < page->n; i++)
                 list->clear((char *)page->items + i * list->item_size);

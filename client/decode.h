@@ -67,7 +67,6 @@ struct decode_page {
 /* 0; -EPROTO; -ENOMEM. */
 int decode_page(struct json_object *json, const struct decode_list *list, struct decode_page *ret_page,
                 const char **ret_field);
-void decode_page_clear(const struct decode_list *list, struct decode_page *page);
 
 /* call_decoders; see client_internal.h */
 int region_decode(struct json_object *json, void *region, const char **ret_field);

@@ -102,9 +102,6 @@ int cli_options_parse(struct cli *cli, int argc, char **argv, int *ret_argc);
 const struct cli_command *cli_command_find(const struct cli *cli, const char *name);
 bool cli_option_applies(const struct cli_option *option, const struct cli_command *command);
 
-/* The name that is closest to a wrong one, of n strings each stride bytes after the other; NULL = none is close. */
-const char *cli_suggest(const char *wrong, const char *const *names, size_t n, size_t stride);
-
 /* ---- value.c ---- */
 
 /* "30s", "500ms", "2m", "1h", "1.5s"; a number alone is seconds. */

@@ -13,7 +13,8 @@
 
 enum { LOCAL_INODES = 32 };
 
-pid_t local_path_pid(const char *path)
+/* The pid in "/proc/PID/fd/N"; 0 = not such a path. */
+static pid_t local_path_pid(const char *path)
 {
         int pid = 0, fd = -1, end = 0;
         if (sscanf(path, "/proc/%d/fd/%d%n", &pid, &fd, &end) != 2 || path[end] || pid <= 0 || fd < 0)

@@ -10,9 +10,6 @@
  */
 bool local_is_worker(const char *url, pid_t pid);
 
-/* The pid in "/proc/PID/fd/N"; 0 = not such a path. */
-pid_t local_path_pid(const char *path);
-
 /*
  * Opens a region of a local worker and maps it. NULL when that cannot be; the caller then takes HTTP. The mapping has
  * region->size bytes.

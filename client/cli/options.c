@@ -78,7 +78,8 @@ static size_t suggest_distance(const char *a, const char *b)
         return row[n];
 }
 
-const char *cli_suggest(const char *wrong, const char *const *names, size_t n, size_t stride)
+/* The name that is closest to a wrong one, of n strings each stride bytes after the other; NULL = none is close. */
+static const char *suggest(const char *wrong, const char *const *names, size_t n, size_t stride)
 {
         const char *best = NULL;
         size_t least = strlen(wrong) < 4 ? 2 : 3; /* further away is another word */
@@ -130,7 +131,7 @@ static int parser_long(struct parser *p, const char *text)
                 if (strlen(cli_options[i].name) == length && strncmp(cli_options[i].name, text, length) == 0)
                         return parser_set(p, &cli_options[i], text[length] ? text + length + 1 : NULL);
         }
-        const char *near = cli_suggest(text, &cli_options[0].name, cli_options_count, sizeof(cli_options[0]));
+        const char *near = suggest(text, &cli_options[0].name, cli_options_count, sizeof(cli_options[0]));
         return near ? cli_usage_error("no option --%s: did you mean --%s?", text, near)
                     : cli_usage_error("no option --%s (see ferry --help)", text);
 }
@@ -185,7 +186,7 @@ static int parser_check(const struct parser *p)
         p->cli->command = cli_command_find(p->cli, name);
         if (!p->cli->command) {
                 const char *near =
-                        cli_suggest(name, &p->cli->commands[0].name, p->cli->n_commands, sizeof(p->cli->commands[0]));
+                        suggest(name, &p->cli->commands[0].name, p->cli->n_commands, sizeof(p->cli->commands[0]));
                 return near ? cli_usage_error("no command %s: did you mean %s?", name, near)
                             : cli_usage_error("no command %s (see ferry --help)", name);
         }

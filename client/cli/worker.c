@@ -7,7 +7,7 @@
 
 #include "cli.h"
 
-enum { WORKER_TOKEN_MAX = 4096, WORKER_WORDS = 6 };
+enum { WORKER_TOKEN_MAX = 4096 };
 
 /* ---- the handle ---- */
 

@@ -13,7 +13,9 @@
         "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "                   \
         "frame-ancestors 'none'"
 
-void asset_answer(struct http_request *request, const struct http_asset *asset, const char *policy)
+/* Answers with the file, gzipped where the client accepts that, or with 304. policy: Content-Security-Policy of a page;
+ * NULL = it is no page. */
+static void asset_answer(struct http_request *request, const struct http_asset *asset, const char *policy)
 {
         bool packed = headers_accept(request->headers.accept_encoding, "gzip") > 0;
         const char *etag = packed ? asset->gzip_etag : asset->etag;

@@ -4,8 +4,6 @@
 
 #include <stddef.h>
 
-struct http_request;
-
 /* A file that is built into the worker (scripts/embed), plain and gzipped. */
 struct http_asset {
         const char *type; /* media type */
@@ -16,9 +14,5 @@ struct http_asset {
 
 extern const struct http_asset asset_openapi_yaml, asset_openapi_json, asset_docs, asset_page, asset_page_script,
         asset_page_style;
-
-/* Answers with the file, gzipped where the client accepts that, or with 304. policy: Content-Security-Policy of a page;
- * NULL = it is no page. */
-void asset_answer(struct http_request *request, const struct http_asset *asset, const char *policy);
 
 #endif

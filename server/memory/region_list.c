@@ -32,15 +32,7 @@ int region_table_add(struct region_table *table, struct region_private *private)
 /* Index of the first region whose serial is greater. Under the lock. */
 static size_t ordered_after(const struct region_table *table, uint64_t serial)
 {
-        size_t low = 0, high = table->n_regions;
-        while (low < high) {
-                size_t middle = low + (high - low) / 2;
-                if (table->ordered[middle]->private->serial > serial)
-                        high = middle;
-                else
-                        low = middle + 1;
-        }
-        return low;
+        return FERRY_FIRST_INDEX(table->n_regions, i, table->ordered[i]->private->serial > serial);
 }
 
 /* Under the lock; the region is listed. */

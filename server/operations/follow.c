@@ -88,19 +88,12 @@ static bool extents_overlap(const struct extents *sorted)
 /* The extent that has the byte; NULL = none. */
 static const struct extent *extents_find(const struct extents *sorted, uint64_t region, uint64_t byte)
 {
-        size_t low = 0, high = sorted->n;
+        const struct extent wanted = { .region = region, .start = byte };
+        size_t n = FERRY_FIRST_INDEX(sorted->n, i, extent_compare(&sorted->list[i], &wanted) > 0);
 
-        while (low < high) {
-                size_t middle = low + (high - low) / 2;
-
-                if (extent_compare(&sorted->list[middle], &(struct extent){ .region = region, .start = byte }) <= 0)
-                        low = middle + 1;
-                else
-                        high = middle;
-        }
-        if (low == 0)
+        if (n == 0)
                 return NULL;
-        const struct extent *found = &sorted->list[low - 1];
+        const struct extent *found = &sorted->list[n - 1];
         return found->region == region && byte - found->start < found->size ? found : NULL;
 }
 
@@ -221,17 +214,7 @@ uint64_t follow_request_max(void *context)
 /* The piece that has the byte. */
 static size_t piece_of(const struct follow *follow, uint64_t byte)
 {
-        size_t low = 0, high = follow->n - 1;
-
-        while (low < high) {
-                size_t middle = low + (high - low + 1) / 2;
-
-                if (follow->pieces[middle].at <= byte)
-                        low = middle;
-                else
-                        high = middle - 1;
-        }
-        return low;
+        return FERRY_FIRST_INDEX(follow->n, i, follow->pieces[i].at > byte) - 1;
 }
 
 static uint64_t there(const struct operation *operation, uint64_t offset, uint64_t length)

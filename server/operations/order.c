@@ -32,47 +32,9 @@ int order_append(struct order *order, struct operation *operation)
         return 0;
 }
 
-/* Where it would be if all holes were spread evenly. */
-static size_t guess(const struct order *order, uint64_t serial)
-{
-        uint64_t first = order->entries[0].serial, last = order->entries[order->n - 1].serial;
-
-        if (serial <= first)
-                return 0;
-        if (serial >= last)
-                return order->n - 1;
-        return (size_t)((double)(serial - first) / (double)(last - first) * (double)(order->n - 1));
-}
-
-/* Around a guess, in steps that double: each halving of the whole would be another cold line of memory. */
 size_t order_seek(const struct order *order, uint64_t serial)
 {
-        const struct order_entry *entries = order->entries;
-        size_t low = 0, high = order->n, step = 1, start;
-
-        if (high == 0)
-                return 0;
-        start = guess(order, serial);
-        if (entries[start].serial > serial) {
-                for (high = start; step <= high && entries[high - step].serial > serial; step *= 2)
-                        high -= step;
-                if (step <= high)
-                        low = high - step + 1;
-        } else {
-                for (low = start + 1; step <= high - low && entries[low + step - 1].serial <= serial; step *= 2)
-                        low += step;
-                if (step <= high - low)
-                        high = low + step - 1;
-        }
-        while (low < high) {
-                size_t middle = low + (high - low) / 2;
-
-                if (entries[middle].serial > serial)
-                        high = middle;
-                else
-                        low = middle + 1;
-        }
-        return low;
+        return FERRY_FIRST_INDEX(order->n, i, order->entries[i].serial > serial);
 }
 
 void order_remove(struct order *order, const struct operation *operation)

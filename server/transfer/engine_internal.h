@@ -61,7 +61,6 @@ struct engine {
         struct transport *local, *ucx; /* the same by kind; NULL = off */
         int epoll_fd;
         pthread_t thread;
-        bool thread_started;
 
         /* Guarded by command_lock; any thread. wake_fd is an eventfd. */
         pthread_mutex_t command_lock;

@@ -162,6 +162,5 @@ int thread_start(struct engine *engine)
         (void)pthread_sigmask(SIG_SETMASK, &all, &before);
         r = -pthread_create(&engine->thread, NULL, run, engine);
         (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-        engine->thread_started = r == 0;
         return r;
 }

@@ -45,17 +45,7 @@ void stream_clear(struct stream *stream)
 /* Index of the segment that holds offset: the last one that starts at or before it. */
 static size_t segment_at(const struct stream *stream, uint64_t offset)
 {
-        size_t low = 0, high = stream->n;
-
-        while (high - low > 1) {
-                size_t middle = low + (high - low) / 2;
-
-                if (stream->starts[middle] <= offset)
-                        low = middle;
-                else
-                        high = middle;
-        }
-        return low;
+        return stream->starts ? FERRY_FIRST_INDEX(stream->n, i, stream->starts[i] > offset) - 1 : 0;
 }
 
 uint64_t stream_run(const struct stream *stream, uint64_t offset, uint64_t limit, uint8_t **ret_address)

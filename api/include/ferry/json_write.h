@@ -32,8 +32,6 @@ void ferry_json_put_string(struct ferry_json_writer *writer, const char *text);
 void ferry_json_put_plain(struct ferry_json_writer *writer, const char *text, size_t n);
 void ferry_json_put_uint(struct ferry_json_writer *writer, uint64_t number);
 void ferry_json_put_bool(struct ferry_json_writer *writer, bool value);
-/* prefix + 16 hexadecimal digits, as ferry_id_format. */
-void ferry_json_put_id(struct ferry_json_writer *writer, const char *prefix, uint64_t id);
 /* One whole value, as it stands. */
 void ferry_json_put_text(struct ferry_json_writer *writer, const char *json, size_t size);
 
@@ -41,6 +39,7 @@ void ferry_json_put_text(struct ferry_json_writer *writer, const char *json, siz
 void ferry_json_add_string(struct ferry_json_writer *writer, const char *key, const char *text);
 void ferry_json_add_uint(struct ferry_json_writer *writer, const char *key, uint64_t number);
 void ferry_json_add_bool(struct ferry_json_writer *writer, const char *key, bool value);
+/* prefix + 16 hexadecimal digits, as ferry_id_format. */
 void ferry_json_add_id(struct ferry_json_writer *writer, const char *key, const char *prefix, uint64_t id);
 
 /* The text, terminated, for free(), and its length without the NUL (may be NULL); the writer is empty again. NULL when

@@ -12,7 +12,8 @@
 
 #include "base/util.h"
 
-struct memfd *memfd_of(int fd)
+/* Takes over fd, also on failure. NULL when memory is short. */
+static struct memfd *memfd_of(int fd)
 {
         struct memfd *memfd = malloc(sizeof(*memfd));
 

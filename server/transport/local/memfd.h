@@ -13,8 +13,6 @@ struct memfd {
         unsigned users;
 };
 
-/* Takes over fd, also on failure. NULL when memory is short. */
-struct memfd *memfd_of(int fd);
 struct memfd *memfd_hold(struct memfd *memfd);
 /* Takes NULL; returns NULL. */
 struct memfd *memfd_drop(struct memfd *memfd);

@@ -8,6 +8,20 @@
 
 #include <ferry/util.h>
 
+/* Of the indices i below n, those for which beyond is true come last: the first of them, n when there are none. */
+#define FERRY_FIRST_INDEX(n, i, beyond)                                                                                \
+        ({                                                                                                             \
+                size_t low_ = 0, high_ = (n);                                                                          \
+                while (low_ < high_) {                                                                                 \
+                        size_t i = low_ + (high_ - low_) / 2;                                                          \
+                        if (beyond)                                                                                    \
+                                high_ = i;                                                                             \
+                        else                                                                                           \
+                                low_ = i + 1;                                                                          \
+                }                                                                                                      \
+                low_;                                                                                                  \
+        })
+
 #define FERRY_CONTAINER_OF(pointer, type, member) ((type *)(void *)(((char *)(pointer)) - offsetof(type, member)))
 
 static inline void cleanup_close(const int *fd)
