@@ -101,7 +101,7 @@ static void data_received(struct message *message, enum message_result result)
         struct requester *r = message->owner;
         struct chunk *chunk = window_find(&r->window, message->seq);
 
-        requester_note_way(r, message->way);
+        requester_note_gpu_path(r, message->gpu_path);
         chunk->receives--;
         r->copying -= message->answer.total;
         switch (result) {

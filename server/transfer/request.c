@@ -110,7 +110,7 @@ static void write_sent(struct message *message, enum message_result result)
         struct requester *r = message->owner;
         struct chunk *chunk = window_find(&r->window, message->seq);
 
-        requester_note_way(r, message->way);
+        requester_note_gpu_path(r, message->gpu_path);
         if (result == MESSAGE_OK)
                 requester_note_started(r);
         else if (result == MESSAGE_NO_MEMORY)

@@ -247,7 +247,7 @@ static void end(struct requester *r)
         }
         if (r->peer && (r->moved || outcome.bytes > 0))
                 (void)snprintf(outcome.transport, sizeof(outcome.transport), "%.20s%s", r->peer->link->carrier,
-                               transport_way_name(r->way));
+                               gpu_path_name(r->gpu_path));
         if (r->peer && !r->was_up)
                 outcome.connect_us = r->peer->link->connect_us;
         if (r->peer)

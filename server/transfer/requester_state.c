@@ -87,9 +87,9 @@ void requester_note_started(struct requester *r)
                 r->spec.started(r->spec.context);
 }
 
-void requester_note_way(struct requester *r, enum transport_way way)
+void requester_note_gpu_path(struct requester *r, enum gpu_path path)
 {
-        r->way = transport_way_worse(r->way, way);
+        r->gpu_path = gpu_path_worse(r->gpu_path, path);
 }
 
 void requester_fault(struct requester *r, int fault)

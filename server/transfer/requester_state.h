@@ -43,7 +43,7 @@ struct requester {
         bool word_awaited; /* the responder took its memory back: its DONE_ACK says why */
         bool waiting;      /* in the peer's list of those that have more to ask for */
         bool marked;
-        enum transport_way way; /* the worst of its messages */
+        enum gpu_path gpu_path; /* the worst of its messages */
         int error;              /* 0, or why it is being ended */
         char detail[128];
         uint64_t connect_deadline_us; /* the peer must have been heard by then */
@@ -67,7 +67,7 @@ void requester_send_done(struct requester *requester, uint32_t flags);
 void requester_note_started(struct requester *requester);
 void requester_tell_progress(struct requester *requester);
 /* How a message of it moved its bytes. */
-void requester_note_way(struct requester *requester, enum transport_way way);
+void requester_note_gpu_path(struct requester *requester, enum gpu_path path);
 /* This side's memory cannot be copied: fault is -errno. */
 void requester_fault(struct requester *requester, int fault);
 /* So many bytes more are moved and checked. */

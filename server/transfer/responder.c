@@ -122,7 +122,7 @@ static void end(struct responder *r)
         responder_set_state(r, RESPONDER_ENDED);
         if (r->moved || r->bytes > 0)
                 (void)snprintf(outcome.transport, sizeof(outcome.transport), "%.20s%s", r->peer->link->carrier,
-                               transport_way_name(r->way));
+                               gpu_path_name(r->gpu_path));
         (void)snprintf(outcome.detail, sizeof(outcome.detail), "%s", r->detail);
         contact_count(r->peer->contact, &outcome);
         tombstone_add(engine, r->transfer, r->wire_error);

@@ -89,9 +89,9 @@ struct wire_header responder_header(const struct responder *r, enum wire_type ty
 
 /* ---- progress ---- */
 
-void responder_note_way(struct responder *r, enum transport_way way)
+void responder_note_gpu_path(struct responder *r, enum gpu_path path)
 {
-        r->way = transport_way_worse(r->way, way);
+        r->gpu_path = gpu_path_worse(r->gpu_path, path);
 }
 
 void responder_fault(struct responder *r, int fault)

@@ -51,7 +51,7 @@ struct responder {
         bool pending;               /* in the peer's list of those that have READs to answer */
         bool held;                  /* in the engine's list of those whose next READ waits for bytes to be there */
         bool done_came, ack_wanted; /* the requester's DONE, and what it asked for */
-        enum transport_way way;     /* the worst of its messages */
+        enum gpu_path gpu_path;     /* the worst of its messages */
         int error;                  /* why it is being ended */
         int wire_error;             /* what the peer is told */
         char detail[128];
@@ -82,7 +82,7 @@ struct wire_header responder_header(const struct responder *responder, enum wire
 
 void responder_tell_progress(struct responder *responder);
 /* How a message of it moved its bytes. */
-void responder_note_way(struct responder *responder, enum transport_way way);
+void responder_note_gpu_path(struct responder *responder, enum gpu_path path);
 /* This side's memory cannot be copied: fault is -errno. */
 void responder_fault(struct responder *responder, int fault);
 /* So many bytes more have moved. */

@@ -12,7 +12,7 @@ static void data_sent(struct message *message, enum message_result result)
 {
         struct responder *r = message->owner;
 
-        responder_note_way(r, message->way);
+        responder_note_gpu_path(r, message->gpu_path);
         r->in_flight--;
         r->peer->serving -= message->length;
         if (r->peer->pending)

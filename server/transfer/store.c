@@ -51,7 +51,7 @@ static void write_received(struct message *message, enum message_result result)
 {
         struct responder *r = message->owner;
 
-        responder_note_way(r, message->way);
+        responder_note_gpu_path(r, message->gpu_path);
         r->in_flight--;
         r->copying -= message->answer.total;
         if (result == MESSAGE_OK)

@@ -63,7 +63,7 @@ struct copier *copier_free(struct copier *copier)
         return NULL;
 }
 
-/* With the lock, which is dropped meanwhile. */
+/* Under the lock, which is dropped while the task runs. */
 static void run_next(struct copier *copier)
 {
         struct copier_task *task = copier->waiting;
@@ -97,7 +97,7 @@ static void *copier_run(void *context)
         return NULL;
 }
 
-/* The program's signals are not for these threads. */
+/* Blocks all signals in the threads: they belong to the program. */
 static void start_threads(struct copier *copier)
 {
         sigset_t all, before;
@@ -149,7 +149,7 @@ bool copier_collect(struct copier *copier)
         }
 }
 
-/* With the lock. */
+/* Under the lock. */
 static bool remove_idle(struct copier *copier, struct copier_task *task)
 {
         if (task->state == TASK_RUNS)

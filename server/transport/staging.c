@@ -23,8 +23,8 @@ struct staging {
         void *context;
         struct staging_buffer *idle; /* utlist */
         uint64_t bytes;              /* of all buffers */
-        bool wanted;                 /* room is owed */
-        /* Buffers are made and freed where the driver may take its time, one at a time. */
+        bool wanted;                 /* room() must be called */
+        /* Makes and frees buffers on a thread, one at a time, because the driver may be slow. */
         struct copier_task task;
         bool making;
         bool failed;                    /* the last one could not be made: messages take ordinary memory */
@@ -107,7 +107,7 @@ static void make(struct staging *staging, uint64_t length)
         }
         if (staging->bytes > 0 && staging->bytes + size > STAGING_BYTES) {
                 free(buffer);
-                return; /* one that is in use comes back */
+                return; /* a buffer in use will be returned */
         }
         buffer->size = size;
         staging->bytes += size;
@@ -277,29 +277,29 @@ void stage_run(struct message *message, unsigned steps, void (*ran)(struct messa
         copier_add(stage->staging->copier, &stage->task);
 }
 
-/* true: nothing runs any more. */
+/* true: no task is running. */
 static bool stop(struct message *message, enum message_result result)
 {
         struct staged *stage = message->stage;
 
         if (stage->running && !copier_remove(stage->staging->copier, &stage->task)) {
-                if (!stage->abandoned)
+                if (!stage->cancelled)
                         stage->result = result;
-                stage->abandoned = true;
+                stage->cancelled = true;
                 return false;
         }
         stage->running = false;
         return true;
 }
 
-void stage_abandon(struct message **list, const uint64_t *transfer, enum message_result result,
-                   void (*end)(struct message *message, enum message_result result))
+void stage_cancel(struct message **list, const uint64_t *transfer, enum message_result result,
+                  void (*end)(struct message *message, enum message_result result))
 {
         struct message *m = *list, *next;
 
         while (m) {
                 next = m->next;
-                if ((!transfer || m->transfer == *transfer) && !m->stage->abandoned && stop(m, result)) {
+                if ((!transfer || m->transfer == *transfer) && !m->stage->cancelled && stop(m, result)) {
                         DL_DELETE(*list, m);
                         end(m, result);
                         next = *list; /* end may have changed it */

@@ -76,34 +76,34 @@ void link_set_state(struct link *link, enum link_state state)
         link->state = state;
 }
 
-void link_was_heard(struct link *link)
+void link_note_message(struct link *link)
 {
-        link->heard_us = clock_now_us();
+        link->received_us = clock_now_us();
         if (link->state != LINK_CONNECTING)
                 return;
         link_set_state(link, LINK_UP);
-        link->connect_us = link->heard_us - link->created_us;
+        link->connect_us = link->received_us - link->created_us;
         if (link->connect_us == 0)
-                link->connect_us = 1; /* 0 would say that the peer was not heard */
+                link->connect_us = 1; /* 0 means that no message came */
 }
 
 static const struct {
         const char *name;
         unsigned rank;
-} ways[] = {
-        [TRANSPORT_WAY_HOST] = { "", 0 },
-        [TRANSPORT_WAY_GPUDIRECT] = { "+gpudirect", 1 },
-        [TRANSPORT_WAY_CUDA_IPC] = { "+cuda_ipc", 2 },
-        [TRANSPORT_WAY_CUDA_COPY] = { "+cuda_copy", 3 },
-        [TRANSPORT_WAY_STAGED] = { "+staged", 4 },
+} paths[] = {
+        [GPU_PATH_NONE] = { "", 0 },
+        [GPU_PATH_GPUDIRECT] = { "+gpudirect", 1 },
+        [GPU_PATH_CUDA_IPC] = { "+cuda_ipc", 2 },
+        [GPU_PATH_CUDA_COPY] = { "+cuda_copy", 3 },
+        [GPU_PATH_STAGED] = { "+staged", 4 },
 };
 
-const char *transport_way_name(enum transport_way way)
+const char *gpu_path_name(enum gpu_path path)
 {
-        return ways[way].name;
+        return paths[path].name;
 }
 
-enum transport_way transport_way_worse(enum transport_way a, enum transport_way b)
+enum gpu_path gpu_path_worse(enum gpu_path a, enum gpu_path b)
 {
-        return ways[a].rank < ways[b].rank ? b : a;
+        return paths[a].rank < paths[b].rank ? b : a;
 }

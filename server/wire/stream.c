@@ -9,7 +9,7 @@
 #include "base/util.h"
 #include "wire/stream.h"
 
-enum { CHECKSUM_PIECE = 1 << 20 }; /* of what is not host memory, brought here at a time */
+enum { CHECKSUM_PIECE = 1 << 20 }; /* bytes of memory off the host to load at a time */
 
 int stream_init(struct stream *stream, const struct segment *segments, size_t n)
 {
@@ -55,7 +55,7 @@ uint64_t stream_run(const struct stream *stream, uint64_t offset, uint64_t limit
         uint8_t *address = stream->segments[i].address + inside;
         uint64_t run = stream->segments[i].size - inside;
 
-        /* Neighbours in the list that are neighbours in memory make one run. */
+        /* Joins segments that are adjacent in memory. */
         while (run < limit && i + 1 < stream->n && stream->segments[i + 1].address == address + run &&
                stream->segments[i + 1].space == stream->segments[i].space)
                 run += stream->segments[++i].size;
@@ -106,7 +106,7 @@ const struct space *stream_space(const struct stream *stream, uint64_t offset)
         return stream->off_host ? stream->segments[segment_at(stream, offset)].space : NULL;
 }
 
-/* Waits for the copies of a range, which is off the host; r: what they have come to so far. */
+/* Waits for the copies of a range off the host. r: their result so far. */
 static int finish(const struct stream *stream, int r)
 {
         for (size_t i = 0; i < stream->n; i++) {

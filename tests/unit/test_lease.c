@@ -9,13 +9,13 @@ TEST(a_lease_holds_until_it_is_ended)
 {
         struct lease_slot slot = { 0 };
 
-        assert_false(lease_holds(&slot, 1));
+        assert_false(lease_is_valid(&slot, 1));
         lease_grant(&slot, 1);
-        assert_true(lease_holds(&slot, 1));
-        assert_true(lease_held(&slot, 1));
+        assert_true(lease_is_valid(&slot, 1));
+        assert_true(lease_was_valid(&slot, 1));
         lease_end(&slot);
-        assert_false(lease_holds(&slot, 1));
-        assert_false(lease_held(&slot, 1));
+        assert_false(lease_is_valid(&slot, 1));
+        assert_false(lease_was_valid(&slot, 1));
 }
 
 TEST(the_next_lease_of_a_slot_is_not_the_last_one)
@@ -25,8 +25,8 @@ TEST(the_next_lease_of_a_slot_is_not_the_last_one)
         lease_grant(&slot, 1);
         lease_end(&slot);
         lease_grant(&slot, 2);
-        assert_false(lease_holds(&slot, 1));
-        assert_true(lease_holds(&slot, 2));
+        assert_false(lease_is_valid(&slot, 1));
+        assert_true(lease_is_valid(&slot, 2));
 }
 
 struct shared {
@@ -64,11 +64,11 @@ TEST(what_is_copied_under_a_lease_is_from_before_its_end)
         while (!atomic_load(&shared->stop)) {
                 uint64_t number = atomic_load(&shared->number) + 1;
 
-                if (!lease_holds(&shared->slot, number))
+                if (!lease_is_valid(&shared->slot, number))
                         continue;
                 for (size_t i = 0; i < WORDS; i++)
                         copy[i] = atomic_load_explicit(&shared->words[i], memory_order_relaxed);
-                if (!lease_held(&shared->slot, number))
+                if (!lease_was_valid(&shared->slot, number))
                         continue;
                 for (size_t i = 0; i < WORDS; i++)
                         assert_int_equal(copy[i], number - 1);

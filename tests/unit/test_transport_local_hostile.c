@@ -175,7 +175,7 @@ static void sends_frame(const struct bad_peer *bad)
 {
         struct frame frame = frame_of(bad->frame.type);
 
-        frame.way = bad->frame.way;
+        frame.gpu_path = bad->frame.gpu_path;
         frame.id = bad->frame.id;
         frame.number = bad->frame.number;
         frame.slot = bad->frame.slot;
@@ -316,7 +316,7 @@ static const struct bad_peer bad_peers[] = {
         { "eight descriptors", greets_with_descriptors, .n = 8 },
         { "two greetings", greets, true },
         { "an unknown type", sends_frame, true, .frame = { .type = FRAME_TYPE_END } },
-        { "reserved bits", sends_frame, true, .frame = { .type = FRAME_FORGET, .way = 1 } },
+        { "reserved bits", sends_frame, true, .frame = { .type = FRAME_FORGET, .gpu_path = 1 } },
         { "half a frame", sends_half_a_frame, true },
         { "descriptors with nothing", sends_descriptors_with_nothing, true },
         { "a foreign message", sends_a_foreign_message, true },

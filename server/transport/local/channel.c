@@ -99,11 +99,11 @@ static void queue_drop(struct channel *channel)
                 channel->queue_end = &channel->queue;
         channel->queue_bytes -= waiting->size;
         (void)memfd_drop(waiting->memfd);
-        explicit_bzero(waiting->bytes, waiting->size); /* a header has a key */
+        explicit_bzero(waiting->bytes, waiting->size); /* the header may contain a key */
         free(waiting);
 }
 
-/* The peer is gone, or has closed it. */
+/* The peer has died, or has closed the memory. */
 void lent_free(struct lent *lent)
 {
         if (lent->space)
@@ -116,7 +116,7 @@ void channel_close(struct channel *channel)
         struct local *local = channel_local(channel);
         struct lent *lent, *next;
 
-        /* Closing is not enough where a child process has the socket as well. */
+        /* Explicitly: a child process may have the socket open, so that closing does not end the watch. */
         (void)watch(channel, EPOLL_CTL_DEL, 0);
         fork_private_close(channel->fd);
         channel->fd = -1;
@@ -161,7 +161,7 @@ void channel_fail(struct channel *channel, int error, const char *detail)
         close_soon(channel);
 }
 
-void channel_is_gone(struct channel *channel)
+void channel_peer_closed(struct channel *channel)
 {
         if (channel->was_greeted)
                 channel_fail(channel, FERRY_E_PEER_LOST, "its process ended");
@@ -194,7 +194,7 @@ static int write_datagram(int fd, const struct iovec *pieces, size_t n, const st
         return 0;
 }
 
-/* A datagram was not taken. Whether it is to be kept. */
+/* sendmsg failed with r. Whether to keep the datagram and retry. */
 static bool may_retry(struct channel *channel, int r)
 {
         switch (r) {
@@ -206,14 +206,14 @@ static bool may_retry(struct channel *channel, int r)
                 __attribute__((fallthrough));
         case -ENOBUFS:
         case -ENOMEM:
-        case -ETOOMANYREFS: /* descriptors of this user that are under way */
+        case -ETOOMANYREFS: /* too many descriptors of this user in flight */
                 channel_local(channel)->retry_at_us = clock_now_us() + CHANNEL_RETRY_US;
                 return true;
         case -EPIPE:
         case -ECONNRESET:
         case -ECONNREFUSED:
         case -ENOTCONN:
-                channel->deaf = true;
+                channel->peer_closed = true;
                 close_soon(channel);
                 return false;
         default:
@@ -251,7 +251,7 @@ void channel_post(struct channel *channel, const struct iovec *pieces, size_t n,
 {
         int r;
 
-        if (!link_is_usable(&channel->link) || channel->deaf)
+        if (!link_is_usable(&channel->link) || channel->peer_closed)
                 return;
         if (!channel->has_greeted && channel_greet(channel) < 0) {
                 channel_fail(channel, FERRY_E_PEER_LOST, "no memory for its leases");
@@ -274,7 +274,7 @@ void channel_post_frame(struct channel *channel, struct frame frame, struct memf
 
 void channel_flush(struct channel *channel)
 {
-        while (channel->queue && link_is_usable(&channel->link) && !channel->deaf) {
+        while (channel->queue && link_is_usable(&channel->link) && !channel->peer_closed) {
                 struct waiting *waiting = channel->queue;
                 struct iovec piece = { waiting->bytes, waiting->size };
                 int r = write_datagram(channel->fd, &piece, 1, waiting->memfd);
@@ -323,7 +323,7 @@ int channel_read(struct channel *channel, struct datagram *ret_datagram)
         };
         ssize_t n = recvmsg(channel->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
-        /* A reset comes before what was sent ahead of it, and is told once. */
+        /* ECONNRESET is reported once, before the datagrams that the peer sent earlier. */
         while (n < 0 && (errno == EINTR || errno == ECONNRESET))
                 n = recvmsg(channel->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (n < 0)

@@ -7,7 +7,7 @@
 
 #include <ferry/encoding.h>
 
-#include "crew.h"
+#include "copy_pool.h"
 #include "directory.h"
 #include "frame.h"
 #include "loan.h"
@@ -16,12 +16,12 @@
 #include "transport/local.h"
 #include "transport/staging.h"
 
-/* The transport, and a link of it with its socket and the datagrams that wait. The progress thread. */
+/* The local transport's state, and a link: its socket and queued datagrams. The progress thread. */
 
 enum {
-        CHANNEL_QUEUE_MAX = 8 << 20,    /* bytes that wait for a peer that does not read; then the link fails */
-        CHANNEL_QUEUE_ROOM = 256 << 10, /* with so many waiting, no further payload is sent */
-        CHANNEL_RETRY_US = 10000,       /* when the kernel is short of memory */
+        CHANNEL_QUEUE_MAX = 8 << 20,    /* bytes queued for a peer that does not read; beyond it the link fails */
+        CHANNEL_QUEUE_ROOM = 256 << 10, /* bytes queued, at which no further payload is sent */
+        CHANNEL_RETRY_US = 10000,       /* pause when the kernel is short of memory */
 };
 
 struct channel;
@@ -32,32 +32,32 @@ struct local {
         uint64_t epoch;
         uint64_t chunk_size, window;
         int listener; /* -1 = stopping */
-        struct crew *crew;
+        struct copy_pool *copy_pool;
         struct staging *staging;
         struct copier *copier; /* its threads */
-        int copied_fd;         /* readable when they have something to tell */
+        int copied_fd;         /* readable when one of their tasks has run */
         uint64_t lease_number; /* the last one that was granted */
-        uint8_t *datagram;     /* FRAME_DATAGRAM_MAX + 1: what is being read or put together */
+        uint8_t *datagram;     /* FRAME_DATAGRAM_MAX + 1 bytes: for the datagram being read or put together */
 
-        struct channel *channels;                  /* all with a socket */
-        size_t n_accepted, n_strangers, max_links; /* … that peers open */
-        struct channel *closing;                   /* failed or deaf ones: the next progress() ends them … */
-        struct channel *ending;                    /* … or it did, and a device is at work on some of their memory */
-        struct channel *recent;                    /* spoke last; NULL = none */
-        unsigned unpolled;                         /* progress() calls since the last epoll_wait */
-        uint64_t accept_at_us;                     /* the listener rests until then; 0 = it does not */
-        uint64_t retry_at_us;                      /* when queues are tried again; 0 = when a socket has room */
-        bool full;                                 /* links were turned away, and that was logged */
+        struct channel *channels;                /* all with an open socket */
+        size_t n_accepted, n_pending, max_links; /* of links that peers open; n_pending: of those, without HELLO yet */
+        struct channel *closing;                 /* failed, or closed by the peer: the next progress() ends them … */
+        struct channel *ending;                  /* … or waits until a device is done with their memory */
+        struct channel *recent;                  /* the one that sent last; NULL = none */
+        unsigned unpolled;                       /* progress() calls since the last epoll_wait */
+        uint64_t accept_at_us;                   /* the listener is not polled before; 0 = it is polled */
+        uint64_t retry_at_us;                    /* next try to send queued datagrams; 0 = when a socket has room */
+        bool full;                               /* links were refused, and that was logged */
 
-        struct pull *pulls; /* of all links, in the order of their next piece */
+        struct pull *pulls; /* of all links, in the order of their next pieces */
 
-        /* What files call that come later in README.md's order. */
+        /* Callbacks to files that come later in README.md's order. */
         void (*close_memory)(struct mappings *mappings, uint64_t id, const struct space *space); /* opening.h */
         bool (*may_leave)(const struct channel *channel, const struct message *message);         /* outgoing.h */
         void (*leave)(struct channel *channel, struct message *message);
 };
 
-/* A datagram that waits for room in the socket. */
+/* A datagram queued for room in the socket. */
 struct waiting {
         struct waiting *next;
         struct memfd *memfd;
@@ -65,15 +65,15 @@ struct waiting {
         uint8_t bytes[];
 };
 
-/* A memory that the peer has got, or was offered: a GPU's, which the peer may not be able to open. */
+/* A memory lent to the peer, or offered: GPU memory, which the peer may not be able to open. */
 struct lent {
         uint64_t id;
         enum { LENT, LENT_ASKED, LENT_REFUSED } state;
-        const struct space *space; /* of a GPU's memory, which the peer has open, or may; else NULL */
+        const struct space *space; /* of GPU memory that the peer has opened, or may open; else NULL */
         UT_hash_handle hh;
 };
 
-/* A GPU's memory that the peer has lent, and that is being opened. */
+/* A peer's GPU memory being opened. */
 struct opening {
         struct copier_task task;
         struct channel *channel;
@@ -85,23 +85,23 @@ struct opening {
         struct opening *prev, *next;
 };
 
-/* One that is being closed, after which the peer is told. */
+/* A peer's GPU memory being closed; FRAME_CLOSED follows. */
 struct closing {
         struct copier_task task;
         struct channel *channel;
         uint64_t id;
-        const struct space *space; /* NULL = it could not be opened */
+        const struct space *space; /* NULL = opening failed */
         struct closing *prev, *next;
 };
 
 struct channel {
         struct link link;
         int fd;
-        uint64_t epoch; /* the one that was meant; 0 = it was accepted */
+        uint64_t epoch; /* of the worker to reach; 0 = the link was accepted */
         bool has_greeted;
-        bool was_greeted; /* the peer's HELLO came */
-        bool known;       /* to the engine */
-        bool deaf;        /* the peer has closed its end: what it sent before can still be read */
+        bool was_greeted; /* the peer's HELLO has come */
+        bool known;       /* the engine has the link */
+        bool peer_closed; /* datagrams sent before can still be read */
         bool is_closing;
         bool wants_room;
         bool polls_out;
@@ -113,34 +113,40 @@ struct channel {
 
         struct loans loans;
         struct lent *lent_by_id;
-        struct lent *closing_by_id; /* a GPU's that was taken back, and that the peer has not closed yet */
+        struct lent *closing_by_id; /* deregistered GPU memory that the peer has not closed yet */
         struct message *loading;    /* utlist; sends off the host; staged.c */
-        struct message *storing;    /* utlist; receives that came inside, and go off the host */
+        struct message *storing;    /* utlist; receives into memory off the host whose bytes came inside */
 
         const struct lease_slot *peer_page;
         size_t peer_page_size;
         struct mappings mappings;
-        struct opening *openings;   /* utlist; memories of GPUs that the copier opens */
+        struct opening *openings;   /* utlist; GPU memory that the copier opens … */
         struct closing *closings;   /* utlist; … or closes */
-        bool pulling[FRAME_LEASES]; /* slots of the peer's that it was not released yet */
+        bool pulling[FRAME_LEASES]; /* the peer's lease slots that this worker has not released */
 };
 
 /* ---- its life ---- */
 
-/* Takes the socket over, also on failure. epoch: the one that is meant; 0 = accepted. 0 or -errno. */
+/* Takes over the socket, also on failure. epoch: of the worker to reach; 0 = accepted. 0 or -errno. */
 int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **ret_channel);
-/* Sends HELLO, if that was not done. 0 or -errno. */
+/* Sends HELLO, once. 0 or -errno. */
 int channel_greet(struct channel *channel);
-/* Closes the socket, and whatever belongs to the peer. No message may be under way. */
+/* Closes the socket, and unmaps the peer's memory. No message may be under way. */
 void channel_close(struct channel *channel);
 /* Fails the link; it ends in the next progress(). */
 void channel_fail(struct channel *channel, int error, const char *detail);
-/* The peer has closed it. */
-void channel_is_gone(struct channel *channel);
+/* Fails the link because the peer has closed its end. */
+void channel_peer_closed(struct channel *channel);
 
 static inline struct channel *channel_of(struct link *link)
 {
         return (struct channel *)(void *)link; /* its first member */
+}
+
+/* The transport as its own struct. */
+static inline struct local *local_of(const struct transport *transport)
+{
+        return (struct local *)(uintptr_t)transport; /* its first member */
 }
 
 static inline struct local *channel_local(const struct channel *channel)
@@ -151,19 +157,19 @@ static inline struct local *channel_local(const struct channel *channel)
 /* The peer's epoch as logs show it. Returns text. */
 const char *channel_peer_epoch(const struct channel *channel, char text[FERRY_ID_TEXT_SIZE]);
 
-/* Of a memory that the peer does not have open any more. */
+/* Frees the record of memory that the peer has closed. */
 void lent_free(struct lent *lent);
 
-/* Both directions: done, and back into the pool. */
+/* Calls done and frees a send or a receive. */
 void message_finish(struct message *message, enum message_result result);
 
 /* ---- datagrams ---- */
 
 /* Sends or queues a datagram; pieces[0] is its frame. memfd: a descriptor that goes with it, or NULL. */
 void channel_post(struct channel *channel, const struct iovec *pieces, size_t n, struct memfd *memfd);
-/* One that is a frame alone. */
+/* The same for a frame alone. */
 void channel_post_frame(struct channel *channel, struct frame frame, struct memfd *memfd);
-/* Sends what waits, as far as there is room. */
+/* Sends queued datagrams while there is room. */
 void channel_flush(struct channel *channel);
 
 struct datagram {
@@ -171,13 +177,14 @@ struct datagram {
         size_t size;
         int fds[2];
         size_t n_fds;
-        bool urgent; /* its answer leaves before anything else is read */
-        bool cut;    /* some of it is missing */
+        bool urgent; /* answer it before reading on */
+        bool cut;    /* truncated */
 };
 
-/* The next one, into local->datagram; 1 with *ret_datagram (datagram_clear), 0 = none now, -errno; -EPIPE = the end. */
+/* Reads the next datagram into local->datagram. 1 with *ret_datagram (see datagram_clear); 0 = none now; -EPIPE = end
+ * of the connection; other -errno. */
 int channel_read(struct channel *channel, struct datagram *ret_datagram);
-/* Closes the descriptors that nobody took. */
+/* Closes the descriptors that were not taken over. */
 void datagram_clear(struct datagram *datagram);
 
 #endif

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/util.h"
 
-enum { SWEEP_MAX = 256 /* sockets that are looked at */ };
+enum { SWEEP_MAX = 256 /* sockets to check at most */ };
 
 static void name_of(uint64_t epoch, const char *suffix, char name[DIRECTORY_NAME_SIZE])
 {
@@ -91,7 +91,7 @@ void directory_close(struct directory *directory)
 
 /* ---- sockets ---- */
 
-/* Through the directory's descriptor where the path is too long for an address, or hangs on where the process is. */
+/* Uses the directory's descriptor where the path is relative, or too long for a socket address. */
 static int address_of(const struct directory *directory, const char *name, struct sockaddr_un *address)
 {
         int n;
@@ -157,7 +157,7 @@ void directory_unlink(const struct directory *directory)
                 (void)unlinkat(directory->fd, directory->name, 0);
 }
 
-/* Its owner is dead: nobody else listens under an epoch's name. */
+/* Unlinks a socket whose owner is dead: no other worker listens under an epoch's name. */
 static void reap(const struct directory *directory, const char *name)
 {
         struct stat st;
@@ -175,7 +175,7 @@ bool socket_is_ours(int fd)
         return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
 }
 
-/* The descriptor or -errno. */
+/* Returns the descriptor or -errno. */
 static int connect_to(const struct directory *directory, const char *name)
 {
         FERRY_CLEANUP(cleanup_close) int fd = socket_new();

@@ -6,28 +6,28 @@
 
 #include "transport/local.h"
 
-/* The directory with the sockets of this user's workers: <epoch, 16 hex digits>.sock. */
+/* The directory of the sockets of this user's workers, named <epoch, 16 hex digits>.sock. */
 
 enum { DIRECTORY_NAME_SIZE = 32 };
 
 struct directory {
         int fd;
         char path[LOCAL_PATH_SIZE];
-        char name[DIRECTORY_NAME_SIZE]; /* of this worker's socket; "" = it has none */
+        char name[DIRECTORY_NAME_SIZE]; /* of this worker's socket; "" = none */
 };
 
-/* Opens the directory, and makes it where it does not exist. 0; -errno with one log line that says what to do. */
+/* Opens the directory, and makes it where it does not exist. 0 or -errno, logged with advice. */
 int directory_open(struct directory *directory, const char *path);
 void directory_close(struct directory *directory);
 
-/* This worker's socket, listening. Nobody ever finds it before it listens. Its descriptor; -errno, logged. */
+/* Makes this worker's socket, which is visible only once it listens. Returns its descriptor, or -errno, logged. */
 int directory_listen(struct directory *directory, uint64_t epoch);
 /* Any thread, also in a signal handler. */
 void directory_unlink(const struct directory *directory);
 
 /*
- * A socket that is connected to the worker of that epoch, whose process is this user's. -ENOENT: there is none, and the
- * socket of one that died is removed; -EACCES another user's; -EAGAIN it does not accept; other -errno.
+ * Connects to the worker of an epoch. Returns the socket; -ENOENT: no such worker (a dead one's socket is removed);
+ * -EACCES: another user's; -EAGAIN: it does not accept; other -errno.
  */
 int directory_connect(const struct directory *directory, uint64_t epoch);
 

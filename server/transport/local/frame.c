@@ -16,14 +16,14 @@ _Static_assert(FRAME_EXTENTS_MAX * sizeof(struct frame_extent) <= FRAME_INSIDE_M
 
 /* Which fields each type uses; the others must be 0. */
 static const struct {
-        bool id, size, number, way;
+        bool id, size, number, gpu_path;
         size_t descriptors, body;
         uint32_t n_max;
 } shapes[FRAME_TYPE_END] = {
         [FRAME_HELLO] = { .id = true, .descriptors = 1 },
-        [FRAME_MESSAGE] = { .size = true, .number = true, .way = true },
+        [FRAME_MESSAGE] = { .size = true, .number = true, .gpu_path = true },
         [FRAME_LEND] = { .id = true, .size = true, .descriptors = 1 },
-        [FRAME_RELEASE] = { .number = true, .way = true },
+        [FRAME_RELEASE] = { .number = true, .gpu_path = true },
         [FRAME_FORGET] = { .id = true },
         [FRAME_LEND_GPU] = { .id = true, .size = true, .body = sizeof(struct gpu_share) },
         [FRAME_LENT] = { .id = true, .n_max = 1 },
@@ -56,11 +56,11 @@ static bool is_other(const struct frame *f, size_t size)
 
 static bool is_sane(const struct frame *f, size_t size, size_t n_descriptors)
 {
-        if (f->type == 0 || f->type >= FRAME_TYPE_END || f->way > TRANSPORT_WAY_STAGED ||
+        if (f->type == 0 || f->type >= FRAME_TYPE_END || f->gpu_path > GPU_PATH_STAGED ||
             n_descriptors != shapes[f->type].descriptors)
                 return false;
         if ((!shapes[f->type].id && f->id) || (!shapes[f->type].size && f->size) ||
-            (!shapes[f->type].number && f->number) || (!shapes[f->type].way && f->way))
+            (!shapes[f->type].number && f->number) || (!shapes[f->type].gpu_path && f->gpu_path))
                 return false;
         return f->type == FRAME_MESSAGE ? is_message(f, size) : is_other(f, size);
 }

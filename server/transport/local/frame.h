@@ -7,19 +7,18 @@
 
 #include "wire/header.h"
 
-/* What every datagram between two local transports begins with. In the byte order of the host, which it never leaves.
- * Pure; any thread. */
+/* The head of every datagram between two local transports, in the host's byte order. Pure; any thread. */
 
 enum {
         FRAME_VERSION = 3,
         FRAME_LEASES = 256,          /* slots of a link's lease page */
         FRAME_EXTENTS_MAX = 256,     /* of one message */
-        FRAME_MEMORIES_MAX = 4096,   /* that a peer may lend over one link at a time */
+        FRAME_MEMORIES_MAX = 4096,   /* lent over one link at a time */
         FRAME_INSIDE_MAX = 64 << 10, /* bytes of a payload inside the datagram */
 };
 
 enum frame_type {
-        FRAME_HELLO = 1, /* the first of each side. id: epoch. Carries the sender's lease page */
+        FRAME_HELLO = 1, /* each worker's first. id: epoch. Carries the sender's lease page */
         FRAME_MESSAGE,   /* a wire header; then the payload (number 0), or n extents under the lease slot, number */
         FRAME_LEND,      /* id, size: of a memory, whose descriptor it carries; before its first use */
         FRAME_RELEASE,   /* slot, number: the receiver is done with that lease, or refused it; once for each */
@@ -31,10 +30,10 @@ enum frame_type {
 };
 
 struct frame {
-        uint32_t magic; /* these two stay where they are in every version */
+        uint32_t magic; /* magic and version keep their offsets in every version */
         uint16_t version;
         uint8_t type;
-        uint8_t way; /* enum transport_way: MESSAGE, how the lender, RELEASE, how the receiver has moved the bytes */
+        uint8_t gpu_path; /* enum gpu_path. MESSAGE: of the lender. RELEASE: of the receiver */
         uint64_t id;
         uint64_t size; /* MESSAGE: of the payload. LEND: of the memory */
         uint64_t number;
@@ -48,20 +47,20 @@ struct frame_extent {
 };
 
 enum {
-        FRAME_PAYLOAD = sizeof(struct frame) + WIRE_SIZE, /* where payload or extents begin */
+        FRAME_PAYLOAD = sizeof(struct frame) + WIRE_SIZE, /* offset of the payload or the extents */
         FRAME_DATAGRAM_MAX = FRAME_PAYLOAD + FRAME_INSIDE_MAX,
 };
 
-/* A frame of that type; the caller fills in the rest. */
+/* Makes a frame of a type; the caller fills in the other fields. */
 struct frame frame_of(enum frame_type type);
 
 enum frame_verdict {
         FRAME_OK,
-        FRAME_FOREIGN,       /* not of this framing, or its numbers cannot be */
-        FRAME_OTHER_VERSION, /* *ret_frame has the version alone */
+        FRAME_FOREIGN,       /* not this framing, or invalid numbers */
+        FRAME_OTHER_VERSION, /* only *ret_frame's version is set */
 };
 
-/* Decodes a datagram of that many bytes and descriptors. The extents are not looked at. */
+/* Decodes the frame of a datagram of so many bytes and descriptors. Does not check the extents. */
 enum frame_verdict frame_decode(const void *bytes, size_t size, size_t n_descriptors, struct frame *ret_frame);
 
 #endif

@@ -14,7 +14,7 @@
 #include "outgoing.h"
 #include "pulls.h"
 
-enum { DATAGRAMS_MAX = 32 }; /* datagrams of one link before the others' turn */
+enum { DATAGRAMS_MAX = 32 }; /* datagrams to read of one link before the others */
 
 /* ---- datagrams; NULL or what is wrong ---- */
 
@@ -32,12 +32,12 @@ static const char *read_greeting(struct channel *channel, const struct frame *fr
         return NULL;
 }
 
-/* A stranger becomes a link of the engine's. */
-static void introduce(struct channel *channel)
+/* The peer's HELLO has come: hands the link to the engine. */
+static void accept_link(struct channel *channel)
 {
         struct local *local = channel_local(channel);
 
-        local->n_strangers--;
+        local->n_pending--;
         link_init(&channel->link, &local->base, true);
         channel->known = local->base.handlers.accepted(local->base.handlers.context, &channel->link);
         if (!channel->known) {
@@ -57,10 +57,10 @@ static const char *on_hello(struct channel *channel, const struct frame *frame, 
         if (channel->epoch != 0 && channel->epoch != frame->id)
                 channel_fail(channel, FERRY_E_PEER_UNREACHABLE, "another worker answered");
         else if (channel->link.accepted)
-                introduce(channel);
+                accept_link(channel);
         if (!link_is_usable(&channel->link))
                 return NULL;
-        link_was_heard(&channel->link);
+        link_note_message(&channel->link);
         channel_local(channel)->base.handlers.room(channel_local(channel)->base.handlers.context, &channel->link);
         return NULL;
 }
@@ -69,7 +69,7 @@ static void hand_over(struct channel *channel, const struct wire_header *header,
 {
         struct local *local = channel_local(channel);
 
-        link_was_heard(&channel->link);
+        link_note_message(&channel->link);
         local->base.handlers.message(local->base.handlers.context, &channel->link, header, payload);
 }
 
@@ -132,7 +132,7 @@ static const char *on_lend(struct channel *channel, const struct frame *frame, s
 static const char *on_release(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
         (void)datagram;
-        return outgoing_released(channel, frame->slot, frame->number, (enum transport_way)frame->way)
+        return outgoing_released(channel, frame->slot, frame->number, (enum gpu_path)frame->gpu_path)
                        ? NULL
                        : "it released what it was not lent";
 }
@@ -190,7 +190,7 @@ static const char *handle(struct channel *channel, struct datagram *datagram)
         case FRAME_OTHER_VERSION:
                 (void)snprintf(detail, sizeof(detail), "it speaks version %u of the local framing, this worker %d",
                                frame.version, FRAME_VERSION);
-                (void)channel_greet(channel); /* so that the peer can say the same */
+                (void)channel_greet(channel); /* so that the peer can report the same */
                 channel_fail(channel, FERRY_E_PEER_UNREACHABLE, detail);
                 log_event(LOG_WARN, "local peer refused", LOG_S("reason", detail));
                 return NULL;
@@ -232,6 +232,6 @@ bool incoming_read(struct channel *channel)
                 outgoing_tell_room(channel);
         }
         if (r < 0)
-                channel_is_gone(channel);
+                channel_peer_closed(channel);
         return n > 0 || r < 0;
 }

@@ -4,9 +4,9 @@
 
 #include "channel.h"
 
-/* The receiver's part: what datagrams mean. */
+/* Handles the datagrams that arrive. */
 
-/* Reads and handles what has come, up to a bound. Whether anything had. */
+/* Reads and handles a bounded number of datagrams. Whether there was any. */
 bool incoming_read(struct channel *channel);
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/util.h"
 
-/* One message and the ring may still add theirs. */
+/* Leaves room for the memories of one message and for the ring. */
 enum { LENT_MAX = FRAME_MEMORIES_MAX - FRAME_EXTENTS_MAX - 1 };
 
 /* ---- memory ---- */
@@ -42,7 +42,7 @@ int lending_register(struct transport *transport, struct memory *memory)
         return 0;
 }
 
-/* Takes over what is in no table any more. */
+/* Takes over lent, which is in no table any more, until the peer has closed it. */
 static void await_close(struct channel *channel, struct lent *lent)
 {
         if (lent->space && link_is_usable(&channel->link)) {
@@ -155,7 +155,7 @@ static int lend(struct channel *channel, uint64_t id, uint64_t size, struct memf
 
 /* ---- memory of GPUs ---- */
 
-/* Offers it, once. Where it cannot be offered, it is staged, as where the peer refuses it. */
+/* Offers GPU memory to the peer, once. Memory that cannot be offered, or that the peer cannot open, is staged. */
 static void offer(struct channel *channel, const struct memory *memory)
 {
         struct frame frame = frame_of(FRAME_LEND_GPU);
@@ -191,7 +191,7 @@ void lending_answered(struct channel *channel, uint64_t id, bool opened)
         struct lent *lent = find_lent(channel, id);
 
         if (!lent || lent->state != LENT_ASKED)
-                return; /* the memory has gone meanwhile */
+                return; /* the memory was deregistered meanwhile */
         lent->state = opened ? LENT : LENT_REFUSED;
         if (!opened)
                 log_event(LOG_INFO, "GPU memory staged for a local peer, which cannot open it",

@@ -4,9 +4,9 @@
 
 #include "channel.h"
 
-/* Which memory peers may map, and where a stream's bytes lie in it. The progress thread. */
+/* The memory that peers may map, and where a stream's bytes lie in it. The progress thread. */
 
-/* The ring, as a memory of its link; registered memory has smaller numbers. */
+/* The id of a link's ring; registered memory has smaller ids. */
 static const uint64_t lending_ring_id = UINT64_MAX;
 
 /* Of struct transport_ops. */
@@ -16,28 +16,28 @@ void lending_deregister(struct transport *transport, struct memory *memory);
 struct extents {
         struct frame_extent list[FRAME_EXTENTS_MAX];
         size_t n;
-        bool full; /* more would have been lent */
+        bool full; /* more could be lent, but the extents are full */
 };
 
-/* How many bytes from offset on can be lent by one message, and where they are. */
+/* Finds the extents of the bytes that one message can lend from offset on. Returns how many bytes. */
 uint64_t lending_find(const struct channel *channel, const struct stream *stream, uint64_t offset, uint64_t limit,
                       struct extents *extents);
-/* How many bytes from offset on cannot be lent. */
+/* Returns how many bytes from offset on cannot be lent. */
 uint64_t lending_find_other(const struct channel *channel, const struct stream *stream, uint64_t offset,
                             uint64_t limit);
-/* Lends the peer each memory of these bytes that it has not got. 0 or -ENOMEM. */
+/* Lends the peer the memories of these bytes, as far as it does not have them. 0 or -ENOMEM. */
 int lending_announce(struct channel *channel, const struct stream *stream, uint64_t offset, uint64_t length);
 /*
- * Whether lending_find knows about the bytes at offset. false: they are in a GPU's memory, which the peer was asked to
- * open, and its answer is not here yet.
+ * Whether it is known if the bytes at offset can be lent. false: they are in GPU memory, and the peer has not said yet
+ * whether it can open that.
  */
 bool lending_is_known(struct channel *channel, const struct stream *stream, uint64_t offset);
-/* The peer has closed memory of a GPU that was taken back. */
+/* The peer has closed deregistered GPU memory. */
 void lending_closed(struct channel *channel, uint64_t id);
-/* The peer's answer. */
+/* The peer's answer to FRAME_LEND_GPU. */
 void lending_answered(struct channel *channel, uint64_t id, bool opened);
 
-/* Makes the ring and lends it, where that was not done. 0 or -errno. */
+/* Makes the ring and lends it, once. 0 or -errno. */
 int lending_make_ring(struct channel *channel);
 
 #endif

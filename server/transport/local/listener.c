@@ -12,8 +12,8 @@
 #include "base/log.h"
 
 enum {
-        ACCEPT_BURST = 16,        /* connections taken in at once */
-        ACCEPT_PAUSE_US = 100000, /* when no descriptor is left */
+        ACCEPT_BURST = 16,        /* connections to accept in a row */
+        ACCEPT_PAUSE_US = 100000, /* pause when no descriptor is left */
 };
 
 static int watch(struct local *local, int operation, uint32_t events)
@@ -53,7 +53,7 @@ static void accept_one(struct local *local, int fd)
                 log_event(LOG_WARN, "local peer refused", LOG_S("reason", strerror(-r)));
         } else {
                 local->n_accepted++;
-                local->n_strangers++;
+                local->n_pending++;
         }
 }
 

@@ -4,15 +4,15 @@
 
 #include "channel.h"
 
-/* Takes in the connections of peers. The progress thread. */
+/* Accepts connections of peers. The progress thread. */
 
 /* 0; -errno, logged. */
 int local_listener_open(struct local *local);
-/* Takes in who waits. Rests until local->accept_at_us when no descriptor is left. */
+/* Accepts what waits. Pauses until local->accept_at_us when no descriptor is left. */
 void local_listener_accept(struct local *local);
-/* The rest is over. */
+/* Ends the pause. */
 void local_listener_resume(struct local *local);
-/* No peer finds this worker any more. */
+/* Stops listening: no peer finds this worker any more. */
 void local_listener_close(struct local *local);
 
 #endif

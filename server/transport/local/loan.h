@@ -13,15 +13,15 @@
 #include "wire/lease.h"
 
 /*
- * What one link has lent to its peer: a lease for each message, and the ring of buffers for bytes that are in no memfd.
- * A slot is busy until the peer releases it, also when the lease was ended before: so a release always names what the
- * slot stands for. The progress thread.
+ * The leases of one link to its peer, one for each message with a lent payload, and the ring of buffers for bytes that
+ * are in no memfd. A slot stays in use until the peer releases it, also after its lease has ended, so that a release is
+ * never ambiguous. The progress thread.
  */
 
 enum { LOAN_BUFFER_SIZE = 1 << 20, LOAN_BUFFERS = 8 };
 
 struct loan {
-        struct message *message; /* NULL = taken back already */
+        struct message *message; /* NULL = the lease has ended */
         uint64_t number;         /* 0 = the slot is free */
         int buffer;              /* of the ring; -1 = none */
 };
@@ -39,24 +39,23 @@ struct loans {
 
 /* 0 or -errno. */
 int loans_new(struct loans *loans);
-/* No message may be lent. Takes one that loans_new never filled, too. The ring is unmapped by a thread of the copier.
- */
+/* No message may be lent. Also takes a zeroed struct. The copier unmaps the ring. */
 void loans_clear(struct loans *loans, struct copier *copier);
 
-/* Makes the ring. 0 with what to send to the peer, which the caller drops; -errno. */
+/* Makes the ring. 0 with the memfd to send to the peer, a reference; -errno. */
 int loans_make_ring(struct loans *loans, struct memfd **ret_memfd);
-/* A buffer of the ring; -1 = none is free. */
+/* Finds a free buffer of the ring; -1 = none. */
 int loans_find_buffer(const struct loans *loans);
 static inline uint8_t *loans_buffer(const struct loans *loans, int buffer)
 {
         return loans->ring + (size_t)buffer * LOAN_BUFFER_SIZE;
 }
 
-/* Lends a message under a number that was never used. The slot, of which one must be free. */
+/* Lends a message under an unused number. Returns the slot; one must be free. */
 uint32_t loan_grant(struct loans *loans, uint64_t number, struct message *message, int buffer);
-/* Takes it back: the caller owns the message again. */
+/* Ends the lease: the caller owns the message again. */
 struct message *loan_end(struct loans *loans, uint32_t slot);
-/* The peer released it: ends it and frees the slot. false: that number is not lent. */
+/* The peer released the lease: ends it and frees the slot. false: no such lease. */
 bool loan_release(struct loans *loans, uint32_t slot, uint64_t number, struct message **ret_message);
 
 #endif

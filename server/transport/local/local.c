@@ -20,86 +20,15 @@
 #include "listener.h"
 #include "opening.h"
 #include "outgoing.h"
+#include "progress.h"
 #include "pulls.h"
 
 enum {
-        GREETING_US = 10000000, /* a peer that connects greets within this time */
-        EVENTS_MAX = 16,
-        HEAR_OUT_MAX = 4096, /* reads; a socket does not hold so much */
-        POLL_EVERY = 8,      /* progress() calls with one talkative link before the others are looked at */
         DRAIN_WAIT_MS = 10,
         CHUNK_DEFAULT = 16 << 20,
         WINDOW_DEFAULT = 4,
         LINKS_DEFAULT = 4096,
 };
-
-static struct local *local_of(const struct transport *transport)
-{
-        return (struct local *)(uintptr_t)transport; /* its first member */
-}
-
-/* ---- links that end ---- */
-
-static bool is_quiet(const struct channel *channel)
-{
-        return pulls_are_idle(channel) && !channel->openings && !channel->closings && !channel->loading;
-}
-
-/* Nobody touches any memory for it any more. */
-static void channel_end(struct local *local, struct channel *channel)
-{
-        channel_close(channel);
-        if (channel->link.accepted) {
-                local->n_accepted--;
-                local->n_strangers -= !channel->was_greeted;
-        }
-        link_set_state(&channel->link, LINK_ENDED);
-        if (channel->known)
-                local->base.handlers.ended(local->base.handlers.context, &channel->link);
-        else
-                free(channel);
-}
-
-/* A peer that has closed its end may have said something before. */
-static void hear_out(struct channel *channel)
-{
-        for (int n = 0; n < HEAR_OUT_MAX && link_is_usable(&channel->link) && incoming_read(channel); n++)
-                ;
-        channel_is_gone(channel);
-}
-
-/* A failed link that can end; NULL = none. */
-static struct channel *find_quiet(const struct local *local)
-{
-        struct channel *channel;
-
-        LL_FOREACH2(local->ending, channel, next_closing)
-        if (is_quiet(channel))
-                return channel;
-        return NULL;
-}
-
-static bool end_closing(struct local *local)
-{
-        bool did = local->closing;
-        struct channel *channel;
-
-        while ((channel = local->closing)) {
-                local->closing = channel->next_closing;
-                if (link_is_usable(&channel->link))
-                        hear_out(channel);
-                pulls_end(channel);
-                openings_end(channel);
-                outgoing_end(channel);
-                LL_PREPEND2(local->ending, channel, next_closing);
-        }
-        while ((channel = find_quiet(local))) {
-                LL_DELETE2(local->ending, channel, next_closing);
-                channel_end(local, channel);
-                did = true;
-        }
-        return did;
-}
 
 static void release_link(struct link *link)
 {
@@ -117,8 +46,6 @@ static void cancel(struct link *link, uint64_t transfer)
         outgoing_cancel(channel_of(link), transfer);
         pulls_cancel(channel_of(link), transfer);
 }
-
-/* ---- links that begin ---- */
 
 static struct link *connect_link(struct transport *transport, const struct transport_peer *peer, int *ret_error)
 {
@@ -144,20 +71,6 @@ static struct link *connect_link(struct transport *transport, const struct trans
         return &channel->link;
 }
 
-/* ---- progress ---- */
-
-static void on_channel(struct channel *channel, uint32_t events)
-{
-        if (!link_is_usable(&channel->link))
-                return;
-        if (events & EPOLLOUT) {
-                channel_flush(channel);
-                outgoing_tell_room(channel);
-        }
-        if (events & ~(uint32_t)EPOLLOUT)
-                (void)incoming_read(channel);
-}
-
 /* Thread: the copier's. */
 static void tell_copied(void *context)
 {
@@ -168,105 +81,10 @@ static void tell_copied(void *context)
                 ;
 }
 
-/* Its buffers are not used here: what is staged is in the ring of its link, or short. */
+/* staging's own buffers are not used here: a staged payload is in the ring of its link, or short. */
 static void ignore_room(void *context)
 {
         (void)context;
-}
-
-static void hear_copier(struct local *local)
-{
-        uint64_t count;
-
-        while (read(local->copied_fd, &count, sizeof(count)) < 0 && errno == EINTR)
-                ;
-        (void)copier_collect(local->copier);
-}
-
-static bool poll_all(struct local *local)
-{
-        struct epoll_event events[EVENTS_MAX];
-        int n = epoll_wait(local->base.fd, events, EVENTS_MAX, 0);
-
-        local->unpolled = 0;
-        for (int i = 0; i < n; i++) {
-                if (events[i].data.ptr == &local->listener)
-                        local_listener_accept(local);
-                else if (events[i].data.ptr == &local->crew)
-                        crew_hear(local->crew);
-                else if (events[i].data.ptr == &local->copier)
-                        hear_copier(local);
-                else
-                        on_channel(events[i].data.ptr, events[i].events);
-        }
-        return n > 0;
-}
-
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-        return b != 0 && b < a ? b : a;
-}
-
-static bool is_stranger(const struct channel *channel)
-{
-        return channel->link.accepted && !channel->was_greeted && link_is_usable(&channel->link);
-}
-
-static uint64_t deadline(const struct transport *transport)
-{
-        const struct local *local = local_of(transport);
-        const struct channel *channel;
-        uint64_t at_us = earlier(earlier(UINT64_MAX, local->accept_at_us), local->retry_at_us);
-
-        if (local->n_strangers > 0)
-                DL_FOREACH (local->channels, channel)
-                        if (is_stranger(channel))
-                                at_us = earlier(at_us, channel->link.created_us + GREETING_US);
-        return at_us;
-}
-
-static void run_timers(struct local *local)
-{
-        uint64_t now_us = clock_now_us();
-        struct channel *channel;
-
-        if (now_us < deadline(&local->base))
-                return;
-        if (local->accept_at_us != 0 && local->accept_at_us <= now_us)
-                local_listener_resume(local);
-        if (local->retry_at_us != 0 && local->retry_at_us <= now_us)
-                local->retry_at_us = 0;
-        DL_FOREACH (local->channels, channel) {
-                if (local->retry_at_us == 0) {
-                        channel_flush(channel);
-                        outgoing_tell_room(channel);
-                }
-                if (is_stranger(channel) && channel->link.created_us + GREETING_US <= now_us)
-                        channel_fail(channel, FERRY_E_PEER_UNREACHABLE, "it does not greet");
-        }
-}
-
-static bool progress(struct transport *transport)
-{
-        struct local *local = local_of(transport);
-        bool did = end_closing(local), heard = false;
-
-        if (local->accept_at_us != 0 || local->retry_at_us != 0 || local->n_strangers > 0)
-                run_timers(local);
-        if (local->recent)
-                heard = incoming_read(local->recent);
-        if (!heard || ++local->unpolled >= POLL_EVERY)
-                did |= poll_all(local);
-        if (local->pulls)
-                did |= pulls_copy(local);
-        return did || heard;
-}
-
-static bool arm(struct transport *transport)
-{
-        const struct local *local = local_of(transport);
-
-        return !local->closing && !find_quiet(local) && !pulls_have_work(local);
 }
 
 /* ---- sizes ---- */
@@ -313,14 +131,14 @@ static void shut_down(struct transport *transport, uint64_t deadline_us)
 
         local_listener_close(local);
         while (!is_idle(local) && clock_now_us() < deadline_us)
-                if (!progress(transport) && arm(transport))
+                if (!local_progress(transport) && local_arm(transport))
                         (void)epoll_wait(local->base.fd, &event, 1, DRAIN_WAIT_MS);
         while (local->channels) {
                 DL_FOREACH (local->channels, channel)
                         channel_fail(channel, FERRY_E_DRAINING, "this worker shuts down");
-                if (!end_closing(local))
+                if (!local_end_failed(local))
                         (void)epoll_wait(local->base.fd, &event, 1, DRAIN_WAIT_MS);
-                hear_copier(local);
+                local_collect_copies(local);
         }
 }
 
@@ -333,7 +151,7 @@ static void free_transport(struct transport *transport)
         DL_FOREACH_SAFE (transport->links, link, next)
                 release_link(link);
         directory_close(&local->directory);
-        crew_free(local->crew);
+        copy_pool_free(local->copy_pool);
         staging_free(local->staging);
         cleanup_close(&local->copied_fd);
         cleanup_close(&local->base.fd);
@@ -345,9 +163,9 @@ static void free_transport(struct transport *transport)
 static const struct transport_ops ops = {
         .free = free_transport,
         .shut_down = shut_down,
-        .progress = progress,
-        .arm = arm,
-        .deadline = deadline,
+        .progress = local_progress,
+        .arm = local_arm,
+        .deadline = local_deadline,
         .register_memory = lending_register,
         .deregister_memory = lending_deregister,
         .connect = connect_link,
@@ -362,24 +180,24 @@ static const struct transport_ops ops = {
         .carrier = carrier,
 };
 
-/* ---- the beginning ---- */
+/* ---- set-up ---- */
 
 static int poll_threads(struct local *local)
 {
-        struct epoll_event crew = { .events = EPOLLIN, .data.ptr = &local->crew };
+        struct epoll_event pool = { .events = EPOLLIN, .data.ptr = &local->copy_pool };
         struct epoll_event copier = { .events = EPOLLIN, .data.ptr = &local->copier };
 
         if (epoll_ctl(local->base.fd, EPOLL_CTL_ADD, local->copied_fd, &copier) < 0)
                 return -errno;
-        if (crew_fd(local->crew) < 0)
+        if (copy_pool_fd(local->copy_pool) < 0)
                 return 0;
-        return epoll_ctl(local->base.fd, EPOLL_CTL_ADD, crew_fd(local->crew), &crew) < 0 ? -errno : 0;
+        return epoll_ctl(local->base.fd, EPOLL_CTL_ADD, copy_pool_fd(local->copy_pool), &pool) < 0 ? -errno : 0;
 }
 
-/* What is not the directory's. 0 or -errno. */
+/* Makes all but the directory and the listener. 0 or -errno. */
 static int make_parts(struct local *local, unsigned copy_threads)
 {
-        int r = crew_new(copy_threads, &local->crew);
+        int r = copy_pool_new(copy_threads, &local->copy_pool);
 
         if (r == 0)
                 r = staging_new(tell_copied, ignore_room, local, &local->staging);

@@ -10,7 +10,7 @@
 
 static const uint64_t bytes_max = UINT64_C(1) << 44; /* a tenth of what a process can address */
 
-/* Of which nothing is mapped. 0, -EBADMSG, -ENOSPC or -ENOMEM. */
+/* Makes a mapping without an address. 0, -EBADMSG, -ENOSPC or -ENOMEM. */
 static int mapping_new(const struct mappings *mappings, uint64_t id, uint64_t size, struct mapping **ret_mapping)
 {
         struct mapping *mapping;
@@ -25,12 +25,12 @@ static int mapping_new(const struct mappings *mappings, uint64_t id, uint64_t si
                 return -ENOMEM;
         mapping->id = id;
         mapping->size = size;
-        mapping->users = 1; /* the peer's */
+        mapping->users = 1; /* the peer's own use */
         *ret_mapping = mapping;
         return 0;
 }
 
-/* Drops it where it cannot be entered. 0, -ENOSPC or -ENOMEM. */
+/* Adds the mapping to the table, or frees it. 0, -ENOSPC or -ENOMEM. */
 static int mapping_enter(struct mappings *mappings, struct mapping *mapping)
 {
         int r = 0;

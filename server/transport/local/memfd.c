@@ -40,7 +40,7 @@ struct memfd *memfd_drop(struct memfd *memfd)
         return NULL;
 }
 
-/* F_SEAL_FUTURE_WRITE (Linux 5.1) leaves the mapping that exists writable, and no other. */
+/* F_SEAL_FUTURE_WRITE (Linux 5.1) keeps this mapping writable, and forbids any other. */
 static int fill(int fd, size_t size, void **ret_address)
 {
         void *address;

@@ -17,7 +17,7 @@ static void open_run(struct copier_task *task)
         opening->result = gpu_open(&opening->share, opening->mapping->size, &opening->space, &opening->address);
 }
 
-/* The mapping has what was opened. Frees the opening. */
+/* Frees the opening; the mapping keeps what was opened. */
 static void opening_end(struct opening *opening)
 {
         opening->mapping->space = opening->space;
@@ -91,7 +91,7 @@ void opening_close(struct mappings *mappings, uint64_t id, const struct space *s
         struct channel *channel = FERRY_CONTAINER_OF(mappings, struct channel, mappings);
         struct closing *closing = link_is_usable(&channel->link) ? malloc(sizeof(*closing)) : NULL;
 
-        if (!closing) { /* the peer knows by the link's end, or waits in vain for a while */
+        if (!closing) { /* no memory: the peer stops waiting at its time limit, or at the link's end */
                 range_close(space, mappings->copier);
                 return;
         }

@@ -4,14 +4,15 @@
 
 #include "channel.h"
 
-/* Memory of GPUs that a peer has lent: a thread of the copier opens it, which may take long. The progress thread. */
+/* Opens and closes a peer's GPU memory on the copier's threads, since it may take long. The progress thread. */
 
-/* share: a struct gpu_share, of any alignment. The peer is told what came of it. 0; otherwise as mappings_add. */
+/* Starts to open; FRAME_LENT tells the peer the result. share: a struct gpu_share, of any alignment. As mappings_add.
+ */
 int opening_new(struct channel *channel, uint64_t id, uint64_t size, const void *share);
 
-/* Of struct mappings: closes it on a thread, and tells the peer then. */
+/* struct mappings' close callback: closes on a thread, then tells the peer. */
 void opening_close(struct mappings *mappings, uint64_t id, const struct space *space);
-/* The link has failed: those that are being opened end after that. */
+/* The link has failed: drops what is open, and what is being opened once that is done. */
 void openings_end(struct channel *channel);
 
 #endif

@@ -10,8 +10,8 @@
 #include "staged.h"
 
 enum {
-        PIECES_MAX = 32,     /* of an inline payload; more are put together first */
-        LEND_MIN = 64 << 10, /* scattered so finely that fewer bytes fit into one message's extents: by the ring */
+        PIECES_MAX = 32,     /* of an inline payload; more are copied together first */
+        LEND_MIN = 64 << 10, /* bytes; if the extents of a message hold fewer, the payload goes through the ring */
 };
 
 /* ---- sending ---- */
@@ -91,7 +91,7 @@ static struct iovec *frame_pieces(struct iovec pieces[2], struct frame *frame, u
         return pieces + 2;
 }
 
-/* The payload of a message that travels inside, where it lies. NULL: in too many pieces. */
+/* The pieces of a payload that travels inside. NULL: too many. */
 static struct iovec *payload_pieces(const struct message *message, uint64_t length, struct iovec *next)
 {
         const struct iovec *end = next + PIECES_MAX;
@@ -111,7 +111,7 @@ static struct iovec *payload_pieces(const struct message *message, uint64_t leng
         return done < length ? NULL : next;
 }
 
-/* Inside the datagram, as it lies in memory, or put together first where it is scattered. */
+/* Sends the payload inside the datagram; copies it together first where it is scattered. */
 static void send_inside(struct channel *channel, struct message *message)
 {
         struct frame frame = frame_of(FRAME_MESSAGE);
@@ -149,7 +149,7 @@ static void send_lent(struct channel *channel, struct message *message, const st
         frame.size = message->length;
         frame.number = ++local->lease_number;
         frame.n = (uint32_t)extents->n;
-        frame.way = (uint8_t)message->way;
+        frame.gpu_path = (uint8_t)message->gpu_path;
         wire_encode(&message->header, header);
         next = frame_pieces(pieces, &frame, header);
         *next++ = (struct iovec){ (void *)(uintptr_t)extents->list, extents->n * sizeof(extents->list[0]) };
@@ -158,7 +158,7 @@ static void send_lent(struct channel *channel, struct message *message, const st
         explicit_bzero(header, sizeof(header));
 }
 
-/* A free buffer of the ring for the message; -1 = none. */
+/* Finds a free buffer of the ring for the message; -1 = none. */
 static int find_buffer(struct channel *channel, const struct message *message)
 {
         if (message->length > LOAN_BUFFER_SIZE || lending_make_ring(channel) < 0)
@@ -175,7 +175,7 @@ static void send_buffer(struct channel *channel, struct message *message, int bu
         send_lent(channel, message, &extents, buffer);
 }
 
-/* The memory itself. 0, -ENOBUFS: some of it cannot be lent; -ENOMEM. */
+/* Lends the memory itself. 0; -ENOBUFS: some of it cannot be lent; -ENOMEM. */
 static int send_memory(struct channel *channel, struct message *message)
 {
         struct extents extents;
@@ -189,7 +189,7 @@ static int send_memory(struct channel *channel, struct message *message)
         return r;
 }
 
-/* What does not fit although fit() was asked is the engine's mistake, and ends for lack of memory. */
+/* Sends a payload by a lease. One that does not fit, which fit() prevents, ends with MESSAGE_NO_MEMORY. */
 static void send_outside(struct channel *channel, struct message *message)
 {
         int r = channel->loans.n_free > 0 ? send_memory(channel, message) : -ENOMEM, buffer;
@@ -210,7 +210,7 @@ static bool goes_inside(const struct message *message)
 
 /* ---- off the host ---- */
 
-/* What is to be done before the memory itself may be lent. */
+/* The staging steps that must run before the memory is lent. */
 static unsigned steps_before(const struct channel *channel, const struct message *message)
 {
         const struct space *space = stream_space(message->stream, message->offset);
@@ -259,11 +259,11 @@ static void send_off_host(struct channel *channel, struct message *message)
                 return;
         }
         if (steps & STAGING_LOAD)
-                message->way = TRANSPORT_WAY_STAGED;
+                message->gpu_path = GPU_PATH_STAGED;
         staged_load(channel, message, steps);
 }
 
-/* The buffer of the ring that a loaded message is in; -1 = none. */
+/* The buffer of the ring that holds a loaded message; -1 = none. */
 static int buffer_of(const struct channel *channel, const struct message *message)
 {
         const uint8_t *bytes = message->stage ? message->stage->bytes : NULL, *ring = channel->loans.ring;
@@ -282,7 +282,7 @@ void outgoing_leave(struct channel *channel, struct message *message)
 {
         int buffer = buffer_of(channel, message);
 
-        message->stage->place = NULL; /* the loan's from now on */
+        message->stage->place = NULL; /* the loan owns the buffer from now on */
         if (goes_inside(message))
                 send_inside(channel, message);
         else if (buffer >= 0)
@@ -313,7 +313,7 @@ void outgoing_send(struct link *link, struct message *message)
 
 /* ---- their end ---- */
 
-/* Takes back one slot's message, if it is of the transfer; NULL = of any. */
+/* Ends a slot's lease, if it is of the transfer; NULL = any. */
 static void take_back(struct channel *channel, uint32_t slot, const uint64_t *transfer, enum message_result result)
 {
         const struct message *message = channel->loans.loans[slot].message;
@@ -336,14 +336,14 @@ void outgoing_end(struct channel *channel)
                 take_back(channel, slot, NULL, MESSAGE_LOST);
 }
 
-bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum transport_way way)
+bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum gpu_path path)
 {
         struct message *message;
 
         if (!loan_release(&channel->loans, slot, number, &message))
                 return false;
-        if (message && way > message->way)
-                message->way = way;
+        if (message && path > message->gpu_path)
+                message->gpu_path = path;
         if (message)
                 message_finish(message, MESSAGE_OK);
         staged_flush(channel);

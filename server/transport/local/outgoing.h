@@ -4,21 +4,21 @@
 
 #include "channel.h"
 
-/* The sender's part: how messages leave, and when their memory is free again. The progress thread. */
+/* Sends: from handing over a message to the release of its memory. The progress thread. */
 
 /* Of struct transport_ops. */
 uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
                       bool *ret_inside);
 void outgoing_send(struct link *link, struct message *message);
 
-/* Of struct local: a message has been loaded; whether there is room for it, and its way out. */
+/* Callbacks of struct local for a loaded message: whether there is room to send it; send it. */
 bool outgoing_may_leave(const struct channel *channel, const struct message *message);
 void outgoing_leave(struct channel *channel, struct message *message);
-/* The sends of a transfer that are lent or loaded. */
+/* Cancels the sends of a transfer that are lent or loaded. */
 void outgoing_cancel(struct channel *channel, uint64_t transfer);
-/* The peer released a lease, and says how it has copied. false: it has no such one. */
-bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum transport_way way);
-/* Tells the engine that there is room, if it waits for that. */
+/* The peer released a lease, and tells how it copied. false: no such lease. */
+bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum gpu_path path);
+/* Calls handlers->room if fit() has returned 0 and there is room now. */
 void outgoing_tell_room(struct channel *channel);
 /* The link has failed: ends all sends. */
 void outgoing_end(struct channel *channel);

@@ -35,10 +35,10 @@ bool pull_claim(struct pull *pull, uint64_t limit, struct piece *ret_piece)
         return true;
 }
 
-void pull_finish(struct pull *pull, const struct piece *piece, bool held)
+void pull_finish(struct pull *pull, const struct piece *piece, bool valid)
 {
         pull->running--;
-        if (held)
+        if (valid)
                 pull->copied += piece->length;
         else
                 pull->stopped = true;
@@ -75,7 +75,7 @@ static void copy_runs(const struct piece *piece, bool past_caches)
         }
 }
 
-/* Queues the copies; their end is not waited for. */
+/* Queues the copies without waiting for them. */
 static int copy_off_host(const struct pull *pull)
 {
         const struct message *message = pull->message;
@@ -100,7 +100,7 @@ static int copy_off_host(const struct pull *pull)
         return r;
 }
 
-/* Nothing is queued any more afterwards. */
+/* Waits for all queued copies. */
 static int finish_off_host(const struct pull *pull)
 {
         const struct stream *stream = pull->message->stream;
@@ -117,12 +117,12 @@ int pull_copy(const struct pull *pull)
 {
         int r, finished;
 
-        if (!lease_holds(pull->lease, pull->number))
+        if (!lease_is_valid(pull->lease, pull->number))
                 return -ESTALE;
         r = copy_off_host(pull);
         finished = finish_off_host(pull);
-        /* Only now has the device read all of it. */
-        if (!lease_held(pull->lease, pull->number))
+        /* Only now has the device read all bytes. */
+        if (!lease_was_valid(pull->lease, pull->number))
                 return -ESTALE;
         return r < 0 ? r : finished;
 }
@@ -132,10 +132,10 @@ bool piece_copy(const struct piece *piece)
         const struct pull *pull = piece->pull;
         bool past_caches = pull->message->stream->total >= PULL_PAST_CACHES;
 
-        if (!lease_holds(pull->lease, pull->number))
+        if (!lease_is_valid(pull->lease, pull->number))
                 return false;
         copy_runs(piece, past_caches);
         if (past_caches)
                 copy_past_caches_end();
-        return lease_held(pull->lease, pull->number);
+        return lease_was_valid(pull->lease, pull->number);
 }

@@ -13,15 +13,15 @@
 #include "wire/lease.h"
 
 /*
- * A payload that a peer has lent, and its copy into the place that the engine chose, piece by piece under the lease.
- * Fields in the second part are guarded by the crew's lock (crew.h), the others belong to the progress thread; a piece
- * may be copied by any thread.
+ * A pull copies a payload that a peer has lent into the place that the engine chose, in pieces, under the peer's lease.
+ * Fields in the second part are guarded by the lock of the copy pool, the others belong to the progress thread. Any
+ * thread may copy a piece.
  */
 
 enum {
-        PULL_PIECE = 1 << 20,               /* of a pull that is copied at once, at most */
-        PULL_PIECE_SHARED = PULL_PIECE / 4, /* the same where other transfers wait for messages meanwhile */
-        PULL_PAST_CACHES = 4 << 20, /* a stream of so many bytes would throw everything else out of the caches */
+        PULL_PIECE = 1 << 20,               /* bytes of a piece at most */
+        PULL_PIECE_SHARED = PULL_PIECE / 4, /* the same while other transfers wait for messages */
+        PULL_PAST_CACHES = 4 << 20,         /* bytes; longer copies bypass the caches, which they would evict */
 };
 
 struct pull_extent {
@@ -33,36 +33,36 @@ struct pull_extent {
 
 struct pull {
         struct channel *channel;
-        struct message *message; /* NULL = the engine has not taken it */
+        struct message *message; /* NULL = the engine has not called receive() */
         uint64_t length;
         const struct lease_slot *lease;
         uint64_t number;
         uint32_t slot;
-        bool begun;             /* message->begin was asked */
-        enum transport_way way; /* how the bytes have moved, so far */
-        /* Where a GPU's memory is on either side, a thread of the copier copies all of it. */
+        bool begun;             /* message->begin was called */
+        enum gpu_path gpu_path; /* of the bytes so far */
+        /* Where either memory is a GPU's, the copier copies all of it: */
         bool off_host;
-        bool from_gpu; /* there is some in the extents */
+        bool from_gpu; /* some extents are GPU memory */
         bool copying;  /* the copier has the task */
-        bool ended;    /* it ends as soon as the task has run, with the next two */
+        bool ended;    /* the pull ends with result and tell once the task has run */
         bool tell;
         enum message_result result;
         struct copier_task task;
-        atomic_bool unwanted;     /* the task need not go on */
+        atomic_bool unwanted;     /* the task may stop */
         int copy_result;          /* of the task: pull_copy's */
         struct pull *prev, *next; /* the transport's list */
 
-        size_t extent; /* of the next piece, and where in it */
+        size_t extent; /* of the next piece, and the offset in it */
         uint64_t inside;
         uint64_t claimed, copied; /* bytes handed out, bytes in place */
         unsigned running;         /* pieces being copied */
-        bool stopped;             /* no further piece: the lease has ended, or nobody wants it */
+        bool stopped;             /* no further piece: the lease has ended, or it was cancelled */
 
         size_t n;
         struct pull_extent extents[];
 };
 
-/* A part of a pull that one thread copies. */
+/* A piece of a pull, copied by one thread. */
 struct piece {
         struct pull *pull;
         size_t extent;
@@ -70,25 +70,25 @@ struct piece {
         uint64_t offset, length; /* in the payload */
 };
 
-/* For n extents, which the caller fills in. NULL when memory is short. */
+/* Makes a pull of n extents, which the caller fills in. NULL: no memory. */
 struct pull *pull_new(size_t n);
-/* Ends the use of the mappings. */
+/* Frees the pull, and gives its mappings back. */
 void pull_free(struct pull *pull, struct mappings *mappings);
 
-/* Copies all of it, off the host. 0; -ESTALE: the lease has ended; -errno of space_copy. Any thread. */
+/* Copies all of a pull off the host. 0; -ESTALE: the lease has ended; -errno of space_copy. Any thread. */
 int pull_copy(const struct pull *pull);
 
-/* memcpy, known to tests/tsan.supp: the bytes of regions are for their programs to order. Any thread. */
+/* memcpy; a separate function for tests/tsan.supp, since programs order the accesses to regions. Any thread. */
 void local_copy(void *to, const void *from, size_t size, bool past_caches);
 
-/* The next piece, of at most limit bytes; false = none is left. With the lock. */
+/* Claims the next piece, of at most limit bytes. false: none is left. Under the lock. */
 bool pull_claim(struct pull *pull, uint64_t limit, struct piece *ret_piece);
-/* Copies it; false: the lease has ended, and what is in place does not count. Any thread, without the lock. */
+/* Copies a piece. false: the lease has ended, so the piece does not count. Any thread, without the lock. */
 bool piece_copy(const struct piece *piece);
-/* Takes note of a piece that was copied. With the lock. */
-void pull_finish(struct pull *pull, const struct piece *piece, bool held);
+/* Counts a copied piece; valid: piece_copy's result. Under the lock. */
+void pull_finish(struct pull *pull, const struct piece *piece, bool valid);
 
-/* Nothing can be done for it before other threads have finished their pieces. With the lock. */
+/* Whether it must wait for pieces of other threads. Under the lock. */
 static inline bool pull_waits(const struct pull *pull)
 {
         return pull->running > 0 && (pull->stopped || pull->claimed == pull->length);

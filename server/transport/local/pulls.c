@@ -15,12 +15,12 @@ static void release(struct channel *channel, const struct pull *pull)
 
         frame.slot = pull->slot;
         frame.number = pull->number;
-        frame.way = (uint8_t)pull->way;
+        frame.gpu_path = (uint8_t)pull->gpu_path;
         channel->pulling[pull->slot] = false;
         channel_post_frame(channel, frame, NULL);
 }
 
-/* tell = false: its done is not to run. */
+/* tell = false: done is not called. */
 static void pull_end(struct pull *pull, enum message_result result, bool tell)
 {
         struct channel *channel = pull->channel;
@@ -28,8 +28,8 @@ static void pull_end(struct pull *pull, enum message_result result, bool tell)
         struct local *local = channel_local(channel);
 
         DL_DELETE(local->pulls, pull);
-        crew_stop(local->crew, pull);
-        message->way = pull->way;
+        copy_pool_stop(local->copy_pool, pull);
+        message->gpu_path = pull->gpu_path;
         release(channel, pull);
         pull_free(pull, &channel->mappings);
         if (tell)
@@ -38,7 +38,7 @@ static void pull_end(struct pull *pull, enum message_result result, bool tell)
                 message_free(&local->base, message);
 }
 
-/* Resolves the extents at once: a later FORGET may name their memory. NULL with *ret_wrong. */
+/* Resolves the extents at once, since a later FORGET may name their memory. NULL with *ret_wrong. */
 static struct pull *pull_resolve(struct channel *channel, const struct frame *frame, const uint8_t *bytes,
                                  const char **ret_wrong)
 {
@@ -84,7 +84,7 @@ struct pull *pull_arrived(struct channel *channel, const struct frame *frame, co
         pull->lease = &channel->peer_page[frame->slot];
         pull->number = frame->number;
         pull->slot = frame->slot;
-        pull->way = (enum transport_way)frame->way;
+        pull->gpu_path = (enum gpu_path)frame->gpu_path;
         channel->pulling[frame->slot] = true;
         return pull;
 }
@@ -113,7 +113,7 @@ void pulls_receive(struct link *link, struct message *message, struct payload *p
         DL_APPEND(local->pulls, pull);
 }
 
-/* Whether it is still there. */
+/* Calls begin. Whether the pull still exists. */
 static bool pull_begin(struct local *local, struct pull *pull)
 {
         if (pull->begun)
@@ -174,16 +174,16 @@ static void pull_ran(struct copier_task *task)
 
 static void pull_hand_over(struct local *local, struct pull *pull)
 {
-        enum transport_way way = pull->from_gpu ? TRANSPORT_WAY_CUDA_IPC : TRANSPORT_WAY_CUDA_COPY;
+        enum gpu_path path = pull->from_gpu ? GPU_PATH_CUDA_IPC : GPU_PATH_CUDA_COPY;
 
-        if (way > pull->way)
-                pull->way = way;
+        if (path > pull->gpu_path)
+                pull->gpu_path = path;
         pull->copying = true;
         pull->task = (struct copier_task){ .run = pull_run, .done = pull_ran };
         copier_add(local->copier, &pull->task);
 }
 
-/* Nobody wants it any more: it ends now, or as soon as its task has run. */
+/* Ends the pull now or, if its task is running, after that. */
 static void pull_give_up(struct pull *pull, enum message_result result, bool tell)
 {
         struct local *local = channel_local(pull->channel);
@@ -199,13 +199,13 @@ static void pull_give_up(struct pull *pull, enum message_result result, bool tel
         pull_end(pull, result, tell);
 }
 
-/* One step of one pull. Bytes that were copied here; *ret_did whether anything was done. */
+/* One step of one pull. Returns the bytes copied; *ret_did: whether anything was done. */
 static uint64_t pull_step(struct local *local, struct pull *pull, uint64_t limit, bool *ret_did)
 {
         uint64_t size, copied;
 
         if (!link_is_usable(&pull->channel->link) || pull->copying)
-                return 0; /* the next progress() ends it, or its task does */
+                return 0; /* the next progress() or its task ends it */
         if (!pull_begin(local, pull)) {
                 *ret_did = true;
                 return 0;
@@ -215,22 +215,22 @@ static uint64_t pull_step(struct local *local, struct pull *pull, uint64_t limit
                 *ret_did = true;
                 return 0;
         }
-        crew_share(local->crew, pull);
-        size = crew_copy(local->crew, pull, limit);
+        copy_pool_share(local->copy_pool, pull);
+        size = copy_pool_copy(local->copy_pool, pull, limit);
         *ret_did |= size > 0;
-        switch (crew_look(local->crew, pull, &copied)) {
-        case CREW_COPIED:
+        switch (copy_pool_status(local->copy_pool, pull, &copied)) {
+        case COPY_COPIED:
                 pull->message->copied = copied;
                 pull_end(pull, MESSAGE_OK, true);
                 *ret_did = true;
                 break;
-        case CREW_REVOKED:
+        case COPY_REVOKED:
                 pull_end(pull, MESSAGE_REVOKED, true);
                 *ret_did = true;
                 break;
-        case CREW_MORE:
-        case CREW_WAITS:
-                tell_copied(local, pull, copied); /* which may end it */
+        case COPY_MORE:
+        case COPY_WAITS:
+                tell_copied(local, pull, copied); /* may end it */
                 break;
         }
         return size;
@@ -246,7 +246,7 @@ bool pulls_copy(struct local *local)
         DL_COUNT(local->pulls, pull, n);
         for (; n > 0 && limit > 0 && local->pulls; n--) {
                 pull = local->pulls;
-                DL_DELETE(local->pulls, pull); /* to the end of the list: the others' turn */
+                DL_DELETE(local->pulls, pull); /* to the end of the list, after the others */
                 DL_APPEND(local->pulls, pull);
                 limit -= pull_step(local, pull, limit, &did);
         }
@@ -259,12 +259,12 @@ bool pulls_have_work(const struct local *local)
         uint64_t copied;
 
         DL_FOREACH (local->pulls, pull)
-                if (!pull->copying && crew_look(local->crew, pull, &copied) != CREW_WAITS)
+                if (!pull->copying && copy_pool_status(local->copy_pool, pull, &copied) != COPY_WAITS)
                         return true;
         return false;
 }
 
-/* One of the channel that is not about to end; with a transfer, one of that. */
+/* A pull of the channel (and transfer, if not NULL) that is not about to end. */
 static struct pull *find(const struct channel *channel, const uint64_t *transfer)
 {
         struct pull *pull;

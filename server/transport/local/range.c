@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* Drivers take their time to give memory back, and may wait for the device: the progress thread does not. */
+/* Unpinning may take long and wait for the device, so the progress thread must not do it. */
 
 static void unmap(const struct gpu_pin *range)
 {

@@ -33,15 +33,15 @@ void staged_flush(struct channel *channel)
         struct message *m;
 
         while ((m = stage_first(channel->loading))) {
-                bool sent = !m->stage->abandoned && m->stage->fault == 0;
+                bool sent = !m->stage->cancelled && m->stage->fault == 0;
 
                 if (sent && link_is_usable(&channel->link) && !local->may_leave(channel, m))
-                        return; /* a release makes room */
+                        return; /* a release will make room */
                 DL_DELETE(channel->loading, m);
                 m->fault = m->stage->fault;
                 if (m->verify)
                         m->header.checksum = m->checksum;
-                if (m->stage->abandoned)
+                if (m->stage->cancelled)
                         message_finish(m, m->stage->result);
                 else if (!sent)
                         message_finish(m, MESSAGE_FAULT);
@@ -64,7 +64,7 @@ static void stored(struct message *message)
 
                 DL_DELETE(channel->storing, m);
                 m->fault = m->stage->fault;
-                message_finish(m, m->stage->abandoned ? m->stage->result : result);
+                message_finish(m, m->stage->cancelled ? m->stage->result : result);
         }
 }
 
@@ -78,7 +78,7 @@ void staged_store(struct channel *channel, struct message *message, const void *
                 message_finish(message, MESSAGE_NO_MEMORY);
                 return;
         }
-        message->way = TRANSPORT_WAY_STAGED;
+        message->gpu_path = GPU_PATH_STAGED;
         memcpy(message->stage->bytes, bytes, message->length);
         DL_APPEND(channel->storing, message);
         stage_run(message, STAGING_STORE, stored);
@@ -88,12 +88,12 @@ void staged_store(struct channel *channel, struct message *message, const void *
 
 void staged_cancel(struct channel *channel, uint64_t transfer)
 {
-        stage_abandon(&channel->loading, &transfer, MESSAGE_CANCELLED, message_finish);
-        stage_abandon(&channel->storing, &transfer, MESSAGE_CANCELLED, message_finish);
+        stage_cancel(&channel->loading, &transfer, MESSAGE_CANCELLED, message_finish);
+        stage_cancel(&channel->storing, &transfer, MESSAGE_CANCELLED, message_finish);
 }
 
 void staged_end(struct channel *channel)
 {
-        stage_abandon(&channel->loading, NULL, MESSAGE_LOST, message_finish);
-        stage_abandon(&channel->storing, NULL, MESSAGE_LOST, message_finish);
+        stage_cancel(&channel->loading, NULL, MESSAGE_LOST, message_finish);
+        stage_cancel(&channel->storing, NULL, MESSAGE_LOST, message_finish);
 }

@@ -31,7 +31,7 @@ static void handle(struct ucx *ucx, struct ucx_link *link, const void *bytes, si
                         link->room = true;
                         ucx_link_ready(link);
                 }
-                link_was_heard(&link->base);
+                link_note_message(&link->base);
                 ucx_pace_heard(link, &header);
                 ucx->base.handlers.message(ucx->base.handlers.context, &link->base, &header, payload);
                 break;

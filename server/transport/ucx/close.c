@@ -81,7 +81,7 @@ static void drop_failing(struct ucx *ucx)
                 ucx_queue_drop(link);
 }
 
-static struct ucx_link *find_quiet(struct ucx *ucx)
+static struct ucx_link *find_ended(struct ucx *ucx)
 {
         struct ucx_link *link;
 
@@ -108,7 +108,7 @@ bool ucx_sweep(struct ucx *ucx)
                 ucx->sweep_wanted = false;
                 any |= close_failing(ucx);
                 drop_failing(ucx);
-                while ((link = find_quiet(ucx))) {
+                while ((link = find_ended(ucx))) {
                         end(ucx, link);
                         any = true;
                 }

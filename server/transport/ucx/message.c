@@ -51,7 +51,7 @@ void ucx_message_end(struct ucx_message *m, enum message_result result)
 
 bool ucx_message_stage(struct ucx_message *m)
 {
-        m->base.way = TRANSPORT_WAY_STAGED;
+        m->base.gpu_path = GPU_PATH_STAGED;
         return stage_new_buffer(ucx_of_link(link_of(m))->staging, &m->base);
 }
 
@@ -65,7 +65,7 @@ bool ucx_message_place(struct ucx_message *m)
             ucx_direct_run(link, m->base.stream, m->base.offset, m->base.length, &address, &memory) < m->base.length)
                 return ucx_message_stage(m);
         m->device = memory;
-        m->base.way = TRANSPORT_WAY_GPUDIRECT;
+        m->base.gpu_path = GPU_PATH_GPUDIRECT;
         return stage_new(ucx_of_link(link)->staging, &m->base, address);
 }
 
@@ -78,7 +78,7 @@ static void stored(struct message *message)
         while ((m = stage_first(link->storing))) {
                 DL_DELETE(link->storing, m);
                 m->fault = m->stage->fault;
-                if (m->stage->abandoned)
+                if (m->stage->cancelled)
                         ucx_message_end(ucx_message_of(m), m->stage->result);
                 else
                         ucx_message_end(ucx_message_of(m), m->fault < 0 ? MESSAGE_FAULT : MESSAGE_OK);

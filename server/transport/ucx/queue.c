@@ -76,7 +76,7 @@ static void loaded(struct message *message)
         while ((m = stage_first(link->loading))) {
                 DL_DELETE(link->loading, m);
                 m->fault = m->stage->fault;
-                if (m->stage->abandoned) {
+                if (m->stage->cancelled) {
                         ucx_message_end(ucx_message_of(m), m->stage->result);
                 } else if (m->fault < 0) {
                         ucx_message_end(ucx_message_of(m), MESSAGE_FAULT);

@@ -45,12 +45,12 @@ static void end(struct message *message, enum message_result result)
 
 void ucx_staged_cancel(struct ucx_link *link, uint64_t transfer)
 {
-        stage_abandon(&link->loading, &transfer, MESSAGE_CANCELLED, end);
-        stage_abandon(&link->storing, &transfer, MESSAGE_CANCELLED, end);
+        stage_cancel(&link->loading, &transfer, MESSAGE_CANCELLED, end);
+        stage_cancel(&link->storing, &transfer, MESSAGE_CANCELLED, end);
 }
 
 void ucx_staged_drop(struct ucx_link *link)
 {
-        stage_abandon(&link->loading, NULL, MESSAGE_LOST, end);
-        stage_abandon(&link->storing, NULL, MESSAGE_LOST, end);
+        stage_cancel(&link->loading, NULL, MESSAGE_LOST, end);
+        stage_cancel(&link->storing, NULL, MESSAGE_LOST, end);
 }

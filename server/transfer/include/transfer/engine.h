@@ -58,7 +58,7 @@ enum { ENGINE_TRANSPORT_SIZE = 32, ENGINE_ADDRESS_SIZE = 280, ENGINE_SPIN_DEFAUL
 struct engine_outcome {
         int error;      /* 0 = every byte moved and both sides know; else FERRY_E_* */
         uint64_t bytes; /* moved */
-        /* What carried the bytes: "shm", or by UCX's name "tcp", "rc_verbs", …, and transport_way_name; "" = none did.
+        /* What carried the bytes: "shm", or by UCX's name "tcp", "rc_verbs", …, and gpu_path_name; "" = none did.
          */
         char transport[ENGINE_TRANSPORT_SIZE];
         char detail[128];    /* for people; may be "" */

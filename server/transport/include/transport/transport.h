@@ -12,16 +12,16 @@
 #include "wire/stream.h"
 
 /*
- * The seam between the engine (server/transfer) and what carries bytes. A transport opens links to peers, carries
- * messages with payloads on them, and tells of their end. It knows nothing of operations, keys or claims.
+ * The seam between the engine (server/transfer) and the transports. A transport opens links to peers, carries messages
+ * with payloads on them, and reports their end. It knows nothing of operations, keys or claims.
  *
  * Thread: whoever holds the engine's progress lock; one thread at a time makes all calls here, and all handlers run on
  * it, inside progress(), send(), receive() or close(). What may be called from other threads says so. A transport's own
  * helper threads (copying) report through its descriptor.
  *
- * A payload is the bytes [offset, offset + length) of a stream. How it travels is the transport's affair: inside the
- * message, by rendezvous, or lent for the receiver to copy. In every case the receiver's engine is handed the message
- * first and then decides: receive() with a place for the bytes, or nothing, which refuses them.
+ * A payload is the bytes [offset, offset + length) of a stream. The transport chooses how it travels: inside the
+ * message, by rendezvous, or lent for the receiver to copy. In every case the receiver's engine gets the message first
+ * and then decides: it calls receive() with a place for the bytes, or refuses them by not calling it.
  */
 
 enum {
@@ -46,7 +46,7 @@ struct memory {
         uint8_t *address;
         size_t size;
         const struct space *space; /* of the address; NULL = host memory */
-        uint64_t id;               /* names it to peers; never used again by this worker */
+        uint64_t id;               /* names it to peers; never reused by this worker */
         int fd; /* a memfd, sealed against shrinking, that is mapped at address from its offset 0 on, readable and
                    writable; -1 = the memory is no file, and cannot be lent. Borrowed */
         struct gpu_pin pin;            /* of host memory */
@@ -57,56 +57,54 @@ struct memory {
 
 enum message_result {
         MESSAGE_OK,
-        MESSAGE_CANCELLED, /* it was taken back (ops->cancel) */
-        MESSAGE_REVOKED,   /* a receive whose bytes the sender took back: what is in place does not count */
+        MESSAGE_CANCELLED, /* by ops->cancel */
+        MESSAGE_REVOKED,   /* a receive: the sender ended the lease, so the bytes in place do not count */
         MESSAGE_LOST,      /* the link has failed */
         MESSAGE_NO_MEMORY,
-        MESSAGE_FAULT, /* this side's memory off the host cannot be copied (message->fault) */
+        MESSAGE_FAULT, /* this worker's memory off the host cannot be copied (message->fault) */
 };
 
-/* What a GPU had to do with the bytes. transport_way_name says it to users; the numbers are those of frames (local/).
+/* How a GPU's bytes moved. The numbers are those of the local transport's frames. */
+enum gpu_path {
+        GPU_PATH_NONE,      /* no GPU is involved */
+        GPU_PATH_CUDA_IPC,  /* copied from the peer's GPU memory by the driver */
+        GPU_PATH_CUDA_COPY, /* copied once from or into the peer's host memory by the driver */
+        GPU_PATH_STAGED,    /* copied through a buffer in host memory */
+        GPU_PATH_GPUDIRECT, /* read or written by an RDMA device; not in frames */
+};
+
+/* "", "+gpudirect", "+cuda_ipc", "+cuda_copy", "+staged", from the best to the worst: the suffix of a carrier's name.
  */
-enum transport_way {
-        TRANSPORT_WAY_HOST,      /* nothing */
-        TRANSPORT_WAY_CUDA_IPC,  /* its driver copied from the peer's memory on it */
-        TRANSPORT_WAY_CUDA_COPY, /* its driver copied out of or into the peer's host memory, once */
-        TRANSPORT_WAY_STAGED,    /* by way of a buffer in host memory */
-        TRANSPORT_WAY_GPUDIRECT, /* an RDMA card has reached its memory; in no frame */
-};
-
-/* "", "+gpudirect", "+cuda_ipc", "+cuda_copy", "+staged"; goes behind the carrier's name. */
-const char *transport_way_name(enum transport_way way);
-/* The worse of two, in that order. */
-enum transport_way transport_way_worse(enum transport_way a, enum transport_way b);
+const char *gpu_path_name(enum gpu_path path);
+/* The worse of two. */
+enum gpu_path gpu_path_worse(enum gpu_path a, enum gpu_path b);
 
 /*
- * One send or receive. The engine fills in the first part and hands the message over; the transport owns it until done
- * has run, exactly once, and frees it afterwards. stream and its segments stay valid until then.
+ * One send or receive. The engine fills in the first part and hands the message over; the transport owns it, calls done
+ * exactly once, and frees it. stream and its segments must stay valid until then.
  */
 struct message {
-        struct wire_header header;   /* a send's. A receive does not use it */
+        struct wire_header header;   /* of a send */
         const struct stream *stream; /* of the payload; NULL = no payload */
         uint64_t offset, length;
         bool inside; /* a send: the payload travels inside the message, however long (fit() asked for that) */
-        bool verify; /* where the stream is off the host, the transport makes the checksum, beside the copy */
+        bool verify; /* of a stream off the host: the transport makes the checksum, beside the copy */
         /*
-         * The memory will be touched from now on. false = not wanted any more: a send ends with MESSAGE_CANCELLED, a
-         * receive is refused and done does not run; nor does it for a receive whose link fails before. NULL = it is
-         * wanted.
+         * Called before the memory is first touched. false = not wanted any more: a send ends with MESSAGE_CANCELLED; a
+         * receive is refused, and done is not called. Nor is done called for a receive whose link fails before begin.
+         * NULL = always wanted.
          */
         bool (*begin)(struct message *message);
-        /* Nobody touches the memory any more; of a receive, only after begin has returned true (or is NULL). MESSAGE_OK
-         * of a send does not say that the peer wanted the bytes. NULL = nobody cares. Not called from within send() or
-         * receive() of the same message unless the link has failed or everything could be done at once: be ready for
-         * that. */
+        /* The memory is not touched any more. MESSAGE_OK of a send does not say that the peer wanted the bytes. May be
+         * called inside send() or receive() of the same message. May be NULL. */
         void (*done)(struct message *message, enum message_result result);
-        /* The transport's answer, once done runs. */
-        enum transport_way way; /* of MESSAGE_OK */
+        /* The result; valid when done is called. */
+        enum gpu_path gpu_path; /* of MESSAGE_OK */
         int fault;              /* of MESSAGE_FAULT: -errno, as of space_copy */
         uint64_t checksum;      /* of a receive with verify; a send's is in the header */
         /* The engine's own. */
         void *owner;
-        uint64_t transfer; /* messages of one transfer keep their order; ops->cancel names them by it */
+        uint64_t transfer; /* messages of one transfer keep their order; argument of ops->cancel */
         uint64_t responder;
         uint32_t seq;
         struct wire_header answer;
@@ -114,28 +112,28 @@ struct message {
         struct link *link;
         struct message *prev, *next;
         struct staged *stage; /* of a payload off the host (staging.h) */
-        uint64_t copied; /* bytes of a long receive that are in place so far; may be read inside handlers->copied */
+        uint64_t copied;      /* bytes of a long receive in place; may be read inside handlers->copied */
 };
 
-/* What arrived with a message. Valid only inside handlers->message, but for what receive() took. */
+/* The payload of a message that arrived. Valid inside handlers->message only, unless receive() took it over. */
 struct payload {
         uint64_t length;
-        const void *bytes; /* it came inside the message; NULL = receive() brings it */
-        void *descriptor;  /* the transport's name of it */
+        const void *bytes; /* the payload, if it came inside the message; NULL = receive() fetches it */
+        void *descriptor;  /* the transport's handle */
         bool taken;        /* receive() took it over */
 };
 
-/* Both from a pool of the transport's; NULL when memory is short. */
+/* From and to the transport's pool. NULL: no memory. */
 struct message *message_new(struct transport *transport);
 void message_free(struct transport *transport, struct message *message);
 
 /* ---- links ---- */
 
 enum link_state {
-        LINK_CONNECTING, /* nothing was heard of the peer yet */
+        LINK_CONNECTING, /* no message has come from the peer yet */
         LINK_UP,
         LINK_FAILED, /* will be closed; messages may still be under way */
-        LINK_ENDED,  /* nobody touches any memory for it any more; handlers->ended ran. Until link_release */
+        LINK_ENDED,  /* no memory is touched for it any more; handlers->ended was called. Until ops->release */
 };
 
 struct link {
@@ -143,101 +141,101 @@ struct link {
         enum link_state state; /* link_set_state */
         bool accepted;         /* the peer opened it */
         void *owner;           /* the engine's; NULL = none */
-        uint64_t peer_epoch;   /* of the worker at the other end where the transport knows it (local); else 0 */
+        uint64_t peer_epoch;   /* of the peer, where the transport knows it (local); else 0 */
         uint64_t created_us;
-        uint64_t connect_us; /* from the creation until the peer was heard first; 0 = not yet */
-        uint64_t heard_us;   /* when a message came last */
-        int error;           /* FERRY_E_* of the failure */
+        uint64_t connect_us;  /* from the creation to the peer's first message; 0 = none came yet */
+        uint64_t received_us; /* when the last message came */
+        int error;            /* FERRY_E_* of the failure */
         char detail[TRANSPORT_DETAIL_SIZE];
         char carrier[TRANSPORT_NAME_SIZE]; /* "shm", "tcp", "rc_verbs", …; "" = not known yet; see ops->carrier */
         struct link *prev, *next;          /* the transport's list of all */
 };
 
-/* Where a peer can be found. */
+/* The addresses of a peer. */
 struct transport_peer {
-        uint64_t epoch;                 /* of the worker that is meant */
+        uint64_t epoch;                 /* of the worker to reach */
         const char *text;               /* "host:port" of its network transport; "" = it has none */
-        const struct sockaddr *address; /* the same, resolved; NULL = it has none, or it cannot be resolved */
+        const struct sockaddr *address; /* text resolved; NULL = none, or it cannot be resolved */
         socklen_t address_length;
 };
 
-/* What the engine does with what arrives. */
+/* The engine's callbacks. */
 struct transport_handlers {
         void *context;
-        /* A message with a header of this protocol. What it does not receive() of the payload is refused. */
+        /* A message of this protocol came. Refuses the payload unless it calls receive(). */
         void (*message)(void *context, struct link *link, const struct wire_header *header, struct payload *payload);
-        /* A peer opened a link. false = refuse it: too many, or the engine is stopping. */
+        /* A peer opened a link. false = refuse it. */
         bool (*accepted)(void *context, struct link *link);
         /*
-         * The link has failed and is closed: every message's done has run (see begin), and nothing touches memory for
-         * it any more. link->error and link->detail say why. Never inside progress() of UCX. Exactly once a link that
-         * connect() or accepted handed out.
+         * The link has failed and is closed: done of every message was called (see begin), and no memory is touched for
+         * it any more. link->error and link->detail say why. Called exactly once for each link from connect() or
+         * accepted, never inside UCX's callbacks.
          */
         void (*ended)(void *context, struct link *link);
-        /* There is room again for the requests of the engine to this link, or for its sends (see fit); or it is up. */
+        /* The link is up, or has room again for the engine's requests or sends (see fit). */
         void (*room)(void *context, struct link *link);
-        /* A part of a long receive is in place (message->copied). Not from every transport. */
+        /* A part of a long receive is in place (message->copied). Some transports never call it. */
         void (*copied)(void *context, struct message *message);
-        /* The transport can be used from now on: what it waited for has come. NULL = nobody cares. */
+        /* A transport that waited for its address can be used now. May be NULL. */
         void (*opened)(void *context, struct transport *transport);
 };
 
 /* ---- transports ---- */
 
 struct transport_ops {
-        /* Ends everything, frees the transport; every link must have ended or never been connected. */
+        /* Frees the transport. Every link must have ended. */
         void (*free)(struct transport *transport);
         /*
-         * The engine stops: no more links are accepted, and those there are have until the deadline to flush what was
-         * sent. Calls progress by itself. Every link has ended afterwards.
+         * Accepts no more links, flushes what was sent until the deadline at most, and ends every link. Calls progress
+         * by itself.
          */
         void (*shut_down)(struct transport *transport, uint64_t deadline_us);
-        /* Does what is to be done now. Whether anything was. */
+        /* Does all that can be done now. Whether that was anything. */
         bool (*progress)(struct transport *transport);
-        /* true: fd becomes readable when there is something to be done. false: there is something now. */
+        /* Makes fd readable at the next event. false: there is something to do now. */
         bool (*arm)(struct transport *transport);
-        /* When progress must be called although nothing happens; UINT64_MAX = never. Monotonic us. */
+        /* Next deadline at which progress must be called without an event, monotonic us; UINT64_MAX = none. */
         uint64_t (*deadline)(const struct transport *transport);
 
-        /* Any thread. 0 or -errno with a logged reason that names what to do. May take long (pinning). */
+        /* 0 or -errno, logged with advice. May take long (pinning). Any thread. */
         int (*register_memory)(struct transport *transport, struct memory *memory);
-        /* Ends what peers know of it; no message uses it any more. */
+        /* Ends peers' access. No message may use the memory. */
         void (*deregister_memory)(struct transport *transport, struct memory *memory);
 
-        /* A new link to a peer. NULL with *ret_error: -ENOENT no such worker here (local), -ECONNREFUSED, -EACCES
-         * another user's, -ENODEV no address or not this transport's, other -errno. */
+        /* Opens a link to a peer. NULL with *ret_error: -ENOENT (local: no such worker on this host), -ECONNREFUSED,
+         * -EACCES (another user's), -ENODEV (the peer has no address for this transport), other -errno. */
         struct link *(*connect)(struct transport *transport, const struct transport_peer *peer, int *ret_error);
         void (*send)(struct link *link, struct message *message);
-        /* Inside handlers->message alone. Takes the payload, which is as long as the message says, and the message. The
-         * engine does not ask for bytes that came inside, unless they go to memory off the host. */
+        /* Takes over the message, and receives the payload into its stream. Only inside handlers->message, for a
+         * payload that did not come inside, or goes to memory off the host. message->length is the payload's. */
         void (*receive)(struct link *link, struct message *message, struct payload *payload);
         /*
-         * Takes back the sends and receives of a transfer that have a payload: what waits ends at once with
-         * MESSAGE_CANCELLED (a receive that waits is refused, and its done does not run unless begin has returned
-         * true); lent memory is taken back at once; a copy that is running ends with its piece. What cannot be stopped
-         * (a rendezvous under way) ends by itself, or when the link is closed. done may run inside.
+         * Cancels the sends and receives of a transfer that have a payload. Those that wait end at once with
+         * MESSAGE_CANCELLED (a receive before begin is refused, without done); leases end at once; a running copy ends
+         * after its piece. What cannot be stopped (a rendezvous under way) ends by itself, or when the link is closed.
+         * May call done.
          */
         void (*cancel)(struct link *link, uint64_t transfer);
-        /* Starts to close the link by force, if it is not failed yet; error and detail are the engine's reason. Safe
-         * inside handlers and done: the end comes later, by ended. */
+        /* Fails the link for the engine's reason, unless it has failed: closes it by force. Safe inside handlers and
+         * done; handlers->ended is called later. */
         void (*fail)(struct link *link, int error, const char *detail);
-        /* The engine has forgotten an ended link. */
+        /* Frees an ended link. */
         void (*release)(struct link *link);
 
         /*
-         * How much of a stream's [offset, offset + limit) is best asked for by one request (own = the requester's own
-         * memory), at least 1 byte.
+         * How many bytes one request should ask for, of [offset, offset + limit) of own, the requester's stream. At
+         * least 1.
          */
         uint64_t (*request_size)(struct link *link, const struct stream *own, uint64_t offset, uint64_t limit);
         /*
-         * How much of [offset, offset + limit) one message may carry, at least 1 byte; 0 = none now, handlers->room
-         * will say when. *ret_inside: it must travel inside the message (message->inside).
+         * How many bytes of [offset, offset + limit) one message may carry; 0 = none now, and handlers->room follows.
+         * *ret_inside: the payload must travel inside the message (message->inside).
          */
         uint64_t (*fit)(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
                         bool *ret_inside);
-        /* Bytes that the engine may have asked for at once over the link. */
+        /* Bytes of requests that may be in flight over the link. */
         uint64_t (*window)(struct link *link);
-        /* What carries bulk over the link: "shm", "tcp", "rc_verbs", …; "" = not known yet. Stays in link->carrier. */
+        /* The carrier of bulk: "shm", "tcp", "rc_verbs", …; "" = not known yet. Also kept in link->carrier. */
         const char *(*carrier)(struct link *link);
 };
 
@@ -245,28 +243,29 @@ struct transport_ops {
 struct transport {
         const struct transport_ops *ops;
         const char *name;    /* "local", "ucx" */
-        size_t index;        /* in struct memory's handles; the engine's choice */
-        size_t message_size; /* of what embeds struct message at its start; transport_init: of that alone */
+        size_t index;        /* into struct memory's handles; set by the engine */
+        size_t message_size; /* of the struct that begins with struct message; transport_init sets struct message's own
+                              */
         int fd;              /* readable when there is something to do, once armed */
-        bool shared; /* by several transfers: none may hold up the others' messages for long. The engine's, before
-                        progress() */
+        bool shared; /* set by the engine before progress(): several transfers run, so none may delay the others'
+                        messages for long */
         struct transport_handlers handlers;
-        struct link *links; /* utlist; all that have not been released */
+        struct link *links; /* utlist; all not released */
         struct message *free_messages;
 };
 
 /* Sets up the base. */
 void transport_init(struct transport *transport, const struct transport_ops *ops, const char *name, size_t index,
                     const struct transport_handlers *handlers);
-/* Frees the pool of messages. The last of free(). */
+/* Frees the pool of messages. Called at the end of free(). */
 void transport_clear(struct transport *transport);
 
 /* Enters a link into the transport's list. state: CONNECTING or UP. */
 void link_init(struct link *link, struct transport *transport, bool accepted);
-/* The only way to change a link's state; a step that the table does not allow aborts. */
+/* Changes the state. A change that the table does not allow aborts the process. */
 void link_set_state(struct link *link, enum link_state state);
-/* A message came: the link is up. */
-void link_was_heard(struct link *link);
+/* Notes that a message came, which makes a connecting link LINK_UP. */
+void link_note_message(struct link *link);
 /* Whether new messages may be sent over it. */
 static inline bool link_is_usable(const struct link *link)
 {

@@ -24,9 +24,9 @@ enum wire_type {
         WIRE_WRITE,     /* requester to responder, with payload: store this at offset */
         WIRE_ACK,       /* responder to requester: stored, or status says why not */
         WIRE_DONE,      /* requester to responder: the transfer is over, with status and the bytes moved in length */
-        WIRE_DONE_ACK,  /* responder to requester: the operation took note; status 0 = it is complete on this side */
-        WIRE_HELLO,     /* requester to responder, with its worker's name as payload: does the connection stand? */
-        WIRE_HELLO_ACK, /* responder to requester: it does, or status says that another worker was meant */
+        WIRE_DONE_ACK,  /* responder to requester: DONE was applied; status 0 = the operation is complete */
+        WIRE_HELLO,     /* requester to responder, with its worker's name as payload: checks the connection */
+        WIRE_HELLO_ACK, /* responder to requester: confirms it; status: another worker was meant */
         WIRE_TYPE_END
 };
 
@@ -41,8 +41,8 @@ enum wire_flag {
 struct wire_header {
         enum wire_type type;
         uint32_t flags;
-        uint64_t to_epoch;   /* worker that is meant; another one answers STALE_METADATA */
-        uint64_t from_epoch; /* worker that sends */
+        uint64_t to_epoch;   /* of the receiver; another worker answers STALE_METADATA */
+        uint64_t from_epoch; /* of the sender */
         uint64_t operation;  /* the passive operation */
         uint64_t transfer;   /* drawn by the requester; names the transfer */
         uint32_t seq;        /* names the chunk; echoed */
@@ -54,18 +54,18 @@ struct wire_header {
         uint8_t key[FERRY_KEY_SIZE]; /* in READ, WRITE, DONE; zero in answers */
 };
 
-/* Header to WIRE_SIZE bytes, little-endian. */
+/* Encodes a header into WIRE_SIZE bytes, little-endian. */
 void wire_encode(const struct wire_header *header, uint8_t bytes[WIRE_SIZE]);
 
 enum wire_verdict {
         WIRE_OK,
         WIRE_FOREIGN,       /* not a message of this protocol */
-        WIRE_OTHER_VERSION, /* of another version of it; *ret_header is not set, *ret_version is */
+        WIRE_OTHER_VERSION, /* another version; only *ret_version is set */
 };
 
 /*
- * Bytes of a foreign message to a header. WIRE_FOREIGN: size, magic, type, unknown flags, zero ids, or numbers that
- * cannot be (length 0 or over WIRE_CHUNK_MAX in READ and WRITE, offset + length over total).
+ * Decodes the header of an untrusted message. WIRE_FOREIGN: wrong size, magic or type, unknown flags, ids of 0, or
+ * invalid numbers (length 0 or above WIRE_CHUNK_MAX in READ and WRITE, offset + length above total).
  */
 enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header *ret_header, uint8_t *ret_version);
 

@@ -7,56 +7,56 @@
 #include <stdint.h>
 
 /*
- * A lease lets a peer on this host copy out of memory that it has mapped read-only. It is one word in a page that the
- * owner alone can write and the holder can read: a sequence lock whose writer is the owner.
+ * A lease lets a peer on this host (the holder) copy out of memory that it has mapped read-only. It is one word in a
+ * page that only the owner of the memory can write: a sequence lock whose writer is the owner.
  *
- *   owner    draws a new number, lends it out, and ends the lease by storing another one;
+ *   owner    stores a new number, gives it to the holder, and ends the lease by storing another one;
  *   holder   loads the word, copies a piece, loads the word again: a piece counts only when both loads found the number
  *            of its lease.
  *
  * Ending a lease is one store, so it waits for nobody. What the holder copies afterwards is discarded by the holder.
  * Numbers are never used again, so a slot can serve the next lease at once. Pure; any thread.
  *
- * On a weakly ordered processor the pair of fences is what counts. Let a holder's copy have loaded a byte that the
- * owner stored after lease_end. The owner's fence has the 0 visible before that byte to everybody (also when another
- * thread stores it, that has heard of the end by a lock or a system call, or the kernel does on a thread's behalf); the
- * holder's fence has the word loaded after the byte. So the holder loads the 0, or a number that was granted later, and
- * the piece does not count. On arm64 these are "dmb ish" and "dmb ishld"; both order vector and non-temporal loads and
- * stores, too. The holder's first load only spares a copy, and has the acquire that pairs with the grant: what the
- * owner stored before lending is there. The converse needs nothing: a piece may be discarded although it is whole.
+ * On a weakly ordered processor the two fences matter. Suppose that a holder's copy has loaded a byte that was stored
+ * after lease_end, by the owner's thread, by another thread that learned of the end through a lock or a system call, or
+ * by the kernel. The owner's fence makes the 0 visible before that byte; the holder's fence orders the load of the word
+ * after that of the byte. So the holder loads the 0, or a number granted later, and discards the piece. On arm64 the
+ * fences are "dmb ish" and "dmb ishld", which also order vector and non-temporal accesses. The holder's first load only
+ * saves a useless copy; its acquire pairs with the grant, so that what the owner stored before is visible. Discarding a
+ * piece that was whole does no harm.
  *
- * The loads of a piece and the owner's later stores race by design, hence fences. ThreadSanitizer does not follow
- * fences (gcc's -Wtsan), and need not: they order nothing but the bytes of regions against the word. Whatever else the
- * two sides share is ordered by their socket and by the word's own release and acquire, which it does follow.
+ * The loads of a piece and the owner's later stores race by design, hence fences. ThreadSanitizer does not model
+ * fences (gcc's -Wtsan). It need not: they order only the bytes of regions against the word. All else that the two
+ * workers share is ordered by their socket and by the word's own release and acquire, which it does model.
  */
 
 enum { LEASE_SLOT_SIZE = 64 }; /* bytes: a cache line for each slot */
 
 struct lease_slot {
-        _Alignas(LEASE_SLOT_SIZE) _Atomic uint64_t word; /* number of the lease that holds; 0 = none */
+        _Alignas(LEASE_SLOT_SIZE) _Atomic uint64_t word; /* number of the valid lease; 0 = none */
 };
 
-/* Owner: the lease of that number, not 0, holds from now on. */
+/* Owner: makes the lease of that number (not 0) valid. */
 static inline void lease_grant(struct lease_slot *slot, uint64_t number)
 {
         atomic_store_explicit(&slot->word, number, memory_order_release);
 }
 
-/* Owner: no lease holds. The caller may store into the memory afterwards: no holder will count what it reads then. */
+/* Owner: ends the lease. The caller may store into the memory afterwards: the holder discards what it reads then. */
 static inline void lease_end(struct lease_slot *slot)
 {
         atomic_store_explicit(&slot->word, 0, memory_order_relaxed);
         atomic_thread_fence(memory_order_seq_cst); /* the word is stored before whatever the owner stores next */
 }
 
-/* Holder, before a piece is copied. false: the lease has ended. */
-static inline bool lease_holds(const struct lease_slot *slot, uint64_t number)
+/* Holder, before copying a piece. false: the lease has ended. */
+static inline bool lease_is_valid(const struct lease_slot *slot, uint64_t number)
 {
         return atomic_load_explicit(&slot->word, memory_order_acquire) == number;
 }
 
-/* Holder, after a piece was copied. false: the lease ended meanwhile, and the piece does not count. */
-static inline bool lease_held(const struct lease_slot *slot, uint64_t number)
+/* Holder, after copying a piece. false: the lease ended meanwhile, so the piece does not count. */
+static inline bool lease_was_valid(const struct lease_slot *slot, uint64_t number)
 {
         atomic_thread_fence(memory_order_acquire); /* the piece is loaded before the word */
         return atomic_load_explicit(&slot->word, memory_order_relaxed) == number;

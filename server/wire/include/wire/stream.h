@@ -15,7 +15,7 @@ struct segment {
         uint8_t *address;
         size_t size; /* never 0 */
         struct memory *memory;
-        const struct space *space; /* of the address; NULL = host memory, else host code must not touch it */
+        const struct space *space; /* of the address; NULL = host memory; other memory must not be accessed directly */
 };
 
 /* A list of segments seen as one logical stream of bytes. Pure. */
@@ -31,19 +31,18 @@ struct stream {
 int stream_init(struct stream *stream, const struct segment *segments, size_t n);
 void stream_clear(struct stream *stream);
 
-/* How many bytes lie contiguous in memory from offset (< total) on, at most limit; *ret_address is where. */
+/* The number of contiguous bytes from offset (< total) on, at most limit, and their address. */
 uint64_t stream_run(const struct stream *stream, uint64_t offset, uint64_t limit, uint8_t **ret_address);
 
 /*
- * The same, but never beyond the segment that offset lies in, whose registered memory is *ret_memory: for whoever needs
- * to know in which memory the bytes are.
+ * The same, but not beyond the segment of offset, whose registered memory is *ret_memory.
  */
 uint64_t stream_run_in_segment(const struct stream *stream, uint64_t offset, uint64_t limit, uint8_t **ret_address,
                                struct memory **ret_memory);
 
 /*
- * The pieces of memory of [offset, offset + length), which must lie inside the stream. *ret_pieces is for free().
- * Returns how many; 0 when memory is short.
+ * Lists the contiguous pieces of [offset, offset + length), which must lie inside the stream. The caller frees
+ * *ret_pieces. Returns their number; 0 = no memory.
  */
 size_t stream_pieces(const struct stream *stream, uint64_t offset, uint64_t length, struct iovec **ret_pieces);
 
@@ -51,13 +50,13 @@ size_t stream_pieces(const struct stream *stream, uint64_t offset, uint64_t leng
 const struct space *stream_space(const struct stream *stream, uint64_t offset);
 
 /*
- * The bytes of [offset, offset + length), in whatever memory they lie, from and to host memory. They are in place on
- * return. Never fails where the stream is all host memory; else 0 or -errno as of space_copy.
+ * Copy the bytes [offset, offset + length), of any memory, from and to host memory, and wait for it. Always 0 where the
+ * stream is all host memory; else 0 or -errno as of space_copy.
  */
 int stream_store(const struct stream *stream, uint64_t offset, const void *data, uint64_t length);
 int stream_load(const struct stream *stream, uint64_t offset, void *to, uint64_t length);
 
-/* XXH3-64 of [offset, offset + length). Errors as of stream_load, and -ENOMEM off the host. */
+/* Computes the XXH3-64 of [offset, offset + length). Errors as of stream_load; -ENOMEM off the host. */
 int stream_checksum(const struct stream *stream, uint64_t offset, uint64_t length, uint64_t *ret_checksum);
 
 #endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy_pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+enum { CREW_MAX = 64 };
+
+struct copy_pool {
+        int fd;
+        unsigned n_wanted;
+        pthread_mutex_t lock; /* guards what follows, and the second part of each pull */
+        pthread_cond_t work;  /* job, ending */
+        pthread_cond_t idle;  /* a pull's running became 0 */
+        struct pull *job;     /* the pull that the threads help with; NULL = none */
+        bool ending;
+        /* The progress thread's. */
+        unsigned n_threads;
+        pthread_t threads[CREW_MAX];
+};
+
+int copy_pool_new(unsigned n_threads, struct copy_pool **ret_pool)
+{
+        struct copy_pool *pool = calloc(1, sizeof(*pool));
+
+        if (!pool)
+                return -ENOMEM;
+        pool->n_wanted = n_threads < CREW_MAX ? n_threads : CREW_MAX;
+        pool->fd = n_threads > 0 ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1;
+        if (n_threads > 0 && pool->fd < 0) {
+                int r = -errno;
+
+                free(pool);
+                return r;
+        }
+        (void)pthread_mutex_init(&pool->lock, NULL);
+        (void)pthread_cond_init(&pool->work, NULL);
+        (void)pthread_cond_init(&pool->idle, NULL);
+        *ret_pool = pool;
+        return 0;
+}
+
+struct copy_pool *copy_pool_free(struct copy_pool *pool)
+{
+        if (!pool)
+                return NULL;
+        (void)pthread_mutex_lock(&pool->lock);
+        pool->ending = true;
+        (void)pthread_cond_broadcast(&pool->work);
+        (void)pthread_mutex_unlock(&pool->lock);
+        while (pool->n_threads > 0)
+                (void)pthread_join(pool->threads[--pool->n_threads], NULL);
+        if (pool->fd >= 0)
+                (void)close(pool->fd);
+        (void)pthread_cond_destroy(&pool->idle);
+        (void)pthread_cond_destroy(&pool->work);
+        (void)pthread_mutex_destroy(&pool->lock);
+        free(pool);
+        return NULL;
+}
+
+int copy_pool_fd(const struct copy_pool *pool)
+{
+        return pool->fd;
+}
+
+void copy_pool_clear(struct copy_pool *pool)
+{
+        uint64_t count;
+
+        while (read(pool->fd, &count, sizeof(count)) < 0 && errno == EINTR)
+                ;
+}
+
+static void tell(struct copy_pool *pool)
+{
+        uint64_t one = 1;
+
+        while (write(pool->fd, &one, sizeof(one)) < 0 && errno == EINTR)
+                ;
+}
+
+/* Claims the next piece of the job; drops a job without one. Under the lock. */
+static bool claim_of_job(struct copy_pool *pool, struct piece *ret_piece)
+{
+        if (pool->job && pull_claim(pool->job, PULL_PIECE, ret_piece))
+                return true;
+        pool->job = NULL;
+        return false;
+}
+
+static void finish(struct copy_pool *pool, const struct piece *piece, bool valid)
+{
+        pull_finish(piece->pull, piece, valid);
+        if (piece->pull->running == 0)
+                (void)pthread_cond_broadcast(&pool->idle);
+}
+
+static void *copy_pool_run(void *context)
+{
+        struct copy_pool *pool = context;
+        struct piece piece;
+
+        (void)pthread_mutex_lock(&pool->lock);
+        while (!pool->ending) {
+                bool valid, last;
+
+                if (!claim_of_job(pool, &piece)) {
+                        (void)pthread_cond_wait(&pool->work, &pool->lock);
+                        continue;
+                }
+                (void)pthread_mutex_unlock(&pool->lock);
+                valid = piece_copy(&piece);
+                (void)pthread_mutex_lock(&pool->lock);
+                finish(pool, &piece, valid);
+                /* Not while pieces are left: then the progress thread is awake, and checks by itself. */
+                last = piece.pull->stopped || piece.pull->claimed == piece.pull->length;
+                if (last)
+                        tell(pool);
+        }
+        (void)pthread_mutex_unlock(&pool->lock);
+        return NULL;
+}
+
+/* Blocks all signals in the threads: they belong to the program. */
+static void start_threads(struct copy_pool *pool)
+{
+        sigset_t all, before;
+
+        (void)sigfillset(&all);
+        (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+        while (pool->n_threads < pool->n_wanted) {
+                int r = pthread_create(&pool->threads[pool->n_threads], NULL, copy_pool_run, pool);
+
+                if (r != 0) {
+                        log_event(LOG_WARN, "copy thread not started", LOG_S("reason", strerror(r)));
+                        pool->n_wanted = pool->n_threads;
+                        break;
+                }
+                (void)pthread_setname_np(pool->threads[pool->n_threads++], "ferry-copy");
+        }
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void copy_pool_share(struct copy_pool *pool, struct pull *pull)
+{
+        if (pool->n_wanted == 0 || pull->length < COPY_POOL_SHARE_MIN)
+                return;
+        if (pool->n_threads < pool->n_wanted)
+                start_threads(pool);
+        (void)pthread_mutex_lock(&pool->lock);
+        if (!pool->job && !pull->stopped && pull->length - pull->claimed > PULL_PIECE) {
+                pool->job = pull;
+                (void)pthread_cond_broadcast(&pool->work);
+        }
+        (void)pthread_mutex_unlock(&pool->lock);
+}
+
+uint64_t copy_pool_copy(struct copy_pool *pool, struct pull *pull, uint64_t limit)
+{
+        struct piece piece;
+        bool claimed, valid;
+
+        (void)pthread_mutex_lock(&pool->lock);
+        claimed = pull_claim(pull, limit, &piece);
+        (void)pthread_mutex_unlock(&pool->lock);
+        if (!claimed)
+                return 0;
+        valid = piece_copy(&piece);
+        (void)pthread_mutex_lock(&pool->lock);
+        finish(pool, &piece, valid);
+        (void)pthread_mutex_unlock(&pool->lock);
+        return piece.length;
+}
+
+enum copy_status copy_pool_status(struct copy_pool *pool, const struct pull *pull, uint64_t *ret_copied)
+{
+        enum copy_status verdict = COPY_MORE;
+
+        (void)pthread_mutex_lock(&pool->lock);
+        *ret_copied = pull->copied;
+        if (pull_waits(pull))
+                verdict = COPY_WAITS;
+        else if (pull->stopped)
+                verdict = COPY_REVOKED;
+        else if (pull->copied == pull->length)
+                verdict = COPY_COPIED;
+        (void)pthread_mutex_unlock(&pool->lock);
+        return verdict;
+}
+
+void copy_pool_stop(struct copy_pool *pool, struct pull *pull)
+{
+        (void)pthread_mutex_lock(&pool->lock);
+        pull->stopped = true;
+        if (pool->job == pull)
+                pool->job = NULL;
+        while (pull->running > 0)
+                (void)pthread_cond_wait(&pool->idle, &pool->lock);
+        (void)pthread_mutex_unlock(&pool->lock);
+}

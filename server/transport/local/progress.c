@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "progress.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include <ferry/error.h>
+
+#include "base/clock.h"
+#include "incoming.h"
+#include "listener.h"
+#include "opening.h"
+#include "outgoing.h"
+#include "pulls.h"
+
+enum {
+        GREETING_US = 10000000, /* time for a peer that has connected to send HELLO */
+        EVENTS_MAX = 16,
+        READS_MAX = 4096, /* of a closed socket, which never holds so many datagrams */
+        POLL_EVERY = 8,   /* progress() calls that read the busiest link alone before all are polled */
+};
+
+/* ---- links that end ---- */
+
+static bool is_unused(const struct channel *channel)
+{
+        return pulls_are_idle(channel) && !channel->openings && !channel->closings && !channel->loading;
+}
+
+/* Nothing touches memory for the link any more. */
+static void channel_end(struct local *local, struct channel *channel)
+{
+        channel_close(channel);
+        if (channel->link.accepted) {
+                local->n_accepted--;
+                local->n_pending -= !channel->was_greeted;
+        }
+        link_set_state(&channel->link, LINK_ENDED);
+        if (channel->known)
+                local->base.handlers.ended(local->base.handlers.context, &channel->link);
+        else
+                free(channel);
+}
+
+/* Reads what the peer sent before it closed its end. */
+static void read_rest(struct channel *channel)
+{
+        for (int n = 0; n < READS_MAX && link_is_usable(&channel->link) && incoming_read(channel); n++)
+                ;
+        channel_peer_closed(channel);
+}
+
+/* A failed link that nothing uses any more; NULL = none. */
+static struct channel *find_ended(const struct local *local)
+{
+        struct channel *channel;
+
+        LL_FOREACH2(local->ending, channel, next_closing)
+        if (is_unused(channel))
+                return channel;
+        return NULL;
+}
+
+bool local_end_failed(struct local *local)
+{
+        bool did = local->closing;
+        struct channel *channel;
+
+        while ((channel = local->closing)) {
+                local->closing = channel->next_closing;
+                if (link_is_usable(&channel->link))
+                        read_rest(channel);
+                pulls_end(channel);
+                openings_end(channel);
+                outgoing_end(channel);
+                LL_PREPEND2(local->ending, channel, next_closing);
+        }
+        while ((channel = find_ended(local))) {
+                LL_DELETE2(local->ending, channel, next_closing);
+                channel_end(local, channel);
+                did = true;
+        }
+        return did;
+}
+
+/* ---- progress ---- */
+
+static void on_channel(struct channel *channel, uint32_t events)
+{
+        if (!link_is_usable(&channel->link))
+                return;
+        if (events & EPOLLOUT) {
+                channel_flush(channel);
+                outgoing_tell_room(channel);
+        }
+        if (events & ~(uint32_t)EPOLLOUT)
+                (void)incoming_read(channel);
+}
+
+void local_collect_copies(struct local *local)
+{
+        uint64_t count;
+
+        while (read(local->copied_fd, &count, sizeof(count)) < 0 && errno == EINTR)
+                ;
+        (void)copier_collect(local->copier);
+}
+
+static bool poll_all(struct local *local)
+{
+        struct epoll_event events[EVENTS_MAX];
+        int n = epoll_wait(local->base.fd, events, EVENTS_MAX, 0);
+
+        local->unpolled = 0;
+        for (int i = 0; i < n; i++) {
+                if (events[i].data.ptr == &local->listener)
+                        local_listener_accept(local);
+                else if (events[i].data.ptr == &local->copy_pool)
+                        copy_pool_clear(local->copy_pool);
+                else if (events[i].data.ptr == &local->copier)
+                        local_collect_copies(local);
+                else
+                        on_channel(events[i].data.ptr, events[i].events);
+        }
+        return n > 0;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+        return b != 0 && b < a ? b : a;
+}
+
+static bool is_pending(const struct channel *channel)
+{
+        return channel->link.accepted && !channel->was_greeted && link_is_usable(&channel->link);
+}
+
+uint64_t local_deadline(const struct transport *transport)
+{
+        const struct local *local = local_of(transport);
+        const struct channel *channel;
+        uint64_t at_us = earlier(earlier(UINT64_MAX, local->accept_at_us), local->retry_at_us);
+
+        if (local->n_pending > 0)
+                DL_FOREACH (local->channels, channel)
+                        if (is_pending(channel))
+                                at_us = earlier(at_us, channel->link.created_us + GREETING_US);
+        return at_us;
+}
+
+static void run_timers(struct local *local)
+{
+        uint64_t now_us = clock_now_us();
+        struct channel *channel;
+
+        if (now_us < local_deadline(&local->base))
+                return;
+        if (local->accept_at_us != 0 && local->accept_at_us <= now_us)
+                local_listener_resume(local);
+        if (local->retry_at_us != 0 && local->retry_at_us <= now_us)
+                local->retry_at_us = 0;
+        DL_FOREACH (local->channels, channel) {
+                if (local->retry_at_us == 0) {
+                        channel_flush(channel);
+                        outgoing_tell_room(channel);
+                }
+                if (is_pending(channel) && channel->link.created_us + GREETING_US <= now_us)
+                        channel_fail(channel, FERRY_E_PEER_UNREACHABLE, "it does not greet");
+        }
+}
+
+bool local_progress(struct transport *transport)
+{
+        struct local *local = local_of(transport);
+        bool did = local_end_failed(local), received = false;
+
+        if (local->accept_at_us != 0 || local->retry_at_us != 0 || local->n_pending > 0)
+                run_timers(local);
+        if (local->recent)
+                received = incoming_read(local->recent);
+        if (!received || ++local->unpolled >= POLL_EVERY)
+                did |= poll_all(local);
+        if (local->pulls)
+                did |= pulls_copy(local);
+        return did || received;
+}
+
+bool local_arm(struct transport *transport)
+{
+        const struct local *local = local_of(transport);
+
+        return !local->closing && !find_ended(local) && !pulls_have_work(local);
+}
