@@ -51,6 +51,12 @@ bool easy_prepare(struct easy *easy);
 /* For another request with the same handle. */
 void easy_rearm(struct easy *easy);
 
+/* Adds a header of a request (copied). false: memory is short. */
+bool easy_add_header(struct curl_slist **headers, const char *header);
+
+/* Frees headers of a request and wipes them: one of them may be a token or a key. Takes NULL. */
+void easy_free_headers(struct curl_slist *headers);
+
 /* Counts a header line of an answer. Returns size, or 0 where the answer has too many. */
 size_t easy_count_header(struct easy *easy, size_t size);
 

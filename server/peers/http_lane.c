@@ -17,22 +17,6 @@ enum { CLOSE_MS = 2000 /* of the DELETE */ };
 
 /* ---- the request ---- */
 
-static bool add_header(struct curl_slist **headers, const char *header)
-{
-        struct curl_slist *longer = curl_slist_append(*headers, header);
-
-        if (longer)
-                *headers = longer;
-        return longer != NULL;
-}
-
-static void headers_free(struct curl_slist *headers)
-{
-        for (struct curl_slist *header = headers; header; header = header->next)
-                explicit_bzero(header->data, strlen(header->data)); /* one of them is the key */
-        curl_slist_free_all(headers);
-}
-
 static bool headers_make(struct http_lane *lane)
 {
         struct http_transfer *transfer = lane->transfer;
@@ -41,22 +25,22 @@ static bool headers_make(struct http_lane *lane)
         char worker[128], range[96], digest[48], text[FERRY_DIGEST_TEXT_SIZE];
         uint64_t checksum;
 
-        headers_free(FERRY_STEAL(*headers));
-        if (!add_header(headers, transfer->key_header) || !add_header(headers, transfer->transfer_header) ||
-            !add_header(headers, "Expect:"))
+        easy_free_headers(FERRY_STEAL(*headers));
+        if (!easy_add_header(headers, transfer->key_header) || !easy_add_header(headers, transfer->transfer_header) ||
+            !easy_add_header(headers, "Expect:"))
                 return false;
         if (settings->worker) {
                 (void)snprintf(worker, sizeof(worker), "Ferry-Worker: %s", settings->worker);
-                if (!add_header(headers, worker))
+                if (!easy_add_header(headers, worker))
                         return false;
         }
         if (lane->closing)
                 return true;
         if (transfer->spec.direction == ENGINE_READ)
-                return !transfer->spec.verify || add_header(headers, "Want-Content-Digest: xxh3=10");
+                return !transfer->spec.verify || easy_add_header(headers, "Want-Content-Digest: xxh3=10");
         (void)snprintf(range, sizeof(range), "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, lane->first,
                        lane->end - 1, transfer->stream.total);
-        if (!add_header(headers, range) || !add_header(headers, "Content-Type: application/octet-stream"))
+        if (!easy_add_header(headers, range) || !easy_add_header(headers, "Content-Type: application/octet-stream"))
                 return false;
         if (!transfer->spec.verify)
                 return true;
@@ -65,7 +49,7 @@ static bool headers_make(struct http_lane *lane)
                 return false;
         ferry_digest_format(checksum, text);
         (void)snprintf(digest, sizeof(digest), "Content-Digest: %s", text);
-        return add_header(headers, digest);
+        return easy_add_header(headers, digest);
 }
 
 static bool set_method(struct http_lane *lane)
@@ -246,5 +230,5 @@ void lane_clear(struct http_lane *lane)
 {
         lane_stop(lane);
         easy_clear(&lane->easy);
-        headers_free(FERRY_STEAL(lane->headers));
+        easy_free_headers(FERRY_STEAL(lane->headers));
 }

@@ -26,20 +26,11 @@ static int on_registry_wake(void *context)
         return r;
 }
 
-static bool add_header(struct curl_slist **headers, const char *header)
-{
-        struct curl_slist *longer = curl_slist_append(*headers, header);
-
-        if (longer)
-                *headers = longer;
-        return longer != NULL;
-}
-
 static bool headers_make(const char *token, struct curl_slist **headers)
 {
         FERRY_CLEANUP(cleanup_free) char *authorization = NULL;
 
-        if (!add_header(headers, "Accept: application/json"))
+        if (!easy_add_header(headers, "Accept: application/json"))
                 return false;
         if (!token)
                 return true;
@@ -47,7 +38,7 @@ static bool headers_make(const char *token, struct curl_slist **headers)
                 authorization = NULL;
                 return false;
         }
-        bool added = add_header(headers, authorization);
+        bool added = easy_add_header(headers, authorization);
         explicit_bzero(authorization, strlen(authorization));
         return added;
 }
@@ -129,9 +120,7 @@ struct peers *peers_free(struct peers *peers)
         peers_thread_stop(peers);
         while (peers->kept) {
                 struct headers_kept *kept = peers->kept;
-                for (struct curl_slist *header = kept->headers; header; header = header->next)
-                        explicit_bzero(header->data, strlen(header->data)); /* one of them is a token */
-                curl_slist_free_all(kept->headers);
+                easy_free_headers(kept->headers);
                 peers->kept = kept->next;
                 free(kept);
         }

@@ -33,17 +33,10 @@ struct registry_call {
         bool no_memory, changed;
 };
 
-static void headers_clear(struct registry_call *call)
-{
-        for (struct curl_slist *header = call->headers; header; header = header->next)
-                explicit_bzero(header->data, strlen(header->data)); /* one of them may be a token */
-        curl_slist_free_all(FERRY_STEAL(call->headers));
-}
-
 static void call_free(struct registry_call *call)
 {
         easy_clear(&call->easy);
-        headers_clear(call);
+        easy_free_headers(FERRY_STEAL(call->headers));
         ferry_buffer_clear(&call->answer, true);
         free(call->question.body);
         free(call);
@@ -110,25 +103,16 @@ static size_t on_body(char *data, size_t one, size_t size, void *context)
 
 /* ---- asking ---- */
 
-static bool add_header(struct registry_call *call, const char *header)
-{
-        struct curl_slist *longer = curl_slist_append(call->headers, header);
-
-        if (longer)
-                call->headers = longer;
-        return longer != NULL;
-}
-
 static bool headers_make(struct registry_call *call)
 {
         char line[TOKEN_MAX + 32];
         bool made;
 
-        headers_clear(call);
-        made = add_header(call, "Content-Type: application/json");
+        easy_free_headers(FERRY_STEAL(call->headers));
+        made = easy_add_header(&call->headers, "Content-Type: application/json");
         if (made && *call->registry->token && !call->authenticating) {
                 (void)snprintf(line, sizeof(line), "Authorization: %s", call->registry->token);
-                made = add_header(call, line);
+                made = easy_add_header(&call->headers, line);
                 explicit_bzero(line, sizeof(line));
         }
         return made;
