@@ -16,8 +16,8 @@
 enum {
         URL_MAX = 4096,
         HEADERS_MAX = 64 * 1024, /* bytes of one answer; an honest worker sends a few hundred */
-        DEAD_MS = 5000, /* sent bytes that the peer's host does not acknowledge for so long end a connection … */
-        PROBE_S = 1,    /* … and so do probes, for while only the peer has to send */
+        DEAD_MS = 5000,          /* closes a connection whose peer does not acknowledge sent bytes for so long … */
+        PROBE_S = 1,             /* … or does not answer probes, while only the peer has to send */
 };
 
 static void cleanup_curl(char **text)
@@ -102,7 +102,7 @@ static size_t on_header(char *data, size_t one, size_t size, void *context)
         return easy_count_header(context, size);
 }
 
-/* A name may resolve to anything; the last word is on the address, before a packet goes there. */
+/* The allowlist is checked against the address as well, before the first packet: a name may resolve to anything. */
 static curl_socket_t on_socket(void *context, curlsocktype purpose, struct curl_sockaddr *address)
 {
         struct easy *easy = context;
@@ -138,7 +138,7 @@ static int on_request(void *context, char *ip, char *local_ip, int port, int loc
         return CURL_PREREQFUNC_OK;
 }
 
-/* By the name that libcurl 7.85 deprecated where it is the only one. */
+/* libcurl before 7.85 has only the option that later versions deprecate. */
 static CURLcode allow_http_only(CURL *easy)
 {
 #if CURL_AT_LEAST_VERSION(7, 85, 0)
@@ -191,7 +191,7 @@ void easy_clear(struct easy *easy)
         curl_url_cleanup(FERRY_STEAL(easy->url));
 }
 
-int easy_judge(const struct easy *easy, CURLcode result, const char *name, char detail[EASY_DETAIL_SIZE])
+int easy_classify(const struct easy *easy, CURLcode result, const char *name, char detail[EASY_DETAIL_SIZE])
 {
         const char *text = NULL;
         int error = FERRY_E_TRANSFER_FAILED;

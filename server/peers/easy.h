@@ -6,14 +6,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What every request to another worker shares: whom it may go to, by which rules, and what a failure means. */
+/* One HTTP request to another worker or to etcd: which hosts it may reach, by which rules, and what a failure means. */
 
 struct allowlist;
 
-/* Never changes while there are requests. */
+/* Fixed while there are requests, but for headers. */
 struct easy_settings {
         const struct allowlist *allowlist;
-        struct curl_slist *_Atomic headers;                      /* of documents: the peer token is one of them */
+        struct curl_slist *_Atomic headers; /* of documents, the token too; peers_set_token replaces them */
         const char *ca_file, *cert_file, *key_file, *user_agent; /* NULL = none */
         const char *worker;                                      /* "EPOCH NAME" of this one; NULL = not told */
         long connect_timeout_ms, timeout_ms;
@@ -22,33 +22,33 @@ struct easy_settings {
 
 enum { EASY_DETAIL_SIZE = 256 };
 
-/* One handle of libcurl. Made by any thread, then the peers' thread's alone. */
+/* One handle of libcurl. Made by any thread, then owned by the peers' thread. */
 struct easy {
         const struct easy_settings *settings;
         CURL *curl;
         CURLU *url;
-        bool trusted; /* the host is a listed name: any address will do */
+        bool trusted; /* the allowlist names the host: any address will do */
         size_t header_bytes;
-        /* why curl failed, which its own codes do not tell */
+        /* the cause of a failure, which libcurl's codes do not tell */
         bool address_refused, address_tried, connected, too_large;
-        /* Thread: the peers'. The request is over and in no multi handle any more. */
+        /* The request is over and its handle in no multi handle any more. Thread: the peers'. */
         void (*done)(struct easy *easy, CURLcode result);
 };
 
 /*
- * Parses a URL: http or https, without user information. What curl will connect to is what was checked: it gets the
- * parsed URL, not the text. 0; FERRY_E_INVALID_PARAMETER with a sentence in detail; -ENOMEM.
+ * Parses a URL: http or https, without user information. libcurl gets the parsed URL, not the text, so it connects to
+ * what was checked. 0; FERRY_E_INVALID_PARAMETER with a sentence in detail; -ENOMEM.
  */
 int easy_locate(struct easy *easy, const struct easy_settings *settings, const char *url, char *detail,
                 size_t detail_size);
 
-/* Whether its host is admitted. 0; FERRY_E_FORBIDDEN with a sentence in detail; -ENOMEM. After easy_locate. */
+/* Checks the host against the allowlist. 0; FERRY_E_FORBIDDEN with a sentence in detail; -ENOMEM. After easy_locate. */
 int easy_admit(struct easy *easy, char *detail, size_t detail_size);
 
-/* Makes the handle, after easy_admit. easy stays where it is from now on. false: memory is short. */
+/* Makes the handle, after easy_admit. The struct must not move from now on. false: memory is short. */
 bool easy_prepare(struct easy *easy);
 
-/* For another request with the same handle. */
+/* Prepares the same handle for another request. */
 void easy_rearm(struct easy *easy);
 
 /* Adds a header of a request (copied). false: memory is short. */
@@ -60,10 +60,10 @@ void easy_free_headers(struct curl_slist *headers);
 /* Counts a header line of an answer. Returns size, or 0 where the answer has too many. */
 size_t easy_count_header(struct easy *easy, size_t size);
 
-/* Frees what it holds. */
+/* Frees the handle and the URL. */
 void easy_clear(struct easy *easy);
 
-/* What a result other than CURLE_OK means: FERRY_E_* and a sentence in which the document has this name. */
-int easy_judge(const struct easy *easy, CURLcode result, const char *name, char detail[EASY_DETAIL_SIZE]);
+/* Classifies a result other than CURLE_OK: FERRY_E_* and a sentence, in which name stands for the document. */
+int easy_classify(const struct easy *easy, CURLcode result, const char *name, char detail[EASY_DETAIL_SIZE]);
 
 #endif

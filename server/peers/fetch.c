@@ -79,16 +79,17 @@ struct fetch *fetch_free(struct fetch *fetch)
         if (!fetch)
                 return NULL;
         easy_clear(&fetch->easy);
-        ferry_buffer_clear(&fetch->body, true); /* it held a notification key */
+        ferry_buffer_clear(&fetch->body, true); /* it contained a notification key */
         free(fetch);
         return NULL;
 }
 
-static int judge_body(const struct fetch *fetch, struct ferry_metadata **ret_metadata, char detail[FETCH_DETAIL_SIZE])
+static int classify_body(const struct fetch *fetch, struct ferry_metadata **ret_metadata,
+                         char detail[FETCH_DETAIL_SIZE])
 {
         struct ferry_json_errors errors = { 0 };
-        int r = fetch->document->judge_body(fetch->body.size ? fetch->body.data : "", fetch->body.size, ret_metadata,
-                                            &errors);
+        int r = fetch->document->classify_body(fetch->body.size ? fetch->body.data : "", fetch->body.size, ret_metadata,
+                                               &errors);
 
         if (r == 0)
                 return 0;
@@ -101,8 +102,8 @@ static int judge_body(const struct fetch *fetch, struct ferry_metadata **ret_met
         return FERRY_E_INVALID_METADATA;
 }
 
-int fetch_judge(const struct fetch *fetch, CURLcode result, struct ferry_metadata **ret_metadata,
-                char detail[FETCH_DETAIL_SIZE])
+int fetch_classify(const struct fetch *fetch, CURLcode result, struct ferry_metadata **ret_metadata,
+                   char detail[FETCH_DETAIL_SIZE])
 {
         long status = 0;
 
@@ -110,9 +111,9 @@ int fetch_judge(const struct fetch *fetch, CURLcode result, struct ferry_metadat
         if (fetch->no_memory)
                 result = CURLE_OUT_OF_MEMORY;
         if (result != CURLE_OK)
-                return easy_judge(&fetch->easy, result, fetch->document->name, detail);
+                return easy_classify(&fetch->easy, result, fetch->document->name, detail);
         (void)curl_easy_getinfo(fetch->easy.curl, CURLINFO_RESPONSE_CODE, &status);
         if (status != 200)
-                return fetch->document->judge_status(status, detail);
-        return judge_body(fetch, ret_metadata, detail);
+                return fetch->document->classify_status(status, detail);
+        return classify_body(fetch, ret_metadata, detail);
 }

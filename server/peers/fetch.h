@@ -10,23 +10,22 @@
 #include "easy.h"
 #include "peers/peers.h"
 
-/* One GET of a peer's document: what is asked, what came, what that means. */
+/* One GET of a peer's document: the request, the body, and what it means. */
 
 struct ferry_json_errors;
 
 enum { FETCH_DETAIL_SIZE = EASY_DETAIL_SIZE };
 
-/* One kind of document. */
+/* A kind of document. */
 struct fetch_document {
         const char *name; /* in sentences */
-        /* Makes the URL that is asked out of the one that was given, whose path this is. 0; -ENOMEM; FERRY_E_* with
-         * why. */
+        /* Turns the given URL, whose path is path, into the one to fetch. 0; -ENOMEM; FERRY_E_* with why. */
         int (*locate)(CURLU *url, const char *path, const char **ret_why);
-        /* What a status other than 200 means: FERRY_E_* and a sentence. */
-        int (*judge_status)(long status, char detail[FETCH_DETAIL_SIZE]);
-        /* Of a body of any bytes: 0 with *ret_metadata; FERRY_E_* with complaints; -ENOMEM. */
-        int (*judge_body)(const char *text, size_t size, struct ferry_metadata **ret_metadata,
-                          struct ferry_json_errors *errors);
+        /* Classifies a status other than 200: FERRY_E_* and a sentence. */
+        int (*classify_status)(long status, char detail[FETCH_DETAIL_SIZE]);
+        /* Reads a body, which may be any bytes: 0 with *ret_metadata; FERRY_E_* with complaints; -ENOMEM. */
+        int (*classify_body)(const char *text, size_t size, struct ferry_metadata **ret_metadata,
+                             struct ferry_json_errors *errors);
 };
 extern const struct fetch_document fetch_metadata, fetch_worker;
 
@@ -44,13 +43,16 @@ struct fetch {
         void *context;
 };
 
-/* 0; FERRY_E_INVALID_PARAMETER or FERRY_E_FORBIDDEN with a sentence in detail; -ENOMEM. Sends nothing. */
+/*
+ * Makes a fetch and sends nothing. 0; FERRY_E_INVALID_PARAMETER or FERRY_E_FORBIDDEN with a sentence in detail;
+ * -ENOMEM.
+ */
 int fetch_new(const struct easy_settings *settings, const struct fetch_document *document, const char *url,
               struct fetch **ret_fetch, char *detail, size_t detail_size);
 struct fetch *fetch_free(struct fetch *fetch);
 
-/* Judges what came: 0 with *ret_metadata, or FERRY_E_* and a sentence. */
-int fetch_judge(const struct fetch *fetch, CURLcode result, struct ferry_metadata **ret_metadata,
-                char detail[FETCH_DETAIL_SIZE]);
+/* Classifies the result: 0 with *ret_metadata, or FERRY_E_* and a sentence. */
+int fetch_classify(const struct fetch *fetch, CURLcode result, struct ferry_metadata **ret_metadata,
+                   char detail[FETCH_DETAIL_SIZE]);
 
 #endif

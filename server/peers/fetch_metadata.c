@@ -8,7 +8,7 @@
 #include "base/util.h"
 #include "fetch.h"
 
-/* The metadata of one operation: {base}/v1/operations/{id}/metadata, as its URL says. */
+/* The document is the metadata of one operation; the URL is its own: {base}/v1/operations/{id}/metadata. */
 
 static int locate(CURLU *url, const char *path, const char **ret_why)
 {
@@ -17,7 +17,7 @@ static int locate(CURLU *url, const char *path, const char **ret_why)
         size_t length;
 
         (void)url;
-        /* A proxy may have put something before it. */
+        /* A proxy may have added a prefix to the path. */
         while ((next = strstr(next, head)))
                 id = next = next + strlen(head);
         length = id ? strcspn(id, "/") : 0;
@@ -27,7 +27,7 @@ static int locate(CURLU *url, const char *path, const char **ret_why)
         return FERRY_E_INVALID_PARAMETER;
 }
 
-static int judge_status(long status, char detail[FETCH_DETAIL_SIZE])
+static int classify_status(long status, char detail[FETCH_DETAIL_SIZE])
 {
         switch (status) {
         case 404:
@@ -46,10 +46,10 @@ static int judge_status(long status, char detail[FETCH_DETAIL_SIZE])
         }
 }
 
-static int judge_body(const char *text, size_t size, struct ferry_metadata **ret_metadata,
-                      struct ferry_json_errors *errors)
+static int classify_body(const char *text, size_t size, struct ferry_metadata **ret_metadata,
+                         struct ferry_json_errors *errors)
 {
         return ferry_metadata_decode(text, size, "", ret_metadata, errors);
 }
 
-const struct fetch_document fetch_metadata = { "metadata", locate, judge_status, judge_body };
+const struct fetch_document fetch_metadata = { "metadata", locate, classify_status, classify_body };

@@ -12,7 +12,7 @@
 #include "fetch.h"
 #include "field.h"
 
-/* The description of a worker: {base}/v1/worker, where the base is the URL. */
+/* The document is the description of a worker, {base}/v1/worker; the URL is the base. */
 
 static void cleanup_text(char **text)
 {
@@ -43,7 +43,7 @@ static int locate(CURLU *url, const char *path, const char **ret_why)
         return curl_url_set(url, CURLUPART_PATH, longer, 0) == CURLUE_OK ? 0 : -ENOMEM;
 }
 
-static int judge_status(long status, char detail[FETCH_DETAIL_SIZE])
+static int classify_status(long status, char detail[FETCH_DETAIL_SIZE])
 {
         switch (status) {
         case 401:
@@ -59,9 +59,9 @@ static int judge_status(long status, char detail[FETCH_DETAIL_SIZE])
         }
 }
 
-/* What is there beside these fields is the business of other versions. */
-static int judge_object(struct json_object *object, struct ferry_metadata **ret_metadata,
-                        struct ferry_json_errors *errors)
+/* Further fields may come from other versions. */
+static int classify_object(struct json_object *object, struct ferry_metadata **ret_metadata,
+                           struct ferry_json_errors *errors)
 {
         const char *name = field_text(object, "name", FERRY_METADATA_NAME_SIZE), *data = "";
         struct json_object *addresses = json_object_object_get(object, "addresses");
@@ -83,16 +83,16 @@ static int judge_object(struct json_object *object, struct ferry_metadata **ret_
         return 0;
 }
 
-static int judge_body(const char *text, size_t size, struct ferry_metadata **ret_metadata,
-                      struct ferry_json_errors *errors)
+static int classify_body(const char *text, size_t size, struct ferry_metadata **ret_metadata,
+                         struct ferry_json_errors *errors)
 {
         struct ferry_json *json = NULL;
         int r = ferry_json_parse_in_place(text, size, NULL, &json, errors);
 
         if (r == 0)
-                r = judge_object(ferry_json_root(json), ret_metadata, errors);
+                r = classify_object(ferry_json_root(json), ret_metadata, errors);
         (void)ferry_json_free(json);
         return r;
 }
 
-const struct fetch_document fetch_worker = { "the description of a worker", locate, judge_status, judge_body };
+const struct fetch_document fetch_worker = { "the description of a worker", locate, classify_status, classify_body };

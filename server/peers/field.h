@@ -12,7 +12,7 @@ struct json_object;
 
 /*
  * The text of a member, borrowed: not empty, shorter than size, printable ASCII without blanks, quotes and backslashes,
- * as metadata have it. NULL: it is missing or anything else.
+ * as in metadata. NULL: it is missing or something else.
  */
 const char *field_text(struct json_object *object, const char *name, size_t size);
 

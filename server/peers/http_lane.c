@@ -156,7 +156,7 @@ static size_t on_send(char *to, size_t one, size_t size, void *context)
         return size;
 }
 
-/* curl sends anew what it had read already, on a connection that turned out to be closed. */
+/* libcurl sends again what it had read, when the connection that it reused turns out to be closed. */
 static int on_seek(void *context, curl_off_t offset, int origin)
 {
         struct http_lane *lane = context;
@@ -183,7 +183,7 @@ int lane_answer(const struct http_lane *lane, const char *member, char code[64])
         return ferry_error_from_code(code, 0);
 }
 
-int lane_judge(const struct http_lane *lane, long status, char detail[EASY_DETAIL_SIZE])
+int lane_classify(const struct http_lane *lane, long status, char detail[EASY_DETAIL_SIZE])
 {
         char code[64];
         int error = lane_answer(lane, "code", code);
@@ -198,7 +198,7 @@ int lane_judge(const struct http_lane *lane, long status, char detail[EASY_DETAI
                 return error;
         case FERRY_E_NOT_FOUND:
                 return FERRY_E_STALE_METADATA;
-        case FERRY_E_GONE: /* a claimed operation has an end before its transfer when its owner ends it */
+        case FERRY_E_GONE: /* the owner of a claimed operation has ended it */
                 return lane->transfer->claimed ? FERRY_E_CANCELLED_BY_PEER : FERRY_E_STALE_METADATA;
         case FERRY_E_UNAUTHENTICATED:
         case FERRY_E_FORBIDDEN:

@@ -17,10 +17,10 @@
 #include "base/util.h"
 
 enum {
-        FIRST_PART = 1 << 20, /* claims; the other connections wait for it */
+        FIRST_PART = 1 << 20, /* of the range that claims; the other connections wait for it */
         PART = 16 << 20,
         RETRY_US = 100000,
-        PATIENCE_US = 1000000, /* how long nothing but failures is borne */
+        PATIENCE_US = 1000000, /* how long retries go on without a byte moved */
 };
 
 /* ---- ends ---- */
@@ -67,14 +67,14 @@ static void lane_start(struct http_lane *lane)
                                    space_error(lane->transfer->memory_error ? lane->transfer->memory_error : -ENOMEM));
 }
 
-/* After the last range it says that all has arrived, before it that the transfer is given up. */
+/* Sends the DELETE: after the last range it reports success, before it that the transfer is given up. */
 static void lane_close(struct http_lane *lane)
 {
         lane->closing = true;
         lane_start(lane);
 }
 
-/* Bytes of the next range. What is followed comes in small ones: with verify none is passed on before its end. */
+/* Bytes of the next range. For a followed read it is small: with verify no byte is passed on before the range ends. */
 static uint64_t part_size(const struct http_transfer *transfer)
 {
         const struct engine_transfer *spec = &transfer->spec;
@@ -85,7 +85,7 @@ static uint64_t part_size(const struct http_transfer *transfer)
         return part < left ? part : left;
 }
 
-/* Gives idle lanes what is left. */
+/* Gives idle lanes the next ranges, or closes when none is left. */
 static void http_transfer_fill(struct http_transfer *transfer)
 {
         bool any = false;
@@ -126,7 +126,7 @@ static void on_moved(struct http_lane *lane)
         transfer->spec.progress(transfer->spec.context, bytes);
 }
 
-/* ---- judging ---- */
+/* ---- results ---- */
 
 /* A retry may succeed: the connection broke, or the peer has not yet noticed that it did. */
 static bool may_retry(const struct http_lane *lane, CURLcode result, long status, int error)
@@ -146,9 +146,9 @@ static void lane_failed(struct http_lane *lane, CURLcode result, long status)
         int error;
 
         if (result == CURLE_OK)
-                error = lane_judge(lane, status, detail);
+                error = lane_classify(lane, status, detail);
         else
-                error = easy_judge(&lane->easy, result, "the content", detail);
+                error = easy_classify(&lane->easy, result, "the content", detail);
         if (transfer->ended)
                 return;
         if (transfer->memory_error) {
@@ -167,7 +167,7 @@ static void lane_failed(struct http_lane *lane, CURLcode result, long status)
         http_transfer_stop(transfer, error, detail);
 }
 
-/* Of a range that has arrived or was stored. */
+/* A range has arrived or was stored. */
 static void lane_done(struct http_lane *lane)
 {
         struct http_transfer *transfer = lane->transfer;
@@ -242,7 +242,7 @@ void http_transfer_start(struct http_transfer *transfer, CURLM *multi)
         int reason = transfer->spec.stopping(transfer->spec.context);
 
         transfer->multi = multi;
-        if (reason) /* a cancel that came before anybody here knew of the transfer */
+        if (reason) /* cancelled before the peers' thread knew of the transfer */
                 http_transfer_stop(transfer, reason, "");
         else
                 http_transfer_fill(transfer);

@@ -18,13 +18,13 @@ static const char scheme[] = "ferry://";
 
 enum { PATH_SIZE = 96, DETAIL_SIZE = 256 };
 
-/* One URL on its way. */
+/* A URL that is being resolved and fetched. */
 struct named {
         struct peers *peers;
         bool worker;
         char name[REGISTRY_NAME_SIZE];
-        char path[PATH_SIZE];               /* "" of a worker */
-        char http[FERRY_METADATA_URL_SIZE]; /* once the registry has said it */
+        char path[PATH_SIZE];               /* "" = the URL of a worker */
+        char http[FERRY_METADATA_URL_SIZE]; /* base URL, from the registry */
         peers_fetched fetched;
         void *context;
 };
@@ -34,7 +34,7 @@ bool named_is(const char *url)
         return strncmp(url, scheme, strlen(scheme)) == 0;
 }
 
-/* "/op_ID", or the whole path of its metadata. */
+/* The rest of the URL is "/op_ID", or the whole path of the metadata. */
 static bool take_operation(const char *path, char ret_path[PATH_SIZE])
 {
         static const char head[] = "/v1/operations/", tail[] = "/metadata";
@@ -53,7 +53,7 @@ static bool take_operation(const char *path, char ret_path[PATH_SIZE])
         return true;
 }
 
-/* NULL, or what is wrong with it. */
+/* NULL, or why the URL is refused. */
 static const char *parse(const char *url, bool worker, struct named *ret_named)
 {
         static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
@@ -118,7 +118,7 @@ static int fetch(struct named *named, char detail[DETAIL_SIZE])
                            detail, DETAIL_SIZE);
 }
 
-/* What the registry says, as a base URL. 0 or FERRY_E_* with a sentence. */
+/* Takes the base URL from the registry's answer. 0 or FERRY_E_* with a sentence. */
 static int resolve(struct named *named, const struct registry_page *page, char detail[DETAIL_SIZE])
 {
         size_t length;
@@ -131,7 +131,7 @@ static int resolve(struct named *named, const struct registry_page *page, char d
         length = strlen(named->http);
         while (length > 0 && named->http[length - 1] == '/')
                 named->http[--length] = '\0';
-        /* Never the registry again. */
+        /* No second lookup: the registry must give an HTTP URL. */
         if (strncmp(named->http, "http://", 7) != 0 && strncmp(named->http, "https://", 8) != 0) {
                 (void)snprintf(detail, DETAIL_SIZE, "the registry has no HTTP address of the worker %s", named->name);
                 return FERRY_E_PEER_UNREACHABLE;
@@ -153,11 +153,11 @@ static void on_found(void *context, int error, const char *why, const struct reg
                 error = resolve(named, page, detail);
         if (!error)
                 error = fetch(named, detail);
-        else if (error == FERRY_E_PEER_REFUSED) /* that would be about the peer's token */
+        else if (error == FERRY_E_PEER_REFUSED) /* which the caller reads as a refusal by the peer */
                 error = FERRY_E_PEER_UNREACHABLE;
         if (error == 0)
                 return;
-        if (error == FERRY_E_INVALID_PARAMETER) /* the registry's fault, not the client's */
+        if (error == FERRY_E_INVALID_PARAMETER) /* the fault is the registry's, not the client's */
                 error = FERRY_E_PEER_UNREACHABLE;
         finish(named, error, detail, NULL);
 }

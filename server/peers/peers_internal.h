@@ -8,7 +8,7 @@
 #include "http_transfer.h"
 #include "peers/peers.h"
 
-/* Headers with a token: running fetches may still use those that were replaced. */
+/* Headers that a fetch may still use after peers_set_token has replaced them. */
 struct headers_kept {
         struct curl_slist *headers;
         struct headers_kept *next;
@@ -25,7 +25,7 @@ struct peers {
         pthread_mutex_t start_lock; /* before lock; guards what follows until the thread is there */
         pthread_t thread;
         bool started;
-        struct headers_kept *kept; /* all that settings.headers has been */
+        struct headers_kept *kept; /* all values that settings.headers has had */
         CURLM *multi;              /* the thread's, but for curl_multi_wakeup */
 
         struct fetch *running;                   /* the thread's */
@@ -35,7 +35,7 @@ struct peers {
         struct fetch *queued;
         size_t count; /* queued and running */
         struct http_transfer *queued_transfers;
-        struct http_transfer *live_transfers; /* all that are not over */
+        struct http_transfer *live_transfers; /* those that are not over */
         bool stopping;
 };
 
@@ -44,7 +44,7 @@ struct peers {
 /* Starts the thread unless it runs. 0 or -errno. Any thread. */
 int peers_thread_start(struct peers *peers);
 
-/* Ends what runs, then the thread. */
+/* Ends what runs, then the thread; frees the multi handle. */
 void peers_thread_stop(struct peers *peers);
 
 /* Queues the fetch of a document by an http(s) URL. As peers_fetch_metadata. */

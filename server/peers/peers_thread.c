@@ -26,7 +26,7 @@ static void curl_start(void)
         curl_state = curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-/* Thread: the peers'. Ends a fetch that is in neither list any more. */
+/* Ends a fetch that is in neither list any more. */
 static void fetch_finish(struct peers *peers, struct fetch *fetch, int error, const char *detail,
                          struct ferry_metadata *metadata)
 {
@@ -45,7 +45,7 @@ static void fetch_cancel(struct peers *peers, struct fetch *fetch)
         fetch_finish(peers, fetch, FERRY_E_CANCELLED, "the worker is shutting down", NULL);
 }
 
-/* Starts what was queued. false: the thread is to stop. */
+/* Starts queued fetches. false: the thread is to stop. */
 static bool take_queued(struct peers *peers)
 {
         struct fetch *queued, *fetch, *next;
@@ -77,7 +77,7 @@ static void on_fetch_done(struct easy *easy, CURLcode result)
         int error;
 
         DL_DELETE(peers->running, fetch);
-        error = fetch_judge(fetch, result, &metadata, detail);
+        error = fetch_classify(fetch, result, &metadata, detail);
         fetch_finish(peers, fetch, error, detail, metadata);
 }
 
@@ -135,7 +135,7 @@ static void http_transfer_forget(struct peers *peers, struct http_transfer *tran
         (void)http_transfer_free(transfer);
 }
 
-/* Returns when there is more to do by time; UINT64_MAX = never. */
+/* Returns the time of the next retry; UINT64_MAX = none. */
 static uint64_t run_transfers(struct peers *peers, uint64_t now)
 {
         uint64_t until = UINT64_MAX;
@@ -156,7 +156,7 @@ static uint64_t run_transfers(struct peers *peers, uint64_t now)
         return until;
 }
 
-/* Does what is due. How many milliseconds from now there is more to do by time. */
+/* Does what is due. Returns the milliseconds until more is due by time. */
 static int run_due(struct peers *peers)
 {
         uint64_t now = clock_now_us(), until = run_transfers(peers, now);
@@ -193,7 +193,7 @@ static void *peers_run(void *argument)
                 take_transfers(peers);
                 (void)curl_multi_perform(peers->multi, &running);
                 finish_done(peers);
-                /* curl shortens this to its own timers; with nothing to do it has none. */
+                /* libcurl shortens the wait to its own timers. */
                 (void)curl_multi_poll(peers->multi, NULL, 0, run_due(peers), NULL);
         }
         DL_FOREACH_SAFE (peers->running, fetch, next) {
@@ -207,7 +207,7 @@ static void *peers_run(void *argument)
         return NULL;
 }
 
-/* Signals belong to the program, SIGPIPE of a TLS connection included, not to this thread. */
+/* Blocks all signals in the thread, SIGPIPE of TLS connections included: they belong to the program. */
 static int thread_start(struct peers *peers)
 {
         sigset_t all, before;
@@ -225,8 +225,8 @@ static int thread_start(struct peers *peers)
 }
 
 /*
- * libcurl, with its library for TLS, takes several milliseconds and 3 MiB, and many a worker never asks another one by
- * HTTP: so with the first fetch. Any thread.
+ * On the first request, because libcurl with its TLS library takes several milliseconds and 3 MiB, and many workers
+ * never send one. Any thread.
  */
 int peers_thread_start(struct peers *peers)
 {
@@ -331,6 +331,6 @@ void peers_transfer_cancel(struct peers *peers, uint64_t id, int reason)
                 found = true;
         }
         pthread_mutex_unlock(&peers->lock);
-        if (found) /* else there may be no thread */
+        if (found) /* else the thread may not exist */
                 (void)curl_multi_wakeup(peers->multi);
 }

@@ -24,7 +24,7 @@ static const struct {
         const char *given, *used;
 } schemes[] = { { "etcd://", "http://" }, { "http://", "http://" }, { "https://", "https://" } };
 
-/* The scheme at the start of text, which moves behind it; NULL = none. */
+/* Moves *text past its scheme and returns the one to use; NULL = none. */
 static const char *take_scheme(const char **text)
 {
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(schemes); i++) {
@@ -38,7 +38,7 @@ static const char *take_scheme(const char **text)
         return NULL;
 }
 
-/* HOST:PORT, [IPV6]:PORT. */
+/* Whether it is HOST:PORT or [IPV6]:PORT. */
 static bool is_host_port(const char *text, size_t size)
 {
         const char *end = text + size, *colon = memrchr(text, ':', size);
@@ -54,7 +54,7 @@ static bool is_host_port(const char *text, size_t size)
         return true;
 }
 
-/* endpoints NULL: only counts. -EINVAL: this is no list of endpoints. */
+/* Returns the number of endpoints; stores them unless endpoints is NULL. -EINVAL: not a list of endpoints. */
 static int endpoints_parse(const char *url, char **endpoints)
 {
         const char *scheme = NULL, *own;
@@ -206,7 +206,7 @@ int registry_new(const struct registry_config *config, struct registry **ret_reg
                 r = settings_make(registry, config);
         if (r < 0)
                 return r;
-        /* Not all workers at the first endpoint. */
+        /* A random first endpoint spreads the workers. */
         registry->endpoint = random_id() % registry->n_endpoints;
         metrics_make(registry, config->metrics);
         *ret_registry = FERRY_STEAL(registry);

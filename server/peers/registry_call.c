@@ -25,11 +25,11 @@ struct registry_call {
         registry_called called;
         void *context;
 
-        struct easy easy; /* of the endpoint that is being asked */
+        struct easy easy; /* of the current endpoint */
         struct curl_slist *headers;
-        size_t n_tried; /* endpoints that gave no answer */
+        size_t n_tried; /* endpoints that have failed */
         bool authenticating, authenticated_anew;
-        struct ferry_buffer answer; /* of a stream, the line that is not whole */
+        struct ferry_buffer answer; /* of a stream: the incomplete line */
         bool no_memory, changed;
 };
 
@@ -50,7 +50,7 @@ static bool keep(struct registry_call *call, const char *data, size_t size)
         return !call->no_memory;
 }
 
-/* A line that makes no sense ends the watch like one that tells of a change: whoever asks looks again. */
+/* A line that cannot be read ends the watch like a change: the caller asks for the current state anyway. */
 static bool line_changes(const char *text, size_t size)
 {
         struct ferry_json_errors errors = { 0 };
@@ -73,7 +73,7 @@ static size_t on_stream(struct registry_call *call, const char *data, size_t siz
                 size_t length = end ? (size_t)(end - data) - done : size - done;
 
                 if (length > LINE_MAX_SIZE - call->answer.size)
-                        call->changed = true; /* so much is not said when nothing has */
+                        call->changed = true; /* only a change takes so many bytes */
                 else if (!keep(call, data + done, length))
                         return 0;
                 else if (end && call->answer.size && line_changes(call->answer.data, call->answer.size))
@@ -138,7 +138,7 @@ static bool prepare(struct registry_call *call, const char *path, const char *bo
         }
         if (easy_locate(&call->easy, &registry->settings, url, detail, sizeof(detail)) != 0)
                 return false;
-        call->easy.trusted = true; /* whoever runs the worker named it */
+        call->easy.trusted = true; /* the worker's operator chose this endpoint */
         call->easy.done = on_done;
         return headers_make(call) && easy_prepare(&call->easy) &&
                curl_easy_setopt(call->easy.curl, CURLOPT_TIMEOUT_MS, timeout_ms) == CURLE_OK &&
@@ -151,7 +151,7 @@ static bool prepare(struct registry_call *call, const char *path, const char *bo
                curl_multi_add_handle(registry->multi, call->easy.curl) == CURLM_OK;
 }
 
-/* Of the endpoint that is next. */
+/* Sends the question, or the credentials first, to the current endpoint. */
 static bool send_question(struct registry_call *call)
 {
         struct registry *registry = call->registry;
@@ -174,7 +174,7 @@ static void finish(struct registry_call *call, int error, const char *detail, st
 
 /* ---- what it means ---- */
 
-/* What etcd says of a failure, as far as it can stand in a line. */
+/* Etcd's own message of a failure, made printable. */
 static void say_status(long status, const char *text, size_t size, char detail[EASY_DETAIL_SIZE])
 {
         struct ferry_json_errors errors = { 0 };
@@ -196,9 +196,9 @@ static void say_status(long status, const char *text, size_t size, char detail[E
         (void)ferry_json_free(json);
 }
 
-/* An answer to the question or to the name and password: 0, or FERRY_E_* with a sentence; -ENOMEM. */
-static int judge(const struct registry_call *call, CURLcode result, const char *text, size_t size,
-                 struct ferry_json **ret_json, char detail[EASY_DETAIL_SIZE])
+/* Classifies an answer to the question or to the credentials: 0, or FERRY_E_* with a sentence; -ENOMEM. */
+static int classify(const struct registry_call *call, CURLcode result, const char *text, size_t size,
+                    struct ferry_json **ret_json, char detail[EASY_DETAIL_SIZE])
 {
         struct ferry_json_errors errors = { 0 };
         long status = 0;
@@ -249,7 +249,7 @@ static bool token_take(struct registry *registry, struct json_object *answer)
         return true;
 }
 
-/* The next endpoint, or the end. */
+/* Asks the next endpoint, or ends the call when all have failed. */
 static void try_next(struct registry_call *call, int error, const char *detail)
 {
         struct registry *registry = call->registry;
@@ -274,7 +274,7 @@ static void on_authenticated(struct registry_call *call, int error, const char *
                 finish(call, FERRY_E_PEER_UNREACHABLE, "memory is short", NULL);
 }
 
-/* The token was of another time: once more with a new one. */
+/* Renews the token once: etcd's tokens expire. */
 static bool authenticate_anew(struct registry_call *call)
 {
         if (call->authenticating || call->authenticated_anew || !call->registry->credentials)
@@ -284,12 +284,12 @@ static bool authenticate_anew(struct registry_call *call)
         return send_question(call);
 }
 
-/* Thread: the peers'. The handle is in no multi handle any more. */
+/* The handle is in no multi handle any more. Thread: the peers'. */
 static void on_done(struct easy *easy, CURLcode result)
 {
         struct registry_call *call = FERRY_CONTAINER_OF(easy, struct registry_call, easy);
         bool watched = call->question.watch_ms && !call->authenticating;
-        struct ferry_json *json = NULL; /* lies in text, which outlives the call */
+        struct ferry_json *json = NULL; /* points into text, which outlives the call */
         size_t size = call->answer.size;
         char *text = FERRY_STEAL(call->answer.data);
         char detail[EASY_DETAIL_SIZE] = "memory is short";
@@ -301,7 +301,7 @@ static void on_done(struct easy *easy, CURLcode result)
                 return;
         }
         call->answer = (struct ferry_buffer){ 0 };
-        error = judge(call, result, text ?: "", size, &json, detail);
+        error = classify(call, result, text ?: "", size, &json, detail);
         if (error < 0)
                 error = FERRY_E_PEER_UNREACHABLE;
         if (error == FERRY_E_PEER_REFUSED && authenticate_anew(call))
@@ -314,7 +314,7 @@ static void on_done(struct easy *easy, CURLcode result)
                 finish(call, error, detail, json ? ferry_json_root(json) : NULL);
         (void)ferry_json_free(json);
         if (text)
-                explicit_bzero(text, size); /* it may hold a token */
+                explicit_bzero(text, size); /* it may contain a token */
         free(text);
 }
 

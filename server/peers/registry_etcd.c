@@ -18,7 +18,7 @@
 
 /* ---- bodies ---- */
 
-/* etcd has 64-bit numbers as strings. */
+/* etcd writes 64-bit integers as strings. */
 static void add_number(struct ferry_json_writer *writer, const char *name, uint64_t number)
 {
         char text[FERRY_UINT_TEXT_SIZE];
@@ -37,7 +37,7 @@ static void add_bytes(struct ferry_json_writer *writer, const char *name, const 
                 writer->failed = true;
 }
 
-/* The first key behind all that begin with prefix. */
+/* The first key after all keys with that prefix. */
 static void add_prefix(struct ferry_json_writer *writer, const char *prefix)
 {
         char end[REGISTRY_KEY_SIZE];
@@ -131,7 +131,7 @@ char *etcd_list(const char *prefix, uint64_t after, size_t limit)
         ferry_json_begin_object(&writer);
         add_prefix(&writer, prefix);
         add_number(&writer, "limit", limit);
-        /* In the order of registration: a page's cursor is one number then. */
+        /* In the order of registration, so that a page's cursor is one number. */
         ferry_json_add_string(&writer, "sort_order", "ASCEND");
         ferry_json_add_string(&writer, "sort_target", "CREATE");
         if (after)
@@ -164,7 +164,7 @@ static struct json_object *member(struct json_object *object, const char *name)
         return value;
 }
 
-/* A missing number is 0: the gateway leaves zeros out. */
+/* A missing number is 0: the gateway omits zeros. */
 static bool read_number(struct json_object *object, const char *name, int64_t *ret_number)
 {
         struct json_object *value = member(object, name);
@@ -194,7 +194,7 @@ static bool read_positive(struct json_object *object, const char *name, uint64_t
         return true;
 }
 
-/* What a streaming call answers is inside "result". */
+/* A streaming call wraps its answer in "result". */
 static struct json_object *unwrap(struct json_object *answer)
 {
         return member(answer, "result") ?: answer;
@@ -229,7 +229,7 @@ static int read_bytes(struct json_object *object, const char *name, char **ret_b
         return r;
 }
 
-/* false: the pair is none of a worker's. */
+/* false: the pair is not a worker's. */
 static bool read_pair(struct json_object *pair, const char *prefix, struct registry_entry *ret_entry)
 {
         FERRY_CLEANUP(cleanup_free) char *key = NULL;
@@ -336,7 +336,7 @@ char *registry_entry_encode(const struct registry_entry *entry)
         return ferry_json_take(&writer, NULL);
 }
 
-/* A text that may be missing. */
+/* A text that may be absent. */
 static bool take_text(struct json_object *object, const char *name, char *text, size_t size)
 {
         const char *value;

@@ -11,14 +11,14 @@
 struct json_object;
 
 /*
- * What is said to etcd's JSON gateway, and what its answers mean. Pure functions; any thread. Bodies are for free(),
+ * Requests to etcd's JSON gateway, and the meaning of its answers. Pure functions; any thread. Bodies are for free(),
  * NULL when memory is short. Answers come from ferry_json_parse; the functions that read them return false, and set
- * nothing, for what etcd would not say.
+ * nothing, for what etcd would not answer.
  */
 
-enum { ETCD_TTL_MAX_S = 24 * 3600 }; /* a lease that is longer is not believed */
+enum { ETCD_TTL_MAX_S = 24 * 3600 }; /* a longer lease is taken for an error */
 
-/* The prefix and a name. */
+/* The key of a name. */
 void etcd_key(const char *prefix, const char *name, char key[REGISTRY_KEY_SIZE]);
 
 char *etcd_lease_grant(uint64_t ttl_s);
@@ -31,7 +31,7 @@ char *etcd_watch(const char *prefix, uint64_t revision);
 /* Of grant, keepalive and timetolive. ttl_s is 0 or less when the lease is gone. */
 bool etcd_read_lease(struct json_object *answer, uint64_t *ret_lease, int64_t *ret_ttl_s);
 
-/* Of put_if_absent. *ret_put: it was put; else the lease of what is there (0 = none), and the entry, if it is one. */
+/* Of put_if_absent. *ret_put: put, or the lease of the present value (0 = none) and its entry, if it is one. */
 struct etcd_put {
         bool put;
         uint64_t lease;
@@ -39,23 +39,23 @@ struct etcd_put {
 };
 bool etcd_read_put(struct json_object *answer, const char *prefix, struct etcd_put *ret_put);
 
-/* Of get and list. entries has room for max; what is no worker's is left out. */
+/* Of get and list. entries has room for max; values that are not a worker's are skipped. */
 struct etcd_range {
         size_t n;
         size_t n_skipped;
-        uint64_t revision, cursor; /* cursor 0 = that was all */
+        uint64_t revision, cursor; /* cursor 0 = this is the last page */
 };
 bool etcd_read_range(struct json_object *answer, const char *prefix, struct registry_entry *entries, size_t max,
                      struct etcd_range *ret_range);
 
-/* One line of a watch. *ret_changed: something did, or the watch can go no further. */
+/* One line of a watch. *ret_changed: a key has changed, or the watch has ended. */
 bool etcd_read_watch(struct json_object *line, bool *ret_changed);
 
 /* ---- the value of a key ---- */
 
 char *registry_entry_encode(const struct registry_entry *entry);
 
-/* name: what the key says, which the value must say as well. 0; FERRY_E_INVALID_METADATA; -ENOMEM. */
+/* name: that of the key, which the value must repeat. 0; FERRY_E_INVALID_METADATA; -ENOMEM. */
 int registry_entry_decode(const char *text, size_t size, const char *name, struct registry_entry *ret_entry);
 
 #endif

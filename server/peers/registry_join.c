@@ -7,13 +7,13 @@
 #include "registry_internal.h"
 
 /*
- * This worker's own name, as other threads see it: they ask for it, give it up, wait, and look how it stands. What they
- * ask for is done in registry_member.c.
+ * This worker's own name, for other threads: they join, leave, wait, and look at the status. registry_member.c does
+ * what they ask for.
  */
 
 enum {
-        JOIN_MS = 5000,           /* a registry that says nothing for so long does not keep a worker from starting */
-        CONTESTED_MS = 15 * 1000, /* nor does a name whose lease has longer to run */
+        JOIN_MS = 5000,           /* an unreachable registry delays a worker's start no longer than this */
+        CONTESTED_MS = 15 * 1000, /* nor does a name with a longer lease than this */
 };
 
 void registry_set_status(struct registry *registry, enum registry_status status)

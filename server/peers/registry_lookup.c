@@ -12,7 +12,7 @@
 
 enum {
         ANSWER_BASE = 64 * 1024,
-        ANSWER_EACH = 4096, /* more than a worker's key and value take in base64 */
+        ANSWER_EACH = 4096, /* above the base64 size of a worker's key and value */
 };
 
 struct registry_lookup {
@@ -31,7 +31,7 @@ static void count_lookup(struct registry *registry, int change)
         metric_set(registry->lookups, (int64_t)registry->n_lookups);
 }
 
-/* Ends it. */
+/* Ends the lookup. */
 static void finish(struct registry_lookup *lookup, int error, const char *detail, const struct registry_page *page)
 {
         struct registry *registry = lookup->registry;
@@ -64,7 +64,8 @@ static void on_range(void *context, int error, const char *detail, struct json_o
         const struct registry_page page = {
                 .entries = entries,
                 .n = range.n,
-                .cursor = range.cursor > lookup->query.after ? range.cursor : 0, /* onwards, or clients go in circles */
+                .cursor =
+                        range.cursor > lookup->query.after ? range.cursor : 0, /* must grow, else clients would loop */
                 .revision = range.revision,
         };
         finish(lookup, 0, "", &page);
@@ -91,7 +92,7 @@ static void ask_range(struct registry_lookup *lookup)
             on_range);
 }
 
-/* Whether it changed, or the time is over, or nobody can say: what is there now is the answer. */
+/* The watch has ended by a change, a timeout or a failure: the answer is the current state. */
 static void on_watched(void *context, int error, const char *detail, struct json_object *answer)
 {
         struct registry_lookup *lookup = context;
@@ -175,7 +176,7 @@ int registry_find(struct registry *registry, const struct registry_query *query,
                 return r;
         }
         r = registry->wake(registry->wake_context);
-        if (r < 0) { /* no thread took it */
+        if (r < 0) { /* the thread could not be started */
                 pthread_mutex_lock(&registry->lock);
                 DL_DELETE(registry->queued, lookup);
                 count_lookup(registry, -1);

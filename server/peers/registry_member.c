@@ -14,17 +14,17 @@
 #include "registry_internal.h"
 
 /*
- * One worker has a name: the one whose lease the key is bound to. Who finds the name taken watches the other one's
- * lease: one that is renewed has an owner that lives, one that runs out had an owner that died. So a worker that was
- * killed gets its name back within the TTL, and a second one that lives hears of it as soon as the first renews.
+ * A name belongs to the worker whose lease the key is bound to. A worker that finds its name taken watches the other's
+ * lease: a renewal proves that the owner lives, expiry that it died. So a killed worker gets its name back within the
+ * TTL, and a second live one hears of the conflict at the first renewal.
  */
 
 enum {
-        RENEWALS = 3, /* in one TTL */
+        RENEWALS = 3, /* per TTL */
         ASK_US = 300 * 1000,
         BACKOFF_MIN_US = 200 * 1000,
         BACKOFF_MAX_US = 5 * 1000 * 1000,
-        MARGIN_US = 1000 * 1000, /* etcd tells whole seconds */
+        MARGIN_US = 1000 * 1000, /* etcd rounds to seconds */
         ANSWER_MAX = 64 * 1024,
 };
 
@@ -103,11 +103,11 @@ static bool on_put(struct registry *registry, int error, struct json_object *ans
         struct registry_member *member = &registry->member;
         struct etcd_put put;
 
-        if (error) /* the lease has run out meanwhile */
+        if (error) /* the lease has expired meanwhile */
                 member->lease = 0;
         if (error || !etcd_read_put(answer, registry->prefix, &put))
                 return false;
-        /* An answer that was lost may have told of it before. */
+        /* The name may have been put by a request whose answer was lost. */
         if (put.put || (put.lease && put.lease == member->lease))
                 registered(registry);
         else
@@ -138,7 +138,7 @@ static bool on_renewed(struct registry *registry, int error, struct json_object 
         return true;
 }
 
-/* The other one lives. It is said once, and looked at again now and then. */
+/* The other worker lives. Logged once, checked again from time to time. */
 static void give_way(struct registry *registry)
 {
         struct registry_member *member = &registry->member;
@@ -146,7 +146,7 @@ static void give_way(struct registry *registry)
         bool joining;
 
         pthread_mutex_lock(&registry->lock);
-        joining = registry->joining; /* whoever waits there tells */
+        joining = registry->joining; /* registry_join reports it */
         pthread_mutex_unlock(&registry->lock);
         if (!member->rival_lives && !joining)
                 log_event(LOG_ERROR, "name in the registry taken by a live worker",
@@ -163,7 +163,7 @@ static bool on_rival(struct registry *registry, int error, struct json_object *a
 
         if (!error && !etcd_read_lease(answer, &lease, &ttl_s))
                 return false;
-        if (error || ttl_s < 0) { /* its key goes with it */
+        if (error || ttl_s < 0) { /* its key has expired with it */
                 set_state(registry, MEMBER_OUT);
                 member->due = now + (member->rival_ttl_s < 0 ? ASK_US : 0);
                 member->rival_ttl_s = -1;
@@ -172,7 +172,9 @@ static bool on_rival(struct registry *registry, int error, struct json_object *a
         }
         if (!member->rival_until)
                 member->rival_until = now + (uint64_t)ttl_s * 1000000 + MARGIN_US;
-        /* It has more time than before, or some although what it had is over. With none it waits for etcd to revoke it.
+        /*
+         * The owner lives if the remaining time has grown, or is not 0 past the expected end. 0 means that etcd is
+         * about to revoke the lease.
          */
         if ((member->rival_ttl_s >= 0 && ttl_s > member->rival_ttl_s) || (ttl_s > 0 && now > member->rival_until))
                 give_way(registry);
@@ -217,7 +219,7 @@ static char *rival_lease_body(struct registry *registry)
         return etcd_lease_name(registry->member.rival_lease);
 }
 
-/* Of the states that wait for an answer. back: where a failure leads. */
+/* Of the states that wait for an answer. back: the state after a failure. */
 static const struct step {
         const char *path;
         char *(*body)(struct registry *registry);
@@ -231,7 +233,7 @@ static const struct step {
         [MEMBER_LEAVING] = { "/v3/lease/revoke", own_lease_body, on_revoked, MEMBER_LEFT },
 };
 
-/* Twice as long after each failure, and never for all workers at the same time. */
+/* Doubles after each failure, with jitter. */
 static uint64_t backoff_us(const struct registry *registry)
 {
         const struct registry_member *member = &registry->member;
@@ -260,7 +262,7 @@ static void on_failed(struct registry *registry, const char *detail)
                 log_event(LOG_WARN, "registry unreachable", LOG_S("endpoint", registry->endpoints[registry->endpoint]),
                           LOG_S("reason", detail));
         registry->away = true;
-        /* As long as the lease may last, the name is there for whoever reaches the registry. */
+        /* While the lease may last, clients that reach the registry find the name. */
         if (member->state != MEMBER_IN || now > member->renewed + member->ttl_us) {
                 metric_set(registry->registered, 0);
                 registry_set_status(registry, REGISTRY_UNREACHABLE);
@@ -278,7 +280,7 @@ static void on_called(void *context, int error, const char *detail, struct json_
                 on_failed(registry, error ? detail : "its answer is not one of etcd's");
                 return;
         }
-        /* Between the two it may yet refuse: who may take a lease need not be allowed to put a name. */
+        /* A lease alone is no success: etcd may grant it and then refuse to put the name. */
         if (member->state != MEMBER_IN && member->state != MEMBER_TAKEN)
                 return;
         if (registry->away)
@@ -321,7 +323,7 @@ uint64_t member_run(struct registry *registry, uint64_t now)
                 start(registry, MEMBER_RENEWING);
         } else if (member->state == MEMBER_TAKEN && member->rival_lease) {
                 start(registry, MEMBER_ASKING);
-        } else if (member->state == MEMBER_TAKEN) { /* bound to no lease: it stays until somebody removes it */
+        } else if (member->state == MEMBER_TAKEN) { /* the key has no lease: it stays until it is removed by hand */
                 give_way(registry);
                 set_state(registry, MEMBER_OUT);
                 member->due = now + registry->ttl_ms * 1000;

@@ -12,7 +12,7 @@
 #include "operations/operations.h"
 #include "peers/peers.h"
 
-/* What outlives the request. */
+/* The state between the request and the fetched metadata. */
 struct remote {
         struct operation_store *store;
         struct operation *operation; /* a reference */

@@ -12,7 +12,7 @@
 static int judge(const char *text, struct ferry_metadata **ret_metadata)
 {
         struct ferry_json_errors errors = { 0 };
-        int error = fetch_worker.judge_body(text, strlen(text), ret_metadata, &errors);
+        int error = fetch_worker.classify_body(text, strlen(text), ret_metadata, &errors);
 
         assert_int_equal(error, errors.error);
         return error;
@@ -88,9 +88,9 @@ TEST(another_status_means_another_server_or_token)
 {
         char detail[FETCH_DETAIL_SIZE];
 
-        assert_int_equal(fetch_worker.judge_status(401, detail), FERRY_E_PEER_REFUSED);
-        assert_int_equal(fetch_worker.judge_status(403, detail), FERRY_E_PEER_REFUSED);
-        assert_int_equal(fetch_worker.judge_status(404, detail), FERRY_E_TRANSFER_FAILED);
+        assert_int_equal(fetch_worker.classify_status(401, detail), FERRY_E_PEER_REFUSED);
+        assert_int_equal(fetch_worker.classify_status(403, detail), FERRY_E_PEER_REFUSED);
+        assert_int_equal(fetch_worker.classify_status(404, detail), FERRY_E_TRANSFER_FAILED);
         assert_non_null(strstr(detail, "404"));
-        assert_int_equal(fetch_worker.judge_status(302, detail), FERRY_E_TRANSFER_FAILED);
+        assert_int_equal(fetch_worker.classify_status(302, detail), FERRY_E_TRANSFER_FAILED);
 }

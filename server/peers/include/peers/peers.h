@@ -13,8 +13,9 @@ struct metrics;
 struct registry;
 
 /*
- * Other workers over HTTP: fetches their metadata, and who they are, by libcurl. One thread, which starts
- * with the first fetch, runs the multi interface.
+ * HTTP to other workers, by libcurl: fetches their metadata and descriptions, moves transfers. One thread, which starts
+ * with the first request, runs the multi interface.
+ *
  * Only admitted hosts, http and https only, no redirects, no proxy, bounded body and time. Public functions: any
  * thread.
  */
@@ -24,8 +25,8 @@ struct peers;
 enum { PEERS_FETCHES_MAX = 256 };
 
 struct peers_config {
-        const struct allowlist *allowlist;       /* whom it may talk to; borrowed */
-        const char *token;                       /* Bearer sent to peers; NULL = none */
+        const struct allowlist *allowlist;       /* hosts that it may reach; borrowed */
+        const char *token;                       /* bearer token for documents of peers; NULL = none */
         const char *ca_file;                     /* trusted certificates; NULL = the system's */
         const char *cert_file, *key_file;        /* client certificate; NULL = none */
         unsigned connect_timeout_ms, timeout_ms; /* 0 = defaults: 3 s, 10 s */
@@ -34,21 +35,22 @@ struct peers_config {
         const char *user_agent;
         const char *worker;        /* "EPOCH NAME", told to peers with transfers over HTTP; NULL = not told */
         struct metrics *metrics;   /* may be NULL */
-        struct registry *registry; /* its work is done here, and it is freed later; NULL = no names for workers */
+        struct registry *registry; /* runs on the peers' thread; freed after the peers; NULL = names of workers cannot
+                                      be resolved */
 };
 
 /* 0 or -ENOMEM. */
 int peers_new(const struct peers_config *config, struct peers **ret_peers);
 
-/* What is sent to peers from now on. 0 or -ENOMEM. Any thread, one at a time. */
+/* The bearer token from now on. 0 or -ENOMEM. Any thread, one at a time. */
 int peers_set_token(struct peers *peers, const char *token);
 
 /* Ends running fetches with FERRY_E_CANCELLED, stops the thread. Takes NULL; returns NULL. */
 struct peers *peers_free(struct peers *peers);
 
 /*
- * What can be said against a URL before anything is sent: 0; FERRY_E_INVALID_PARAMETER or FERRY_E_FORBIDDEN with a
- * sentence in detail, as peers_fetch_metadata gives them; -ENOMEM.
+ * Checks a URL before anything is sent: 0; FERRY_E_INVALID_PARAMETER or FERRY_E_FORBIDDEN with a sentence in detail, as
+ * from peers_fetch_metadata; -ENOMEM.
  */
 int peers_check_url(struct peers *peers, const char *url, char *detail, size_t detail_size);
 
@@ -56,20 +58,19 @@ int peers_check_url(struct peers *peers, const char *url, char *detail, size_t d
 typedef void (*peers_fetched)(void *context, int error, const char *detail, struct ferry_metadata *metadata);
 
 /*
- * Fetches url, which must be a worker's …/v1/operations/{id}/metadata, or ferry://NAME/op_ID, which the registry makes
- * one of. 0: fetched will be called exactly once.
- * FERRY_E_INVALID_PARAMETER (not an http(s) URL, or with user information); FERRY_E_FORBIDDEN (host not admitted: the
- * address that the name resolves to is checked again at connect time); FERRY_E_LIMIT_REACHED; -ENOMEM. detail gets a
- * sentence. Errors that come through fetched: PEER_UNREACHABLE, TIMEOUT, FORBIDDEN, STALE_METADATA (404, 410 of the
- * peer), PEER_REFUSED (401, 403), INVALID_METADATA, TRANSFER_FAILED (anything else).
+ * Fetches url: a worker's …/v1/operations/{id}/metadata, or ferry://NAME/op_ID, which the registry resolves. 0: fetched
+ * will be called exactly once. FERRY_E_INVALID_PARAMETER (not an http(s) URL, or with user information);
+ * FERRY_E_FORBIDDEN (host not admitted; the resolved address is checked again at connect time); FERRY_E_LIMIT_REACHED;
+ * -ENOMEM. detail gets a sentence. Errors that come through fetched: PEER_UNREACHABLE, TIMEOUT, FORBIDDEN,
+ * STALE_METADATA (404, 410 of the peer), PEER_REFUSED (401, 403), INVALID_METADATA, TRANSFER_FAILED (anything else).
  */
 int peers_fetch_metadata(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
                          size_t detail_size);
 
 /*
- * The same for a worker itself: url is its base URL or ferry://NAME, {url}/v1/worker is fetched, and of the metadata
- * only worker, epoch and data (not checked against the admitted hosts) are set. PEER_REFUSED (401, 403),
- * INVALID_METADATA and TRANSFER_FAILED: it is not a Ferry worker, or does not tell.
+ * The same for the description of a worker, {url}/v1/worker: url is its base URL or ferry://NAME. Of the metadata only
+ * worker, epoch and data (not checked against the admitted hosts) are set. PEER_REFUSED (401, 403), INVALID_METADATA
+ * and TRANSFER_FAILED: it is not a Ferry worker, or refuses.
  */
 int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetched, void *context, char *detail,
                        size_t detail_size);
@@ -82,8 +83,7 @@ int peers_fetch_worker(struct peers *peers, const char *url, peers_fetched fetch
  */
 int peers_transfer_start(struct peers *peers, const struct engine_transfer *spec, char *detail, size_t detail_size);
 
-/* Asks for its end: ended(error = reason) follows at once, unless it has ended. Unknown ids are ignored.
- */
+/* Ends a transfer: ended(error = reason) follows at once, unless it has ended. Unknown ids are ignored. */
 void peers_transfer_cancel(struct peers *peers, uint64_t id, int reason);
 
 #endif

@@ -11,13 +11,12 @@
 struct metrics;
 
 /*
- * Names for workers, kept in etcd by its JSON gateway (/v3). A worker's name is a key under the prefix, bound to a
- * lease that the worker renews: it is there while the worker lives, and at most the TTL longer. The value says how to
- * reach the worker, and never holds metadata of an operation. The peers' thread does the work; public functions: any
- * thread.
+ * Names of workers, kept in etcd through its JSON gateway (/v3). A name is a key under the prefix, bound to a lease
+ * that the worker renews: it exists while the worker lives, and at most the TTL longer. The value says how to reach the
+ * worker; it never contains metadata of an operation. The peers' thread does the work; public functions: any thread.
  *
- * What a registry says is not trusted: every answer is bounded in size and time and checked, and a URL that it names is
- * fetched by the rules of --allow-peer alone.
+ * The registry is not trusted: every answer is bounded in size and time and checked, and a URL from it is fetched by
+ * the rules of --allow-peer alone.
  */
 
 struct registry;
@@ -37,7 +36,7 @@ enum {
 #define REGISTRY_PREFIX_DEFAULT "/ferry/workers/"
 #define REGISTRY_TTL_DEFAULT_MS UINT64_C(10000)
 
-/* One worker, as the registry has it. Texts are printable ASCII; "" = it does not say. */
+/* A worker's entry. Texts are printable ASCII; "" = not given. */
 struct registry_entry {
         char name[REGISTRY_NAME_SIZE];
         uint64_t epoch;
@@ -49,23 +48,23 @@ struct registry_entry {
 
 struct registry_config {
         const char *url;    /* as --registry takes it */
-        const char *prefix; /* "/" is added where it does not end so; NULL = REGISTRY_PREFIX_DEFAULT */
+        const char *prefix; /* gets a "/" at its end; NULL = REGISTRY_PREFIX_DEFAULT */
         uint64_t ttl_ms;    /* rounded up to seconds; 0 = REGISTRY_TTL_DEFAULT_MS */
         const char *user;   /* "NAME:PASSWORD" of etcd's own authentication; NULL = none */
         const char *ca_file, *cert_file, *key_file, *user_agent; /* NULL = the system's, none, none, none */
         struct metrics *metrics;                                 /* may be NULL */
 };
 
-/* Whether a text is a list of endpoints: etcd://, http:// or https://, HOST:PORT, further ones after commas. */
+/* Whether a text is a list of endpoints: etcd://, http:// or https://, then HOST:PORT; further ones after commas. */
 bool registry_url_is_valid(const char *url);
 
-/* Whether keys may begin with it. */
+/* Whether a text can be the prefix of keys. */
 bool registry_prefix_is_valid(const char *prefix);
 
-/* 0; -EINVAL: url or prefix is not one; -ENOMEM. Sends nothing. */
+/* Sends nothing. 0; -EINVAL: url, prefix, user or ttl_ms is invalid; -ENOMEM. */
 int registry_new(const struct registry_config *config, struct registry **ret_registry);
 
-/* After the peers that it was given to. Takes NULL; returns NULL. */
+/* After peers_free of the peers that run it. Takes NULL; returns NULL. */
 struct registry *registry_free(struct registry *registry);
 
 /* ---- this worker's own name ---- */
@@ -73,8 +72,8 @@ struct registry *registry_free(struct registry *registry);
 enum registry_status {
         REGISTRY_REGISTERING,
         REGISTRY_REGISTERED,
-        REGISTRY_NAME_TAKEN,  /* another worker that lives has the name */
-        REGISTRY_UNREACHABLE, /* no endpoint answers, or none accepts; it goes on trying */
+        REGISTRY_NAME_TAKEN,  /* a live worker has the name */
+        REGISTRY_UNREACHABLE, /* no endpoint answers, or none accepts; retried */
         REGISTRY_LEFT,
 };
 
@@ -82,20 +81,20 @@ enum registry_status {
 const char *registry_status_name(enum registry_status status);
 
 /*
- * Registers self (copied) and keeps it registered until registry_leave. Waits until it is clear how that went: 0:
- * registered, or the registry does not answer (logged; it goes on trying); -EADDRINUSE with a sentence in message: a
- * living worker has the name. The name of a worker that died is waited for, for the rest of its lease, here for at most
- * 15 s and then beside serving. Once.
+ * Registers self (copied) and keeps it registered until registry_leave. Waits for the result: 0: registered, or the
+ * registry does not answer (logged; retried); -EADDRINUSE with a sentence in message: a live worker has the name. The
+ * name of a dead worker becomes free with the rest of its lease, for which this waits at most 15 s; after that the
+ * peers' thread goes on. Once.
  */
 int registry_join(struct registry *registry, const struct registry_entry *self, char *message, size_t message_size);
 
-/* Gives the name up, without waiting for that: a worker that drains is not to be found any more. */
+/* Gives the name up and does not wait: a draining worker should not be found any more. */
 void registry_leave(struct registry *registry);
 
-/* Waits until the registry has heard of it, at most timeout_ms. After registry_leave. */
+/* Waits at most timeout_ms for the end of registry_leave. */
 void registry_await_left(struct registry *registry, unsigned timeout_ms);
 
-/* How it stands now, for people. */
+/* The state for users. */
 struct registry_view {
         enum registry_status status;
         char key[REGISTRY_KEY_SIZE];
@@ -106,24 +105,24 @@ void registry_look(struct registry *registry, struct registry_view *ret_view);
 /* ---- looking others up ---- */
 
 struct registry_query {
-        const char *name;  /* this one alone; NULL = a page of all */
+        const char *name;  /* only this name; NULL = a page of all */
         uint64_t after;    /* cursor of the page before; 0 = from the start */
         size_t limit;      /* 1 to REGISTRY_PAGE_MAX */
-        uint64_t revision; /* with wait_ms: answers when the workers have changed since this revision */
-        uint64_t wait_ms;  /* at most so long; 0 = at once */
+        uint64_t revision; /* with wait_ms: waits for a change after this revision */
+        uint64_t wait_ms;  /* longest wait; 0 = none */
 };
 
-/* In the order of registration. Values that are none of a worker's are left out. */
+/* In the order of registration, without values that are not a worker's. */
 struct registry_page {
         const struct registry_entry *entries;
         size_t n;
         uint64_t cursor;   /* of the next page; 0 = this is the last */
-        uint64_t revision; /* of the registry, when it answered */
+        uint64_t revision; /* of the registry at the time of the answer */
 };
 
 /*
  * 0: found is called exactly once, on the peers' thread: error 0 with the page (borrowed), or FERRY_E_* with a
- * sentence. FERRY_E_LIMIT_REACHED (too many at once); FERRY_E_CANCELLED (the worker ends); -errno.
+ * sentence. FERRY_E_LIMIT_REACHED (too many lookups); FERRY_E_CANCELLED (the worker ends); -errno.
  */
 typedef void (*registry_found)(void *context, int error, const char *detail, const struct registry_page *page);
 int registry_find(struct registry *registry, const struct registry_query *query, registry_found found, void *context);

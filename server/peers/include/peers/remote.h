@@ -9,9 +9,9 @@ struct operation_store;
 struct peers;
 
 /*
- * Fetches a peer's metadata and then begins the operation (borrowed; it keeps its own reference), or ends it as
- * ERRORED. 0, or what peers_fetch_metadata said at once, with a sentence in detail; the operation is then untouched.
- * The rest runs on the peers' thread.
+ * Fetches a peer's metadata, then begins the operation (borrowed; it keeps a reference of its own) or ends it as
+ * ERRORED, on the peers' thread. 0, or an error of peers_fetch_metadata with a sentence in detail, and the operation is
+ * untouched.
  */
 int remote_begin(struct operation_store *store, struct peers *peers, struct operation *operation, const char *url,
                  char *detail, size_t detail_size);
