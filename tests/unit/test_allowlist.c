@@ -20,48 +20,16 @@ TEST(hosts_are_admitted_by_name_address_and_network)
         static const char *const allow[] = { "10.1.0.0/16",   "192.168.7.9",           "2001:db8:5::/48",
                                              "fe80::/10",     "Worker-B.example",      "[fd00::1]",
                                              "172.16.0.0/12", "::ffff:203.0.113.0/120" };
-        static const struct {
-                const char *host;
-                bool admitted;
-        } cases[] = {
-                { "10.1.0.0", true },
-                { "10.1.255.255", true },
-                { "10.2.0.0", false },
-                { "10.0.255.255", false },
-                { "192.168.7.9", true },
-                { "192.168.7.8", false },
-                { "172.31.255.255", true },
-                { "172.32.0.0", false },
-                { "::ffff:10.1.2.3", true },
-                { "[::ffff:a01:203]", true },
-                { "::ffff:10.2.2.3", false },
-                { "203.0.113.77", true },
-                { "203.0.114.77", false },
-                { "2001:db8:5:ffff::1", true },
-                { "[2001:db8:5::1]", true },
-                { "2001:db8:6::1", false },
-                { "fe80::1%eth0", true },
-                { "[fe80::1%25eth0]", true },
-                { "fec0::1", false },
-                { "fd00::1", true },
-                { "fd00::2", false },
-                { "worker-b.example", true },
-                { "WORKER-B.EXAMPLE.", true },
-                { "worker-c.example", false },
-                { "b.worker-b.example", false },
-                { "localhost", false },
-                { "127.0.0.1", false },
-                { "::1", false },
-                { "", false },
-                { "[]", false },
-                { "10.1.0.0/16", false },
-        };
         struct allowlist *allowlist = admit(allow, FERRY_ARRAY_SIZE(allow));
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
-                print_message("%s\n", cases[i].host);
-                assert_int_equal(allowlist_admits(allowlist, cases[i].host), cases[i].admitted);
-        }
+        FOR_EACH_TEXT (host, "10.1.0.0", "10.1.255.255", "192.168.7.9", "172.31.255.255", "::ffff:10.1.2.3",
+                       "[::ffff:a01:203]", "203.0.113.77", "2001:db8:5:ffff::1", "[2001:db8:5::1]", "fe80::1%eth0",
+                       "[fe80::1%25eth0]", "fd00::1", "worker-b.example", "WORKER-B.EXAMPLE.")
+                assert_true(allowlist_admits(allowlist, host));
+        FOR_EACH_TEXT (host, "10.2.0.0", "10.0.255.255", "192.168.7.8", "172.32.0.0", "::ffff:10.2.2.3", "203.0.114.77",
+                       "2001:db8:6::1", "fec0::1", "fd00::2", "worker-c.example", "b.worker-b.example", "localhost",
+                       "127.0.0.1", "::1", "", "[]", "10.1.0.0/16")
+                assert_false(allowlist_admits(allowlist, host));
         allowlist_free(allowlist);
 }
 
@@ -107,7 +75,6 @@ TEST(entries_that_are_no_hosts_are_refused)
                        "http://a", "a:80", "a b", "a..b", ".a", "10.0.0.0/0008", "1.2.3.4.5", "-1/8") {
                 struct allowlist *allowlist = NULL;
 
-                print_message("%s\n", text);
                 assert_int_equal(allowlist_new(&text, 1, false, &allowlist), -EINVAL);
                 assert_null(allowlist);
         }

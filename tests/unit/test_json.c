@@ -53,6 +53,11 @@ static void refuse(const char *text, const char *detail)
         refuse_n(text, strlen(text), detail);
 }
 
+/* Each of the texts, for that reason. */
+#define REFUSE(detail, ...)                                                                                            \
+        FOR_EACH_TEXT (text, __VA_ARGS__)                                                                              \
+        refuse(text, detail)
+
 /* ---- parsing ---- */
 
 static const char *text_of(struct json_object *value)
@@ -100,61 +105,19 @@ TEST(valid_texts_are_read_as_they_are)
 
 TEST(what_is_not_json_is_refused)
 {
-        static const struct {
-                const char *text, *detail;
-        } bad[] = {
-                { "", "line 1, column 1: the text ends" },
-                { "  \n ", "line 2, column 2: the text ends" },
-                { "{", "expected a key" },
-                { "}", "not a JSON value" },
-                { "[", "the text ends" },
-                { "]", "not a JSON value" },
-                { "{\"a\"", "expected ':'" },
-                { "{\"a\":", "the text ends" },
-                { "{\"a\":1", "expected ',' or '}'" },
-                { "{\"a\":1,", "expected a key" },
-                { "{\"a\":1,}", "line 1, column 8: expected a key" },
-                { "{\"a\" 1}", "expected ':'" },
-                { "{\"a\":1 \"b\":2}", "expected ',' or '}'" },
-                { "{,}", "expected a key" },
-                { "{a:1}", "expected a key" },
-                { "{'a':1}", "expected a key" },
-                { "{1:1}", "expected a key" },
-                { "{null:1}", "expected a key" },
-                { "['a']", "not a JSON value" },
-                { "[1,]", "not a JSON value" },
-                { "[,1]", "not a JSON value" },
-                { "[1,,2]", "not a JSON value" },
-                { "[1 2]", "expected ',' or ']'" },
-                { "[1}", "expected ',' or ']'" },
-                { "{\"a\":1]", "expected ',' or '}'" },
-                { "[1]]", "something follows" },
-                { "{}{}", "something follows" },
-                { "{} x", "something follows" },
-                { "1 2", "something follows" },
-                { "null,", "something follows" },
-                { "NaN", "not a JSON value" },
-                { "[NaN]", "line 1, column 2: not a JSON value" },
-                { "[nan]", "not a JSON value" },
-                { "[Infinity]", "not a JSON value" },
-                { "[-Infinity]", "a number lacks a digit" },
-                { "[True]", "not a JSON value" },
-                { "[tru]", "not a JSON value" },
-                { "[truex]", "expected ',' or ']'" },
-                { "nul", "not a JSON value" },
-                { "undefined", "not a JSON value" },
-                { "[1]//x", "something follows" },
-                { "/*x*/[1]", "not a JSON value" },
-                { "[1/*x*/]", "expected ',' or ']'" },
-                { "#x\n[1]", "not a JSON value" },
-                { "\xef\xbb\xbf[1]", "not a JSON value" },
-                { "[1]\v", "something follows" },
-                { "[\f1]", "not a JSON value" },
-                { "[\xc2\xa0]", "not a JSON value" },
-        };
-
-        for (size_t i = 0; i < UNIT_COUNT(bad); i++)
-                refuse(bad[i].text, bad[i].detail);
+        REFUSE("line 1, column 1: the text ends", "");
+        REFUSE("line 2, column 2: the text ends", "  \n ");
+        REFUSE("expected a key", "{", "{\"a\":1,", "{,}", "{a:1}", "{'a':1}", "{1:1}", "{null:1}");
+        REFUSE("not a JSON value", "}", "]", "['a']", "[1,]", "[,1]", "[1,,2]", "NaN", "[nan]", "[Infinity]", "[True]",
+               "[tru]", "nul", "undefined", "/*x*/[1]", "#x\n[1]", "\xef\xbb\xbf[1]", "[\f1]", "[\xc2\xa0]");
+        REFUSE("the text ends", "[", "{\"a\":");
+        REFUSE("expected ':'", "{\"a\"", "{\"a\" 1}");
+        REFUSE("expected ',' or '}'", "{\"a\":1", "{\"a\":1 \"b\":2}", "{\"a\":1]");
+        REFUSE("line 1, column 8: expected a key", "{\"a\":1,}");
+        REFUSE("expected ',' or ']'", "[1 2]", "[1}", "[truex]", "[1/*x*/]");
+        REFUSE("something follows", "[1]]", "{}{}", "{} x", "1 2", "null,", "[1]//x", "[1]\v");
+        REFUSE("line 1, column 2: not a JSON value", "[NaN]");
+        REFUSE("a number lacks a digit", "[-Infinity]");
 }
 
 TEST(numbers_that_the_rfc_does_not_have_are_refused)
@@ -173,45 +136,15 @@ TEST(numbers_that_the_rfc_does_not_have_are_refused)
 
 TEST(strings_that_the_rfc_does_not_have_are_refused)
 {
-        static const struct {
-                const char *text, *detail;
-        } bad[] = {
-                { "\"", "a string does not end" },
-                { "\"a", "a string does not end" },
-                { "\"\\", "a string does not end" },
-                { "\"\\\"", "a string does not end" },
-                { "\"\t\"", "control character" },
-                { "\"\n\"", "line 1, column 2: a control character" },
-                { "\"\x1f\"", "control character" },
-                { "\"\\x41\"", "unknown escape" },
-                { "\"\\a\"", "unknown escape" },
-                { "\"\\'\"", "unknown escape" },
-                { "\"\\0\"", "unknown escape" },
-                { "\"\\U0041\"", "unknown escape" },
-                { "\"\\\n\"", "unknown escape" },
-                { "\"\\u\"", "four hexadecimal digits" },
-                { "\"\\u12\"", "four hexadecimal digits" },
-                { "\"\\u123", "four hexadecimal digits" },
-                { "\"\\u12g4\"", "four hexadecimal digits" },
-                { "\"\\u 123\"", "four hexadecimal digits" },
-                { "\"\\u+123\"", "four hexadecimal digits" },
-                { "\"\\u{41}\"", "four hexadecimal digits" },
-                { "\"\\u@041\"", "four hexadecimal digits" },
-                { "\"\\u0000\"", "\\u0000" },
-                { "{\"a\\u0000b\":1}", "\\u0000" },
-                { "\"\\ud800\"", "surrogate" },
-                { "\"\\ud800x\"", "surrogate" },
-                { "\"\\udc00\"", "surrogate" },
-                { "\"\\ud800\\ud800\"", "surrogate" },
-                { "\"\\udc00\\ud800\"", "surrogate" },
-                { "\"\\ud800\\u0041\"", "surrogate" },
-                { "\"\\ud83d\\n\"", "surrogate" },
-                { "\"\\ud83d\\ude0\"", "surrogate" },
-                { "\"\\ud83d\\", "surrogate" },
-        };
-
-        for (size_t i = 0; i < UNIT_COUNT(bad); i++)
-                refuse(bad[i].text, bad[i].detail);
+        REFUSE("a string does not end", "\"", "\"a", "\"\\", "\"\\\"");
+        REFUSE("control character", "\"\t\"", "\"\x1f\"");
+        REFUSE("line 1, column 2: a control character", "\"\n\"");
+        REFUSE("unknown escape", "\"\\x41\"", "\"\\a\"", "\"\\'\"", "\"\\0\"", "\"\\U0041\"", "\"\\\n\"");
+        REFUSE("four hexadecimal digits", "\"\\u\"", "\"\\u12\"", "\"\\u123", "\"\\u12g4\"", "\"\\u 123\"",
+               "\"\\u+123\"", "\"\\u{41}\"", "\"\\u@041\"");
+        REFUSE("\\u0000", "\"\\u0000\"", "{\"a\\u0000b\":1}");
+        REFUSE("surrogate", "\"\\ud800\"", "\"\\ud800x\"", "\"\\udc00\"", "\"\\ud800\\ud800\"", "\"\\udc00\\ud800\"",
+               "\"\\ud800\\u0041\"", "\"\\ud83d\\n\"", "\"\\ud83d\\ude0\"", "\"\\ud83d\\");
 }
 
 TEST(nul_bytes_are_refused_everywhere)
@@ -243,44 +176,16 @@ TEST(two_bytes_beyond_ascii_are_accepted_only_as_utf_8)
 
 TEST(long_and_surrogate_forms_are_not_utf_8)
 {
-        static const struct {
-                const char *bytes;
-                bool good;
-        } forms[] = {
-                { "\xc0\x80", false },
-                { "\xc1\xbf", false },
-                { "\xe0\x9f\xbf", false },
-                { "\xe0\xa0\x80", true },
-                { "\xed\x9f\xbf", true },
-                { "\xed\xa0\x80", false },
-                { "\xed\xbf\xbf", false },
-                { "\xee\x80\x80", true },
-                { "\xef\xbf\xbf", true },
-                { "\xf0\x8f\xbf\xbf", false },
-                { "\xf0\x90\x80\x80", true },
-                { "\xf4\x8f\xbf\xbf", true },
-                { "\xf4\x90\x80\x80", false },
-                { "\xf5\x80\x80\x80", false },
-                { "\xf8\x88\x80\x80\x80", false },
-                { "\xe2\x82", false },
-                { "\xf0\x9f\x98", false },
-                { "\xe2\x82\xff", false },
-                { "\xf0\x9f\x98\x41", false },
-                { "\x80", false },
-                { "\xff", false },
-        };
-
-        for (size_t i = 0; i < UNIT_COUNT(forms); i++) {
-                char text[16];
-
-                (void)snprintf(text, sizeof(text), "\"%s\"", forms[i].bytes);
-                if (forms[i].good)
-                        (void)parse(text);
-                else
-                        refuse(text, "not UTF-8");
-                /* The text may also end within a character. */
-                (void)snprintf(text, sizeof(text), "\"%s", forms[i].bytes);
-                refuse(text, NULL);
+        FOR_EACH_TEXT (bytes, "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf", "\xf0\x90\x80\x80",
+                       "\xf4\x8f\xbf\xbf") {
+                (void)parse(text_format("\"%s\"", bytes));
+                refuse(text_format("\"%s", bytes), NULL); /* the text may also end within a character */
+        }
+        FOR_EACH_TEXT (bytes, "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xed\xbf\xbf",
+                       "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xf8\x88\x80\x80\x80", "\xe2\x82",
+                       "\xf0\x9f\x98", "\xe2\x82\xff", "\xf0\x9f\x98\x41", "\x80", "\xff") {
+                refuse(text_format("\"%s\"", bytes), "not UTF-8");
+                refuse(text_format("\"%s", bytes), NULL);
         }
 }
 

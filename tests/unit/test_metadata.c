@@ -615,54 +615,35 @@ TEST(a_document_that_is_no_object_is_refused)
         refuse(keep_json(json_object_new_string("b64:")), "/m", "expected an object");
 }
 
+/* Each of the values of that key, with a complaint there. */
+#define REFUSE_AT(pointer, key, ...)                                                                                   \
+        FOR_EACH_TEXT (json, __VA_ARGS__)                                                                              \
+        refuse_with(key, json, pointer, "")
+
 TEST(wrong_types_and_ranges_are_refused)
 {
-        static const struct {
-                const char *key, *json, *pointer;
-        } bad[] = {
-                { "operation_kind", "0", "/m/operation_kind" },
-                { "operation_kind", "3", "/m/operation_kind" },
-                { "operation_kind", "4294967297", "/m/operation_kind" },
-                { "operation_kind", "-1", "/m/operation_kind" },
-                { "operation_kind", "\"1\"", "/m/operation_kind" },
-                { "operation_kind", "1.0", "/m/operation_kind" },
-                { "notification_key", "\"\"", "/m/notification_key" },
-                { "notification_key", "\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB\"", "/m/notification_key" },
-                { "notification_key", "\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA==\"", "/m/notification_key" },
-                { "notification_key", "\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"", "/m/notification_key" },
-                { "notification_key", "null", "/m/notification_key" },
-                { "nixl_metadata", "\"\"", "/m/nixl_metadata" },
-                { "nixl_metadata", "{}", "/m/nixl_metadata" },
-                { "descriptors", "[]", "/m/descriptors" },
-                { "descriptors", "{}", "/m/descriptors" },
-                { "descriptors", "[1]", "/m/descriptors/0" },
-                { "descriptors", "[null]", "/m/descriptors/0" },
-                { "descriptors", "[{\"device\":\"cpu\",\"ptr\":1}]", "/m/descriptors/0/size" },
-                { "descriptors", "[{\"device\":\"cpu\",\"size\":1}]", "/m/descriptors/0/ptr" },
-                { "descriptors", "[{\"ptr\":1,\"size\":1}]", "/m/descriptors/0/device" },
-                { "descriptors", "[{\"device\":\"cpu\",\"ptr\":0,\"size\":1}]", "/m/descriptors/0/ptr" },
-                { "descriptors", "[{\"device\":\"cpu\",\"ptr\":-1,\"size\":1}]", "/m/descriptors/0/ptr" },
-                { "descriptors", "[{\"device\":\"cpu\",\"ptr\":9007199254740992,\"size\":1}]", "/m/descriptors/0/ptr" },
-                { "descriptors", "[{\"device\":\"cpu\",\"ptr\":1,\"size\":0}]", "/m/descriptors/0/size" },
-                { "descriptors", "[{\"device\":\"cpu\",\"ptr\":1,\"size\":99999999999999999999}]",
-                  "/m/descriptors/0/size" },
-                { "descriptors", "[{\"device\":\"\",\"ptr\":1,\"size\":1}]", "/m/descriptors/0/device" },
-                { "descriptors", "[{\"device\":\"c u\",\"ptr\":1,\"size\":1}]", "/m/descriptors/0/device" },
-                { "descriptors", "[{\"device\":\"\xc3\xa9\",\"ptr\":1,\"size\":1}]", "/m/descriptors/0/device" },
-                { "descriptors", "[{\"device\":\"abcdefghijklmnop\",\"ptr\":1,\"size\":1}]",
-                  "/m/descriptors/0/device" },
-                { "descriptors", "[{\"device\":\"cpu\",\"ptr\":1,\"size\":1,\"x\":1}]", "/m/descriptors/0/x" },
-                { "descriptors",
-                  "[{\"device\":\"cpu\",\"ptr\":1,\"size\":1},{\"device\":\"cpu\",\"ptr\":1,\"size\":0}]",
-                  "/m/descriptors/1/size" },
-                { "descriptors",
+        REFUSE_AT("/m/operation_kind", "operation_kind", "0", "3", "4294967297", "-1", "\"1\"", "1.0");
+        REFUSE_AT("/m/notification_key", "notification_key", "\"\"", "\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB\"",
+                  "\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA==\"", "\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"",
+                  "null");
+        REFUSE_AT("/m/nixl_metadata", "nixl_metadata", "\"\"", "{}");
+        REFUSE_AT("/m/descriptors", "descriptors", "[]", "{}",
                   "[{\"device\":\"cpu\",\"ptr\":1,\"size\":9007199254740991},"
-                  "{\"device\":\"cpu\",\"ptr\":1,\"size\":1}]",
-                  "/m/descriptors" },
-        };
-
-        for (size_t i = 0; i < UNIT_COUNT(bad); i++)
-                refuse_with(bad[i].key, bad[i].json, bad[i].pointer, "");
+                  "{\"device\":\"cpu\",\"ptr\":1,\"size\":1}]");
+        REFUSE_AT("/m/descriptors/0", "descriptors", "[1]", "[null]");
+        REFUSE_AT("/m/descriptors/0/size", "descriptors", "[{\"device\":\"cpu\",\"ptr\":1}]",
+                  "[{\"device\":\"cpu\",\"ptr\":1,\"size\":0}]",
+                  "[{\"device\":\"cpu\",\"ptr\":1,\"size\":99999999999999999999}]");
+        REFUSE_AT("/m/descriptors/0/ptr", "descriptors", "[{\"device\":\"cpu\",\"size\":1}]",
+                  "[{\"device\":\"cpu\",\"ptr\":0,\"size\":1}]", "[{\"device\":\"cpu\",\"ptr\":-1,\"size\":1}]",
+                  "[{\"device\":\"cpu\",\"ptr\":9007199254740992,\"size\":1}]");
+        REFUSE_AT("/m/descriptors/0/device", "descriptors", "[{\"ptr\":1,\"size\":1}]",
+                  "[{\"device\":\"\",\"ptr\":1,\"size\":1}]", "[{\"device\":\"c u\",\"ptr\":1,\"size\":1}]",
+                  "[{\"device\":\"\xc3\xa9\",\"ptr\":1,\"size\":1}]",
+                  "[{\"device\":\"abcdefghijklmnop\",\"ptr\":1,\"size\":1}]");
+        REFUSE_AT("/m/descriptors/0/x", "descriptors", "[{\"device\":\"cpu\",\"ptr\":1,\"size\":1,\"x\":1}]");
+        REFUSE_AT("/m/descriptors/1/size", "descriptors",
+                  "[{\"device\":\"cpu\",\"ptr\":1,\"size\":1},{\"device\":\"cpu\",\"ptr\":1,\"size\":0}]");
 }
 
 TEST(one_descriptor_too_many_is_refused)
@@ -791,45 +772,26 @@ TEST(a_blob_of_another_protocol_is_named_as_such)
         refuse_blob_with("protocol", "4294967297", "of protocol 4294967297");
 }
 
+/* Each of the values in that field of the blob. */
+#define REFUSE_FIELD(key, ...)                                                                                         \
+        FOR_EACH_TEXT (json, __VA_ARGS__)                                                                              \
+        refuse_blob_with(key, json, "does not come from a Ferry worker")
+
 TEST(fields_of_the_blob_are_checked_one_by_one)
 {
-        static const struct {
-                const char *key, *json;
-        } bad[] = {
-                { "protocol", "\"1\"" },
-                { "protocol", NULL },
-                { "worker", NULL },
-                { "worker", "1" },
-                { "worker", "\"two words\"" },
-                { "worker", "\"\xc3\xa9\"" },
-                { "worker", "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"" },
-                { "epoch", NULL },
-                { "epoch", "\"0000000000000000\"" },
-                { "epoch", "\"0123456789ABCDEF\"" },
-                { "epoch", "\"123456789abcdef\"" },
-                { "epoch", "81985529216486895" },
-                { "operation", NULL },
-                { "operation", "\"op_fedcba9876543\"" },
-                { "data", NULL },
-                { "data", "\"host\\n:1\"" },
-                { "data", "\"a b:1\"" },
-                { "http", NULL },
-                { "http", "\"file:///etc/passwd\"" },
-                { "http", "\"gopher://a\"" },
-                { "http", "\"HTTP://a\"" },
-                { "http", "\"http://a\\r\\nx\"" },
-                { "expires", NULL },
-                { "expires", "-1" },
-                { "expires", "9007199254740992" },
-                { "expires", "1.5" },
-                { "digest", NULL },
-                { "digest", "\"+123456789abcdef\"" },
-                { "digest", "\"0123456789ABCDEF\"" },
-                { "extra", "1" },
-        };
-
-        for (size_t i = 0; i < UNIT_COUNT(bad); i++)
-                refuse_blob_with(bad[i].key, bad[i].json, "does not come from a Ferry worker");
+        FOR_EACH_TEXT (key, "protocol", "worker", "epoch", "operation", "data", "http", "expires", "digest")
+                refuse_blob_with(key, NULL, "does not come from a Ferry worker");
+        REFUSE_FIELD("protocol", "\"1\"");
+        REFUSE_FIELD("worker", "1", "\"two words\"", "\"\xc3\xa9\"",
+                     "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"");
+        REFUSE_FIELD("epoch", "\"0000000000000000\"", "\"0123456789ABCDEF\"", "\"123456789abcdef\"",
+                     "81985529216486895");
+        REFUSE_FIELD("operation", "\"op_fedcba9876543\"");
+        REFUSE_FIELD("data", "\"host\\n:1\"", "\"a b:1\"");
+        REFUSE_FIELD("http", "\"file:///etc/passwd\"", "\"gopher://a\"", "\"HTTP://a\"", "\"http://a\\r\\nx\"");
+        REFUSE_FIELD("expires", "-1", "9007199254740992", "1.5");
+        REFUSE_FIELD("digest", "\"+123456789abcdef\"", "\"0123456789ABCDEF\"");
+        REFUSE_FIELD("extra", "1");
 }
 
 TEST(each_field_of_the_blob_is_covered_by_the_digest)
