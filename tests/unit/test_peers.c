@@ -130,16 +130,21 @@ static int forget_loopback(void **state)
 }
 
 /* A whole fetch from a peer with this answer. */
-static int error_of(const char *answer, size_t fill, const struct peers_config *config)
+static const struct result *result_of(const char *answer, size_t fill, const struct peers_config *config)
 {
         struct answering_peer *peer = answering_peer_new(answer);
         struct peers *peers = make_peers(config);
-        int error;
+        const struct result *result;
 
         peer->fill = fill;
-        error = fetch(peers, "127.0.0.1", answering_peer_go(peer))->error;
+        result = fetch(peers, "127.0.0.1", answering_peer_go(peer));
         test_release(peers);
-        return error;
+        return result;
+}
+
+static int error_of(const char *answer, size_t fill, const struct peers_config *config)
+{
+        return result_of(answer, fill, config)->error;
 }
 
 /* A complete answer with true metadata in it. */
@@ -253,11 +258,25 @@ TEST(a_body_beyond_the_limit_ends_the_fetch)
 {
         const struct peers_config config = { .max_body = 10000 };
 
-        /* Announced and not, so that the count and not the header decides. */
-        assert_int_equal(error_of("HTTP/1.1 200 OK\r\n\r\n", 64 << 20, &config), FERRY_E_INVALID_METADATA);
-        assert_int_equal(error_of("HTTP/1.1 200 OK\r\nContent-Length: 67108864\r\n\r\n", 64 << 20, &config),
-                         FERRY_E_INVALID_METADATA);
-        assert_int_equal(error_of("HTTP/1.1 200 OK\r\n\r\n", 10000, &config), FERRY_E_INVALID_METADATA);
+        static const struct {
+                const char *answer;
+                size_t fill;
+                bool too_large;
+        } cases[] = {
+                /* Announced and not, so that the count and not the header decides. */
+                { "HTTP/1.1 200 OK\r\n\r\n", 64 << 20, true },
+                { "HTTP/1.1 200 OK\r\nContent-Length: 67108864\r\n\r\n", 64 << 20, true },
+                { "HTTP/1.1 200 OK\r\n\r\n", 10001, true },
+                { "HTTP/1.1 200 OK\r\n\r\n", 10000, false }, /* it is no metadata either, but read */
+        };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(cases); i++) {
+                const struct result *result = result_of(cases[i].answer, cases[i].fill, &config);
+
+                test_row(text_format("%.40s, %zu bytes", cases[i].answer, cases[i].fill));
+                assert_int_equal(result->error, FERRY_E_INVALID_METADATA);
+                assert_int_equal(strstr(result->detail, "too large") != NULL, cases[i].too_large);
+        }
 }
 
 TEST(endless_headers_end_the_fetch)
