@@ -99,123 +99,118 @@ static void probe_setup(struct probe *probe)
         sem_init(&probe->done, 0, 0);
 }
 
+/* Until the end of the test. */
+static struct probe *probe_new(void)
+{
+        struct probe *probe = test_keep(unit_alloc(sizeof(*probe)), free);
+
+        probe_setup(probe);
+        return probe;
+}
+
 /* Returns when the loop's thread has gone through all that was due before. */
 static void loop_settle(void)
 {
-        struct probe probe;
+        struct probe *probe = probe_new();
         for (int i = 0; i < 2; i++) {
-                probe_setup(&probe);
-                assert_int_equal(loop_timer_start(loop, &probe.timer, 0), 0);
-                wait_for(&probe.done);
+                assert_int_equal(loop_timer_start(loop, &probe->timer, 0), 0);
+                wait_for(&probe->done);
         }
 }
 
 TEST_WITH(timer_fires_at_its_deadline_not_before, make_loop, drop_loop)
 {
-        struct probe probe;
-        probe_setup(&probe);
+        struct probe *probe = probe_new();
         uint64_t deadline = clock_now_us() + 30 * MS + 300;
-        assert_int_equal(loop_timer_start(loop, &probe.timer, deadline), 0);
-        wait_for(&probe.done);
-        assert_true(probe.fired_us >= deadline);
-        assert_int_equal(probe.timer.slot, 0);
-        assert_false(loop_timer_stop(loop, &probe.timer));
+        assert_int_equal(loop_timer_start(loop, &probe->timer, deadline), 0);
+        wait_for(&probe->done);
+        assert_true(probe->fired_us >= deadline);
+        assert_int_equal(probe->timer.slot, 0);
+        assert_false(loop_timer_stop(loop, &probe->timer));
 }
 
 TEST_WITH(waiting_for_a_deadline_is_one_wait, make_loop, drop_loop)
 {
         for (uint64_t i = 0; i < 20; i++) {
-                struct probe probe;
-                probe_setup(&probe);
+                struct probe *probe = probe_new();
                 loop_settle();
-                loop_timer_start(loop, &probe.timer, clock_now_us() + 3 * MS + 37 * i);
+                loop_timer_start(loop, &probe->timer, clock_now_us() + 3 * MS + 37 * i);
                 /* The loop sleeps already, or is about to: one wait to be woken from, one for the deadline. */
                 int before = atomic_load(&waits);
-                wait_for(&probe.done);
-                assert_in_range(probe.waits - before, 0, 2);
+                wait_for(&probe->done);
+                assert_in_range(probe->waits - before, 0, 2);
         }
 }
 
 TEST_WITH(past_deadline_fires_at_once, make_loop, drop_loop)
 {
-        struct probe probe;
-        probe_setup(&probe);
-        assert_int_equal(loop_timer_start(loop, &probe.timer, 1), 0);
-        wait_for(&probe.done);
-        assert_int_equal(probe.fired, 1);
+        struct probe *probe = probe_new();
+        assert_int_equal(loop_timer_start(loop, &probe->timer, 1), 0);
+        wait_for(&probe->done);
+        assert_int_equal(probe->fired, 1);
 }
 
 TEST_WITH(stopped_timer_does_not_fire, make_loop, drop_loop)
 {
-        struct probe stopped, later;
-        probe_setup(&stopped);
-        probe_setup(&later);
+        struct probe *stopped = probe_new(), *later = probe_new();
         uint64_t now = clock_now_us();
-        loop_timer_start(loop, &stopped.timer, now + 50 * MS);
-        loop_timer_start(loop, &later.timer, now + 60 * MS);
-        assert_true(loop_timer_stop(loop, &stopped.timer));
-        assert_false(loop_timer_stop(loop, &stopped.timer));
-        wait_for(&later.done);
-        assert_int_equal(stopped.fired, 0);
+        loop_timer_start(loop, &stopped->timer, now + 50 * MS);
+        loop_timer_start(loop, &later->timer, now + 60 * MS);
+        assert_true(loop_timer_stop(loop, &stopped->timer));
+        assert_false(loop_timer_stop(loop, &stopped->timer));
+        wait_for(&later->done);
+        assert_int_equal(stopped->fired, 0);
 }
 
 TEST_WITH(timer_moved_earlier_fires_earlier, make_loop, drop_loop)
 {
-        struct probe probe;
-        probe_setup(&probe);
-        loop_timer_start(loop, &probe.timer, clock_now_us() + 3600 * (uint64_t)SECOND);
+        struct probe *probe = probe_new();
+        loop_timer_start(loop, &probe->timer, clock_now_us() + 3600 * (uint64_t)SECOND);
         loop_settle();
-        loop_timer_start(loop, &probe.timer, clock_now_us() + 5 * MS);
-        wait_for(&probe.done);
-        assert_int_equal(probe.fired, 1);
+        loop_timer_start(loop, &probe->timer, clock_now_us() + 5 * MS);
+        wait_for(&probe->done);
+        assert_int_equal(probe->fired, 1);
 }
 
 TEST_WITH(timer_moved_later_fires_once_and_later, make_loop, drop_loop)
 {
-        struct probe probe;
-        probe_setup(&probe);
+        struct probe *probe = probe_new();
         uint64_t later = clock_now_us() + 60 * MS;
-        loop_timer_start(loop, &probe.timer, clock_now_us() + 20 * MS);
-        loop_timer_start(loop, &probe.timer, later);
-        wait_for(&probe.done);
-        assert_true(probe.fired_us >= later);
+        loop_timer_start(loop, &probe->timer, clock_now_us() + 20 * MS);
+        loop_timer_start(loop, &probe->timer, later);
+        wait_for(&probe->done);
+        assert_true(probe->fired_us >= later);
         loop_settle();
-        assert_int_equal(probe.fired, 1);
+        assert_int_equal(probe->fired, 1);
 }
 
 TEST_WITH(extreme_deadlines_neither_fire_nor_spin, make_loop, drop_loop)
 {
-        struct probe last, first, end;
-        probe_setup(&last);
-        probe_setup(&first);
-        probe_setup(&end);
-        loop_timer_start(loop, &last.timer, UINT64_MAX);
-        loop_timer_start(loop, &first.timer, 0);
-        wait_for(&first.done);
-        loop_timer_start(loop, &end.timer, clock_now_us() + 50 * MS);
-        wait_for(&end.done);
-        assert_int_equal(last.fired, 0);
-        assert_in_range(end.waits - first.waits, 1, 3);
-        assert_true(loop_timer_stop(loop, &last.timer));
+        struct probe *last = probe_new(), *first = probe_new(), *end = probe_new();
+        loop_timer_start(loop, &last->timer, UINT64_MAX);
+        loop_timer_start(loop, &first->timer, 0);
+        wait_for(&first->done);
+        loop_timer_start(loop, &end->timer, clock_now_us() + 50 * MS);
+        wait_for(&end->done);
+        assert_int_equal(last->fired, 0);
+        assert_in_range(end->waits - first->waits, 1, 3);
+        assert_true(loop_timer_stop(loop, &last->timer));
 }
 
 /* A stall limit moved on with each chunk must not wake the thread each time. */
 TEST_WITH(moving_a_timer_later_costs_no_wakeups, make_loop, drop_loop)
 {
-        struct probe first, moved, end;
-        probe_setup(&first);
-        probe_setup(&moved);
-        probe_setup(&end);
+        struct probe *first = probe_new(), *moved = probe_new(), *end = probe_new();
         uint64_t now = clock_now_us();
-        loop_timer_start(loop, &moved.timer, now + 3600 * (uint64_t)SECOND);
-        loop_timer_start(loop, &end.timer, now + 100 * MS);
-        loop_timer_start(loop, &first.timer, 0);
-        wait_for(&first.done);
+        loop_timer_start(loop, &moved->timer, now + 3600 * (uint64_t)SECOND);
+        loop_timer_start(loop, &end->timer, now + 100 * MS);
+        loop_timer_start(loop, &first->timer, 0);
+        wait_for(&first->done);
         for (uint64_t i = 0; i < 10000; i++)
-                loop_timer_start(loop, &moved.timer, now + 3600 * (uint64_t)SECOND + i);
-        wait_for(&end.done);
-        assert_in_range(end.waits - first.waits, 1, 3);
-        assert_true(loop_timer_stop(loop, &moved.timer));
+                loop_timer_start(loop, &moved->timer, now + 3600 * (uint64_t)SECOND + i);
+        wait_for(&end->done);
+        assert_in_range(end->waits - first->waits, 1, 3);
+        assert_true(loop_timer_stop(loop, &moved->timer));
 }
 
 struct order {
@@ -279,12 +274,11 @@ static void rearm_fired(struct loop_timer *timer)
 
 TEST_WITH(callback_may_arm_its_timer_again, make_loop, drop_loop)
 {
-        struct probe probe;
-        probe_setup(&probe);
-        probe.timer.fired = rearm_fired;
-        loop_timer_start(loop, &probe.timer, 0);
-        wait_for(&probe.done);
-        assert_int_equal(probe.fired, 100);
+        struct probe *probe = probe_new();
+        probe->timer.fired = rearm_fired;
+        loop_timer_start(loop, &probe->timer, 0);
+        wait_for(&probe->done);
+        assert_int_equal(probe->fired, 100);
 }
 
 static void endless_fired(struct loop_timer *timer)
@@ -298,71 +292,66 @@ static void endless_fired(struct loop_timer *timer)
 
 TEST_WITH(timer_that_is_always_due_does_not_starve_watches, make_loop, drop_loop)
 {
-        struct probe busy, probe;
+        struct probe *busy = probe_new(), *probe = probe_new();
         int pair[2];
-        probe_setup(&busy);
-        probe_setup(&probe);
-        busy.timer.fired = endless_fired;
-        loop_timer_start(loop, &busy.timer, 0);
+        busy->timer.fired = endless_fired;
+        loop_timer_start(loop, &busy->timer, 0);
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-        loop_watch_start(loop, &probe.watch, pair[0], EPOLLIN);
+        loop_watch_start(loop, &probe->watch, pair[0], EPOLLIN);
         assert_int_equal(write(pair[1], "x", 1), 1);
-        wait_for(&probe.done);
-        atomic_store(&busy.fired, 1);
-        wait_for(&busy.done);
+        wait_for(&probe->done);
+        atomic_store(&busy->fired, 1);
+        wait_for(&busy->done);
         close(pair[0]);
         close(pair[1]);
 }
 
 TEST_WITH(watch_fires_once_with_its_events, make_loop, drop_loop)
 {
-        struct probe probe;
+        struct probe *probe = probe_new();
         int pair[2];
-        probe_setup(&probe);
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-        assert_int_equal(loop_watch_start(loop, &probe.watch, pair[0], EPOLLIN | EPOLLRDHUP), 0);
+        assert_int_equal(loop_watch_start(loop, &probe->watch, pair[0], EPOLLIN | EPOLLRDHUP), 0);
         assert_int_equal(write(pair[1], "x", 1), 1);
-        wait_for(&probe.done);
-        assert_true(probe.events & EPOLLIN);
-        assert_int_equal(probe.watch.id, 0);
+        wait_for(&probe->done);
+        assert_true(probe->events & EPOLLIN);
+        assert_int_equal(probe->watch.id, 0);
         assert_int_equal(write(pair[1], "y", 1), 1);
         loop_settle();
-        assert_int_equal(probe.fired, 1);
-        assert_false(loop_watch_stop(loop, &probe.watch));
+        assert_int_equal(probe->fired, 1);
+        assert_false(loop_watch_stop(loop, &probe->watch));
 
         /* Watching the same descriptor again works, and tells that the other end left. */
         close(pair[1]);
-        assert_int_equal(loop_watch_start(loop, &probe.watch, pair[0], EPOLLRDHUP), 0);
-        wait_for(&probe.done);
-        assert_true(probe.events & EPOLLRDHUP);
+        assert_int_equal(loop_watch_start(loop, &probe->watch, pair[0], EPOLLRDHUP), 0);
+        wait_for(&probe->done);
+        assert_true(probe->events & EPOLLRDHUP);
         close(pair[0]);
 }
 
 TEST_WITH(stopped_watch_does_not_fire, make_loop, drop_loop)
 {
-        struct probe probe;
+        struct probe *probe = probe_new();
         int pair[2];
-        probe_setup(&probe);
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-        assert_int_equal(loop_watch_start(loop, &probe.watch, pair[0], EPOLLIN), 0);
-        assert_int_equal(loop_watch_start(loop, &probe.watch, pair[0], EPOLLIN), -EBUSY);
-        assert_true(loop_watch_stop(loop, &probe.watch));
+        assert_int_equal(loop_watch_start(loop, &probe->watch, pair[0], EPOLLIN), 0);
+        assert_int_equal(loop_watch_start(loop, &probe->watch, pair[0], EPOLLIN), -EBUSY);
+        assert_true(loop_watch_stop(loop, &probe->watch));
         assert_int_equal(write(pair[1], "x", 1), 1);
         loop_settle();
-        assert_int_equal(probe.fired, 0);
+        assert_int_equal(probe->fired, 0);
         close(pair[0]);
         close(pair[1]);
 }
 
 TEST_WITH(watching_a_bad_descriptor_fails, make_loop, drop_loop)
 {
-        struct probe probe;
-        probe_setup(&probe);
-        assert_int_equal(loop_watch_start(loop, &probe.watch, -1, EPOLLIN), -EBADF);
-        assert_false(loop_watch_stop(loop, &probe.watch));
+        struct probe *probe = probe_new();
+        assert_int_equal(loop_watch_start(loop, &probe->watch, -1, EPOLLIN), -EBADF);
+        assert_false(loop_watch_stop(loop, &probe->watch));
         int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-        assert_int_equal(loop_watch_start(loop, &probe.watch, fd, EPOLLIN), -EPERM);
-        assert_int_equal(probe.watch.id, 0);
+        assert_int_equal(loop_watch_start(loop, &probe->watch, fd, EPOLLIN), -EPERM);
+        assert_int_equal(probe->watch.id, 0);
         close(fd);
 }
 
@@ -392,12 +381,10 @@ static void stale_fired(struct loop_watch *watch, uint32_t events)
 TEST_WITH(stale_event_reaches_neither_the_stopped_watch_nor_the_next_of_that_number, make_loop, drop_loop)
 {
         for (int round = 0; round < 200; round++) {
-                struct probe hold;
                 stale = (struct stale){ .stopped = 0 };
                 probe_setup(&stale.first);
                 probe_setup(&stale.second);
                 probe_setup(&stale.fresh);
-                probe_setup(&hold);
                 stale.first.watch.fired = stale.second.watch.fired = stale_fired;
                 for (size_t i = 0; i < 3; i++)
                         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, stale.pairs[i]), 0);
@@ -417,19 +404,17 @@ TEST_WITH(stale_event_reaches_neither_the_stopped_watch_nor_the_next_of_that_num
 
 TEST_WITH(callbacks_run_on_one_other_thread_that_takes_no_signals, make_loop, drop_loop)
 {
-        struct probe first, second;
-        probe_setup(&first);
-        probe_setup(&second);
-        loop_timer_start(loop, &first.timer, 0);
-        loop_timer_start(loop, &second.timer, 0);
-        wait_for(&first.done);
-        wait_for(&second.done);
-        assert_true(pthread_equal(first.thread, second.thread));
-        assert_false(pthread_equal(first.thread, pthread_self()));
+        struct probe *first = probe_new(), *second = probe_new();
+        loop_timer_start(loop, &first->timer, 0);
+        loop_timer_start(loop, &second->timer, 0);
+        wait_for(&first->done);
+        wait_for(&second->done);
+        assert_true(pthread_equal(first->thread, second->thread));
+        assert_false(pthread_equal(first->thread, pthread_self()));
         char name[32];
-        assert_int_equal(pthread_getname_np(first.thread, name, sizeof(name)), 0);
+        assert_int_equal(pthread_getname_np(first->thread, name, sizeof(name)), 0);
         assert_string_equal(name, "test");
-        assert_false(first.takes_signals);
+        assert_false(first->takes_signals);
         sigset_t mask;
         pthread_sigmask(SIG_SETMASK, NULL, &mask);
         assert_false(sigismember(&mask, SIGTERM));
@@ -438,18 +423,16 @@ TEST_WITH(callbacks_run_on_one_other_thread_that_takes_no_signals, make_loop, dr
 TEST_WITH(free_forgets_what_is_armed, make_loop, drop_loop)
 {
         struct loop *own;
-        struct probe timer, watch;
+        struct probe *timer = probe_new(), *watch = probe_new();
         int pair[2];
-        probe_setup(&timer);
-        probe_setup(&watch);
         assert_int_equal(loop_new("a name longer than fits", &own), 0);
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-        loop_timer_start(own, &timer.timer, clock_now_us() + 3600 * (uint64_t)SECOND);
-        loop_watch_start(own, &watch.watch, pair[0], EPOLLIN);
+        loop_timer_start(own, &timer->timer, clock_now_us() + 3600 * (uint64_t)SECOND);
+        loop_watch_start(own, &watch->watch, pair[0], EPOLLIN);
         assert_null(loop_free(own));
-        assert_int_equal(timer.timer.slot, 0);
-        assert_int_equal(watch.watch.id, 0);
-        assert_int_equal(timer.fired + watch.fired, 0);
+        assert_int_equal(timer->timer.slot, 0);
+        assert_int_equal(watch->watch.id, 0);
+        assert_int_equal(timer->fired + watch->fired, 0);
         assert_null(loop_free(NULL));
         close(pair[0]);
         close(pair[1]);

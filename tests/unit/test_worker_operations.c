@@ -61,25 +61,32 @@ static int teardown(void **state)
         return 0;
 }
 
+TEST_KEEPS(request, struct ferry_worker_request, ferry_worker_request_free)
+TEST_KEEPS(operation, struct ferry_worker_operation, ferry_worker_operation_free)
+
+/* Requests and handles are until the end of the test. */
 static struct ferry_worker_request *request_of(const struct side *side, enum ferry_kind kind, uint64_t size)
 {
-        struct ferry_worker_request *request = ferry_worker_request_new(kind);
+        struct ferry_worker_request *request = keep_request(ferry_worker_request_new(kind));
 
-        assert_non_null(request);
         assert_int_equal(ferry_worker_request_add(request, side->region, 0, size), 0);
         return request;
+}
+
+static struct ferry_worker_operation *start(const struct side *side, const struct ferry_worker_request *request,
+                                            const char *remote)
+{
+        struct ferry_worker_operation *operation = NULL;
+
+        if (ferry_worker_operation_create(side->worker, request, remote, &operation) != 0)
+                fail_msg("%s", ferry_worker_error());
+        return keep_operation(operation);
 }
 
 static struct ferry_worker_operation *create(const struct side *side, enum ferry_kind kind, uint64_t size,
                                              const char *remote)
 {
-        struct ferry_worker_request *request = request_of(side, kind, size);
-        struct ferry_worker_operation *operation = NULL;
-
-        if (ferry_worker_operation_create(side->worker, request, remote, &operation) != 0)
-                fail_msg("%s", ferry_worker_error());
-        (void)ferry_worker_request_free(request);
-        return operation;
+        return start(side, request_of(side, kind, size), remote);
 }
 
 static const char *metadata_of(struct ferry_worker_operation *operation)
@@ -99,9 +106,8 @@ static void transfer_and_wait(const struct side *from, const struct side *to, en
 
         memset(from->memory, 'x', size);
         memset(to->memory, 0, size);
-        (void)ferry_worker_operation_free(mover); /* it goes on */
+        test_release(mover); /* it goes on */
         assert_int_equal(ferry_worker_operation_wait(offer, -1), 0);
-        (void)ferry_worker_operation_free(offer);
 }
 
 TEST_WITH(all_four_kinds_move_bytes, setup, teardown)
@@ -127,8 +133,8 @@ TEST_WITH(all_four_kinds_move_bytes, setup, teardown)
                                 assert_int_equal(ferry_worker_operation_bytes_done(mover), sizes[j]);
                                 assert_int_equal(ferry_worker_operation_bytes_total(offer), sizes[j]);
                                 assert_string_equal(ferry_worker_operation_transport(mover), "shm");
-                                (void)ferry_worker_operation_free(mover);
-                                (void)ferry_worker_operation_free(offer);
+                                test_release(mover);
+                                test_release(offer);
                         }
 }
 
@@ -139,8 +145,7 @@ TEST_WITH(a_handle_tells_what_was_asked_for_and_who_came, setup, teardown)
 
         assert_int_equal(ferry_worker_request_set(request, "label", "layer 7"), 0);
         assert_int_equal(ferry_worker_request_set(request, "layout", "stream"), 0);
-        assert_int_equal(ferry_worker_operation_create(a.worker, request, NULL, &offer), 0);
-        (void)ferry_worker_request_free(request);
+        offer = start(&a, request, NULL);
         assert_string_equal(ferry_worker_operation_label(offer), "layer 7");
         assert_int_equal(ferry_worker_operation_layout(offer), FERRY_LAYOUT_STREAM);
         assert_string_equal(ferry_worker_operation_peer(offer), "");
@@ -156,8 +161,6 @@ TEST_WITH(a_handle_tells_what_was_asked_for_and_who_came, setup, teardown)
         assert_int_equal(strlen(ferry_worker_operation_peer_epoch(offer)), 16);
         assert_string_equal(ferry_worker_operation_peer(offer), ferry_worker_name(b.worker));
         assert_string_not_equal(ferry_worker_operation_peer_epoch(mover), ferry_worker_operation_peer_epoch(offer));
-        (void)ferry_worker_operation_free(mover);
-        (void)ferry_worker_operation_free(offer);
 }
 
 TEST_WITH(an_operation_goes_on_without_its_handle, setup, teardown)
@@ -178,28 +181,23 @@ TEST_WITH(waiting_has_a_limit, setup, teardown)
         assert_int_equal(ferry_worker_operation_wait(offer, -1), FERRY_E_CANCELLED);
         assert_int_equal(ferry_worker_operation_status(offer), FERRY_CANCELLED);
         assert_true(*ferry_worker_error());
-        (void)ferry_worker_operation_free(offer);
 }
 
 TEST_WITH(metadata_end_with_the_operation, setup, teardown)
 {
         struct ferry_worker_operation *offer = create(&a, FERRY_READABLE, 64, NULL), *mover;
         const char *text = NULL;
-        char *kept;
+        const char *kept = text_keep(strdup(metadata_of(offer)));
 
-        kept = strdup(metadata_of(offer));
         ferry_worker_operation_cancel(offer);
         mover = create(&b, FERRY_READ, 64, kept);
         assert_int_equal(ferry_worker_operation_metadata(mover, &text), FERRY_E_NOT_PASSIVE);
         assert_int_equal(ferry_worker_operation_wait(mover, -1), FERRY_E_CANCELLED_BY_PEER);
-        (void)ferry_worker_operation_free(offer);
+        test_release(offer);
         offer = create(&a, FERRY_WRITABLE, 64, NULL);
         ferry_worker_operation_cancel(offer);
         assert_int_equal(ferry_worker_operation_metadata(offer, &text), FERRY_E_GONE);
         assert_null(text);
-        (void)ferry_worker_operation_free(offer);
-        (void)ferry_worker_operation_free(mover);
-        free(kept);
 }
 
 /* ---- what is refused ---- */
@@ -221,7 +219,7 @@ TEST_WITH(what_does_not_fit_is_refused_before_anything_starts, setup, teardown)
                                     *write = request_of(&b, FERRY_WRITE, 64),
                                     *beyond = request_of(&b, FERRY_READ, SIZE + 1),
                                     *unknown = request_of(&a, FERRY_READABLE, 64),
-                                    *empty = ferry_worker_request_new(FERRY_READABLE);
+                                    *empty = keep_request(ferry_worker_request_new(FERRY_READABLE));
 
         assert_int_equal(error_of(larger, metadata_of(offer)), FERRY_E_SIZE_MISMATCH);
         assert_int_equal(error_of(write, metadata_of(offer)), FERRY_E_KIND_MISMATCH);
@@ -234,13 +232,6 @@ TEST_WITH(what_does_not_fit_is_refused_before_anything_starts, setup, teardown)
         assert_int_equal(error_of(unknown, NULL), FERRY_E_NOT_FOUND); /* of the other worker */
         assert_int_equal(error_of(empty, NULL), FERRY_E_INVALID_PARAMETER);
         assert_int_equal(ferry_worker_operation_status(offer), FERRY_INITIALIZED);
-        (void)ferry_worker_request_free(read);
-        (void)ferry_worker_request_free(larger);
-        (void)ferry_worker_request_free(write);
-        (void)ferry_worker_request_free(beyond);
-        (void)ferry_worker_request_free(unknown);
-        (void)ferry_worker_request_free(empty);
-        (void)ferry_worker_operation_free(offer);
 }
 
 TEST_WITH(a_request_takes_the_fields_of_its_kind, setup, teardown)
@@ -287,27 +278,23 @@ TEST_WITH(a_request_takes_the_fields_of_its_kind, setup, teardown)
 
 TEST_WITH(rows_of_a_region_move_as_one_stream, setup, teardown)
 {
-        struct ferry_worker_request *rows = ferry_worker_request_new(FERRY_READABLE),
+        struct ferry_worker_request *rows = keep_request(ferry_worker_request_new(FERRY_READABLE)),
                                     *whole = request_of(&b, FERRY_READ, 12);
         struct ferry_worker_operation *offer = NULL, *mover = NULL;
 
         for (int i = 0; i < 64; i++)
                 a.memory[i] = (char)('A' + i);
         assert_int_equal(ferry_worker_request_add_row(rows, a.region, 2, 4, 3, 10), 0);
-        assert_int_equal(ferry_worker_operation_create(a.worker, rows, NULL, &offer), 0);
-        assert_int_equal(ferry_worker_operation_create(b.worker, whole, metadata_of(offer), &mover), 0);
+        offer = start(&a, rows, NULL);
+        mover = start(&b, whole, metadata_of(offer));
         assert_int_equal(ferry_worker_operation_wait(mover, -1), 0);
         assert_memory_equal(b.memory, "CDEFMNOPWXYZ", 12);
-        (void)ferry_worker_request_free(rows);
-        (void)ferry_worker_request_free(whole);
-        (void)ferry_worker_operation_free(offer);
-        (void)ferry_worker_operation_free(mover);
 }
 
 TEST_WITH(blocks_move_in_the_order_in_which_they_are_named, setup, teardown)
 {
         static const uint64_t named[] = { 7, 0, 3 };
-        struct ferry_worker_request *blocks = ferry_worker_request_new(FERRY_READABLE),
+        struct ferry_worker_request *blocks = keep_request(ferry_worker_request_new(FERRY_READABLE)),
                                     *whole = request_of(&b, FERRY_READ, 12);
         struct ferry_worker_operation *offer = NULL, *mover = NULL;
 
@@ -316,14 +303,10 @@ TEST_WITH(blocks_move_in_the_order_in_which_they_are_named, setup, teardown)
         assert_int_equal(ferry_worker_request_add_blocks(blocks, a.region, 1, 4, named, 0), FERRY_E_INVALID_PARAMETER);
         assert_int_equal(ferry_worker_request_add_blocks(blocks, a.region, 1, 0, named, 3), FERRY_E_INVALID_PARAMETER);
         assert_int_equal(ferry_worker_request_add_blocks(blocks, a.region, 1, 4, named, 3), 0);
-        assert_int_equal(ferry_worker_operation_create(a.worker, blocks, NULL, &offer), 0);
-        assert_int_equal(ferry_worker_operation_create(b.worker, whole, metadata_of(offer), &mover), 0);
+        offer = start(&a, blocks, NULL);
+        mover = start(&b, whole, metadata_of(offer));
         assert_int_equal(ferry_worker_operation_wait(mover, -1), 0);
         assert_memory_equal(b.memory, "^_`aBCDENOPQ", 12);
-        (void)ferry_worker_request_free(blocks);
-        (void)ferry_worker_request_free(whole);
-        (void)ferry_worker_operation_free(offer);
-        (void)ferry_worker_operation_free(mover);
 }
 
 /* ---- hearing of ends ---- */
@@ -359,8 +342,6 @@ TEST_WITH(a_callback_tells_of_the_end_once, setup, teardown)
         assert_int_equal(ferry_worker_operation_notify(offer, ring, &bell), 0); /* at once */
         assert_int_equal(bell.times, 2);
         assert_int_equal(ferry_worker_operation_wait(mover, -1), 0);
-        (void)ferry_worker_operation_free(offer);
-        (void)ferry_worker_operation_free(mover);
 }
 
 static bool readable(int fd, int timeout_ms)
@@ -385,8 +366,8 @@ TEST_WITH(a_queue_tells_of_hundreds_through_one_descriptor, setup, teardown)
                 struct ferry_worker_operation *mover = create(&b, FERRY_READ, 4096, metadata_of(offer));
 
                 assert_int_equal(ferry_worker_queue_add(queue, offer, (void *)i), 0);
-                (void)ferry_worker_operation_free(offer);
-                (void)ferry_worker_operation_free(mover);
+                test_release(offer);
+                test_release(mover);
         }
         while (n < MANY) {
                 assert_true(readable(ferry_worker_queue_fd(queue), 10000));
@@ -409,7 +390,6 @@ TEST_WITH(a_queue_may_be_freed_before_the_operations_end, setup, teardown)
         (void)ferry_worker_queue_free(queue);
         ferry_worker_operation_cancel(offer);
         assert_int_equal(ferry_worker_operation_wait(offer, -1), FERRY_E_CANCELLED);
-        (void)ferry_worker_operation_free(offer);
 }
 
 /* ---- the end ---- */
@@ -441,8 +421,8 @@ TEST_WITH(memory_is_quiet_after_the_worker_is_freed, setup, teardown)
                 assert_int_equal(ferry_worker_queue_take(queue, &context), 1);
                 ferry_worker_operation_cancel(offers[i]); /* of which the read may not have told */
                 (void)ferry_worker_operation_wait(offers[i], -1);
-                (void)ferry_worker_operation_free(offers[i]);
-                (void)ferry_worker_operation_free(movers[i]);
+                test_release(offers[i]);
+                test_release(movers[i]);
         }
         assert_int_equal(ferry_worker_queue_take(queue, &context), 0);
         assert_memory_equal(b.memory, before, SIZE);
@@ -458,8 +438,6 @@ TEST_WITH(a_draining_worker_takes_nothing_more, setup, teardown)
         assert_int_equal(ferry_worker_drain(b.worker, 1000), 0);
         assert_int_equal(ferry_worker_operation_result(waiting), FERRY_E_CANCELLED);
         assert_int_equal(error_of(request, NULL), FERRY_E_DRAINING);
-        (void)ferry_worker_request_free(request);
-        (void)ferry_worker_operation_free(waiting);
 }
 
 TEST_WITH(memory_in_use_cannot_be_removed, setup, teardown)
@@ -470,5 +448,4 @@ TEST_WITH(memory_in_use_cannot_be_removed, setup, teardown)
         ferry_worker_operation_cancel(offer);
         assert_int_equal(ferry_worker_operation_wait(offer, -1), FERRY_E_CANCELLED);
         assert_int_equal(ferry_worker_region_remove(a.worker, a.region), 0);
-        (void)ferry_worker_operation_free(offer);
 }
