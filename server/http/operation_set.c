@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <ferry/encoding.h>
 #include <ferry/error.h>
@@ -22,7 +23,8 @@
 
 struct operation_entry {
         struct operation *operation; /* a reference; NULL = a problem */
-        char *problem;               /* its document, owned; NULL = memory was short */
+        int missing;                 /* FERRY_E_NOT_FOUND, FERRY_E_GONE: of an id; 0 = the problem is another one */
+        char *problem;               /* the id, or the problem's document; owned; NULL = memory was short */
         size_t problem_size;
         struct operation_waiter waiter;
         struct operation_set *set;
@@ -84,18 +86,13 @@ void operation_set_put(struct operation_set *set, size_t i, struct operation *op
         set->entries[i].operation = operation;
 }
 
-static void keep_problem(struct operation_entry *entry, struct ferry_json_writer *writer)
-{
-        entry->problem = ferry_json_take(writer, &entry->problem_size);
-}
-
 void operation_set_refuse(struct operation_set *set, size_t i, const struct http_request *request,
                           const struct refusal *refusal)
 {
         struct ferry_json_writer writer = { 0 };
 
         refusal_write(refusal, request, &writer);
-        keep_problem(&set->entries[i], &writer);
+        set->entries[i].problem = ferry_json_take(&writer, &set->entries[i].problem_size);
 }
 
 /* Writes a problem that names its operation. */
@@ -107,22 +104,19 @@ static void write_missing(struct ferry_json_writer *writer, const char *id, int 
         ferry_json_end_object(writer);
 }
 
+/* The problem is written with the answer: while the request waits, hundreds of ids are kept, not their documents. */
 void operation_set_find(struct operation_set *set, size_t i, const char *id)
 {
         struct operation_entry *entry = &set->entries[i];
         enum operation_lookup lookup = OPERATION_UNKNOWN;
-        struct ferry_json_writer writer = { 0 };
         uint64_t number;
 
         if (ferry_id_parse("op_", id, &number))
                 lookup = operation_find(set->store, number, &entry->operation);
         if (lookup == OPERATION_FOUND)
                 return;
-        if (lookup == OPERATION_GONE)
-                write_missing(&writer, id, FERRY_E_GONE, OPERATION_GONE_DETAIL);
-        else
-                write_missing(&writer, id, FERRY_E_NOT_FOUND, OPERATION_UNKNOWN_DETAIL);
-        keep_problem(entry, &writer);
+        entry->missing = lookup == OPERATION_GONE ? FERRY_E_GONE : FERRY_E_NOT_FOUND;
+        entry->problem = strdup(id);
 }
 
 /* Counts one more result as done. Any thread. */
@@ -201,6 +195,10 @@ void operation_set_write(struct operation_set *set, struct http_request *request
                         write_too_much(entry->operation, writer);
                 else if (entry->operation)
                         write_operation(set, entry->operation, request, metadata, writer);
+                else if (entry->problem && entry->missing)
+                        write_missing(writer, entry->problem, entry->missing,
+                                      entry->missing == FERRY_E_GONE ? OPERATION_GONE_DETAIL
+                                                                     : OPERATION_UNKNOWN_DETAIL);
                 else if (entry->problem)
                         ferry_json_put_text(writer, entry->problem, entry->problem_size);
                 else

@@ -179,6 +179,37 @@ ON_WORKER(waits_for_several_end_under_load)
         free(path[1]);
 }
 
+/* Each of the crowd waits for one operation, and names hundreds that are not there. */
+ON_WORKER(ids_that_name_nothing_cost_a_parked_request_little)
+{
+        enum { CROWD = 100, UNKNOWN = 400, KB_EACH = 100 };
+        struct json_object *offered;
+        const char *source = region_make(w, SLICE, SEED);
+        char *path;
+        uint64_t before_kb;
+        struct text text;
+        int fds[CROWD];
+
+        offered = batch(w, "/v1/operations", offers(source, 1), NULL);
+        FILE *file = text_open(&text);
+        (void)fprintf(file, "/v1/operations?wait_ms=55000&ids=%s",
+                      json_text(json_object_array_get_idx(offered, 0), "id"));
+        for (unsigned i = 0; i < UNKNOWN; i++)
+                (void)fprintf(file, ",op_%016x", i);
+        path = text_close(&text);
+        before_kb = worker_status_kb(w, "RssAnon");
+        for (int i = 0; i < CROWD; i++)
+                fds[i] = raw_ask(w, "GET", path);
+        worker_await_metric(w, PARKED, CROWD);
+        if (!SANITIZED)
+                assert_in_range(worker_status_kb(w, "RssAnon"), 1, before_kb + CROWD * KB_EACH);
+        for (int i = 0; i < CROWD; i++)
+                (void)close(fds[i]);
+        worker_await_metric(w, PARKED, 0);
+        json_object_put(offered);
+        free(path);
+}
+
 WITH_WORKER(a_batch_beyond_the_limit_of_bodies_is_refused)
 {
         enum { SIZE = 8 * STEPS_MIB };
