@@ -14,9 +14,9 @@
 #include "requester.h"
 #include "requester_state.h"
 #include "responder.h"
+#include "responder_read.h"
 #include "responder_state.h"
-#include "serve.h"
-#include "store.h"
+#include "responder_write.h"
 
 /* The answer to a HELLO, or the notice that READs of a transfer are held. */
 static void on_hello_ack(struct engine *engine, struct peer *peer, const struct wire_header *header,
@@ -26,19 +26,19 @@ static void on_hello_ack(struct engine *engine, struct peer *peer, const struct 
         connect_on_hello_ack(engine, peer, header, payload);
 }
 
-/* What is done with each type of message, and what a worker answers that is not the one that was meant. */
+/* The handler of each type of message, and the answer to one that was meant for another worker. */
 static const struct {
         void (*handle)(struct engine *engine, struct peer *peer, const struct wire_header *header,
                        struct payload *payload);
-        enum wire_type refusal; /* 0 = an answer: it is dropped */
+        enum wire_type refusal; /* 0 = the message is an answer: dropped */
 } types[WIRE_TYPE_END] = {
-        [WIRE_READ] = { serve_on_read, WIRE_DATA },          [WIRE_DATA] = { reply_on_data, 0 },
-        [WIRE_WRITE] = { store_on_write, WIRE_ACK },         [WIRE_ACK] = { reply_on_ack, 0 },
+        [WIRE_READ] = { responder_on_read, WIRE_DATA },      [WIRE_DATA] = { reply_on_data, 0 },
+        [WIRE_WRITE] = { responder_on_write, WIRE_ACK },     [WIRE_ACK] = { reply_on_ack, 0 },
         [WIRE_DONE] = { responder_on_done, WIRE_DONE_ACK },  [WIRE_DONE_ACK] = { reply_on_done_ack, 0 },
         [WIRE_HELLO] = { connect_on_hello, WIRE_HELLO_ACK }, [WIRE_HELLO_ACK] = { on_hello_ack, 0 },
 };
 
-/* A request that was meant for another worker, most likely for an earlier one at the same address. */
+/* Refuses a request for another worker, most likely an earlier one at this address. */
 static void refuse_stale(struct engine *engine, struct peer *peer, const struct wire_header *header,
                          enum wire_type type)
 {
@@ -55,7 +55,7 @@ static void refuse_stale(struct engine *engine, struct peer *peer, const struct 
         peer_send(peer, &answer);
 }
 
-/* Who it is that speaks. At the address of a worker that has ended another one may have started. */
+/* Notes the worker at the other end; another one may have started at the same address. */
 static void note_contact(struct peer *peer, uint64_t epoch)
 {
         if (peer->contact && peer->contact->epoch == epoch)
@@ -64,7 +64,7 @@ static void note_contact(struct peer *peer, uint64_t epoch)
         contact_join(contact_meet(peer->engine, &(struct engine_peer){ .epoch = epoch }), peer);
 }
 
-/* The name that comes with a HELLO. Whatever is no name is none. */
+/* Notes the name in a HELLO; an invalid one is ignored. */
 static void note_name(struct peer *peer, const struct wire_header *header, const struct payload *payload)
 {
         char name[FERRY_METADATA_NAME_SIZE];
@@ -159,7 +159,8 @@ static void on_room(void *context, struct link *link)
 
         if (!peer)
                 return;
-        if (!peer->up && link->state == LINK_UP && !link->accepted) /* else the peer's HELLO says who it is */
+        if (!peer->up && link->state == LINK_UP &&
+            !link->accepted) /* of an accepted link the peer's HELLO names the worker */
                 came_up(peer);
         peer_ready(peer);
 }
@@ -168,8 +169,8 @@ static void on_copied(void *context, struct message *message)
 {
         if (reply_owns(message))
                 reply_copied(message);
-        else if (store_owns(message))
-                store_copied(message);
+        else if (responder_owns(message))
+                responder_copied(message);
 }
 
 struct transport_handlers arrival_handlers(struct engine *engine)

@@ -5,7 +5,7 @@
 struct engine;
 struct transport_handlers;
 
-/* What transports hand up: messages, links that peers open, links that have ended. */
+/* The transports' callbacks: messages, links opened by peers, ended links. */
 struct transport_handlers arrival_handlers(struct engine *engine);
 
 #endif

@@ -35,8 +35,7 @@ static int claim(struct engine *engine, struct peer *peer, const struct wire_hea
         if (!r)
                 return FERRY_E_TRANSFER_FAILED;
         memcpy(request.key, h->key, sizeof(request.key));
-        /* The requester may ask for its next transfer before the one before it, which it knows to be over, has ended
-         * here. */
+        /* Ends finished transfers first: the requester may start its next one before the last has ended here. */
         (void)responders_step(engine);
         error = engine->operations.claim(engine->operations.context, &request, &r->offer);
         explicit_bzero(request.key, sizeof(request.key));
@@ -64,7 +63,6 @@ static int claim(struct engine *engine, struct peer *peer, const struct wire_hea
         return 0;
 }
 
-/* The responder of a request, claimed when it is the first of its transfer. 0, or the FERRY_E_* to answer. */
 int claim_find(struct engine *engine, struct peer *peer, const struct wire_header *h, struct responder **ret)
 {
         struct responder *r = responder_find(engine, h->transfer);

@@ -8,8 +8,8 @@ struct responder;
 struct wire_header;
 
 /*
- * The responder of a request, claimed of the operations when it is the first of its transfer. 0, or the FERRY_E_* to
- * answer. Thread: who holds the progress lock.
+ * Finds the responder of a request; the first request of a transfer claims the operation and makes one. 0, or the
+ * FERRY_E_* to answer. Thread: the holder of the progress lock.
  */
 int claim_find(struct engine *engine, struct peer *peer, const struct wire_header *header, struct responder **ret);
 

@@ -40,7 +40,7 @@ void engine_wake(struct engine *engine)
         (void)!write(engine->wake_fd, &one, sizeof(one));
 }
 
-/* With the command lock held. NULL = the reserve is used up. */
+/* Under the command lock. NULL: the reserve is used up. */
 static struct command *take_reserve(struct engine *engine)
 {
         struct command *command = engine->reserve;
@@ -50,7 +50,7 @@ static struct command *take_reserve(struct engine *engine)
         return command;
 }
 
-/* -ENOBUFS: neither memory nor a reserve is left just now. */
+/* -ENOBUFS: no memory, and the reserve is used up. */
 static int enqueue(struct engine *engine, const struct command *command, struct command_reply *reply, bool wake,
                    bool surely)
 {
@@ -99,7 +99,7 @@ int command_post_surely(struct engine *engine, const struct command *command)
 {
         int r;
 
-        /* The engine's thread empties the queue, which fills the reserve again. */
+        /* Retries: the engine's thread empties the queue, which refills the reserve. */
         while ((r = enqueue(engine, command, NULL, true, true)) == -ENOBUFS)
                 (void)sched_yield();
         return r;
@@ -142,7 +142,7 @@ struct command *commands_take(struct engine *engine)
 struct command *command_finish(struct engine *engine, struct command *command, int result)
 {
         struct command *next = command->next;
-        bool reserved = command->reserved; /* one that is back in the reserve is another thread's at once */
+        bool reserved = command->reserved; /* read first: once back in the reserve, another thread may use it */
 
         if (command->reply || reserved) {
                 (void)pthread_mutex_lock(&engine->command_lock);

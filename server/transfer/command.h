@@ -12,7 +12,7 @@ struct memory;
 struct requester;
 struct visit;
 
-/* What other threads ask of the engine: done in order by whoever holds the progress lock. */
+/* Commands of other threads to the engine, run in order by the holder of the progress lock. */
 
 enum command_type {
         COMMAND_START,
@@ -42,7 +42,7 @@ struct command {
         struct contacts_page *page; /* LIST: the caller waits */
         struct visit *visit;        /* NOTE: owned by the engine from then on */
         struct command_reply *reply;
-        bool reserved; /* it goes back to the engine's reserve */
+        bool reserved; /* of the engine's reserve */
         struct command *next;
 };
 
@@ -51,20 +51,20 @@ void commands_clear(struct engine *engine);
 
 /* Queues a command (copied) and wakes the thread. -ESHUTDOWN when it is stopping, -ENOMEM. Any thread. */
 int command_post(struct engine *engine, const struct command *command);
-/* The same without waking it: the caller takes the progress lock, or wakes it. */
+/* The same without waking the thread: the caller takes the progress lock, or calls engine_wake. */
 int command_post_quietly(struct engine *engine, const struct command *command);
-/* The same for what must not fail when memory is short. -ESHUTDOWN. Any thread. */
+/* The same, but never fails for want of memory. 0 or -ESHUTDOWN. Any thread. */
 int command_post_surely(struct engine *engine, const struct command *command);
-/* A name is resolved. Any thread. */
+/* Posts COMMAND_RESOLVED. Any thread. */
 void command_post_resolved(struct engine *engine);
-/* Queues it, wakes the thread, waits for the result. Any thread that does not hold the progress lock. */
+/* Posts a command and waits for its result. Any thread that does not hold the progress lock. */
 int command_call(struct engine *engine, const struct command *command);
 /* Wakes the engine's thread. Any thread. */
 void engine_wake(struct engine *engine);
 
-/* Takes what was queued, in order; NULL = nothing. Who holds the progress lock. */
+/* Takes what was queued, in order; NULL = nothing. Thread: the holder of the progress lock. */
 struct command *commands_take(struct engine *engine);
-/* The command is done: answers its caller, frees it. Returns the next. */
+/* Answers the caller of a finished command, and frees it. Returns the next. */
 struct command *command_finish(struct engine *engine, struct command *command, int result);
 
 #endif

@@ -10,14 +10,14 @@
 #include "engine_internal.h"
 #include "route.h"
 
-/* One engine_connect. It owns no memory that a transport touches, so it may end at any time. */
+/* One engine_connect. No transport touches its memory, so it may end at any time. */
 struct connect {
         struct engine *engine;
         struct engine_connect spec;
         struct route route;
-        uint64_t id;       /* the HELLO's transfer */
+        uint64_t id;       /* transfer id of the HELLO */
         struct peer *peer; /* NULL = not connected */
-        bool reused;       /* the link was there, and up */
+        bool reused;       /* the link was up already */
         uint64_t deadline_us;
         struct connect *prev, *next; /* the engine's */
 };
@@ -64,7 +64,7 @@ static void end(struct connect *c, int error, const char *detail)
         connect_free(c);
 }
 
-/* It may be gone afterwards. */
+/* May free c. */
 static void greet(struct connect *c)
 {
         char reason[128];
@@ -130,7 +130,7 @@ void connects_tick(struct engine *engine, uint64_t now_us)
                         engine_tick_before(engine, c->deadline_us);
                         continue;
                 }
-                /* A link that is up may be slow with others, whose transfers have limits of their own. */
+                /* Not a link that is up: it may be slow because of transfers, which have their own limits. */
                 if (c->peer && c->peer->link->state == LINK_CONNECTING)
                         peer_fail(c->peer, FERRY_E_PEER_UNREACHABLE, late);
                 if (!c->peer)

@@ -10,20 +10,20 @@
 struct connect;
 
 /*
- * Connecting for its own sake: a HELLO goes to the peer, and when its answer is back the link stands, so that the first
- * transfer finds it. Thread: who holds the progress lock, but for connect_new.
+ * engine_connect: opens a link without a transfer. Sends HELLO and waits for its answer, so that the first transfer
+ * finds the link up. Thread: the holder of the progress lock, but for connect_new.
  */
 
 int connect_new(struct engine *engine, const struct engine_connect *spec, struct connect **ret_connect);
-/* Of one that was never begun. */
+/* Frees one that was never begun. */
 void connect_free(struct connect *connect);
-/* Connects and greets, or ends it. */
+/* Connects and sends HELLO; ends it on failure. */
 void connect_begin(struct engine *engine, struct connect *connect);
 /* Ends all: the engine is stopping. */
 void connects_cancel(struct engine *engine);
-/* The link has ended: no answer will come. */
+/* The link has ended: ends the connects on it. */
 void connects_link_ended(struct peer *peer, const char *detail);
-/* A name is resolved. */
+/* A name was resolved: tries again. */
 void connects_resolved(struct engine *engine);
 void connects_tick(struct engine *engine, uint64_t now_us);
 

@@ -12,7 +12,7 @@
 
 /* ---- life ---- */
 
-/* false when memory is short. */
+/* false: no memory. */
 static bool note(char **field, const char *text)
 {
         char *copy;
@@ -39,7 +39,7 @@ static void forget(struct engine *engine, struct contact *contact)
         free(contact);
 }
 
-/* It has no link (any more). */
+/* Lists a contact that has no link. */
 static void enter_left(struct engine *engine, struct contact *contact)
 {
         contact->left_us = clock_now_us();
@@ -121,7 +121,7 @@ void contact_leave(struct peer *peer, int error, const char *detail)
         contact_tell(peer->engine, contact);
 }
 
-/* Without a link it is disconnected from now on, in the order of those; error 0 = nothing is wrong. */
+/* Lists it as disconnected now; error 0 = closed for want of use. */
 static void stay_left(struct engine *engine, struct contact *contact, int error, const char *detail)
 {
         set_error(contact, error, detail);
@@ -186,7 +186,7 @@ void contact_note(struct engine *engine, struct visit *copy)
                 contact->visited_us = now_us;
                 if (!outcome)
                         contact->n_visits++;
-                else if (contact->n_visits > 0) /* else its begin is forgotten */
+                else if (contact->n_visits > 0) /* otherwise its begin was not noted */
                         contact->n_visits--;
                 if (outcome)
                         contact_count(contact, outcome);
@@ -205,8 +205,7 @@ void contact_count(struct contact *contact, const struct engine_outcome *outcome
 
 /* ---- telling ---- */
 
-/* The link that the next transfer takes: one that is up rather than not, ours rather than theirs, local rather than
- * not. */
+/* Ranks links as the next transfer does: up before connecting, opened here before accepted, local before UCX. */
 static unsigned rank(const struct peer *peer)
 {
         const struct engine *engine = peer->engine;
@@ -258,7 +257,7 @@ static const char *why_not(const struct contact *contact, const char *tried)
         return contact->visits_chosen ? "\"transports\" allows nothing else" : tried;
 }
 
-/* Nothing is better than HTTP by less. */
+/* Every other carrier is better than HTTP. */
 static void explain_visits(const struct engine *engine, const struct contact *contact, struct engine_peer_view *view)
 {
         const char *no_rdma = engine->ucx ? ucx_transport_facts(engine->ucx)->device.no_rdma : NULL;
@@ -324,7 +323,7 @@ static void look_at_visits(const struct contact *contact, struct engine_peer_vie
 
 static void look_at_end(const struct contact *contact, struct engine_peer_view *view)
 {
-        const struct link *failed = contact->peers ? contact->peers->link : NULL; /* it is being closed */
+        const struct link *failed = contact->peers ? contact->peers->link : NULL; /* being closed */
 
         view->state = ENGINE_PEER_DISCONNECTED;
         view->error = failed ? failed->error : contact->error;

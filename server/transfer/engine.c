@@ -77,7 +77,7 @@ static void collect_facts(struct engine *engine)
         }
 }
 
-/* Thread: who holds the progress lock. */
+/* Thread: the holder of the progress lock. */
 static void on_opened(void *context, struct transport *transport)
 {
         struct engine *engine = context;

@@ -5,22 +5,22 @@
 /* Sizes and times of the engine. Chosen by measurement where tests/bench/NOTES.md says so. */
 
 enum {
-        ENGINE_CLOSE_MS = 5000, /* until a local peer has closed memory of a GPU; a dead one has at once */
+        ENGINE_CLOSE_MS = 5000, /* for a local peer to close GPU memory */
         ENGINE_CHUNK_MIN = 64 << 10,
         ENGINE_WINDOW_MAX = 64, /* chunks of one transfer in flight, whatever their size; a power of two */
-        ENGINE_READS_MAX = 64,  /* READs of one transfer that the responder keeps; a requester never has more */
+        ENGINE_READS_MAX = 64,  /* unanswered READs of one transfer; a requester never sends more */
         ENGINE_GRACE_MS = 2000,
         ENGINE_CONNECT_MS = 5000,
-        ENGINE_CROWDED_US = 20,   /* another thread had the core for so long: sleep rather than spin */
-        ENGINE_BLOCKED_US = 1000, /* a thread that may not sleep and moves nothing for so long … */
-        ENGINE_BLOCKED_MS = 1,    /* … polls only this often */
+        ENGINE_CROWDED_US = 20,   /* if another thread had the core for so long, sleep rather than spin */
+        ENGINE_BLOCKED_US = 1000, /* after so long without progress, a thread that cannot sleep … */
+        ENGINE_BLOCKED_MS = 1,    /* … polls at this interval, ms */
         ENGINE_TICK_MS = 1000,
         ENGINE_IDLE_US = 60 * 1000 * 1000,     /* an unused link of UCX is closed after this */
         ENGINE_VISIT_US = 60 * 1000 * 1000,    /* how long a peer counts as connected after a transfer by HTTP */
-        ENGINE_CONTACTS_LEFT = 256,            /* workers without a link that are remembered for people … */
+        ENGINE_CONTACTS_LEFT = 256,            /* workers without a link kept for GET /v1/peers … */
         ENGINE_CONTACT_US = 600 * 1000 * 1000, /* … and for how long */
-        ENGINE_LINKS_DEFAULT = 4096,           /* links that peers opened */
-        /* Ended claims that are remembered for their late messages: so many lists of so many. */
+        ENGINE_LINKS_DEFAULT = 4096,           /* links opened by peers */
+        /* Tombstones: so many lists of so many. */
         ENGINE_TOMBSTONE_LISTS = 128,
         ENGINE_TOMBSTONE_LIST = 8,
 };

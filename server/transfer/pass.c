@@ -14,8 +14,8 @@
 #include "requester_state.h"
 #include "resolver.h"
 #include "responder.h"
+#include "responder_read.h"
 #include "responder_state.h"
-#include "serve.h"
 
 /* ---- commands ---- */
 
@@ -125,7 +125,7 @@ static bool run_transports(struct engine *engine)
         return any;
 }
 
-/* Peers that may have room again: answers first, since a requester elsewhere waits for them. */
+/* Sends to peers that may have room again: answers first, since requesters elsewhere wait for them. */
 static bool run_peers(struct engine *engine)
 {
         struct peer *peer;
@@ -137,7 +137,7 @@ static bool run_peers(struct engine *engine)
                 any = true;
                 if (!peer_is_usable(peer))
                         continue;
-                serve_peer(peer);
+                responders_send(peer);
                 requests_send(peer);
         }
         return any;
@@ -186,15 +186,15 @@ bool pass_run(struct engine *engine, uint64_t *ret_now_us)
         bool moved = run_commands(engine);
 
         if (atomic_exchange(&engine->offers_changed, false))
-                serve_held(engine);
-        moved |= run_steps(engine); /* what a command began is on its way before anything else is looked at */
+                responders_retry_held(engine);
+        moved |= run_steps(engine); /* first send what commands have started */
         moved |= run_transports(engine);
         moved |= run_steps(engine);
         peers_sweep(engine);
         *ret_now_us = clock_now_us();
         tick(engine, *ret_now_us);
         moved |= run_steps(engine);
-        pass_wake_waiters(engine); /* after the messages: who is woken may take this core from a peer's answer */
+        pass_wake_waiters(engine); /* after the messages are sent: a woken thread may take this core */
         return moved;
 }
 

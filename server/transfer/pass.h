@@ -7,17 +7,17 @@
 
 struct engine;
 
-/* One round of the engine. Who holds the progress lock. */
+/* One round (pass) of the engine. Thread: the holder of the progress lock. */
 
-/* Does what is to be done now. Whether anything moved. */
+/* Does all that can be done now. Whether anything moved. */
 bool pass_run(struct engine *engine, uint64_t *ret_now_us);
-/* Whether there is a transfer, a claim or a connect. */
+/* Whether there is a requester, a responder or a connect. */
 bool pass_is_moving(const struct engine *engine);
 /* Next deadline, if no event comes; UINT64_MAX = none. */
 uint64_t pass_deadline(const struct engine *engine, uint64_t now_us);
 /* Whether something is left to do at once. */
 bool pass_is_pending(const struct engine *engine);
-/* Wakes those who wait for what has ended. */
+/* Calls wake_waiters if a transfer has ended since. */
 void pass_wake_waiters(struct engine *engine);
 
 #endif

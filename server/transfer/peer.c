@@ -29,7 +29,7 @@ void peer_name_epoch(struct peer *peer, uint64_t epoch)
 {
         peer->epoch = epoch;
         HASH_ADD(by_name, peer->engine->peers_by_epoch, epoch, sizeof(peer->epoch), peer);
-        if (!peer->by_name.tbl) /* no memory: the next transfer opens a link of its own */
+        if (!peer->by_name.tbl) /* no memory: the next transfer opens another link */
                 peer->epoch = 0;
 }
 
@@ -104,7 +104,7 @@ void peer_greet(struct peer *peer, uint64_t to_epoch, uint64_t id)
                 .type = WIRE_HELLO,
                 .to_epoch = to_epoch,
                 .from_epoch = engine->epoch,
-                .operation = id, /* not used, but never 0 */
+                .operation = id, /* unused, but 0 is not allowed */
                 .transfer = id,
                 .length = engine->name_stream.total,
         };
@@ -173,8 +173,8 @@ void peers_close_idle(struct engine *engine, uint64_t now_us)
         struct peer *peer;
 
         /*
-         * Only whoever opened a link asks over it, so no request crosses the close. A local link costs a descriptor and
-         * stays.
+         * Only the opener of a link sends requests over it, so no request crosses the close. Local links cost little
+         * and stay.
          */
         DL_FOREACH (engine->all_peers, peer)
                 if (peer->address[0] && !peer_is_busy(peer) && now_us >= peer->last_used_us + ENGINE_IDLE_US) {

@@ -13,44 +13,44 @@ struct engine;
 struct requester;
 struct responder;
 
-/* A link to another worker, and what moves over it. Thread: who holds the progress lock. */
+/* A link to another worker, with its transfers. Thread: the holder of the progress lock. */
 struct peer {
         struct engine *engine;
         struct link *link;
-        uint64_t epoch;                    /* its name in peers_by_epoch: a local link that we opened; 0 = none */
-        char address[ENGINE_ADDRESS_SIZE]; /* its name in peers_by_address: a link of UCX that we opened; "" = none */
+        uint64_t epoch;                    /* key in peers_by_epoch, of a local link opened here; 0 = none */
+        char address[ENGINE_ADDRESS_SIZE]; /* key in peers_by_address, of a UCX link opened here; "" = none */
         struct contact *contact;           /* the worker at the other end; NULL = not known */
         struct peer *contact_prev, *contact_next;
-        bool up;     /* its requesters know that the link is up */
-        bool unused; /* it is being closed because nothing has used it for long */
-        bool ended;  /* the link has ended: it waits for its last requester or responder */
+        bool up;     /* the requesters were told that the link is up */
+        bool unused; /* being closed for want of use */
+        bool ended;  /* the link has ended; freed after its last requester or responder */
         uint64_t last_used_us;
-        uint64_t moved_us; /* when bytes of any transfer moved over it last */
+        uint64_t moved_us; /* when bytes last moved */
 
-        uint64_t asked;            /* bytes that the requesters have in flight together */
-        struct requester *waiting; /* utlist; those that have more to ask for, in turn */
+        uint64_t asked;            /* bytes that the requesters have in flight */
+        struct requester *waiting; /* utlist; those with more to request, in turn */
         struct requester *requesters;
-        uint64_t serving;          /* bytes that the responders send */
-        struct responder *pending; /* utlist; those that have READs to answer, in turn */
+        uint64_t serving;          /* bytes that the responders have in flight */
+        struct responder *pending; /* utlist; those with READs to answer, in turn */
         struct responder *responders;
         size_t n_transfers; /* requesters and responders */
-        size_t n_connects;  /* that wait for its HELLO_ACK */
+        size_t n_connects;  /* waiting for a HELLO_ACK */
 
-        bool ready; /* in ready_peers: there may be room for what waits */
+        bool ready; /* listed in ready_peers: there may be room to send */
         struct peer *ready_prev, *ready_next;
         UT_hash_handle by_name;
         struct peer *prev, *next; /* all_peers */
 };
 
-/* A new peer over a link, which it owns from then on. NULL when memory is short. */
+/* Makes a peer for a link, which it owns from then on. NULL: no memory. */
 struct peer *peer_new(struct engine *engine, struct link *link);
-/* Enters it under the name by which the next transfer finds it. */
+/* Enter it in peers_by_epoch or peers_by_address, where the next transfer finds it. */
 void peer_name_epoch(struct peer *peer, uint64_t epoch);
 void peer_name_address(struct peer *peer, const char *address);
-/* The peer of that name whose link can be used; NULL = none. */
+/* Find a peer whose link is usable; NULL = none. */
 struct peer *peer_find_epoch(struct engine *engine, uint64_t epoch);
 struct peer *peer_find_address(struct engine *engine, const char *address);
-/* The next transfer does not find it any more. */
+/* Removes it from both tables. */
 void peer_unname(struct peer *peer);
 
 static inline bool peer_is_usable(const struct peer *peer)
@@ -58,22 +58,22 @@ static inline bool peer_is_usable(const struct peer *peer)
         return link_is_usable(peer->link);
 }
 
-/* Sends a header alone; nobody waits for it. */
+/* Sends a header without payload. */
 void peer_send(struct peer *peer, const struct wire_header *header);
-/* Sends a HELLO, which tells this worker's name; id is the HELLO_ACK's transfer. */
+/* Sends a HELLO with this worker's name; id: transfer id of the HELLO_ACK. */
 void peer_greet(struct peer *peer, uint64_t to_epoch, uint64_t id);
-/* Closes the link by force; error and detail are what ends what moves over it. */
+/* Fails the link; error and detail end the transfers on it. */
 void peer_fail(struct peer *peer, int error, const char *detail);
-/* There may be room for what waits: the next pass looks. */
+/* Has the next pass send what waits. */
 void peer_ready(struct peer *peer);
-/* A requester, a responder or a connect has left it. */
+/* A requester, a responder or a connect has ended. */
 void peer_released(struct peer *peer);
 /* Bytes moved. */
 void peer_moved(struct peer *peer, uint64_t bytes);
 bool peer_is_busy(const struct peer *peer);
-/* Frees peers that have ended and that nothing uses any more. */
+/* Frees ended peers without transfers. */
 void peers_sweep(struct engine *engine);
-/* Closes links of UCX that this worker opened and has not used for long. */
+/* Closes UCX links that were opened here and not used for ENGINE_IDLE_US. */
 void peers_close_idle(struct engine *engine, uint64_t now_us);
 
 #endif

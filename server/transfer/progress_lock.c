@@ -12,12 +12,12 @@
 #include "requester_state.h"
 
 enum {
-        INLINE_BYTES_MAX = 256 << 10, /* longer transfers are not worth it */
-        INLINE_PART = 5,              /* of spin_us: the thread has others to serve */
-        INLINE_TRIES = 16,            /* to get the lock, while the engine's thread spins */
-        INLINE_SKIPS = 16,            /* after one that left before the end: peers are far, or busy */
+        INLINE_BYTES_MAX = 256 << 10, /* longer transfers do not run inline */
+        INLINE_PART = 5,              /* part of spin_us: the HTTP thread has other work */
+        INLINE_TRIES = 16,            /* to take the lock while the engine's thread spins */
+        INLINE_SKIPS = 16, /* transfers not run inline after one that did not end inline: the peer is far, or busy */
         INLINE_ARMS = 4,
-        LOCK_TRIES = 256, /* inline progress takes as long as that; waking up would take another core's time */
+        LOCK_TRIES = 256, /* about the time of inline progress; sleeping would cost a wake-up */
 };
 
 static bool try_lock(struct engine *engine, unsigned tries)
@@ -49,7 +49,7 @@ int progress_watch(struct engine *engine, int fd)
         return epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
-/* Whether what comes wakes the engine's thread. */
+/* Whether events wake the engine's thread. */
 static void set_listening(struct engine *engine, bool on)
 {
         for (size_t i = 0; i < engine->n_transports; i++) {
@@ -81,7 +81,7 @@ static bool is_over(const struct engine *engine, uint64_t id)
         return !r;
 }
 
-/* Whether the engine's thread may go on sleeping; then it hears of whatever comes. */
+/* Whether the engine's thread may go on sleeping; if so, events wake it. */
 static bool may_sleep_on(struct engine *engine, uint64_t now_us)
 {
         for (int i = 0; i < INLINE_ARMS; i++) {
@@ -94,7 +94,7 @@ static bool may_sleep_on(struct engine *engine, uint64_t now_us)
         return false;
 }
 
-/* Leaves when the engine's thread is called: a command may take as long as pinning memory does. */
+/* Stops at the next command, which may take long (pinning memory). */
 static void run_inline(struct engine *engine, uint64_t id)
 {
         uint64_t now_us = clock_now_us();
@@ -108,7 +108,7 @@ static void run_inline(struct engine *engine, uint64_t id)
 
                 over = is_over(engine, id);
                 if (!moved && !over)
-                        (void)sched_yield(); /* the peer may be waiting for this core */
+                        (void)sched_yield(); /* the peer may need this core */
         }
         if (!over && now_us >= until_us)
                 atomic_store_explicit(&engine->inline_skips, INLINE_SKIPS, memory_order_relaxed);
@@ -118,7 +118,7 @@ static void run_inline(struct engine *engine, uint64_t id)
         }
 }
 
-/* Whether it is worth a try. Several at once may miscount, which does not matter. */
+/* Whether to try inline progress. Concurrent calls may miscount, which is harmless. */
 static bool is_worth_it(struct engine *engine, uint64_t total)
 {
         unsigned skips = atomic_load_explicit(&engine->inline_skips, memory_order_relaxed);

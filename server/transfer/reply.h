@@ -10,16 +10,16 @@ struct payload;
 struct peer;
 struct wire_header;
 
-/* What a requester gets from the responder. Thread: who holds the progress lock. */
+/* Handles the messages of a responder to its requester. Thread: the holder of the progress lock. */
 
 void reply_on_data(struct engine *engine, struct peer *peer, const struct wire_header *header, struct payload *payload);
 void reply_on_ack(struct engine *engine, struct peer *peer, const struct wire_header *header, struct payload *payload);
 void reply_on_done_ack(struct engine *engine, struct peer *peer, const struct wire_header *header,
                        struct payload *payload);
-/* A READ was heard, and is held until its bytes are there. */
+/* The responder holds a READ until its bytes arrive. */
 void reply_on_held(struct engine *engine, struct peer *peer, const struct wire_header *header);
 
-/* Whether the message, a receive, is a requester's. */
+/* Whether a receive is a requester's. */
 bool reply_owns(const struct message *message);
 /* A part of such a receive is in place. */
 void reply_copied(struct message *message);

@@ -8,13 +8,13 @@ struct chunk;
 struct peer;
 struct requester;
 
-/* What a requester sends: READs, and WRITEs with their bytes. Thread: who holds the progress lock. */
+/* Sends a requester's READs and WRITEs. Thread: the holder of the progress lock. */
 
-/* Asks for the next chunk. false: none is free, or there is no room for a message. */
+/* Requests the next chunk. false: no chunk is free, or there is no room for a message. */
 bool request_next(struct requester *requester);
-/* The peer's requesters ask in turn, while the window that they share has room. */
+/* Lets the peer's requesters send in turn, while their shared window has room. */
 void requests_send(struct peer *peer);
-/* A part of a WRITE is sent, or confirmed: its chunk may be over. */
+/* A part of a WRITE was sent or confirmed: frees its chunk if that was the last. */
 void request_chunk_is_written(struct requester *requester, struct chunk *chunk);
 
 #endif

@@ -16,22 +16,22 @@ struct requester;
 
 /* Any thread. 0; -ENOMEM; -EINVAL when the sizes do not add up. */
 int requester_new(struct engine *engine, const struct engine_transfer *spec, struct requester **ret_requester);
-/* Of one that was never begun. */
+/* Frees one that was never begun. */
 void requester_free(struct requester *requester);
 
 /* ---- events ---- */
 
-/* Connects and asks for the first chunks; whatever fails ends it. */
+/* Connects and requests the first chunks; ends it on failure. */
 void requester_begin(struct requester *requester);
 void requester_cancel(struct requester *requester, int reason, const char *detail);
 /* The link has ended. */
 void requester_link_ended(struct requester *requester, int error, const char *detail);
-/* A name is resolved. */
+/* A name was resolved: tries again. */
 void requester_resolved(struct requester *requester);
 /* The link is up. */
 void requester_link_up(struct requester *requester);
 void requester_tick(struct requester *requester, uint64_t now_us);
-/* Takes the step that the state of each marked one asks for. Whether there was any. */
+/* Takes the step of each marked requester's state. Whether any was marked. */
 bool requesters_step(struct engine *engine);
 
 #endif

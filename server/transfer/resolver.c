@@ -17,15 +17,15 @@
 enum { RESOLUTIONS_MAX = 16 }; /* threads at once */
 
 /*
- * One name. The engine has a reference, and so has the thread: a name server that does not answer must not hold up the
- * engine's end.
+ * The resolution of one name. The engine and the thread each have a reference, so that the engine can end while a name
+ * server does not answer.
  */
 struct resolution {
         char text[ENGINE_ADDRESS_SIZE];
         int family; /* preferred */
         pthread_mutex_t lock;
         unsigned references;
-        struct engine *engine; /* NULL = nobody wants it any more */
+        struct engine *engine; /* NULL = the engine has ended */
         bool done;
         struct resolved resolved;
         struct resolution *prev, *next; /* the engine's; who holds the progress lock */
@@ -44,7 +44,7 @@ static void unref(struct resolution *resolution)
         free(resolution);
 }
 
-/* UCX takes one address: of a name with both kinds that of the preferred family. */
+/* Picks one address, since UCX takes one: of the preferred family if there is one. */
 static int look_up(const char *host, uint16_t port, int family, int flags, struct resolved *ret_resolved)
 {
         char service[FERRY_UINT_TEXT_SIZE];
@@ -64,7 +64,7 @@ static int look_up(const char *host, uint16_t port, int family, int flags, struc
         return 0;
 }
 
-/* A name may resolve to anything: unless it is listed itself, the last word is on the address. */
+/* Checks the address that a name resolved to, unless the name itself is listed. */
 static void screen(const struct allowlist *allowlist, const char *host, struct resolved *resolved)
 {
         if (!allowlist || !resolved->length || allowlist_names(allowlist, host) ||
@@ -103,7 +103,7 @@ static void *run(void *context)
         if (address_split(resolution->text, host, &port))
                 (void)look_up(host, port, resolution->family, 0, &resolved);
         (void)pthread_mutex_lock(&resolution->lock);
-        if (resolution->engine) { /* which the list of hosts outlives */
+        if (resolution->engine) { /* the allowlist outlives it */
                 screen(resolution->engine->allowlist, host, &resolved);
                 resolution->resolved = resolved;
                 resolution->done = true;
@@ -140,7 +140,7 @@ int resolver_start(struct engine *engine, const char *text, int family)
         resolution = calloc(1, sizeof(*resolution));
         if (!resolution)
                 return -ENOMEM;
-        strcpy(resolution->text, text); /* a route's, which is as long */
+        strcpy(resolution->text, text); /* fits: it is a route's */
         resolution->family = family;
         (void)pthread_mutex_init(&resolution->lock, NULL);
         resolution->references = 2;

@@ -10,33 +10,33 @@ struct allowlist;
 struct engine;
 struct resolution;
 
-/* Where a name leads. */
+/* The address of a name. */
 struct resolved {
         struct sockaddr_storage address;
-        socklen_t length; /* 0 = nowhere */
-        bool refused;     /* it leads somewhere, but not where this worker may connect (--allow-peer) */
+        socklen_t length; /* 0 = not resolved */
+        bool refused;     /* resolved, but --allow-peer does not admit the address */
 };
 
 /*
- * Names of hosts to addresses, on threads that may wait for a name server: never the engine's, never an HTTP thread.
- * When one is there, the engine's commands hear of it (COMMAND_RESOLVED).
+ * Resolves host names on threads of its own, since a name server may be slow, and posts COMMAND_RESOLVED to the engine.
  */
 
 /*
- * "host:port", "[v6]:port" without asking anybody. family: which to prefer, AF_INET or AF_INET6. 0; -EINVAL: no such
- * form; -EAGAIN: host is a name that may be asked for.
+ * Parses "host:port" or "[v6]:port" without a name server. family: the preferred one, AF_INET or AF_INET6. 0; -EINVAL:
+ * not of this form; -EAGAIN: host is a name that must be resolved.
  */
 int resolver_parse(const struct allowlist *allowlist, const char *text, int family, struct resolved *ret_resolved);
 
-/* Thread: who holds the progress lock. 0: it is under way, perhaps for somebody else; -ENOMEM, -EAGAIN (too many). */
+/* Thread: the holder of the progress lock. 0: started, or already running; -ENOMEM;
+ * -EAGAIN (too many). */
 int resolver_start(struct engine *engine, const char *text, int family);
 
-/* Whether it is done. */
+/* The result. false: not resolved yet. */
 bool resolver_result(const struct engine *engine, const char *text, struct resolved *ret_resolved);
 
-/* Forgets the results that all who waited have seen. Thread: who holds the progress lock. */
+/* Frees results that all waiting requesters have seen. Thread: the holder of the progress lock. */
 void resolver_sweep(struct engine *engine);
-/* No thread will touch the engine any more. */
+/* After this no thread touches the engine. */
 void resolver_stop(struct engine *engine);
 
 #endif

@@ -92,7 +92,7 @@ static struct peer *take_local(struct engine *engine, const struct route *route,
         return peer;
 }
 
-/* That of the network transport: UCX connects no address of the other one. */
+/* The network transport's address family: UCX cannot connect to the other one. */
 static int family_of(const struct engine *engine)
 {
         return engine->facts.data_address[0] == '[' ? AF_INET6 : AF_INET;
@@ -135,7 +135,7 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
         return peer;
 }
 
-/* Why the network transport is not even tried; NULL = it is. */
+/* Why the network transport is not tried; NULL = it is. */
 static const char *why_not_ucx(const struct engine *engine, const struct route *route)
 {
         if (route->carriers && !(route->carriers & ENGINE_CARRIER_UCX))

@@ -33,7 +33,7 @@ static int milliseconds_until(uint64_t until_us, uint64_t now_us)
         return ms > INT_MAX ? INT_MAX : (int)ms;
 }
 
-/* Without the progress lock: a transfer may run inline meanwhile. */
+/* Releases the progress lock meanwhile, so that transfers may run inline. */
 static void sleep_until_event(struct engine *engine, uint64_t now_us)
 {
         struct epoll_event events[8];
@@ -55,11 +55,10 @@ static void sleep_until_event(struct engine *engine, uint64_t now_us)
 }
 
 /*
- * Polls again at once, but lets others run first: where cores are short, what is waited for is a peer that waits for
- * this core, and mapped memory moves nothing until it has it. When somebody did run, spinning ends: the kernel moves a
- * thread to an idle core when it wakes up, and leaves two that never sleep on one core for tens of milliseconds. For
- * bulk that costs half of the rate; small operations, in which HTTP's threads take the core in turn, are better off
- * without.
+ * Yields before the next poll: where cores are short, the peer that the engine waits for may need this core. If another
+ * thread did run, bulk transfers stop spinning: the kernel moves a thread to an idle core when it wakes up, but leaves
+ * two threads that never sleep on one core for tens of milliseconds, which halves the rate of bulk. Small operations,
+ * where HTTP threads share the core, go on spinning.
  */
 static void spin(struct engine *engine)
 {
@@ -71,7 +70,7 @@ static void spin(struct engine *engine)
         engine->crowded = clock_now_us() >= before_us + ENGINE_CROWDED_US;
 }
 
-/* A transport can neither move anything nor be armed, and no event tells when it can: so poll now and then. */
+/* A transport can make no progress and cannot be armed, and no event will tell when it can: polls at an interval. */
 static void sleep_blocked(struct engine *engine)
 {
         struct pollfd command = { .fd = engine->wake_fd, .events = POLLIN };
@@ -82,7 +81,7 @@ static void sleep_blocked(struct engine *engine)
         progress_lock(engine);
 }
 
-/* Whether everything has ended, or the grace time is over and the links were closed by force. */
+/* Whether all has ended, or the grace time has passed and the links were closed by force. */
 static bool stop_is_over(struct engine *engine, uint64_t now_us, uint64_t *deadline_us, bool *forced)
 {
         struct peer *peer;
@@ -102,7 +101,7 @@ static bool stop_is_over(struct engine *engine, uint64_t now_us, uint64_t *deadl
         return false;
 }
 
-/* Nothing moved just now. */
+/* Whether to go on spinning after a round in which nothing moved. */
 static bool must_spin(const struct engine *engine, uint64_t now_us)
 {
         if (pass_is_pending(engine) || engine->stopping)
@@ -141,7 +140,7 @@ static void *run(void *context)
         }
         for (size_t i = 0; i < engine->n_transports; i++)
                 engine->transports[i]->ops->shut_down(engine->transports[i], clock_now_us() + engine->grace_us);
-        (void)pass_run(engine, &now_us); /* the last ends of what was still there */
+        (void)pass_run(engine, &now_us); /* ends what is left */
         pass_wake_waiters(engine);
         engine->ended = true;
         progress_unlock(engine);

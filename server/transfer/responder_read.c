@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "serve.h"
+#include "responder_read.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static void data_sent(struct message *message, enum message_result result)
         responder_mark(r);
 }
 
-/* Its turn has come; meanwhile the responder may be about to end. It stays as long as messages of it are in flight. */
+/* Called when the transport is about to send: the responder may have failed meanwhile, but still exists. */
 static bool data_wanted(struct message *message)
 {
         const struct responder *r = message->owner;
@@ -46,7 +46,7 @@ static bool data_wanted(struct message *message)
         return r->error == 0;
 }
 
-/* Sends bytes that were asked for: all of them, or a part. */
+/* Sends a READ's bytes, or a part of them. */
 static void send_data(struct responder *r, const struct responder_read *read, uint64_t offset, uint64_t length,
                       bool inside)
 {
@@ -83,7 +83,7 @@ static void send_data(struct responder *r, const struct responder_read *read, ui
         r->peer->link->transport->ops->send(r->peer->link, message);
 }
 
-/* How much of the rest of a READ is there. */
+/* How many of a READ's remaining bytes can be sent now. */
 static uint64_t ready_bytes(const struct responder *r, const struct responder_read *read)
 {
         uint64_t left = read->length - read->sent;
@@ -91,8 +91,8 @@ static uint64_t ready_bytes(const struct responder *r, const struct responder_re
         return r->offer.there ? r->offer.there(r->offer.context, read->offset + read->sent, left) : left;
 }
 
-/* Answers READs while there is room, and the bytes are there. */
-static void serve(struct responder *r)
+/* Answers READs while the link has room and the bytes are there. */
+static void answer_reads(struct responder *r)
 {
         struct link *link = r->peer->link;
         const struct transport_ops *ops = link->transport->ops;
@@ -123,12 +123,12 @@ static void serve(struct responder *r)
                 responder_stop_pending(r);
 }
 
-void serve_peer(struct peer *peer)
+void responders_send(struct peer *peer)
 {
         struct responder *r, *next;
 
         DL_FOREACH_SAFE2(peer->pending, r, next, pending_next)
-        serve(r);
+        answer_reads(r);
 }
 
 static void queue_read(struct responder *r, const struct responder_read *read)
@@ -149,12 +149,12 @@ static void queue_read(struct responder *r, const struct responder_read *read)
                 r->pending = true;
                 DL_APPEND2(r->peer->pending, r, pending_prev, pending_next);
         }
-        serve(r);
+        answer_reads(r);
         if (r->held)
                 responder_tell_held(r, read->seq);
 }
 
-void serve_held(struct engine *engine)
+void responders_retry_held(struct engine *engine)
 {
         struct responder *r;
 
@@ -162,7 +162,7 @@ void serve_held(struct engine *engine)
         peer_ready(r->peer);
 }
 
-void serve_on_read(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+void responder_on_read(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
 {
         struct responder_read read = {
                 .seq = h->seq,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store.h"
+#include "responder_write.h"
 
 #include "claim.h"
 #include "engine_internal.h"
 #include "responder_state.h"
 #include "tombstone.h"
 
-/* A WRITE is in place. Where the run of parts of its chunk begins that came one after the other; it is the last. */
+/* A WRITE is in place. Returns the start of the contiguous parts of its chunk that end with it. */
 static uint64_t follow_parts(struct responder *r, const struct wire_header *write)
 {
         bool follows = r->part_end == write->offset && r->part_seq == write->seq;
@@ -63,29 +63,30 @@ static void write_received(struct message *message, enum message_result result)
         responder_mark(r); /* after MESSAGE_REVOKED the requester's DONE says why */
 }
 
-/* Its turn has come; meanwhile the responder may have been revoked, and have told the peer so, or be gone. */
+/* Called when the transport is about to store: the responder may have failed or ended meanwhile. */
 static bool write_begins(struct message *message)
 {
         struct link *link = message->link;
         struct peer *peer = link->owner;
         struct responder *r = peer ? responder_find(peer->engine, message->transfer) : NULL;
 
-        /* The peer chose the transfer's id, perhaps once more since: then neither owner nor memory is what it was. */
+        /* The peer chooses transfer ids, and may have reused this one: then owner and memory are another responder's.
+         */
         if (!r || r->number != message->responder || r->state != RESPONDER_SERVING)
                 return false;
         r->in_flight++;
         return true;
 }
 
-bool store_owns(const struct message *message)
+bool responder_owns(const struct message *message)
 {
         return message->done == write_received;
 }
 
-void store_copied(struct message *message)
+void responder_copied(struct message *message)
 {
         struct responder *r = message->owner;
-        uint64_t before = message->answer.total; /* not used in a receive: what was counted of it so far */
+        uint64_t before = message->answer.total; /* unused in a receive: here, the bytes counted so far */
 
         r->copying += message->copied - before;
         message->answer.total = message->copied;
@@ -107,7 +108,7 @@ static bool confirm_again(struct engine *engine, struct peer *peer, const struct
         return true;
 }
 
-void store_on_write(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
+void responder_on_write(struct engine *engine, struct peer *peer, const struct wire_header *h, struct payload *payload)
 {
         struct responder *r = NULL;
         struct message *message;
