@@ -3,6 +3,8 @@
 #include <json-c/json.h>
 #include <string.h>
 
+#include <ferry/encoding.h>
+
 #include "json_document.h"
 
 /* NULL: it is short, so that its elements are in the tree. */
@@ -134,18 +136,12 @@ bool ferry_json_next_text(const char **at, const char **ret_text, size_t *ret_si
 /* Digits up to what follows the number. false: it is no integer, or too large. */
 static bool take_uint(const char **at, uint64_t *ret_number)
 {
-        const char *start = skip_space(*at);
-        uint64_t number = 0;
+        const char *end = ferry_uint_read(skip_space(*at), ret_number);
 
-        for (*at = start; **at >= '0' && **at <= '9'; (*at)++) {
-                number = number * 10 + (uint64_t)(**at - '0');
-                if (number > FERRY_JSON_INTEGER_MAX)
-                        return false;
-        }
-        *ret_number = number;
-        if (*at > start)
-                *at = skip_space(*at);
-        return *at > start && (**at == ',' || **at == ']');
+        if (!end || *ret_number > FERRY_JSON_INTEGER_MAX)
+                return false;
+        *at = skip_space(end);
+        return **at == ',' || **at == ']';
 }
 
 int ferry_json_get_uints(struct json_object *array, uint64_t numbers[], size_t *ret_n)

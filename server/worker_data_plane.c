@@ -132,12 +132,11 @@ static void on_http_ended(void *context, const struct engine_outcome *outcome)
         operation_store_wake_waiters(operations);
 }
 
-/* true: on_http_ended will be called. false: detail says why not. */
-static bool start_http(struct moving *moving, char *detail, size_t detail_size)
+/* The transfer that is asked for, with our callbacks in place of the operation's. */
+static struct engine_transfer moving_transfer(struct moving *moving,
+                                              void (*ended)(void *context, const struct engine_outcome *outcome))
 {
-        struct data_plane *data_plane = moving->data_plane;
         struct engine_transfer transfer = moving->transfer;
-        int r = -ESHUTDOWN;
 
         transfer.context = moving;
         transfer.started = on_started;
@@ -145,7 +144,17 @@ static bool start_http(struct moving *moving, char *detail, size_t detail_size)
         transfer.arrived = transfer.arrived ? on_arrived : NULL;
         transfer.request_max = transfer.request_max ? on_request_max : NULL;
         transfer.stopping = on_stopping;
-        transfer.ended = on_http_ended;
+        transfer.ended = ended;
+        return transfer;
+}
+
+/* true: on_http_ended will be called. false: detail says why not. */
+static bool start_http(struct moving *moving, char *detail, size_t detail_size)
+{
+        struct data_plane *data_plane = moving->data_plane;
+        struct engine_transfer transfer = moving_transfer(moving, on_http_ended);
+        int r = -ESHUTDOWN;
+
         (void)snprintf(detail, detail_size, "the worker is shutting down");
         (void)pthread_rwlock_rdlock(&data_plane->lock);
         if (data_plane->peers)
@@ -183,17 +192,10 @@ static void on_engine_ended(void *context, const struct engine_outcome *outcome)
 
 static int start_engine(struct data_plane *data_plane, struct moving *moving)
 {
-        struct engine_transfer transfer = moving->transfer;
+        struct engine_transfer transfer = moving_transfer(moving, on_engine_ended);
         int r;
 
         transfer.carriers &= ~(unsigned)CARRIERS_HTTP;
-        transfer.context = moving;
-        transfer.started = on_started;
-        transfer.progress = on_progress;
-        transfer.arrived = transfer.arrived ? on_arrived : NULL;
-        transfer.request_max = transfer.request_max ? on_request_max : NULL;
-        transfer.stopping = on_stopping;
-        transfer.ended = on_engine_ended;
         r = engine_transfer_start(data_plane->engine, &transfer);
         explicit_bzero(transfer.key, sizeof(transfer.key));
         return r;

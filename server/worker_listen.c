@@ -36,11 +36,12 @@ bool worker_listen_is_loopback(const char *address)
         struct in6_addr v6;
         struct in_addr v4;
         uint16_t port;
+        int passed = passed_fd(address);
 
         if (strncmp(address, "unix:", 5) == 0)
                 return true;
-        if (strncmp(address, PASSED_PREFIX, strlen(PASSED_PREFIX)) == 0)
-                return passed_is_loopback((int)strtol(address + strlen(PASSED_PREFIX), NULL, 10));
+        if (passed >= 0)
+                return passed_is_loopback(passed);
         if (!address_split(address, host, &port))
                 return false;
         if (inet_pton(AF_INET, host, &v4) == 1)

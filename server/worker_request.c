@@ -206,21 +206,12 @@ int ferry_worker_request_set(struct ferry_worker_request *request, const char *n
 
 /* ---- resolving ---- */
 
-static struct region *region_named(const struct ferry_worker *worker, const char *name, struct region *before)
-{
-        uint64_t id;
-
-        if (!ferry_id_parse("rgn_", name, &id))
-                return NULL;
-        return before && before->id == id ? region_ref(before) : region_find(worker->regions, id);
-}
-
 static int resolve_slice(const struct ferry_worker *worker, const struct request_slice *from, size_t i,
                          struct region *before, struct operation_slice *slice)
 {
         uint64_t end;
 
-        slice->region = region_named(worker, from->region, before);
+        slice->region = region_named(worker->regions, from->region, before);
         if (!slice->region)
                 return worker_fail(FERRY_E_NOT_FOUND, "Descriptor %zu: there is no region \"%s\"", i, from->region);
         slice->offset = from->offset;

@@ -2,6 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/encoding.h>
+#include <ferry/json.h>
+
 #include "cli.h"
 
 struct unit {
@@ -35,8 +38,7 @@ bool cli_duration_parse(const char *text, uint64_t *ret_ms)
 
 bool cli_number_parse(const char *text, uint64_t *ret_number)
 {
-        *ret_number = strspn(text, "0123456789") == strlen(text) && strlen(text) < 16 ? strtoull(text, NULL, 10) : 0;
-        return *ret_number;
+        return ferry_uint_parse(text, FERRY_JSON_INTEGER_MAX, ret_number) && *ret_number > 0;
 }
 
 bool cli_size_parse(const char *text, uint64_t *ret_bytes)

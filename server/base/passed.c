@@ -3,20 +3,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+#include <ferry/encoding.h>
 
 /* -1: not set, or no number. */
 static long environment_number(const char *name)
 {
         const char *text = getenv(name);
-        char *end;
+        uint64_t number;
 
-        if (!text || *text < '0' || *text > '9')
-                return -1;
-        errno = 0;
-        long number = strtol(text, &end, 10);
-        return errno || *end ? -1 : number;
+        return text && ferry_uint_parse(text, INT_MAX, &number) ? (long)number : -1;
 }
 
 int passed_count(void)
@@ -29,6 +30,16 @@ int passed_count(void)
         while (open < n && fcntl(PASSED_FIRST + open, F_SETFD, FD_CLOEXEC) == 0)
                 open++;
         return open;
+}
+
+int passed_fd(const char *listener)
+{
+        uint64_t fd;
+
+        return strncmp(listener, PASSED_PREFIX, strlen(PASSED_PREFIX)) == 0 &&
+                               ferry_uint_parse(listener + strlen(PASSED_PREFIX), INT_MAX, &fd)
+                       ? (int)fd
+                       : -1;
 }
 
 int passed_address(int fd, struct sockaddr_storage *ret_address, socklen_t *ret_size)

@@ -9,6 +9,8 @@
 
 #include "base/util.h"
 
+#define PREFER_WAIT_MAX UINT64_C(9999999999) /* s */
+
 static const struct {
         const char *name;
         size_t offset;
@@ -91,14 +93,11 @@ bool headers_prefer_wait(const char *value, uint64_t *ret_seconds)
                 bool wait = value - name == 4 && !strncasecmp(name, "wait", 4);
                 value = skip_blanks(value);
                 if (wait && *value == '=') {
-                        uint64_t seconds = 0;
+                        uint64_t seconds;
                         const char *digit = skip_blanks(value + 1);
                         bool quoted = *digit == '"';
-                        digit += quoted;
-                        const char *start = digit;
-                        for (; isdigit((unsigned char)*digit) && digit - start < 10; digit++)
-                                seconds = seconds * 10 + (uint64_t)(*digit - '0');
-                        if (digit == start || isdigit((unsigned char)*digit) || (quoted && *digit++ != '"'))
+                        digit = ferry_uint_read(digit + quoted, &seconds);
+                        if (!digit || seconds > PREFER_WAIT_MAX || (quoted && *digit++ != '"'))
                                 return false;
                         digit = skip_blanks(digit);
                         if (*digit && *digit != ',' && *digit != ';')

@@ -175,17 +175,16 @@ static int open_passed(struct http_listener *listener, int fd, bool tls)
 int listener_open(struct http_listener *listener, const char *text, bool tls)
 {
         static const char prefix[] = "unix:";
-        bool passed = !strncmp(text, PASSED_PREFIX, strlen(PASSED_PREFIX));
-        int error;
+        int passed = passed_fd(text), error;
 
         listener->fd = -1;
-        if (passed)
-                error = open_passed(listener, (int)strtol(text + strlen(PASSED_PREFIX), NULL, 10), tls);
+        if (passed >= 0)
+                error = open_passed(listener, passed, tls);
         else if (!strncmp(text, prefix, strlen(prefix)))
                 error = open_local(listener, text + strlen(prefix));
         else
                 error = open_network(listener, text, tls);
-        if (!error && !passed && listen(listener->fd, SOMAXCONN) < 0)
+        if (!error && passed < 0 && listen(listener->fd, SOMAXCONN) < 0)
                 error = -errno;
         if (!error)
                 fork_private(listener->fd);

@@ -111,16 +111,6 @@ static void find_follow(const struct http_config *config, const char *name, stru
                 ferry_json_complain(errors, FERRY_E_NOT_FOUND, "/follow", "there is no such operation");
 }
 
-/* Finds a region by id; takes a reference. Tries the one before first, since lists often name one region. */
-static struct region *find_region(const struct http_config *config, const char *name, struct region *before)
-{
-        uint64_t id;
-
-        if (!ferry_id_parse("rgn_", name, &id))
-                return NULL;
-        return before && before->id == id ? region_ref(before) : region_find(config->regions, id);
-}
-
 /* The state of resolving a list of descriptors. */
 struct resolving {
         const struct http_config *config;
@@ -226,7 +216,7 @@ static bool resolve_descriptor(struct resolving *r, struct json_object *document
         if (!ferry_json_decode_element(document, fields, FERRY_ARRAY_SIZE(fields), &raw, "/descriptors", r->i,
                                        r->errors))
                 return false;
-        slice->region = find_region(r->config, raw.region, before);
+        slice->region = region_named(r->config->regions, raw.region, before);
         if (!slice->region)
                 return refuse_field(r, FERRY_E_NOT_FOUND, "region", "there is no such region");
         uint64_t size = slice->region->size;

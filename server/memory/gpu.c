@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <ferry/encoding.h>
 #include <ferry/error.h>
 
 #include "base/log.h"
@@ -19,16 +20,12 @@ bool gpu_parse(const char *device, unsigned *ret_n)
 {
         static const char prefix[] = "cuda:";
         const char *digits = device + strlen(prefix);
-        unsigned n = 0;
+        uint64_t n;
 
-        if (strncmp(device, prefix, strlen(prefix)) != 0 || !*digits || (digits[0] == '0' && digits[1]))
+        if (strncmp(device, prefix, strlen(prefix)) != 0 || (digits[0] == '0' && digits[1]) ||
+            !ferry_uint_parse(digits, 9999, &n))
                 return false;
-        for (; *digits; digits++) {
-                if (*digits < '0' || *digits > '9' || n >= 1000)
-                        return false;
-                n = n * 10 + (unsigned)(*digits - '0');
-        }
-        *ret_n = n;
+        *ret_n = (unsigned)n;
         return true;
 }
 

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include <ferry/encoding.h>
 #include <ferry/error.h>
 
 #include "base/util.h"
@@ -105,6 +106,15 @@ struct region *region_find(struct region_table *table, uint64_t id)
         struct region *region = private ? region_ref(&private->region) : NULL;
         pthread_mutex_unlock(&table->lock);
         return region;
+}
+
+struct region *region_named(struct region_table *table, const char *name, struct region *before)
+{
+        uint64_t id;
+
+        if (!ferry_id_parse("rgn_", name, &id))
+                return NULL;
+        return before && before->id == id ? region_ref(before) : region_find(table, id);
 }
 
 static int delete_listed(struct region_table *table, uint64_t id, bool by_holder)

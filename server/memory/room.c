@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "memory/room.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <ferry/encoding.h>
 
 #include "base/util.h"
 
@@ -53,19 +54,6 @@ static void lines_read(const char *path, bool (*take)(void *context, char *line)
 
 /* ---- numbers ---- */
 
-/* false for "max" and everything else that is no number. */
-static bool number_parse(const char *text, uint64_t *ret_number)
-{
-        char *end;
-
-        errno = 0;
-        unsigned long long number = strtoull(text, &end, 10);
-        if (end == text || errno || *text == '-')
-                return false;
-        *ret_number = number;
-        return true;
-}
-
 struct number_search {
         const char *key; /* "" = the file is one number */
         uint64_t number;
@@ -83,7 +71,7 @@ static bool number_take(void *context, char *line)
         line += length;
         if (length && *line != ' ' && *line != ':')
                 return true;
-        search->found = number_parse(line + strspn(line, ": "), &search->number);
+        search->found = ferry_uint_read(line + strspn(line, ": \t"), &search->number); /* "max" is no number */
         if (search->found && strstr(line, " kB"))
                 search->number *= 1024;
         return false;

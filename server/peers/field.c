@@ -2,8 +2,9 @@
 #include "field.h"
 
 #include <json-c/json.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include <ferry/encoding.h>
 
 const char *field_text(struct json_object *object, const char *name, size_t size)
 {
@@ -21,10 +22,7 @@ const char *field_text(struct json_object *object, const char *name, size_t size
 
 bool field_epoch(struct json_object *object, uint64_t *ret_epoch)
 {
-        const char *text = field_text(object, "epoch", FIELD_EPOCH_DIGITS + 1);
+        const char *text = field_text(object, "epoch", FERRY_ID_TEXT_SIZE);
 
-        if (!text || strlen(text) != FIELD_EPOCH_DIGITS || strspn(text, "0123456789abcdef") != FIELD_EPOCH_DIGITS)
-                return false;
-        *ret_epoch = strtoull(text, NULL, 16);
-        return *ret_epoch != 0;
+        return text && ferry_id_parse("", text, ret_epoch);
 }

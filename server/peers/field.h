@@ -16,8 +16,6 @@ struct json_object;
  */
 const char *field_text(struct json_object *object, const char *name, size_t size);
 
-enum { FIELD_EPOCH_DIGITS = 16 };
-
 /* The member "epoch": 16 lower case hexadecimal digits, not 0. */
 bool field_epoch(struct json_object *object, uint64_t *ret_epoch);
 

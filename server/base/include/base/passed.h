@@ -14,6 +14,9 @@ enum { PASSED_FIRST = 3 /* descriptor of the first socket; the others follow */ 
 /* How many sockets were passed; 0 = none. Other programs that this process starts do not inherit them from now on. */
 int passed_count(void);
 
+/* The descriptor of a listener that is named so; -1 = it is named otherwise. */
+int passed_fd(const char *listener);
+
 /* The address of a listening stream socket. 0, -ENOTSOCK, -EINVAL (not a stream, or not listening). Any thread. */
 int passed_address(int fd, struct sockaddr_storage *ret_address, socklen_t *ret_size);
 

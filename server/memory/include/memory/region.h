@@ -154,6 +154,9 @@ int region_adopt(struct region_table *table, void *address, const struct region_
 
 /* NULL when there is none (or it was deleted). */
 struct region *region_find(struct region_table *table, uint64_t id);
+
+/* The same by "rgn_…". Tries the one before first (NULL = none), since lists often name one region. */
+struct region *region_named(struct region_table *table, const char *name, struct region *before);
 struct region *region_ref(struct region *region);
 struct region *region_unref(struct region *region); /* takes NULL; returns NULL */
 
